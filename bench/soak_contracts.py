@@ -25,7 +25,7 @@ FORGE = "node_modules/@foundry-rs/forge-linux-amd64/bin/forge"
 LOG = Path("cache-campaign/campaign.log")
 RESULTS = Path("bench/results/contracts_soak.json")
 MOVES = (
-    *("stay", "open", "join", "rearm", "give up", "draw in part", "draw the last", "commits close", "decide", "decide at last"),
+    *("stay", "open", "rearm", "give up", "draw in part", "draw the last", "commits close", "decide", "decide at last"),
     *("rerun", "escalate", "undecided", "appeal", "appeal ends", "refund", "finalize"),
 )
 """Rows of the phase table, as `campaign/Table.sol` numbers them."""

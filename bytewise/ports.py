@@ -227,8 +227,8 @@ class Sender(Protocol):
         """Counts a round."""
         ...
 
-    def open_alt(self, dispute: Digest, challenger: Address, salt: Digest) -> None:
-        """Shows that a challenger knew what the verdict says."""
+    def open_alt(self, dispute: Digest, salt: Digest) -> None:
+        """Shows that the challenger knew what the verdict says."""
         ...
 
     def finalize(self, dispute: Digest) -> None:

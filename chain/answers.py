@@ -49,7 +49,7 @@ def _next_part(intent: Intent, view: Any) -> Answer:
 
 _GO_ON = {
     "open": "WAIT WindowOpen, DONE AlreadyDisputed AlreadyOpened, LATE WindowClosed",
-    "join": "WAIT StakeTooSmall, DONE AlreadyChallenger AlreadyVerifier, LATE TooLate TooManyChallengers",
+    "join": "WAIT StakeTooSmall, DONE AlreadyVerifier",
     "prove": "WAIT SeedTooEarly, LATE SeedExpired",
     "draw": "WAIT SeedTooEarly SeedNotProven SeedOutsideEpoch, DONE NoProgress, LATE SeedExpired",
     "rearm": "DONE SeedReadable",

@@ -84,8 +84,6 @@ def _choices(site: Site) -> Iterator[_Choice]:
     yield _Choice("RandaoSource", "the shortest seed distance", shape.shortest, "SHORTEST")
     yield _Choice("RandaoSource", "the longest seed distance", shape.longest, "LONGEST")
     yield _Choice("FeeMarket", "the limits of prices", prices, "limits")
-    yield _Choice("Proceedings", "the blocks to join", shape.join_blocks, "JOIN_BLOCKS")
-    yield _Choice("Disputes", "the blocks to join", shape.join_blocks, "JOIN_BLOCKS")
     yield _Choice("GovernanceToken", f"the number of votes of {vote.holder}", vote.supply, "balanceOf", (vote.holder,))
     yield _Choice("ShortTimelock", "the delay in seconds", vote.short_delay_s, "getMinDelay")
     yield _Choice("LongTimelock", "the delay in seconds", vote.long_delay_s, "getMinDelay")

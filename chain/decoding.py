@@ -41,7 +41,6 @@ def docket(raw: Raw, block_hash: Digest) -> Docket:
         paused=raw["pausedUntil"] > raw["timestamp"],
         params_version=raw["paramsVersion"],
         required_bond_wei=raw["requiredBond"],
-        join_bond_wei=raw["joinBond"],
         price_wei=raw["price"],
         me=holdings(raw["account"]),
         case_count=raw["disputeCount"],
@@ -86,7 +85,7 @@ def case(raw: Raw) -> Case:
         appeal_end=d["appealEnd"], airgap_end=d["airgapEnd"], held=raw["held"], verdict=Verdict(d["verdict"]),
         key=Digest(d["key"]), replacement=Digest(d["replacement"]), ended=raw["account"]["ended"], paid=raw["account"]["paid"],
         members=tuple(seat(each) for each in raw["members"]),
-        challengers=tuple(Challenger(Address(who), knew) for who, knew in zip(raw["challengers"], raw["knew"], strict=True)),
+        challenger=Challenger(Address(d["challenger"]), raw["knew"]),
         rounds=tuple(RoundSeats(each["seats"], each["settled"]) for each in raw["rounds"]),
     )  # fmt: skip
 

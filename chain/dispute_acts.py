@@ -47,10 +47,6 @@ class DisputeActs(Acts):
         arguments = (struct_values(receipt), signature, batch_id, proof, alt_commit)
         self._act("Disputes", "open", subject, arguments, value_wei=bond_wei, within_s=within_s)
 
-    def join_dispute(self, dispute: Digest, alt_commit: Digest, bond_wei: int) -> None:
-        """Joins a dispute before its seed block."""
-        self._act("Disputes", "join", dispute, (dispute, alt_commit), value_wei=bond_wei)
-
     def prove_seed(self, block: int) -> None:
         """Shows the header of a seed block, while the chain still knows its hash."""
         header = header_rlp(self.transactions.client, block)
@@ -131,11 +127,10 @@ class DisputeActs(Acts):
         until: int = self._view(dispute)["dispute"]["appealEnd"]
         self._act("Disputes", "appeal", dispute, (dispute,), value_wei=bond_wei, deadline=until)
 
-    def open_alt(self, dispute: Digest, challenger: Address, salt: Digest) -> None:
-        """Shows that a challenger knew what the verdict says, before the airgap ends."""
+    def open_alt(self, dispute: Digest, salt: Digest) -> None:
+        """Shows that the challenger knew what the verdict says, before the airgap ends."""
         until: int = self._view(dispute)["dispute"]["airgapEnd"]
-        subject = dispute + bytes.fromhex(challenger[2:])
-        self._act("Disputes", "openAlt", subject, (dispute, challenger, salt), deadline=until)
+        self._act("Disputes", "openAlt", dispute, (dispute, salt), deadline=until)
 
     def finalize(self, dispute: Digest) -> None:
         """Ends a dispute whose airgap is over."""

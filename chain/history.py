@@ -77,11 +77,11 @@ class Ending(NamedTuple):
 
     dispute: Digest
     verdict: Verdict
-    bonds: int
+    bond: int
     appeal_bond: int
     advanced: int
     slashed: int
-    to_challengers: int
+    to_challenger: int
     to_appellant: int
     to_operator: int
     to_verifiers: int
@@ -92,8 +92,8 @@ class Ending(NamedTuple):
     @property
     def sums(self) -> bool:
         """Whether what went in comes out, to the wei; penalties are apart: all of them are burned."""
-        put_in = self.bonds + self.appeal_bond + self.advanced + self.slashed
-        shares = self.to_challengers + self.to_appellant + self.to_operator + self.to_verifiers
+        put_in = self.bond + self.appeal_bond + self.advanced + self.slashed
+        shares = self.to_challenger + self.to_appellant + self.to_operator + self.to_verifiers
         return put_in == shares + self.repaid + self.burned
 
 

@@ -31,8 +31,6 @@ class Lengths:
     """Blocks after the current one before which no seed block is named."""
     longest: int
     """Blocks after the current one behind which none is."""
-    join_blocks: int
-    """Blocks by which a first seed is later."""
     block_s: int
     """Seconds that a block takes."""
 
@@ -40,7 +38,7 @@ class Lengths:
 def lengths_of(shape: Shape) -> Lengths:
     """Those of a deployment that is planned."""
     tree = TreeShape(shape.epoch_blocks, shape.lookahead, shape.unit_wei, shape.max_units)
-    return Lengths(tree, shape.shortest, shape.longest, shape.join_blocks, shape.block_s)
+    return Lengths(tree, shape.shortest, shape.longest, shape.block_s)
 
 
 def read_lengths(client: Chain, network: Network, pool: Pool, block_s: int) -> Lengths:
@@ -52,7 +50,7 @@ def read_lengths(client: Chain, network: Network, pool: Pool, block_s: int) -> L
 
     tree = TreeShape(*(fixed("StakeTree", pool.tree, name) for name in ("EPOCH_BLOCKS", "LOOKAHEAD", "UNIT", "MAX_UNITS")))
     shortest, longest = (fixed("RandaoSource", at.randao_source, name) for name in ("SHORTEST", "LONGEST"))
-    return Lengths(tree, shortest, longest, fixed("Disputes", at.disputes, "JOIN_BLOCKS"), block_s)
+    return Lengths(tree, shortest, longest, block_s)
 
 
 def measured_block_s(client: Chain) -> int:
@@ -92,8 +90,8 @@ def _last_lost(lengths: Lengths, here: int) -> int:
 
 
 def _seed_of(lengths: Lengths, here: int) -> int:
-    """The seed block that a first round names in block `here` (`DisputeDraw._nameSeed`)."""
-    return lengths.tree.seed_block_from(here + lengths.shortest + lengths.join_blocks)
+    """The seed block that a round names in block `here` (`DisputeDraw._nameSeed`)."""
+    return lengths.tree.seed_block_from(here + lengths.shortest)
 
 
 def _covers(name: str, have: int, needs: int, what: str) -> None:

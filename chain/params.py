@@ -20,7 +20,6 @@ DEVNET = ParamSet(
     ),
     committee=Committee(
         seats=(15, 31, 0), rounds=2, max_reruns=1, breaker_operators=8, tau_num=2, tau_den=3, min_pool=3, certify_bps=6_000,
-        paper_rule=False,
     ),
     money=Money(
         fee_per_seat=ETHER // 1000, privacy_price=ETHER // 100, slash_amount=8 * ETHER, absent_penalty=ETHER // 100,
@@ -29,7 +28,7 @@ DEVNET = ParamSet(
         demand_bond=ETHER // 100, audit_unit=32 * ETHER, bounty=10**11,
     ),
     shares=Shares(
-        alpha_bps=3_000, beta_bps=4_000, operator_share_bps=5_000, join_bps=2_500, audit_rate_bps=9_000, audits_per_hour=600,
+        alpha_bps=3_000, beta_bps=4_000, operator_share_bps=5_000, audit_rate_bps=9_000, audits_per_hour=600,
         max_batch=64,
     ),
 )  # fmt: skip

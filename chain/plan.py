@@ -26,8 +26,6 @@ class Shape:
     """Blocks after the current one before which no seed block is named."""
     longest: int
     """Blocks after the current one behind which none is."""
-    join_blocks: int
-    """Blocks by which a first seed is later, for others to join."""
     unit_wei: int
     """Stake of one unit of a draw."""
     max_units: int
@@ -45,13 +43,13 @@ class Shape:
 
 
 MAIN_NET = Shape(
-    epoch_blocks=7_200, lookahead=128, shortest=128, longest=8_191, join_blocks=25, unit_wei=10**15, max_units=250_000,
+    epoch_blocks=7_200, lookahead=128, shortest=128, longest=8_191, unit_wei=10**15, max_units=250_000,
     least_price_wei=10**12, most_price_wei=10**17, target=10_000, price_epoch_s=3_600, block_s=12,
 )  # fmt: skip
-"""Blocks every twelve seconds: four beacon epochs before a mix can be a seed, stake epochs of a day, five minutes to join."""
+"""Blocks every twelve seconds: four beacon epochs before a mix can be a seed, stake epochs of a day."""
 
 DEVNET_SHAPE = Shape(
-    epoch_blocks=40, lookahead=4, shortest=3, longest=1_000, join_blocks=3, unit_wei=10**15, max_units=250_000,
+    epoch_blocks=40, lookahead=4, shortest=3, longest=1_000, unit_wei=10**15, max_units=250_000,
     least_price_wei=10**12, most_price_wei=10**17, target=100, price_epoch_s=60, block_s=1,
 )  # fmt: skip
 """Blocks every second, on one machine."""
@@ -232,7 +230,7 @@ def _court(site: Site) -> dict[str, tuple[Any, ...]]:
     vault, ledger, epochs, anchor = at["StakeVault"], at["Ledger"], at["KeyEpochs"], at["ReceiptAnchor"]
     headers = [value for header in site.headers for value in (header.number, header.rlp)]
     settlement, seeds, certifier = at["Settlement"], at["RandaoSource"], at["Certifier"]
-    court = (authority, params, registry, anchor, settlement, guardian, seeds, certifier, site.shape.join_blocks)
+    court = (authority, params, registry, anchor, settlement, guardian, seeds, certifier)
     shared = (params, guardian, registry, vault, ledger, epochs)
     return {
         "RandaoSource": (site.shape.shortest, site.shape.longest, *headers),

@@ -185,7 +185,7 @@ class DocketReader(EpochReader):
 
     def alt_commits(self, who: Address, from_block: int, to_block: int) -> dict[Digest, Digest]:
         """What a challenger committed to in these blocks, by dispute."""
-        logs = self.client.logs("Disputes", self._at.disputes, ["DisputeOpened", "Joined"], from_block, to_block)
+        logs = self.client.logs("Disputes", self._at.disputes, ["DisputeOpened"], from_block, to_block)
         with reading_answer("challenges"):
             return {Digest(v["id"]): Digest(v["altCommit"]) for v in (log.values for log in logs) if v["challenger"] == who}
 

@@ -20,7 +20,7 @@ from chain.bls import BlsSigner, words
 from chain.certificates import certificate, seating
 from tests.anvil import CHAIN_ID, Anvil
 from tests.court_facts import facts, money, within
-from tests.court_network import ENVIRONMENT, JOIN_BLOCKS, OWNER, SHAPE, SHORTEST, CourtNetwork, Read
+from tests.court_network import ENVIRONMENT, OWNER, SHAPE, SHORTEST, CourtNetwork, Read
 from tests.court_play import Choose, Play
 from tests.court_world import word
 from tests.devnet import signer
@@ -91,7 +91,7 @@ class CourtBeside(Play):
 
     def seed_block(self, round_number: int) -> int:
         """By the tree's shape, for a transaction in the next block."""
-        return SHAPE.seed_block_from(self.court.block + 1 + SHORTEST + JOIN_BLOCKS * (round_number == 1))
+        return SHAPE.seed_block_from(self.court.block + 1 + SHORTEST)
 
     def is_over(self, found: Dispute) -> bool:
         """Whether the stake epoch of the seed is over in the next block."""
@@ -102,7 +102,7 @@ class CourtBeside(Play):
         if self.court.block <= found.round.seed_block:
             return [None] * count
         seed = self.chain.one("RandaoSource", "seed", found.round.seed_block)
-        excluded = {found.challengers[0].account}
+        excluded = {found.challenger.account}
         start, number = len(found.round.holders), len(found.rounds)
         return list(self.tree.draw(seed, found.round.seed_block, found.id, number, excluded, start, count))
 
@@ -206,8 +206,6 @@ class CourtBeside(Play):
                 signed = self.receipts[claim.batch_id]
                 receipt = struct_values(signed.receipt)
                 return send(who, "Disputes", "open", receipt, signed.signature, claim.batch_id, [], alt, value=bond)
-            case "join", (id_, who, bond, alt):
-                return send(who, "Disputes", "join", id_, alt, value=bond)
             case "draw", (id_, holders):
                 return send(OWNER, "Disputes", "draw", id_, len(holders))
             case "commit", (id_, who, mask, commitment):
@@ -223,8 +221,8 @@ class CourtBeside(Play):
                 return send(OWNER, "Disputes", "certify", struct_values(finding), root, proof)
             case "appeal", (id_, who, bond, _):
                 return send(who, "Disputes", "appeal", id_, value=bond)
-            case "open_alt", (id_, who, salt):
-                return send(OWNER, "Disputes", "openAlt", id_, who, salt)
+            case "open_alt", (id_, salt):
+                return send(OWNER, "Disputes", "openAlt", id_, salt)
             case "refund", (id_,):
                 return send(OWNER, "Guardian", "refund", id_)
             case "settle_seats", (id_, number, count):

@@ -39,9 +39,7 @@ def facts(court: Court, found: Dispute) -> dict[Read, Any]:
         Read("Disputes", "roundOf", (found.id, number)): _round(one),
         Read("Disputes", "tallyOf", (found.id, number)): _tally(one),
         Read("Disputes", "isSettleable", (found.id,)): court.phase(found) is Phase.REVEAL and court.reveals_closed(one),
-        Read("Disputes", "challengersOf", (found.id,)): {
-            "who": tuple(each.account for each in found.challengers), "knew": tuple(each.knew for each in found.challengers),
-        },
+        Read("Disputes", "challengerOf", (found.id,)): {"who": found.challenger.account, "knew": found.challenger.knew},
         Read("Settlement", "accountOf", (found.id,)): _account(found),
     }  # fmt: skip
     if found.phase is Phase.FINAL:
@@ -57,7 +55,7 @@ def _dispute(found: Dispute) -> Mapping[str, Any]:
     return {
         "receiptId": found.claim.receipt_id, "claimedTokensHash": found.claim.tokens_hash,
         "claimedOutHash": found.claim.out_hash, "environment": found.claim.environment, "operator": found.claim.operator,
-        "challenger": found.challengers[0].account, "batchId": found.claim.batch_id, "openedAt": found.opened_at,
+        "challenger": found.challenger.account, "batchId": found.claim.batch_id, "openedAt": found.opened_at,
         "paramsVersion": found.claim.params_version, "level": found.round.level, "round": len(found.rounds),
         "reruns": found.reruns,
         "appealed": found.appealed is not Verdict.NONE,
@@ -88,8 +86,8 @@ def _tally(one: Round) -> Mapping[str, Any]:
 def _account(found: Dispute) -> Mapping[str, Any]:
     a = found.account
     return {
-        "bonds": a.bonds, "appealBond": a.appeal_bond, "advanced": a.advanced, "operatorLocked": a.operator_locked,
-        "slashed": a.slashed, "penalties": a.penalties, "perSeat": a.per_seat, "toChallengers": a.to_challengers,
+        "bond": a.bond, "appealBond": a.appeal_bond, "advanced": a.advanced, "operatorLocked": a.operator_locked,
+        "slashed": a.slashed, "penalties": a.penalties, "perSeat": a.per_seat, "toChallenger": a.to_challenger,
         "toAppellant": a.to_appellant, "toOperator": a.to_operator, "toVerifiers": a.to_verifiers, "repaid": a.repaid,
         "burned": a.burned, "appellant": a.appellant or ZERO_ADDRESS, "ended": a.ended, "paid": a.ended,
     }  # fmt: skip

@@ -21,7 +21,7 @@ from tests.devnet import SHARDS, epoch_document, signer
 from tests.vouched import vouched
 
 SHAPE = TreeShape(epoch_blocks=64, lookahead_blocks=4, unit_wei=10, max_units=100_000)
-SHORTEST, JOIN_BLOCKS = 2, 3
+SHORTEST = 2
 OWNER = signer(0).address
 POOL, ENVIRONMENT, MODEL, MEASUREMENT = word("pool"), word("environment"), word("model"), word("measurement")
 GAS = 15_000_000
@@ -149,7 +149,7 @@ class CourtNetwork:
         served = ("Params", "Guardian", "Registry", "StakeVault", "Ledger", "KeyEpochs", "FeeMarket")
         self._create("ReceiptAnchor", lambda: (tuple(at[name] for name in served),))
         court = ("Params", "Registry", "ReceiptAnchor", "Settlement", "Guardian", "RandaoSource", "Certifier")
-        parts = (manager, *(at[name] for name in court), JOIN_BLOCKS)
+        parts = (manager, *(at[name] for name in court))
         self._create("Proceedings", lambda: (parts,))
         self._create("Disputes", lambda: (parts, at["Proceedings"]))
         audited = ("Params", "Guardian", "Registry", "StakeVault", "Ledger", "KeyEpochs", "ReceiptAnchor", "Disputes")

@@ -11,7 +11,7 @@ from bytewise.protocol import ballots, merkle
 from bytewise.protocol.court import convening, payment, verdicts, voting
 from bytewise.protocol.court.count import said_by
 from bytewise.protocol.court.params import MAX_REARMS
-from bytewise.protocol.court.state import Account, Claim, Court, Dispute, Round
+from bytewise.protocol.court.state import Account, Challenger, Claim, Court, Dispute, Round
 from bytewise.protocol.errors import Fault, Unavailable
 from bytewise.protocol.messages import Finding, Outcome, Vote
 from bytewise.protocol.phases import AT_ANY_TIME, Event, Phase, ends
@@ -26,7 +26,6 @@ SALT = word("salt of an alt commit")
 
 STEPS: Mapping[str, Callable[..., Court]] = {
     "open": convening.open_dispute,
-    "join": convening.join,
     "draw": convening.draw,
     "rearm": convening.rearm,
     "commit": voting.commit,
@@ -51,7 +50,7 @@ LEANINGS = {
 SETTLED = frozenset(event for event in Event if event.startswith("settle"))
 """What a count can lead to."""
 
-ANY_TIME = ("draw", "rearm", "commit", "reveal", "reveal_under_root", "certify", "settle", "appeal", "open_alts", "finalize")
+ANY_TIME = ("draw", "rearm", "commit", "reveal", "reveal_under_root", "certify", "settle", "appeal", "open_alt", "finalize")
 """What somebody may try whenever it likes."""
 
 
@@ -112,14 +111,6 @@ class Play:
         done = self.do("open", dispute, Event.OPEN, claim, who, bond, alt, self.seed_block(1))
         if done:
             self.leaning[dispute], self.paid_in = leaning, self.paid_in + bond
-        return done
-
-    def join(self, found: Dispute, who: Address, alt_key: Digest) -> bool:
-        """Somebody joins."""
-        bond = self.court.params_of(found).join_bond
-        alt = ballots.alt_commit(self.court.domain, found.id, who, alt_key, SALT)
-        done = self.do("join", found.id, Event.JOIN, found.id, who, bond, alt)
-        self.paid_in += bond * done
         return done
 
     def draw(self, found: Dispute, choose: Choose) -> bool:
@@ -213,10 +204,9 @@ class Play:
         self.paid_in += bond * done
         return done
 
-    def open_alts(self, found: Dispute) -> None:
-        """Challengers show what they knew."""
-        for each in found.challengers:
-            self.do("open_alt", found.id, Event.OPEN_ALT, found.id, each.account, SALT)
+    def open_alt(self, found: Dispute) -> None:
+        """The challenger shows what it knew."""
+        self.do("open_alt", found.id, Event.OPEN_ALT, found.id, SALT)
 
     def attempt(self, name: str, found: Dispute, choose: Choose) -> None:
         """One of `ANY_TIME`, whether it is its time or not."""
@@ -229,7 +219,7 @@ class Play:
                 getattr(self, name)(found, choose(found.round.members))
             case "appeal":
                 self.appeal(found, choose(self.challengers))
-            case "rearm" | "settle" | "open_alts":
+            case "rearm" | "settle" | "open_alt":
                 getattr(self, name)(found)
             case "finalize":
                 self.do(name, found.id, Event.FINALIZE, found.id)
@@ -249,7 +239,7 @@ class Play:
             case Phase.APPEAL if choose([True, False]):
                 self.appeal(found, choose(self.challengers))
             case Phase.APPEAL | Phase.AIRGAP:
-                self.open_alts(found)
+                self.open_alt(found)
                 self.wait(max(0, found.airgap_end + 1 - self.court.now))
                 self.do("finalize", found.id, Event.FINALIZE, found.id)
 
@@ -282,6 +272,6 @@ def _place(said: Vote) -> int:
 
 def alt_keys(found: Claim) -> list[Digest]:
     """What challengers may expect: the claim, and the other answer."""
-    dummy = Dispute(word(), found, 0, Phase.NONE, (), (Round(1, 1, 0),), Account())
     nobody = Address("0x" + "00" * 20)
+    dummy = Dispute(word(), found, 0, Phase.NONE, Challenger(nobody, word()), (Round(1, 1, 0),), Account())
     return [said_by(vote(dummy, nobody, speech)).key for speech in SPEECHES if speech[0] is Outcome.EXECUTED][:2]

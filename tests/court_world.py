@@ -33,7 +33,7 @@ def account(name: object) -> Address:
     return Address("0x" + word("account", name)[:20].hex())
 
 
-def params(seats: tuple[int, int, int] = (3, 5, 7), rounds: int = 3, paper_rule: bool = False) -> ParamSet:
+def params(seats: tuple[int, int, int] = (3, 5, 7), rounds: int = 3) -> ParamSet:
     """Parameters under which each phase takes a few seconds and money is small enough to run out."""
     return ParamSet(
         Times(
@@ -41,13 +41,13 @@ def params(seats: tuple[int, int, int] = (3, 5, 7), rounds: int = 3, paper_rule:
             rerun_time=130, airgap=5, max_pause=30, execution_bound=6, unbond_delay=2000, da_retention=9000, da_margin=10,
             key_retention=2000, withdraw_delay=60, breaker_time=300,
         ),
-        Committee(seats, rounds, 2, 2, 2, 3, 3, 5000, paper_rule),
+        Committee(seats, rounds, 2, 2, 2, 3, 3, 5000),
         Money(
             fee_per_seat=11, privacy_price=17, slash_amount=1000, absent_penalty=3, no_reveal_penalty=5, wrong_penalty=13,
             min_operator_stake=1000, min_verifier_stake=100, receipt_collateral=1, withheld_penalty=1, unanchored_penalty=1,
             demand_bond=1, audit_unit=1, bounty=1,
         ),
-        Shares(3000, 4000, 5000, 2500, 9000, 5, 64),
+        Shares(3000, 4000, 5000, 9000, 5, 64),
     )  # fmt: skip
 
 

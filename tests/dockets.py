@@ -36,7 +36,7 @@ def case(**changes: Any) -> Case:
         round_seed=ZERO_DIGEST, opened_at=NOW - 100,
         commit_s=60, commit_end=0, reveal_end=0, settleable=False, committee=ZERO_DIGEST, certified_group=ZERO_DIGEST,
         appealed=False, appeal_bond_wei=1, appeal_end=0, airgap_end=0, held=False, verdict=Verdict.NONE, key=ZERO_DIGEST,
-        replacement=ZERO_DIGEST, ended=False, paid=False, members=(), challengers=(Challenger(OTHER, False),),
+        replacement=ZERO_DIGEST, ended=False, paid=False, members=(), challenger=Challenger(OTHER, False),
         rounds=(RoundSeats(15, 0),),
     )  # fmt: skip
     return dataclasses.replace(plain, **changes)
@@ -55,7 +55,7 @@ def docket(*cases: Case, **changes: Any) -> Docket:
     """What a verifier sees, with these disputes."""
     plain = Docket(
         block_hash=word("block"), number=BLOCK, timestamp=NOW + 7, clock=NOW, paused=False, params_version=1,
-        required_bond_wei=1, join_bond_wei=1, price_wei=1, me=holdings(), case_count=len(cases), cases=cases, batch_count=2,
+        required_bond_wei=1, price_wei=1, me=holdings(), case_count=len(cases), cases=cases, batch_count=2,
         active_epoch=1, policy=word("policy"), policy_serial=1,
     )  # fmt: skip
     return dataclasses.replace(plain, **changes)

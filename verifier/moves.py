@@ -64,7 +64,7 @@ def make_move(sender: MoveSender, action: Move) -> None:
         case Settle():
             sender.settle(action.dispute, action.round)
         case OpenAlt():
-            sender.open_alt(action.dispute, action.challenger, action.salt)
+            sender.open_alt(action.dispute, action.salt)
         case Finalize():
             sender.finalize(action.dispute)
         case PayOut():

@@ -9,7 +9,7 @@ from bytewise.protocol.units import Address, Digest
 
 
 class OwnDisputes:
-    """Disputes that one account opened or joined."""
+    """Disputes that one account opened."""
 
     def __init__(self, chain: ChainView, network: Network, me: Address) -> None:
         self._chain = chain

@@ -92,7 +92,7 @@ class Watchtower:
         me, domain = self._signer.address, self._network.disputes_domain
         known: dict[Digest, Alternative] = {}
         for case in docket.cases:
-            if case.phase is Phase.AIRGAP and any(each.account == me and not each.knew for each in case.challengers):
+            if case.phase is Phase.AIRGAP and (case.challenger.account, case.challenger.knew) == (me, False):
                 salt = self._salt(case.id)
                 if alt_commit(domain, case.id, me, case.key, salt) == self._committed_to(case, docket):
                     known[case.id] = Alternative(case.key, salt)

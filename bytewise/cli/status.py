@@ -152,8 +152,8 @@ def _dispute(case: Case, votes: _Votes, ending: Ending | None) -> dict[str, Any]
         "dispute": hex0x(case.id),
         "receipt": hex0x(case.receipt_id),
         "operator": case.operator,
-        "challenger": case.challengers[0].account,
-        "challengers": [{"account": each.account, "knew": each.knew} for each in case.challengers],
+        "challenger": case.challenger.account,
+        "challenger_knew": case.challenger.knew,
         "phase": case.phase.name,
         "round": case.round,
         "assurance": votes.labels.of_epoch(case.key_epoch),
@@ -202,8 +202,7 @@ def _accounts(reader: DocketReader, docket: Docket) -> list[dict[str, str]]:
     for pool in reader.network.pools:
         roles |= {each.account: "verifier" for each in reader.verifiers(pool.digest, block)}
     for case in docket.cases:
-        for each in case.challengers:
-            roles.setdefault(each.account, "challenger")
+        roles.setdefault(case.challenger.account, "challenger")
     return [{"account": account, "role": role, **_holdings(reader, account, block)} for account, role in roles.items()]
 
 

@@ -84,7 +84,7 @@ def _verdicts(state: Mapping[str, Any], names: Mapping[str, str]) -> Table:
 def _payments(state: Mapping[str, Any]) -> Table:
     table = Table(title="money of each dispute, in ETH", title_justify="left")
     columns = {
-        "bonds": "bonds_wei", "advanced": "advanced_wei", "slashed": "slashed_wei", "to challengers": "to_challengers_wei",
+        "bond": "bond_wei", "advanced": "advanced_wei", "slashed": "slashed_wei", "to challenger": "to_challenger_wei",
         "to committee": "to_verifiers_wei", "to operator": "to_operator_wei", "burned": "burned_wei",
     }  # fmt: skip
     for heading in ("receipt", *columns):

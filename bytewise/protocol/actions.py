@@ -119,8 +119,6 @@ class OpenAlt:
 
     dispute: Digest
     """Dispute id."""
-    challenger: Address
-    """Whose commitment it was."""
     salt: Digest
     """Opens it."""
 

@@ -124,10 +124,10 @@ def decide_challenger(docket: Docket, me: Address, known: Mapping[Digest, Altern
     actions: list[Action] = []
     for case in docket.cases:
         mine = known.get(case.id)
-        waiting = any(each.account == me and not each.knew for each in case.challengers)
+        waiting = case.challenger.account == me and not case.challenger.knew
         won = case.verdict in (Verdict.OVERTURNED, Verdict.INVALID) and mine is not None and mine.key == case.key
         if waiting and won and mine is not None and case.phase is Phase.AIRGAP and docket.clock <= case.airgap_end:
-            actions.append(OpenAlt(case.id, me, mine.salt))
+            actions.append(OpenAlt(case.id, mine.salt))
     return tuple(actions)
 
 

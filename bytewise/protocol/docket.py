@@ -139,8 +139,8 @@ class Case:
     """Whether everybody but the seats has its money."""
     members: tuple[Seat, ...]
     """Of the current round."""
-    challengers: tuple[Challenger, ...]
-    """The opener first."""
+    challenger: Challenger
+    """Who opened it."""
     rounds: tuple[RoundSeats, ...]
     """All rounds, the first one first."""
 
@@ -225,8 +225,6 @@ class Docket:
     """In force."""
     required_bond_wei: int
     """Bond of a dispute."""
-    join_bond_wei: int
-    """Bond of who joins one."""
     price_wei: int
     """Fee of a place for one receipt."""
     me: Holdings

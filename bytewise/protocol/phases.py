@@ -28,7 +28,6 @@ class Event(enum.StrEnum):
     """What a party, or time, does to a dispute."""
 
     OPEN = "open"
-    JOIN = "join"
     REARM = "rearm"
     SEED_LOST = "rearm once too often"
     DRAW_SOME = "draw some seats"
@@ -81,7 +80,6 @@ _SEED_GONE = "the seed can no longer be read, or its stake epoch is over; at mos
 
 TRANSITIONS = (
     Transition(Phase.NONE, Event.OPEN, Phase.SEED, Who.OTHERS, "member of a batch, inside its window, never disputed, bond sent"),
-    Transition(Phase.SEED, Event.JOIN, Phase.SEED, Who.OTHERS, "first round, before its first seed block, at most 4, bond sent"),
     Transition(Phase.SEED, Event.REARM, Phase.SEED, Who.ANYBODY, _SEED_GONE),
     Transition(Phase.DRAWING, Event.REARM, Phase.SEED, Who.ANYBODY, _SEED_GONE + "; seats drawn so far are forgotten"),
     Transition(Phase.SEED, Event.SEED_LOST, Phase.AIRGAP, Who.ANYBODY, "the 4th time: the earlier verdict stands, else DRAW"),
@@ -113,7 +111,7 @@ TRANSITIONS = (
     ),
     Transition(Phase.APPEAL, Event.APPEAL, Phase.SEED, Who.ANYBODY, "until `appealEnd`, once a dispute, twice the fees sent"),
     Transition(Phase.APPEAL, Event.APPEAL_OVER, Phase.AIRGAP, Who.TIME, "`appealEnd` passed"),
-    Transition(Phase.APPEAL, Event.OPEN_ALT, Phase.APPEAL, Who.ANYBODY, "the commitment of a challenger opens to the verdict"),
+    Transition(Phase.APPEAL, Event.OPEN_ALT, Phase.APPEAL, Who.ANYBODY, "the challenger's commitment opens to the verdict"),
     Transition(Phase.AIRGAP, Event.OPEN_ALT, Phase.AIRGAP, Who.ANYBODY, "the same, until `airgapEnd`"),
     Transition(Phase.APPEAL, Event.REFUND, Phase.FINAL, Who.GUARDIAN, "once: REFUNDED"),
     Transition(Phase.AIRGAP, Event.REFUND, Phase.FINAL, Who.GUARDIAN, "once, held or not, until somebody finalizes: REFUNDED"),

@@ -70,7 +70,7 @@ def gated(found: dict[str, Any]) -> dict[str, bool]:
 
 def news(dispute: Case, names: dict[Any, str]) -> list[str]:
     """Sentences about a dispute for the audience."""
-    who, what = names.get(dispute.challengers[0].account, "somebody"), dispute.id.hex()[:8]
+    who, what = names.get(dispute.challenger.account, "somebody"), dispute.id.hex()[:8]
     told = [f"{who} disputes a receipt of the {names.get(dispute.operator, '?')} operator (dispute {what})"]
     if dispute.phase in (Phase.COMMIT, Phase.REVEAL):
         seats = ", ".join(f"{names.get(m.voter, '?')} {m.seat_mask.bit_count()}" for m in dispute.members)
@@ -166,10 +166,10 @@ def _frauds(
         == [(False, False), (False, False), (True, False), (False, True)],
         "the dishonest operator is slashed for each": len(paid) == FRAUDS,
         "challenger and committee are paid": len(paid) == FRAUDS
-        and int(tower.get("credit_wei", 0)) == sum(int(d["money"]["to_challengers_wei"]) for d in frauds)
+        and int(tower.get("credit_wei", 0)) == sum(int(d["money"]["to_challenger_wei"]) for d in frauds)
         and all(int(d["money"]["to_verifiers_wei"]) > 0 for d in frauds),
         "the watchtower had committed to each verdict before anybody voted": len(frauds) == FRAUDS
-        and all(each["knew"] for d in frauds for each in d["challengers"] if each["account"] == accounts["watchtower"]),
+        and all(d["challenger_knew"] for d in frauds),
         "every seat is paid or charged": bool(frauds) and all(d["paid_out"] for d in status["disputes"]),
         "at least a fifth of every slash is burned": len(paid) == FRAUDS
         and all(5 * int(d["money"]["burned_wei"]) >= int(d["money"]["slashed_wei"]) for d in frauds),
@@ -183,7 +183,7 @@ def _spite(spite: list[dict[str, Any]], status: dict[str, Any], accounts: dict[s
     return {
         "the frivolous dispute is UPHELD": len(spite) == len(upheld) == 1,
         "it costs its challenger the bond": len(upheld) == 1
-        and int(upheld[0]["money"]["to_challengers_wei"]) == 0 == int(challenger.get("credit_wei", 1)),
+        and int(upheld[0]["money"]["to_challenger_wei"]) == 0 == int(challenger.get("credit_wei", 1)),
     }
 
 

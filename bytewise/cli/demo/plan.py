@@ -114,7 +114,7 @@ PARAMS = changed(DEVNET, {
 })  # fmt: skip
 """The development parameters, shortened so that the whole story fits into minutes. One audit seat is one verifier's stake."""
 
-SHAPE = replace(DEVNET_SHAPE, epoch_blocks=20, lookahead=2, shortest=2, join_blocks=1)
+SHAPE = replace(DEVNET_SHAPE, epoch_blocks=20, lookahead=2, shortest=2)
 """Short stake epochs: no dispute waits for its seed for more than twenty blocks."""
 
 

@@ -64,7 +64,7 @@ class Story:
         for dispute in docket.cases:
             committed = sum(m.seat_mask.bit_count() for m in dispute.members if m.committed)
             opened = sum(m.seat_mask.bit_count() for m in dispute.members if any(m.group))
-            opener = dispute.challengers[0].account
+            opener = dispute.challenger.account
             says = "" if dispute.verdict is Verdict.NONE else f"{dispute.verdict.name}, "
             phase = says + _PHASES[dispute.phase]
             table.add_row(

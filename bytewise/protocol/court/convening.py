@@ -1,13 +1,13 @@
-"""From a question to a seated committee: open, join, draw, rearm (`DisputeDraw.sol`)."""
+"""From a question to a seated committee: open, draw, rearm (`DisputeDraw.sol`)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from bytewise.protocol import ballots
 from bytewise.protocol.court import checks, verdicts
-from bytewise.protocol.court.params import MAX_CHALLENGERS, MAX_REARMS
+from bytewise.protocol.court.params import MAX_REARMS
 from bytewise.protocol.court.state import Account, Challenger, Claim, Court, Dispute, Round
-from bytewise.protocol.errors import MalformedValue, NoProgress, TooEarly
+from bytewise.protocol.errors import MalformedValue, TooEarly
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 
@@ -23,26 +23,10 @@ def open_dispute(court: Court, claim: Claim, who: Address, bond: int, alt_commit
     _known(who, claim.operator, alt_commit)
     books, locked = court.books.take(dispute_, bond).bind(claim.operator, p.money.slash_amount)
     found = Dispute(
-        dispute_, claim, court.now, Phase.SEED, (Challenger(who, bond, alt_commit),),
-        (Round(1, p.seats(1), seed_block),), Account(bonds=bond, operator_locked=locked),
+        dispute_, claim, court.now, Phase.SEED, Challenger(who, alt_commit),
+        (Round(1, p.seats(1), seed_block),), Account(bond=bond, operator_locked=locked),
     )  # fmt: skip
     return replace(court, books=books).put(found)
-
-
-def join(court: Court, dispute: Digest, who: Address, bond: int, alt_commit: Digest) -> Court:
-    """Become one of at most five challengers, before the seed of the first round can be known."""
-    checks.running(court)
-    found = checks.in_phase(court, dispute, Phase.SEED)
-    if len(found.rounds) > 1 or court.block >= found.round.seed_block:
-        raise NoProgress(f"dispute {dispute.hex()}", "the seed block is over")
-    checks.new(all(each.account != who for each in found.challengers), who, "a challenger already")
-    checks.new(len(found.challengers) < MAX_CHALLENGERS, f"dispute {dispute.hex()}", "no more challengers")
-    checks.paid("joining", bond, court.params_of(found).join_bond)
-    _known(who, found.claim.operator, alt_commit)
-    account = replace(found.account, bonds=found.account.bonds + bond)
-    challengers = (*found.challengers, Challenger(who, bond, alt_commit))
-    books = court.books.take(dispute, bond)
-    return replace(court, books=books).put(replace(found, challengers=challengers, account=account))
 
 
 def draw(court: Court, dispute: Digest, holders: Sequence[Address | None]) -> Court:

@@ -119,18 +119,15 @@ def said_by(vote: Vote | Finding) -> Said:
     return Said(outcome, vote.code, vote.tokens_hash, out, group)
 
 
-def judge(count: Count, claimed_out_hash: Digest, quorum: int, paper_rule: bool = False) -> Judgement:
+def judge(count: Count, claimed_out_hash: Digest, quorum: int) -> Judgement:
     """The verdict of a count: the first line of design section 9's table that applies."""
     lead = ZERO_DIGEST if count.lead_said is None else count.lead_said.key
     if count.equal >= quorum:
         return Judgement(Verdict.UPHELD, key_of(Outcome.EXECUTED, 0, claimed_out_hash))
-    if count.lead >= quorum or paper_rule:
-        # Under the paper's rule silence convicts too, and then there is no other answer to replace the claim.
-        if count.lead_said is not None and count.lead_said.outcome is Outcome.INVALID:
+    if count.lead_said is not None and count.lead >= quorum:
+        if count.lead_said.outcome is Outcome.INVALID:
             return Judgement(Verdict.INVALID, lead)
-        found = count.lead_said is not None and count.lead >= quorum
-        out = count.lead_said.out_hash if found and count.lead_said else ZERO_DIGEST
-        return Judgement(Verdict.OVERTURNED, lead, replacement=out)
+        return Judgement(Verdict.OVERTURNED, lead, replacement=count.lead_said.out_hash)
     if count.unavailable >= quorum:
         return Judgement(Verdict.UNAVAILABLE, MISSING)
     if count.lead + count.unavailable >= quorum:

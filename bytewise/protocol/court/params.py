@@ -11,9 +11,6 @@ BPS = 10_000
 MAX_REARMS = 3
 """Seeds of one round that may be lost before the dispute ends undrawn."""
 
-MAX_CHALLENGERS = 5
-"""The opener and four who join."""
-
 
 @dataclass(frozen=True, slots=True)
 class Times:
@@ -77,8 +74,6 @@ class Committee:
     """Verifiers with weight without which a pool takes no batch."""
     certify_bps: int
     """Share of a pool's units that must have reproduced an environment or model."""
-    paper_rule: bool
-    """The paper's rule: slash whenever equal votes fall short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +115,11 @@ class Shares:
     """Shares and counts."""
 
     alpha_bps: int
-    """Of a slash, to challengers whose other answer won."""
+    """Of a slash, to a challenger whose other answer won."""
     beta_bps: int
     """Of a slash, to the right seats."""
     operator_share_bps: int
     """Of what lost bonds leave after fees, to the operator."""
-    join_bps: int
-    """Bond of who joins, of the opener's."""
     audit_rate_bps: int
     """Light-audit chance per audit seat."""
     audits_per_hour: int
@@ -160,11 +153,6 @@ class ParamSet:
     def required_bond(self) -> int:
         """Bond that opens a dispute: the fees of the first round and the privacy price."""
         return self.seats(1) * self.money.fee_per_seat + self.money.privacy_price
-
-    @property
-    def join_bond(self) -> int:
-        """Bond of who joins."""
-        return self.required_bond * self.shares.join_bps // BPS
 
     def appeal_bond(self, level: int) -> int:
         """Bond that asks for `level`: twice its fees."""

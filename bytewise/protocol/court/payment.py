@@ -26,9 +26,8 @@ def end(court: Court, found: Dispute) -> Court:
         books, slashed = books.slash(found.id, operator, account.operator_locked, p.money.slash_amount)
     else:
         books = books.free(operator, account.operator_locked)
-    knew = sum(each.knew for each in found.challengers)
     won = found.appealed not in (Verdict.NONE, verdict)
-    pot = Pot(account.bonds, account.appeal_bond, account.advanced, slashed, seats, won, knew)
+    pot = Pot(account.bond, account.appeal_bond, account.advanced, slashed, seats, won, found.challenger.knew)
     books, more = books.advance(found.id, wanted_advance(verdict, pot, p))
     pot = replace(pot, advanced=pot.advanced + more)
     books, account = _paid(books, found, pot, split(verdict, pot, p))
@@ -59,18 +58,16 @@ def settle_seats(court: Court, dispute: Digest, round_number: int, count: int) -
 
 def _paid(books: Books, found: Dispute, pot: Pot, parts: Split) -> tuple[Books, Account]:
     """Everybody but the seats has its money; theirs stays in the pot, the rest is burned."""
-    to_challengers = 0
-    for each in found.challengers:
-        due = parts.bonds_back * each.bond // pot.bonds + (parts.alpha_each if each.knew else 0)
-        books, to_challengers = books.credit(found.id, each.account, due), to_challengers + due
+    to_challenger = parts.bond_back + parts.alpha
+    books = books.credit(found.id, found.challenger.account, to_challenger)
     if found.account.appellant is not None:
         books = books.credit(found.id, found.account.appellant, parts.to_appellant)
     books = books.credit(found.id, found.claim.operator, parts.to_operator).repay(found.id, parts.repaid)
     to_verifiers = parts.per_seat * pot.seats
-    given = to_challengers + parts.to_appellant + parts.to_operator + to_verifiers + parts.repaid
+    given = to_challenger + parts.to_appellant + parts.to_operator + to_verifiers + parts.repaid
     burned = pot.total - given
     account = replace(
-        found.account, advanced=pot.advanced, slashed=pot.slashed, per_seat=parts.per_seat, to_challengers=to_challengers,
+        found.account, advanced=pot.advanced, slashed=pot.slashed, per_seat=parts.per_seat, to_challenger=to_challenger,
         to_appellant=parts.to_appellant, to_operator=parts.to_operator, to_verifiers=to_verifiers, repaid=parts.repaid,
         burned=burned, ended=True,
     )  # fmt: skip

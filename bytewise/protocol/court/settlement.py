@@ -1,6 +1,6 @@
 """Money of a dispute's end, one function per row of the table of design section 9 (`Settlement.sol`).
 
-Each is arithmetic on one dispute: who gets what of bonds, slash and advance. Every amount is rounded down; what nobody gets is
+Each is arithmetic on one dispute: who gets what of bond, slash and advance. Every amount is rounded down; what nobody gets is
 burned. `bytewise.protocol.court.payment` moves it.
 """
 
@@ -11,7 +11,7 @@ from bytewise.protocol.errors import MalformedValue
 from bytewise.protocol.messages import Verdict
 
 MAX_REWARD_BPS = 8_000
-"""Of a slash, to challengers and seats together: the other fifth is burned, always."""
+"""Of a slash, to challenger and seats together: the other fifth is burned, always."""
 
 CONVICTIONS = frozenset({Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABLE})
 """Verdicts against the operator."""
@@ -21,8 +21,8 @@ CONVICTIONS = frozenset({Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABL
 class Pot:
     """What a dispute has when it ends."""
 
-    bonds: int
-    """Of all challengers."""
+    bond: int
+    """Of the challenger."""
     appeal_bond: int
     """Of who appealed, else 0."""
     advanced: int
@@ -33,13 +33,13 @@ class Pot:
     """Right seats of all rounds; in a refund those that worked; in a draw none."""
     appellant_won: bool
     """Whether the verdict is another than the one that was appealed."""
-    knew: int
-    """Challengers who showed that they knew the winning answer."""
+    knew: bool
+    """Whether the challenger showed that it knew the winning answer."""
 
     @property
     def total(self) -> int:
         """Everything that went in."""
-        return self.bonds + self.appeal_bond + self.advanced + self.slashed
+        return self.bond + self.appeal_bond + self.advanced + self.slashed
 
     @property
     def lost_appeal(self) -> int:
@@ -51,14 +51,14 @@ class Pot:
 class Split:
     """Where it goes; the parts are `Pot.total`."""
 
-    bonds_back: int
-    """To challengers, by their bonds."""
-    alpha_each: int
-    """To each challenger who knew."""
+    bond_back: int
+    """To the challenger: this and the next."""
+    alpha: int
+    """For having known."""
     to_appellant: int
     """The appeal bond, back."""
     to_operator: int
-    """Its share of lost bonds."""
+    """Its share of a lost bond."""
     per_seat: int
     """To each paid seat."""
     repaid: int
@@ -84,8 +84,8 @@ def split(verdict: Verdict, pot: Pot, p: ParamSet) -> Split:
 
 
 def _upheld(pot: Pot, p: ParamSet) -> Split:
-    """Fees from lost bonds, then the treasury its advance, then the operator its share."""
-    funds = pot.bonds + pot.lost_appeal + pot.advanced
+    """Fees from the lost bond, then the treasury its advance, then the operator its share."""
+    funds = pot.bond + pot.lost_appeal + pot.advanced
     per_seat = min(p.money.fee_per_seat, funds // pot.seats) if pot.seats else 0
     remaining = funds - per_seat * pot.seats
     repaid = min(pot.advanced, remaining)
@@ -94,23 +94,22 @@ def _upheld(pot: Pot, p: ParamSet) -> Split:
 
 
 def _convicted(verdict: Verdict, pot: Pot, p: ParamSet) -> Split:
-    """Bonds back; α to who knew, β and fees to the right seats, at most 80 % of the slash together; then the advance."""
+    """The bond back; α to who knew, β and fees to the right seats, at most 80 % of the slash together; then the advance."""
     alpha = 0 if verdict is Verdict.UNAVAILABLE or not pot.knew else pot.slashed * p.shares.alpha_bps // BPS
     fees = pot.seats * p.money.fee_per_seat
     due = pot.slashed * p.shares.beta_bps // BPS + fees if pot.seats else 0
     pay = min(due, pot.slashed * MAX_REWARD_BPS // BPS - alpha + pot.lost_appeal)
     used = min(pot.advanced, max(0, fees - pay))
     per_seat = (pay + used) // pot.seats if pot.seats else 0
-    each = alpha // pot.knew if pot.knew else 0
-    return Split(pot.bonds, each, pot.appeal_bond - pot.lost_appeal, 0, per_seat, pot.advanced - used)
+    return Split(pot.bond, alpha, pot.appeal_bond - pot.lost_appeal, 0, per_seat, pot.advanced - used)
 
 
 def _drawn(pot: Pot, p: ParamSet) -> Split:
-    """Nobody is paid, or stalling would be: the bonds come back less the fee of one seat, which is burned (ADR 181)."""
-    return Split(pot.bonds - min(p.money.fee_per_seat, pot.bonds), 0, pot.appeal_bond, 0, 0, pot.advanced)
+    """Nobody is paid, or stalling would be: the bond comes back less the fee of one seat, which is burned (ADR 181)."""
+    return Split(pot.bond - min(p.money.fee_per_seat, pot.bond), 0, pot.appeal_bond, 0, 0, pot.advanced)
 
 
 def _refunded(pot: Pot, p: ParamSet) -> Split:
     """Everybody its own; who worked is paid by the treasury as far as it reached."""
     per_seat = min(p.money.fee_per_seat, pot.advanced // pot.seats) if pot.seats else 0
-    return Split(pot.bonds, 0, pot.appeal_bond, 0, per_seat, pot.advanced - per_seat * pot.seats)
+    return Split(pot.bond, 0, pot.appeal_bond, 0, per_seat, pot.advanced - per_seat * pot.seats)

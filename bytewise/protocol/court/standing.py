@@ -43,9 +43,6 @@ def standing(found: Dispute, one: Round, holder: Address | None) -> Standing:
         return Standing.ABSENT
     if word.said.outcome is Outcome.NO_KEY:
         return Standing.ABSENT if _opened_later(found, one) else Standing.NEUTRAL
-    # Under the paper's rule a verdict can rest on silence alone: then no vote was against it.
-    if found.key == ZERO_DIGEST:
-        return Standing.NEUTRAL
     return Standing.RIGHT if word.said.group in _right_groups(found, one) else Standing.WRONG
 
 

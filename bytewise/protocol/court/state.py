@@ -45,12 +45,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Challenger:
-    """Who opened or joined."""
+    """Who opened."""
 
     account: Address
     """Who."""
-    bond: int
-    """What it put in."""
     alt_commit: Digest
     """Commitment to the answer that it expects to win."""
     knew: bool = False
@@ -125,8 +123,8 @@ class Round:
 class Account:
     """Where the money of a dispute came from and went: `ISettlement.Account`. Wei."""
 
-    bonds: int = 0
-    """Of all challengers."""
+    bond: int = 0
+    """Of the challenger."""
     appeal_bond: int = 0
     """Of who appealed."""
     advanced: int = 0
@@ -139,8 +137,8 @@ class Account:
     """Taken from verifiers so far, all burned."""
     per_seat: int = 0
     """Pay of a right (or working) seat."""
-    to_challengers: int = 0
-    """Bonds back and α."""
+    to_challenger: int = 0
+    """Bond back and α."""
     to_appellant: int = 0
     """The appeal bond, back."""
     to_operator: int = 0
@@ -159,8 +157,8 @@ class Account:
     @property
     def sums(self) -> bool:
         """Whether what went in came out, penalties (all burned) on both sides."""
-        went_in = self.bonds + self.appeal_bond + self.advanced + self.slashed
-        outlets = self.to_challengers + self.to_appellant + self.to_operator + self.to_verifiers + self.repaid + self.burned
+        went_in = self.bond + self.appeal_bond + self.advanced + self.slashed
+        outlets = self.to_challenger + self.to_appellant + self.to_operator + self.to_verifiers + self.repaid + self.burned
         return went_in == outlets
 
 
@@ -176,8 +174,8 @@ class Dispute:
     """When."""
     phase: Phase
     """As stored; `Court.phase` says what it is by now."""
-    challengers: tuple[Challenger, ...]
-    """The opener first."""
+    challenger: Challenger
+    """Who opened it."""
     rounds: tuple[Round, ...]
     """All committees; the last is the current one."""
     account: Account

@@ -8,7 +8,7 @@ from bytewise.protocol.court import checks, payment
 from bytewise.protocol.court.count import judge
 from bytewise.protocol.court.settlement import CONVICTIONS
 from bytewise.protocol.court.state import Court, Dispute, Round
-from bytewise.protocol.errors import CommitmentMismatch, Held, MalformedValue, TooEarly
+from bytewise.protocol.errors import CommitmentMismatch, Held, TooEarly
 from bytewise.protocol.messages import Verdict
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
@@ -23,12 +23,11 @@ def settle(court: Court, dispute: Digest, seed_block: int) -> Court:
         raise TooEarly("settling", current.reveal_end + 1, court.now)
     found = found.with_round(settled=True)
     quorum = p.quorum(current.seats)
-    said = judge(current.count, found.claim.out_hash, quorum, p.committee.paper_rule)
+    said = judge(current.count, found.claim.out_hash, quorum)
     if said.verdict is not Verdict.NONE:
-        asked = tuple(replace(each, knew=False) for each in found.challengers)
         found = replace(
             found, verdict=said.verdict, decided_in=len(found.rounds), key=said.key, second_key=said.second_key,
-            replacement=said.replacement, challengers=asked,
+            replacement=said.replacement, challenger=replace(found.challenger, knew=False),
         )  # fmt: skip
         return _decided(court, found, current.level < p.committee.rounds and found.appealed is Verdict.NONE)
     if current.count.no_key > current.seats - quorum and found.reruns < p.committee.max_reruns:
@@ -56,19 +55,16 @@ def appeal(court: Court, dispute: Digest, who: Address, bond: int, seed_block: i
     return _next(replace(court, books=books), replace(found, account=account, appealed=found.verdict), level, seed_block)
 
 
-def open_alt(court: Court, dispute: Digest, who: Address, salt: Digest) -> Court:
-    """Show that a challenger committed to what the verdict says."""
+def open_alt(court: Court, dispute: Digest, salt: Digest) -> Court:
+    """Show that the challenger committed to what the verdict says."""
     found = checks.in_phase(court, dispute, Phase.APPEAL, Phase.AIRGAP)
     checks.not_after("the airgap", found.airgap_end, court.now)
-    place = next((i for i, each in enumerate(found.challengers) if each.account == who), None)
-    if place is None:
-        raise MalformedValue("challenger", who)
-    one = found.challengers[place]
-    checks.new(not one.knew, who, "opened already")
-    if one.alt_commit != ballots.alt_commit(court.domain, dispute, who, found.key, salt):
-        raise CommitmentMismatch(who, one.alt_commit.hex())
-    challengers = (*found.challengers[:place], replace(one, knew=True), *found.challengers[place + 1 :])
-    return court.put(replace(found, challengers=challengers))
+    one = found.challenger
+    checks.new(not one.knew, one.account, "opened already")
+    # A draw says nothing that anybody could have known.
+    if found.key == ZERO_DIGEST or one.alt_commit != ballots.alt_commit(court.domain, dispute, one.account, found.key, salt):
+        raise CommitmentMismatch(one.account, one.alt_commit.hex())
+    return court.put(replace(found, challenger=replace(one, knew=True)))
 
 
 def finalize(court: Court, dispute: Digest) -> Court:

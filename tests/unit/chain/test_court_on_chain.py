@@ -74,7 +74,7 @@ def test_an_honest_receipt_is_upheld_and_everybody_paid(anvil: Anvil, tmp_path: 
     court.settled()
     (ending,) = CourtHistory(court.reader).endings(0, court.reader.head())
     fees, bond = 15 * DEVNET.money.fee_per_seat, DEVNET.required_bond
-    assert (ending.bonds, ending.slashed, ending.to_verifiers) == (bond, 0, fees)
+    assert (ending.bond, ending.slashed, ending.to_verifiers) == (bond, 0, fees)
     assert ending.to_operator == (bond - fees) * DEVNET.shares.operator_share_bps // 10_000
     court.everything_is_accounted_for()
     head = court.reader.head()
@@ -145,7 +145,7 @@ def test_a_lie_is_overturned_by_a_certificate_and_whom_it_leaves_out(anvil: Anvi
     assert shown.finding == finding and shown.signers == 2**15 - 1 - alone.seat_mask
     assert court.case().certified_group == said_by(votes[alone.voter]).group
     case = court.until(Phase.FINAL, known)
-    assert (case.verdict, case.replacement) == (Verdict.OVERTURNED, out) and case.challengers[0].knew
+    assert (case.verdict, case.replacement) == (Verdict.OVERTURNED, out) and case.challenger.knew
     court.settled()
     the_liar_pays(court)
     court.everything_is_accounted_for()
@@ -158,7 +158,7 @@ def the_liar_pays(court: Court) -> None:
     slash = money.slash_amount
     assert ending.slashed == slash
     assert court.reader.holdings(OPERATORS[0].address, head).stake_wei == STAKE_WEI - slash
-    assert ending.to_challengers == DEVNET.required_bond + slash * shares.alpha_bps // 10_000
+    assert ending.to_challenger == DEVNET.required_bond + slash * shares.alpha_bps // 10_000
     assert ending.burned >= slash // 5 and ending.to_verifiers <= slash * shares.beta_bps // 10_000 + 15 * money.fee_per_seat
     seats = CourtHistory(court.reader).seats(0, head)
     assert sum(each.pay for each in seats) == ending.to_verifiers and not any(each.penalty for each in seats)

@@ -23,7 +23,6 @@ def shapes(draw: st.DrawFn) -> Lengths:
         "epoch_blocks": epoch,
         "lookahead": draw(st.integers(1, epoch - 1)),
         "shortest": draw(st.integers(2, 80)),
-        "join_blocks": draw(st.integers(0, 30)),
     }
     return lengths_of(dataclasses.replace(DEVNET_SHAPE, **lengths))
 
@@ -32,12 +31,12 @@ def played(shape: Lengths, opened: int) -> tuple[int, int]:
     """Blocks to the first seed, and until the last attempt is lost, one block after another."""
     tree = shape.tree
     block, attempts = opened, 1
-    seed = first = tree.seed_block_from(opened + shape.shortest + shape.join_blocks)
+    seed = first = tree.seed_block_from(opened + shape.shortest)
     while attempts <= SEED_ATTEMPTS:
         block += 1
         if tree.epoch(seed) < tree.epoch(block):
             attempts += 1
-            seed = tree.seed_block_from(block + shape.shortest + shape.join_blocks)
+            seed = tree.seed_block_from(block + shape.shortest)
     return first - opened, block - opened
 
 

@@ -144,7 +144,7 @@ def test_an_operator_that_withholds_an_envelope_is_demanded_and_then_disputed(an
     assert states == [DemandState.ANSWERED, *[DemandState.EXPIRED] * (len(demanded) - 1)]
     docket = court.reader.docket(CHALLENGER.address, court.reader.head())
     assert {case.receipt_id for case in docket.cases} == set(demanded)
-    assert {case.challengers[0].account for case in docket.cases} == {CHALLENGER.address}
+    assert {case.challenger.account for case in docket.cases} == {CHALLENGER.address}
     assert {case.phase for case in docket.cases} == {Phase.SEED}
 
 

@@ -41,10 +41,10 @@ def stands(*phases: Phase) -> Callable[[Any], bool]:
 class CourtMachine(RuleBasedStateMachine):
     """One court, a few disputes at once."""
 
-    @initialize(paper=st.sampled_from([False, False, True]), poor=st.booleans(), rich=st.booleans(), rounds=st.integers(1, 3))
-    def build(self, paper: bool, poor: bool, rich: bool, rounds: int) -> None:
+    @initialize(poor=st.booleans(), rich=st.booleans(), rounds=st.integers(1, 3))
+    def build(self, poor: bool, rich: bool, rounds: int) -> None:
         seats = (3, 5 * (rounds > 1), 7 * (rounds > 2))
-        self.versions = {1: params(seats, rounds, paper)}
+        self.versions = {1: params(seats, rounds)}
         stakes = {who: 700 if poor else 5000 for who in OPERATORS} | {who: 7 if poor else 100 for who in VERIFIERS}
         books = Books(stakes=stakes, treasury=500 if rich else 20)
         self.play = Play(Court(Domain(1, account("court")), self.versions, books), CHALLENGERS, VERIFIERS)
@@ -67,12 +67,6 @@ class CourtMachine(RuleBasedStateMachine):
         fresh = ballots.dispute_id(self.play.court.domain, what.receipt_id) not in self.play.court.disputes
         done = self.play.open(what, who, data.draw(st.sampled_from(alt_keys(what))), lean)
         assert done == (fresh and number < 5 and who != what.operator and not self.play.court.paused)
-
-    @rule(data=st.data(), who=st.sampled_from(CHALLENGERS))
-    @precondition(stands(Phase.SEED))
-    def join(self, data: st.DataObject, who: Any) -> None:
-        found = data.draw(st.sampled_from(self.standing(Phase.SEED)))
-        self.play.join(found, who, alt_keys(found.claim)[1])
 
     @rule(which=st.integers(0, 9), chance=st.integers(0, 2**32), phases=st.integers(1, 12))
     @precondition(stands(*LIVE))
@@ -163,7 +157,7 @@ class CourtMachine(RuleBasedStateMachine):
                 assert money.sums and pot <= money.to_verifiers and (left or pot == 0)
                 assert found.verdict not in CONVICTIONS or money.burned * 5 >= money.slashed
             else:
-                assert pot == money.bonds + money.appeal_bond + money.advanced
+                assert pot == money.bond + money.appeal_bond + money.advanced
                 locked[found.claim.operator] += money.operator_locked
         assert {who: self.play.court.books.locked.get(who, 0) for who in OPERATORS} == locked
 

@@ -20,14 +20,13 @@ ENDS = [Verdict.UPHELD, *sorted(CONVICTIONS), Verdict.DRAW, Verdict.REFUNDED]
 @st.composite
 def parameters(draw: st.DrawFn) -> ParamSet:
     alpha = draw(st.integers(0, 8000))
-    shares = Shares(alpha, draw(st.integers(0, 8000 - alpha)), draw(st.integers(0, 5000)), 0, 0, 0, 1)
+    shares = Shares(alpha, draw(st.integers(0, 8000 - alpha)), draw(st.integers(0, 5000)), 0, 0, 1)
     return replace(params(), shares=shares, money=replace(params().money, fee_per_seat=draw(st.integers(0, 10**18))))
 
 
 @st.composite
 def pots(draw: st.DrawFn) -> Pot:
-    knew = draw(st.integers(0, 5))
-    return Pot(draw(WEI), draw(WEI), draw(WEI), draw(WEI), draw(SMALL), draw(st.booleans()), knew)
+    return Pot(draw(WEI), draw(WEI), draw(WEI), draw(WEI), draw(SMALL), draw(st.booleans()), draw(st.booleans()))
 
 
 def ended(verdict: Verdict, pot: Pot, p: ParamSet) -> tuple[Pot, Split]:
@@ -39,13 +38,13 @@ def ended(verdict: Verdict, pot: Pot, p: ParamSet) -> tuple[Pot, Split]:
 
 
 def outlets(pot: Pot, s: Split) -> int:
-    return s.bonds_back + s.alpha_each * pot.knew + s.to_appellant + s.to_operator + s.per_seat * pot.seats + s.repaid
+    return s.bond_back + s.alpha + s.to_appellant + s.to_operator + s.per_seat * pot.seats + s.repaid
 
 
 @given(st.sampled_from(ENDS), pots(), parameters())
 def test_nobody_gets_what_is_not_there(verdict: Verdict, pot: Pot, p: ParamSet) -> None:
     pot, s = ended(verdict, pot, p)
-    assert min(s.bonds_back, s.alpha_each, s.to_appellant, s.to_operator, s.per_seat, s.repaid) >= 0
+    assert min(s.bond_back, s.alpha, s.to_appellant, s.to_operator, s.per_seat, s.repaid) >= 0
     assert outlets(pot, s) <= pot.total and s.repaid <= pot.advanced
 
 
@@ -53,11 +52,11 @@ def test_nobody_gets_what_is_not_there(verdict: Verdict, pot: Pot, p: ParamSet) 
 def test_a_fifth_of_every_slash_is_burned(verdict: Verdict, pot: Pot, p: ParamSet) -> None:
     pot, s = ended(verdict, pot, p)
     assert (pot.total - outlets(pot, s)) * 5 >= pot.slashed
-    assert s.bonds_back == pot.bonds
+    assert s.bond_back == pot.bond
     if verdict is Verdict.UNAVAILABLE or not pot.knew:
-        assert s.alpha_each == 0
+        assert s.alpha == 0
     else:
-        assert s.alpha_each == pot.slashed * p.shares.alpha_bps // BPS // pot.knew
+        assert s.alpha == pot.slashed * p.shares.alpha_bps // BPS
 
 
 @given(st.sampled_from(ENDS), pots(), parameters())
@@ -73,20 +72,20 @@ def test_who_lost_pays_the_committee_before_anybody_earns(pot: Pot, p: ParamSet)
     if pot.seats and s.per_seat < p.money.fee_per_seat:
         assert s.repaid + s.to_operator < pot.seats, "dust"
     assert s.to_operator == 0 or s.repaid == pot.advanced
-    assert 2 * s.to_operator <= pot.bonds + pot.lost_appeal
+    assert 2 * s.to_operator <= pot.bond + pot.lost_appeal
 
 
 @given(pots(), parameters())
 def test_a_draw_pays_nobody_and_burns_the_fee_of_a_seat(pot: Pot, p: ParamSet) -> None:
     pot, s = ended(Verdict.DRAW, pot, p)
-    assert (s.per_seat, s.to_operator, s.alpha_each, s.repaid) == (0, 0, 0, pot.advanced)
-    assert pot.bonds - s.bonds_back == pot.total - outlets(pot, s) == min(p.money.fee_per_seat, pot.bonds)
+    assert (s.per_seat, s.to_operator, s.alpha, s.repaid) == (0, 0, 0, pot.advanced)
+    assert pot.bond - s.bond_back == pot.total - outlets(pot, s) == min(p.money.fee_per_seat, pot.bond)
 
 
 @given(pots(), parameters())
 def test_a_refund_gives_everybody_its_own(pot: Pot, p: ParamSet) -> None:
     pot, s = ended(Verdict.REFUNDED, pot, p)
-    assert (s.bonds_back, s.to_appellant, pot.slashed, s.to_operator) == (pot.bonds, pot.appeal_bond, 0, 0)
+    assert (s.bond_back, s.to_appellant, pot.slashed, s.to_operator) == (pot.bond, pot.appeal_bond, 0, 0)
     assert pot.total == outlets(pot, s), "nothing is burned"
     assert s.per_seat <= p.money.fee_per_seat
 

@@ -207,15 +207,15 @@ def test_a_vote_of_ours_that_the_table_does_not_have_stops_us(shown: Seat) -> No
 @pytest.mark.parametrize("phase", Phase)
 def test_a_challenger_shows_what_it_knew_when_it_pays(verdict: Verdict, phase: Phase) -> None:
     mine = Alternative(word("key"), word("salt"))
-    one = case(phase=phase, verdict=verdict, key=mine.key, airgap_end=NOW, challengers=(Challenger(ME, False),))
+    one = case(phase=phase, verdict=verdict, key=mine.key, airgap_end=NOW, challenger=Challenger(ME, False))
     due = phase is Phase.AIRGAP and verdict in (Verdict.OVERTURNED, Verdict.INVALID)
     shown = decide_challenger(docket(one), ME, {one.id: mine})
-    assert shown == ((OpenAlt(one.id, ME, mine.salt),) if due else ())
+    assert shown == ((OpenAlt(one.id, mine.salt),) if due else ())
     for other in (
         dataclasses.replace(one, key=word("another")),
         dataclasses.replace(one, airgap_end=NOW - 1),
-        dataclasses.replace(one, challengers=(Challenger(ME, True),)),
-        dataclasses.replace(one, challengers=(Challenger(OTHER, False),)),
+        dataclasses.replace(one, challenger=Challenger(ME, True)),
+        dataclasses.replace(one, challenger=Challenger(OTHER, False)),
     ):
         assert decide_challenger(docket(other), ME, {one.id: mine}) == ()
     assert decide_challenger(docket(one), ME, {}) == ()

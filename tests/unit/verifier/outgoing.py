@@ -58,8 +58,8 @@ class Outgoing:
     def settle(self, dispute: Digest, round_number: int) -> None:
         self._once("settle", dispute, round_number)
 
-    def open_alt(self, dispute: Digest, challenger: Address, salt: Digest) -> None:
-        self._once("alt", dispute, challenger, body=salt)
+    def open_alt(self, dispute: Digest, salt: Digest) -> None:
+        self._once("alt", dispute, body=salt)
 
     def finalize(self, dispute: Digest) -> None:
         self._once("finalize", dispute)

@@ -108,10 +108,10 @@ def test_who_was_told_commits_to_the_answer_and_shows_it_after_a_restart(tmp_pat
     dispute = dispute_id(DISPUTES, identifier)
     town.chain.alternatives[dispute] = commitment
     verdict = {"phase": Phase.AIRGAP, "verdict": Verdict.OVERTURNED, "key": KEY, "airgap_end": town.chain.timestamp + 60}
-    opener = (Challenger(TOWER.address, False),)
-    shown = town.dispute(fraud, id=dispute, challengers=opener, **verdict)
+    opener = Challenger(TOWER.address, False)
+    shown = town.dispute(fraud, id=dispute, challenger=opener, **verdict)
     (opening,) = step(town, tower_of(town))
-    assert isinstance(opening, OpenAlt) and (opening.dispute, opening.challenger) == (dispute, TOWER.address)
+    assert isinstance(opening, OpenAlt) and opening.dispute == dispute
     assert alt_commit(DISPUTES, dispute, TOWER.address, KEY, opening.salt) == commitment
     town.chain.disputes = [replace(shown, key=word("another answer"))]
     assert step(town, tower_of(town)) == ()
