@@ -33,8 +33,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def walk(beside: CourtBeside, choose: Choose) -> None:
     """One dispute from a question to its last seat; now and then somebody tries what is not its turn, or sleeps."""
     found = opened(beside, choose)
-    for _ in range(choose([0, 1, 2])):
-        beside.join(found, choose(CHALLENGERS), alt_keys(found.claim)[1])
     for _ in range(MOVES):
         if found.phase is Phase.FINAL:
             break

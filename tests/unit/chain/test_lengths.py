@@ -72,7 +72,7 @@ def test_main_net_fits_with_days_for_its_seeds() -> None:
 @pytest.mark.parametrize(
     ("shape", "times", "named"),
     [
-        ({"longest": 3_816}, {}, "longest"),
+        ({"longest": 3_791}, {}, "longest"),
         ({}, {"window": DAY - 7_200}, "max_anchor_delay + window + cure"),
         ({"block_s": 13}, {}, "max_anchor_delay + window + cure"),
         ({}, {"seed_time": 3 * DAY}, "seed_time + draw_time"),

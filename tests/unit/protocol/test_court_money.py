@@ -93,11 +93,11 @@ def test_a_refund_gives_everybody_its_own(pot: Pot, p: ParamSet) -> None:
 @pytest.mark.parametrize(
     ("verdict", "pot", "want"),
     [
-        (Verdict.UPHELD, Pot(100, 0, 20, 0, 5, False, 0), Split(0, 0, 0, 22, 11, 20)),
-        (Verdict.OVERTURNED, Pot(100, 40, 20, 1000, 5, True, 2), Split(100, 150, 40, 0, 91, 20)),
-        (Verdict.UNAVAILABLE, Pot(100, 0, 0, 1000, 5, False, 2), Split(100, 0, 0, 0, 91, 0)),
-        (Verdict.DRAW, Pot(100, 40, 20, 0, 0, False, 1), Split(89, 0, 40, 0, 0, 20)),
-        (Verdict.REFUNDED, Pot(100, 40, 60, 0, 5, True, 1), Split(100, 0, 40, 0, 11, 5)),
+        (Verdict.UPHELD, Pot(100, 0, 20, 0, 5, False, False), Split(0, 0, 0, 22, 11, 20)),
+        (Verdict.OVERTURNED, Pot(100, 40, 20, 1000, 5, True, True), Split(100, 300, 40, 0, 91, 20)),
+        (Verdict.UNAVAILABLE, Pot(100, 0, 0, 1000, 5, False, True), Split(100, 0, 0, 0, 91, 0)),
+        (Verdict.DRAW, Pot(100, 40, 20, 0, 0, False, True), Split(89, 0, 40, 0, 0, 20)),
+        (Verdict.REFUNDED, Pot(100, 40, 60, 0, 5, True, True), Split(100, 0, 40, 0, 11, 5)),
     ],
 )
 def test_examples_by_hand(verdict: Verdict, pot: Pot, want: Split) -> None:
@@ -109,4 +109,4 @@ def test_examples_by_hand(verdict: Verdict, pot: Pot, want: Split) -> None:
 
 def test_a_dispute_does_not_end_without_a_verdict() -> None:
     with pytest.raises(MalformedValue):
-        split(Verdict.NONE, Pot(1, 0, 0, 0, 0, False, 0), params())
+        split(Verdict.NONE, Pot(1, 0, 0, 0, 0, False, False), params())
