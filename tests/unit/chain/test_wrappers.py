@@ -28,7 +28,7 @@ BY_CONTRACTS = {
     "RandaoSource": "announce",
     "ReceiptAnchor": "onDispute",
     "Registry": "onStake",
-    "Settlement": "advance appealed end joined opened",
+    "Settlement": "advance appealed end opened",
     "StakeTree": "release setStake",
     "StakeVault": "discharge lock oblige release reserve slash unlock",
 }
