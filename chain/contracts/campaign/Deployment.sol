@@ -37,7 +37,6 @@ abstract contract Deployment is Headers, Holders {
     uint256 internal constant SHORTEST = 4;
     uint256 internal constant LONGEST = 10_000;
     uint256 internal constant MAX_UNITS = 100_000;
-    uint256 internal constant JOIN_BLOCKS = 10;
 
     AccessManager internal authority;
     IParams internal params;
@@ -98,8 +97,7 @@ abstract contract Deployment is Headers, Holders {
             settlement,
             guardian,
             randao,
-            made("Certifier", abi.encode(blsKeys)),
-            JOIN_BLOCKS
+            made("Certifier", abi.encode(blsKeys))
         );
         address proceedings = made("Proceedings", parts);
         disputes = IDisputes(made("Disputes", bytes.concat(parts, abi.encode(proceedings))));
@@ -139,7 +137,6 @@ abstract contract Deployment is Headers, Holders {
         p.shares.alphaBps = 3_000;
         p.shares.betaBps = 5_000;
         p.shares.operatorShareBps = 5_000;
-        p.shares.joinBps = 2_500;
         p.shares.auditRateBps = 9_000;
         p.shares.auditsPerHour = 1; // or nobody would ever ask for more
         p.shares.maxBatch = 64;

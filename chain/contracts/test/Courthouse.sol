@@ -35,7 +35,6 @@ abstract contract Courthouse is BlsSigner {
     uint256 internal constant EPOCH = 100;
     uint256 internal constant LOOKAHEAD = 20;
     uint256 internal constant SHORTEST = 8;
-    uint256 internal constant JOIN_BLOCKS = 4;
 
     AccessManager internal manager;
     Params internal params;
@@ -83,8 +82,7 @@ abstract contract Courthouse is BlsSigner {
             settlement: settlement,
             guardian: guardian,
             randomness: source,
-            certifier: certifier,
-            joinBlocks: JOIN_BLOCKS
+            certifier: certifier
         });
     }
 

@@ -12,7 +12,6 @@ library Defaults {
         p.shares.alphaBps = 3_000;
         p.shares.betaBps = 3_000;
         p.shares.operatorShareBps = 5_000;
-        p.shares.joinBps = 2_500;
         p.shares.auditRateBps = 9_000;
         p.shares.auditsPerHour = 10;
         p.shares.maxBatch = 64;

@@ -20,12 +20,6 @@ contract DisputeDrawTest is Courthouse {
         return address(uint160(0xC4A1_0000 + i));
     }
 
-    function joins(address who, bytes32 id, uint256 bond, bytes32 altCommit) private {
-        vm.deal(who, bond);
-        vm.prank(who);
-        disputes.join{value: bond}(id, altCommit);
-    }
-
     // --- open ---
 
     function test_opening_stores_what_was_questioned(uint256 salt, bytes32 alt) public {
@@ -39,7 +33,7 @@ contract DisputeDrawTest is Courthouse {
         same(d.claimedTokensHash, receiptOf(salt).tokensHash, "tokens");
         same(d.claimedOutHash, receiptOf(salt).outHash, "claim");
         same(d.operator, OPERATOR, "operator");
-        same(d.challenger, other(1), "opener");
+        same(d.challenger, other(1), "challenger");
         same(d.environment, ENVIRONMENT, "environment");
         same(d.keyEpoch, 7, "key epoch");
         same(d.level * 10 + d.round, 11, "round");
@@ -54,8 +48,8 @@ contract DisputeDrawTest is Courthouse {
 
     function disputeThatIsNone(bytes32 id) private view {
         same(uint256(disputes.dispute(id).phase), 0, "none");
-        (address[] memory who,) = disputes.challengersOf(id);
-        same(who.length + disputes.membersOf(id, 1).length, 0, "nobody");
+        (address who,) = disputes.challengerOf(id);
+        that(who == address(0) && disputes.membersOf(id, 1).length == 0, "nobody");
     }
 
     function test_a_receipt_is_disputed_once(uint256 salt) public {
@@ -98,78 +92,15 @@ contract DisputeDrawTest is Courthouse {
         if (how % 5 != 4) opened(salt);
     }
 
-    // --- join ---
-
-    /// @dev A bot that opens first wins nothing by it: others join, each for a part of the bond.
-    function test_others_join_whoever_opened_first(uint256 salt, uint8 more) public {
-        bytes32 id = openedBy(other(99), salt, "copied");
-        uint256 bond = params.joinBond(1);
-        uint256 count = more % 5;
-        for (uint256 i = 0; i < count; ++i) {
-            joins(other(i), id, bond, "mine");
-        }
-        (address[] memory who, bool[] memory knew) = disputes.challengersOf(id);
-        same(who.length, 1 + count, "challengers");
-        for (uint256 i = 0; i < count; ++i) {
-            same(who[i + 1], other(i), "in order");
-            that(!knew[i + 1], "nobody showed anything");
-        }
-        same(ledger.potOf(id), params.requiredBond(1) + count * bond, "bonds");
-        if (count < 4) return;
-        vm.expectRevert(abi.encodeWithSelector(ICourt.TooManyChallengers.selector, id, 5));
-        disputes.join{value: bond}(id, "mine");
-    }
-
-    function test_who_may_not_join(uint256 salt, uint8 how, uint96 wei_) public {
-        bytes32 id = openedBy(other(0), salt, "alt");
-        uint256 bond = params.joinBond(1);
-        joins(other(1), id, bond, "alt");
-        vm.assume(wei_ != bond);
-        (address by, bytes32 alt, bytes memory refusal) = (other(2), bytes32("alt"), bytes(""));
-        if (how % 5 == 0) {
-            (by, refusal) = (other(0), abi.encodeWithSelector(ICourt.AlreadyChallenger.selector, id, other(0)));
-        } else if (how % 5 == 1) {
-            (by, refusal) = (other(1), abi.encodeWithSelector(ICourt.AlreadyChallenger.selector, id, other(1)));
-        } else if (how % 5 == 2) {
-            (by, refusal) = (OPERATOR, abi.encodeWithSelector(ICourt.OwnReceipt.selector, OPERATOR));
-        } else if (how % 5 == 3) {
-            (alt, refusal) = (0, abi.encodeWithSelector(ICourt.EmptyAltCommit.selector));
-        } else {
-            refusal = abi.encodeWithSelector(ICourt.BondMismatch.selector, wei_, bond);
-            bond = wei_;
-        }
-        vm.deal(by, bond);
-        vm.prank(by);
-        vm.expectRevert(refusal);
-        disputes.join{value: bond}(id, alt);
-    }
-
-    /// @dev Until the seed block, and never after votes were seen.
-    function test_joining_ends_before_the_seed_and_with_the_first_round(uint256 salt) public {
-        bytes32 id = opened(salt);
-        uint256 seedBlock = disputes.roundOf(id, 1).seedBlock;
-        uint256 bond = params.joinBond(1);
-        vm.roll(seedBlock - 1);
-        joins(other(1), id, bond, "alt");
-        vm.roll(seedBlock);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.TooLate.selector, seedBlock, seedBlock - 1));
-        disputes.join{value: bond}(id, "alt");
-        judged(id, 7 + salt % 1);
-        if (disputes.phaseOf(id) == Phase.APPEAL) disputes.appeal{value: disputes.appealBond(id)}(id);
-        inPhase(id, Phase.SEED);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongPhase.selector, id, Phase.SEED, Phase.COMMIT));
-        disputes.join{value: bond}(id, "alt");
-    }
-
     // --- seeds ---
 
     function test_the_seed_cannot_be_foreseen_and_leaves_time_for_the_draw(uint256 salt, uint16 ahead) public {
         vm.roll(block.number + ahead % 500);
         bytes32 id = opened(salt);
         uint256 number = disputes.roundOf(id, 1).seedBlock;
-        that(number >= block.number + SHORTEST + JOIN_BLOCKS, "not foreseen");
+        that(number >= block.number + SHORTEST, "not foreseen");
         that(number % EPOCH >= LOOKAHEAD && number % EPOCH <= LOOKAHEAD + (EPOCH - LOOKAHEAD) / 2, "in its epoch");
-        that(number <= block.number + SHORTEST + JOIN_BLOCKS + EPOCH, "soon");
+        that(number <= block.number + SHORTEST + EPOCH, "soon");
         that(source.isAnnounced(number), "announced");
     }
 
@@ -229,7 +160,7 @@ contract DisputeDrawTest is Courthouse {
         drawn(id, mix);
         IDisputes.Member[] memory list = members(id);
         for (uint256 i = 0; i < list.length; ++i) {
-            that(list[i].voter != member(VERIFIERS - 1), "opener");
+            that(list[i].voter != member(VERIFIERS - 1), "challenger");
         }
     }
 
@@ -279,17 +210,13 @@ contract DisputeDrawTest is Courthouse {
     // --- pauses ---
 
     function test_nothing_begins_during_a_pause(uint256 salt, bytes32 mix) public {
-        bytes32 waiting = opened(salt);
         bytes32 id = opened(~salt);
         seeded(id, mix);
-        uint256 bond = params.joinBond(1);
         guardian.pause(1 hours);
+        uint256 bond = params.requiredBond(1);
         bytes memory refusal = abi.encodeWithSelector(IGuardian.NotNow.selector, true);
         vm.expectRevert(refusal);
         disputes.rearm(id);
-        vm.expectRevert(refusal);
-        disputes.join{value: bond}(waiting, "alt");
-        bond = params.requiredBond(1);
         vm.expectRevert(refusal);
         disputes.open{value: bond}(receiptOf(salt), "", 0, new bytes32[](0), "alt");
         passes(1 hours);
@@ -319,10 +246,10 @@ contract DisputeDrawTest is Courthouse {
 
     // --- two halves ---
 
-    function test_the_halves_know_the_same_contracts(uint96 joinBlocks) public {
-        vm.assume(joinBlocks != JOIN_BLOCKS);
+    function test_the_halves_know_the_same_contracts(address authority) public {
+        vm.assume(authority != address(manager));
         DisputeStore.Parts memory changed = parts();
-        changed.joinBlocks = joinBlocks;
+        changed.authority = authority;
         Proceedings half = new Proceedings(changed);
         bytes32 want = keccak256(abi.encode(parts()));
         vm.expectRevert(abi.encodeWithSelector(Disputes.OtherParts.selector, keccak256(abi.encode(changed)), want));
