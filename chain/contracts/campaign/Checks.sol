@@ -215,10 +215,7 @@ abstract contract Checks is Watch {
                 if (s == Standing.RIGHT || s == Standing.WORKED) c.seats += 1;
             }
         }
-        (, bool[] memory who) = disputes.challengersOf(id);
-        for (uint256 i = 0; i < who.length; ++i) {
-            if (who[i]) c.knew += 1;
-        }
+        (, c.knew) = disputes.challengerOf(id);
         that(a.slashed <= params.money(d.paramsVersion).slashAmount, "more than a slash");
         bool convicted = d.verdict == Verdict.OVERTURNED || d.verdict == Verdict.INVALID;
         if (convicted) _convictedByQuorum(id, d);

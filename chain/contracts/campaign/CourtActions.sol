@@ -13,18 +13,16 @@ abstract contract CourtActions is Certificates {
 
     /// @dev One step of one dispute, at the right time or not.
     function meddle(uint256 what, uint256 which, uint256 who) external step {
-        what = spread(what) % 9;
+        what = spread(what) % 8;
         bytes32 id = pick(which);
         if (what == 0) {
             _post(which, who);
         } else if (what == 1) {
             _open(which, who, uint8(spread(who)));
-        } else if (what == 8) {
+        } else if (what == 2) {
             may(personAt(who), address(settlement), 0, abi.encodeCall(settlement.payOut, (id)), "payOut");
         } else if (id == 0) {
             return;
-        } else if (what == 2) {
-            _join(id, who, uint8(spread(who)));
         } else if (what == 3) {
             _draw(id, who, who % 6);
         } else if (what == 4) {
@@ -42,11 +40,6 @@ abstract contract CourtActions is Certificates {
     function accuse(uint256 who, uint256 by, uint8 expects) external step {
         if (_crowded() || !_post(who, 2)) return;
         _open(receipts.length - 1, by, expects);
-        if (live.length == 0) return;
-        // Seldom so many that one is too many.
-        for (uint256 i = rarely(by) ? 7 : by % 3; i > 0; --i) {
-            _join(live[live.length - 1], by / 2 + i, uint8(i));
-        }
     }
 
     function _crowded() internal view returns (bool) {
@@ -82,13 +75,6 @@ abstract contract CourtActions is Certificates {
         bytes32 alt = disputes.altCommitOf(id, by, _expected(expects), "salt");
         bytes memory data = abi.encodeCall(disputes.open, (a.r, a.sig, a.batchId, none(), alt));
         may(by, address(disputes), params.requiredBond(anchor.batch(a.batchId).paramsVersion), data, "open");
-    }
-
-    function _join(bytes32 id, uint256 who, uint8 expects) internal {
-        address by = who % 3 == 0 ? personAt(who) : challengerAt(who);
-        bytes32 alt = disputes.altCommitOf(id, by, _expected(expects), "salt");
-        uint256 bond = params.joinBond(disputes.dispute(id).paramsVersion);
-        may(by, address(disputes), bond, abi.encodeCall(disputes.join, (id, alt)), "join");
     }
 
     // --- draw ---
@@ -130,9 +116,7 @@ abstract contract CourtActions is Certificates {
     }
 
     function _openAlt(bytes32 id, uint256 who) internal {
-        (address[] memory list,) = disputes.challengersOf(id);
-        address by = list[who % list.length];
-        may(by, address(disputes), 0, abi.encodeCall(disputes.openAlt, (id, by, "salt")), "openAlt");
+        may(personAt(who), address(disputes), 0, abi.encodeCall(disputes.openAlt, (id, "salt")), "openAlt");
     }
 
     function _finalize(bytes32 id, uint256 who, bool wait) internal {

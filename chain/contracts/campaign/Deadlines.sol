@@ -27,7 +27,6 @@ library Deadlines {
             bool all = a.revealed == _all(a.seats) || (a.committed & ~a.revealed == 0 && !a.promised);
             _need(all || b.clock > a.revealEnd, m, "reveals are open");
         }
-        if (m == Table.Move.JOIN) _need(b.block_ < a.seedBlock, m, "the seed block is over");
         if (m == Table.Move.REARM || m == Table.Move.GIVE_UP) _need(b.lost, m, "the seed is readable");
         if (m == Table.Move.DECIDE) {
             _need(b.appealEnd == b.clock + p.appealTime && b.airgapEnd == b.appealEnd + p.airgap, m, "appeal time");

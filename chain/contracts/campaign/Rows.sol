@@ -11,7 +11,7 @@ library Rows {
         bool appellantWon;
         uint256 fee;
         uint256 seats; // right ones; in a refund those that worked, and in a draw for nothing
-        uint256 knew;
+        bool knew;
         uint256 alphaBps;
         uint256 betaBps;
         uint256 operatorShareBps;
@@ -28,20 +28,20 @@ library Rows {
         else if (c.verdict == Verdict.REFUNDED) _refunded(a, c);
         else _convicted(a, c, lost);
         _same(a.toVerifiers, a.perSeat * c.seats, "to verifiers");
-        uint256 come = uint256(a.bonds) + a.appealBond + a.advanced + a.slashed;
-        uint256 gone = uint256(a.toChallengers) + a.toAppellant + a.toOperator + a.toVerifiers + a.repaid + a.burned;
+        uint256 come = uint256(a.bond) + a.appealBond + a.advanced + a.slashed;
+        uint256 gone = uint256(a.toChallenger) + a.toAppellant + a.toOperator + a.toVerifiers + a.repaid + a.burned;
         _same(gone, come, "what came in went out");
     }
 
     function _upheld(ISettlement.Account memory a, Case memory c, uint256 lost) private pure {
-        uint256 funds = a.bonds + lost + a.advanced;
+        uint256 funds = a.bond + lost + a.advanced;
         uint256 each = c.seats == 0 ? 0 : _least(c.fee, funds / c.seats);
         uint256 left = funds - each * c.seats;
         uint256 repaid = _least(a.advanced, left);
         _same(a.perSeat, each, "upheld: seat");
         _same(a.repaid, repaid, "upheld: treasury");
         _same(a.toOperator, (left - repaid) * c.operatorShareBps / 10_000, "upheld: operator");
-        _same(a.toChallengers, 0, "upheld: challengers");
+        _same(a.toChallenger, 0, "upheld: challenger");
         _same(a.slashed, 0, "upheld: slashed");
     }
 
@@ -49,27 +49,26 @@ library Rows {
         uint256 s = a.slashed;
         // Nobody gains by convicting itself: a fifth of every slash is burned.
         if (a.burned < s / 5) revert Row("a fifth is burned", a.burned, s / 5);
-        uint256 alpha = c.verdict == Verdict.UNAVAILABLE || c.knew == 0 ? 0 : s * c.alphaBps / 10_000;
+        uint256 alpha = c.verdict == Verdict.UNAVAILABLE || !c.knew ? 0 : s * c.alphaBps / 10_000;
         uint256 fees = c.seats * c.fee;
         uint256 pay = _least(s * c.betaBps / 10_000 + fees, s * 8_000 / 10_000 - alpha + lost);
         uint256 used = pay < fees ? _least(a.advanced, fees - pay) : 0;
         _same(a.perSeat, c.seats == 0 ? 0 : (pay + used) / c.seats, "convicted: seat");
         _same(a.repaid, c.seats == 0 ? a.advanced : a.advanced - used, "convicted: treasury");
         _same(a.toOperator, 0, "convicted: operator");
-        uint256 each = c.knew == 0 ? 0 : alpha / c.knew;
-        _near(a.toChallengers, a.bonds + each * c.knew, "convicted: challengers");
+        _same(a.toChallenger, a.bond + alpha, "convicted: challenger");
     }
 
     function _draw(ISettlement.Account memory a, Case memory c) private pure {
         _same(a.slashed, 0, "draw: slashed");
         _same(a.perSeat, 0, "draw: seat");
-        _near(a.toChallengers, a.bonds - _least(c.fee, a.bonds), "draw: challengers");
+        _same(a.toChallenger, a.bond - _least(c.fee, a.bond), "draw: challenger");
         _same(a.repaid, a.advanced, "draw: treasury");
         _same(a.toOperator, 0, "draw: operator");
     }
 
     function _refunded(ISettlement.Account memory a, Case memory c) private pure {
-        _same(a.toChallengers, a.bonds, "refund: challengers");
+        _same(a.toChallenger, a.bond, "refund: challenger");
         _same(a.slashed, 0, "refund: slashed");
         _same(a.perSeat, c.seats == 0 ? 0 : _least(c.fee, a.advanced / c.seats), "refund: seat");
         _same(a.repaid, a.advanced - a.perSeat * c.seats, "refund: treasury");
@@ -81,10 +80,5 @@ library Rows {
 
     function _same(uint256 have, uint256 want, string memory what) private pure {
         if (have != want) revert Row(what, have, want);
-    }
-
-    /// @dev Up to five challengers lose a wei each to rounding, never more.
-    function _near(uint256 have, uint256 want, string memory what) private pure {
-        if (have > want || want - have > 5) revert Row(what, have, want);
     }
 }

@@ -9,7 +9,6 @@ library Table {
     enum Move {
         STAY,
         OPEN,
-        JOIN,
         REARM,
         GIVE_UP, // rearmed once too often
         DRAW_PART,
@@ -47,7 +46,6 @@ library Table {
         uint8 rearms;
         uint16 drawn;
         uint16 seats;
-        uint256 challengers;
         uint64 clock;
         uint256 block_;
         bool held;
@@ -67,7 +65,6 @@ library Table {
     }
 
     uint8 internal constant MAX_REARMS = 3;
-    uint256 internal constant MAX_CHALLENGERS = 5;
 
     error NotInTheTable(Phase was, Phase is_, uint16 roundWas, uint16 roundIs);
     error Guard(Move move, string what);
@@ -80,7 +77,7 @@ library Table {
         bool judged = m == Move.DECIDE || m == Move.DECIDE_LAST;
         bool ended = m == Move.FINALIZE || m == Move.REFUND || m == Move.UNDECIDED || m == Move.GIVE_UP;
         if (!judged && !ended && a.verdict != b.verdict) revert Guard(m, "verdict moved");
-        if (b.drawn > b.seats || b.rearms > MAX_REARMS || b.challengers > MAX_CHALLENGERS) revert Guard(m, "bounds");
+        if (b.drawn > b.seats || b.rearms > MAX_REARMS) revert Guard(m, "bounds");
         bool drawnFully = b.phase == Phase.COMMIT || b.phase == Phase.REVEAL;
         if (drawnFully && b.drawn != b.seats) revert Guard(m, "seats drawn");
     }
@@ -104,9 +101,8 @@ library Table {
 
     function _within(Look memory a, Look memory b) private pure returns (Move) {
         if (b.rearms == a.rearms + 1) return Move.REARM;
-        if (b.challengers == a.challengers + 1) return Move.JOIN;
         if (a.phase == Phase.DRAWING && b.drawn > a.drawn) return Move.DRAW_PART;
-        bool same = a.rearms == b.rearms && a.challengers == b.challengers && a.drawn == b.drawn && a.level == b.level
+        bool same = a.rearms == b.rearms && a.drawn == b.drawn && a.level == b.level
             && a.appealed == b.appealed && a.refunded == b.refunded && a.reruns == b.reruns
             && a.airgapEnd == b.airgapEnd;
         if (!same) revert NotInTheTable(a.phase, b.phase, a.round, b.round);
@@ -123,9 +119,7 @@ library Table {
     function _guards(Move m, Look memory a, Look memory b, Limits memory p) private pure {
         bool next = b.round == a.round + 1;
         if (m == Move.OPEN) {
-            _need(b.round == 1 && b.level == 1 && b.challengers == 1 && b.verdict == Verdict.NONE, m, "beginning");
-        } else if (m == Move.JOIN) {
-            _need(a.phase == Phase.SEED && a.round == 1, m, "phase");
+            _need(b.round == 1 && b.level == 1 && b.verdict == Verdict.NONE, m, "beginning");
         } else if (m == Move.REARM) {
             _need(a.rearms < MAX_REARMS && b.drawn == 0, m, "rearms");
         } else if (m == Move.GIVE_UP) {

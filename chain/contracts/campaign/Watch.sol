@@ -103,12 +103,11 @@ abstract contract Watch is Owing {
 
     function _seen(bytes32 id, IDisputes.Dispute memory d, uint256 oldSeed) private view returns (Table.Look memory b) {
         IRounds.Round memory r = rounds.roundOf(id, d.round);
-        (address[] memory who,) = disputes.challengersOf(id);
         b.phase = disputes.phaseOf(id);
         (b.level, b.round, b.reruns) = (d.level, d.round, d.reruns);
         (b.appealed, b.refunded, b.verdict) = (d.appealed, d.refunded, d.verdict);
         (b.airgapEnd, b.rearms, b.drawn, b.seats) = (d.airgapEnd, r.rearms, r.drawn, r.seats);
-        (b.challengers, b.clock, b.held) = (who.length, guardian.clock(), breaker.isHeld(d.environment));
+        (b.clock, b.held) = (guardian.clock(), breaker.isHeld(d.environment));
         (b.seedBlock, b.commitEnd, b.revealEnd, b.appealEnd) = (r.seedBlock, r.commitEnd, r.revealEnd, d.appealEnd);
         (b.committed, b.revealed, b.block_) = (r.committedMask, r.revealedMask, block.number);
         b.promised = rooted[id][d.round];

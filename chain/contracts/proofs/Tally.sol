@@ -14,7 +14,7 @@ contract TallyProofs {
         public
         pure
     {
-        TallyLib.Judgement memory j = _judged(equal, lead, unavailable, invalid, quorum, false);
+        TallyLib.Judgement memory j = _judged(equal, lead, unavailable, invalid, quorum);
         if (!_convicts(j.verdict)) return;
         assert(lead >= quorum && equal < quorum);
         assert((j.verdict == Verdict.INVALID) == invalid);
@@ -30,8 +30,8 @@ contract TallyProofs {
         uint256 quorum
     ) public pure {
         if (lead >= quorum) return;
-        assert(!_convicts(_judged(equal, lead, unavailable, invalid, quorum, false).verdict));
-        assert(!_convicts(_judged(equal, lead, more, invalid, quorum, false).verdict));
+        assert(!_convicts(_judged(equal, lead, unavailable, invalid, quorum).verdict));
+        assert(!_convicts(_judged(equal, lead, more, invalid, quorum).verdict));
     }
 
     /// @notice Every tally has one verdict: upheld by its quorum, and without any quorum none.
@@ -42,30 +42,18 @@ contract TallyProofs {
         bool invalid,
         uint256 quorum
     ) public pure {
-        TallyLib.Judgement memory j = _judged(equal, lead, unavailable, invalid, quorum, false);
+        TallyLib.Judgement memory j = _judged(equal, lead, unavailable, invalid, quorum);
         assert((j.verdict == Verdict.UPHELD) == (equal >= quorum));
         if (j.verdict == Verdict.UNAVAILABLE) assert(j.mixed == (unavailable < quorum));
         bool none = equal < quorum && lead < quorum && uint256(lead) + unavailable < quorum;
         assert((j.verdict == Verdict.NONE) == none);
     }
 
-    /// @notice The paper's rule convicts whenever the equal votes fall short: what it does that ours does not.
-    function check_the_papers_rule_convicts_by_silence(
-        uint16 equal,
-        uint16 lead,
-        uint16 unavailable,
-        bool invalid,
-        uint256 quorum
-    ) public pure {
-        bool convicted = _convicts(_judged(equal, lead, unavailable, invalid, quorum, true).verdict);
-        assert(convicted == (equal < quorum));
-    }
-
     function _convicts(Verdict v) private pure returns (bool) {
         return v == Verdict.OVERTURNED || v == Verdict.INVALID;
     }
 
-    function _judged(uint16 equal, uint16 lead, uint16 unavailable, bool invalid, uint256 quorum, bool paperRule)
+    function _judged(uint16 equal, uint16 lead, uint16 unavailable, bool invalid, uint256 quorum)
         private
         pure
         returns (TallyLib.Judgement memory)
@@ -73,6 +61,6 @@ contract TallyProofs {
         ICourt.Tally memory t;
         (t.equal, t.lead, t.unavailable) = (equal, lead, unavailable);
         t.leadVerdict = invalid ? Verdict.INVALID : Verdict.OVERTURNED;
-        return TallyLib.judge(t, quorum, paperRule);
+        return TallyLib.judge(t, quorum);
     }
 }

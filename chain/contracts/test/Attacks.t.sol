@@ -20,13 +20,6 @@ abstract contract CourtAttacks is Courthouse {
         return keccak256(abi.encode(v.outcome, v.code, keccak256(abi.encode(v.tokensHash, v.traceRoot))));
     }
 
-    function joins(bytes32 id, address who, bytes32 alt) internal {
-        uint256 bond = params.joinBond(1);
-        vm.deal(who, who.balance + bond);
-        vm.prank(who);
-        disputes.join{value: bond}(id, alt);
-    }
-
     function ends(bytes32 id) internal {
         toFinalize(id);
         disputes.finalize(id);
@@ -52,10 +45,10 @@ abstract contract CourtAttacks is Courthouse {
     }
 }
 
-/// @title Copied, crowded, stuffed, left
+/// @title Copied, stuffed, left
 /// forge-config: default.fuzz.runs = 8
 contract CourtAttacksTest is CourtAttacks {
-    /// @dev Front-running `open`: the copier has the dispute and the copy, and the copy opens for nobody but its maker.
+    /// @dev Front-running `open`: the copier has the dispute and the copy, and the copy opens for nobody.
     function test_who_copies_a_challenge_has_nothing_of_the_slash(uint256 salt, uint8 choice, bytes32 secret) public {
         uint256 c = 1 + choice % 3;
         bytes32 receiptId = keccak256(abi.encode(receiptOf(salt)));
@@ -66,40 +59,14 @@ contract CourtAttacksTest is CourtAttacks {
         uint256 bond = params.requiredBond(1);
         vm.expectRevert(abi.encodeWithSelector(IDisputes.AlreadyDisputed.selector, receiptId, id));
         disputes.open{value: bond}(receiptOf(salt), "", 0, new bytes32[](0), mine);
-        joins(id, address(this), mine);
         judged(id, c);
         bytes32 have = disputes.altCommitOf(id, COPIER, key, secret);
         vm.expectRevert(abi.encodeWithSelector(IDisputes.BadAlt.selector, have, mine));
-        disputes.openAlt(id, COPIER, secret);
-        disputes.openAlt(id, address(this), secret);
+        disputes.openAlt(id, secret);
         ends(id);
         same(ledger.creditOf(COPIER), bond, "its own back");
-        same(ledger.creditOf(address(this)), params.joinBond(1) + 3 ether, "all of alpha, and its own back");
-    }
-
-    /// @dev Griefing by joins: every place is taken by who knows nothing.
-    function test_who_crowds_a_dispute_takes_nothing_from_who_knew(uint256 salt, bool guilty, bytes32 secret) public {
-        bytes32 id = disputes.disputeId(keccak256(abi.encode(receiptOf(salt))));
-        opened(salt, disputes.altCommitOf(id, address(this), keyOf(id, 1), secret));
-        for (uint160 i = 0; i < 4; ++i) {
-            joins(id, address(0xC40D0 + i), bytes32(uint256(i + 1)));
-        }
-        uint256 bond = params.joinBond(1);
-        vm.expectRevert(abi.encodeWithSelector(IDisputes.TooManyChallengers.selector, id, 5));
-        disputes.join{value: bond}(id, "one too many");
-        judged(id, guilty ? 1 : 0);
-        if (guilty) disputes.openAlt(id, address(this), secret);
-        ends(id);
-        same(ledger.creditOf(address(this)), guilty ? params.requiredBond(1) + 3 ether : 0, "as if it were alone");
-        for (uint160 i = 0; i < 4; ++i) {
-            same(
-                ledger.creditOf(address(0xC40D0 + i)), guilty ? params.joinBond(1) : 0, "no share; lost if it was wrong"
-            );
-        }
-    }
-
-    function opened(uint256 salt, bytes32 alt) private {
-        openedBy(address(this), salt, alt);
+        same(settlement.accountOf(id).toChallenger, bond, "alpha is burned");
+        same(ledger.creditOf(address(this)), 0, "the maker was too late, and lost nothing");
     }
 
     /// @dev Block stuffing: whoever fills all blocks but for its friends' votes silences the others, and has won a larger round.
@@ -146,21 +113,6 @@ contract CourtAttacksTest is CourtAttacks {
         vm.prank(leaver);
         vault.finishUnbond();
         same(leaver.balance - before, all - params.money(1).absentPenalty, "the rest");
-    }
-}
-
-/// @title The defence against stuffing is that silence convicts nobody: under the paper's rule it does
-/// forge-config: default.fuzz.runs = 4
-contract StuffingUnderPaperRuleTest is CourtAttacks {
-    function parameters() internal pure override returns (ParamSet memory p) {
-        p = super.parameters();
-        p.committee.paperRule = true;
-    }
-
-    function test_who_stuffs_blocks_wins_where_silence_convicts(uint256 salt, bool commitsToo) public {
-        bytes32 id = opened(salt);
-        same(stuffed(id, 0, commitsToo), 0, "not one vote was shown");
-        that(disputes.dispute(id).verdict == Verdict.OVERTURNED, "an honest operator is convicted");
     }
 }
 

@@ -25,17 +25,15 @@ contract GivenCourt {
 
     mapping(bytes32 id => IDisputes.Dispute) private _disputes;
     mapping(bytes32 id => mapping(uint16 round => Seat[])) private _seats;
-    mapping(bytes32 id => address[]) private _challengers;
-    mapping(bytes32 id => bool[]) private _knew;
+    mapping(bytes32 id => bool) private _knew;
     mapping(bytes32 id => uint256) public refunds;
 
     function refund(bytes32 id) external {
         ++refunds[id];
     }
 
-    function addChallenger(bytes32 id, address who, bool knew) external {
-        _challengers[id].push(who);
-        _knew[id].push(knew);
+    function setChallenger(bytes32 id, address who, bool knew) external {
+        (_disputes[id].challenger, _knew[id]) = (who, knew);
     }
 
     function addSeat(bytes32 id, uint16 round, address holder, Standing standing) external {
@@ -60,8 +58,8 @@ contract GivenCourt {
         r.seats = uint16(_seats[id][round].length);
     }
 
-    function challengersOf(bytes32 id) external view returns (address[] memory, bool[] memory) {
-        return (_challengers[id], _knew[id]);
+    function challengerOf(bytes32 id) external view returns (address, bool) {
+        return (_disputes[id].challenger, _knew[id]);
     }
 
     function standingOf(bytes32 id, uint16 round, uint16 seat) external view returns (address, Standing) {
@@ -95,6 +93,7 @@ contract GivenCourt {
 abstract contract CourtRoom is Check {
     bytes32 internal constant ID = "dispute";
     address internal constant OPERATOR = address(0x0BE7);
+    address internal constant CHALLENGER = address(0xC4A1);
     address internal constant APPELLANT = address(0xA44);
     uint256 internal constant VERIFIERS = 4;
 
@@ -141,22 +140,11 @@ abstract contract CourtRoom is Check {
         return address(uint160(0xBEEF_0000 + i % VERIFIERS));
     }
 
-    function challenger(uint256 i) internal pure returns (address) {
-        return address(uint160(0xC4A1_0000 + i));
-    }
-
-    /// @dev The opener and `more` others; bit i of `knew`: whether challenger i knew.
-    function opened(uint256 more, uint256 knew) internal {
+    function opened(bool knew) internal {
         uint256 bond = params.requiredBond(1);
         vm.prank(address(court));
-        settlement.opened{value: bond}(ID, OPERATOR, challenger(0), 1);
-        court.addChallenger(ID, challenger(0), knew & 1 == 1);
-        bond = params.joinBond(1);
-        for (uint256 i = 1; i <= more; ++i) {
-            vm.prank(address(court));
-            settlement.joined{value: bond}(ID, challenger(i));
-            court.addChallenger(ID, challenger(i), knew >> i & 1 == 1);
-        }
+        settlement.opened{value: bond}(ID, OPERATOR, CHALLENGER, 1);
+        court.setChallenger(ID, CHALLENGER, knew);
     }
 
     function appealed(uint256 bond) internal {

@@ -231,7 +231,7 @@ contract GovernanceTest is CourtRoom {
     function test_the_guardian_cannot_pick_a_winner(uint96 staked, uint64 pause, bytes32 moves) public {
         stake(OPERATOR, bound(staked, 1, 40 ether));
         uint256 before = vault.stakeOf(OPERATOR);
-        opened(2, 1);
+        opened(true);
         seated(1, 15, Verdict.REFUNDED, moves);
         vm.prank(PAUSER);
         guardian.pause(uint64(pause % 1 days));
@@ -240,7 +240,7 @@ contract GovernanceTest is CourtRoom {
         same(court.refunds(ID), 1, "the court was told to refund, and nothing else");
         ended(Verdict.REFUNDED, false);
         same(vault.stakeOf(OPERATOR), before, "no stake");
-        same(account().toChallengers, account().bonds, "all bonds");
+        same(account().toChallenger, account().bond, "the bond");
         vm.prank(PAUSER);
         vm.expectPartialRevert(IAccessManaged.AccessManagedUnauthorized.selector);
         ledger.setMover(PAUSER, true);

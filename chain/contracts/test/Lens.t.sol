@@ -105,8 +105,8 @@ contract LensOfTheCourtTest is Courthouse, LensCheck {
         alike(abi.encode(v.dispute), abi.encode(d), "dispute");
         alike(abi.encode(v.round), abi.encode(rounds.roundOf(id, d.round)), "round");
         alike(abi.encode(v.members), abi.encode(rounds.membersOf(id, d.round)), "members");
-        (address[] memory who, bool[] memory knew) = disputes.challengersOf(id);
-        alike(abi.encode(v.challengers, v.knew), abi.encode(who, knew), "challengers");
+        (address who, bool knew) = disputes.challengerOf(id);
+        that(v.dispute.challenger == who && v.knew == knew, "challenger");
         alike(abi.encode(v.account), abi.encode(settlement.accountOf(id)), "account");
         that(v.settleable == disputes.isSettleable(id), "settleable");
         that(v.held == breaker.isHeld(ENVIRONMENT), "held");
@@ -162,7 +162,7 @@ contract LensOfTheCourtTest is Courthouse, LensCheck {
         ILens.Snapshot memory w;
         (w.number, w.timestamp, w.clock) = (uint64(block.number), uint64(block.timestamp), guardian.clock());
         (w.pausedUntil, w.paramsVersion, w.price) = (guardian.pausedUntil(), params.version(), market.price());
-        (w.requiredBond, w.joinBond) = (params.requiredBond(1), params.joinBond(1));
+        w.requiredBond = params.requiredBond(1);
         (w.disputeCount, w.batchCount, w.activeEpoch) = (3, anchor.batchCount(), epochs.activeEpoch());
         (w.policyDigest, w.policySerial) = (registry.policyDigest(), registry.policySerial());
         (w.account, w.disputes) = (s.account, s.disputes);

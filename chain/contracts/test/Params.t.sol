@@ -239,13 +239,12 @@ contract ParamsTest is Check {
 
     function test_nothing_that_could_flood_is_free(uint8 which) public {
         ParamSet memory p = Defaults.parameters();
-        which %= 5;
+        which %= 4;
         if (which == 0) p.money.feePerSeat = 0;
         else if (which == 1) p.money.demandBond = 0;
         else if (which == 2) p.money.auditUnit = 0;
-        else if (which == 3) p.money.minVerifierStake = 0;
-        else p.shares.joinBps = 0;
-        bytes32[5] memory keys = [bytes32("feePerSeat"), "demandBond", "auditUnit", "minVerifierStake", "joinBps"];
+        else p.money.minVerifierStake = 0;
+        bytes32[4] memory keys = [bytes32("feePerSeat"), "demandBond", "auditUnit", "minVerifierStake"];
         create(p, false, keys[which]);
     }
 
@@ -341,23 +340,21 @@ contract ParamsTest is Check {
     function test_shares_and_counts_have_bounds(uint8 which, uint16 value) public {
         ParamSet memory p = Defaults.parameters();
         p.money.demandBond = 1;
-        bytes32[7] memory keys = [
+        bytes32[6] memory keys = [
             bytes32("operatorShareBps"),
             "auditRateBps",
-            "joinBps",
             "certifyBps",
             "minPool",
             "maxBatch",
             "breakerOperators"
         ];
-        which %= 7;
+        which %= 6;
         bool ok = value <= 10_000;
         if (which == 0) (p.shares.operatorShareBps, ok) = (value, value <= 5_000);
         else if (which == 1) p.shares.auditRateBps = value;
-        else if (which == 2) (p.shares.joinBps, ok) = (value, ok && value != 0);
-        else if (which == 3) (p.committee.certifyBps, ok) = (value, ok && value != 0);
-        else if (which == 4) (p.committee.minPool, ok) = (value, ok && value != 0);
-        else if (which == 5) (p.shares.maxBatch, ok) = (value % 400, value % 400 != 0 && value % 400 <= 188);
+        else if (which == 2) (p.committee.certifyBps, ok) = (value, ok && value != 0);
+        else if (which == 3) (p.committee.minPool, ok) = (value, ok && value != 0);
+        else if (which == 4) (p.shares.maxBatch, ok) = (value % 400, value % 400 != 0 && value % 400 <= 188);
         else (p.committee.breakerOperators, ok) = (uint8(value), uint8(value) != 0);
         create(p, ok, keys[which]);
     }
@@ -372,16 +369,14 @@ contract ParamsTest is Check {
         that(seats == 0 || (q - 1) * p.committee.tauDen < uint256(seats) * p.committee.tauNum, "and not one more");
     }
 
-    function test_bonds_follow_from_prices(uint96 fee, uint96 privacy, uint16 joinBps) public {
+    function test_bonds_follow_from_prices(uint96 fee, uint96 privacy) public {
         ParamSet memory p = Defaults.parameters();
         p.money.feePerSeat = uint96(bound(fee, 1, p.money.slashAmount / 63));
         p.money.privacyPrice = uint96(bound(privacy, 0, p.money.slashAmount - 63 * p.money.feePerSeat));
         privacy = p.money.privacyPrice;
-        p.shares.joinBps = uint16(bound(joinBps, 1, 10_000));
         Params made = new Params(address(manager), p);
         uint256 want = 15 * uint256(p.money.feePerSeat) + privacy;
         same(made.requiredBond(1), want, "first committee and privacy");
-        same(made.joinBond(1), want * p.shares.joinBps / 10_000, "share of it");
     }
 
     /// @dev Every field lies where it was put: what is read is what was set, whole and in parts.
@@ -432,20 +427,6 @@ contract ParamsTest is Check {
         (bool ok, bytes memory why) = address(params).call(calls[which % 15]);
         that(!ok, "refused");
         same(keccak256(why), keccak256(abi.encodeWithSelector(IParams.UnknownVersion.selector, v)), "as unknown");
-    }
-
-    function test_only_a_first_version_can_have_the_papers_rule(bool first, bool second, bool third) public {
-        ParamSet memory p = Defaults.parameters();
-        p.committee.paperRule = first;
-        Params made = new Params(address(manager), p);
-        bytes memory refusal = abi.encodeWithSelector(IParams.ParamOutOfBounds.selector, bytes32("paperRule"));
-        p.committee.paperRule = second;
-        if (second && !first) vm.expectRevert(refusal);
-        made.set(p);
-        if (second && !first) return;
-        p.committee.paperRule = third;
-        if (third && !second) vm.expectRevert(refusal);
-        made.set(p);
     }
 
     /// @dev Old disputes still need the stake, the data and the keys that a new version would let go.

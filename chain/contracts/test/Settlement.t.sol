@@ -14,8 +14,7 @@ contract SettlementTest is CourtRoom {
         uint8 verdict;
         bool appeal;
         bool appellantWon;
-        uint8 more; // challengers beside the opener
-        uint8 knew;
+        bool knew;
         uint8 rounds;
         uint96 stake;
         uint96 treasury;
@@ -31,7 +30,7 @@ contract SettlementTest is CourtRoom {
         stake(OPERATOR, bound(s.stake, 1, 40 ether));
         vm.deal(address(this), s.treasury % 2 ether);
         ledger.fund{value: s.treasury % 2 ether}();
-        opened(s.more % 5, s.knew);
+        opened(s.knew);
         if (s.appeal) appealed(s.bond % 2 ether);
         uint16[4] memory sizes = [uint16(0), 15, 31, 63];
         for (uint16 round = 1; round <= s.rounds % 4; ++round) {
@@ -51,15 +50,15 @@ contract SettlementTest is CourtRoom {
         played(s, moves);
         settledAll(moves);
         ISettlement.Account memory a = account();
-        uint256 gone = uint256(a.toChallengers) + a.toAppellant + a.toOperator + a.toVerifiers + a.repaid + a.burned;
-        same(uint256(a.bonds) + a.appealBond + a.advanced + a.slashed, gone, "in == out");
+        uint256 gone = uint256(a.toChallenger) + a.toAppellant + a.toOperator + a.toVerifiers + a.repaid + a.burned;
+        same(uint256(a.bond) + a.appealBond + a.advanced + a.slashed, gone, "in == out");
         same(ledger.potOf(ID), 0, "its pot");
         same(ledger.potOf(settlement.penaltyPot(ID)), 0, "the pot of penalties");
         same(ledger.totalPots(), 0, "all pots");
         same(ledger.totalBurned(), uint256(a.burned) + a.penalties, "burned");
         same(ledger.treasury(), s.treasury % 2 ether - a.advanced + a.repaid, "treasury");
         same(ledger.totalCredits(), gone - a.repaid - a.burned, "credits");
-        same(before - address(court).balance, uint256(a.bonds) + a.appealBond, "bonds came from the court");
+        same(before - address(court).balance, uint256(a.bond) + a.appealBond, "bonds came from the court");
         same(vault.lockedOf(OPERATOR), 0, "no lock is left");
         that(a.ended && a.paid, "over");
     }
@@ -76,7 +75,7 @@ contract SettlementTest is CourtRoom {
         for (uint256 i = 0; i <= s.more % 5; ++i) {
             sum += ledger.creditOf(challenger(i));
         }
-        same(sum, a.toChallengers, "challengers");
+        same(sum, a.toChallenger, "challengers");
         (uint256 pay, uint256 penalties) = seatMoney(verdictOf(s), a.perSeat);
         same(pay, a.toVerifiers, "every right seat");
         same(penalties, a.penalties, "every penalty");
@@ -157,7 +156,7 @@ contract SettlementTest is CourtRoom {
 
     function test_ten_committees_are_counted_apart(bytes32 moves) public {
         stake(OPERATOR, 20 ether);
-        opened(0, 0);
+        opened(false);
         for (uint16 round = 1; round <= 10; ++round) {
             seated(round, 3 + round % 2, Verdict.UPHELD, moves);
         }
@@ -173,12 +172,12 @@ contract SettlementTest is CourtRoom {
 
     function test_nothing_is_paid_before_the_end(uint8 which, uint16 round, uint256 count) public {
         stake(OPERATOR, 20 ether);
-        opened(0, 0);
+        opened(false);
         vm.expectRevert(abi.encodeWithSelector(ISettlement.NotEnded.selector, ID));
         if (which % 2 == 0) settlement.payOut(ID);
         else settlement.settleSeats(ID, round, count);
         that(!account().ended, "open");
-        same(account().toChallengers, 0, "nothing is known yet");
+        same(account().toChallenger, 0, "nothing is known yet");
     }
 
     function test_it_ends_and_is_paid_once(Story memory s, bytes32 moves) public {
@@ -192,15 +191,14 @@ contract SettlementTest is CourtRoom {
 
     function test_only_the_court_moves_a_dispute(address who, uint8 which) public {
         vm.assume(who != address(court));
-        bytes[5] memory calls = [
+        bytes[4] memory calls = [
             abi.encodeCall(ISettlement.opened, (ID, OPERATOR, who, 1)),
-            abi.encodeCall(ISettlement.joined, (ID, who)),
             abi.encodeCall(ISettlement.appealed, (ID, who)),
             abi.encodeCall(ISettlement.advance, (ID, 15)),
             abi.encodeCall(ISettlement.end, (ID, Verdict.UPHELD, false))
         ];
         vm.prank(who);
-        (bool ok, bytes memory why) = address(settlement).call(calls[which % 5]);
+        (bool ok, bytes memory why) = address(settlement).call(calls[which % 4]);
         that(!ok, "refused");
         same(keccak256(why), keccak256(abi.encodeWithSelector(Wired.NotAuthorised.selector, who)), "not the court");
     }

@@ -60,7 +60,7 @@ contract SettlementLateTest is CourtRoom {
 
     function convicted(uint96 stake_, bytes32 moves) private returns (uint256 slashed) {
         stake(OPERATOR, bound(stake_, 2, 40 ether));
-        opened(1, 1);
+        opened(true);
         seated(1, 15, Verdict.OVERTURNED, moves);
         ended(Verdict.OVERTURNED, false);
         slashed = account().slashed;
@@ -71,7 +71,7 @@ contract SettlementLateTest is CourtRoom {
         uint256 slashed = convicted(stake_, moves);
         uint256 missing = bound(part, 1, slashed);
         late.bring(ID, slashed - missing);
-        uint256 want = account().bonds + slashed;
+        uint256 want = account().bond + slashed;
         for (uint256 i = 0; i < 2; ++i) {
             vm.expectRevert(abi.encodeWithSelector(ISettlement.NotArrived.selector, ID, want - missing, want));
             if (i == 0) settlement.payOut(ID);

@@ -9,16 +9,14 @@ import {Verdict} from "../src/libraries/Types.sol";
 contract SplitLibTest is Check {
     uint256 private constant ETHER = 1e27; // more wei than there are
 
-    function facts(uint256[8] memory r, Verdict v) private pure returns (SplitLib.Facts memory f) {
+    function facts(uint256[5] memory r, Verdict v) private pure returns (SplitLib.Facts memory f) {
         f.verdict = v;
         f.appellantWon = r[0] & 1 == 1;
-        f.challengers = 1 + r[1] % 5;
-        f.knew = r[2] % (f.challengers + 1);
-        f.joinBond = r[3] % (ETHER >> r[3] % 90);
-        f.bonds = (f.challengers - 1) * f.joinBond + 1 + r[4] % (ETHER >> r[4] % 90);
-        f.appealBond = r[5] % (ETHER >> r[5] % 90);
-        f.advanced = r[6] % (ETHER >> r[6] % 90);
-        f.slashed = r[7] % (ETHER >> r[7] % 90);
+        f.knew = r[0] & 2 == 2;
+        f.bond = 1 + r[1] % (ETHER >> r[1] % 90);
+        f.appealBond = r[2] % (ETHER >> r[2] % 90);
+        f.advanced = r[3] % (ETHER >> r[3] % 90);
+        f.slashed = r[4] % (ETHER >> r[4] % 90);
         f.seats = (r[0] >> 8) % 5 == 0 ? 0 : (r[0] >> 16) % 2_551;
         if (v == Verdict.UPHELD || v == Verdict.REFUNDED) f.slashed = 0;
     }
@@ -34,46 +32,45 @@ contract SplitLibTest is Check {
         return Verdict(1 + v % 6);
     }
 
-    function test_what_comes_in_goes_out(uint256[8] memory r, uint256[4] memory q, uint8 v) public pure {
+    function test_what_comes_in_goes_out(uint256[5] memory r, uint256[4] memory q, uint8 v) public pure {
         SplitLib.Facts memory f = facts(r, verdictOf(v));
         SplitLib.Split memory s = SplitLib.split(f, terms(q));
-        uint256 gone = s.openerBack + (f.challengers - 1) * s.joinerBack + f.knew * s.alphaEach + s.perSeat * f.seats;
+        uint256 gone = s.bondBack + s.alpha + s.perSeat * f.seats;
         gone += s.toAppellant + s.toOperator + s.repaid + s.burned;
-        same(gone, f.bonds + f.appealBond + f.advanced + f.slashed, "to the wei");
+        same(gone, f.bond + f.appealBond + f.advanced + f.slashed, "to the wei");
         that(s.repaid <= f.advanced, "the treasury gets back what it gave at most");
     }
 
-    function test_a_fifth_of_a_slash_is_burned(uint256[8] memory r, uint256[4] memory q, uint8 v) public pure {
+    function test_a_fifth_of_a_slash_is_burned(uint256[5] memory r, uint256[4] memory q, uint8 v) public pure {
         SplitLib.Facts memory f = facts(r, [Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABLE][v % 3]);
         SplitLib.Split memory s = SplitLib.split(f, terms(q));
         that(s.burned * 5 >= f.slashed, "whatever the fees and whoever paid");
     }
 
-    function test_upheld_pays_fees_first_then_the_treasury(uint256[8] memory r, uint256[4] memory q) public pure {
+    function test_upheld_pays_fees_first_then_the_treasury(uint256[5] memory r, uint256[4] memory q) public pure {
         SplitLib.Facts memory f = facts(r, Verdict.UPHELD);
         SplitLib.Terms memory t = terms(q);
         SplitLib.Split memory s = SplitLib.split(f, t);
-        uint256 funds = f.bonds + f.advanced + (f.appellantWon ? 0 : f.appealBond);
+        uint256 funds = f.bond + f.advanced + (f.appellantWon ? 0 : f.appealBond);
         that(s.perSeat <= t.feePerSeat, "never more than the fee");
         if (f.seats != 0 && funds >= f.seats * t.feePerSeat) same(s.perSeat, t.feePerSeat, "the fee if it is there");
         uint256 left = funds - s.perSeat * f.seats;
         same(s.repaid, left < f.advanced ? left : f.advanced, "then the advance");
         that(s.toOperator * 2 <= left - s.repaid, "at most half of the rest to the operator");
-        same(SplitLib.toChallengers(f, s), 0, "bonds are lost");
+        same(s.bondBack + s.alpha, 0, "the bond is lost");
         same(s.toAppellant, f.appellantWon ? f.appealBond : 0, "unless the appeal was right");
     }
 
-    function test_a_conviction_returns_bonds_and_pays_who_knew(uint256[8] memory r, uint256[4] memory q, uint8 v)
+    function test_a_conviction_returns_the_bond_and_pays_who_knew(uint256[5] memory r, uint256[4] memory q, uint8 v)
         public
         pure
     {
         SplitLib.Facts memory f = facts(r, [Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABLE][v % 3]);
         SplitLib.Terms memory t = terms(q);
         SplitLib.Split memory s = SplitLib.split(f, t);
-        same(s.openerBack, f.bonds - (f.challengers - 1) * f.joinBond, "the opener's bond");
-        same(s.joinerBack, f.joinBond, "each joiner's");
-        uint256 alpha = f.verdict == Verdict.UNAVAILABLE || f.knew == 0 ? 0 : f.slashed * t.alphaBps / 10_000;
-        that(s.alphaEach * f.knew <= alpha && alpha - s.alphaEach * f.knew < 5, "alpha in equal shares");
+        same(s.bondBack, f.bond, "the bond");
+        uint256 alpha = f.verdict == Verdict.UNAVAILABLE || !f.knew ? 0 : f.slashed * t.alphaBps / 10_000;
+        same(s.alpha, alpha, "alpha to who knew");
         same(s.toOperator, 0, "nothing to the convicted");
         uint256 fees = f.seats * t.feePerSeat;
         uint256 most = f.slashed * t.betaBps / 10_000 + fees;
@@ -85,41 +82,42 @@ contract SplitLibTest is Check {
     }
 
     /// @dev Whatever the seats were: who stalls earns nothing, and who was questioned or questioned honestly loses next to nothing.
-    function test_a_draw_pays_nobody(uint256[8] memory r, uint256[4] memory q) public pure {
+    function test_a_draw_pays_nobody(uint256[5] memory r, uint256[4] memory q) public pure {
         SplitLib.Facts memory f = facts(r, Verdict.DRAW);
         SplitLib.Terms memory t = terms(q);
         f.slashed = 0;
         SplitLib.Split memory s = SplitLib.split(f, t);
         same(s.perSeat, 0, "no seat is paid");
         same(s.toOperator, 0, "nor the operator");
-        uint256 back = f.bonds - (t.feePerSeat < f.bonds ? t.feePerSeat : f.bonds);
-        that(SplitLib.toChallengers(f, s) <= back, "the bonds lose the fee of a seat");
-        that(back - SplitLib.toChallengers(f, s) < f.challengers, "and return the rest but for dust");
+        uint256 lost = t.feePerSeat < f.bond ? t.feePerSeat : f.bond;
+        same(s.bondBack, f.bond - lost, "the bond loses the fee of a seat");
+        same(s.alpha, 0, "and nobody knew");
         same(s.repaid, f.advanced, "the treasury has all of it back");
         same(s.toAppellant, f.appealBond, "no appeal was lost");
-        that(s.joinerBack <= f.joinBond, "in proportion");
     }
 
-    function test_a_refund_returns_everything(uint256[8] memory r, uint256[4] memory q) public pure {
+    function test_a_refund_returns_everything(uint256[5] memory r, uint256[4] memory q) public pure {
         SplitLib.Facts memory f = facts(r, Verdict.REFUNDED);
         SplitLib.Terms memory t = terms(q);
         SplitLib.Split memory s = SplitLib.split(f, t);
-        same(SplitLib.toChallengers(f, s), f.bonds, "bonds");
+        same(s.bondBack, f.bond, "the bond");
+        same(s.alpha, 0, "and no more");
         same(s.toAppellant, f.appealBond, "the appeal's");
         same(s.burned, 0, "nothing burned");
         that(s.perSeat <= t.feePerSeat, "fees from the treasury alone");
         same(s.repaid, f.advanced - s.perSeat * f.seats, "which has back the rest");
     }
 
-    /// @dev One case of each kind, by hand: 31 seats of 0.01 ether, bonds of 0.4 and 0.1 ether, a slash of 10 ether.
+    /// @dev One case of each kind, by hand: 31 seats of 0.01 ether, a bond of 0.5 ether, a slash of 10 ether.
     function test_by_hand() public pure {
         SplitLib.Facts memory f;
-        (f.bonds, f.joinBond, f.challengers, f.knew) = (0.5 ether, 0.1 ether, 2, 1);
+        (f.bond, f.knew) = (0.5 ether, true);
         (f.appealBond, f.advanced, f.slashed, f.seats) = (1 ether, 0.6 ether, 10 ether, 30);
         SplitLib.Terms memory t = SplitLib.Terms(0.01 ether, 3_000, 3_000, 5_000);
         f.verdict = Verdict.OVERTURNED;
         SplitLib.Split memory s = SplitLib.split(f, t);
-        same(s.alphaEach, 3 ether, "alpha to the one who knew");
+        same(s.bondBack, 0.5 ether, "the bond");
+        same(s.alpha, 3 ether, "and alpha, for it knew");
         same(s.perSeat, 0.11 ether, "3 ether of beta and 0.3 of fees for 30 seats");
         same(s.repaid, 0.6 ether, "the treasury was not needed");
         same(s.burned, 1 ether + 10 ether - 6.3 ether, "the lost appeal and the rest of the slash");
@@ -127,8 +125,7 @@ contract SplitLibTest is Check {
         f.slashed = 0;
         s = SplitLib.split(f, t);
         same(s.perSeat, 0, "nobody is paid for a draw");
-        same(s.openerBack, 0.392 ether, "four fifths of what the fee of a seat leaves");
-        same(s.joinerBack, 0.098 ether, "one fifth");
+        same(s.bondBack, 0.49 ether, "what the fee of a seat leaves");
         same(s.burned, 0.01 ether, "the fee of a seat");
         f.verdict = Verdict.UPHELD;
         s = SplitLib.split(f, t);

@@ -37,7 +37,7 @@ contract EigenDisputesTest is EigenStaking {
         vm.deal(address(court), bond);
         vm.prank(address(court));
         settlement.opened{value: bond}(ID, who, CHALLENGER, 1);
-        court.addChallenger(ID, CHALLENGER, true);
+        court.setChallenger(ID, CHALLENGER, true);
         for (uint256 i = 0; i < SEATS; ++i) {
             court.addSeat(ID, 1, person(i / 5), i < 10 ? Standing.RIGHT : Standing.WRONG);
         }

@@ -7,13 +7,13 @@ import {Outcome, ParamSet, Receipt, StructHashes, Verdict} from "../../src/libra
 import {IDisputes} from "../../src/interfaces/IDisputes.sol";
 import {GasBase} from "./GasBase.sol";
 
-/// @title The end of the longest dispute that there may be: three levels, seven reruns, five challengers who all knew
+/// @title The end of the longest dispute that there may be: three levels, seven reruns, a challenger who knew
 /// @dev How many seats a round has changes nothing here: counts and masks are words.
 /// forge-config: default.isolate = true
 contract LongestDisputeGasTest is GasBase {
-    uint160 private constant CHALLENGERS = 5;
     uint16 private constant RERUNS = 7;
     uint16 private constant ROUNDS = RERUNS + 3;
+    address private constant CHALLENGER = address(0xC4A1);
     address private constant APPELLANT = address(0xA44);
     bytes32 private constant WRONG = keccak256("other");
     bytes32 private constant OPENING = "opening";
@@ -31,9 +31,9 @@ contract LongestDisputeGasTest is GasBase {
         convicted();
         until(uint256(disputes.dispute(id).airgapEnd) + 1);
         bytes memory data = abi.encodeCall(disputes.finalize, (id));
-        told("finalize_10_rounds_5_challengers", measured(address(disputes), data, "finalize"));
+        told("finalize_10_rounds", measured(address(disputes), data, "finalize"));
         ended(Verdict.OVERTURNED);
-        that(ledger.creditOf(challenger(CHALLENGERS)) > params.joinBond(1), "a share of the slash");
+        that(ledger.creditOf(CHALLENGER) > params.requiredBond(1), "a share of the slash");
         same(ledger.creditOf(APPELLANT), 2 * 11 * params.money(1).feePerSeat, "the appeal is paid back");
     }
 
@@ -41,9 +41,9 @@ contract LongestDisputeGasTest is GasBase {
     function test_gas_of_refunding_the_longest_dispute() public {
         convicted();
         bytes memory data = abi.encodeCall(guardian.refund, (id));
-        told("refund_10_rounds_5_challengers", measured(address(guardian), data, "refund"));
+        told("refund_10_rounds", measured(address(guardian), data, "refund"));
         ended(Verdict.REFUNDED);
-        same(ledger.creditOf(challenger(CHALLENGERS)), params.joinBond(1), "its own back");
+        same(ledger.creditOf(CHALLENGER), params.requiredBond(1), "its own back");
     }
 
     function ended(Verdict want) private view {
@@ -54,10 +54,6 @@ contract LongestDisputeGasTest is GasBase {
 
     // --- the dispute ---
 
-    function challenger(uint160 i) private pure returns (address) {
-        return address(0xC4A1_0000 + i);
-    }
-
     /// @dev Reruns without a key, a verdict, an appeal, a round that agrees on nothing, and the contrary verdict at last.
     function convicted() private {
         challenged();
@@ -65,31 +61,16 @@ contract LongestDisputeGasTest is GasBase {
             judged(round);
             if (round == RERUNS + 1) appealed();
         }
-        for (uint160 i = 1; i <= CHALLENGERS; ++i) {
-            bytes memory data = abi.encodeCall(disputes.openAlt, (id, challenger(i), OPENING));
-            told("open_alt_of_5_challengers", measured(address(disputes), data, "openAlt"));
-        }
+        bytes memory data = abi.encodeCall(disputes.openAlt, (id, OPENING));
+        told("open_alt", measured(address(disputes), data, "openAlt"));
     }
 
     function challenged() private {
         (Receipt memory r, uint64 batchId,) = posted(1);
         id = disputes.disputeId(anchor.receiptId(r));
-        for (uint160 i = 1; i <= CHALLENGERS; ++i) {
-            vm.deal(challenger(i), 10 ether);
-            bytes32 key = TallyLib.keyOf(Outcome.EXECUTED, 0, StructHashes.outHash(WRONG, TRACE));
-            bytes32 alt = disputes.altCommitOf(id, challenger(i), key, OPENING);
-            if (i == 1) opened(challenger(i), r, batchId, alt);
-            else joined(challenger(i), alt);
-        }
-    }
-
-    function joined(address who, bytes32 alt) private {
-        uint256 bond = params.joinBond(1);
-        bytes memory data = abi.encodeCall(disputes.join, (id, alt));
-        vm.prank(who);
-        (bool ok,) = address(disputes).call{value: bond}(data);
-        told("join_of_5_challengers", spent());
-        that(ok, "join");
+        vm.deal(CHALLENGER, 10 ether);
+        bytes32 key = TallyLib.keyOf(Outcome.EXECUTED, 0, StructHashes.outHash(WRONG, TRACE));
+        opened(CHALLENGER, r, batchId, disputes.altCommitOf(id, CHALLENGER, key, OPENING));
     }
 
     function appealed() private {
