@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {ICourt} from "../src/interfaces/ICourt.sol";
+import {IRounds} from "../src/interfaces/IRounds.sol";
 import {TallyLib} from "../src/libraries/TallyLib.sol";
 import {Verdict} from "../src/libraries/Types.sol";
 
@@ -58,7 +58,7 @@ contract TallyProofs {
         pure
         returns (TallyLib.Judgement memory)
     {
-        ICourt.Tally memory t;
+        IRounds.Tally memory t;
         (t.equal, t.lead, t.unavailable) = (equal, lead, unavailable);
         t.leadVerdict = invalid ? Verdict.INVALID : Verdict.OVERTURNED;
         return TallyLib.judge(t, quorum);

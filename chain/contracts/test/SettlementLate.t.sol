@@ -93,7 +93,7 @@ contract SettlementLateTest is CourtRoom {
         settlement.settleSeats(ID, 1, 15);
         ISettlement.Account memory a = account();
         that(a.paid, "paid");
-        same(ledger.creditOf(challenger(0)) + ledger.creditOf(challenger(1)), a.toChallengers, "challengers too");
+        same(ledger.creditOf(CHALLENGER), a.toChallenger, "the challenger too");
         same(ledger.potOf(ID), 0, "nothing is left");
     }
 
