@@ -301,7 +301,7 @@ contract GovernanceTest is CourtRoom {
         address[2] memory people = [PAUSER, CURATOR];
         which %= 4;
         if (which == 0) g.params = address(0);
-        else if (which == 1) g.disputes = address(0);
+        else if (which == 1) g.breaker = address(0);
         else people[which - 2] = address(0);
         vm.expectRevert(abi.encodeWithSelector(Charter.ZeroAddress.selector));
         other.establish(fresh, g, Charter.Holders(short, long, people[0], people[1]));

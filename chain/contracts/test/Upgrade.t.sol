@@ -2,6 +2,9 @@
 pragma solidity 0.8.37;
 
 import {Guardian} from "../src/governance/Guardian.sol";
+import {Breaker} from "../src/court/Breaker.sol";
+import {Disputes} from "../src/court/Disputes.sol";
+import {Rounds} from "../src/court/Rounds.sol";
 import {Settlement} from "../src/court/Settlement.sol";
 import {Phase, Receipt, Status, Verdict} from "../src/libraries/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
@@ -16,14 +19,17 @@ contract UpgradeTest is Courthouse {
         Settlement settlement;
         Docket docket;
         IDisputes disputes;
+        Rounds rounds;
+        Breaker breaker;
     }
 
     function present() private view returns (Court memory) {
-        return Court(guardian, settlement, docket, disputes);
+        return Court(guardian, settlement, docket, disputes, rounds, breaker);
     }
 
     function before(Court memory c) private {
-        (guardian, settlement, docket, disputes) = (c.guardian, c.settlement, c.docket, c.disputes);
+        (guardian, settlement, docket) = (c.guardian, c.settlement, c.docket);
+        (disputes, rounds, breaker) = (c.disputes, c.rounds, c.breaker);
     }
 
     /// @dev What a vote of the long timelock brings into force.
@@ -34,11 +40,13 @@ contract UpgradeTest is Courthouse {
         docket = new Docket(POOL);
         docket.closeWindows(type(uint64).max);
         disputes = newCourt();
+        rounds = Rounds(address(disputes.ROUNDS()));
+        breaker = Breaker(address(Disputes(address(disputes)).BREAKER()));
         settlement.wire(disputes);
         guardian.wire(disputes);
         ledger.setMover(address(settlement), true);
         vault.setMover(address(settlement), true);
-        registry.setCourt(address(disputes));
+        registry.setCourt(address(breaker));
     }
 
     function openedAgainst(uint256 i) private returns (bytes32) {
