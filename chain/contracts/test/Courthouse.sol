@@ -154,12 +154,17 @@ abstract contract Courthouse is BlsSigner {
 
     // --- seeds ---
 
+    /// @dev Blocks ahead that a seed may lie.
+    function longest() internal pure virtual returns (uint256) {
+        return 1_000;
+    }
+
     function newSource() private returns (RandaoSource) {
         known(block.number - 2, "first");
         known(block.number - 1, "second");
         bytes memory first = header(block.number - 2, "first");
         bytes memory second = header(block.number - 1, "second");
-        return new RandaoSource(SHORTEST, 1_000, block.number - 2, first, block.number - 1, second);
+        return new RandaoSource(SHORTEST, longest(), block.number - 2, first, block.number - 1, second);
     }
 
     function known(uint256 number, bytes32 mix) internal {

@@ -125,7 +125,7 @@ contract DisputeDrawTest is Courthouse {
         excluded[0] = address(this);
         uint256 number = rounds.roundOf(id, 1).seedBlock;
         address[] memory want = tree.draw(source.seedOf(number, headers[id]), number, id, 1, excluded, 0, 5);
-        vm.expectRevert(abi.encodeWithSelector(IRounds.NoProgress.selector, id));
+        vm.expectRevert(abi.encodeWithSelector(IDisputes.NoProgress.selector, id));
         disputes.draw(id, 0, headers[id]);
         disputes.draw(id, bound(first, 1, 4), headers[id]);
         inPhase(id, Phase.DRAWING);
@@ -244,5 +244,26 @@ contract DisputeDrawTest is Courthouse {
         same(rounds.roundOf(id, 1).commitEnd, guardian.clock() + params.times(1).commitTime, "all of its time");
         vm.expectPartialRevert(IDisputes.WrongPhase.selector);
         disputes.rearm(id);
+    }
+}
+
+/// @title A seed is named within the time that its source promises to remember it
+/// forge-config: default.fuzz.runs = 8
+contract FarSeedTest is Courthouse {
+    function longest() internal pure override returns (uint256) {
+        return 60;
+    }
+
+    /// @dev Late in an epoch the seed is of the next one; from there on it is near enough again.
+    function test_no_seed_is_named_that_lies_too_far(uint256 salt, uint8 later) public {
+        uint256 here = block.number / EPOCH * EPOCH + EPOCH + bound(later, 52, 59);
+        vm.roll(here);
+        uint64 batchId = docket.anchor(OPERATOR, ENVIRONMENT, 1);
+        uint256 bond = params.requiredBond(1);
+        uint256 next = (here / EPOCH + 1) * EPOCH + LOOKAHEAD;
+        vm.expectRevert(abi.encodeWithSelector(IDisputes.SeedTooFar.selector, next, here + 60));
+        disputes.open{value: bond}(receiptOf(salt), "", batchId, new bytes32[](0), "alt");
+        vm.roll(next - 60);
+        inPhase(opened(salt), Phase.SEED);
     }
 }

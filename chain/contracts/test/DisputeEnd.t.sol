@@ -133,13 +133,13 @@ contract DisputeEndTest is Courthouse {
         judged(id, 0);
         uint256 end = disputes.dispute(id).airgapEnd;
         passes(2 hours + 1 + early % 1 days);
-        vm.expectRevert(abi.encodeWithSelector(IRounds.TooEarly.selector, guardian.clock(), end + 1));
+        vm.expectRevert(abi.encodeWithSelector(IDisputes.TooEarly.selector, guardian.clock(), end + 1));
         disputes.finalize(id);
         guardian.pause(1 days);
         vm.expectRevert(abi.encodeWithSelector(IGuardian.NotNow.selector, true));
         disputes.finalize(id);
         passes(1 days);
-        vm.expectPartialRevert(IRounds.TooEarly.selector);
+        vm.expectPartialRevert(IDisputes.TooEarly.selector);
         disputes.finalize(id);
         ends(id);
     }
@@ -312,7 +312,7 @@ contract DisputeEndTest is Courthouse {
         judged(id, choice % 8);
         uint256 end = disputes.dispute(id).appealEnd;
         passes(2 hours + 1);
-        vm.expectRevert(abi.encodeWithSelector(IRounds.TooLate.selector, end + 1, end));
+        vm.expectRevert(abi.encodeWithSelector(IDisputes.TooLate.selector, end + 1, end));
         disputes.appeal(id);
         bytes32 long = opened(~salt);
         judged(long, 9);
@@ -342,7 +342,7 @@ contract DisputeEndTest is Courthouse {
         disputes.openAlt(id, secret_);
         (address who, bool knew) = disputes.challengerOf(id);
         that(who == address(this) && knew, "it knew");
-        vm.expectRevert(abi.encodeWithSelector(IRounds.NoProgress.selector, id));
+        vm.expectRevert(abi.encodeWithSelector(IDisputes.NoProgress.selector, id));
         disputes.openAlt(id, secret_);
         ends(id);
         that(settlement.accountOf(id).toChallenger > settlement.accountOf(id).bond, "alpha");
@@ -363,7 +363,7 @@ contract DisputeEndTest is Courthouse {
         disputes.openAlt(id, SALT);
         passes(1 days + 1 + late);
         uint256 end = disputes.dispute(id).airgapEnd;
-        vm.expectRevert(abi.encodeWithSelector(IRounds.TooLate.selector, guardian.clock(), end));
+        vm.expectRevert(abi.encodeWithSelector(IDisputes.TooLate.selector, guardian.clock(), end));
         disputes.openAlt(id, SALT);
     }
 

@@ -136,6 +136,7 @@ contract LensOfTheCourtTest is Courthouse, LensCheck {
             if (begun) disputes.draw(id, 1, headers[id]);
         }
         vm.roll(block.number + later % (3 * EPOCH));
+        if (!over && block.number > seedBlock && block.number <= seedBlock + 256) known(seedBlock, "mix");
         ILens.SeedView memory s = lens.disputeView(id).seed;
         same(s.epochEnd, (uint256(seedBlock) / EPOCH + 1) * EPOCH - 1, "the last block of its epoch");
         uint256 here = vm.snapshotState();

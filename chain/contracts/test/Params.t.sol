@@ -340,14 +340,8 @@ contract ParamsTest is Check {
     function test_shares_and_counts_have_bounds(uint8 which, uint16 value) public {
         ParamSet memory p = Defaults.parameters();
         p.money.demandBond = 1;
-        bytes32[6] memory keys = [
-            bytes32("operatorShareBps"),
-            "auditRateBps",
-            "certifyBps",
-            "minPool",
-            "maxBatch",
-            "breakerOperators"
-        ];
+        bytes32[6] memory keys =
+            [bytes32("operatorShareBps"), "auditRateBps", "certifyBps", "minPool", "maxBatch", "breakerOperators"];
         which %= 6;
         bool ok = value <= 10_000;
         if (which == 0) (p.shares.operatorShareBps, ok) = (value, value <= 5_000);

@@ -18,14 +18,12 @@ BARE: Mapping[str, str] = {
     "Wired.AlreadyWired": "a contract is wired or not",
     "Wired.ZeroAddress": "which of a deployment's arguments is zero shows in its one transaction",
     "Charter.ZeroAddress": "the same",
-    "ICourt.EmptyAltCommit": "the one argument of this name is zero",
-    "ICourt.EmptyCommitment": "the one argument of this name is zero",
+    "IDisputes.EmptyAltCommit": "the one argument of this name is zero",
+    "IRounds.EmptyCommitment": "the one argument of this name is zero",
     "IStakeSource.ZeroAmount": "the one amount is zero",
     "IKeyEpochs.BadAssurance": "the only value that is refused so is NONE",
     "IReceiptAnchor.NoEquivocation": "two statements are compared whole; no field of theirs is at fault",
     "IEigenLayerStake.StakedElsewhere": "no call of the function is right",
-    "Certificate.NobodyHasKey": "an empty list",
-    "Certificate.NobodySigned": "an empty mask",
 }
 """Errors without parameters, and why no data would help."""
 
