@@ -2,9 +2,7 @@
 pragma solidity 0.8.37;
 
 import {IRounds} from "../src/interfaces/IRounds.sol";
-import {Outcome, Vote} from "../src/libraries/Types.sol";
-import {Phase} from "../src/libraries/Types.sol";
-import {IDisputes} from "../src/interfaces/IDisputes.sol";
+import {Commit, Outcome, Phase, Vote} from "../src/libraries/Types.sol";
 import {Checks} from "./Checks.sol";
 
 /// @title How members vote, each for itself, and how some of them cheat
@@ -53,6 +51,7 @@ abstract contract Ballots is Checks {
     function _revealAll(bytes32 id) internal {
         IRounds.Member[] memory list = members(id);
         uint16 round = disputes.roundsOf(id);
+        if (luck(id, round, 0, "together") % 4 == 0) _revealTogether(id, list, round);
         for (uint256 i = 0; i < list.length; ++i) {
             uint256 own = luck(id, round, i, "reveal");
             if (own % 8 == 1) _lies(id, list[i], uint8(own >> 8));
@@ -60,12 +59,31 @@ abstract contract Ballots is Checks {
         }
     }
 
+    /// @dev All that may be opened, the first of them twice: in one call, whatever is open already.
+    function _revealTogether(bytes32 id, IRounds.Member[] memory list, uint16 round) private {
+        Vote[] memory votes = new Vote[](list.length + 1);
+        bytes[] memory quotes = new bytes[](list.length + 1);
+        uint256 used = 0;
+        for (uint256 i = 0; i < list.length; ++i) {
+            bool has = list[i].commitment != 0 || list[i].group != 0;
+            if (list[i].voter == address(0) || !has || luck(id, round, i, "reveal") % 16 == 0) continue;
+            (votes[used], quotes[used]) = (voteOf(id, list[i], actOf(id, list[i].voter, 0)), "quote");
+            if (used++ == 0) (votes[used], quotes[used++]) = (votes[0], "quote");
+        }
+        assembly ("memory-safe") {
+            mstore(votes, used)
+            mstore(quotes, used)
+        }
+        bytes memory data = abi.encodeCall(rounds.revealMany, (votes, quotes));
+        may(address(this), address(rounds), 0, data, "revealMany");
+    }
+
     /// @dev Another vote than the one committed to does not open.
     function _lies(bytes32 id, IRounds.Member memory m, uint8 what) private {
         Act memory act = choice(what);
         if (m.voter == address(0) || _same(act, actOf(id, m.voter, what))) return;
         bytes memory data = abi.encodeCall(rounds.reveal, (voteOf(id, m, act), "quote"));
-        that(!_tries(m.voter, data), "another vote than was committed");
+        that(!_tries(m.voter, address(rounds), data), "another vote than was committed");
     }
 
     function _same(Act memory a, Act memory b) private pure returns (bool) {
@@ -95,10 +113,11 @@ abstract contract Ballots is Checks {
         if (from.voter == to.voter || to.commitment != 0 || to.voter == address(0)) return;
         Vote memory v = voteOf(id, from, actOf(id, from.voter, uint8(a)));
         bytes memory data = abi.encodeCall(rounds.commit, (id, to.seatMask, rounds.hashVote(v)));
-        if (!may(to.voter, address(disputes), 0, data, "copied")) return;
+        if (!may(to.voter, address(rounds), 0, data, "copied")) return;
         until(uint256(roundOf(id).commitEnd) + 1);
         (v.voter, v.seatMask) = (to.voter, to.seatMask);
-        that(!_tries(to.voter, abi.encodeCall(rounds.reveal, (v, "quote"))), "a copied commitment was opened");
+        data = abi.encodeCall(rounds.reveal, (v, "quote"));
+        that(!_tries(to.voter, address(rounds), data), "a copied commitment was opened");
     }
 
     /// @dev Seats of another, seats in part, votes for another round, outsiders: each refused whatever the phase.
@@ -109,32 +128,56 @@ abstract contract Ballots is Checks {
         if (m.voter == address(0) || n.voter == m.voter) return;
         bytes32 commitment = rounds.hashVote(voteOf(id, m, equal()));
         uint256 mask = how % 3 == 0 ? n.seatMask : how % 3 == 1 ? m.seatMask | n.seatMask : 0;
-        that(
-            !_tries(how % 4 == 3 ? challengerAt(who) : m.voter, abi.encodeCall(rounds.commit, (id, mask, commitment))),
-            "seats of another"
-        );
-        that(!_tries(challengerAt(who), abi.encodeCall(disputes.refund, (id))), "anybody refunds");
-        that(!_tries(m.voter, abi.encodeCall(disputes.finalize, (id))), "ends before it is decided");
+        address by = how % 4 == 3 ? challengerAt(who) : m.voter;
+        bytes memory data = abi.encodeCall(rounds.commit, (id, mask, commitment));
+        that(!_tries(by, address(rounds), data), "seats of another");
+        // With the word of somebody else.
+        data = _relayed(id, m, n.voter, commitment);
+        that(!_tries(n.voter, address(rounds), data), "a commitment without its voter's word");
+        data = abi.encodeCall(disputes.refund, (id));
+        that(!_tries(challengerAt(who), address(disputes), data), "anybody refunds");
+        data = abi.encodeCall(disputes.finalize, (id));
+        that(!_tries(m.voter, address(disputes), data), "ends before it is decided");
     }
 
-    function _tries(address who, bytes memory data) internal returns (bool ok) {
+    function _tries(address who, address to, bytes memory data) internal returns (bool ok) {
         _hear();
         vm.prank(who);
-        (ok,) = address(disputes).call(data);
+        (ok,) = to.call(data);
         vm.getRecordedLogs();
     }
 
+    /// @dev One of four sends its commitment by somebody else.
     function _commits(bytes32 id, IRounds.Member memory m, uint8 what) internal {
         if (m.voter == address(0)) return;
         bytes32 commitment = rounds.hashVote(voteOf(id, m, actOf(id, m.voter, what)));
+        uint256 own = luck(id, disputes.roundsOf(id), m.seatMask, "relay");
+        if (own % 4 == 0) {
+            bytes memory relay = _relayed(id, m, m.voter, commitment);
+            may(personAt(own >> 8), address(rounds), 0, relay, "commitFor");
+            return;
+        }
         bytes memory data = abi.encodeCall(rounds.commit, (id, m.seatMask, commitment));
-        may(m.voter, address(disputes), 0, data, "commit");
+        may(m.voter, address(rounds), 0, data, "commit");
+    }
+
+    /// @dev A member's commitment for its seats, signed by whoever.
+    function _relayed(bytes32 id, IRounds.Member memory m, address by, bytes32 commitment)
+        private
+        view
+        returns (bytes memory)
+    {
+        (Commit[] memory list, address[] memory voters) = (new Commit[](1), new address[](1));
+        (list[0], voters[0]) = (Commit(id, disputes.roundsOf(id), m.seatMask, commitment), m.voter);
+        bytes[] memory sigs = new bytes[](1);
+        sigs[0] = signed(secretOf[by], rounds.hashCommit(list[0]));
+        return abi.encodeCall(rounds.commitFor, (list, voters, sigs));
     }
 
     function _reveals(bytes32 id, IRounds.Member memory m) internal {
         if (m.voter == address(0)) return;
         bytes memory data = abi.encodeCall(rounds.reveal, (voteOf(id, m, actOf(id, m.voter, 0)), "quote"));
-        may(address(this), address(disputes), 0, data, "reveal");
+        may(address(this), address(rounds), 0, data, "reveal");
     }
 
     /// @dev What a voter chose first counts.

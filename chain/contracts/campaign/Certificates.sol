@@ -1,40 +1,44 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {MessageHashUtils} from "@openzeppelin/contracts/utils/cryptography/MessageHashUtils.sol";
 import {IRounds} from "../src/interfaces/IRounds.sol";
 import {Bls} from "../src/libraries/Bls.sol";
+import {Certified, StructHashes} from "../src/libraries/Signed.sol";
 import {Finding, Outcome, Vote} from "../src/libraries/Types.sol";
-import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {CommitTrees} from "../test/CommitTrees.sol";
 import {Ballots} from "./Ballots.sol";
 import {BlsSecret} from "./BlsSecret.sol";
 
-/// @title Certificates: committees formed, signatures of some members in one, and forgeries of them
+/// @title Certificates: roots of commitments, signatures of some members in one, and forgeries of them
 abstract contract Certificates is Ballots {
+    /// @notice What is shown beside a finding and a root: a key for each seat, lowest first.
+    struct Proof {
+        uint256 signers;
+        Bls.G1[] keys;
+        Bls.G2 signature;
+    }
+
     /// @dev Root of what members handed in for a round, and one of other votes of theirs, posted after it.
     mapping(bytes32 id => mapping(uint16 round => bytes32)) private _rootOf;
     mapping(bytes32 id => mapping(uint16 round => bytes32)) private _otherRootOf;
 
-    /// @dev The root of commitments made off the chain, another that any member may post, and the committee's keys.
-    function _form(bytes32 id, uint256 salt) internal {
-        IRounds.Round memory r = roundOf(id);
-        if (r.committee != 0) return;
+    /// @dev The root of commitments made off the chain, and another that any member may post.
+    function _postRoots(bytes32 id, uint256 salt) internal {
         uint16 round = disputes.roundsOf(id);
+        if (rooted[id][round]) return;
         _choose(id, round, salt);
         (bytes32 root,) = CommitTrees.proven(_leavesOf(id, false), 0);
         (bytes32 other,) = CommitTrees.proven(_leavesOf(id, true), 0);
         (_rootOf[id][round], _otherRootOf[id][round]) = (root, other);
         bytes memory data = abi.encodeCall(rounds.postCommitRoot, (id, root));
         // Rather not a member, which is in vain.
-        may(personAt(salt), address(disputes), 0, data, "root");
+        may(personAt(salt), address(rounds), 0, data, "root");
         IRounds.Member[] memory list = members(id);
         address by = list[salt % list.length].voter;
-        may(by, address(disputes), 0, data, "root");
+        may(by, address(rounds), 0, data, "root");
         data = abi.encodeCall(rounds.postCommitRoot, (id, other));
-        may(by, address(disputes), 0, data, "root");
-        (uint256 seated, Bls.G1[] memory keys,) = _sum(id, type(uint256).max);
-        data = abi.encodeCall(disputes.formCommittee, (id, seated, keys));
-        may(personAt(r.seedBlock), address(disputes), 0, data, "form");
+        may(by, address(rounds), 0, data, "root");
     }
 
     /// @dev Every member chooses its vote, whether it will commit to it on the chain too or not.
@@ -78,8 +82,10 @@ abstract contract Certificates is Ballots {
             if (own % 4 == 1) _openOther(id, list[i], own);
             (, bytes32[8] memory proof) = CommitTrees.proven(leaves, _place(list[i]));
             bytes memory data = abi.encodeCall(rounds.revealUnderRoot, (_rooted(id, list[i], false), "quote", proof));
-            if (own % 4 == 2) that(!_tries(challengerAt(own), data), "a vote was shown by somebody else");
-            may(list[i].voter, address(disputes), 0, data, "rooted");
+            if (own % 4 == 2) {
+                that(!_tries(challengerAt(own), address(rounds), data), "a vote was shown by somebody else");
+            }
+            may(list[i].voter, address(rounds), 0, data, "rooted");
         }
     }
 
@@ -87,44 +93,69 @@ abstract contract Certificates is Ballots {
     function _openOther(bytes32 id, IRounds.Member memory m, uint256 salt) private {
         (, bytes32[8] memory proof) = CommitTrees.proven(_leavesOf(id, salt % 8 == 1), _place(m));
         bytes memory data = abi.encodeCall(rounds.revealUnderRoot, (_rooted(id, m, true), "quote", proof));
-        that(!_tries(m.voter, data), "a second commitment of a member");
+        that(!_tries(m.voter, address(rounds), data), "a second commitment of a member");
     }
 
     /// @dev Most members that have not committed sign what the round is in the mood for.
     function _certify(bytes32 id, uint256 salt) internal {
-        IRounds.Round memory r = roundOf(id);
-        if (r.committee == 0 || r.certifiedGroup != 0) return;
         uint16 round = disputes.roundsOf(id);
+        if (!rooted[id][round] || roundOf(id).certifiedGroup != 0) return;
         Act memory act = choice(_moodOf(id, round, salt));
         Finding memory f = Finding(id, round, uint8(act.outcome), act.code, act.tokens, act.trace, act.digest);
         uint256 signers = _signers(id, round);
         bytes32 root = _rootOf[id][round];
-        Certificate.Proof memory p = _proofOf(signers, signers, f, root);
+        Proof memory p = _proofOf(signers, signers, f, root);
         _forge(f, p, salt);
+        _addSeats(f, p, salt);
         _joinIn(f, signers, salt);
         // Who has opened its vote is counted for that.
         signedFor[id][round] = signers & ~roundOf(id).revealedMask;
-        may(personAt(salt), address(disputes), 0, abi.encodeCall(rounds.certify, (f, root, p)), "certify");
+        may(personAt(salt), address(rounds), 0, _certificate(f, root, p), "certify");
     }
 
-    /// @dev Another finding, another signer, another root: none of them was signed. And a root that was, but nobody posted: its
-    ///      commitments can be made after votes were seen.
-    function _forge(Finding memory f, Certificate.Proof memory p, uint256 salt) private {
+    function _certificate(Finding memory f, bytes32 root, Proof memory p) private view returns (bytes memory) {
+        return abi.encodeCall(rounds.certify, (f, root, p.signers, p.keys, p.signature));
+    }
+
+    /// @dev In vain, whoever brings it.
+    function _refused(Finding memory f, bytes32 root, Proof memory p, uint256 salt, string memory what) private {
+        that(!_tries(personAt(salt), address(rounds), _certificate(f, root, p)), what);
+    }
+
+    /// @dev Another finding, another root: neither was signed. And a root that was, but nobody posted: its commitments can be made
+    ///      after votes were seen.
+    function _forge(Finding memory f, Proof memory p, uint256 salt) private {
         (bytes32 root, bytes32 other) = (_rootOf[f.dispute][f.round], _otherRootOf[f.dispute][f.round]);
         Finding memory g = abi.decode(abi.encode(f), (Finding));
         // In a form that nothing but the signature refuses, whatever was found.
         (g.outcome, g.code, g.traceRoot) = (uint8(Outcome.EXECUTED), 0, keccak256(abi.encode(f)));
-        that(!_tries(personAt(salt), abi.encodeCall(rounds.certify, (g, root, p))), "a finding that nobody signed");
-        that(!_tries(personAt(salt), abi.encodeCall(rounds.certify, (f, other, p))), "a root that nobody signed");
-        Certificate.Proof memory late = _proofOf(p.signers, p.signers, f, "late");
-        that(!_tries(personAt(salt), abi.encodeCall(rounds.certify, (f, "late", late))), "a root that nobody posted");
-        if (p.signers == p.seated) return;
-        // Some sign for all seats, whether they show whose keys are missing or not.
-        Certificate.Proof memory q = _proofOf(p.seated, p.signers, f, root);
-        q.signers = q.seated;
-        that(!_tries(personAt(salt), abi.encodeCall(rounds.certify, (f, root, q))), "who did not sign is counted");
-        q.absentKeys = new Bls.G1[](0);
-        that(!_tries(personAt(salt), abi.encodeCall(rounds.certify, (f, root, q))), "who did not sign is counted");
+        _refused(g, root, p, salt, "a finding that nobody signed");
+        _refused(f, other, p, salt, "a root that nobody signed");
+        _refused(f, "late", _proofOf(p.signers, p.signers, f, "late"), salt, "a root that nobody posted");
+    }
+
+    /// @dev Some sign for all seats: with their own keys alone, with keys of others whose signatures are missing, with none for
+    ///      those, with one of theirs for each of those.
+    function _addSeats(Finding memory f, Proof memory p, uint256 salt) private {
+        (uint256 seated,) = _seatsOf(f.dispute, type(uint256).max);
+        if (p.signers == seated || p.signers == 0) return;
+        bytes32 root = _rootOf[f.dispute][f.round];
+        Proof memory q = _proofOf(seated, p.signers, f, root);
+        q.signers = seated;
+        _refused(f, root, q, salt, "who did not sign is counted");
+        (, address[] memory all) = _seatsOf(f.dispute, seated);
+        (, address[] memory own) = _seatsOf(f.dispute, p.signers);
+        q.keys = _keysOf(all);
+        _refused(f, root, q, salt, "who did not sign is counted");
+        for (uint256 i = 0; i < all.length; ++i) {
+            if (!_isOf(own, all[i])) q.keys[i] = Bls.G1(0, 0, 0, 0);
+        }
+        _refused(f, root, q, salt, "who did not sign is counted");
+        for (uint256 i = 0; i < all.length; ++i) {
+            if (!_isOf(own, all[i])) all[i] = own[0];
+        }
+        (q.keys, q.signature) = (_keysOf(all), _signatureOf(all, _digestOf(seated, f, root)));
+        _refused(f, root, q, salt, "who did not sign is counted");
     }
 
     /// @dev Who did nothing adds its signature to a certificate that it has seen; who committed itself signs with the others.
@@ -132,16 +163,14 @@ abstract contract Certificates is Ballots {
         bytes32 id = f.dispute;
         bytes32 root = _rootOf[id][f.round];
         uint256 committed = roundOf(id).committedMask;
-        (uint256 seated,,) = _sum(id, type(uint256).max);
+        (uint256 seated,) = _seatsOf(id, type(uint256).max);
         uint256 both = signers | seated & ~committed;
-        Certificate.Proof memory q;
         if (both != signers) {
-            q = _proofOf(signers, both, f, root);
-            that(!_tries(personAt(salt), abi.encodeCall(rounds.certify, (f, root, q))), "a seen certificate was joined");
+            _refused(f, root, _proofOf(signers, both, f, root), salt, "a seen certificate was joined");
         }
         if (committed == 0) return;
-        q = _proofOf(signers | committed, signers | committed, f, root);
-        that(!_tries(personAt(salt), abi.encodeCall(rounds.certify, (f, root, q))), "who committed is certified");
+        Proof memory q = _proofOf(signers | committed, signers | committed, f, root);
+        _refused(f, root, q, salt, "who committed is certified");
     }
 
     function _signers(bytes32 id, uint16 round) private view returns (uint256 mask) {
@@ -153,40 +182,57 @@ abstract contract Certificates is Ballots {
     }
 
     /// @param said the seats that everybody signed for
-    /// @param signers those whose signatures are in the sum
+    /// @param signers those whose signatures are in the sum, and whose keys are shown
     function _proofOf(uint256 said, uint256 signers, Finding memory f, bytes32 root)
         private
         view
-        returns (Certificate.Proof memory p)
+        returns (Proof memory)
     {
-        bytes32 digest = Certificate.digestOf(rounds.domainSeparator(), f, root, said);
-        (uint256 seated,, uint256 all) = _sum(f.dispute, type(uint256).max);
-        (,, uint256 some) = _sum(f.dispute, signers);
-        (, Bls.G1[] memory absent,) = _sum(f.dispute, ~signers);
-        p = Certificate.Proof(
-            seated, signers, BlsSecret.publicKey(all), BlsSecret.sign(some, digest, Bls.SIGNATURE), absent
-        );
+        (, address[] memory who) = _seatsOf(f.dispute, signers);
+        return Proof(signers, _keysOf(who), _signatureOf(who, _digestOf(said, f, root)));
     }
 
-    /// @dev Of the seats in `mask` that somebody holds: which they are, their keys lowest first, the sum of the secrets.
-    function _sum(bytes32 id, uint256 mask)
-        private
-        view
-        returns (uint256 seated, Bls.G1[] memory keys, uint256 secret)
-    {
+    function _digestOf(uint256 said, Finding memory f, bytes32 root) private view returns (bytes32) {
+        bytes32 signed_ = StructHashes.certified(Certified(StructHashes.finding(f), root, said));
+        return MessageHashUtils.toTypedDataHash(rounds.domainSeparator(), signed_);
+    }
+
+    /// @dev Of the seats in `mask` that somebody holds: which they are, and the holder of each, lowest first.
+    function _seatsOf(bytes32 id, uint256 mask) private view returns (uint256 seated, address[] memory who) {
         IRounds.Member[] memory list = members(id);
         uint256 seats = roundOf(id).seats;
-        keys = new Bls.G1[](seats);
+        who = new address[](seats);
         uint256 used = 0;
         for (uint256 seat = 0; seat < seats; ++seat) {
             address holder = _holder(list, seat);
             if (holder == address(0) || mask & (1 << seat) == 0) continue;
             seated |= 1 << seat;
-            keys[used++] = blsKeyOf[holder];
-            secret = addmod(secret, secretOf[holder], BlsSecret.ORDER);
+            who[used++] = holder;
         }
         assembly ("memory-safe") {
-            mstore(keys, used)
+            mstore(who, used)
+        }
+    }
+
+    function _keysOf(address[] memory who) private view returns (Bls.G1[] memory keys) {
+        keys = new Bls.G1[](who.length);
+        for (uint256 i = 0; i < who.length; ++i) {
+            keys[i] = blsKeyOf[who[i]];
+        }
+    }
+
+    /// @dev Of all of them together, each as often as it is named.
+    function _signatureOf(address[] memory who, bytes32 digest) private view returns (Bls.G2 memory) {
+        uint256 secret = 0;
+        for (uint256 i = 0; i < who.length; ++i) {
+            secret = addmod(secret, secretOf[who[i]], BlsSecret.ORDER);
+        }
+        return BlsSecret.sign(secret, digest, Bls.SIGNATURE);
+    }
+
+    function _isOf(address[] memory list, address who) private pure returns (bool found) {
+        for (uint256 i = 0; i < list.length; ++i) {
+            found = found || list[i] == who;
         }
     }
 

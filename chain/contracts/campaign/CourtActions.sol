@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Outcome, Receipt, StructHashes} from "../src/libraries/Types.sol";
-import {Phase} from "../src/libraries/Types.sol";
+import {Outcome, Phase, Receipt, StructHashes} from "../src/libraries/Types.sol";
 import {Certificates} from "./Certificates.sol";
 
 /// @title What everybody does to disputes beside voting, allowed or not
@@ -79,19 +78,24 @@ abstract contract CourtActions is Certificates {
 
     // --- draw ---
 
-    /// @dev Somebody waits for the seed block and brings its header, unless it is too late.
-    function _prove(bytes32 id, bytes32 salt) internal {
-        if (!_waits(id) || guardian.pausedUntil() != 0) return;
-        uint256 seedBlock = roundOf(id).seedBlock;
-        if (block.number > seedBlock + 256 || randao.mixOf(seedBlock) != 0) return;
-        reach(seedBlock + 1);
-        must(
-            address(this), address(randao), abi.encodeCall(randao.prove, (seedBlock, minted(seedBlock, salt))), "prove"
-        );
+    /// @dev The header of a dispute's seed block; as somebody imagines it, of a block that is not over or forgotten.
+    function _headerOf(bytes32 id, uint256 salt) internal returns (bytes memory) {
+        uint256 number = roundOf(id).seedBlock;
+        bool known = block.number > number && block.number <= number + 256;
+        if (known && saltOf[number] == 0) saltOf[number] = keccak256(abi.encode("mix", salt));
+        // Each time: what forge is told of a block lasts for one action.
+        return known ? minted(number, saltOf[number]) : header(number, saltOf[number]);
     }
 
     function _draw(bytes32 id, uint256 who, uint256 count) internal {
-        may(personAt(who), address(disputes), 0, abi.encodeCall(disputes.draw, (id, count)), "draw");
+        bytes memory rlp = _headerOf(id, who);
+        if (rarely(who)) {
+            // Who dislikes a seed brings another one.
+            bytes memory other = header(roundOf(id).seedBlock, "another");
+            bytes memory forged = abi.encodeCall(disputes.draw, (id, count, other));
+            that(!_tries(personAt(who), address(disputes), forged), "a seed that is not of the chain");
+        }
+        may(personAt(who), address(disputes), 0, abi.encodeCall(disputes.draw, (id, count, rlp)), "draw");
     }
 
     function _rearm(bytes32 id, bool wait) internal {

@@ -71,11 +71,8 @@ abstract contract Ending is KeyActions {
         if (tree.isOver(seedBlock) || randao.isExpired(seedBlock)) {
             return must(personAt(2), address(disputes), abi.encodeCall(disputes.rearm, (id)), "rearm");
         }
-        if (randao.mixOf(seedBlock) == 0) {
-            bytes memory data = abi.encodeCall(randao.prove, (seedBlock, minted(seedBlock, "home")));
-            must(address(this), address(randao), data, "prove");
-        }
-        must(personAt(3), address(disputes), abi.encodeCall(disputes.draw, (id, 255)), "draw");
+        bytes memory data = abi.encodeCall(disputes.draw, (id, 255, _headerOf(id, 0)));
+        must(personAt(3), address(disputes), data, "draw");
     }
 
     function _settleEverySeat() private {

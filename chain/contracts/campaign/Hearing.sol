@@ -32,6 +32,7 @@ abstract contract Hearing is People, Recount {
     address[] internal movers;
     mapping(bytes32 id => address operator) internal accused;
     mapping(bytes32 id => uint64) internal batchOf;
+    mapping(bytes32 id => bytes32) internal receiptIdOf;
     /// @dev Seats that a certificate was made for; rounds whose commitments have a root.
     mapping(bytes32 id => mapping(uint16 round => uint256)) internal signedFor;
     mapping(bytes32 id => mapping(uint16 round => bool)) internal rooted;
@@ -53,7 +54,8 @@ abstract contract Hearing is People, Recount {
             if (by == address(ledger)) mirror.ofLedger(logs[i], clock);
             else if (by == address(vault)) _ofVault(logs[i], clock);
             else if (by == address(registry)) _ofRegistry(logs[i], clock);
-            else if (by == address(disputes)) _ofCourt(logs[i]);
+            else if (by == address(disputes) || by == address(rounds)) _ofCourt(logs[i]);
+            else if (by == address(breaker)) _ofBreaker(logs[i]);
             else if (by == address(settlement)) _ofSettlement(logs[i]);
             else if (by == address(guardian)) _ofGuardian(logs[i]);
             else if (by == address(params)) ruled = true;
@@ -109,41 +111,50 @@ abstract contract Hearing is People, Recount {
     /// @dev What later parts of the campaign keep books of.
     function _ofOthers(Vm.Log memory e) internal virtual {}
 
+    function _ofBreaker(Vm.Log memory e) private {
+        if (e.topics[0] == IBreaker.BreakerReset.selector) holds = false;
+    }
+
+    /// @dev What the court and its rounds say is of one dispute.
     function _ofCourt(Vm.Log memory e) private {
-        if (e.topics.length < 2) return; // of its authority
-        bytes32 kind = e.topics[0];
+        (bytes32 kind, bytes32 id) = (e.topics[0], e.topics[1]);
         if (kind == IDisputes.DisputeOpened.selector) {
-            ids.push(e.topics[1]);
-            live.push(e.topics[1]);
-            accused[e.topics[1]] = address(uint160(uint256(e.topics[3])));
-            (, batchOf[e.topics[1]],) = abi.decode(e.data, (address, uint64, bytes32));
-        } else if (looks[e.topics[1]].phase == Phase.NONE && !_isStirred(e.topics[1])) {
-            // Of a receipt or an environment.
-            if (kind == IBreaker.BreakerReset.selector) holds = false;
-            return;
+            ids.push(id);
+            live.push(id);
+            receiptIdOf[id] = e.topics[2];
+            accused[id] = address(uint160(uint256(e.topics[3])));
+            (, batchOf[id],) = abi.decode(e.data, (address, uint64, bytes32));
         } else {
-            that(looks[e.topics[1]].phase != Phase.FINAL, "an ended dispute moves");
+            that(looks[id].phase != Phase.NONE || _isStirred(id), "an event of no dispute");
+            that(looks[id].phase != Phase.FINAL, "an ended dispute moves");
         }
-        stirred.push(e.topics[1]);
+        stirred.push(id);
+        _ofVotes(e, kind, id);
+    }
+
+    function _ofVotes(Vm.Log memory e, bytes32 kind, bytes32 id) private {
         if (kind == IRounds.Revealed.selector) {
             (Vote memory v,) = abi.decode(e.data, (Vote, bytes));
+            that(_maskOf(id, v.round, v.voter) == v.seatMask && v.seatMask != 0, "a vote with other seats");
+            that(_spoke(id, v.round) & v.seatMask == 0, "a seat spoke twice");
             _heard(v);
         } else if (kind == IRounds.Certified.selector) {
             (Finding memory f, uint256 seats,) = abi.decode(e.data, (Finding, uint256, uint16));
             same(seats, signedFor[f.dispute][f.round], "seats of a certificate");
+            that(_spoke(id, f.round) & seats == 0, "a seat spoke twice");
             _heard(f, seats);
         } else if (kind == IRounds.CommitRootPosted.selector) {
-            (bytes32 id, uint16 round) = (e.topics[1], uint16(uint256(e.topics[2])));
+            uint16 round = uint16(uint256(e.topics[2]));
             (, address by) = abi.decode(e.data, (bytes32, address));
-            that(_hasSeat(id, round, by), "a root of a stranger");
+            that(_maskOf(id, round, by) != 0, "a root of a stranger");
             rooted[id][round] = true;
         }
     }
 
-    function _hasSeat(bytes32 id, uint16 round, address who) private view returns (bool has) {
+    function _maskOf(bytes32 id, uint16 round, address who) private view returns (uint256 mask) {
         IRounds.Member[] memory list = rounds.membersOf(id, round);
         for (uint256 i = 0; i < list.length; ++i) {
-            has = has || list[i].voter == who;
+            if (list[i].voter == who) mask |= list[i].seatMask;
         }
     }
 

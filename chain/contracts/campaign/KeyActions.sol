@@ -148,7 +148,7 @@ abstract contract KeyActions is ShareActions {
     function _copyVotes(uint256 who) private {
         bytes32 dispute = pick(who);
         if (said[dispute][1].length == 0 || !_post(who, 2)) return;
-        bytes32 id = disputes.dispute(dispute).receiptId;
+        bytes32 id = receiptIdOf[dispute];
         for (uint256 i = 0; i < AUDITORS; ++i) {
             address v = verifierOf(who % AUDITORS + i);
             if (_audits[id][v].result == 0) _bring(id, receipts[receipts.length - 1].batchId, v, v, SALT);

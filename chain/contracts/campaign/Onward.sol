@@ -3,7 +3,6 @@ pragma solidity 0.8.37;
 
 import {IRounds} from "../src/interfaces/IRounds.sol";
 import {Phase} from "../src/libraries/Types.sol";
-import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {CourtActions} from "./CourtActions.sol";
 
 /// @title Disputes go on: for most of them what can be done now, then time until the next can go on
@@ -24,7 +23,7 @@ abstract contract Onward is CourtActions {
         if (_waits(id)) {
             _goOnDrawing(id, salt);
         } else if (phase == Phase.COMMIT) {
-            if (_byCertificate(id)) _form(id, salt >> 8);
+            if (_byCertificate(id)) _postRoots(id, salt >> 8);
             _commitAll(id, salt >> 8);
             _voted[id][disputes.roundsOf(id)] = true;
         } else if (phase == Phase.REVEAL) {
@@ -52,13 +51,12 @@ abstract contract Onward is CourtActions {
         if (block.number <= seedBlock) return;
         if (tree.isOver(seedBlock) || randao.isExpired(seedBlock)) return _rearm(id, false);
         if (_unlucky(id) && luck(id, 0, 0, "part") % 2 == 0) return;
-        _prove(id, bytes32(salt));
         // In parts or at once.
         if (!_unlucky(id)) _draw(id, salt, salt % 3 == 0 ? 2 : 9);
         else if (disputes.phaseOf(id) == Phase.SEED) _draw(id, salt, 1);
     }
 
-    function _unlucky(bytes32 id) private view returns (bool) {
+    function _unlucky(bytes32 id) private pure returns (bool) {
         return luck(id, 0, 0, "header") % 16 == 0;
     }
 

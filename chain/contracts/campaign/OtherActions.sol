@@ -191,7 +191,8 @@ abstract contract OtherActions is LateActions {
         }
         if (id == 0) return;
         address by = who % 3 == 0 ? personAt(who) : address(this);
-        that(!_tries(personAt(who), abi.encodeCall(disputes.refund, (id))), "anybody refunds");
+        bytes memory data = abi.encodeCall(disputes.refund, (id));
+        that(!_tries(personAt(who), address(disputes), data), "anybody refunds");
         bool ok = may(by, address(guardian), 0, abi.encodeCall(guardian.refund, (id)), "refund");
         that(!ok || by == address(this), "who refunded");
     }
@@ -218,7 +219,7 @@ abstract contract OtherActions is LateActions {
         bytes memory data = reset
             ? abi.encodeCall(breaker.resetBreaker, (ENVIRONMENT))
             : abi.encodeCall(registry.activate, (ENVIRONMENT));
-        address to = reset ? address(disputes) : address(registry);
+        address to = reset ? address(breaker) : address(registry);
         address by = who % 4 == 0 ? personAt(who) : address(this);
         bool ok = may(by, to, 0, data, reset ? string("resetBreaker") : string("activate"));
         that(!ok || by == address(this), "who governs");

@@ -54,6 +54,8 @@ abstract contract People is Network {
     bytes4[] internal reasons;
     /// @notice What each verifier signs certificates with.
     mapping(address who => Bls.G1) internal blsKeyOf;
+    /// @notice Of blocks whose headers somebody has seen: what their mixes are made of.
+    mapping(uint256 number => bytes32) internal saltOf;
 
     function _populate() internal {
         refuser = new Refuser();
@@ -106,6 +108,7 @@ abstract contract People is Network {
             stake(verifierOf(i), (20 + 7 * i) * 1 ether);
             vm.prank(verifierOf(i));
             registry.join(POOL, keccak256(abi.encode("platform", i)), MEASUREMENT);
+            blsKeys.notePlace(Bls.hashOf(blsKeyOf[verifierOf(i)]));
         }
         pass(EPOCH_BLOCKS * BLOCK_TIME);
         _admit(ENVIRONMENT, POOL);

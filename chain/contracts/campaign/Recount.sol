@@ -34,6 +34,14 @@ abstract contract Recount {
         said[f.dispute][f.round].push(Said(f.outcome, f.code, f.tokensHash, out, group, seats));
     }
 
+    /// @dev Seats that have spoken, each once.
+    function _spoke(bytes32 id, uint16 round) internal view returns (uint256 seats) {
+        Said[] memory list = said[id][round];
+        for (uint256 i = 0; i < list.length; ++i) {
+            seats |= list[i].seats;
+        }
+    }
+
     function ones(uint256 mask) internal pure returns (uint256 n) {
         for (; mask != 0; mask &= mask - 1) {
             ++n;

@@ -102,9 +102,8 @@ library Table {
     function _within(Look memory a, Look memory b) private pure returns (Move) {
         if (b.rearms == a.rearms + 1) return Move.REARM;
         if (a.phase == Phase.DRAWING && b.drawn > a.drawn) return Move.DRAW_PART;
-        bool same = a.rearms == b.rearms && a.drawn == b.drawn && a.level == b.level
-            && a.appealed == b.appealed && a.refunded == b.refunded && a.reruns == b.reruns
-            && a.airgapEnd == b.airgapEnd;
+        bool same = a.rearms == b.rearms && a.drawn == b.drawn && a.level == b.level && a.appealed == b.appealed
+            && a.refunded == b.refunded && a.reruns == b.reruns && a.airgapEnd == b.airgapEnd;
         if (!same) revert NotInTheTable(a.phase, b.phase, a.round, b.round);
         return Move.STAY;
     }

@@ -2,7 +2,7 @@
 pragma solidity 0.8.37;
 
 import {IRounds} from "../src/interfaces/IRounds.sol";
-import {Committee, Phase, Receipt, Standing, Times, Verdict} from "../src/libraries/Types.sol";
+import {Committee, Outcome, Phase, Receipt, Standing, Times, Verdict} from "../src/libraries/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {Deadlines} from "./Deadlines.sol";
 import {Owing} from "./Owing.sol";
@@ -58,6 +58,7 @@ abstract contract Watch is Owing {
         if (a.phase == Phase.REVEAL && b.phase != Phase.REVEAL) m = _judged(id, d, a, b, m);
         Deadlines.check(m, a, b, limits);
         if (m == Table.Move.GIVE_UP) _undecided(id, a, b);
+        if (m == Table.Move.OPEN) _filed(id, d);
         if (m == Table.Move.APPEAL) appealedVerdict[id] = a.verdict;
         if (m == Table.Move.DRAW_LAST) _seated(id, d);
         // An earlier verdict that stands after all is noted again.
@@ -111,21 +112,11 @@ abstract contract Watch is Owing {
         (b.seedBlock, b.commitEnd, b.revealEnd, b.appealEnd) = (r.seedBlock, r.commitEnd, r.revealEnd, d.appealEnd);
         (b.committed, b.revealed, b.block_) = (r.committedMask, r.revealedMask, block.number);
         b.promised = rooted[id][d.round];
-        // Its epoch is over, or nobody proved it while the chain still knew its hash.
-        bool missed = block.number > oldSeed + 256 && randao.mixOf(oldSeed) == 0;
-        b.lost = missed || oldSeed / EPOCH_BLOCKS < block.number / EPOCH_BLOCKS;
+        // Its epoch is over, or the chain has forgotten its hash.
+        b.lost = block.number > oldSeed + 256 || oldSeed / EPOCH_BLOCKS < block.number / EPOCH_BLOCKS;
         b.fixed_ = keccak256(
             abi.encode(
-                d.receiptId,
-                d.claimedTokensHash,
-                d.claimedOutHash,
-                d.environment,
-                d.operator,
-                d.challenger,
-                d.batchId,
-                d.openedAt,
-                d.keyEpoch,
-                d.paramsVersion
+                d.claim, d.environment, d.operator, d.challenger, d.batchId, d.openedAt, d.keyEpoch, d.paramsVersion
             )
         );
     }
@@ -156,7 +147,11 @@ abstract contract Watch is Owing {
     {
         address[] memory excluded = new address[](1);
         excluded[0] = d.challenger;
-        address[] memory want = tree.draw(randao.seed(r.seedBlock), r.seedBlock, id, d.round, excluded, 0, r.seats);
+        that(saltOf[r.seedBlock] != 0, "drawn before anybody had seen the seed block");
+        bytes32 mix = mixOf(r.seedBlock, saltOf[r.seedBlock]);
+        bytes32 seed = keccak256(abi.encode(mix, block.chainid, r.seedBlock));
+        same(r.roundSeed, keccak256(abi.encode(seed, id, d.round)), "seed of the round");
+        address[] memory want = tree.draw(seed, r.seedBlock, id, d.round, excluded, 0, r.seats);
         for (uint256 i = 0; i < list.length; ++i) {
             for (uint256 seat = 0; seat < r.seats; ++seat) {
                 bool has = list[i].seatMask & (1 << seat) != 0;
@@ -170,10 +165,9 @@ abstract contract Watch is Owing {
         private
         returns (Table.Move)
     {
-        IRounds.Tally memory t =
-            recount(id, a.round, _signedIn(d.receiptId), a.seats, rounds.roundOf(id, a.round).committedMask);
+        IRounds.Tally memory t = recount(id, a.round, _signedIn(id), a.seats, rounds.roundOf(id, a.round).committedMask);
         IRounds.Tally memory have = rounds.tallyOf(id, a.round);
-        _equals(id, a.round, _signedIn(d.receiptId), have.equal);
+        _equals(id, a.round, _signedIn(id), have.equal);
         same(keccak256(abi.encode(have)), keccak256(abi.encode(t)), "tally");
         uint256 quorum = params.quorum(d.paramsVersion, a.seats);
         that(t.equal < quorum || t.lead < quorum, "two verdicts at once");
@@ -184,6 +178,7 @@ abstract contract Watch is Owing {
             that(m == Table.Move.DECIDE || m == Table.Move.DECIDE_LAST, "a verdict was passed over");
             same(uint8(b.verdict), uint8(v), "verdict of the count");
             _decidedIn[id] = a.round;
+            _says(d, v, t, t.unavailable < quorum);
         } else if (m == Table.Move.DECIDE_LAST) {
             that(!rerun && a.level == params.committee(d.paramsVersion).rounds, "levels are left");
             _undecided(id, a, b);
@@ -205,9 +200,31 @@ abstract contract Watch is Owing {
         that(found, "equal beside other tokens");
     }
 
+    /// @dev What a verdict says is what the count found.
+    function _says(IDisputes.Dispute memory d, Verdict v, IRounds.Tally memory t, bool mixed) private pure {
+        bool isLead = v == Verdict.OVERTURNED || v == Verdict.INVALID;
+        bytes32 key = v == Verdict.UNAVAILABLE ? _keyOf(Outcome.UNAVAILABLE, 0) : isLead ? t.leadKey : bytes32(0);
+        same(d.key, key, "what a verdict says");
+        same(d.secondKey, v == Verdict.UNAVAILABLE && mixed ? t.leadKey : bytes32(0), "what a verdict says too");
+        same(d.replacement, v == Verdict.OVERTURNED ? t.leadOutHash : bytes32(0), "replacement");
+    }
+
+    function _keyOf(Outcome outcome, bytes32 outHash) private pure returns (bytes32) {
+        return keyOf(Said(uint8(outcome), 0, 0, outHash, 0, 0));
+    }
+
+    /// @dev A dispute is about the receipt that it was opened for.
+    function _filed(bytes32 id, IDisputes.Dispute memory d) private view {
+        same(id, keccak256(abi.encode(block.chainid, disputes, receiptIdOf[id])), "id of a dispute");
+        same(d.claim, keccak256(abi.encode(_signedIn(id))), "claim");
+        Receipt memory r = receipts[placeOf[receiptIdOf[id]]].r;
+        that(d.operator == accused[id] && d.operator == r.operator, "the accused");
+        that(d.environment == r.environment && d.keyEpoch == r.keyEpoch && d.batchId == batchOf[id], "another batch");
+    }
+
     /// @dev tokensHash and outHash as the operator signed them.
-    function _signedIn(bytes32 receiptId) private view returns (bytes32[2] memory) {
-        Receipt memory r = receipts[placeOf[receiptId]].r;
+    function _signedIn(bytes32 id) private view returns (bytes32[2] memory) {
+        Receipt memory r = receipts[placeOf[receiptIdOf[id]]].r;
         return [r.tokensHash, r.outHash];
     }
 
@@ -233,7 +250,9 @@ abstract contract Watch is Owing {
             if (mild) return Standing.WORKED;
             bytes32 key = keyOf(list[i]);
             (bytes32 group,) = largest(id, round, key);
-            bool right = (key == d.key || (d.secondKey != 0 && key == d.secondKey)) && list[i].group == group;
+            // Of a claim that stands no key is kept: what the operator signed is right.
+            bytes32 said_ = d.verdict == Verdict.UPHELD ? _keyOf(Outcome.EXECUTED, _signedIn(id)[1]) : d.key;
+            bool right = (key == said_ || (d.secondKey != 0 && key == d.secondKey)) && list[i].group == group;
             return right ? Standing.RIGHT : Standing.WRONG;
         }
         (address holder,) = rounds.standingOf(id, round, seat);
