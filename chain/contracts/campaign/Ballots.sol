@@ -51,12 +51,13 @@ abstract contract Ballots is Checks {
     function _revealAll(bytes32 id) internal {
         IRounds.Member[] memory list = members(id);
         uint16 round = disputes.roundsOf(id);
-        if (luck(id, round, 0, "together") % 4 == 0) _revealTogether(id, list, round);
+        bool together = luck(id, round, 0, "together") % 4 == 0;
         for (uint256 i = 0; i < list.length; ++i) {
             uint256 own = luck(id, round, i, "reveal");
             if (own % 8 == 1) _lies(id, list[i], uint8(own >> 8));
-            if (own % 16 != 0) _reveals(id, list[i]);
+            if (own % 16 != 0 && !together) _reveals(id, list[i]);
         }
+        if (together) _revealTogether(id, list, round);
     }
 
     /// @dev All that may be opened, the first of them twice: in one call, whatever is open already.

@@ -96,21 +96,26 @@ abstract contract Certificates is Ballots {
         that(!_tries(m.voter, address(rounds), data), "a second commitment of a member");
     }
 
-    /// @dev Most members that have not committed sign what the round is in the mood for.
+    /// @dev Most members that have not committed sign what the round is in the mood for. With a quorum of them, in time, it counts.
     function _certify(bytes32 id, uint256 salt) internal {
         uint16 round = disputes.roundsOf(id);
-        if (!rooted[id][round] || roundOf(id).certifiedGroup != 0) return;
+        IRounds.Round memory r = roundOf(id);
+        if (!rooted[id][round] || r.certifiedGroup != 0) return;
         Act memory act = choice(_moodOf(id, round, salt));
         Finding memory f = Finding(id, round, uint8(act.outcome), act.code, act.tokens, act.trace, act.digest);
         uint256 signers = _signers(id, round);
+        (uint256 seated,) = _seatsOf(id, ~r.committedMask);
         bytes32 root = _rootOf[id][round];
-        Proof memory p = _proofOf(signers, signers, f, root);
-        _forge(f, p, salt);
-        _addSeats(f, p, salt);
+        _forge(f, seated, salt);
+        _addSeats(f, signers, salt);
         _joinIn(f, signers, salt);
+        _anotherTime(f, seated, salt);
         // Who has opened its vote is counted for that.
-        signedFor[id][round] = signers & ~roundOf(id).revealedMask;
-        may(personAt(salt), address(rounds), 0, _certificate(f, root, p), "certify");
+        signedFor[id][round] = signers & ~r.revealedMask;
+        bool counts = ones(signers) >= params.quorum(disputes.dispute(id).paramsVersion, r.seats)
+            && signedFor[id][round] != 0 && guardian.runningClock() <= r.revealEnd;
+        bytes memory data = _certificate(f, root, _proofOf(signers, signers, f, root));
+        that(may(personAt(salt), address(rounds), 0, data, "certify") == counts, "what all of them signed");
     }
 
     function _certificate(Finding memory f, bytes32 root, Proof memory p) private view returns (bytes memory) {
@@ -122,30 +127,35 @@ abstract contract Certificates is Ballots {
         that(!_tries(personAt(salt), address(rounds), _certificate(f, root, p)), what);
     }
 
-    /// @dev Another finding, another root: neither was signed. And a root that was, but nobody posted: its commitments can be made
-    ///      after votes were seen.
-    function _forge(Finding memory f, Proof memory p, uint256 salt) private {
+    /// @dev Another finding, another root: neither was signed, and nobody signs without them. And a root that was signed, but that
+    ///      nobody posted: its commitments can be made after votes were seen.
+    function _forge(Finding memory f, uint256 seats, uint256 salt) private {
         (bytes32 root, bytes32 other) = (_rootOf[f.dispute][f.round], _otherRootOf[f.dispute][f.round]);
+        Proof memory p = _proofOf(seats, seats, f, root);
         Finding memory g = abi.decode(abi.encode(f), (Finding));
         // In a form that nothing but the signature refuses, whatever was found.
         (g.outcome, g.code, g.traceRoot) = (uint8(Outcome.EXECUTED), 0, keccak256(abi.encode(f)));
         _refused(g, root, p, salt, "a finding that nobody signed");
         _refused(f, other, p, salt, "a root that nobody signed");
-        _refused(f, "late", _proofOf(p.signers, p.signers, f, "late"), salt, "a root that nobody posted");
+        _refused(f, "late", _proofOf(seats, seats, f, "late"), salt, "a root that nobody posted");
+        (, address[] memory who) = _seatsOf(f.dispute, seats);
+        p.signature = _signatureOf(f, who, _digest(0, root, seats));
+        _refused(g, root, p, salt, "a finding that nobody signed");
+        p.signature = _signatureOf(f, who, _digest(StructHashes.finding(f), 0, seats));
+        _refused(f, other, p, salt, "a root that nobody signed");
     }
 
     /// @dev Some sign for all seats: with their own keys alone, with keys of others whose signatures are missing, with none for
     ///      those, with one of theirs for each of those.
-    function _addSeats(Finding memory f, Proof memory p, uint256 salt) private {
-        (uint256 seated,) = _seatsOf(f.dispute, type(uint256).max);
-        if (p.signers == seated || p.signers == 0) return;
+    function _addSeats(Finding memory f, uint256 signers, uint256 salt) private {
+        (uint256 seated, address[] memory all) = _seatsOf(f.dispute, type(uint256).max);
+        (, address[] memory own) = _seatsOf(f.dispute, signers);
+        if (signers == seated || own.length == 0) return;
         bytes32 root = _rootOf[f.dispute][f.round];
-        Proof memory q = _proofOf(seated, p.signers, f, root);
+        Proof memory q = _proofOf(seated, signers, f, root);
         q.signers = seated;
         _refused(f, root, q, salt, "who did not sign is counted");
-        (, address[] memory all) = _seatsOf(f.dispute, seated);
-        (, address[] memory own) = _seatsOf(f.dispute, p.signers);
-        q.keys = _keysOf(all);
+        q.keys = _keysOf(f, all);
         _refused(f, root, q, salt, "who did not sign is counted");
         for (uint256 i = 0; i < all.length; ++i) {
             if (!_isOf(own, all[i])) q.keys[i] = Bls.G1(0, 0, 0, 0);
@@ -154,7 +164,7 @@ abstract contract Certificates is Ballots {
         for (uint256 i = 0; i < all.length; ++i) {
             if (!_isOf(own, all[i])) all[i] = own[0];
         }
-        (q.keys, q.signature) = (_keysOf(all), _signatureOf(all, _digestOf(seated, f, root)));
+        (q.keys, q.signature) = (_keysOf(f, all), _signatureOf(f, all, _digest(StructHashes.finding(f), root, seated)));
         _refused(f, root, q, salt, "who did not sign is counted");
     }
 
@@ -163,14 +173,35 @@ abstract contract Certificates is Ballots {
         bytes32 id = f.dispute;
         bytes32 root = _rootOf[id][f.round];
         uint256 committed = roundOf(id).committedMask;
-        (uint256 seated,) = _seatsOf(id, type(uint256).max);
-        uint256 both = signers | seated & ~committed;
+        (uint256 both, address[] memory who) = _seatsOf(id, ~committed);
         if (both != signers) {
-            _refused(f, root, _proofOf(signers, both, f, root), salt, "a seen certificate was joined");
+            Proof memory p = _proofOf(signers, both, f, root);
+            _refused(f, root, p, salt, "a seen certificate was joined");
+            p.signature = _signatureOf(f, who, _digest(StructHashes.finding(f), root, 0));
+            _refused(f, root, p, salt, "a seen certificate was joined");
         }
         if (committed == 0) return;
         Proof memory q = _proofOf(signers | committed, signers | committed, f, root);
         _refused(f, root, q, salt, "who committed is certified");
+    }
+
+    /// @dev Some sign with a key that they had before, or have by now, and not when nobody knew who would have seats.
+    function _anotherTime(Finding memory f, uint256 seats, uint256 salt) private {
+        Proof memory p = _proofOf(seats, seats, f, _rootOf[f.dispute][f.round]);
+        (, address[] memory who) = _seatsOf(f.dispute, seats);
+        uint256 number = _keyBlock(f);
+        (uint256 secret, bool differs) = (0, false);
+        for (uint256 i = 0; i < who.length; ++i) {
+            BlsKey memory key = blsKeyAt(who[i], number);
+            BlsKey memory other = blsKeysOf[who[i]][(salt >> 8) % blsKeysOf[who[i]].length];
+            if (other.secret != key.secret) (key, differs) = (other, true);
+            p.keys[i] = key.key;
+            secret = addmod(secret, key.secret, BlsSecret.ORDER);
+        }
+        if (!differs) return;
+        bytes32 digest = _digest(StructHashes.finding(f), _rootOf[f.dispute][f.round], seats);
+        p.signature = BlsSecret.sign(secret, digest, Bls.SIGNATURE);
+        _refused(f, _rootOf[f.dispute][f.round], p, salt, "a key of another time");
     }
 
     function _signers(bytes32 id, uint16 round) private view returns (uint256 mask) {
@@ -189,12 +220,17 @@ abstract contract Certificates is Ballots {
         returns (Proof memory)
     {
         (, address[] memory who) = _seatsOf(f.dispute, signers);
-        return Proof(signers, _keysOf(who), _signatureOf(who, _digestOf(said, f, root)));
+        return Proof(signers, _keysOf(f, who), _signatureOf(f, who, _digest(StructHashes.finding(f), root, said)));
     }
 
-    function _digestOf(uint256 said, Finding memory f, bytes32 root) private view returns (bytes32) {
-        bytes32 signed_ = StructHashes.certified(Certified(StructHashes.finding(f), root, said));
+    function _digest(bytes32 finding, bytes32 root, uint256 said) private view returns (bytes32) {
+        bytes32 signed_ = StructHashes.certified(Certified(finding, root, said));
         return MessageHashUtils.toTypedDataHash(rounds.domainSeparator(), signed_);
+    }
+
+    /// @dev Keys count as of the end of this block.
+    function _keyBlock(Finding memory f) private view returns (uint256) {
+        return uint256(rounds.roundOf(f.dispute, f.round).seedBlock) - 1;
     }
 
     /// @dev Of the seats in `mask` that somebody holds: which they are, and the holder of each, lowest first.
@@ -214,18 +250,19 @@ abstract contract Certificates is Ballots {
         }
     }
 
-    function _keysOf(address[] memory who) private view returns (Bls.G1[] memory keys) {
+    function _keysOf(Finding memory f, address[] memory who) private view returns (Bls.G1[] memory keys) {
         keys = new Bls.G1[](who.length);
+        uint256 number = _keyBlock(f);
         for (uint256 i = 0; i < who.length; ++i) {
-            keys[i] = blsKeyOf[who[i]];
+            keys[i] = blsKeyAt(who[i], number).key;
         }
     }
 
     /// @dev Of all of them together, each as often as it is named.
-    function _signatureOf(address[] memory who, bytes32 digest) private view returns (Bls.G2 memory) {
-        uint256 secret = 0;
+    function _signatureOf(Finding memory f, address[] memory who, bytes32 digest) private view returns (Bls.G2 memory) {
+        (uint256 secret, uint256 number) = (0, _keyBlock(f));
         for (uint256 i = 0; i < who.length; ++i) {
-            secret = addmod(secret, secretOf[who[i]], BlsSecret.ORDER);
+            secret = addmod(secret, blsKeyAt(who[i], number).secret, BlsSecret.ORDER);
         }
         return BlsSecret.sign(secret, digest, Bls.SIGNATURE);
     }

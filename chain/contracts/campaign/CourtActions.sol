@@ -71,7 +71,7 @@ abstract contract CourtActions is Certificates {
         Anchored memory a = receipts[which % receipts.length];
         address by = who % 7 == 0 ? personAt(who) : challengerAt(who);
         bytes32 id = disputes.disputeId(anchor.receiptId(a.r));
-        bytes32 alt = disputes.altCommitOf(id, by, _expected(expects), "salt");
+        bytes32 alt = disputes.altCommitOf(id, by, _expected(id, expects), "salt");
         bytes memory data = abi.encodeCall(disputes.open, (a.r, a.sig, a.batchId, none(), alt));
         may(by, address(disputes), params.requiredBond(anchor.batch(a.batchId).paramsVersion), data, "open");
     }
@@ -138,8 +138,13 @@ abstract contract CourtActions is Certificates {
         may(personAt(count), address(settlement), 0, data, "settleSeats");
     }
 
-    /// @dev The answer that a challenger expects: those that most convictions find.
-    function _expected(uint8 expects) private pure returns (bytes32) {
+    /// @dev The answer that a challenger expects: what the dispute is prone to, or those that most convictions find.
+    function _expected(bytes32 id, uint8 expects) private pure returns (bytes32) {
+        if (expects >= 128) {
+            Act memory act = choice(uint8(luck(id, 0, 0, "mood") >> 8));
+            bytes32 out = act.outcome == Outcome.EXECUTED ? StructHashes.outHash(act.tokens, act.trace) : bytes32(0);
+            return keccak256(abi.encode(act.outcome, act.code, out));
+        }
         expects %= 4;
         if (expects == 0) return keccak256(abi.encode(Outcome.INVALID, uint8(1), bytes32(0)));
         if (expects == 1) return keccak256(abi.encode(Outcome.UNAVAILABLE, uint8(0), bytes32(0)));

@@ -49,8 +49,10 @@ abstract contract Onward is CourtActions {
         if (rarely(salt)) return _rearm(id, false);
         uint256 seedBlock = roundOf(id).seedBlock;
         if (block.number <= seedBlock) return;
-        if (tree.isOver(seedBlock) || randao.isExpired(seedBlock)) return _rearm(id, false);
-        if (_unlucky(id) && luck(id, 0, 0, "part") % 2 == 0) return;
+        if (tree.isOver(seedBlock) || randao.isExpired(seedBlock)) {
+            return must(personAt(salt), address(disputes), abi.encodeCall(disputes.rearm, (id)), "rearm");
+        }
+        if (_unlucky(id) && !_begun(id)) return;
         // In parts or at once.
         if (!_unlucky(id)) _draw(id, salt, salt % 3 == 0 ? 2 : 9);
         else if (disputes.phaseOf(id) == Phase.SEED) _draw(id, salt, 1);
@@ -58,6 +60,11 @@ abstract contract Onward is CourtActions {
 
     function _unlucky(bytes32 id) private pure returns (bool) {
         return luck(id, 0, 0, "header") % 16 == 0;
+    }
+
+    /// @dev Of the unlucky half.
+    function _begun(bytes32 id) private pure returns (bool) {
+        return luck(id, 0, 0, "part") % 2 == 1;
     }
 
     /// @dev Until the first of the live disputes can go on by the clock; not at all while a seed or a committee waits for
@@ -76,7 +83,9 @@ abstract contract Onward is CourtActions {
         Phase phase = disputes.phaseOf(id);
         IRounds.Round memory r = roundOf(id);
         if (_waits(id)) {
-            uint256 number = uint256(r.seedBlock) + (_unlucky(id) ? EPOCH_BLOCKS : 1);
+            uint256 number = uint256(r.seedBlock) + 1;
+            // Their seeds are forgotten, or out of their epoch: often only one of both.
+            if (_unlucky(id)) number = _begun(id) ? (number / EPOCH_BLOCKS + 1) * EPOCH_BLOCKS : number + 256;
             return block.number < number ? (number - block.number) * BLOCK_TIME : 0;
         }
         if (phase == Phase.COMMIT && !_voted[id][disputes.roundsOf(id)]) return 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {Bls} from "../src/libraries/Bls.sol";
 import {Receipt} from "../src/libraries/Types.sol";
 import {Phase, ParamSet} from "../src/libraries/Types.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
@@ -9,8 +10,9 @@ import {LateActions} from "./LateActions.sol";
 /// @title Stake, money, demands, time, governance: everything beside the court, in any order
 abstract contract OtherActions is LateActions {
     function moveMoney(uint256 what, uint256 who, uint256 amount) external step {
-        what = spread(what) % 6;
-        if (what == 0) deposit(who, amount);
+        what = spread(what) % 7;
+        if (what == 6) changeKey(who, amount);
+        else if (what == 0) deposit(who, amount);
         else if (what == 1) unbond(who, amount);
         else if (what == 2) leave(who, rarely(amount));
         else if (what == 3) withdraw(who, rarely(amount));
@@ -83,6 +85,16 @@ abstract contract OtherActions is LateActions {
         bytes memory data =
             back ? abi.encodeCall(registry.join, (POOL, platform, MEASUREMENT)) : abi.encodeCall(registry.quit, ());
         may(verifierOf(i), address(registry), 0, data, back ? string("rejoin") : string("quit"));
+    }
+
+    /// @dev Another key for certificates: it counts for committees whose seeds come later. Places were noted for good.
+    function changeKey(uint256 who, uint256 salt) internal {
+        address v = verifierOf(who);
+        bytes memory data = registeringBls(v);
+        if (may(v, address(blsKeys), 0, data, "register")) keptBls(v);
+        // Whoever says so again, of a key that is in force or of an old one.
+        Bls.G1 memory key = blsKeysOf[v][salt % blsKeysOf[v].length].key;
+        may(personAt(salt), address(blsKeys), 0, abi.encodeCall(blsKeys.notePlace, (Bls.hashOf(key))), "notePlace");
     }
 
     function fund(uint256 who, uint256 amount) internal {
@@ -206,6 +218,8 @@ abstract contract OtherActions is LateActions {
         p.money.feePerSeat = uint96(0.005 ether + salt % 0.02 ether);
         p.money.slashAmount = uint96(5 ether + (salt >> 64) % 15 ether);
         p.money.minOperatorStake = p.money.slashAmount + uint96((salt >> 192) % 10 ether);
+        p.money.unanchoredPenalty =
+            p.money.slashAmount + uint96((salt >> 224) % (1 + (p.money.minOperatorStake - p.money.slashAmount)));
         p.shares.alphaBps = uint16(1_000 + (salt >> 128) % 2_000);
         p.times.airgap = uint32(30 minutes + (salt >> 160) % 1 hours);
         address by = (salt >> 16) % 4 == 0 ? personAt(salt >> 24) : address(this);

@@ -34,6 +34,13 @@ abstract contract People is Network {
         uint64 batchId;
     }
 
+    /// @notice A key for certificates, and the block in which it was registered.
+    struct BlsKey {
+        uint256 since;
+        uint256 secret;
+        Bls.G1 key;
+    }
+
     /// @notice Operators, challengers, one who refuses payments, verifiers.
     address[] public people;
     Refuser internal refuser;
@@ -53,7 +60,7 @@ abstract contract People is Network {
     mapping(bytes4 why => uint256) public refused;
     bytes4[] internal reasons;
     /// @notice What each verifier signs certificates with.
-    mapping(address who => Bls.G1) internal blsKeyOf;
+    mapping(address who => BlsKey[]) internal blsKeysOf;
     /// @notice Of blocks whose headers somebody has seen: what their mixes are made of.
     mapping(uint256 number => bytes32) internal saltOf;
 
@@ -89,14 +96,31 @@ abstract contract People is Network {
         return people[OPERATORS + CHALLENGERS + 1 + i % VERIFIERS];
     }
 
-    /// @dev A key for certificates, with its proof of possession.
-    function _registerBls(address who) private {
-        Bls.G1 memory key = BlsSecret.publicKey(secretOf[who]);
+    /// @dev What registers the next key of a verifier, with its proof of possession.
+    function registeringBls(address who) internal view returns (bytes memory) {
+        uint256 secret = _nextSecret(who);
+        Bls.G1 memory key = BlsSecret.publicKey(secret);
         bytes32 digest = blsKeys.hashPossession(who, Bls.hashOf(key));
-        Bls.G2 memory proof = BlsSecret.sign(secretOf[who], digest, Bls.POSSESSION);
-        blsKeyOf[who] = key;
-        vm.prank(who);
-        blsKeys.register(key, proof);
+        return abi.encodeCall(blsKeys.register, (key, BlsSecret.sign(secret, digest, Bls.POSSESSION)));
+    }
+
+    /// @dev It is registered.
+    function keptBls(address who) internal {
+        uint256 secret = _nextSecret(who);
+        blsKeysOf[who].push(BlsKey(block.number, secret, BlsSecret.publicKey(secret)));
+    }
+
+    /// @dev The key that was the verifier's at the end of a block.
+    function blsKeyAt(address who, uint256 number) internal view returns (BlsKey memory) {
+        uint256 i = blsKeysOf[who].length - 1;
+        while (blsKeysOf[who][i].since > number) {
+            --i;
+        }
+        return blsKeysOf[who][i];
+    }
+
+    function _nextSecret(address who) private view returns (uint256) {
+        return secretOf[who] + (blsKeysOf[who].length << 64);
     }
 
     /// @dev Stakes, pool, environment, model, key epoch, operators, a treasury that a few rounds empty.
@@ -104,11 +128,12 @@ abstract contract People is Network {
         registry.addPool(POOL, tree);
         registry.setMeasurement(MEASUREMENT, true);
         for (uint256 i = 0; i < VERIFIERS; ++i) {
-            _registerBls(verifierOf(i));
+            must(verifierOf(i), address(blsKeys), registeringBls(verifierOf(i)), "register");
+            keptBls(verifierOf(i));
             stake(verifierOf(i), (20 + 7 * i) * 1 ether);
             vm.prank(verifierOf(i));
             registry.join(POOL, keccak256(abi.encode("platform", i)), MEASUREMENT);
-            blsKeys.notePlace(Bls.hashOf(blsKeyOf[verifierOf(i)]));
+            blsKeys.notePlace(Bls.hashOf(blsKeysOf[verifierOf(i)][0].key));
         }
         pass(EPOCH_BLOCKS * BLOCK_TIME);
         _admit(ENVIRONMENT, POOL);

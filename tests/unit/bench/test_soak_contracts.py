@@ -141,7 +141,7 @@ def test_every_fault_lies_in_a_contract_that_the_campaign_deploys_or_in_the_camp
         text = (CONTRACTS / path).read_text()
         assert sources.is_of_the_campaign(path) or sources.deployed_with(path, text), path
     assert set(sources.deployed_with("src/libraries/SplitLib.sol", "library SplitLib {}")) == {"Settlement"}
-    assert set(sources.deployed_with("src/court/DisputeStore.sol", "")) == {"Disputes", "Proceedings"}
+    assert set(sources.deployed_with("src/libraries/SeatsLib.sol", "library SeatsLib {}")) == {"Rounds"}
 
 
 def test_every_invariant_and_every_row_of_the_table_has_a_planted_fault() -> None:

@@ -3,7 +3,7 @@ pragma solidity 0.8.37;
 
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {TallyLib} from "../libraries/TallyLib.sol";
-import {Committee, Phase, Receipt, Verdict} from "../libraries/Types.sol";
+import {Committee, Phase, Receipt, StructHashes, Verdict} from "../libraries/Types.sol";
 import {Wired} from "../libraries/Wired.sol";
 import {IBreaker} from "../interfaces/IBreaker.sol";
 import {IDisputes} from "../interfaces/IDisputes.sol";
@@ -109,7 +109,7 @@ contract Disputes is IDisputes {
         if (altCommit == bytes32(0)) revert EmptyAltCommit();
         uint32 version = _file(d, receiptId, batchId, altCommit);
         emit DisputeOpened(id, receiptId, r.operator, msg.sender, batchId, altCommit);
-        _startRound(id, d, 1, keccak256(abi.encode(r.tokensHash, r.outHash)));
+        _startRound(id, d, 1, StructHashes.claim(r.tokensHash, r.outHash));
         SETTLEMENT.opened{value: msg.value}(id, r.operator, msg.sender, version);
         ANCHOR.onDispute(batchId, true);
     }

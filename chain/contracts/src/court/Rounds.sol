@@ -669,8 +669,7 @@ contract Rounds is IRounds, Wired {
         (said.outcome, said.code) = (Outcome(f.outcome), f.code);
         if (executed) {
             said.outHash = StructHashes.outHash(f.tokensHash, f.traceRoot);
-            // Both fields are in the claim: another tokensHash beside the true outHash is a lie too.
-            said.isEqual = keccak256(abi.encode(f.tokensHash, said.outHash)) == claim;
+            said.isEqual = StructHashes.claim(f.tokensHash, said.outHash) == claim;
         }
         said.group = TallyLib.groupOf(f.outcome, f.code, f.tokensHash, f.traceRoot, f.roundDigest);
     }

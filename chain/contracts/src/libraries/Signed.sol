@@ -183,6 +183,11 @@ library StructHashes {
         return keccak256(abi.encode(tokensHash, traceRoot));
     }
 
+    /// @notice Both of what a receipt claims in one word: another tokensHash beside the true outHash is a lie too.
+    function claim(bytes32 tokensHash, bytes32 outHash_) internal pure returns (bytes32) {
+        return keccak256(abi.encode(tokensHash, outHash_));
+    }
+
     /// @notice Leaf of a batch tree. Hashed twice, so that no inner node can pose as a leaf.
     function batchLeaf(bytes32 id, uint64 seq) internal pure returns (bytes32) {
         return keccak256(bytes.concat(keccak256(abi.encode(id, seq))));
