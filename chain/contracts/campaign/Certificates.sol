@@ -96,7 +96,8 @@ abstract contract Certificates is Ballots {
         that(!_tries(m.voter, address(rounds), data), "a second commitment of a member");
     }
 
-    /// @dev Most members that have not committed sign what the round is in the mood for. With a quorum of them, in time, it counts.
+    /// @dev Most members that have not committed sign what the round is in the mood for. With a quorum of them, in time, it
+    ///      counts.
     function _certify(bytes32 id, uint256 salt) internal {
         uint16 round = disputes.roundsOf(id);
         IRounds.Round memory r = roundOf(id);
@@ -127,8 +128,8 @@ abstract contract Certificates is Ballots {
         that(!_tries(personAt(salt), address(rounds), _certificate(f, root, p)), what);
     }
 
-    /// @dev Another finding, another root: neither was signed, and nobody signs without them. And a root that was signed, but that
-    ///      nobody posted: its commitments can be made after votes were seen.
+    /// @dev Another finding, another root: neither was signed, and nobody signs without them. And a root that was signed, but
+    ///      that nobody posted: its commitments can be made after votes were seen.
     function _forge(Finding memory f, uint256 seats, uint256 salt) private {
         (bytes32 root, bytes32 other) = (_rootOf[f.dispute][f.round], _otherRootOf[f.dispute][f.round]);
         Proof memory p = _proofOf(seats, seats, f, root);

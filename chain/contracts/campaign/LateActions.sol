@@ -6,9 +6,9 @@ import {Onward} from "./Onward.sol";
 
 /// @title Receipts that were given out and not anchored, and what may become of them
 abstract contract LateActions is Onward {
-    /// @dev One is demanded, once its promise is over, of some late because the pool stood still or something was closed. Meanwhile
-    ///      the pool may stand still, something may be closed, the operator may leave; then it answers, or skips the number, or does
-    ///      nothing, and whoever likes reports it and ends the demand, twice.
+    /// @dev One is demanded, once its promise is over, of some late because the pool stood still or something was closed.
+    ///      Meanwhile the pool may stand still, something may be closed, the operator may leave; then it answers, or skips the
+    ///      number, or does nothing, and whoever likes reports it and ends the demand, twice.
     function demandAnchor(uint256 which, uint256 who) internal {
         Receipt memory r = _late(which, who);
         bytes32 subject = anchor.anchorSubject(anchor.receiptId(r));
@@ -36,7 +36,8 @@ abstract contract LateActions is Onward {
         may(personAt(fate), address(anchor), 0, data, "expireAgain");
     }
 
-    /// @dev The promise of a receipt runs out while the pool stands still, or environment or model is closed, or neither, or both.
+    /// @dev The promise of a receipt runs out while the pool stands still, or environment or model is closed, or neither, or
+    ///      both.
     function _losesTime(uint256 fate) private {
         uint256 stops = fate >> 56 & 3 == 0 ? _quitAll() : 0;
         (bool shut, uint256 item) = (fate >> 80 & 3 == 0, fate >> 82 & 2);
@@ -94,7 +95,8 @@ abstract contract LateActions is Onward {
         may(operator, address(vault), 0, abi.encodeCall(vault.finishUnbond, ()), "left a demand");
     }
 
-    /// @dev The operator anchors the number as an empty leaf, and somebody shows the receipt; it may do so before or after the demand ends.
+    /// @dev The operator anchors the number as an empty leaf, and somebody shows the receipt; it may do so before or after the
+    ///      demand ends.
     function _skip(Receipt memory r, uint256 fate) private {
         uint64 batchId = anchor.batchCount();
         bytes memory sig = signature(r);

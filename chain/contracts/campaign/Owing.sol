@@ -13,7 +13,8 @@ abstract contract Owing is Hearing {
 
     /// @notice Demands to anchor that are open.
     bytes32[] internal owing;
-    /// @dev What an operator has paid for a number that it gave out and did not anchor; the largest penalty that was asked for it.
+    /// @dev What an operator has paid for a number that it gave out and did not anchor; the largest penalty that was asked for
+    ///      it.
     mapping(address operator => mapping(uint64 seq => uint256)) private _paid;
     mapping(address operator => mapping(uint64 seq => uint256)) private _dearest;
 

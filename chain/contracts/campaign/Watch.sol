@@ -189,8 +189,8 @@ abstract contract Watch is Owing {
         return m;
     }
 
-    /// @dev Whoever was counted as equal said what the receipt says, in each field that its operator signed of the answer: UPHELD is a
-    ///      quorum of them.
+    /// @dev Whoever was counted as equal said what the receipt says, in each field that its operator signed of the answer: UPHELD
+    ///      is a quorum of them.
     function _equals(bytes32 id, uint16 round, bytes32[2] memory signed_, uint16 equal_) private view {
         Said[] memory list = said[id][round];
         bool found = equal_ == 0;
