@@ -146,13 +146,14 @@ abstract contract Certificates is Ballots {
         _refused(f, other, p, salt, "a root that nobody signed");
     }
 
-    /// @dev Some sign for all seats: with their own keys alone, with keys of others whose signatures are missing, with none for
-    ///      those, with one of theirs for each of those.
+    /// @dev Some sign for all seats: the first alone, or with their own keys alone, with keys of others whose signatures are
+    ///      missing, with none for those, with one of theirs for each of those.
     function _addSeats(Finding memory f, uint256 signers, uint256 salt) private {
         (uint256 seated, address[] memory all) = _seatsOf(f.dispute, type(uint256).max);
         (, address[] memory own) = _seatsOf(f.dispute, signers);
-        if (signers == seated || own.length == 0) return;
         bytes32 root = _rootOf[f.dispute][f.round];
+        _alone(f, root, salt);
+        if (signers == seated || own.length == 0) return;
         Proof memory q = _proofOf(seated, signers, f, root);
         q.signers = seated;
         _refused(f, root, q, salt, "who did not sign is counted");
@@ -169,18 +170,25 @@ abstract contract Certificates is Ballots {
         _refused(f, root, q, salt, "who did not sign is counted");
     }
 
+    function _alone(Finding memory f, bytes32 root, uint256 salt) private {
+        (uint256 seats,) = _seatsOf(f.dispute, ~roundOf(f.dispute).committedMask);
+        uint256 first = seats & (~seats + 1);
+        if (first == seats) return;
+        Proof memory p = _proofOf(seats, first, f, root);
+        p.signers = seats;
+        _refused(f, root, p, salt, "who did not sign is counted");
+    }
+
     /// @dev Who did nothing adds its signature to a certificate that it has seen; who committed itself signs with the others.
     function _joinIn(Finding memory f, uint256 signers, uint256 salt) private {
         bytes32 id = f.dispute;
         bytes32 root = _rootOf[id][f.round];
         uint256 committed = roundOf(id).committedMask;
         (uint256 both, address[] memory who) = _seatsOf(id, ~committed);
-        if (both != signers) {
-            Proof memory p = _proofOf(signers, both, f, root);
-            _refused(f, root, p, salt, "a seen certificate was joined");
-            p.signature = _signatureOf(f, who, _digest(StructHashes.finding(f), root, 0));
-            _refused(f, root, p, salt, "a seen certificate was joined");
-        }
+        Proof memory p = _proofOf(signers, both, f, root);
+        if (both != signers) _refused(f, root, p, salt, "a seen certificate was joined");
+        p.signature = _signatureOf(f, who, _digest(StructHashes.finding(f), root, 0));
+        _refused(f, root, p, salt, "a seen certificate was joined");
         if (committed == 0) return;
         Proof memory q = _proofOf(signers | committed, signers | committed, f, root);
         _refused(f, root, q, salt, "who committed is certified");

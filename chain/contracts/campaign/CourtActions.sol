@@ -128,7 +128,11 @@ abstract contract CourtActions is Certificates {
         if (wait && (phase == Phase.APPEAL || phase == Phase.AIRGAP)) {
             until(uint256(disputes.dispute(id).airgapEnd) + 1);
         }
-        may(personAt(who), address(disputes), 0, abi.encodeCall(disputes.finalize, (id)), "finalize");
+        bytes memory data = abi.encodeCall(disputes.finalize, (id));
+        if (phase < Phase.APPEAL) {
+            return that(!_tries(personAt(who), address(disputes), data), "ends before it is decided");
+        }
+        may(personAt(who), address(disputes), 0, data, "finalize");
     }
 
     function _settleSeats(bytes32 id, uint256 round, uint256 count) internal {
@@ -140,8 +144,9 @@ abstract contract CourtActions is Certificates {
 
     /// @dev The answer that a challenger expects: what the dispute is prone to, or those that most convictions find.
     function _expected(bytes32 id, uint8 expects) private pure returns (bytes32) {
-        if (expects >= 128) {
-            Act memory act = choice(uint8(luck(id, 0, 0, "mood") >> 8));
+        uint256 own = luck(id, 0, 0, "mood");
+        if (own % 2 == 0 && expects >= 64) {
+            Act memory act = choice(uint8(own >> 8));
             bytes32 out = act.outcome == Outcome.EXECUTED ? StructHashes.outHash(act.tokens, act.trace) : bytes32(0);
             return keccak256(abi.encode(act.outcome, act.code, out));
         }

@@ -59,6 +59,7 @@ abstract contract Ending is KeyActions {
         if (phase == Phase.REVEAL) {
             return must(personAt(0), address(disputes), abi.encodeCall(disputes.settle, (id)), "settle");
         }
+        _openAlt(id, 0);
         until(uint256(d.airgapEnd) + 1);
         bool ends = d.verdict == Verdict.UPHELD || d.verdict == Verdict.DRAW;
         if (!ends && breaker.isHeld(d.environment)) breaker.resetBreaker(d.environment);

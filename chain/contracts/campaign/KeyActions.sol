@@ -39,7 +39,7 @@ abstract contract KeyActions is ShareActions {
         if (receipts.length == 0) return;
         if (what % 8 == 4 && spread(which) % 8 == 0) {
             _withhold(who);
-        } else if (what % 8 == 4 && spread(which) % 8 == 2) {
+        } else if (what % 8 == 4 && spread(which) % 4 == 2) {
             _changeMind(who);
         } else if (what % 8 == 4 && spread(which) % 4 == 1) {
             _copyVotes(who);

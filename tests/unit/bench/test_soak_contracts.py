@@ -48,7 +48,7 @@ def test_what_is_not_as_it_must_be_is_named(result: dict[str, Any], wrong: list[
     assert failures(result) == wrong
 
 
-REASONS = {"that": "Failed", "_wrong": "Failed", "same": "Differ", "must": "Refused", "_same": "Row", "_near": "Row"}
+REASONS = {"that": "Failed", "_wrong": "Failed", "_refused": "Failed", "same": "Differ", "must": "Refused", "_same": "Row", "_near": "Row"}
 """The error of each kind of check; `_need` is of its file, and `revert` says it."""
 
 
@@ -67,7 +67,7 @@ def arguments(code: str, start: int) -> str:
 def checks_of(path: Path) -> Iterator[str]:
     """How the reason of each check of a file of the campaign begins."""
     code = re.sub(r"//.*", "", path.read_text())
-    for call in re.finditer(r"(?<!function )\b(?:revert (\w+)|(that|_wrong|same|must|_same|_near|_need))\(", code):
+    for call in re.finditer(r"(?<!function )\b(?:revert (\w+)|(that|_wrong|_refused|same|must|_same|_near|_need))\(", code):
         texts = re.findall(r'"([^"]*)"', arguments(code, call.end()))
         reason = call[1] or REASONS.get(call[2]) or {"Table": "Guard", "Deadlines": "When"}[path.stem]
         if texts:

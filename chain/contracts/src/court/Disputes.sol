@@ -109,7 +109,7 @@ contract Disputes is IDisputes {
         if (altCommit == bytes32(0)) revert EmptyAltCommit();
         uint32 version = _file(d, receiptId, batchId, altCommit);
         emit DisputeOpened(id, receiptId, r.operator, msg.sender, batchId, altCommit);
-        _startRound(id, d, 1, StructHashes.claim(r.tokensHash, r.outHash));
+        _startFirst(id, d, r);
         SETTLEMENT.opened{value: msg.value}(id, r.operator, msg.sender, version);
         ANCHOR.onDispute(batchId, true);
     }
@@ -333,6 +333,10 @@ contract Disputes is IDisputes {
         (d.tree, d.paramsVersion) = (REGISTRY.treeOf(pool), version);
         (d.challenger, d.batchId, d.openedAt) = (msg.sender, SafeCast.toUint48(batchId), now_);
         d.altCommit = altCommit;
+    }
+
+    function _startFirst(bytes32 id, Case storage d, Receipt calldata r) private {
+        _startRound(id, d, 1, StructHashes.claim(r.tokensHash, r.outHash));
     }
 
     /// @dev The next committee; the caller says how large, and of the first what the receipt claims.
