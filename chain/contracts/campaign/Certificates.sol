@@ -172,8 +172,8 @@ abstract contract Certificates is Ballots {
 
     function _alone(Finding memory f, bytes32 root, uint256 salt) private {
         (uint256 seats,) = _seatsOf(f.dispute, ~roundOf(f.dispute).committedMask);
+        if (ones(seats) < 2) return;
         uint256 first = seats & (~seats + 1);
-        if (first == seats) return;
         Proof memory p = _proofOf(seats, first, f, root);
         p.signers = seats;
         _refused(f, root, p, salt, "who did not sign is counted");
