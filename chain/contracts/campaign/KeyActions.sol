@@ -81,7 +81,7 @@ abstract contract KeyActions is ShareActions {
 
     /// @dev Whoever brought a result brings another one beside a dispute.
     function _changeMind(uint256 who) private {
-        if (_crowded() || !(_post(who, 2) || _post(who + 1, 2) || _post(who + 2, 2))) return;
+        if (_crowded() || !(_post(who, 2) || _post(who % 3 + 1, 2) || _post(who % 3 + 2, 2))) return;
         uint256 i = receipts.length - 1;
         (bytes32 id, uint64 batchId) = (anchor.receiptId(receipts[i].r), receipts[i].batchId);
         address v = verifierOf(who % AUDITORS);
