@@ -48,7 +48,15 @@ def test_what_is_not_as_it_must_be_is_named(result: dict[str, Any], wrong: list[
     assert failures(result) == wrong
 
 
-REASONS = {"that": "Failed", "_wrong": "Failed", "_refused": "Failed", "same": "Differ", "must": "Refused", "_same": "Row", "_near": "Row"}
+REASONS = {
+    "that": "Failed",
+    "_wrong": "Failed",
+    "_refused": "Failed",
+    "same": "Differ",
+    "must": "Refused",
+    "_same": "Row",
+    "_near": "Row",
+}
 """The error of each kind of check; `_need` is of its file, and `revert` says it."""
 
 
