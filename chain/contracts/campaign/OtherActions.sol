@@ -90,8 +90,8 @@ abstract contract OtherActions is LateActions {
     /// @dev Another key for certificates: it counts for committees whose seeds come later. Places were noted for good.
     function changeKey(uint256 who, uint256 salt) internal {
         address v = verifierOf(who);
-        bytes memory data = registeringBls(v);
-        if (may(v, address(blsKeys), 0, data, "register")) keptBls(v);
+        must(v, address(blsKeys), registeringBls(v), "register");
+        keptBls(v);
         // Whoever says so again, of a key that is in force or of an old one.
         Bls.G1 memory key = blsKeysOf[v][salt % blsKeysOf[v].length].key;
         may(personAt(salt), address(blsKeys), 0, abi.encodeCall(blsKeys.notePlace, (Bls.hashOf(key))), "notePlace");
