@@ -62,7 +62,9 @@ def open_alt(court: Court, dispute: Digest, salt: Digest) -> Court:
     one = found.challenger
     checks.new(not one.knew, one.account, "opened already")
     # A draw says nothing that anybody could have known, and that the claim stands is no answer of the challenger's.
-    if found.verdict not in CONVICTIONS or one.alt_commit != ballots.alt_commit(court.domain, dispute, one.account, found.key, salt):
+    if found.verdict not in CONVICTIONS or one.alt_commit != ballots.alt_commit(
+        court.domain, dispute, one.account, found.key, salt
+    ):
         raise CommitmentMismatch(one.account, one.alt_commit.hex())
     return court.put(replace(found, challenger=replace(one, knew=True)))
 

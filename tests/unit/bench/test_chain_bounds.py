@@ -13,9 +13,7 @@ from chain.artifacts import ADAPTERS, CONTRACTS, interface
 PAGE = Path("docs/contracts.md")
 INHERITED = {"AccessManager", "TimelockController", "GovernanceToken", "BytewiseGovernor"}
 """Of OpenZeppelin, as they are."""
-HALF = "Proceedings"
-"""Whose functions are in the ABI of `Disputes`."""
-OURS = sorted({*CONTRACTS, *ADAPTERS} - INHERITED - {HALF})
+OURS = sorted({*CONTRACTS, *ADAPTERS} - INHERITED)
 READ_ONLY = "read only"
 
 

@@ -10,7 +10,7 @@ import {IDisputes} from "../../src/interfaces/IDisputes.sol";
 import {IKeyEpochs} from "../../src/interfaces/IKeyEpochs.sol";
 import {GasBase} from "./GasBase.sol";
 
-/// @title The court's list of convicted operators, alone
+/// @title The breaker's list of convicted operators, alone
 contract Convicted {
     using BreakerLib for BreakerLib.Entry[];
 
@@ -22,7 +22,7 @@ contract Convicted {
         }
     }
 
-    /// @notice As `Proceedings._trips` does.
+    /// @notice As `Breaker._trips` does.
     function trips(address operator, uint40 now_, uint256 span, uint256 limit) external returns (bool) {
         if (_list.note(operator, now_, span) <= limit) return false;
         _list.clear();
@@ -117,8 +117,7 @@ contract BoundsGasTest is GasBase {
         populated(10_000);
         (Receipt memory r, uint64 batchId,) = posted(1);
         (bytes32 id,) = openedAt(r, batchId);
-        proven(id, SALT);
-        drawnAll(id);
+        drawnAll(id, SALT);
         IRounds.Member[] memory list = members(id);
         that(list.length > RELAYED, "so many members");
         told("commits_200_relayed", relayed(id, list, 0, RELAYED));

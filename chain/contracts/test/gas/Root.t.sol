@@ -47,15 +47,14 @@ contract RootGasTest is GasBase {
         until(uint256(roundOf(v.dispute).commitEnd) + 1);
         bytes memory data = abi.encodeCall(rounds.revealUnderRoot, (v, quote, proof));
         vm.prank(v.voter);
-        return measured(address(disputes), data, "revealUnderRoot");
+        return measured(address(rounds), data, "revealUnderRoot");
     }
 
     /// @dev The first that says something else: its group, the largest of its answer, and what leads are new words.
     function lastMember() private returns (Vote memory) {
         (Receipt memory r, uint64 batchId,) = posted(1);
         (bytes32 id,) = openedAt(r, batchId);
-        proven(id, SALT);
-        drawnAll(id);
+        drawnAll(id, SALT);
         IRounds.Member[] memory list = members(id);
         return voteOf(id, list[list.length - 1], other("other"));
     }

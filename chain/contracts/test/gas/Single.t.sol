@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {IRounds} from "../../src/interfaces/IRounds.sol";
 import {Hashes as Pairs} from "@openzeppelin/contracts/utils/cryptography/Hashes.sol";
 import {Ledger} from "../../src/stake/Ledger.sol";
-import {Commit, Receipt, StructHashes} from "../../src/libraries/Types.sol";
-import {IDisputes} from "../../src/interfaces/IDisputes.sol";
+import {Receipt, StructHashes} from "../../src/libraries/Types.sol";
 import {IReceiptAnchor} from "../../src/interfaces/IReceiptAnchor.sol";
 import {ILedger} from "../../src/interfaces/ILedger.sol";
 import {OperatorSet, SlashingParams} from "../../src/stake/eigenlayer/IEigenLayer.sol";
@@ -65,29 +63,6 @@ contract SingleGasTest is GasBase {
         vm.prank(who);
         told("withdraw", measured(address(ledger), abi.encodeCall(ledger.withdraw, ()), "withdraw"));
         same(who.balance, 1 ether, "paid");
-    }
-
-    /// @dev Commitments of all 31 in one transaction of somebody who relays them.
-    function test_gas_of_relayed_commitments() public {
-        populated(1_000);
-        (Receipt memory r, uint64 batchId,) = posted(1);
-        (bytes32 id,) = openedAt(r, batchId);
-        keysForAll(id, SALT);
-        proven(id, SALT);
-        drawnAll(id);
-        IRounds.Member[] memory list = members(id);
-        Commit[] memory commits = new Commit[](list.length);
-        address[] memory voters = new address[](list.length);
-        bytes[] memory sigs = new bytes[](list.length);
-        for (uint256 i = 0; i < list.length; ++i) {
-            bytes32 commitment = rounds.hashVote(voteOf(id, list[i], equal()));
-            commits[i] = Commit(id, 1, list[i].seatMask, commitment);
-            voters[i] = list[i].voter;
-            sigs[i] = signed(crowd.keyOf(voters[i]), rounds.hashCommit(commits[i]));
-        }
-        bytes memory data = abi.encodeCall(rounds.commitFor, (commits, voters, sigs));
-        uint256 gas = told("commits_31_relayed", measured(address(disputes), data, "commitFor"));
-        told("commit_relayed", gas / list.length);
     }
 }
 
