@@ -36,8 +36,8 @@ TARGETS = {
     "deposit": 45_000,
     "eigenlayer_adapter": 15_000,
 }
-"""What a prototype of the whole reached (the four of a dispute and `open`), or one of the part alone; `docs/contracts.md` says what stands in the
-way."""
+"""What a prototype of the whole reached (disputes and `open`), or one of the part alone; `docs/contracts.md` says what
+stands in the way."""
 
 CAP = 16_777_216
 """Gas of the largest transaction (EIP-7825)."""
