@@ -18,7 +18,7 @@ NOTES = {
     "last_votes_and_settle_direct": "31 votes as calldata and events, and the count",
     "finalize_and_settle_seats_31_certificate": "the split; stake, pot, credits; 31 payments to members that were paid before",
     "finalize_and_settle_seats_31_direct": "the same, and the word of each member's vote",
-    "finalize_and_settle_seats_31_first_payments": "the same to members that never were paid: a new word each, once in their life",
+    "finalize_and_settle_seats_31_first_payments": "the same to who never was paid: a new word each, once in their life",
     "commits_31": "31 transactions: 21,000 and one new word each, and cold words of round, clock and tree",
     "commit": "the dearest of 31, which brings the first word of the round's commitments; the mean is a 31st of the sum above",
     "reveal": "the dearest of 31, which brings the group of its answer; the mean is a 31st of the sum above",
