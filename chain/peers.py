@@ -61,6 +61,7 @@ def verify_peers(client: Chain, network: Network) -> Network:
             for contract, name, function, peer in links
         ),
         *((view, "long_timelock or short_timelock is no TimelockController") for view in _proposers(book)),
+        (View("Charter", book.charter, "LONG_DELAY"), "charter is no Charter: it does not say how long the long delay is"),
         *((View("StakeTree", pool.tree, "writer"), f"{_tree(pool)} is no StakeTree") for pool in network.pools),
     ]
     answers = _answers(client, asked)
@@ -70,6 +71,7 @@ def verify_peers(client: Chain, network: Network) -> Network:
     next(answers)  # A vote may have ended that the long timelock takes proposals of the short one.
     if next(answers):
         raise _wrong("short_timelock takes proposals of long_timelock: the book has them the other way round")
+    next(answers)  # That the charter answers is enough.
     for pool, writer in zip(network.pools, answers, strict=True):
         _verify_tree(client, network, pool, writer)
     return network

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {Rounds} from "../src/court/Rounds.sol";
 import {IRounds} from "../src/interfaces/IRounds.sol";
 import {Bls} from "../src/libraries/Bls.sol";
 import {Finding, ParamSet, Phase, Standing, Verdict, Vote} from "../src/libraries/Types.sol";
@@ -116,8 +117,16 @@ contract DisputeCertificateTest is Courthouse {
 
     /// @dev Of what is signed for the seats of `signers`, with the signatures of those of `more` beside theirs.
     function joinedBy(uint256 signers, uint256 more, Finding memory f) private view returns (Proof memory) {
+        return signedIn(rounds.domainSeparator(), signers, more, f);
+    }
+
+    function signedIn(bytes32 domain, uint256 signers, uint256 more, Finding memory f)
+        private
+        view
+        returns (Proof memory)
+    {
         bytes32 structHash = StructHashes.certified(Certified(StructHashes.finding(f), signedRoot, signers));
-        bytes32 digest = MessageHashUtils.toTypedDataHash(rounds.domainSeparator(), structHash);
+        bytes32 digest = MessageHashUtils.toTypedDataHash(domain, structHash);
         uint256 shown = signers | more;
         return Proof(shown, keysOf(shown), signed(scalarOf(shown), digest));
     }
@@ -213,6 +222,28 @@ contract DisputeCertificateTest is Courthouse {
         certifies(f, ROOT, joined);
         certifies(f, ROOT, proofOf(signers, f));
         same(rounds.roundOf(id, 1).certifiedMask, signers, "who");
+    }
+
+    /// @dev What the same members sign in another deployment, or on another chain, is no verdict here.
+    function test_a_certificate_is_of_one_court_and_one_chain(uint256 salt, uint32 chain) public {
+        vm.assume(chain != block.chainid);
+        formed(salt);
+        toReveal(id);
+        Finding memory f = findingOf(1);
+        (uint256 here, bytes32 domain) = (block.chainid, new Rounds(params, guardian, keys).domainSeparator());
+        notIn(domain, f);
+        vm.chainId(chain);
+        domain = rounds.domainSeparator();
+        vm.chainId(here);
+        notIn(domain, f);
+        certifies(f, ROOT, proofOf(all(), f));
+        same(rounds.roundOf(id, 1).certifiedMask, all(), "who");
+    }
+
+    function notIn(bytes32 domain, Finding memory f) private {
+        Proof memory p = signedIn(domain, all(), 0, f);
+        vm.expectPartialRevert(IBlsKeys.BadCertificate.selector);
+        certifies(f, ROOT, p);
     }
 
     // --- each member once ---

@@ -23,6 +23,10 @@ from tests.devnet import POOL, signer
 GIVEN = f"0x{POOL.hex()}"
 NOBODY = "0x" + "0" * 40
 POOR = signer(18)
+STEPS = 35
+"""Transactions of a deployment with one pool."""
+GOVERNED = 26
+"""Those after which every contract is there, governance too."""
 
 
 @pytest.fixture
@@ -73,7 +77,7 @@ def test_an_account_without_the_money_sends_nothing(cli: Callable[..., str], anv
     for plan in ([], ["--plan"]):
         said = cli(*options, *plan, wanted=Exit.USAGE, account=None)
         assert f"balance: {POOR.address} has 0.010000 ETH, this may take " in said and "send it the rest first" in said
-    assert "32 transactions" in said, "a plan says also what cannot be paid"
+    assert f"{STEPS} transactions" in said, "a plan says also what cannot be paid"
     assert anvil.client.nonce(POOR.address) == 0 and not path_of(tmp_path / "n.json").exists()
     anvil.rpc("anvil_setBalance", POOR.address, hex(10**18))
     assert "ETH at the fees of now: enough" in cli(*options, "--plan", account=None)
@@ -92,7 +96,7 @@ class Killed(BaseException):
     """The process ends in the middle."""
 
 
-@pytest.mark.parametrize("sent", [0, 5, 31])
+@pytest.mark.parametrize("sent", [0, 5, STEPS - 1])
 def test_a_run_that_was_killed_is_gone_on_with(
     sent: int, cli: Callable[..., str], anvil: Anvil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,9 +112,9 @@ def test_a_run_that_was_killed_is_gone_on_with(
     anvil.rpc("anvil_mine", hex(300))
     assert "with other options or by another build" in cli("--out", str(book), wanted=Exit.USAGE)
     assert "with other options or by another build" in cli(*options, wanted=Exit.USAGE, account="1")
-    assert f"{32 - sent} transactions" in cli(*options, "--plan")
-    assert f"goes on after {sent} of 32 transactions" in cli(*options)
-    assert not path_of(book).exists() and anvil.client.nonce(signer(0).address) == 32
+    assert f"{STEPS - sent} transactions" in cli(*options, "--plan")
+    assert f"goes on after {sent} of {STEPS} transactions" in cli(*options)
+    assert not path_of(book).exists() and anvil.client.nonce(signer(0).address) == STEPS
     network = read_network(book)
     assert network.addresses == draft.book.addresses and verify_code(anvil.client, network) == network
     assert main(["chain", "status", "--rpc", anvil.url, "--network", str(book)]) == Exit.OK
@@ -129,8 +133,8 @@ def test_a_run_that_ended_before_it_wrote_the_book_writes_it(
     with pytest.raises(Killed):
         cli(*options)
     monkeypatch.undo()
-    assert "goes on after 32 of 32" in cli(*options)
-    assert anvil.client.nonce(signer(0).address) == 32 and verify_code(anvil.client, read_network(book))
+    assert f"goes on after {STEPS} of {STEPS}" in cli(*options)
+    assert anvil.client.nonce(signer(0).address) == STEPS and verify_code(anvil.client, read_network(book))
 
 
 def test_a_draft_that_cannot_be_gone_on_with_says_what_may_be_done(
@@ -149,7 +153,7 @@ def test_a_draft_that_cannot_be_gone_on_with_says_what_may_be_done(
     assert "is no draft of a deployment" in cli(*options, wanted=Exit.USAGE)
     path_of(book).unlink()
     cli(*options)
-    assert anvil.client.nonce(signer(0).address) == 36
+    assert anvil.client.nonce(signer(0).address) == STEPS + 4
 
 
 def test_a_draft_whose_address_book_was_changed_is_not_gone_on_with(
@@ -192,7 +196,7 @@ def test_no_deployment_begins_while_a_transaction_of_the_account_waits(
     anvil.automine(True)
     cli("--pool", GIVEN, "--out", str(other), "--guardian", signer(7).address)
     cli("--pool", GIVEN, "--out", str(book))
-    assert anvil.client.nonce(signer(0).address) == 64
+    assert anvil.client.nonce(signer(0).address) == 2 * STEPS
 
 
 def test_contracts_of_another_run_are_not_taken_for_steps_of_this_one(
@@ -201,17 +205,17 @@ def test_contracts_of_another_run_are_not_taken_for_steps_of_this_one(
     (tmp_path / "other.toml").write_text("[times]\nwindow = 240\n")
     runs = {
         "1": (["--params", str(tmp_path / "other.toml")], "the parameters of Params", 3),
-        "2": (["--guardian", signer(7).address], f"whether {signer(2).address} is GUARDIAN", 32),
-        "3": (["--curator", signer(7).address], f"whether {signer(3).address} is CURATOR", 32),
-        "4": (["--votes", signer(7).address], f"the number of votes of {signer(4).address}", 23),
-        "5": (["--long-delay", "40"], f"this command asks for {LONG_DELAY_DAYS * 86_400}", 23),
+        "2": (["--guardian", signer(7).address], f"whether {signer(2).address} is GUARDIAN", STEPS),
+        "3": (["--curator", signer(7).address], f"whether {signer(3).address} is CURATOR", STEPS),
+        "4": (["--votes", signer(7).address], f"the number of votes of {signer(4).address}", GOVERNED),
+        "5": (["--long-delay", "40"], f"this command asks for {LONG_DELAY_DAYS * 86_400}", GOVERNED),
         "6": (["--pool", f"0x{'ab' * 32}"], "is no RandaoSource", 9),
     }
     for account, (options, words, sent) in runs.items():
         book, other = tmp_path / f"{account}.json", tmp_path / f"other-{account}.json"
         for out, chosen, steps in ((book, [], 0), (other, options, sent)):
             _stop_after(steps, monkeypatch)
-            if steps < 32:
+            if steps < STEPS:
                 with pytest.raises(Killed):
                     cli("--pool", GIVEN, "--out", str(out), *chosen, account=account)
             else:
@@ -220,7 +224,7 @@ def test_contracts_of_another_run_are_not_taken_for_steps_of_this_one(
         said = cli("--pool", GIVEN, "--out", str(book), account=account, wanted=Exit.USAGE)
         assert words in said and "another run by this account has deployed at these addresses" in said
         assert not book.exists()
-        cli("--pool", GIVEN, "--out", str(other), *options, "--plan", account=account) if sent < 32 else None
+        cli("--pool", GIVEN, "--out", str(other), *options, "--plan", account=account) if sent < STEPS else None
 
 
 def test_the_long_delay_is_the_one_asked_for_and_the_least_is_the_charters(

@@ -6,7 +6,6 @@ import {BreakerLib} from "../../src/libraries/BreakerLib.sol";
 import {StakeTree} from "../../src/stake/StakeTree.sol";
 import {Commit, ParamSet, Receipt} from "../../src/libraries/Types.sol";
 import {KeyShares, Shares} from "../../src/keys/KeyShares.sol";
-import {IDisputes} from "../../src/interfaces/IDisputes.sol";
 import {IKeyEpochs} from "../../src/interfaces/IKeyEpochs.sol";
 import {GasBase} from "./GasBase.sol";
 

@@ -4,7 +4,6 @@ pragma solidity 0.8.37;
 import {IRounds} from "../../src/interfaces/IRounds.sol";
 import {TallyLib} from "../../src/libraries/TallyLib.sol";
 import {Outcome, ParamSet, Receipt, StructHashes, Verdict} from "../../src/libraries/Types.sol";
-import {IDisputes} from "../../src/interfaces/IDisputes.sol";
 import {GasBase} from "./GasBase.sol";
 
 /// @title The end of the longest dispute that there may be: three levels, seven reruns, a challenger who knew

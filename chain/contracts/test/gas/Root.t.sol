@@ -3,7 +3,6 @@ pragma solidity 0.8.37;
 
 import {IRounds} from "../../src/interfaces/IRounds.sol";
 import {ParamSet, Receipt, Vote} from "../../src/libraries/Types.sol";
-import {IDisputes} from "../../src/interfaces/IDisputes.sol";
 import {CommitTrees} from "../CommitTrees.sol";
 import {GasBase} from "./GasBase.sol";
 
