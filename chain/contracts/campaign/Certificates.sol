@@ -114,7 +114,8 @@ abstract contract Certificates is Ballots {
         // Who has opened its vote is counted for that.
         signedFor[id][round] = signers & ~r.revealedMask;
         bool counts = ones(signers) >= params.quorum(disputes.dispute(id).paramsVersion, r.seats)
-            && signedFor[id][round] != 0 && guardian.runningClock() <= r.revealEnd;
+            && signedFor[id][round] != 0 && guardian.runningClock() > r.commitEnd
+            && guardian.runningClock() <= r.revealEnd;
         bytes memory data = _certificate(f, root, _proofOf(signers, signers, f, root));
         that(may(personAt(salt), address(rounds), 0, data, "certify") == counts, "what all of them signed");
     }

@@ -178,6 +178,12 @@ abstract contract KeyActions is ShareActions {
             data = rarely(which) ? abi.encodeCall(epochs.compromise, (some)) : abi.encodeCall(epochs.drain, (some));
         }
         that(!may(by, address(epochs), 0, data, "rekey") || by == address(this), "who rules keys");
+        // Or hours later, before it may.
+        for (uint64 epoch = 1; epoch <= _newest; ++epoch) {
+            bool draining = _states[epoch] == IKeyEpochs.EpochState.DRAINING;
+            if (!draining || guardian.clock() <= _endedAt[epoch] + 1 hours) continue;
+            may(address(this), address(epochs), 0, abi.encodeCall(epochs.retire, (epoch)), "retire");
+        }
         // Who wants a key gone tries at once, while disputes need it.
         bool over = active != 0 && epochs.activeEpoch() != active;
         if (over && live.length > 2) {
