@@ -9,6 +9,7 @@ import {ParamSet} from "../src/libraries/Types.sol";
 import {IAudits} from "../src/interfaces/IAudits.sol";
 import {IBreaker} from "../src/interfaces/IBreaker.sol";
 import {IRounds} from "../src/interfaces/IRounds.sol";
+import {IDemands} from "../src/interfaces/IDemands.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IFeeMarket} from "../src/interfaces/IFeeMarket.sol";
 import {IGuardian} from "../src/interfaces/IGuardian.sol";
@@ -27,7 +28,6 @@ import {Headers} from "./Headers.sol";
 interface IWired {
     function wire(address a) external;
     function wire(address a, address b) external;
-    function wire(address a, address b, address c) external;
     function wire(address a, address b, address c, address d) external;
 }
 
@@ -52,6 +52,7 @@ abstract contract Deployment is Headers, Holders {
     IKeyEpochs internal epochs;
     IFeeMarket internal market;
     IReceiptAnchor internal anchor;
+    IDemands internal demands;
     ISettlement internal settlement;
     IDisputes internal disputes;
     IRounds internal rounds;
@@ -75,8 +76,9 @@ abstract contract Deployment is Headers, Holders {
         uint256 least = 1 gwei;
         market = IFeeMarket(made("FeeMarket", abi.encode(authority, guardian, least, 1 ether, 16, 1 hours)));
         anchor = IReceiptAnchor(
-            made("ReceiptAnchor", abi.encode(params, guardian, registry, vault, ledger, epochs, market))
+            made("ReceiptAnchor", abi.encode(params, guardian, registry, vault, epochs, market))
         );
+        demands = IDemands(made("Demands", abi.encode(params, guardian, registry, vault, ledger, anchor)));
         _deployCourt();
         audits =
             IAudits(made("Audits", abi.encode(params, guardian, registry, vault, ledger, epochs, anchor, disputes)));
@@ -101,14 +103,14 @@ abstract contract Deployment is Headers, Holders {
     }
 
     function _wire() private {
-        IWired(address(ledger)).wire(address(vault), address(settlement), address(anchor), address(audits));
-        IWired(address(vault)).wire(address(registry), address(settlement), address(anchor));
+        IWired(address(ledger)).wire(address(vault), address(settlement), address(demands), address(audits));
+        IWired(address(vault)).wire(address(registry), address(settlement), address(anchor), address(demands));
         IWired(address(market)).wire(address(anchor), address(audits));
         IWired(address(guardian)).wire(address(disputes));
         IWired(address(registry)).wire(address(breaker));
         IWired(address(breaker)).wire(address(disputes));
         IWired(address(rounds)).wire(address(disputes));
-        IWired(address(anchor)).wire(address(disputes));
+        IWired(address(anchor)).wire(address(disputes), address(demands));
         IWired(address(settlement)).wire(address(disputes));
         IWired(address(tree)).wire(address(registry));
     }

@@ -3,7 +3,7 @@ pragma solidity 0.8.37;
 
 import {Committee, Phase, Times, Verdict} from "../src/libraries/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
-import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
+import {IDemands} from "../src/interfaces/IDemands.sol";
 import {KeyActions} from "./KeyActions.sol";
 
 /// @title Everybody goes home: from wherever a campaign stopped, every dispute ends and every wei can leave
@@ -88,10 +88,10 @@ abstract contract Ending is KeyActions {
 
     function _endDemands() private {
         for (uint256 i = 0; i < demanded.length; ++i) {
-            IReceiptAnchor.Demand memory d = anchor.demand(demanded[i]);
-            if (d.state != IReceiptAnchor.State.OPEN) continue;
+            IDemands.Demand memory d = demands.demand(demanded[i]);
+            if (d.state != IDemands.State.OPEN) continue;
             until(uint256(d.deadline) + 1);
-            must(personAt(0), address(anchor), abi.encodeCall(anchor.expire, (demanded[i])), "expire");
+            must(personAt(0), address(demands), abi.encodeCall(demands.expire, (demanded[i])), "expire");
         }
     }
 

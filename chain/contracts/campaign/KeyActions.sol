@@ -73,7 +73,7 @@ abstract contract KeyActions is ShareActions {
         if (!_isAudited(id)) return;
         demandList(i, who);
         until(uint256(guardian.clock()) + parameters().times.cure + 1);
-        bytes memory data = abi.encodeCall(anchor.expire, (anchor.listSubject(one.batchId)));
+        bytes memory data = abi.encodeCall(demands.expire, (demands.listSubject(one.batchId)));
         may(personAt(who), address(anchor), 0, data, "expire");
         until(uint256(anchor.windowEnd(id, one.batchId)) + 1);
         _collect(one, who);

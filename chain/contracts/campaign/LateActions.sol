@@ -11,18 +11,18 @@ abstract contract LateActions is Onward {
     ///      number, or does nothing, and whoever likes reports it and ends the demand, twice.
     function demandAnchor(uint256 which, uint256 who) internal {
         Receipt memory r = _late(which, who);
-        bytes32 subject = anchor.anchorSubject(anchor.receiptId(r));
+        bytes32 subject = demands.anchorSubject(anchor.receiptId(r));
         uint256 fate = uint256(keccak256(abi.encode(which, who, "fate")));
         _losesTime(fate);
         uint256 bond = params.money(params.version()).demandBond;
-        bytes memory data = abi.encodeCall(anchor.demandAnchor, (r, signature(r)));
+        bytes memory data = abi.encodeCall(demands.demandAnchor, (r, signature(r)));
         if (!may(personAt(who), address(anchor), bond, data, "demandAnchor") || spread(who) % 3 == 0) return;
         uint256 stops = fate % 3 == 0 ? _quitAll() : 0;
         bool answers = fate >> 48 & 3 == 0;
         if (fate >> 8 & 3 != 0 && !answers) _shut(true, fate >> 16);
         if (fate >> 24 & 3 == 0 && !answers) _goHome(r.operator);
         pass(fate >> 32 & 4095);
-        data = abi.encodeCall(anchor.expire, (subject));
+        data = abi.encodeCall(demands.expire, (subject));
         may(personAt(fate), address(anchor), 0, data, "expireEarly");
         bool skips = !answers && fate >> 96 & 1 == 0;
         // While the pool stands still too, and after what was closed has drained.
@@ -30,7 +30,7 @@ abstract contract LateActions is Onward {
         if (skips) _skip(r, fate);
         _joinAll(stops);
         if (answers) _answerAnchor(r);
-        until(uint256(anchor.demand(subject).deadline) + 1);
+        until(uint256(demands.demand(subject).deadline) + 1);
         may(personAt(fate), address(anchor), 0, data, "expireAnchor");
         _shut(false, fate >> 16);
         may(personAt(fate), address(anchor), 0, data, "expireAgain");
@@ -102,10 +102,10 @@ abstract contract LateActions is Onward {
         bytes memory sig = signature(r);
         bytes32 empty = anchor.emptyLeafId(EmptyLeaf(r.operator, r.seq, block.chainid));
         if (!_postLate(r, StructHashes.batchLeaf(empty, r.seq))) return;
-        if (fate >> 97 & 1 == 0) until(uint256(anchor.demand(anchor.anchorSubject(anchor.receiptId(r))).deadline) + 1);
-        bytes memory data = abi.encodeCall(anchor.expire, (anchor.anchorSubject(anchor.receiptId(r))));
+        if (fate >> 97 & 1 == 0) until(uint256(demands.demand(demands.anchorSubject(anchor.receiptId(r))).deadline) + 1);
+        bytes memory data = abi.encodeCall(demands.expire, (demands.anchorSubject(anchor.receiptId(r))));
         if (fate >> 98 & 1 == 0) may(personAt(fate), address(anchor), 0, data, "expireAnchor");
-        data = abi.encodeCall(anchor.reportSkipped, (r, sig, batchId, none()));
+        data = abi.encodeCall(demands.reportSkipped, (r, sig, batchId, none()));
         may(personAt(fate >> 8), address(anchor), 0, data, "reportSkipped");
         may(personAt(fate >> 8), address(anchor), 0, data, "reportSkippedAgain");
     }
@@ -114,7 +114,7 @@ abstract contract LateActions is Onward {
         uint64 batchId = anchor.batchCount();
         bytes memory sig = signature(r);
         if (!_postLate(r, StructHashes.batchLeaf(anchor.receiptId(r), r.seq))) return;
-        bytes memory data = abi.encodeCall(anchor.answerAnchor, (r, sig, batchId, none()));
+        bytes memory data = abi.encodeCall(demands.answerAnchor, (r, sig, batchId, none()));
         may(r.operator, address(anchor), 0, data, "answerAnchor");
     }
 

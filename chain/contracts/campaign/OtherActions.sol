@@ -4,7 +4,7 @@ pragma solidity 0.8.37;
 import {Bls} from "../src/libraries/Bls.sol";
 import {Receipt} from "../src/libraries/Types.sol";
 import {Phase, ParamSet} from "../src/libraries/Types.sol";
-import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
+import {IDemands} from "../src/interfaces/IDemands.sol";
 import {LateActions} from "./LateActions.sol";
 
 /// @title Stake, money, demands, time, governance: everything beside the court, in any order
@@ -107,14 +107,14 @@ abstract contract OtherActions is LateActions {
         if (receipts.length == 0) return;
         uint64 batchId = receipts[which % receipts.length].batchId;
         uint256 bond = params.money(anchor.batch(batchId).paramsVersion).demandBond;
-        may(personAt(who), address(anchor), bond, abi.encodeCall(anchor.demandList, (batchId)), "demandList");
+        may(personAt(who), address(demands), bond, abi.encodeCall(demands.demandList, (batchId)), "demandList");
     }
 
     function demandEnvelope(uint256 which, uint256 who) internal {
         if (receipts.length == 0) return;
         Anchored memory a = receipts[which % receipts.length];
         uint256 bond = params.money(anchor.batch(a.batchId).paramsVersion).demandBond;
-        bytes memory data = abi.encodeCall(anchor.demandEnvelope, (a.r, a.sig, a.batchId, none()));
+        bytes memory data = abi.encodeCall(demands.demandEnvelope, (a.r, a.sig, a.batchId, none()));
         may(personAt(who), address(anchor), bond, data, "demandEnvelope");
     }
 
@@ -125,26 +125,26 @@ abstract contract OtherActions is LateActions {
         (Receipt[] memory rs, bytes[] memory sigs) = (new Receipt[](1), new bytes[](1));
         (rs[0], sigs[0]) = (a.r, a.sig);
         bytes memory data = how % 4 < 2
-            ? abi.encodeCall(anchor.answerList, (a.batchId, listOf(a.r), rs, sigs))
-            : abi.encodeCall(anchor.answerEnvelope, (_answered(a, which), "elsewhere"));
+            ? abi.encodeCall(demands.answerList, (a.batchId, listOf(a.r), rs, sigs))
+            : abi.encodeCall(demands.answerEnvelope, (_answered(a, which), "elsewhere"));
         may(by, address(anchor), 0, data, how % 4 < 2 ? string("answerList") : string("answerEnvelope"));
     }
 
     /// @dev The envelope's demand, or now and then another one, which a locator does not answer.
     function _answered(Anchored memory a, uint256 which) private view returns (bytes32) {
-        if (spread(which) % 3 == 0) return anchor.listSubject(a.batchId);
+        if (spread(which) % 3 == 0) return demands.listSubject(a.batchId);
         return spread(which) % 3 == 1 && owing.length != 0 ? owing[which % owing.length] : anchor.receiptId(a.r);
     }
 
     function expire(uint256 which, uint8 how, bool wait) internal {
         if (receipts.length == 0) return;
         Anchored memory a = receipts[which % receipts.length];
-        bytes32 subject = how % 3 == 0 ? anchor.listSubject(a.batchId) : anchor.receiptId(a.r);
+        bytes32 subject = how % 3 == 0 ? demands.listSubject(a.batchId) : anchor.receiptId(a.r);
         // A demand to anchor, now and then: it may be one that nobody ended.
         if (how % 3 == 2 && owing.length != 0) subject = owing[which % owing.length];
-        uint64 deadline = anchor.demand(subject).deadline;
+        uint64 deadline = demands.demand(subject).deadline;
         if (wait && deadline != 0) until(uint256(deadline) + 1);
-        may(personAt(which), address(anchor), 0, abi.encodeCall(anchor.expire, (subject)), "expire");
+        may(personAt(which), address(demands), 0, abi.encodeCall(demands.expire, (subject)), "expire");
     }
 
     function release(uint256 which, bool wait) internal {
@@ -164,7 +164,7 @@ abstract contract OtherActions is LateActions {
         b = receipt(operator, a.seq, ENVIRONMENT);
         b.outHash = "another";
         (bytes memory sigA, bytes memory sigB) = (signature(a), signature(b));
-        bytes memory data = abi.encodeCall(anchor.equivocation, (a, sigA, b, sigB));
+        bytes memory data = abi.encodeCall(demands.equivocation, (a, sigA, b, sigB));
         may(personAt(seq), address(anchor), 0, data, "equivocation");
     }
 
@@ -243,8 +243,8 @@ abstract contract OtherActions is LateActions {
     function _asked(uint256 which) private view returns (uint256 i) {
         for (uint256 k = 0; k < 8; ++k) {
             i = (which % receipts.length + k) % receipts.length;
-            bytes32 subject = anchor.listSubject(receipts[i].batchId);
-            if (anchor.demand(subject).state == IReceiptAnchor.State.OPEN) return i;
+            bytes32 subject = demands.listSubject(receipts[i].batchId);
+            if (demands.demand(subject).state == IDemands.State.OPEN) return i;
         }
     }
 }

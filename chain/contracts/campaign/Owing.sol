@@ -3,6 +3,7 @@ pragma solidity 0.8.37;
 
 import {Vm} from "../test/Vm.sol";
 import {IKeyEpochs} from "../src/interfaces/IKeyEpochs.sol";
+import {IDemands} from "../src/interfaces/IDemands.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {Hearing} from "./Hearing.sol";
 
@@ -22,19 +23,19 @@ abstract contract Owing is Hearing {
         bytes32 subject = e.topics[1];
         if (e.topics[0] == IReceiptAnchor.BatchAnchored.selector) {
             _drained(anchor.batch(uint64(uint256(subject))));
-        } else if (e.topics[0] == IReceiptAnchor.Demanded.selector) {
+        } else if (e.topics[0] == IDemands.Demanded.selector) {
             demanded.push(subject);
-            if (anchor.demand(subject).kind == IReceiptAnchor.Kind.ANCHOR) owing.push(subject);
-        } else if (e.topics[0] == IReceiptAnchor.Answered.selector) {
+            if (demands.demand(subject).kind == IDemands.Kind.ANCHOR) owing.push(subject);
+        } else if (e.topics[0] == IDemands.Answered.selector) {
             (uint8 kind,,) = abi.decode(e.data, (uint8, address, bytes));
-            that(kind == uint8(anchor.demand(subject).kind), "an answer of another kind");
+            that(kind == uint8(demands.demand(subject).kind), "an answer of another kind");
             _close(subject);
-        } else if (e.topics[0] == IReceiptAnchor.Expired.selector) {
-            IReceiptAnchor.Demand memory d = anchor.demand(subject);
+        } else if (e.topics[0] == IDemands.Expired.selector) {
+            IDemands.Demand memory d = demands.demand(subject);
             (, uint256 slashed) = abi.decode(e.data, (uint8, uint256));
             if (_close(subject)) that(guardian.clock() > d.openedAt + DELAY, "a demand ended too early");
-            if (d.kind == IReceiptAnchor.Kind.ANCHOR) _pays(d.operator, d.seq, slashed, d.paramsVersion);
-        } else if (e.topics[0] == IReceiptAnchor.Skipped.selector) {
+            if (d.kind == IDemands.Kind.ANCHOR) _pays(d.operator, d.seq, slashed, d.paramsVersion);
+        } else if (e.topics[0] == IDemands.Skipped.selector) {
             (uint64 batchId,,, uint256 slashed) = abi.decode(e.data, (uint64, bytes32, address, uint256));
             address operator = address(uint160(uint256(subject)));
             _pays(operator, uint64(uint256(e.topics[2])), slashed, anchor.batch(batchId).paramsVersion);
@@ -44,7 +45,7 @@ abstract contract Owing is Hearing {
     /// @dev What open demands bind of an operator's stake: the penalty of each, by the parameters that it began with.
     function _owedBy(address operator) internal view returns (uint256 sum) {
         for (uint256 i = 0; i < owing.length; ++i) {
-            IReceiptAnchor.Demand memory d = anchor.demand(owing[i]);
+            IDemands.Demand memory d = demands.demand(owing[i]);
             if (d.operator == operator) sum += params.money(d.paramsVersion).unanchoredPenalty;
         }
     }

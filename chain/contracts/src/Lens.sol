@@ -8,6 +8,7 @@ import {IRounds} from "./interfaces/IRounds.sol";
 import {IStakeTree} from "./interfaces/IStakeTree.sol";
 import {IBreaker} from "./interfaces/IBreaker.sol";
 import {IAudits} from "./interfaces/IAudits.sol";
+import {IDemands} from "./interfaces/IDemands.sol";
 import {IDisputes} from "./interfaces/IDisputes.sol";
 import {IFeeMarket} from "./interfaces/IFeeMarket.sol";
 import {IGuardian} from "./interfaces/IGuardian.sol";
@@ -32,6 +33,7 @@ contract Lens is ILens {
         IKeyEpochs epochs;
         IFeeMarket market;
         IReceiptAnchor anchor;
+        IDemands demands;
         IDisputes disputes;
         IRounds rounds;
         IBreaker breaker;
@@ -56,6 +58,8 @@ contract Lens is ILens {
     IFeeMarket public immutable MARKET;
     /// @notice Where receipts are anchored.
     IReceiptAnchor public immutable ANCHOR;
+    /// @notice Where what is withheld is demanded.
+    IDemands public immutable DEMANDS;
     /// @notice The dispute court.
     IDisputes public immutable DISPUTES;
     /// @notice Seats and votes of the court.
@@ -78,6 +82,7 @@ contract Lens is ILens {
         EPOCHS = parts.epochs;
         MARKET = parts.market;
         ANCHOR = parts.anchor;
+        DEMANDS = parts.demands;
         DISPUTES = parts.disputes;
         ROUNDS = parts.rounds;
         BREAKER = parts.breaker;
@@ -188,16 +193,16 @@ contract Lens is ILens {
         for (uint256 i = 0; i < list.length; ++i) {
             uint64 id = uint64(from + i);
             list[i] = BatchView(
-                id, ANCHOR.batch(id), ANCHOR.windowEnd(bytes32(0), id), ANCHOR.demand(ANCHOR.listSubject(id))
+                id, ANCHOR.batch(id), ANCHOR.windowEnd(bytes32(0), id), DEMANDS.demand(DEMANDS.listSubject(id))
             );
         }
     }
 
     /// @inheritdoc ILens
-    function demands(bytes32[] calldata subjects) external view returns (IReceiptAnchor.Demand[] memory list) {
-        list = new IReceiptAnchor.Demand[](subjects.length);
+    function demands(bytes32[] calldata subjects) external view returns (IDemands.Demand[] memory list) {
+        list = new IDemands.Demand[](subjects.length);
         for (uint256 i = 0; i < subjects.length; ++i) {
-            list[i] = ANCHOR.demand(subjects[i]);
+            list[i] = DEMANDS.demand(subjects[i]);
         }
     }
 

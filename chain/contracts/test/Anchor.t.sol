@@ -43,7 +43,7 @@ contract AnchorTest is AnchorBase {
         same(b.listHash, list, "list");
         same(b.environment, ENVIRONMENT, "environment");
         same(b.modelId, MODEL, "model");
-        that(!b.isVoid && !b.released && b.extended == 0 && b.stoppedAtStart == 0, "nothing happened to it");
+        that(!b.isVoid && !b.released && b.stoppedAtStart == 0, "nothing happened to it");
         same(anchor.batchCount(), 1, "batches");
         same(vault.collateralOf(operator), count * 0.1 ether, "collateral");
         same(audits.pool(), count * FEE, "the fee is for audits");
@@ -285,11 +285,19 @@ contract AnchorTest is AnchorBase {
         vm.expectRevert(why);
         anchor.release(id);
         vm.expectRevert(why);
-        anchor.demandList(id);
+        demands.demandList(id);
         vm.expectRevert(why);
-        anchor.answerList(id, "list", new Receipt[](0), new bytes[](0));
+        demands.answerList(id, "list", new Receipt[](0), new bytes[](0));
+        Receipt memory r = receipt(1);
+        bytes memory sig = signature(r);
         vm.expectRevert(why);
-        bench.hold(anchor, id, true);
+        bench.question(anchor, r, sig, id);
+        vm.expectRevert(why);
+        bench.unhold(anchor, id);
+        vm.expectRevert(why);
+        anchor.countOf(id);
+        vm.expectRevert(why);
+        anchor.checkLeaf("leaf", operator, 1, id, none());
     }
 
     // --- windows ---
@@ -422,26 +430,55 @@ contract AnchorTest is AnchorBase {
 
     function test_an_open_dispute_holds_the_collateral(uint8 disputes_) public {
         uint32 n = uint32(bound(disputes_, 1, 5));
-        posted(header(1, 5, "root"));
+        Receipt memory r = receipt(1);
+        anchored(r);
+        bytes memory sig = signature(r);
         for (uint256 i = 0; i < n; ++i) {
-            bench.hold(anchor, 0, true);
+            bench.question(anchor, r, sig, 0);
         }
         vm.warp(block.timestamp + 3 hours);
         for (uint32 i = n; i > 0; --i) {
             vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.BatchHeld.selector, uint64(0), i));
             anchor.release(0);
-            bench.hold(anchor, 0, false);
+            bench.unhold(anchor, 0);
         }
         anchor.release(0);
         same(vault.collateralOf(operator), 0, "free");
     }
 
-    function test_only_the_court_holds_batches(address who, bool opened) public {
-        vm.assume(who != address(bench));
-        anchored(receipt(1));
+    function test_a_question_says_what_a_court_must_know(uint16 later) public {
+        Receipt memory r = receipt(1);
+        anchored(r);
+        vm.warp(block.timestamp + later);
+        IReceiptAnchor.Question memory q = bench.question(anchor, r, signature(r), 0);
+        same(q.receiptId, anchor.receiptId(r), "receipt");
+        same(q.operator, operator, "operator");
+        same(q.count, 1, "leaves");
+        same(q.paramsVersion, 1, "version");
+        same(q.windowEnd, anchor.windowEnd(q.receiptId, 0), "end");
+        same(q.pool, POOL, "pool");
+    }
+
+    function test_only_the_court_and_demands_hold_batches(address who, bool court) public {
+        vm.assume(who != address(bench) && who != address(demands));
+        Receipt memory r = receipt(1);
+        anchored(r);
+        bytes memory sig = signature(r);
+        bytes memory why = abi.encodeWithSelector(Wired.NotAuthorised.selector, who);
         vm.prank(who);
-        vm.expectRevert(abi.encodeWithSelector(Wired.NotAuthorised.selector, who));
-        anchor.onDispute(0, opened);
+        vm.expectRevert(why);
+        anchor.question(r, sig, 0, none());
+        vm.prank(who);
+        vm.expectRevert(why);
+        anchor.unhold(0);
+        // A whole batch is questioned, and void, by demands only.
+        if (court) (who, why) = (address(bench), abi.encodeWithSelector(Wired.NotAuthorised.selector, address(bench)));
+        vm.prank(who);
+        vm.expectRevert(why);
+        anchor.questionBatch(0);
+        vm.prank(who);
+        vm.expectRevert(why);
+        anchor.voidBatch(0);
     }
 
     /// @dev What an operator agreed to when it anchored, whatever is voted later: neither more is kept back nor less.
@@ -490,14 +527,16 @@ contract AnchorTest is AnchorBase {
     function test_collateral_outlasts_an_exit_that_was_asked_for(uint32 count, uint64 wait) public {
         count = uint32(bound(count, 1, 64));
         posted(header(1, count, "root"));
-        bench.hold(anchor, 0, true);
+        vm.prank(address(demands));
+        anchor.questionBatch(0);
         vm.prank(operator);
         vault.requestUnbond(100 ether);
         vm.warp(block.timestamp + 15 days + bound(wait, 0, 365 days));
         vm.prank(operator);
         vault.finishUnbond();
         same(operator.balance, 80 ether, "all but a whole stake");
-        bench.hold(anchor, 0, false);
+        vm.prank(address(demands));
+        anchor.unhold(0);
         anchor.release(0);
         vm.prank(operator);
         vault.finishUnbond();

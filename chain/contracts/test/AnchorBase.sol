@@ -5,6 +5,7 @@ import {AccessManager} from "@openzeppelin/contracts/access/manager/AccessManage
 import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
 import {StakeTree} from "../src/stake/StakeTree.sol";
 import {Audits} from "../src/anchor/Audits.sol";
+import {Demands} from "../src/demands/Demands.sol";
 import {FeeMarket} from "../src/anchor/FeeMarket.sol";
 import {Guardian} from "../src/governance/Guardian.sol";
 import {KeyEpochs} from "../src/keys/KeyEpochs.sol";
@@ -48,8 +49,15 @@ contract Bench is EIP712 {
         _cases[receiptId] = Case(Phase.FINAL, Verdict.OVERTURNED, replacement, 1);
     }
 
-    function hold(IReceiptAnchor anchor, uint64 batchId, bool opened) external {
-        anchor.onDispute(batchId, opened);
+    function question(IReceiptAnchor anchor, Receipt calldata r, bytes calldata sig, uint64 batchId)
+        external
+        returns (IReceiptAnchor.Question memory)
+    {
+        return anchor.question(r, sig, batchId, new bytes32[](0));
+    }
+
+    function unhold(IReceiptAnchor anchor, uint64 batchId) external {
+        anchor.unhold(batchId);
     }
 
     function receiptStatus(bytes32 receiptId) external view returns (bytes32, Phase, Verdict, bytes32) {
@@ -96,6 +104,7 @@ abstract contract AnchorBase is Holders {
     KeyEpochs internal epochs;
     FeeMarket internal fees;
     ReceiptAnchor internal anchor;
+    Demands internal demands;
     Audits internal audits;
     Bench internal bench;
 
@@ -129,12 +138,13 @@ abstract contract AnchorBase is Holders {
         fees = new FeeMarket(address(manager), guardian, uint96(FEE), 1 ether, 1_000, 1 hours);
         bench = new Bench();
         IDisputes court = IDisputes(address(bench));
-        anchor = new ReceiptAnchor(ReceiptAnchor.Parts(params, guardian, registry, vault, ledger, epochs, fees));
+        anchor = new ReceiptAnchor(ReceiptAnchor.Parts(params, guardian, registry, vault, epochs, fees));
+        demands = new Demands(Demands.Parts(params, guardian, registry, vault, ledger, anchor));
         audits = new Audits(Audits.Parts(params, guardian, registry, vault, ledger, epochs, anchor, court));
-        anchor.wire(court);
+        anchor.wire(court, demands);
         fees.wire(address(anchor), audits);
-        ledger.wire(address(vault), address(this), address(anchor), address(audits));
-        vault.wire(registry, address(this), address(anchor));
+        ledger.wire(address(vault), address(this), address(demands), address(audits));
+        vault.wire(registry, address(this), address(anchor), address(demands));
         registry.wire(address(bench));
         guardian.wire(court);
     }
@@ -273,7 +283,7 @@ abstract contract AnchorBase is Holders {
     function answersList(uint64 batchId, bytes memory list) internal {
         (Receipt[] memory receipts, bytes[] memory sigs) = (new Receipt[](1), new bytes[](1));
         (receipts[0], sigs[0]) = (_leaves[batchId], _leafSigs[batchId]);
-        anchor.answerList(batchId, list, receipts, sigs);
+        demands.answerList(batchId, list, receipts, sigs);
     }
 
     function none() internal pure returns (bytes32[] memory) {

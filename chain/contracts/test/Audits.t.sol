@@ -231,11 +231,11 @@ contract AuditsTest is AnchorBase {
     function test_nothing_of_a_void_batch_is_paid(bool answered, bool ended) public {
         posts(0, 1, 0, matched());
         posts(1, 1, 0, matched());
-        anchor.demandList{value: 0.01 ether}(0);
-        bytes32 list = anchor.listSubject(0);
+        demands.demandList{value: 0.01 ether}(0);
+        bytes32 list = demands.listSubject(0);
         if (answered) answersList(0, "list");
         vm.warp(block.timestamp + 3 hours);
-        if (!answered && ended) anchor.expire(list);
+        if (!answered && ended) demands.expire(list);
         vm.warp(block.timestamp + 3 hours);
         opens(0, 1, matched());
         opens(1, 1, matched());
@@ -648,7 +648,7 @@ contract AuditVectorsTest is AnchorBase {
             IReceiptAnchor.BatchHeader memory h = header(i + 1, 1, leafOf(r));
             h.listHash = digests[i];
             uint64 batchId = anchored(r, h);
-            anchor.demandList{value: 0.01 ether}(batchId);
+            demands.demandList{value: 0.01 ether}(batchId);
             answersList(batchId, lists[i]);
         }
     }

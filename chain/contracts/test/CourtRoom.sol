@@ -116,7 +116,7 @@ abstract contract CourtRoom is Check {
         settlement = new Settlement(params, ledger, vault);
         court = new GivenCourt();
         ledger.wire(address(vault), address(settlement), address(0xA1), address(0xA2));
-        vault.wire(registry, address(settlement), address(0xA1));
+        vault.wire(registry, address(settlement), address(0xA1), address(0xA3));
         registry.wire(address(court));
         settlement.wire(IDisputes(address(court)));
         guardian.wire(IDisputes(address(court)));

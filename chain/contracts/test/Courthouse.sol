@@ -105,7 +105,7 @@ abstract contract Courthouse is BlsSigner {
 
     function wire() private {
         ledger.wire(address(vault), address(settlement), address(0xA1), address(0xA2));
-        vault.wire(registry, address(settlement), address(0xA1));
+        vault.wire(registry, address(settlement), address(0xA1), address(0xA3));
         registry.wire(address(breaker));
         settlement.wire(disputes);
         guardian.wire(disputes);

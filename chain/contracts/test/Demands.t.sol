@@ -3,6 +3,7 @@ pragma solidity 0.8.37;
 
 import {Phase, Receipt, Verdict} from "../src/libraries/Types.sol";
 import {ILedger} from "../src/interfaces/ILedger.sol";
+import {IDemands} from "../src/interfaces/IDemands.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {AnchorBase} from "./AnchorBase.sol";
 
@@ -19,26 +20,26 @@ abstract contract DemandsBase is AnchorBase {
 
     function listDemanded(uint64 batchId) internal {
         vm.prank(demander);
-        anchor.demandList{value: BOND}(batchId);
+        demands.demandList{value: BOND}(batchId);
     }
 
     function envelopeDemanded(Receipt memory r, uint64 batchId) internal {
         bytes memory sig = signature(r);
         vm.prank(demander);
-        anchor.demandEnvelope{value: BOND}(r, sig, batchId, none());
+        demands.demandEnvelope{value: BOND}(r, sig, batchId, none());
     }
 
     function anchorDemanded(Receipt memory r) internal {
         bytes memory sig = signature(r);
         vm.prank(demander);
-        anchor.demandAnchor{value: BOND}(r, sig);
+        demands.demandAnchor{value: BOND}(r, sig);
     }
 
-    function stateOf(bytes32 subject) internal view returns (IReceiptAnchor.State) {
-        return anchor.demand(subject).state;
+    function stateOf(bytes32 subject) internal view returns (IDemands.State) {
+        return demands.demand(subject).state;
     }
 
-    function isState(bytes32 subject, IReceiptAnchor.State want) internal view {
+    function isState(bytes32 subject, IDemands.State want) internal view {
         same(uint8(stateOf(subject)), uint8(want), "state");
     }
 
@@ -48,8 +49,8 @@ abstract contract DemandsBase is AnchorBase {
         anchor.isFinal(r, sig, 0, none());
     }
 
-    function notDemanded(bytes32 subject, IReceiptAnchor.State have) internal pure returns (bytes memory) {
-        return abi.encodeWithSelector(IReceiptAnchor.NotDemanded.selector, subject, have);
+    function notDemanded(bytes32 subject, IDemands.State have) internal pure returns (bytes memory) {
+        return abi.encodeWithSelector(IDemands.NotDemanded.selector, subject, have);
     }
 }
 
@@ -93,9 +94,9 @@ contract ListDemandTest is DemandsBase {
         uint256 wait_ = bound(wait, 0, 1 hours);
         vm.warp(block.timestamp + bound(from, 0, 1 hours));
         listDemanded(0);
-        bytes32 subject = anchor.listSubject(0);
-        IReceiptAnchor.Demand memory d = anchor.demand(subject);
-        same(uint8(d.kind), uint8(IReceiptAnchor.Kind.LIST), "kind");
+        bytes32 subject = demands.listSubject(0);
+        IDemands.Demand memory d = demands.demand(subject);
+        same(uint8(d.kind), uint8(IDemands.Kind.LIST), "kind");
         same(d.by, demander, "by");
         same(d.operator, operator, "operator");
         same(d.openedAt, guardian.clock(), "opened");
@@ -106,11 +107,11 @@ contract ListDemandTest is DemandsBase {
         notFinal(r, err(IReceiptAnchor.DemandPending.selector, uint256(subject)));
         vm.prank(helper);
         answersList(0, "list");
-        isState(subject, IReceiptAnchor.State.ANSWERED);
+        isState(subject, IDemands.State.ANSWERED);
         same(ledger.creditOf(helper), 0, "who ran ahead of the operator has nothing");
         same(ledger.creditOf(operator), BOND, "the bond");
         same(anchor.windowEnd(0, 0), end + wait_, "end");
-        same(anchor.batch(0).extended, wait_, "extended");
+        same(demands.longestHeld(0), wait_, "extended");
         vm.warp(end + wait_ + 1);
         that(anchor.isFinal(r, signature(r), 0, none()), "final");
         balanced();
@@ -133,27 +134,27 @@ contract ListDemandTest is DemandsBase {
         anchored(r, h);
         listDemanded(0);
         answersList(0, list);
-        isState(anchor.listSubject(0), IReceiptAnchor.State.ANSWERED);
+        isState(demands.listSubject(0), IDemands.State.ANSWERED);
     }
 
     function test_nothing_is_answered_late_twice_or_unasked(uint16 late) public {
         anchored(receipt(1));
-        bytes32 subject = anchor.listSubject(0);
-        vm.expectRevert(notDemanded(subject, IReceiptAnchor.State.NONE));
+        bytes32 subject = demands.listSubject(0);
+        vm.expectRevert(notDemanded(subject, IDemands.State.NONE));
         answersList(0, "list");
         listDemanded(0);
-        uint256 deadline = anchor.demand(subject).deadline;
+        uint256 deadline = demands.demand(subject).deadline;
         vm.warp(deadline + late);
         if (late != 0) {
-            vm.expectRevert(err(IReceiptAnchor.TooLate.selector, deadline + late, deadline));
+            vm.expectRevert(err(IDemands.TooLate.selector, deadline + late, deadline));
             answersList(0, "list");
             return;
         }
         answersList(0, "list");
-        vm.expectRevert(notDemanded(subject, IReceiptAnchor.State.ANSWERED));
+        vm.expectRevert(notDemanded(subject, IDemands.State.ANSWERED));
         answersList(0, "list");
-        vm.expectRevert(notDemanded(subject, IReceiptAnchor.State.ANSWERED));
-        anchor.expire(subject);
+        vm.expectRevert(notDemanded(subject, IDemands.State.ANSWERED));
+        demands.expire(subject);
     }
 
     function test_a_list_is_demanded_once_inside_the_window_for_the_bond(uint96 bond, uint16 late) public {
@@ -161,18 +162,18 @@ contract ListDemandTest is DemandsBase {
         uint256 end = anchor.windowEnd(0, 0);
         vm.deal(demander, uint256(bond) + 1 ether);
         vm.prank(demander);
-        if (bond != BOND) vm.expectRevert(err(IReceiptAnchor.BondMismatch.selector, bond, BOND));
-        anchor.demandList{value: bond}(0);
+        if (bond != BOND) vm.expectRevert(err(IDemands.BondMismatch.selector, bond, BOND));
+        demands.demandList{value: bond}(0);
         if (bond != BOND) listDemanded(0);
-        bytes memory why = err(IReceiptAnchor.AlreadyDemanded.selector, uint256(anchor.listSubject(0)));
+        bytes memory why = err(IDemands.AlreadyDemanded.selector, uint256(demands.listSubject(0)));
         vm.prank(demander);
         vm.expectRevert(why);
-        anchor.demandList{value: BOND}(0);
+        demands.demandList{value: BOND}(0);
         anchored(receipt(2));
         vm.warp(end + 1 + late);
         vm.prank(demander);
-        vm.expectRevert(err(IReceiptAnchor.WindowClosed.selector, end + 1 + late, end));
-        anchor.demandList{value: BOND}(1);
+        vm.expectRevert(err(IDemands.WindowClosed.selector, end + 1 + late, end));
+        demands.demandList{value: BOND}(1);
     }
 
     function test_nothing_is_demanded_in_a_pause(uint16 duration) public {
@@ -181,11 +182,11 @@ contract ListDemandTest is DemandsBase {
         bytes memory sig = signature(r);
         paused(uint64(bound(duration, 1, 1 days)));
         refusedWhilePaused();
-        anchor.demandList(0);
+        demands.demandList(0);
         refusedWhilePaused();
-        anchor.demandEnvelope(r, sig, 0, none());
+        demands.demandEnvelope(r, sig, 0, none());
         refusedWhilePaused();
-        anchor.demandAnchor(r, sig);
+        demands.demandAnchor(r, sig);
     }
 
     /// @dev Whoever stuffs blocks or pauses the network cannot make an answer late: the deadline is on the clock.
@@ -205,23 +206,23 @@ contract ListDemandTest is DemandsBase {
         posted(header(1, count, "root"));
         uint256 bond = BOND * count;
         vm.prank(demander);
-        anchor.demandList{value: bond}(0);
-        bytes32 subject = anchor.listSubject(0);
-        uint256 deadline = anchor.demand(subject).deadline;
+        demands.demandList{value: bond}(0);
+        bytes32 subject = demands.listSubject(0);
+        uint256 deadline = demands.demand(subject).deadline;
         vm.warp(deadline);
-        vm.expectRevert(err(IReceiptAnchor.TooEarly.selector, deadline, deadline + 1));
-        anchor.expire(subject);
+        vm.expectRevert(err(IDemands.TooEarly.selector, deadline, deadline + 1));
+        demands.expire(subject);
         vm.warp(deadline + 1 + late);
-        anchor.expire(subject);
+        demands.expire(subject);
         // 0.2 for each receipt, and never less than one lie costs.
         uint256 penalty = count * 0.2 ether < 10 ether ? 10 ether : count * 0.2 ether;
         same(vault.stakeOf(operator), 100 ether - penalty, "stake");
         same(ledger.creditOf(demander), bond + penalty * 3 / 10, "bond and share");
         same(ledger.potOf(subject), 0, "pot");
         that(anchor.batch(0).isVoid, "void");
-        same(anchor.batch(0).extended, 1 hours, "the window stood still up to the deadline");
-        vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.AlreadyPunished.selector, operator, uint64(0)));
-        anchor.expire(subject);
+        same(demands.longestHeld(0), 1 hours, "the window stood still up to the deadline");
+        vm.expectRevert(abi.encodeWithSelector(IDemands.AlreadyPunished.selector, operator, uint64(0)));
+        demands.expire(subject);
         balanced();
     }
 
@@ -230,8 +231,8 @@ contract ListDemandTest is DemandsBase {
         anchored(r);
         listDemanded(0);
         uint256 end = anchor.windowEnd(0, 0) + 1 hours;
-        vm.warp(anchor.demand(anchor.listSubject(0)).deadline + 1);
-        anchor.expire(anchor.listSubject(0));
+        vm.warp(demands.demand(demands.listSubject(0)).deadline + 1);
+        demands.expire(demands.listSubject(0));
         // A liar that lets its own list expire is open to challenge as long as if it had answered.
         same(anchor.checkMember(r, signature(r), 0, none()), anchor.receiptId(r), "a member");
         same(anchor.windowEnd(0, 0), end, "end");
@@ -248,18 +249,18 @@ contract ListDemandTest is DemandsBase {
         left = uint96(bound(left, 0, 12 ether));
         anchored(receipt(1));
         listDemanded(0);
-        bytes32 subject = anchor.listSubject(0);
+        bytes32 subject = demands.listSubject(0);
         vault.slash(operator, 0, 100 ether - left, "dispute");
-        vm.warp(anchor.demand(subject).deadline + 1);
-        anchor.expire(subject);
+        vm.warp(demands.demand(subject).deadline + 1);
+        demands.expire(subject);
         that(anchor.batch(0).isVoid, "void all the same");
         uint256 first = left < 10 ether ? left : 10 ether;
         same(vault.stakeOf(operator), left - first, "first");
         if (first == 10 ether) return;
-        vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.NothingToSlash.selector, operator, uint64(0)));
-        anchor.expire(subject);
+        vm.expectRevert(abi.encodeWithSelector(IDemands.NothingToSlash.selector, operator, uint64(0)));
+        demands.expire(subject);
         stake(operator, 100 ether);
-        anchor.expire(subject);
+        demands.expire(subject);
         same(vault.stakeOf(operator), 90 ether + first, "all");
         same(ledger.creditOf(demander), BOND + first * 3 / 10 + (10 ether - first) * 3 / 10, "share");
         balanced();
@@ -269,23 +270,23 @@ contract ListDemandTest is DemandsBase {
         anchored(receipt(1));
         listDemanded(0);
         vault.lock(operator, bound(locked, 0, 100 ether), "dispute");
-        vm.warp(anchor.demand(anchor.listSubject(0)).deadline + 1);
-        anchor.expire(anchor.listSubject(0));
+        vm.warp(demands.demand(demands.listSubject(0)).deadline + 1);
+        demands.expire(demands.listSubject(0));
         same(vault.stakeOf(operator), 90 ether, "taken");
     }
 
     function test_an_open_demand_holds_the_collateral(uint16 late, bool answers) public {
         anchored(receipt(1));
         listDemanded(0);
-        bytes32 subject = anchor.listSubject(0);
-        uint256 deadline = anchor.demand(subject).deadline;
+        bytes32 subject = demands.listSubject(0);
+        uint256 deadline = demands.demand(subject).deadline;
         if (answers) {
             answersList(0, "list");
         } else {
             vm.warp(deadline + 2 hours + late);
             vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.BatchHeld.selector, uint64(0), uint32(1)));
             anchor.release(0);
-            anchor.expire(subject);
+            demands.expire(subject);
         }
         vm.warp(deadline + 2 hours + late);
         anchor.release(0);
@@ -295,11 +296,11 @@ contract ListDemandTest is DemandsBase {
     /// @dev Demands of one batch say nothing about another, here or in another deployment.
     function test_subjects_are_of_one_batch_and_one_contract(uint64 a, uint64 b, uint64 chain) public {
         vm.assume(a != b && chain != block.chainid && chain != 0);
-        bytes32 subject = anchor.listSubject(a);
-        that(subject != anchor.listSubject(b), "batch");
-        that(subject != anchor.anchorSubject(bytes32(uint256(a))), "kind");
+        bytes32 subject = demands.listSubject(a);
+        that(subject != demands.listSubject(b), "batch");
+        that(subject != demands.anchorSubject(bytes32(uint256(a))), "kind");
         vm.chainId(chain);
-        that(subject != anchor.listSubject(a), "chain");
+        that(subject != demands.listSubject(a), "chain");
     }
 }
 
@@ -312,23 +313,23 @@ contract EnvelopeDemandTest is DemandsBase {
         bytes32 id = anchor.receiptId(r);
         uint256 end = anchor.windowEnd(id, 0);
         vm.prank(operator);
-        vm.expectRevert(notDemanded(id, IReceiptAnchor.State.NONE));
-        anchor.answerEnvelope(id, locator);
+        vm.expectRevert(notDemanded(id, IDemands.State.NONE));
+        demands.answerEnvelope(id, locator);
         envelopeDemanded(r, 0);
         uint256 wait_ = bound(wait, 0, 1 hours);
         vm.warp(block.timestamp + wait_);
         notFinal(r, err(IReceiptAnchor.DemandPending.selector, uint256(id)));
         vm.prank(other);
         vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.NotOperator.selector, other));
-        anchor.answerEnvelope(id, locator);
+        demands.answerEnvelope(id, locator);
         vm.prank(operator);
-        anchor.answerEnvelope(id, locator);
+        demands.answerEnvelope(id, locator);
         same(ledger.creditOf(operator), BOND, "bond");
         same(anchor.windowEnd(id, 0), end + wait_, "its window stood still");
         same(anchor.windowEnd(0, 0), end, "no other did");
         vm.prank(operator);
-        vm.expectRevert(notDemanded(id, IReceiptAnchor.State.ANSWERED));
-        anchor.answerEnvelope(id, locator);
+        vm.expectRevert(notDemanded(id, IDemands.State.ANSWERED));
+        demands.answerEnvelope(id, locator);
         balanced();
     }
 
@@ -338,18 +339,18 @@ contract EnvelopeDemandTest is DemandsBase {
         bytes32 id = anchor.receiptId(r);
         uint256 end = anchor.windowEnd(id, 0);
         envelopeDemanded(r, 0);
-        uint256 deadline = anchor.demand(id).deadline;
+        uint256 deadline = demands.demand(id).deadline;
         vm.warp(deadline + 1 + late);
         vm.prank(operator);
-        vm.expectRevert(err(IReceiptAnchor.TooLate.selector, deadline + 1 + late, deadline));
-        anchor.answerEnvelope(id, "late");
-        anchor.expire(id);
-        isState(id, IReceiptAnchor.State.EXPIRED);
+        vm.expectRevert(err(IDemands.TooLate.selector, deadline + 1 + late, deadline));
+        demands.answerEnvelope(id, "late");
+        demands.expire(id);
+        isState(id, IDemands.State.EXPIRED);
         same(vault.stakeOf(operator), 100 ether, "stake");
         same(ledger.creditOf(demander), BOND, "bond back");
         same(anchor.windowEnd(id, 0), end + 1 hours, "a whole cure was added, not more");
-        vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.NothingToSlash.selector, operator, uint64(0)));
-        anchor.expire(id);
+        vm.expectRevert(abi.encodeWithSelector(IDemands.NothingToSlash.selector, operator, uint64(0)));
+        demands.expire(id);
         balanced();
     }
 
@@ -365,21 +366,21 @@ contract EnvelopeDemandTest is DemandsBase {
         bytes memory sig = signature(other);
         vm.prank(demander);
         vm.expectPartialRevert(IReceiptAnchor.BadProof.selector);
-        anchor.demandEnvelope{value: BOND}(other, sig, 0, none());
+        demands.demandEnvelope{value: BOND}(other, sig, 0, none());
         sig = signature(r);
         if (late % 2 == 0) {
             vm.warp(end + 1 + late);
             vm.prank(demander);
-            vm.expectRevert(err(IReceiptAnchor.WindowClosed.selector, end + 1 + late, end));
-            anchor.demandEnvelope{value: BOND}(r, sig, 0, none());
+            vm.expectRevert(err(IDemands.WindowClosed.selector, end + 1 + late, end));
+            demands.demandEnvelope{value: BOND}(r, sig, 0, none());
             return;
         }
-        vm.expectRevert(err(IReceiptAnchor.BondMismatch.selector, 0, BOND));
-        anchor.demandEnvelope(r, sig, 0, none());
+        vm.expectRevert(err(IDemands.BondMismatch.selector, 0, BOND));
+        demands.demandEnvelope(r, sig, 0, none());
         envelopeDemanded(r, 0);
         vm.prank(demander);
-        vm.expectRevert(err(IReceiptAnchor.AlreadyDemanded.selector, uint256(id)));
-        anchor.demandEnvelope{value: BOND}(r, sig, 0, none());
+        vm.expectRevert(err(IDemands.AlreadyDemanded.selector, uint256(id)));
+        demands.demandEnvelope{value: BOND}(r, sig, 0, none());
     }
 
     /// @dev A demand in the last second holds collateral for the window that it opened.
@@ -394,13 +395,13 @@ contract EnvelopeDemandTest is DemandsBase {
         if (answers) {
             vm.warp(block.timestamp + held);
             vm.prank(operator);
-            anchor.answerEnvelope(id, "");
+            demands.answerEnvelope(id, "");
         } else {
             held = 1 hours;
-            vm.warp(anchor.demand(id).deadline + 1 + wait);
+            vm.warp(demands.demand(id).deadline + 1 + wait);
             vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.BatchHeld.selector, uint64(0), uint32(1)));
             anchor.release(0);
-            anchor.expire(id);
+            demands.expire(id);
         }
         same(anchor.windowEnd(id, 0), end + held, "end");
         if (block.timestamp <= end + held) {
@@ -440,20 +441,20 @@ contract AnchorDemandTest is DemandsBase {
     function test_the_operator_has_the_bond_of_what_it_anchored_whoever_shows_it(uint16 wait, bool byOther) public {
         Receipt memory r = late(1);
         anchorDemanded(r);
-        bytes32 subject = anchor.anchorSubject(anchor.receiptId(r));
-        IReceiptAnchor.Demand memory d = anchor.demand(subject);
+        bytes32 subject = demands.anchorSubject(anchor.receiptId(r));
+        IDemands.Demand memory d = demands.demand(subject);
         same(d.seq, 1, "seq");
         same(d.deadline, guardian.clock() + 1 hours, "deadline");
         vm.warp(block.timestamp + bound(wait, 0, 1 hours));
         uint64 batchId = anchored(r);
         bytes memory sig = signature(r);
         vm.prank(byOther ? helper : operator);
-        anchor.answerAnchor(r, sig, batchId, none());
+        demands.answerAnchor(r, sig, batchId, none());
         same(ledger.creditOf(operator), BOND, "bond");
         same(ledger.creditOf(helper), 0, "who ran ahead has nothing");
-        isState(subject, IReceiptAnchor.State.ANSWERED);
-        vm.expectRevert(notDemanded(subject, IReceiptAnchor.State.ANSWERED));
-        anchor.answerAnchor(r, sig, batchId, none());
+        isState(subject, IDemands.State.ANSWERED);
+        vm.expectRevert(notDemanded(subject, IDemands.State.ANSWERED));
+        demands.answerAnchor(r, sig, batchId, none());
         // Its envelope can still be demanded: that is another subject.
         envelopeDemanded(r, batchId);
         balanced();
@@ -462,21 +463,21 @@ contract AnchorDemandTest is DemandsBase {
     function test_a_receipt_that_is_never_anchored_costs_the_penalty(uint16 wait) public {
         Receipt memory r = late(1);
         anchorDemanded(r);
-        bytes32 subject = anchor.anchorSubject(anchor.receiptId(r));
-        uint256 deadline = anchor.demand(subject).deadline;
+        bytes32 subject = demands.anchorSubject(anchor.receiptId(r));
+        uint256 deadline = demands.demand(subject).deadline;
         vm.warp(deadline);
-        vm.expectRevert(err(IReceiptAnchor.TooEarly.selector, deadline, deadline + 1));
-        anchor.expire(subject);
+        vm.expectRevert(err(IDemands.TooEarly.selector, deadline, deadline + 1));
+        demands.expire(subject);
         vm.warp(deadline + 1 + wait);
         anchored(r);
         bytes memory sig = signature(r);
-        vm.expectRevert(err(IReceiptAnchor.TooLate.selector, deadline + 1 + wait, deadline));
-        anchor.answerAnchor(r, sig, 0, none());
-        anchor.expire(subject);
+        vm.expectRevert(err(IDemands.TooLate.selector, deadline + 1 + wait, deadline));
+        demands.answerAnchor(r, sig, 0, none());
+        demands.expire(subject);
         same(vault.stakeOf(operator), 90 ether, "stake");
         same(ledger.creditOf(demander), BOND + 3 ether, "bond and share");
-        vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.AlreadyPunished.selector, operator, uint64(1)));
-        anchor.expire(subject);
+        vm.expectRevert(abi.encodeWithSelector(IDemands.AlreadyPunished.selector, operator, uint64(1)));
+        demands.expire(subject);
         balanced();
     }
 
@@ -489,25 +490,25 @@ contract AnchorDemandTest is DemandsBase {
         bytes memory sig = signature(r);
         if (!afterwards) {
             vm.prank(demander);
-            vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.NumberAnchored.selector, uint64(1), uint64(1)));
-            anchor.demandAnchor{value: BOND}(r, sig);
+            vm.expectRevert(abi.encodeWithSelector(IDemands.NumberAnchored.selector, uint64(1), uint64(1)));
+            demands.demandAnchor{value: BOND}(r, sig);
         } else {
             anchorDemanded(r);
             anchored(other);
             vm.expectPartialRevert(IReceiptAnchor.BadProof.selector);
-            anchor.answerAnchor(r, sig, 0, none());
+            demands.answerAnchor(r, sig, 0, none());
             bytes memory otherSig = signature(other);
-            bytes32 unasked = anchor.anchorSubject(anchor.receiptId(other));
-            vm.expectRevert(notDemanded(unasked, IReceiptAnchor.State.NONE));
-            anchor.answerAnchor(other, otherSig, 0, none());
-            bytes32 subject = anchor.anchorSubject(anchor.receiptId(r));
-            vm.warp(anchor.demand(subject).deadline + 1);
-            anchor.expire(subject);
+            bytes32 unasked = demands.anchorSubject(anchor.receiptId(other));
+            vm.expectRevert(notDemanded(unasked, IDemands.State.NONE));
+            demands.answerAnchor(other, otherSig, 0, none());
+            bytes32 subject = demands.anchorSubject(anchor.receiptId(r));
+            vm.warp(demands.demand(subject).deadline + 1);
+            demands.expire(subject);
             same(vault.stakeOf(operator), 90 ether, "not anchored");
         }
         uint256 before = vault.stakeOf(operator);
         bytes memory second = signature(other);
-        anchor.equivocation(r, sig, other, second);
+        demands.equivocation(r, sig, other, second);
         same(vault.stakeOf(operator), before - 10 ether, "and equivocation");
         balanced();
     }
@@ -517,20 +518,20 @@ contract AnchorDemandTest is DemandsBase {
         bytes memory sig = signature(r);
         vm.warp(block.timestamp + bound(wait, 0, 600));
         vm.prank(demander);
-        vm.expectRevert(err(IReceiptAnchor.TooEarly.selector, block.timestamp, uint256(r.anchorBy) + 1));
-        anchor.demandAnchor{value: BOND}(r, sig);
+        vm.expectRevert(err(IDemands.TooEarly.selector, block.timestamp, uint256(r.anchorBy) + 1));
+        demands.demandAnchor{value: BOND}(r, sig);
         vm.warp(uint256(r.anchorBy) + 1);
         vm.assume(bond != BOND);
         vm.deal(demander, uint256(bond) + 1 ether);
         vm.prank(demander);
-        vm.expectRevert(err(IReceiptAnchor.BondMismatch.selector, bond, BOND));
-        anchor.demandAnchor{value: bond}(r, sig);
+        vm.expectRevert(err(IDemands.BondMismatch.selector, bond, BOND));
+        demands.demandAnchor{value: bond}(r, sig);
         anchorDemanded(r);
         bytes memory why =
-            err(IReceiptAnchor.AlreadyDemanded.selector, uint256(anchor.anchorSubject(anchor.receiptId(r))));
+            err(IDemands.AlreadyDemanded.selector, uint256(demands.anchorSubject(anchor.receiptId(r))));
         vm.prank(demander);
         vm.expectRevert(why);
-        anchor.demandAnchor{value: BOND}(r, sig);
+        demands.demandAnchor{value: BOND}(r, sig);
     }
 
     function test_only_what_an_operator_signed_for_this_chain_is_demanded(uint64 chain, uint128 key) public {
@@ -540,15 +541,15 @@ contract AnchorDemandTest is DemandsBase {
         Receipt memory r = late(1);
         bytes memory sig = signed(other, anchor.receiptId(r));
         vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.BadSignature.selector, vm.addr(other), operator));
-        anchor.demandAnchor(r, sig);
+        demands.demandAnchor(r, sig);
         r.chainId = chain;
         sig = signature(r);
         vm.expectRevert(err(IReceiptAnchor.ForeignChain.selector, chain, block.chainid));
-        anchor.demandAnchor(r, sig);
+        demands.demandAnchor(r, sig);
         (r.chainId, r.operator) = (block.chainid, vm.addr(other));
         sig = signed(other, anchor.receiptId(r));
         vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.NotOperator.selector, vm.addr(other)));
-        anchor.demandAnchor(r, sig);
+        demands.demandAnchor(r, sig);
     }
 
     /// @dev An operator could put such a receipt into a batch, and could not show it there: its stake would answer for nothing.
@@ -562,34 +563,34 @@ contract AnchorDemandTest is DemandsBase {
         vm.prank(demander);
         if (!plain) vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.UnsupportedMode.selector, mode, enclave));
         else if (refused) vm.expectRevert(err(IReceiptAnchor.UnknownClientMode.selector, client));
-        anchor.demandAnchor{value: BOND}(r, sig);
+        demands.demandAnchor{value: BOND}(r, sig);
         same(vault.obligedOf(operator), refused ? 0 : 10 ether, "obliged");
     }
 
     function test_nothing_is_shared_that_was_not_slashed(bytes32 ref) public {
-        vm.expectRevert(err(IReceiptAnchor.NothingToCollect.selector, uint256(ref)));
-        anchor.collect(ref);
-        vm.expectRevert(notDemanded(ref, IReceiptAnchor.State.NONE));
-        anchor.expire(ref);
+        vm.expectRevert(err(IDemands.NothingToCollect.selector, uint256(ref)));
+        demands.collect(ref);
+        vm.expectRevert(notDemanded(ref, IDemands.State.NONE));
+        demands.expire(ref);
     }
 }
 
 /// @title A demand is answered by what it asks for, or an operator ends it by any words of its own
 contract OtherKindTest is DemandsBase {
-    function refused(bytes32 subject, IReceiptAnchor.Kind kind, bytes memory locator) private {
+    function refused(bytes32 subject, IDemands.Kind kind, bytes memory locator) private {
         vm.prank(operator);
-        vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.OtherKind.selector, subject, kind));
-        anchor.answerEnvelope(subject, locator);
-        isState(subject, IReceiptAnchor.State.OPEN);
+        vm.expectRevert(abi.encodeWithSelector(IDemands.OtherKind.selector, subject, kind));
+        demands.answerEnvelope(subject, locator);
+        isState(subject, IDemands.State.OPEN);
         same(ledger.creditOf(operator), 0, "the bond waits");
     }
 
     function test_a_locator_is_no_list(bytes calldata locator) public {
         anchored(receipt(1));
         listDemanded(0);
-        refused(anchor.listSubject(0), IReceiptAnchor.Kind.LIST, locator);
-        vm.warp(uint256(anchor.demand(anchor.listSubject(0)).deadline) + 1);
-        anchor.expire(anchor.listSubject(0));
+        refused(demands.listSubject(0), IDemands.Kind.LIST, locator);
+        vm.warp(uint256(demands.demand(demands.listSubject(0)).deadline) + 1);
+        demands.expire(demands.listSubject(0));
         that(anchor.batch(0).isVoid, "a withheld list voids its batch");
     }
 
@@ -605,9 +606,9 @@ contract OtherKindTest is DemandsBase {
         anchored(instead);
         anchored(receipt(4));
         listDemanded(3);
-        refused(anchor.anchorSubject(anchor.receiptId(late)), IReceiptAnchor.Kind.ANCHOR, locator);
+        refused(demands.anchorSubject(anchor.receiptId(late)), IDemands.Kind.ANCHOR, locator);
         same(vault.obligedOf(operator), 10 ether, "obliged");
-        vm.warp(uint256(anchor.demand(anchor.listSubject(3)).deadline) + 1);
-        anchor.expire(anchor.listSubject(3));
+        vm.warp(uint256(demands.demand(demands.listSubject(3)).deadline) + 1);
+        demands.expire(demands.listSubject(3));
     }
 }

@@ -28,25 +28,21 @@ contract Docket {
         end = end_;
     }
 
-    function checkMember(Receipt calldata r, bytes calldata, uint64 batchId, bytes32[] calldata)
+    function question(Receipt calldata r, bytes calldata, uint64 batchId, bytes32[] calldata)
         external
-        view
-        returns (bytes32)
+        returns (IReceiptAnchor.Question memory)
     {
-        if (_batches[batchId].operator != r.operator) revert NotHere(batchId);
-        return keccak256(abi.encode(r));
-    }
-
-    function disputable(bytes32, uint64 batchId) external view returns (uint64, uint32, bytes32) {
-        return (end, _batches[batchId].paramsVersion, POOL);
+        IReceiptAnchor.Batch storage b = _batches[batchId];
+        if (b.operator != r.operator) revert NotHere(batchId);
+        ++openDisputes[batchId];
+        return IReceiptAnchor.Question(keccak256(abi.encode(r)), r.operator, b.count, b.paramsVersion, end, POOL);
     }
 
     function batch(uint64 batchId) external view returns (IReceiptAnchor.Batch memory) {
         return _batches[batchId];
     }
 
-    function onDispute(uint64 batchId, bool opened) external {
-        if (opened) ++openDisputes[batchId];
-        else --openDisputes[batchId];
+    function unhold(uint64 batchId) external {
+        --openDisputes[batchId];
     }
 }

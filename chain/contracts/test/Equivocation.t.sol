@@ -2,7 +2,7 @@
 pragma solidity 0.8.37;
 
 import {EmptyLeaf, ParamSet, Receipt} from "../src/libraries/Types.sol";
-import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
+import {IDemands} from "../src/interfaces/IDemands.sol";
 import {AnchorBase} from "./AnchorBase.sol";
 
 /// @title Two leaves with one number
@@ -12,7 +12,7 @@ contract EquivocationTest is AnchorBase {
     function reported(Receipt memory a, Receipt memory b) private {
         (bytes memory x, bytes memory y) = (signature(a), signature(b));
         vm.prank(reporter);
-        anchor.equivocation(a, x, b, y);
+        demands.equivocation(a, x, b, y);
     }
 
     function twins(uint64 seq) private view returns (Receipt memory a, Receipt memory b) {
@@ -27,10 +27,10 @@ contract EquivocationTest is AnchorBase {
         same(vault.stakeOf(operator), 90 ether, "stake");
         same(ledger.creditOf(reporter), 3 ether, "alpha");
         same(ledger.totalBurned(), 7 ether, "burned");
-        same(ledger.potOf(anchor.equivocationRef(operator, seq)), 0, "pot");
+        same(ledger.potOf(demands.equivocationRef(operator, seq)), 0, "pot");
         (bytes memory x, bytes memory y) = (signature(a), signature(b));
-        vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.AlreadyPunished.selector, operator, seq));
-        anchor.equivocation(b, y, a, x);
+        vm.expectRevert(abi.encodeWithSelector(IDemands.AlreadyPunished.selector, operator, seq));
+        demands.equivocation(b, y, a, x);
         balanced();
     }
 
@@ -49,12 +49,12 @@ contract EquivocationTest is AnchorBase {
         stake(operator, 50 ether);
         (bytes memory x, bytes memory y) = (signature(a), signature(b));
         if (left == 10 ether) {
-            vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.AlreadyPunished.selector, operator, seq));
+            vm.expectRevert(abi.encodeWithSelector(IDemands.AlreadyPunished.selector, operator, seq));
         }
-        anchor.equivocation(a, x, b, y);
+        demands.equivocation(a, x, b, y);
         same(vault.stakeOf(operator), 40 ether + left, "one slash in all");
-        vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.AlreadyPunished.selector, operator, seq));
-        anchor.equivocation(a, x, b, y);
+        vm.expectRevert(abi.encodeWithSelector(IDemands.AlreadyPunished.selector, operator, seq));
+        demands.equivocation(a, x, b, y);
         balanced();
     }
 
@@ -62,16 +62,16 @@ contract EquivocationTest is AnchorBase {
         vm.assume(next != seq);
         (Receipt memory a, Receipt memory b) = twins(seq);
         bytes memory x = signature(a);
-        vm.expectRevert(IReceiptAnchor.NoEquivocation.selector);
-        anchor.equivocation(a, x, a, x);
+        vm.expectRevert(IDemands.NoEquivocation.selector);
+        demands.equivocation(a, x, a, x);
         b.seq = next;
         bytes memory y = signature(b);
-        vm.expectRevert(IReceiptAnchor.NoEquivocation.selector);
-        anchor.equivocation(a, x, b, y);
+        vm.expectRevert(IDemands.NoEquivocation.selector);
+        demands.equivocation(a, x, b, y);
         (b.seq, b.operator) = (seq, vm.addr(77));
         y = signed(77, anchor.receiptId(b));
-        vm.expectRevert(IReceiptAnchor.NoEquivocation.selector);
-        anchor.equivocation(a, x, b, y);
+        vm.expectRevert(IDemands.NoEquivocation.selector);
+        demands.equivocation(a, x, b, y);
     }
 
     /// @dev Verdicts may have taken the stake already; what comes back later owes the rest.
@@ -85,8 +85,8 @@ contract EquivocationTest is AnchorBase {
         }
         if (left >= 10 ether) return;
         (bytes memory x, bytes memory y) = (signature(a), signature(b));
-        vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.NothingToSlash.selector, operator, seq));
-        anchor.equivocation(a, x, b, y);
+        vm.expectRevert(abi.encodeWithSelector(IDemands.NothingToSlash.selector, operator, seq));
+        demands.equivocation(a, x, b, y);
         stake(operator, 100 ether);
         reported(a, b);
         same(vault.stakeOf(operator), 90 ether + left, "all");

@@ -3,9 +3,10 @@ pragma solidity 0.8.37;
 
 import {Receipt} from "../src/libraries/Types.sol";
 import {ReceiptAnchor} from "../src/anchor/ReceiptAnchor.sol";
+import {Demands} from "../src/demands/Demands.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {ILedger} from "../src/interfaces/ILedger.sol";
-import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
+import {IDemands} from "../src/interfaces/IDemands.sol";
 import {IStakeSource} from "../src/interfaces/IStakeSource.sol";
 import {AnchorBase} from "./AnchorBase.sol";
 
@@ -48,9 +49,10 @@ contract LateStakeTest is AnchorBase {
         late = new LateStake(ledger);
         ledger.setSource(address(late), true);
         IStakeSource source = IStakeSource(address(late));
-        anchor = new ReceiptAnchor(ReceiptAnchor.Parts(params, guardian, registry, source, ledger, epochs, fees));
-        anchor.wire(IDisputes(address(bench)));
-        ledger.setMover(address(anchor), true);
+        anchor = new ReceiptAnchor(ReceiptAnchor.Parts(params, guardian, registry, source, epochs, fees));
+        demands = new Demands(Demands.Parts(params, guardian, registry, source, ledger, anchor));
+        anchor.wire(IDisputes(address(bench)), demands);
+        ledger.setMover(address(demands), true);
     }
 
     function reported(uint64 seq) private {
@@ -58,23 +60,23 @@ contract LateStakeTest is AnchorBase {
         b.reqHash = keccak256("another");
         (bytes memory x, bytes memory y) = (signature(a), signature(b));
         vm.prank(reporter);
-        anchor.equivocation(a, x, b, y);
+        demands.equivocation(a, x, b, y);
     }
 
     function test_a_report_is_paid_when_all_of_its_stake_has_arrived(uint96 part, uint64 seq) public {
         reported(seq);
-        bytes32 ref = anchor.equivocationRef(operator, seq);
+        bytes32 ref = demands.equivocationRef(operator, seq);
         same(ledger.creditOf(reporter), 0, "nothing yet");
         part = uint96(bound(part, 0, 10 ether - 1));
         late.bring{value: part}(ref);
-        vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.NotArrived.selector, ref, part, 10 ether));
-        anchor.collect(ref);
+        vm.expectRevert(abi.encodeWithSelector(IDemands.NotArrived.selector, ref, part, 10 ether));
+        demands.collect(ref);
         late.bring{value: 10 ether - part}(ref);
-        anchor.collect(ref);
+        demands.collect(ref);
         same(ledger.creditOf(reporter), 3 ether, "alpha");
         same(ledger.totalBurned(), 7 ether, "burned");
-        vm.expectRevert(err(IReceiptAnchor.NothingToCollect.selector, uint256(ref)));
-        anchor.collect(ref);
+        vm.expectRevert(err(IDemands.NothingToCollect.selector, uint256(ref)));
+        demands.collect(ref);
     }
 
     function test_two_reports_that_wait_together_are_paid_together(uint96 first, uint64 seq) public {
@@ -83,13 +85,13 @@ contract LateStakeTest is AnchorBase {
         reported(seq);
         late.keep(100 ether);
         reported(seq);
-        bytes32 ref = anchor.equivocationRef(operator, seq);
+        bytes32 ref = demands.equivocationRef(operator, seq);
         same(late.owed(ref), 10 ether, "one slash in all");
         late.bring{value: first}(ref);
-        vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.NotArrived.selector, ref, first, 10 ether));
-        anchor.collect(ref);
+        vm.expectRevert(abi.encodeWithSelector(IDemands.NotArrived.selector, ref, first, 10 ether));
+        demands.collect(ref);
         late.bring{value: 10 ether - first}(ref);
-        anchor.collect(ref);
+        demands.collect(ref);
         same(ledger.creditOf(reporter), 3 ether, "alpha");
         same(ledger.potOf(ref), 0, "pot");
     }
@@ -99,13 +101,13 @@ contract LateStakeTest is AnchorBase {
         first = uint96(bound(first, 1, 10 ether - 1));
         late.keep(first);
         reported(seq);
-        bytes32 ref = anchor.equivocationRef(operator, seq);
+        bytes32 ref = demands.equivocationRef(operator, seq);
         late.bring{value: first}(ref);
-        anchor.collect(ref);
+        demands.collect(ref);
         late.keep(100 ether);
         reported(seq);
         late.bring{value: 10 ether - first}(ref);
-        anchor.collect(ref);
+        demands.collect(ref);
         same(ledger.creditOf(reporter), uint256(first) * 3 / 10 + (10 ether - uint256(first)) * 3 / 10, "alpha");
         same(ledger.potOf(ref), 0, "pot");
     }

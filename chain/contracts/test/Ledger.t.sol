@@ -42,7 +42,7 @@ contract Reenterer {
 contract LedgerTest is Check {
     uint256 private constant DELAY = 1 days;
     address private constant SOURCE = address(0x5A11);
-    address private constant ANCHOR = address(0xA1);
+    address private constant DEMANDS = address(0xA1);
     address private constant AUDITS = address(0xA2);
 
     AccessManager private manager;
@@ -56,7 +56,7 @@ contract LedgerTest is Check {
         Params params = new Params(address(manager), Defaults.parameters());
         guardian = new Guardian(address(manager), params);
         ledger = new Ledger(address(manager), guardian, params);
-        ledger.wire(SOURCE, address(this), ANCHOR, AUDITS);
+        ledger.wire(SOURCE, address(this), DEMANDS, AUDITS);
         vm.deal(address(this), 1e9 ether);
     }
 
@@ -269,16 +269,16 @@ contract LedgerTest is Check {
 
     function test_wiring_is_once_by_the_deployer_and_names_all(address who, uint8 which) public {
         vm.expectRevert(abi.encodeWithSelector(Wired.AlreadyWired.selector));
-        ledger.wire(SOURCE, address(this), ANCHOR, AUDITS);
+        ledger.wire(SOURCE, address(this), DEMANDS, AUDITS);
         Ledger other = new Ledger(address(manager), guardian, ledger.PARAMS());
-        address[4] memory parts = [SOURCE, address(this), ANCHOR, AUDITS];
+        address[4] memory parts = [SOURCE, address(this), DEMANDS, AUDITS];
         parts[which % 4] = address(0);
         vm.expectRevert(abi.encodeWithSelector(Wired.ZeroAddress.selector));
         other.wire(parts[0], parts[1], parts[2], parts[3]);
         vm.assume(who != address(this));
         vm.prank(who);
         vm.expectRevert(abi.encodeWithSelector(Wired.NotDeployer.selector, who));
-        other.wire(SOURCE, address(this), ANCHOR, AUDITS);
+        other.wire(SOURCE, address(this), DEMANDS, AUDITS);
     }
 
     function test_money_without_a_name_is_refused(uint96 amount) public {

@@ -7,12 +7,13 @@ import {FeeMarket} from "../src/anchor/FeeMarket.sol";
 import {KeyEpochs} from "../src/keys/KeyEpochs.sol";
 import {Lens} from "../src/Lens.sol";
 import {ReceiptAnchor} from "../src/anchor/ReceiptAnchor.sol";
+import {Demands} from "../src/demands/Demands.sol";
 import {Phase} from "../src/libraries/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {ILedger} from "../src/interfaces/ILedger.sol";
 import {ILens} from "../src/interfaces/ILens.sol";
 import {IRandaoSource} from "../src/interfaces/IRandaoSource.sol";
-import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
+import {IDemands} from "../src/interfaces/IDemands.sol";
 import {ISettlement} from "../src/interfaces/ISettlement.sol";
 import {IStakeTree} from "../src/interfaces/IStakeTree.sol";
 import {AnchorBase} from "./AnchorBase.sol";
@@ -39,7 +40,8 @@ contract LensOfTheCourtTest is Courthouse, LensCheck {
         super.setUp();
         epochs = new KeyEpochs(address(manager), params, guardian, registry);
         market = new FeeMarket(address(manager), guardian, 1 gwei, 1 ether, 1_000, 1 hours);
-        anchor = new ReceiptAnchor(ReceiptAnchor.Parts(params, guardian, registry, vault, ledger, epochs, market));
+        anchor = new ReceiptAnchor(ReceiptAnchor.Parts(params, guardian, registry, vault, epochs, market));
+        Demands demands = new Demands(Demands.Parts(params, guardian, registry, vault, ledger, anchor));
         Audits audits = new Audits(Audits.Parts(params, guardian, registry, vault, ledger, epochs, anchor, disputes));
         lens = new Lens(
             Lens.Parts({
@@ -51,6 +53,7 @@ contract LensOfTheCourtTest is Courthouse, LensCheck {
                 epochs: epochs,
                 market: market,
                 anchor: anchor,
+                demands: demands,
                 disputes: disputes,
                 settlement: settlement,
                 rounds: rounds,
@@ -187,7 +190,7 @@ contract LensOfReceiptsTest is AnchorBase, LensCheck {
         Lens.Parts memory parts;
         (parts.params, parts.guardian, parts.registry, parts.vault) = (params, guardian, registry, vault);
         (parts.ledger, parts.epochs, parts.market, parts.anchor) = (ledger, epochs, fees, anchor);
-        parts.audits = audits;
+        (parts.demands, parts.audits) = (demands, audits);
         // No dispute is read here.
         (parts.settlement, parts.seeds) = (ISettlement(address(0)), IRandaoSource(address(0)));
         lens = new Lens(parts);
@@ -271,7 +274,7 @@ contract LensOfReceiptsTest is AnchorBase, LensCheck {
         uint64 which = uint64(asked % all);
         uint256 bond = params.money(1).demandBond;
         vm.deal(address(this), bond);
-        anchor.demandList{value: bond}(which);
+        demands.demandList{value: bond}(which);
         vm.warp(block.timestamp + later % 3 days);
         uint64 first = uint64(bound(from, 0, 5));
         uint256 size = bound(most, 0, 5);
@@ -280,16 +283,16 @@ contract LensOfReceiptsTest is AnchorBase, LensCheck {
         same(list.length, left < size ? left : size, "a page");
         bytes32[] memory subjects = new bytes32[](list.length);
         for (uint64 i = 0; i < list.length; ++i) {
-            subjects[i] = anchor.listSubject(first + i);
+            subjects[i] = demands.listSubject(first + i);
             ILens.BatchView memory w = ILens.BatchView(
-                first + i, anchor.batch(first + i), anchor.windowEnd(0, first + i), anchor.demand(subjects[i])
+                first + i, anchor.batch(first + i), anchor.windowEnd(0, first + i), demands.demand(subjects[i])
             );
             alike(abi.encode(list[i]), abi.encode(w), "a batch");
         }
-        IReceiptAnchor.Demand[] memory demands = lens.demands(subjects);
-        for (uint256 i = 0; i < demands.length; ++i) {
-            alike(abi.encode(demands[i]), abi.encode(list[i].listDemand), "a demand");
-            that((demands[i].state == IReceiptAnchor.State.OPEN) == (first + i == which), "whose list was asked for");
+        IDemands.Demand[] memory asked_ = lens.demands(subjects);
+        for (uint256 i = 0; i < asked_.length; ++i) {
+            alike(abi.encode(asked_[i]), abi.encode(list[i].listDemand), "a demand");
+            that((asked_[i].state == IDemands.State.OPEN) == (first + i == which), "whose list was asked for");
         }
     }
 

@@ -2,7 +2,7 @@
 pragma solidity 0.8.37;
 
 import {Receipt} from "../src/libraries/Types.sol";
-import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
+import {IDemands} from "../src/interfaces/IDemands.sol";
 import {IStakeSource} from "../src/interfaces/IStakeSource.sol";
 import {DemandsBase} from "./Demands.t.sol";
 
@@ -31,7 +31,7 @@ contract FrozenOperatorTest is DemandsBase {
         uint64 batchId = anchored(r);
         bytes memory sig = signature(r);
         vm.prank(operator);
-        anchor.answerAnchor(r, sig, batchId, none());
+        demands.answerAnchor(r, sig, batchId, none());
         same(ledger.creditOf(demander), 0, "no share, and the bond is lost");
         same(ledger.creditOf(operator), BOND, "who was honest has it");
         same(vault.stakeOf(operator), 30.1 ether, "nothing was slashed");
@@ -83,7 +83,7 @@ contract OpenedForOneDemandTest is DemandsBase {
 
     function demandedInPassing() private returns (Receipt memory r, bytes32 subject) {
         r = receipt(1);
-        subject = anchor.anchorSubject(anchor.receiptId(r));
+        subject = demands.anchorSubject(anchor.receiptId(r));
         quits();
         vm.warp(uint256(r.anchorBy) + 1);
         joins();
@@ -98,8 +98,8 @@ contract OpenedForOneDemandTest is DemandsBase {
         uint64 batchId = anchored(r);
         bytes memory sig = signature(r);
         vm.prank(operator);
-        anchor.answerAnchor(r, sig, batchId, none());
-        isState(subject, IReceiptAnchor.State.ANSWERED);
+        demands.answerAnchor(r, sig, batchId, none());
+        isState(subject, IDemands.State.ANSWERED);
         same(ledger.creditOf(operator), BOND, "the demander's bond");
     }
 }
@@ -113,7 +113,7 @@ contract OwnReportTest is DemandsBase {
         b.reqHash = keccak256("another");
         (bytes memory x, bytes memory y) = (signature(a), signature(b));
         vm.prank(accomplice);
-        anchor.equivocation(a, x, b, y);
+        demands.equivocation(a, x, b, y);
     }
 
     /// @dev Of what disputes lock it has nothing back; of the rest an honest reporter has what it always had.
@@ -145,11 +145,11 @@ contract OwnReportTest is DemandsBase {
         anchored(r);
         vm.deal(accomplice, BOND);
         vm.prank(accomplice);
-        anchor.demandList{value: BOND}(0);
-        bytes32 subject = anchor.listSubject(0);
+        demands.demandList{value: BOND}(0);
+        bytes32 subject = demands.listSubject(0);
         vault.lock(operator, sum, "dispute");
-        vm.warp(anchor.demand(subject).deadline + 1);
-        anchor.expire(subject);
+        vm.warp(demands.demand(subject).deadline + 1);
+        demands.expire(subject);
         uint256 spare = 100 ether - sum;
         same(
             ledger.creditOf(accomplice), BOND + (spare < 10 ether ? spare : 10 ether) * 3_000 / 10_000, "bond and share"

@@ -2,6 +2,7 @@
 pragma solidity 0.8.37;
 
 import {EmptyLeaf, Receipt, StructHashes} from "../src/libraries/Types.sol";
+import {IDemands} from "../src/interfaces/IDemands.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {Trees} from "./Trees.sol";
 import {UnpostedBase} from "./Unposted.t.sol";
@@ -102,13 +103,13 @@ contract DrainTest is UnpostedBase {
         shut(which % 5);
         vm.warp(block.timestamp + before);
         anchorDemanded(r);
-        bytes32 subject = anchor.anchorSubject(anchor.receiptId(r));
-        vm.expectPartialRevert(IReceiptAnchor.TooEarly.selector);
-        anchor.expire(subject);
+        bytes32 subject = demands.anchorSubject(anchor.receiptId(r));
+        vm.expectPartialRevert(IDemands.TooEarly.selector);
+        demands.expire(subject);
         overdue(subject);
         vm.warp(block.timestamp + after_);
-        anchor.expire(subject);
-        isState(subject, IReceiptAnchor.State.EXPIRED);
+        demands.expire(subject);
+        isState(subject, IDemands.State.EXPIRED);
         same(100 ether - vault.stakeOf(operator), parameters().money.unanchoredPenalty, "the penalty");
         same(vault.obligedOf(operator), 0, "nothing is owed any more");
         balanced();
@@ -142,7 +143,7 @@ contract SkipTest is UnpostedBase {
         uint256 before = vault.stakeOf(operator);
         bytes memory sig = signature(r);
         vm.prank(reporter);
-        anchor.reportSkipped(r, sig, 0, path(sibling));
+        demands.reportSkipped(r, sig, 0, path(sibling));
         return before - vault.stakeOf(operator);
     }
 
@@ -162,8 +163,8 @@ contract SkipTest is UnpostedBase {
         balanced();
         if (!shown) return;
         bytes memory sig = signature(first);
-        vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.AlreadyPunished.selector, operator, uint64(1)));
-        anchor.reportSkipped(first, sig, 0, path(leaves[1]));
+        vm.expectRevert(abi.encodeWithSelector(IDemands.AlreadyPunished.selector, operator, uint64(1)));
+        demands.reportSkipped(first, sig, 0, path(leaves[1]));
     }
 
     /// @dev Whatever the receipt says: its operator signed it. Two of them are equivocation, which costs a slash beside it.
@@ -173,7 +174,7 @@ contract SkipTest is UnpostedBase {
         Receipt memory second = receipt(1);
         (second.outHash, second.mode) = (keccak256(abi.encode(other)), mode);
         same(reports(second, leaves[1]), penalty(), "skipped");
-        anchor.equivocation(twin, sig, second, signature(second));
+        demands.equivocation(twin, sig, second, signature(second));
         same(vault.stakeOf(operator), 100 ether - penalty() - parameters().money.slashAmount, "and signed twice");
         balanced();
     }
@@ -183,12 +184,12 @@ contract SkipTest is UnpostedBase {
         Receipt memory r = receipt(1);
         vm.warp(uint256(r.anchorBy) + 1);
         anchorDemanded(r);
-        bytes32 subject = anchor.anchorSubject(anchor.receiptId(r));
+        bytes32 subject = demands.anchorSubject(anchor.receiptId(r));
         (,, bytes32[] memory leaves) = skipped();
         if (reportedFirst) same(reports(r, leaves[1]), penalty(), "reported");
         overdue(subject);
-        anchor.expire(subject);
-        isState(subject, IReceiptAnchor.State.EXPIRED);
+        demands.expire(subject);
+        isState(subject, IDemands.State.EXPIRED);
         same(100 ether - vault.stakeOf(operator), penalty(), "one penalty");
         same(
             ledger.creditOf(demander),
@@ -197,8 +198,8 @@ contract SkipTest is UnpostedBase {
         );
         same(vault.obligedOf(operator), 0, "nothing is owed any more");
         bytes memory sig = signature(r);
-        vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.AlreadyPunished.selector, operator, uint64(1)));
-        anchor.reportSkipped(r, sig, 0, path(leaves[1]));
+        vm.expectRevert(abi.encodeWithSelector(IDemands.AlreadyPunished.selector, operator, uint64(1)));
+        demands.reportSkipped(r, sig, 0, path(leaves[1]));
         balanced();
     }
 
@@ -208,16 +209,16 @@ contract SkipTest is UnpostedBase {
         bytes memory badProof = abi.encodeWithSelector(IReceiptAnchor.BadProof.selector, Trees.rootOf(leaves));
         bytes memory sig = signature(second);
         vm.expectRevert(badProof);
-        anchor.reportSkipped(second, sig, 0, path(leaves[0]));
+        demands.reportSkipped(second, sig, 0, path(leaves[0]));
         sig = signature(first);
         vm.expectRevert(badProof);
-        anchor.reportSkipped(first, sig, 0, path(sibling));
+        demands.reportSkipped(first, sig, 0, path(sibling));
         first.seq = uint64(bound(other, 3, type(uint64).max));
         sig = signature(first);
         vm.expectRevert(
             abi.encodeWithSelector(IReceiptAnchor.SequenceOutsideBatch.selector, first.seq, uint64(1), uint32(2))
         );
-        anchor.reportSkipped(first, sig, 0, path(leaves[1]));
+        demands.reportSkipped(first, sig, 0, path(leaves[1]));
     }
 
     /// @dev Nobody pays for a number of another operator, nor for a receipt that it did not sign.
@@ -227,11 +228,11 @@ contract SkipTest is UnpostedBase {
         vm.assume(vm.addr(other) != operator);
         bytes memory sig = signed(other, anchor.receiptId(first));
         vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.BadSignature.selector, vm.addr(other), operator));
-        anchor.reportSkipped(first, sig, 0, path(leaves[1]));
+        demands.reportSkipped(first, sig, 0, path(leaves[1]));
         first.operator = vm.addr(other);
         sig = signed(other, anchor.receiptId(first));
         vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.HeaderMismatch.selector, bytes32("operator")));
-        anchor.reportSkipped(first, sig, 0, path(leaves[1]));
+        demands.reportSkipped(first, sig, 0, path(leaves[1]));
     }
 
     function test_report_takes_what_is_there_and_the_rest_when_it_comes(uint96 left) public {
@@ -240,14 +241,14 @@ contract SkipTest is UnpostedBase {
         vault.slash(operator, 0, 100 ether - left, "dispute");
         if (left == 0) {
             bytes memory sig = signature(first);
-            vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.NothingToSlash.selector, operator, uint64(1)));
-            anchor.reportSkipped(first, sig, 0, path(leaves[1]));
+            vm.expectRevert(abi.encodeWithSelector(IDemands.NothingToSlash.selector, operator, uint64(1)));
+            demands.reportSkipped(first, sig, 0, path(leaves[1]));
         } else {
             same(reports(first, leaves[1]), left, "what there was");
         }
         stake(operator, 100 ether);
         same(reports(first, leaves[1]), penalty() - left, "the rest");
-        same(ledger.potOf(anchor.unanchoredRef(operator, 1)), 0, "all is shared");
+        same(ledger.potOf(demands.unanchoredRef(operator, 1)), 0, "all is shared");
         balanced();
     }
 }

@@ -85,7 +85,7 @@ contract StakeBookTest is Staking {
     }
 
     function test_only_movers_bind_and_take(address who, uint96 amount, uint8 what) public {
-        vm.assume(who != SETTLEMENT && who != ANCHOR);
+        vm.assume(who != SETTLEMENT && who != ANCHOR && who != DEMANDS);
         vm.prank(who);
         vm.expectRevert(abi.encodeWithSelector(Wired.NotAuthorised.selector, who));
         if (what % 5 == 0) vault.lock(person(0), amount, REF);
@@ -96,7 +96,7 @@ contract StakeBookTest is Staking {
     }
 
     function test_only_governance_names_another_court(address who, address settlement) public {
-        vm.assume(who != address(this) && settlement != SETTLEMENT && settlement != ANCHOR);
+        vm.assume(who != address(this) && settlement != SETTLEMENT && settlement != ANCHOR && settlement != DEMANDS);
         vm.prank(who);
         vm.expectRevert(abi.encodeWithSelector(IAccessManaged.AccessManagedUnauthorized.selector, who));
         vault.setMover(settlement, true);
@@ -113,18 +113,19 @@ contract StakeBookTest is Staking {
 
     function test_wiring_happens_once_by_the_deployer_to_somebody(address who, uint8 zero) public {
         vm.expectRevert(Wired.AlreadyWired.selector);
-        vault.wire(registry, SETTLEMENT, ANCHOR);
+        vault.wire(registry, SETTLEMENT, ANCHOR, DEMANDS);
         StakeVault fresh = freshVault();
         if (who != address(this)) {
             vm.prank(who);
             vm.expectRevert(abi.encodeWithSelector(Wired.NotDeployer.selector, who));
-            fresh.wire(registry, SETTLEMENT, ANCHOR);
+            fresh.wire(registry, SETTLEMENT, ANCHOR, DEMANDS);
         }
-        (IRegistry r, address s, address a) = (IRegistry(registry), SETTLEMENT, ANCHOR);
-        if (zero % 3 == 0) r = IRegistry(address(0));
-        else if (zero % 3 == 1) s = address(0);
-        else a = address(0);
+        (IRegistry r, address s, address a, address d) = (IRegistry(registry), SETTLEMENT, ANCHOR, DEMANDS);
+        if (zero % 4 == 0) r = IRegistry(address(0));
+        else if (zero % 4 == 1) s = address(0);
+        else if (zero % 4 == 2) a = address(0);
+        else d = address(0);
         vm.expectRevert(Wired.ZeroAddress.selector);
-        fresh.wire(r, s, a);
+        fresh.wire(r, s, a, d);
     }
 }

@@ -17,6 +17,7 @@ import {Defaults} from "./Defaults.sol";
 abstract contract Staking is Check {
     address internal constant SETTLEMENT = address(0x5E771E);
     address internal constant ANCHOR = address(0xA1);
+    address internal constant DEMANDS = address(0xA3);
     address internal constant AUDITS = address(0xA2);
     address internal constant COURT = address(0xC0047);
     bytes32 internal constant POOL = "pool";
@@ -47,8 +48,8 @@ abstract contract Staking is Check {
         ledger = new Ledger(address(manager), guardian, params);
         vault = freshVault();
         registry = new Registry(address(manager), guardian, params, vault);
-        vault.wire(registry, SETTLEMENT, ANCHOR);
-        ledger.wire(address(vault), SETTLEMENT, ANCHOR, AUDITS);
+        vault.wire(registry, SETTLEMENT, ANCHOR, DEMANDS);
+        ledger.wire(address(vault), SETTLEMENT, DEMANDS, AUDITS);
         registry.wire(COURT);
         registry.setMeasurement(ENCLAVE, true);
         tree = pooled(POOL, registry, UNIT);

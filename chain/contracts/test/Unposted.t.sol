@@ -2,7 +2,7 @@
 pragma solidity 0.8.37;
 
 import {Receipt} from "../src/libraries/Types.sol";
-import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
+import {IDemands} from "../src/interfaces/IDemands.sol";
 import {IStakeSource} from "../src/interfaces/IStakeSource.sol";
 import {DemandsBase} from "./Demands.t.sol";
 
@@ -24,7 +24,7 @@ abstract contract UnpostedBase is DemandsBase {
         r = receipt(1);
         vm.warp(uint256(r.anchorBy) + 1);
         anchorDemanded(r);
-        subject = anchor.anchorSubject(anchor.receiptId(r));
+        subject = demands.anchorSubject(anchor.receiptId(r));
     }
 
     /// @dev Environment, model or key epoch: as each of them is closed in an orderly way.
@@ -35,7 +35,7 @@ abstract contract UnpostedBase is DemandsBase {
     }
 
     function overdue(bytes32 subject) internal {
-        vm.warp(uint256(anchor.demand(subject).deadline) + 1);
+        vm.warp(uint256(demands.demand(subject).deadline) + 1);
     }
 }
 
@@ -58,7 +58,7 @@ contract ObligationTest is UnpostedBase {
         same(paid, 90 ether, "all but the penalty");
         joins();
         overdue(subject);
-        anchor.expire(subject);
+        demands.expire(subject);
         same(ledger.creditOf(demander), BOND + 3 ether, "bond and share");
         same(vault.obligedOf(operator), 0, "nothing is owed any more");
         balanced();
@@ -74,8 +74,8 @@ contract ObligationTest is UnpostedBase {
         vm.warp(block.timestamp + bound(wait, 0, 1 hours));
         uint64 batchId = anchored(r);
         bytes memory sig = signature(r);
-        anchor.answerAnchor(r, sig, batchId, none());
-        isState(subject, IReceiptAnchor.State.ANSWERED);
+        demands.answerAnchor(r, sig, batchId, none());
+        isState(subject, IDemands.State.ANSWERED);
         vm.warp(anchor.windowEnd(0, batchId) + 1);
         anchor.release(batchId);
         same(vault.keptOf(operator), 0, "free");

@@ -122,8 +122,8 @@ contract Audits is IAudits {
         IReceiptAnchor.Batch memory b = ANCHOR.batch(batchId);
         if (b.isVoid) revert IReceiptAnchor.BatchIsVoid(batchId);
         // It is as good as void between the end of its demand and the call that says so.
-        bytes32 list = ANCHOR.listSubject(batchId);
-        if (ANCHOR.demand(list).state == IReceiptAnchor.State.OPEN) revert IReceiptAnchor.DemandPending(list);
+        (, bytes32 list) = ANCHOR.demands().heldFor(batchId, 0);
+        if (list != 0) revert IReceiptAnchor.DemandPending(list);
         _checkFound(id, verifier, a, r);
         a.paid = true;
         _limit(verifier);

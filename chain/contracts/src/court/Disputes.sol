@@ -101,17 +101,16 @@ contract Disputes is IDisputes {
         payable
         returns (bytes32 id)
     {
-        bytes32 receiptId = ANCHOR.checkMember(r, sig, batchId, proof);
-        id = disputeId(receiptId);
+        IReceiptAnchor.Question memory q = ANCHOR.question(r, sig, batchId, proof);
+        id = disputeId(q.receiptId);
         Case storage d = _cases[id];
-        if (d.phase != Phase.NONE) revert AlreadyDisputed(receiptId, id);
+        if (d.phase != Phase.NONE) revert AlreadyDisputed(q.receiptId, id);
         if (msg.sender == r.operator) revert OwnReceipt(r.operator);
         if (altCommit == bytes32(0)) revert EmptyAltCommit();
-        uint32 version = _file(d, receiptId, batchId, altCommit);
-        emit DisputeOpened(id, receiptId, r.operator, msg.sender, batchId, altCommit);
+        _file(d, q, batchId, altCommit);
+        emit DisputeOpened(id, q.receiptId, q.operator, msg.sender, batchId, altCommit);
         _startFirst(id, d, r);
-        SETTLEMENT.opened{value: msg.value}(id, r.operator, msg.sender, version);
-        ANCHOR.onDispute(batchId, true);
+        SETTLEMENT.opened{value: msg.value}(id, q.operator, msg.sender, q.paramsVersion);
     }
 
     /// @inheritdoc IDisputes
@@ -317,20 +316,14 @@ contract Disputes is IDisputes {
 
     // --- parts of the steps ---
 
-    function _file(Case storage d, bytes32 receiptId, uint64 batchId, bytes32 altCommit)
-        private
-        returns (uint32 version)
-    {
-        uint64 end;
-        bytes32 pool;
-        (end, version, pool) = ANCHOR.disputable(receiptId, batchId);
+    function _file(Case storage d, IReceiptAnchor.Question memory q, uint64 batchId, bytes32 altCommit) private {
         // A pause stops what the clock alone would not.
         uint40 now_ = SafeCast.toUint40(GUARDIAN.runningClock());
-        if (now_ > end) revert WindowClosed(now_, end);
-        uint256 bond = PARAMS.requiredBond(version);
+        if (now_ > q.windowEnd) revert WindowClosed(now_, q.windowEnd);
+        uint256 bond = PARAMS.requiredBond(q.paramsVersion);
         if (msg.value != bond) revert BondMismatch(msg.value, bond);
-        if (!REGISTRY.isSeatable(pool)) revert PoolTooSmall(pool);
-        (d.tree, d.paramsVersion) = (REGISTRY.treeOf(pool), version);
+        if (!REGISTRY.isSeatable(q.pool)) revert PoolTooSmall(q.pool);
+        (d.tree, d.paramsVersion) = (REGISTRY.treeOf(q.pool), q.paramsVersion);
         (d.challenger, d.batchId, d.openedAt) = (msg.sender, SafeCast.toUint48(batchId), now_);
         d.altCommit = altCommit;
     }
@@ -404,7 +397,7 @@ contract Disputes is IDisputes {
         d.phase = Phase.FINAL;
         emit Finalized(id, d.verdict, _replacementOf(id, d));
         SETTLEMENT.end(id, d.verdict, appellantWon);
-        ANCHOR.onDispute(d.batchId, false);
+        ANCHOR.unhold(d.batchId);
     }
 
     function _inPhase(bytes32 id, Phase want) private view returns (Case storage d) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {MessageHashUtils} from "@openzeppelin/contracts/utils/cryptography/MessageHashUtils.sol";
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
-import {Members} from "../anchor/Members.sol";
-import {EmptyLeaf, Receipt} from "../libraries/Types.sol";
+import {LeafLib} from "../libraries/LeafLib.sol";
+import {EmptyLeaf, Receipt, StructHashes} from "../libraries/Types.sol";
+import {IDemands} from "../interfaces/IDemands.sol";
 import {ILedger} from "../interfaces/ILedger.sol";
 import {IParams} from "../interfaces/IParams.sol";
 import {IReceiptAnchor} from "../interfaces/IReceiptAnchor.sol";
@@ -13,8 +15,10 @@ import {IStakeSource} from "../interfaces/IStakeSource.sol";
 /// @title Reports: faults that need no committee cost stake, a share of it for who showed them, of what no dispute has locked
 /// @dev A report takes less than its penalty where less stake is left; it can be repeated for the rest when more has come.
 ///      A stake source may bring slashed stake later: then it is shared by `collect`.
-abstract contract Reports is Members {
+abstract contract Reports is IDemands {
     uint256 private constant BPS = 10_000;
+    bytes32 private constant DOMAIN =
+        keccak256("EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)");
 
     /// @dev `waiting` wei of the `taken` are not shared yet; no dispute had locked `shareable` of these, and `shareBps` of
     ///      them are for `to`.
@@ -33,35 +37,43 @@ abstract contract Reports is Members {
     IStakeSource public immutable VAULT;
     /// @notice Where bonds and slashed stake go.
     ILedger public immutable LEDGER;
+    /// @notice Where batches are, and for which operators sign.
+    IReceiptAnchor public immutable ANCHOR;
 
     mapping(bytes32 ref => Report) private _reports;
 
-    constructor(IParams params, IStakeSource vault, ILedger ledger) {
-        PARAMS = params;
-        VAULT = vault;
-        LEDGER = ledger;
+    constructor(IParams params, IStakeSource vault, ILedger ledger, IReceiptAnchor anchor) {
+        (PARAMS, VAULT, LEDGER, ANCHOR) = (params, vault, ledger, anchor);
     }
 
-    /// @inheritdoc IReceiptAnchor
+    /// @inheritdoc IDemands
     function equivocation(Receipt calldata r1, bytes calldata sig1, Receipt calldata r2, bytes calldata sig2) external {
-        _equivocated();
+        (address operator, uint64 seq) = (r1.operator, r1.seq);
+        (bytes32 first, bytes32 second) = (_signed(r1, sig1), _signed(r2, sig2));
+        if (operator != r2.operator || seq != r2.seq || first == second) revert NoEquivocation();
+        bytes32 ref = equivocationRef(operator, seq);
+        // One slash in all, whatever is voted between two reports of the same.
+        uint32 version = _reports[ref].version;
+        if (version == 0) version = PARAMS.version();
+        (uint256 penalty,) = _reportTerms(version);
+        uint256 taken = _punish(operator, seq, ref, penalty, version, msg.sender);
+        if (taken == 0) revert NothingToSlash(operator, seq);
+        emit Equivocation(operator, seq, first, second, msg.sender, taken);
     }
 
-    /// @inheritdoc IReceiptAnchor
+    /// @inheritdoc IDemands
     function reportSkipped(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof) external {
-        Stored storage b = _known(batchId);
-        if (r.operator != b.operator) revert HeaderMismatch("operator");
-        _checkNumber(r.seq, b);
-        bytes32 id = _signedReceipt(r, sig);
         // Whatever mode the receipt has: its operator signed it, and says in the batch that there is none.
-        bytes32 empty = emptyLeafId(EmptyLeaf(r.operator, r.seq, block.chainid));
-        _checkLeaf(empty, r.seq, proof, b);
-        uint256 taken = _punishUnanchored(r.operator, r.seq, b.paramsVersion, msg.sender);
+        bytes32 id = _signed(r, sig);
+        bytes32 none = StructHashes.emptyLeaf(EmptyLeaf(r.operator, r.seq, block.chainid));
+        bytes32 empty = MessageHashUtils.toTypedDataHash(_domain(), none);
+        uint32 version = ANCHOR.checkLeaf(empty, r.operator, r.seq, batchId, proof);
+        uint256 taken = _punishUnanchored(r.operator, r.seq, version, msg.sender);
         if (taken == 0) revert NothingToSlash(r.operator, r.seq);
         emit Skipped(r.operator, r.seq, batchId, id, msg.sender, taken);
     }
 
-    /// @inheritdoc IReceiptAnchor
+    /// @inheritdoc IDemands
     function collect(bytes32 ref) external {
         Report storage r = _reports[ref];
         uint256 want = r.waiting;
@@ -71,12 +83,12 @@ abstract contract Reports is Members {
         _share(ref, r);
     }
 
-    /// @inheritdoc IReceiptAnchor
+    /// @inheritdoc IDemands
     function equivocationRef(address operator, uint64 seq) public view returns (bytes32) {
         return keccak256(abi.encode("equivocation", block.chainid, address(this), operator, seq));
     }
 
-    /// @inheritdoc IReceiptAnchor
+    /// @inheritdoc IDemands
     function unanchoredRef(address operator, uint64 seq) public view returns (bytes32) {
         return keccak256(abi.encode("unanchored", block.chainid, address(this), operator, seq));
     }
@@ -88,14 +100,6 @@ abstract contract Reports is Members {
         if (begun != 0) version = begun;
         (,, uint256 penalty) = _moneyOf(version);
         return _punish(operator, seq, ref, penalty, version, to);
-    }
-
-    function _moneyOf(uint32 version)
-        internal
-        view
-        returns (uint256 bond, uint256 withheldPenalty, uint256 unanchoredPenalty)
-    {
-        return PARAMS.demandMoney(version);
     }
 
     /// @dev Take what is left of `penalty`; `taken` is what this call took. Who reported first keeps the share with which
@@ -121,29 +125,37 @@ abstract contract Reports is Members {
         if (LEDGER.potOf(ref) >= r.waiting) _share(ref, r);
     }
 
+    function _credit(bytes32 ref, address to, uint256 amount, ILedger.Reason reason) internal {
+        LEDGER.credit(ref, to, amount, reason);
+    }
+
+    function _moneyOf(uint32 version)
+        internal
+        view
+        returns (uint256 bond, uint256 withheldPenalty, uint256 unanchoredPenalty)
+    {
+        return PARAMS.demandMoney(version);
+    }
+
     function _reportTerms(uint32 version) internal view returns (uint256 slashAmount, uint16 shareBps) {
         return PARAMS.reportTerms(version);
     }
 
-    /// @dev Of the leaves in the call.
-    function _equivocated() private {
-        (address operator, uint64 seq, bytes32 first, bytes32 second) =
-            abi.decode(_asked(LEAVES), (address, uint64, bytes32, bytes32));
-        bytes32 ref = equivocationRef(operator, seq);
-        // One slash in all, whatever is voted between two reports of the same.
-        uint32 version = _reports[ref].version;
-        if (version == 0) version = PARAMS.version();
-        (uint256 penalty,) = _reportTerms(version);
-        uint256 taken = _punish(operator, seq, ref, penalty, version, msg.sender);
-        if (taken == 0) revert NothingToSlash(operator, seq);
-        emit Equivocation(operator, seq, first, second, msg.sender, taken);
+    /// @dev The id of a receipt that its operator signed.
+    function _signed(Receipt calldata r, bytes calldata sig) internal view returns (bytes32) {
+        return LeafLib.signed(_domain(), StructHashes.receipt(r), sig, r.operator, r.chainId);
+    }
+
+    /// @dev The anchor's.
+    function _domain() internal view returns (bytes32) {
+        return keccak256(abi.encode(DOMAIN, keccak256("Bytewise"), keccak256("1"), block.chainid, address(ANCHOR)));
     }
 
     function _share(bytes32 ref, Report storage r) private {
         uint256 amount = r.waiting;
         uint256 share = uint256(r.shareable) * r.shareBps / BPS;
         (r.waiting, r.shareable) = (0, 0);
-        LEDGER.credit(ref, r.to, share, ILedger.Reason.REPORT);
+        _credit(ref, r.to, share, ILedger.Reason.REPORT);
         LEDGER.burn(ref, amount - share, ILedger.BurnReason.REPORT);
         emit Collected(ref, r.to, share, amount - share);
     }

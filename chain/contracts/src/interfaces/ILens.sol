@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {IDemands} from "./IDemands.sol";
 import {IDisputes} from "./IDisputes.sol";
 import {IRounds} from "./IRounds.sol";
 import {IReceiptAnchor} from "./IReceiptAnchor.sol";
@@ -93,7 +94,7 @@ interface ILens {
         uint64 id;
         IReceiptAnchor.Batch batch;
         uint64 windowEnd; // of a receipt without a demand of its own
-        IReceiptAnchor.Demand listDemand;
+        IDemands.Demand listDemand;
     }
 
     /// @notice Everything one decision of an account needs.
@@ -142,7 +143,7 @@ interface ILens {
     /// @notice A page of batches, by id.
     function batches(uint64 from, uint256 most) external view returns (BatchView[] memory);
     /// @notice Demands by subject.
-    function demands(bytes32[] calldata subjects) external view returns (IReceiptAnchor.Demand[] memory);
+    function demands(bytes32[] calldata subjects) external view returns (IDemands.Demand[] memory);
     /// @notice All money.
     function money() external view returns (MoneyView memory);
 }

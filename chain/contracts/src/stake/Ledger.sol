@@ -42,10 +42,10 @@ contract Ledger is ILedger, Books, AccessManaged, Wired, ReentrancyGuardTransien
     }
 
     /// @notice Name the first movers and the stake source. Once, by the deployer.
-    function wire(address vault, address settlement, address anchor, address audits) external wiring {
+    function wire(address vault, address settlement, address demands, address audits) external wiring {
         _setSource(vault, true);
         _setMover(settlement, true);
-        _setMover(anchor, true);
+        _setMover(demands, true);
         _setMover(audits, true);
     }
 

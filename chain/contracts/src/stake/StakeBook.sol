@@ -43,7 +43,7 @@ abstract contract StakeBook is IStakeSource, AccessManaged, Wired {
 
     /// @notice Who weighs verifiers by their stake.
     IRegistry public registry;
-    /// @notice Contracts that may bind and slash: settlement and anchor, and those of a new court beside them.
+    /// @notice Contracts that may bind and slash: settlement, anchor and demands, and those of a new court beside them.
     mapping(address who => bool) public isMover;
     /// @dev One word: whoever is locked has batches that bind collateral.
     mapping(address account => Bound) private _bounds;
@@ -62,14 +62,15 @@ abstract contract StakeBook is IStakeSource, AccessManaged, Wired {
         (GUARDIAN, PARAMS, LEDGER) = (parts.guardian, parts.params, parts.ledger);
     }
 
-    /// @notice Name the registry and the first movers: settlement and anchor. Once, by the deployer.
-    function wire(IRegistry registry_, address settlement, address anchor_) public virtual wiring {
+    /// @notice Name the registry and the first movers: settlement, anchor and demands. Once, by the deployer.
+    function wire(IRegistry registry_, address settlement, address anchor_, address demands_) public virtual wiring {
         registry = IRegistry(_nonZero(address(registry_)));
         _setMover(_nonZero(settlement), true);
         _setMover(_nonZero(anchor_), true);
+        _setMover(_nonZero(demands_), true);
     }
 
-    /// @notice Let a new court's settlement and anchor bind and slash, or old ones no longer. Governance, after a delay of at least
+    /// @notice Let a new court's settlement, anchor and demands bind and slash, or old ones no longer. Governance, after a delay of at least
     ///         `unbondDelay`: whoever does not trust it can have left, and every dispute that is open has ended.
     function setMover(address who, bool allowed) external restricted {
         _setMover(who, allowed);

@@ -4,11 +4,12 @@ pragma solidity 0.8.37;
 import {EigenLayerStake} from "../../src/stake/eigenlayer/EigenLayerStake.sol";
 import {FeeMarket} from "../../src/anchor/FeeMarket.sol";
 import {ReceiptAnchor} from "../../src/anchor/ReceiptAnchor.sol";
+import {Demands} from "../../src/demands/Demands.sol";
 import {StakeBook} from "../../src/stake/StakeBook.sol";
 import {Receipt} from "../../src/libraries/Types.sol";
 import {IDisputes} from "../../src/interfaces/IDisputes.sol";
 import {OperatorSet} from "../../src/stake/eigenlayer/IEigenLayer.sol";
-import {IReceiptAnchor} from "../../src/interfaces/IReceiptAnchor.sol";
+import {IDemands} from "../../src/interfaces/IDemands.sol";
 import {AnchorBase} from "../AnchorBase.sol";
 import {FakeEigenLayer} from "./FakeEigenLayer.sol";
 import {WrappedEther} from "./WrappedEther.sol";
@@ -36,12 +37,13 @@ contract EigenDemandsTest is AnchorBase {
         );
         eigen.create(address(adapter), address(adapter));
         fees = new FeeMarket(address(manager), guardian, uint96(FEE), 1 ether, 1_000, 1 hours);
-        anchor = new ReceiptAnchor(ReceiptAnchor.Parts(params, guardian, registry, adapter, ledger, epochs, fees));
-        anchor.wire(IDisputes(address(bench)));
+        anchor = new ReceiptAnchor(ReceiptAnchor.Parts(params, guardian, registry, adapter, epochs, fees));
+        demands = new Demands(Demands.Parts(params, guardian, registry, adapter, ledger, anchor));
+        anchor.wire(IDisputes(address(bench)), demands);
         fees.wire(address(anchor), audits);
-        adapter.wire(registry, address(this), address(anchor));
+        adapter.wire(registry, address(this), address(anchor), address(demands));
         ledger.setSource(address(adapter), true);
-        ledger.setMover(address(anchor), true);
+        ledger.setMover(address(demands), true);
         delegated();
         vm.deal(demander, 1 ether);
     }
@@ -60,40 +62,40 @@ contract EigenDemandsTest is AnchorBase {
         vm.warp(uint256(r.anchorBy) + 1);
         bytes memory sig = signature(r);
         vm.prank(demander);
-        anchor.demandAnchor{value: BOND}(r, sig);
-        subject = anchor.anchorSubject(anchor.receiptId(r));
-        vm.warp(uint256(anchor.demand(subject).deadline) + 1);
+        demands.demandAnchor{value: BOND}(r, sig);
+        subject = demands.anchorSubject(anchor.receiptId(r));
+        vm.warp(uint256(demands.demand(subject).deadline) + 1);
     }
 
     /// @dev What the adapter would take later, and what the next call takes: one of them.
     function test_a_penalty_that_eigenlayer_refused_is_taken_once(uint8 tries, bool retries) public {
         bytes32 subject = overdue();
         eigen.pause(true, false, 0);
-        anchor.expire(subject);
-        same(uint8(anchor.demand(subject).state), uint8(IReceiptAnchor.State.EXPIRED), "ended all the same");
+        demands.expire(subject);
+        same(uint8(demands.demand(subject).state), uint8(IDemands.State.EXPIRED), "ended all the same");
         same(ledger.creditOf(demander), BOND, "bond");
         for (uint256 i = 0; i < tries % 4; ++i) {
-            vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.NothingToSlash.selector, operator, uint64(1)));
-            anchor.expire(subject);
+            vm.expectRevert(abi.encodeWithSelector(IDemands.NothingToSlash.selector, operator, uint64(1)));
+            demands.expire(subject);
         }
         eigen.pause(false, false, 0);
         if (retries) {
             try adapter.retry(operator, subject) {} catch {}
         }
-        anchor.expire(subject);
+        demands.expire(subject);
         try adapter.retry(operator, subject) {} catch {}
         near(adapter.slashableOf(operator), 100 ether - PENALTY, "one penalty");
         near(ledger.creditOf(demander), BOND + PENALTY * 3 / 10, "and its share");
-        vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.AlreadyPunished.selector, operator, uint64(1)));
-        anchor.expire(subject);
+        vm.expectRevert(abi.encodeWithSelector(IDemands.AlreadyPunished.selector, operator, uint64(1)));
+        demands.expire(subject);
     }
 
     /// @dev Who ends a demand with too little gas for its penalty ends nothing.
     function test_nobody_ends_a_demand_and_starves_its_penalty(uint24 gas_) public {
         bytes32 subject = overdue();
         uint256 given = bound(gas_, 50_000, 3_000_000);
-        (bool ok,) = address(anchor).call{gas: given}(abi.encodeCall(anchor.expire, (subject)));
-        bool open = anchor.demand(subject).state == IReceiptAnchor.State.OPEN;
+        (bool ok,) = address(demands).call{gas: given}(abi.encodeCall(demands.expire, (subject)));
+        bool open = demands.demand(subject).state == IDemands.State.OPEN;
         that(ok != open, "ended or not");
         if (ok) near(adapter.slashableOf(operator), 100 ether - PENALTY, "and paid for");
         else same(adapter.slashableOf(operator), 100 ether, "untouched");

@@ -148,7 +148,7 @@ contract EigenMoneyTest is EigenStaking {
         if (which) eigen.create(slasher, address(other));
         else eigen.create(address(other), recipient);
         vm.expectRevert(abi.encodeWithSelector(IEigenLayerStake.WrongRole.selector, role, have));
-        other.wire(registry, SETTLEMENT, ANCHOR);
+        other.wire(registry, SETTLEMENT, ANCHOR, DEMANDS);
     }
 
     function test_delays_that_are_too_short_are_refused(uint32 maxAge, uint32 longest) public {

@@ -34,7 +34,7 @@ abstract contract EigenStaking is Staking {
         registry.setMeasurement(ENCLAVE, true);
         tree = pooled(POOL, registry, UNIT);
         eigen.create(address(adapter), address(adapter));
-        adapter.wire(registry, SETTLEMENT, ANCHOR);
+        adapter.wire(registry, SETTLEMENT, ANCHOR, DEMANDS);
         ledger.setSource(address(adapter), true);
     }
 

@@ -34,8 +34,8 @@ contract SingleGasTest is GasBase {
         Receipt memory a = receipt(operatorAt(0), 77, ENVIRONMENT);
         Receipt memory b = receipt(operatorAt(0), 77, ENVIRONMENT);
         b.reqHash = "another";
-        bytes memory data = abi.encodeCall(anchor.equivocation, (a, signature(a), b, signature(b)));
-        told("equivocation", measured(address(anchor), data, "equivocation"));
+        bytes memory data = abi.encodeCall(demands.equivocation, (a, signature(a), b, signature(b)));
+        told("equivocation", measured(address(demands), data, "equivocation"));
         that(vault.stakeOf(operatorAt(0)) < 10_000 ether, "slashed");
     }
 

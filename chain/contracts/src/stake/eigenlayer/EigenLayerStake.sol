@@ -94,8 +94,8 @@ contract EigenLayerStake is IEigenLayerStake, StakeBook, ReentrancyGuardTransien
     }
 
     /// @dev Once the operator set names this contract.
-    function wire(IRegistry registry_, address settlement, address anchor_) public override {
-        super.wire(registry_, settlement, anchor_);
+    function wire(IRegistry registry_, address settlement, address anchor_, address demands_) public override {
+        super.wire(registry_, settlement, anchor_, demands_);
         _isThis("slasher", ALLOCATIONS.getSlasher(_set()));
         _isThis("recipient", ALLOCATIONS.getRedistributionRecipient(_set()));
     }
