@@ -23,7 +23,7 @@ FOLDER = Path(__file__).parent / "abi"
 CONTRACTS = (
     "Charter", "AccessManager", "TimelockController", "GovernanceToken", "BytewiseGovernor", "Params", "Guardian", "Ledger",
     "StakeVault", "Registry", "StakeTree", "RandaoSource", "BlsKeys", "KeyEpochs", "FeeMarket", "ReceiptAnchor",
-    "Settlement", "Rounds", "Breaker", "Disputes", "Keeper", "Audits", "Lens",
+    "Demands", "Settlement", "Rounds", "Breaker", "Disputes", "Keeper", "Audits", "Lens",
 )  # fmt: skip
 """Every contract that a deployment has one or more of; `chain.plan` knows their order."""
 

@@ -14,14 +14,14 @@ class DemandActs(Acts):
 
     def demand_list(self, batch_id: int, bond_wei: int, within_s: int = 0) -> None:
         """Demands the list of a batch."""
-        self._act("ReceiptAnchor", "demandList", _number(batch_id), (batch_id,), value_wei=bond_wei, within_s=within_s)
+        self._act("Demands", "demandList", _number(batch_id), (batch_id,), value_wei=bond_wei, within_s=within_s)
 
     def answer_list(self, batch_id: int, content: bytes, deadline: int = 0) -> None:
         """Puts the list's bytes on the chain, and what its root is made of; of bytes that are no list, what `decode` raises."""
         entries = decode(ReceiptList, content).entries
         receipts, signatures = [_leaf_values(each.record) for each in entries], [each.signature for each in entries]
         arguments = (batch_id, content, receipts, signatures)
-        self._act("ReceiptAnchor", "answerList", _number(batch_id), arguments, deadline=deadline)
+        self._act("Demands", "answerList", _number(batch_id), arguments, deadline=deadline)
 
     def demand_envelope(
         self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], bond_wei: int, within_s: int = 0
@@ -29,48 +29,48 @@ class DemandActs(Acts):
         """Demands the envelope of a member of a batch."""
         arguments = (struct_values(signed.receipt), signed.signature, batch_id, proof)
         subject = self._id(signed.receipt)
-        self._act("ReceiptAnchor", "demandEnvelope", subject, arguments, value_wei=bond_wei, within_s=within_s)
+        self._act("Demands", "demandEnvelope", subject, arguments, value_wei=bond_wei, within_s=within_s)
 
     def answer_envelope(self, receipt: Digest, locator: bytes, deadline: int = 0) -> None:
         """Says where the envelope is."""
-        self._act("ReceiptAnchor", "answerEnvelope", receipt, (receipt, locator), deadline=deadline)
+        self._act("Demands", "answerEnvelope", receipt, (receipt, locator), deadline=deadline)
 
     def demand_anchor(self, signed: SignedReceipt, bond_wei: int, within_s: int = 0) -> None:
         """Demands that a receipt which was given out be anchored."""
         arguments = (struct_values(signed.receipt), signed.signature)
         subject = self._id(signed.receipt)
-        self._act("ReceiptAnchor", "demandAnchor", subject, arguments, value_wei=bond_wei, within_s=within_s)
+        self._act("Demands", "demandAnchor", subject, arguments, value_wei=bond_wei, within_s=within_s)
 
     def answer_anchor(self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], deadline: int = 0) -> None:
         """Shows the demanded receipt in a batch."""
         arguments = (struct_values(signed.receipt), signed.signature, batch_id, proof)
-        self._act("ReceiptAnchor", "answerAnchor", self._id(signed.receipt), arguments, deadline=deadline)
+        self._act("Demands", "answerAnchor", self._id(signed.receipt), arguments, deadline=deadline)
 
     def expire(self, subject: Digest, times: int = 0) -> None:
         """Ends a demand that nobody answered in time; each of the `times` it was ended before is an act of its own."""
-        self._act("ReceiptAnchor", "expire", subject + _again(times), (subject,))
+        self._act("Demands", "expire", subject + _again(times), (subject,))
 
     def expire_list(self, batch_id: int) -> None:
         """Ends a demand for a list that nobody answered in time."""
-        where = ("ReceiptAnchor", self._at("ReceiptAnchor"), "listSubject")
+        where = ("Demands", self._at("Demands"), "listSubject")
         self.expire(Digest(self.transactions.client.call(*where, batch_id, block="latest")))
 
     def collect(self, ref: Digest, times: int = 0) -> None:
         """Shares stake that a report or an expiry slashed and that has arrived since; each of the `times` is its own act."""
-        self._act("ReceiptAnchor", "collect", ref + _again(times), (ref,))
+        self._act("Demands", "collect", ref + _again(times), (ref,))
 
     def report_equivocation(
         self, first: Receipt, first_signature: Blob, second: Receipt, signature: Blob, times: int = 0
     ) -> None:
         """Reports two receipts that an operator signed with one number; each of the `times` before is an act of its own."""
         arguments = (struct_values(first), first_signature, struct_values(second), signature)
-        self._act("ReceiptAnchor", "equivocation", _place(first) + _again(times), arguments)
+        self._act("Demands", "equivocation", _place(first) + _again(times), arguments)
 
     def report_skipped(self, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], times: int = 0) -> None:
         """Reports a receipt whose number its operator anchored as an empty leaf, whose path in the batch is `proof`; each of the
         `times` before is an act of its own."""
         arguments = (struct_values(receipt), signature, batch_id, proof)
-        self._act("ReceiptAnchor", "reportSkipped", _place(receipt) + _again(times), arguments)
+        self._act("Demands", "reportSkipped", _place(receipt) + _again(times), arguments)
 
     def _id(self, receipt: Receipt) -> Digest:
         return receipt_id(self._network.anchor_domain, receipt)

@@ -17,8 +17,8 @@ from chain.artifacts import View
 
 _LENS = {
     "PARAMS": "params", "GUARDIAN": "guardian", "REGISTRY": "registry", "VAULT": "stake_vault", "LEDGER": "ledger",
-    "EPOCHS": "key_epochs", "MARKET": "fee_market", "ANCHOR": "receipt_anchor", "DISPUTES": "disputes", "ROUNDS": "rounds",
-    "BREAKER": "breaker", "SETTLEMENT": "settlement", "SEEDS": "randao_source", "AUDITS": "audits",
+    "EPOCHS": "key_epochs", "MARKET": "fee_market", "ANCHOR": "receipt_anchor", "DEMANDS": "demands", "DISPUTES": "disputes",
+    "ROUNDS": "rounds", "BREAKER": "breaker", "SETTLEMENT": "settlement", "SEEDS": "randao_source", "AUDITS": "audits",
 }  # fmt: skip
 
 PEERS = (
@@ -32,6 +32,8 @@ PEERS = (
     ("Guardian", "guardian", "disputes", "disputes"),
     ("Settlement", "settlement", "disputes", "disputes"),
     ("ReceiptAnchor", "receipt_anchor", "disputes", "disputes"),
+    ("ReceiptAnchor", "receipt_anchor", "demands", "demands"),
+    ("Demands", "demands", "ANCHOR", "receipt_anchor"),
     ("FeeMarket", "fee_market", "anchor", "receipt_anchor"),
     ("FeeMarket", "fee_market", "audits", "audits"),
     ("StakeVault", "stake_vault", "registry", "registry"),

@@ -168,8 +168,8 @@ def names(pools: Sequence[Digest]) -> tuple[str, ...]:
 
 CREATED_BEFORE_TREES = ("Charter", "AccessManager", "Params", "Guardian", "Ledger", "StakeVault", "Registry")
 CREATED_AFTER_TREES = (
-    "RandaoSource", "BlsKeys", "KeyEpochs", "FeeMarket", "ReceiptAnchor", "Settlement", "Rounds", "Breaker", "Disputes", "Keeper",
-    "Audits", "Lens", "GovernanceToken", "ShortTimelock", "LongTimelock", "BytewiseGovernor",
+    "RandaoSource", "BlsKeys", "KeyEpochs", "FeeMarket", "ReceiptAnchor", "Demands", "Settlement", "Rounds", "Breaker", "Disputes",
+    "Keeper", "Audits", "Lens", "GovernanceToken", "ShortTimelock", "LongTimelock", "BytewiseGovernor",
 )  # fmt: skip
 
 ARTIFACT = {"ShortTimelock": "TimelockController", "LongTimelock": "TimelockController"}
@@ -225,17 +225,19 @@ def _court(site: Site) -> dict[str, tuple[Any, ...]]:
     headers = [value for header in site.headers for value in (header.number, header.rlp)]
     settlement, seeds, rounds, breaker = at["Settlement"], at["RandaoSource"], at["Rounds"], at["Breaker"]
     shared = (params, guardian, registry, vault, ledger, epochs)
+    demands, market = at["Demands"], at["FeeMarket"]
     return {
         "RandaoSource": (site.shape.shortest, site.shape.longest, *headers),
         "BlsKeys": (registry,),
         "KeyEpochs": (authority, params, guardian, registry),
-        "ReceiptAnchor": ((*shared, at["FeeMarket"]),),
+        "ReceiptAnchor": ((params, guardian, registry, vault, epochs, market),),
+        "Demands": ((params, guardian, registry, vault, ledger, anchor),),
         "Rounds": (params, guardian, at["BlsKeys"]),
         "Breaker": (authority, params, guardian, registry),
         "Disputes": ((params, registry, anchor, settlement, guardian, seeds, rounds, breaker),),
         "Keeper": (),
         "Audits": ((*shared, anchor, at["Disputes"]),),
-        "Lens": ((*shared, at["FeeMarket"], anchor, at["Disputes"], rounds, breaker, settlement, seeds, at["Audits"]),),
+        "Lens": ((*shared, market, anchor, demands, at["Disputes"], rounds, breaker, settlement, seeds, at["Audits"]),),
     }
 
 
@@ -267,11 +269,11 @@ def _wires(site: Site) -> list[tuple[str, tuple[Address, ...]]]:
     return [
         *trees,
         ("Guardian", (at["Disputes"],)),
-        ("Ledger", (at["StakeVault"], at["Settlement"], at["ReceiptAnchor"], at["Audits"])),
-        ("StakeVault", (at["Registry"], at["Settlement"], at["ReceiptAnchor"])),
+        ("Ledger", (at["StakeVault"], at["Settlement"], at["Demands"], at["Audits"])),
+        ("StakeVault", (at["Registry"], at["Settlement"], at["ReceiptAnchor"], at["Demands"])),
         ("Registry", (at["Breaker"],)),
         ("FeeMarket", (at["ReceiptAnchor"], at["Audits"])),
-        ("ReceiptAnchor", (at["Disputes"],)),
+        ("ReceiptAnchor", (at["Disputes"], at["Demands"])),
         ("Settlement", (at["Disputes"],)),
         ("Rounds", (at["Disputes"],)),
         ("Breaker", (at["Disputes"],)),

@@ -134,13 +134,13 @@ class DocketReader(EpochReader):
 
     def demanded(self, from_block: int, to_block: int) -> tuple[Digest, ...]:
         """Subjects of what was demanded in these blocks, oldest first."""
-        logs = self.client.logs("ReceiptAnchor", self._at.receipt_anchor, ["Demanded"], from_block, to_block)
+        logs = self.client.logs("Demands", self._at.demands, ["Demanded"], from_block, to_block)
         with reading_answer("Demanded"):
             return tuple(Digest(log.values["subject"]) for log in logs)
 
     def expired(self, from_block: int, to_block: int) -> tuple[Digest, ...]:
         """Subjects of demands that were ended in these blocks without an answer, once for each time."""
-        logs = self.client.logs("ReceiptAnchor", self._at.receipt_anchor, ["Expired"], from_block, to_block)
+        logs = self.client.logs("Demands", self._at.demands, ["Expired"], from_block, to_block)
         with reading_answer("Expired"):
             return tuple(Digest(log.values["subject"]) for log in logs)
 
@@ -156,11 +156,11 @@ class DocketReader(EpochReader):
         """What a demanded list's batch is made of, in order, as its answer in these blocks shows it."""
         found = self._answer_to(subject, from_block, to_block)
         with reading_answer("Answered"):
-            return None if found is None else decoding.leaves(interface("ReceiptAnchor").arguments("answerList", found["answer"]))
+            return None if found is None else decoding.leaves(interface("Demands").arguments("answerList", found["answer"]))
 
     def list_subject(self, batch_id: int) -> Digest:
         """Subject of a demand for the list of a batch."""
-        where = ("ReceiptAnchor", self._at.receipt_anchor, "listSubject")
+        where = ("Demands", self._at.demands, "listSubject")
         return Digest(self.client.call(*where, batch_id, block=at_number(self.head())))
 
     def window_end(self, receipt: Digest, batch_id: int, block: int) -> int:
@@ -272,12 +272,12 @@ class DocketReader(EpochReader):
             return from_struct(totals, raw)
 
     def _numbers(self, event: str, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
-        logs = self.client.logs("ReceiptAnchor", self._at.receipt_anchor, [event], from_block, to_block)
+        logs = self.client.logs("Demands", self._at.demands, [event], from_block, to_block)
         with reading_answer(event):
             return tuple((Address(log.values["operator"]), int(log.values["seq"])) for log in logs)
 
     def _answer_to(self, subject: Digest, from_block: int, to_block: int) -> Mapping[str, Any] | None:
-        logs = self.client.logs("ReceiptAnchor", self._at.receipt_anchor, ["Answered"], from_block, to_block)
+        logs = self.client.logs("Demands", self._at.demands, ["Answered"], from_block, to_block)
         with reading_answer("Answered"):
             return next((log.values for log in reversed(logs) if log.values["subject"] == subject), None)
 
@@ -289,5 +289,5 @@ def _answer(values: Mapping[str, Any]) -> Blob:
     """Of a list, itself: its leaves stand beside it."""
     answer = values["answer"]
     if values["kind"] == DemandKind.LIST:
-        answer = interface("ReceiptAnchor").arguments("answerList", answer)[1]
+        answer = interface("Demands").arguments("answerList", answer)[1]
     return Blob(answer)

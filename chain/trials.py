@@ -54,7 +54,7 @@ class Trials(BlockReader):
 
     def _refused(
         self, who: Address, function: str, arguments: tuple[Any, ...], value_wei: int, block: int,
-        contract: str = "ReceiptAnchor",
+        contract: str = "Demands",
     ) -> str | None:  # fmt: skip
         data = interface(contract).call(function, *arguments)
         to = address_of(self.network, contract)

@@ -13,7 +13,7 @@ from chain.book import address_of, field_of
 from chain.calls import Act
 from chain.plan import code
 
-COURT = ("Guardian", "FeeMarket", "ReceiptAnchor", "Settlement", "Rounds", "Breaker", "Disputes", "Audits", "Lens")
+COURT = ("Guardian", "FeeMarket", "ReceiptAnchor", "Demands", "Settlement", "Rounds", "Breaker", "Disputes", "Audits", "Lens")
 """What a new court consists of, in the order of creation; everything else stays."""
 
 ROLES = (
@@ -35,9 +35,11 @@ def acts_for(old: Network, new: Network) -> list[Act]:
         for name, functions, role in ROLES
     ]
     movers = [
-        voted_acts.set_money_mover(address_of(new, name), allowed=True) for name in ("Settlement", "ReceiptAnchor", "Audits")
+        voted_acts.set_money_mover(address_of(new, name), allowed=True) for name in ("Settlement", "Demands", "Audits")
     ]
-    movers += [voted_acts.set_stake_mover(address_of(new, name), allowed=True) for name in ("Settlement", "ReceiptAnchor")]
+    movers += [
+        voted_acts.set_stake_mover(address_of(new, name), allowed=True) for name in ("Settlement", "ReceiptAnchor", "Demands")
+    ]
     return [*ruled, *movers, voted_acts.set_court(address_of(new, "Breaker"))]
 
 

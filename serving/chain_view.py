@@ -124,7 +124,7 @@ class OwnBatches:
 
     def demanded_anchors(self, receipts: tuple[Digest, ...], block: int) -> dict[Digest, int]:
         """Deadlines of the open demands that one of these receipts be anchored."""
-        domain = self._reader.network.anchor_domain
+        domain = self._reader.network.demands_domain
         return self._open(DemandKind.ANCHOR, receipts, tuple(anchor_subject(domain, each) for each in receipts), block)
 
     def _open(

@@ -145,8 +145,10 @@ class CourtNetwork:
         self._create("KeyEpochs", lambda: (manager, at["Params"], at["Guardian"], at["Registry"]))
         self._create("FeeMarket", lambda: (manager, at["Guardian"], 10**9, 10**18, 16, 3600))
         self._create("Settlement", lambda: (at["Params"], at["Ledger"], at["StakeVault"]))
-        served = ("Params", "Guardian", "Registry", "StakeVault", "Ledger", "KeyEpochs", "FeeMarket")
+        served = ("Params", "Guardian", "Registry", "StakeVault", "KeyEpochs", "FeeMarket")
         self._create("ReceiptAnchor", lambda: (tuple(at[name] for name in served),))
+        demanded = ("Params", "Guardian", "Registry", "StakeVault", "Ledger", "ReceiptAnchor")
+        self._create("Demands", lambda: (tuple(at[name] for name in demanded),))
         self._create("Rounds", lambda: (at["Params"], at["Guardian"], at["BlsKeys"]))
         self._create("Breaker", lambda: (manager, at["Params"], at["Guardian"], at["Registry"]))
         court = ("Params", "Registry", "ReceiptAnchor", "Settlement", "Guardian", "RandaoSource", "Rounds", "Breaker")
@@ -156,9 +158,10 @@ class CourtNetwork:
 
     def _wire(self) -> None:
         at, owner = self.at, OWNER
-        self.must(owner, "Ledger", "wire", at["StakeVault"], at["Settlement"], at["ReceiptAnchor"], at["Audits"])
-        self.must(owner, "StakeVault", "wire", at["Registry"], at["Settlement"], at["ReceiptAnchor"])
-        for name in ("Guardian", "ReceiptAnchor", "Settlement", "Rounds", "Breaker"):
+        self.must(owner, "Ledger", "wire", at["StakeVault"], at["Settlement"], at["Demands"], at["Audits"])
+        self.must(owner, "StakeVault", "wire", at["Registry"], at["Settlement"], at["ReceiptAnchor"], at["Demands"])
+        self.must(owner, "ReceiptAnchor", "wire", at["Disputes"], at["Demands"])
+        for name in ("Guardian", "Settlement", "Rounds", "Breaker"):
             self.must(owner, name, "wire", at["Disputes"])
         self.must(owner, "Registry", "wire", at["Breaker"])
         self.must(owner, "FeeMarket", "wire", at["ReceiptAnchor"], at["Audits"])

@@ -32,6 +32,7 @@ from bytewise.protocol.units import U8, U32, U64, U256, ZERO_ADDRESS, Address, D
 
 CHAIN_ID = 31337
 ANCHOR = Domain(CHAIN_ID, Address("0x" + "a0" * 20))
+DEMANDS = Domain(CHAIN_ID, Address("0x" + "d0" * 20))
 DISPUTES = Domain(CHAIN_ID, Address("0x" + "d1" * 20))
 KEY_EPOCHS = Domain(CHAIN_ID, Address("0x" + "e9" * 20))
 NOW = U64(1_800_000_000)

@@ -15,10 +15,10 @@ from bytewise.protocol.units import Digest
 class Served:
     """Bytes with a labelled hash. `NotServed` if DA was asked just now and gave none that fit; any other error is the chain's."""
 
-    def __init__(self, chain: ChainView, da: BlobStore, anchor: Domain) -> None:
+    def __init__(self, chain: ChainView, da: BlobStore, demands: Domain) -> None:
         self._chain = chain
         self._da = da
-        self._anchor = anchor
+        self._subjects = demands
 
     def list_of(self, header: BatchHeader, docket: Docket) -> bytes:
         """The list of a batch, from DA or from the chain."""
@@ -29,7 +29,7 @@ class Served:
             batch = docket.batch(header.batch_id)
             if batch is not None and not batch.list_answered:
                 raise
-            subject = list_subject(self._anchor, header.batch_id)
+            subject = list_subject(self._subjects, header.batch_id)
             answer = self._chain.answered(subject, header.block, docket.number)
             if answer is None or labelled(Label.LIST, answer) != header.list_hash:
                 raise

@@ -54,7 +54,7 @@ class Demander:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._chain = chain
-        self._anchor = network.anchor_domain
+        self._subjects = network.demands_domain
         self._records = records
         self._means = means
         self._given = given
@@ -124,7 +124,7 @@ class Demander:
             if batch is not None:
                 # The answer grows with the leaves, and so does the bond.
                 demand = DemandList(batch_id, self._bond(batch.params_version, docket) * header.count)
-                yield Missing(list_subject(self._anchor, batch_id), demand, batch.window_end)
+                yield Missing(list_subject(self._subjects, batch_id), demand, batch.window_end)
         for key, header in overdue.items():
             if not isinstance(key, int) and key not in self._book.known:
                 yield from self._envelope(key, header, docket)
@@ -164,7 +164,7 @@ class Demander:
         late = {name: each.receipt for name, each in given.items() if docket.timestamp > each.receipt.anchor_by + delay}
         operators = {who: self._chain.holdings(who, docket.number) for who in {each.operator for each in late.values()}}
         for receipt_id, receipt in late.items():
-            operator, subject = operators[receipt.operator], anchor_subject(self._anchor, receipt_id)
+            operator, subject = operators[receipt.operator], anchor_subject(self._subjects, receipt_id)
             is_owed = operator.is_operator and operator.last_seq < receipt.seq
             if is_owed and not self._book.was_demanded(subject, docket):
                 yield Missing(subject, DemandAnchor(receipt_id, self._bond(docket.params_version, docket)), NO_END)

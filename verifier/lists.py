@@ -32,6 +32,7 @@ class Lists:
         self._served = served
         self._archive = archive
         self._anchor = network.anchor_domain
+        self._subjects = network.demands_domain
         self._leaf_book = leaves
         self._environments: dict[Digest, Environment] = {}
         self.policies = Policies(documents)
@@ -65,7 +66,7 @@ class Lists:
         batch = docket.batch(header.batch_id)
         if batch is not None and not batch.list_answered:
             return None
-        subject = list_subject(self._anchor, header.batch_id)
+        subject = list_subject(self._subjects, header.batch_id)
         leaves = self._chain.answered_leaves(subject, header.block, docket.number)
         if leaves is None:
             return None

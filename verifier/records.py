@@ -48,7 +48,7 @@ class Records:
         self._archive = archive
         self._cursor = cursor
         self._network = network
-        self._served = Served(chain, da, network.anchor_domain)
+        self._served = Served(chain, da, network.demands_domain)
         self._lists = Lists(chain, documents, self._served, archive, network, leaves)
         self._fetch_deadline_s = fetch_deadline_s
         self._monotonic = monotonic

@@ -1,4 +1,4 @@
-"""Availability demands as one block shows them (`IReceiptAnchor`): what is owed, by whom, until when, and for whose bond."""
+"""Availability demands as one block shows them (`IDemands`): what is owed, by whom, until when, and for whose bond."""
 
 import enum
 from dataclasses import dataclass

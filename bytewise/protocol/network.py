@@ -46,6 +46,8 @@ class Addresses:
     """`FeeMarket`."""
     receipt_anchor: Address
     """`ReceiptAnchor`."""
+    demands: Address
+    """`Demands`."""
     settlement: Address
     """`Settlement`."""
     rounds: Address
@@ -133,6 +135,11 @@ class Network:
     def anchor_domain(self) -> Domain:
         """EIP-712 domain of receipts."""
         return Domain(self.chain_id, self.addresses.receipt_anchor)
+
+    @property
+    def demands_domain(self) -> Domain:
+        """What names subjects of demands; nothing is signed for it."""
+        return Domain(self.chain_id, self.addresses.demands)
 
     @property
     def disputes_domain(self) -> Domain:

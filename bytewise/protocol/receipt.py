@@ -183,16 +183,16 @@ def receipt_id(anchor: Domain, receipt: Receipt | EmptyLeaf) -> Digest:
     return typed_digest(anchor, receipt)
 
 
-def anchor_subject(anchor: Domain, identifier: Digest) -> Digest:
-    """Subject of a demand that a receipt be anchored; `anchor` is the domain of `ReceiptAnchor`."""
+def anchor_subject(demands: Domain, identifier: Digest) -> Digest:
+    """Subject of a demand that a receipt be anchored; `demands` is `Network.demands_domain`."""
     kinds = ("string", "uint256", "address", "bytes32")
-    return digests.keccak256_abi(kinds, ("anchor", anchor.chain_id, anchor.contract, identifier))
+    return digests.keccak256_abi(kinds, ("anchor", demands.chain_id, demands.contract, identifier))
 
 
-def list_subject(anchor: Domain, batch_id: int) -> Digest:
+def list_subject(demands: Domain, batch_id: int) -> Digest:
     """Subject of a demand for the list of a batch."""
     kinds = ("string", "uint256", "address", "uint64")
-    return digests.keccak256_abi(kinds, ("list", anchor.chain_id, anchor.contract, batch_id))
+    return digests.keccak256_abi(kinds, ("list", demands.chain_id, demands.contract, batch_id))
 
 
 def verify_receipt(anchor: Domain, signed: ListEntry) -> Digest:

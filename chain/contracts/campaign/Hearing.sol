@@ -59,7 +59,7 @@ abstract contract Hearing is People, Recount {
             else if (by == address(settlement)) _ofSettlement(logs[i]);
             else if (by == address(guardian)) _ofGuardian(logs[i]);
             else if (by == address(params)) ruled = true;
-            else if (by == address(anchor)) _ofAnchor(logs[i]);
+            else if (by == address(anchor) || by == address(demands)) _ofAnchor(logs[i]);
             else _ofOthers(logs[i]);
         }
     }

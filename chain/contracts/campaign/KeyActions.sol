@@ -74,7 +74,7 @@ abstract contract KeyActions is ShareActions {
         demandList(i, who);
         until(uint256(guardian.clock()) + parameters().times.cure + 1);
         bytes memory data = abi.encodeCall(demands.expire, (demands.listSubject(one.batchId)));
-        may(personAt(who), address(anchor), 0, data, "expire");
+        may(personAt(who), address(demands), 0, data, "expire");
         until(uint256(anchor.windowEnd(id, one.batchId)) + 1);
         _collect(one, who);
     }

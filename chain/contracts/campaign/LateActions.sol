@@ -16,14 +16,14 @@ abstract contract LateActions is Onward {
         _losesTime(fate);
         uint256 bond = params.money(params.version()).demandBond;
         bytes memory data = abi.encodeCall(demands.demandAnchor, (r, signature(r)));
-        if (!may(personAt(who), address(anchor), bond, data, "demandAnchor") || spread(who) % 3 == 0) return;
+        if (!may(personAt(who), address(demands), bond, data, "demandAnchor") || spread(who) % 3 == 0) return;
         uint256 stops = fate % 3 == 0 ? _quitAll() : 0;
         bool answers = fate >> 48 & 3 == 0;
         if (fate >> 8 & 3 != 0 && !answers) _shut(true, fate >> 16);
         if (fate >> 24 & 3 == 0 && !answers) _goHome(r.operator);
         pass(fate >> 32 & 4095);
         data = abi.encodeCall(demands.expire, (subject));
-        may(personAt(fate), address(anchor), 0, data, "expireEarly");
+        may(personAt(fate), address(demands), 0, data, "expireEarly");
         bool skips = !answers && fate >> 96 & 1 == 0;
         // While the pool stands still too, and after what was closed has drained.
         if (skips && fate >> 99 & 1 == 0) pass(1 hours);
@@ -31,9 +31,9 @@ abstract contract LateActions is Onward {
         _joinAll(stops);
         if (answers) _answerAnchor(r);
         until(uint256(demands.demand(subject).deadline) + 1);
-        may(personAt(fate), address(anchor), 0, data, "expireAnchor");
+        may(personAt(fate), address(demands), 0, data, "expireAnchor");
         _shut(false, fate >> 16);
-        may(personAt(fate), address(anchor), 0, data, "expireAgain");
+        may(personAt(fate), address(demands), 0, data, "expireAgain");
     }
 
     /// @dev The promise of a receipt runs out while the pool stands still, or environment or model is closed, or neither, or
@@ -104,10 +104,10 @@ abstract contract LateActions is Onward {
         if (!_postLate(r, StructHashes.batchLeaf(empty, r.seq))) return;
         if (fate >> 97 & 1 == 0) until(uint256(demands.demand(demands.anchorSubject(anchor.receiptId(r))).deadline) + 1);
         bytes memory data = abi.encodeCall(demands.expire, (demands.anchorSubject(anchor.receiptId(r))));
-        if (fate >> 98 & 1 == 0) may(personAt(fate), address(anchor), 0, data, "expireAnchor");
+        if (fate >> 98 & 1 == 0) may(personAt(fate), address(demands), 0, data, "expireAnchor");
         data = abi.encodeCall(demands.reportSkipped, (r, sig, batchId, none()));
-        may(personAt(fate >> 8), address(anchor), 0, data, "reportSkipped");
-        may(personAt(fate >> 8), address(anchor), 0, data, "reportSkippedAgain");
+        may(personAt(fate >> 8), address(demands), 0, data, "reportSkipped");
+        may(personAt(fate >> 8), address(demands), 0, data, "reportSkippedAgain");
     }
 
     function _answerAnchor(Receipt memory r) private {
@@ -115,7 +115,7 @@ abstract contract LateActions is Onward {
         bytes memory sig = signature(r);
         if (!_postLate(r, StructHashes.batchLeaf(anchor.receiptId(r), r.seq))) return;
         bytes memory data = abi.encodeCall(demands.answerAnchor, (r, sig, batchId, none()));
-        may(r.operator, address(anchor), 0, data, "answerAnchor");
+        may(r.operator, address(demands), 0, data, "answerAnchor");
     }
 
     /// @dev A batch of one leaf under the number of a receipt.

@@ -115,7 +115,7 @@ abstract contract OtherActions is LateActions {
         Anchored memory a = receipts[which % receipts.length];
         uint256 bond = params.money(anchor.batch(a.batchId).paramsVersion).demandBond;
         bytes memory data = abi.encodeCall(demands.demandEnvelope, (a.r, a.sig, a.batchId, none()));
-        may(personAt(who), address(anchor), bond, data, "demandEnvelope");
+        may(personAt(who), address(demands), bond, data, "demandEnvelope");
     }
 
     function answer(uint256 which, uint256 who, uint8 how) internal {
@@ -127,7 +127,7 @@ abstract contract OtherActions is LateActions {
         bytes memory data = how % 4 < 2
             ? abi.encodeCall(demands.answerList, (a.batchId, listOf(a.r), rs, sigs))
             : abi.encodeCall(demands.answerEnvelope, (_answered(a, which), "elsewhere"));
-        may(by, address(anchor), 0, data, how % 4 < 2 ? string("answerList") : string("answerEnvelope"));
+        may(by, address(demands), 0, data, how % 4 < 2 ? string("answerList") : string("answerEnvelope"));
     }
 
     /// @dev The envelope's demand, or now and then another one, which a locator does not answer.
@@ -165,7 +165,7 @@ abstract contract OtherActions is LateActions {
         b.outHash = "another";
         (bytes memory sigA, bytes memory sigB) = (signature(a), signature(b));
         bytes memory data = abi.encodeCall(demands.equivocation, (a, sigA, b, sigB));
-        may(personAt(seq), address(anchor), 0, data, "equivocation");
+        may(personAt(seq), address(demands), 0, data, "equivocation");
     }
 
     // --- time and power ---

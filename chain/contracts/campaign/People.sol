@@ -164,6 +164,7 @@ abstract contract People is Network {
         }
         sum += address(this).balance + address(vault).balance + address(ledger).balance;
         sum += address(settlement).balance + address(anchor).balance + address(disputes).balance;
+        sum += address(demands).balance;
         sum += address(audits).balance + address(market).balance;
     }
 

@@ -320,7 +320,7 @@ contract EnvelopeDemandTest is DemandsBase {
         vm.warp(block.timestamp + wait_);
         notFinal(r, err(IReceiptAnchor.DemandPending.selector, uint256(id)));
         vm.prank(other);
-        vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.NotOperator.selector, other));
+        vm.expectRevert(abi.encodeWithSelector(IDemands.NotOperator.selector, other));
         demands.answerEnvelope(id, locator);
         vm.prank(operator);
         demands.answerEnvelope(id, locator);
@@ -548,7 +548,7 @@ contract AnchorDemandTest is DemandsBase {
         demands.demandAnchor(r, sig);
         (r.chainId, r.operator) = (block.chainid, vm.addr(other));
         sig = signed(other, anchor.receiptId(r));
-        vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.NotOperator.selector, vm.addr(other)));
+        vm.expectRevert(abi.encodeWithSelector(IDemands.NotOperator.selector, vm.addr(other)));
         demands.demandAnchor(r, sig);
     }
 

@@ -20,7 +20,7 @@ contract LateSource {
         LEDGER = ledger;
     }
 
-    function wire(IRegistry, address, address) external {}
+    function wire(IRegistry, address, address, address) external {}
 
     function deposit() external payable {
         stakeOf[msg.sender] += msg.value;

@@ -20,7 +20,7 @@ ABI, TEST_ABI = "chain/abi", "tests/abi"
 CONTRACTS = (
     "Charter", "AccessManager", "TimelockController", "GovernanceToken", "BytewiseGovernor", "Params", "Guardian", "Ledger",
     "StakeVault", "Registry", "StakeTree", "RandaoSource", "BlsKeys", "KeyEpochs", "FeeMarket", "ReceiptAnchor",
-    "Settlement", "Rounds", "Breaker", "Disputes", "Keeper", "Audits", "Lens", "EigenLayerStake",
+    "Demands", "Settlement", "Rounds", "Breaker", "Disputes", "Keeper", "Audits", "Lens", "EigenLayerStake",
 )  # fmt: skip
 """Contracts of a deployment, whose order `chain.plan` knows; and the stake source that one may have in the vault's place."""
 

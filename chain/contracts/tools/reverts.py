@@ -22,7 +22,7 @@ BARE: Mapping[str, str] = {
     "IRounds.EmptyCommitment": "the one argument of this name is zero",
     "IStakeSource.ZeroAmount": "the one amount is zero",
     "IKeyEpochs.BadAssurance": "the only value that is refused so is NONE",
-    "IReceiptAnchor.NoEquivocation": "two statements are compared whole; no field of theirs is at fault",
+    "IDemands.NoEquivocation": "two statements are compared whole; no field of theirs is at fault",
     "IEigenLayerStake.StakedElsewhere": "no call of the function is right",
 }
 """Errors without parameters, and why no data would help."""

@@ -34,7 +34,7 @@ def entry(contract: str, function: str) -> Any:
         ("Registry", "close", [hex0x(word("it"))], (word("it"),)),
         ("Registry", "registerOperator", ["@no file: a string is what it is"], ("@no file: a string is what it is",)),
         ("AccessManager", "setTargetFunctionRole", [SOMEBODY, '["0x01020304"]', "5"], (SOMEBODY, [b"\1\2\3\4"], 5)),
-        ("ReceiptAnchor", "equivocation", None, None),
+        ("Demands", "equivocation", None, None),
     ],
 )
 def test_what_people_write_is_what_the_abi_wants(contract: str, function: str, texts: Any, wanted: Any) -> None:
@@ -96,14 +96,14 @@ def test_what_is_no_argument_is_named(contract: str, function: str, texts: list[
 
 
 def test_a_struct_names_the_field_that_is_wrong() -> None:
-    text, _ = samples(entry("ReceiptAnchor", "equivocation")["inputs"][2])
+    text, _ = samples(entry("Demands", "equivocation")["inputs"][2])
     wrong = json.loads(text) | {"seq": True}
-    arguments = [samples(each)[0] for each in entry("ReceiptAnchor", "equivocation")["inputs"]]
+    arguments = [samples(each)[0] for each in entry("Demands", "equivocation")["inputs"]]
     twice = [*arguments[:2], text[:-1] + ', "seq": 1}', arguments[3]]
     with pytest.raises(ConfigurationError, match="repeated key"):
-        read_arguments(entry("ReceiptAnchor", "equivocation"), twice)
+        read_arguments(entry("Demands", "equivocation"), twice)
     with pytest.raises(ConfigurationError, match=r"\.seq \(uint64\): must be a whole number, not true"):
-        read_arguments(entry("ReceiptAnchor", "equivocation"), [*arguments[:2], json.dumps(wrong), arguments[3]])
+        read_arguments(entry("Demands", "equivocation"), [*arguments[:2], json.dumps(wrong), arguments[3]])
 
 
 EVERY = [(name, function) for name in CONTRACTS for function in interface(name).writing()]

@@ -37,7 +37,7 @@ def test_a_list_is_demanded_and_answered_another_is_not_and_voids_its_batch(anvi
     operator.answer_list(0, encode(content), batches[0].list_deadline)
     court.pump()
     subjects = tuple(court.reader.list_subject(each) for each in (0, 1))
-    assert subjects == tuple(list_subject(court.network.anchor_domain, each) for each in (0, 1))
+    assert subjects == tuple(list_subject(court.network.demands_domain, each) for each in (0, 1))
     answers = [court.reader.answered(each, 0, court.reader.head()) for each in subjects]
     assert answers == [encode(content), None], "what was demanded is on the chain"
     states = [(each.kind, each.state) for each in court.reader.demands(subjects, court.reader.head())]

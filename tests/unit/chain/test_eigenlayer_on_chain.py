@@ -89,7 +89,7 @@ class Place(Court):
         first, second = (self.signed(each.seq, each.issued_at) for each in receipts)
         self.of(CHALLENGER).report_equivocation(first.receipt, first.signature, second.receipt, second.signature)
         self.pump()
-        where = ("ReceiptAnchor", self.network.addresses.receipt_anchor, "equivocationRef")
+        where = ("Demands", self.network.addresses.demands, "equivocationRef")
         return Digest(self.anvil.client.call(*where, OPERATOR.address, seq, block="latest"))
 
     def signed(self, seq: int, now: int) -> SignedReceipt:

@@ -113,10 +113,10 @@ def test_a_lie_whose_number_is_skipped_costs_no_less_than_a_slash(liars: LiarsNe
     for number, name in enumerate(CONVICTED, 1):
         hidden, batch_id, proof = liars.skip(false_receipt(liars, (name,)))
         shown = (struct_values(hidden.receipt), hidden.signature, batch_id, list(proof))
-        chain.must(CHALLENGER, "ReceiptAnchor", "reportSkipped", *shown)
+        chain.must(CHALLENGER, "Demands", "reportSkipped", *shown)
         lost = before - chain.one("StakeVault", "stakeOf", OPERATOR.address)
         assert lost == number * liars.params.money.unanchored_penalty >= number * liars.params.money.slash_amount
-        assert not chain.send(CHALLENGER, "ReceiptAnchor", "reportSkipped", *shown), "once for a number"
+        assert not chain.send(CHALLENGER, "Demands", "reportSkipped", *shown), "once for a number"
 
 
 # --- Request ---

@@ -82,7 +82,7 @@ def test_an_operator_that_withholds_its_list_is_slashed_and_an_outage_of_ours_is
     anvil: Anvil, tmp_path: Path
 ) -> None:
     court = Court(anvil, tmp_path, window=900)
-    tower, subject = Tower(court, tmp_path), list_subject(court.network.anchor_domain, 0)
+    tower, subject = Tower(court, tmp_path), list_subject(court.network.demands_domain, 0)
     tower.shelf.away = True
     tower.ticks(8)
     assert tower.everything() == (), "DA as a whole is out of reach"
@@ -104,7 +104,7 @@ def test_an_operator_that_withholds_its_list_is_slashed_and_an_outage_of_ours_is
 
 def test_a_penalty_that_found_no_stake_is_taken_when_stake_returns(anvil: Anvil, tmp_path: Path) -> None:
     court = Court(anvil, tmp_path, window=900)
-    tower, subject, who = Tower(court, tmp_path), list_subject(court.network.anchor_domain, 0), OPERATORS[0]
+    tower, subject, who = Tower(court, tmp_path), list_subject(court.network.demands_domain, 0), OPERATORS[0]
     reporter, penalty = court.of(VERIFIERS[0]), DEVNET.money.slash_amount
     for seq in range(1, STAKE_WEI // penalty + 1):
         first, second = (receipt(who, seq, now) for now in (1, 2))
@@ -159,7 +159,7 @@ def test_what_an_operator_answers_is_checked_like_what_da_gives(anvil: Anvil, tm
     operator.anchor(header, 10**15)
     court.pump()
     tower.ticks(6)
-    subjects = [list_subject(court.network.anchor_domain, each) for each in (0, 1)]
+    subjects = [list_subject(court.network.demands_domain, each) for each in (0, 1)]
     assert set(tower.everything()) == set(subjects) and tuple(tower.records.faulty) == (1,)
     operator.answer_list(0, encode(ReceiptList(me, U64(1), court.batch.entries)))
     leaves = [struct_values(each.receipt) for each in hidden.entries], [each.signature for each in hidden.entries]
@@ -179,9 +179,9 @@ def test_what_an_operator_answers_is_checked_like_what_da_gives(anvil: Anvil, tm
 
 
 def send(court: Court, function: str, *arguments: object) -> None:
-    """The operator calls its anchor as nobody of ours would."""
-    at, key = court.network.addresses.receipt_anchor, OPERATORS[0].address
-    data = "0x" + interface("ReceiptAnchor").call(function, *arguments).hex()
+    """The operator answers as nobody of ours would."""
+    at, key = court.network.addresses.demands, OPERATORS[0].address
+    data = "0x" + interface("Demands").call(function, *arguments).hex()
     court.anvil.rpc("anvil_impersonateAccount", key)
     court.anvil.rpc("eth_sendTransaction", {"from": key, "to": at, "data": data, "gas": hex(10**7)})
     court.anvil.rpc("anvil_stopImpersonatingAccount", key)

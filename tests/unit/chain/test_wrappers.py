@@ -26,7 +26,7 @@ BY_CONTRACTS = {
     "EigenLayerStake": "discharge lock oblige release reserve slash unlock",
     "FeeMarket": "use",
     "Ledger": "advance burn close credit creditEach repay take",
-    "ReceiptAnchor": "onDispute",
+    "ReceiptAnchor": "question questionBatch unhold voidBatch",
     "Registry": "onStake",
     "Rounds": "begin close rearm seat",
     "Settlement": "advance appealed end opened",
@@ -88,7 +88,7 @@ def test_a_vote_names_movers_of_either_stake_source_by_one_call() -> None:
 
 def test_a_function_without_a_wrapper_is_noticed() -> None:
     assert ("Disputes", "refund") not in wrapped() and ("Guardian", "refund") in wrapped()
-    assert {("ReceiptAnchor", "reportSkipped"), ("Registry", "quit"), ("Rounds", "reveal")} <= wrapped()
+    assert {("Demands", "reportSkipped"), ("Registry", "quit"), ("Rounds", "reveal")} <= wrapped()
 
 
 SAMPLES: dict[Any, Any] = {

@@ -91,7 +91,7 @@ def test_who_anchored_late_sees_the_demand_and_answers_it(tmp_path: Path) -> Non
         assert found == name and own.demanded_envelopes(others, own.head()) == {}
         operator.answer_anchor(late.entries[1], 0, late.proofs[1], deadline)
         pump(anvil, [operator])
-        (demand,) = chain.demands((anchor_subject(network.anchor_domain, name),), chain.head())
+        (demand,) = chain.demands((anchor_subject(network.demands_domain, name),), chain.head())
         assert (demand.kind, demand.state) == (DemandKind.ANCHOR, DemandState.ANSWERED)
 
 

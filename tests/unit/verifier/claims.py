@@ -7,7 +7,7 @@ from bytewise.protocol.demands import DemandKind, DemandRecord, DemandState
 from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.receipt import Receipt, SignedLeaf, SignedReceipt, list_subject, receipt_id
 from bytewise.protocol.units import Address, Blob, Digest
-from tests.world import ANCHOR, signer
+from tests.world import ANCHOR, DEMANDS, signer
 
 CURE_S = 60
 _NOBODY = Address("0x" + "00" * 20)
@@ -18,7 +18,7 @@ NOTHING = DemandRecord(DemandKind.NONE, DemandState.NONE, _NOBODY, _NOBODY, 0, 0
 @functools.cache
 def subject_of_list(batch_id: int) -> Digest:
     """Subject of a demand for a batch's list: a chain that shows all its batches at every look needs it at every look."""
-    return list_subject(ANCHOR, batch_id)
+    return list_subject(DEMANDS, batch_id)
 
 
 class Claims:

@@ -11,14 +11,14 @@ from bytewise.protocol.demands import DemandKind, DemandState
 from bytewise.protocol.receipt import list_subject
 from tests.unit.verifier.demands import BOND, POLICY, STRANGER, TOWER, demander, step, steps, withheld
 from tests.unit.verifier.town import Town
-from tests.world import ANCHOR, word
+from tests.world import DEMANDS, word
 from verifier import demand_book
 from verifier.refusals import MAX_REMEMBERED_S, REMEMBERED_S
 from verifier.tally import BLOCKS_PER_READ, SETTLED_BLOCKS
 
 
 def test_a_penalty_that_found_too_little_stake_is_taken_again_when_there_is_some(tmp_path: Path) -> None:
-    town, listed, envelope = Town(tmp_path), list_subject(ANCHOR, 0), word("envelope")
+    town, listed, envelope = Town(tmp_path), list_subject(DEMANDS, 0), word("envelope")
     town.anchor(town.signed(1))
     for subject, kind, by in (
         (listed, DemandKind.LIST, TOWER),

@@ -18,7 +18,7 @@ from bytewise.protocol.receipt import (
 from bytewise.protocol.units import U64, U256
 from tests.unit.verifier.demands import BOND, PAST_DEADLINE_S, POLICY, STRANGER, TOWER, TRY_S, demander, step, steps
 from tests.unit.verifier.town import PARAMS, WORLD, Town
-from tests.world import ANCHOR
+from tests.world import ANCHOR, DEMANDS
 from verifier.given import MAX_FILE_BYTES, Given
 from verifier.refusals import QUESTIONS_PER_STEP, REMEMBERED_S
 
@@ -36,7 +36,7 @@ def test_a_receipt_that_was_given_out_and_never_anchored_is_demanded_after_the_l
     assert action == DemandAnchor(name, BOND)
     part.ask(DemandAnchor(name, BOND), town.sender)
     assert town.sender.of("demand anchor") == [(signed, BOND)]
-    town.chain.demand(anchor_subject(ANCHOR, name), DemandKind.ANCHOR, TOWER, BOND)
+    town.chain.demand(anchor_subject(DEMANDS, name), DemandKind.ANCHOR, TOWER, BOND)
     assert step(town, part) == ()
 
 
@@ -53,8 +53,8 @@ def test_an_anchor_demand_that_the_chain_refuses_takes_nothing_of_the_budget_and
     town.chain.pass_time(10**5)
     assert set(steps(town, part)) == {DemandAnchor(open_one, BOND)}
     assert town.chain.trials.count(paused_one) == 1, "and the refusal is remembered"
-    town.chain.demand(anchor_subject(ANCHOR, open_one), DemandKind.ANCHOR, TOWER, BOND)
-    town.chain.end(anchor_subject(ANCHOR, open_one), DemandState.EXPIRED)
+    town.chain.demand(anchor_subject(DEMANDS, open_one), DemandKind.ANCHOR, TOWER, BOND)
+    town.chain.end(anchor_subject(DEMANDS, open_one), DemandState.EXPIRED)
     del town.chain.refused[paused_one]
     assert step(town, part, REMEMBERED_S - 3 * TRY_S - 1) == ()
     assert step(town, part, TRY_S) == (DemandAnchor(paused_one, BOND),)
@@ -76,7 +76,7 @@ def test_an_anchor_that_was_demanded_long_ago_takes_nothing_of_the_budget(tmp_pa
     lost = town.signed(9)
     folder.mkdir()
     (folder / "one.json").write_text(json.dumps(to_json(lost)))
-    subject, policy = anchor_subject(ANCHOR, receipt_id(ANCHOR, lost.receipt)), replace(POLICY, budget_wei=BOND)
+    subject, policy = anchor_subject(DEMANDS, receipt_id(ANCHOR, lost.receipt)), replace(POLICY, budget_wei=BOND)
     town.chain.demand(subject, DemandKind.ANCHOR, STRANGER, BOND)
     town.chain.end(subject, DemandState.ANSWERED)
     part = demander(town, policy, given=folder)

@@ -31,7 +31,7 @@ from tests.unit.verifier.demands import (
     withheld,
 )
 from tests.unit.verifier.town import WINDOW_S, WORLD, Town
-from tests.world import ANCHOR, CHAIN_ID, word
+from tests.world import ANCHOR, CHAIN_ID, DEMANDS, word
 from verifier.certainty import HAND_IN_S, PAUSE_S
 from verifier.lists import CHECKED, FAULTY, NEW
 
@@ -43,7 +43,7 @@ def test_a_withheld_list_is_demanded_after_several_tries_and_not_again(tmp_path:
     assert step(town, part) == (), "two tries are not several"
     found = steps(town, part)
     assert set(found) == {DemandList(0, BOND)}, "and the outbox makes one of them"
-    town.chain.demand(list_subject(ANCHOR, 0), DemandKind.LIST, TOWER, BOND)
+    town.chain.demand(list_subject(DEMANDS, 0), DemandKind.LIST, TOWER, BOND)
     assert steps(town, part, 3) == []
     assert steps(town, demander(town), 3) == [], "nor after a restart"
 
@@ -132,7 +132,7 @@ def test_a_list_that_does_not_fit_its_root_is_demanded_and_its_answer_shows_the_
     town.anchor(shown, root=batch_root(nodes), count=U32(2))
     part = demander(town)
     assert step(town, part) == (DemandList(0, 2 * BOND),) and town.archive.batch(0).state == FAULTY  # type: ignore[union-attr]
-    subject = list_subject(ANCHOR, 0)
+    subject = list_subject(DEMANDS, 0)
     town.chain.demand(subject, DemandKind.LIST, TOWER, BOND)
     town.reopen()
     part = demander(town)
@@ -151,7 +151,7 @@ def test_a_list_that_was_answered_is_checked_like_any_other(tmp_path: Path) -> N
     _, data = withheld(town)
     part = demander(town)
     steps(town, part)
-    subject = list_subject(ANCHOR, 0)
+    subject = list_subject(DEMANDS, 0)
     town.chain.demand(subject, DemandKind.LIST, TOWER, BOND)
     town.chain.answers[subject] = Blob(data)
     town.chain.end(subject, DemandState.ANSWERED)
@@ -162,7 +162,7 @@ def test_a_list_that_was_answered_is_checked_like_any_other(tmp_path: Path) -> N
 def test_what_nobody_answered_is_ended_at_once_by_who_asked_and_later_by_anybody(tmp_path: Path) -> None:
     town = Town(tmp_path)
     town.anchor(town.signed(1))
-    ours, theirs, listed = word("ours"), word("theirs"), list_subject(ANCHOR, 0)
+    ours, theirs, listed = word("ours"), word("theirs"), list_subject(DEMANDS, 0)
     town.chain.demand(ours, DemandKind.ENVELOPE, TOWER, BOND)
     town.chain.demand(theirs, DemandKind.ANCHOR, STRANGER, BOND)
     town.chain.demand(listed, DemandKind.LIST, STRANGER, BOND)
@@ -180,7 +180,7 @@ def test_a_demand_that_left_the_chain_is_forgotten(tmp_path: Path) -> None:
     town = Town(tmp_path)
     withheld(town)
     part = demander(town)
-    town.chain.demand(list_subject(ANCHOR, 0), DemandKind.LIST, STRANGER, BOND)
+    town.chain.demand(list_subject(DEMANDS, 0), DemandKind.LIST, STRANGER, BOND)
     assert steps(town, part) == []
     town.chain.claims.clear()
     town.chain.branch = "another"
@@ -197,11 +197,11 @@ def test_the_budget_is_what_the_chain_remembers(tmp_path: Path) -> None:
     town.chain.pass_time(PAST_DEADLINE_S)
     assert set(steps(town, demander(town), 5)) == {DemandList(0, BOND), DemandList(1, BOND)}
     for batch_id in (0, 1):
-        town.chain.demand(list_subject(ANCHOR, batch_id), DemandKind.LIST, TOWER, BOND)
-    town.chain.end(list_subject(ANCHOR, 0), DemandState.ANSWERED)
+        town.chain.demand(list_subject(DEMANDS, batch_id), DemandKind.LIST, TOWER, BOND)
+    town.chain.end(list_subject(DEMANDS, 0), DemandState.ANSWERED)
     part = demander(town)
     assert steps(town, part) == []
-    town.chain.end(list_subject(ANCHOR, 1), DemandState.EXPIRED)
+    town.chain.end(list_subject(DEMANDS, 1), DemandState.EXPIRED)
     assert set(steps(town, demander(town))) == {DemandList(2, BOND)}, "that bond came back"
 
 

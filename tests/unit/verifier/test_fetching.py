@@ -17,7 +17,7 @@ from bytewise.protocol.receipt import BatchHeader, list_subject, receipt_id
 from bytewise.protocol.units import U64, Blob
 from bytewise.storage.cursor import Cursor
 from tests.unit.verifier.town import NETWORK, Town
-from tests.world import ANCHOR
+from tests.world import ANCHOR, DEMANDS
 from verifier.backlog import LONGEST_PAUSE_S, Backlog
 from verifier.lists import CHECKED, GOOD, NEW, WITHHELD
 from verifier.records import FETCH_BUDGET_S, WITHHELD_FINDING, Records
@@ -110,7 +110,7 @@ def test_a_list_that_was_answered_on_the_chain_is_read_there(tmp_path: Path) -> 
     data = Blob(town.shelf.blobs.pop(header.locator))
     town.records.step(town.chain.now())
     assert town.archive.batch(0).state == NEW  # type: ignore[union-attr]
-    subject = list_subject(ANCHOR, 0)
+    subject = list_subject(DEMANDS, 0)
     for answer, state in ((Blob(data + b" "), NEW), (data, CHECKED)):
         town.chain.answers[subject] = answer
         town.records.step(town.chain.pass_time(5))

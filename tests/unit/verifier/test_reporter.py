@@ -26,7 +26,7 @@ from bytewise.protocol.signing import LocalSigner, verify_signature
 from bytewise.protocol.units import U32, U64, U256, Blob
 from tests.unit.verifier.demands import BOND, STRANGER, TOWER
 from tests.unit.verifier.town import WORLD, Town
-from tests.world import ANCHOR, CHAIN_ID, signer, word
+from tests.world import ANCHOR, CHAIN_ID, DEMANDS, signer, word
 from verifier import leaf_book
 from verifier.act import Performer
 from verifier.given import Given
@@ -109,7 +109,7 @@ def test_a_list_that_hides_what_its_batch_is_made_of_is_a_proof_with_the_answer_
     nodes = [batch_leaf(receipt_id(ANCHOR, each.record), each.record.seq) for each in leaves]
     town.anchor(shown, root=batch_root(nodes), count=U32(2))
     hand_over(town, lost)
-    subject, part = list_subject(ANCHOR, 0), reporter(town)
+    subject, part = list_subject(DEMANDS, 0), reporter(town)
     town.records.step(town.chain.now())
     assert part.step(town.chain.now()) == (), "one list is no contradiction"
     town.chain.demand(subject, DemandKind.LIST, STRANGER, BOND)

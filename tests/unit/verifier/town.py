@@ -39,7 +39,7 @@ from tests.dockets import case as dispute_of
 from tests.unit.verifier import bench as b
 from tests.unit.verifier.claims import Claims, subject_of_list
 from tests.unit.verifier.outgoing import Outgoing
-from tests.world import ANCHOR, CHAIN_ID, DISPUTES, KEY_EPOCHS, NOW, World, signer, word
+from tests.world import ANCHOR, CHAIN_ID, DEMANDS, DISPUTES, KEY_EPOCHS, NOW, World, signer, word
 from verifier.control import ControlledStore
 from verifier.enclave.session import Bench, Session
 from verifier.leaf_book import LeafBook
@@ -57,7 +57,8 @@ _NOWHERE = Address("0x" + "00" * 20)
 NETWORK = Network(
     chain_id=U256(CHAIN_ID), deploy_block=U64(1),
     addresses=Addresses(**dict.fromkeys(Addresses.__dataclass_fields__, _NOWHERE) | {
-        "key_epochs": KEY_EPOCHS.contract, "receipt_anchor": ANCHOR.contract, "disputes": DISPUTES.contract,
+        "key_epochs": KEY_EPOCHS.contract, "receipt_anchor": ANCHOR.contract, "demands": DEMANDS.contract,
+        "disputes": DISPUTES.contract,
     }),
     pools=(), code=(), epochs=(EpochDocument(b.EPOCH, (b.PUBLIC,)),),
 )  # fmt: skip
