@@ -168,8 +168,8 @@ def names(pools: Sequence[Digest]) -> tuple[str, ...]:
 
 CREATED_BEFORE_TREES = ("Charter", "AccessManager", "Params", "Guardian", "Ledger", "StakeVault", "Registry")
 CREATED_AFTER_TREES = (
-    "RandaoSource", "BlsKeys", "KeyEpochs", "FeeMarket", "ReceiptAnchor", "Demands", "Settlement", "Rounds", "Breaker", "Disputes",
-    "Keeper", "Audits", "Lens", "GovernanceToken", "ShortTimelock", "LongTimelock", "BytewiseGovernor",
+    "RandaoSource", "BlsKeys", "KeyEpochs", "FeeMarket", "ReceiptAnchor", "Demands", "Settlement", "Rounds", "Breaker",
+    "Disputes", "Keeper", "Audits", "Lens", "GovernanceToken", "ShortTimelock", "LongTimelock", "BytewiseGovernor",
 )  # fmt: skip
 
 ARTIFACT = {"ShortTimelock": "TimelockController", "LongTimelock": "TimelockController"}

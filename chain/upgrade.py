@@ -34,9 +34,7 @@ def acts_for(old: Network, new: Network) -> list[Act]:
         voted_acts.set_function_role(address_of(new, name), [code(name).selector(each) for each in functions], role)
         for name, functions, role in ROLES
     ]
-    movers = [
-        voted_acts.set_money_mover(address_of(new, name), allowed=True) for name in ("Settlement", "Demands", "Audits")
-    ]
+    movers = [voted_acts.set_money_mover(address_of(new, name), allowed=True) for name in ("Settlement", "Demands", "Audits")]
     movers += [
         voted_acts.set_stake_mover(address_of(new, name), allowed=True) for name in ("Settlement", "ReceiptAnchor", "Demands")
     ]

@@ -29,7 +29,5 @@ def test_check_gives_no_receipt_for_a_skipped_number() -> None:
 
 def test_answer_to_a_list_demand_shows_the_skipped_number_as_empty_leaf() -> None:
     shown = [_leaf_values(each.record) for each in ENTRIES], [each.signature for each in ENTRIES]
-    arguments = interface("Demands").arguments(
-        "answerList", interface("Demands").call("answerList", 0, b"", *shown)[4:]
-    )
+    arguments = interface("Demands").arguments("answerList", interface("Demands").call("answerList", 0, b"", *shown)[4:])
     assert leaves(arguments) == tuple(SignedLeaf(each.record, each.signature) for each in ENTRIES)
