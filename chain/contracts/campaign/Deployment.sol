@@ -75,9 +75,7 @@ abstract contract Deployment is Headers, Holders {
         epochs = IKeyEpochs(made("KeyEpochs", abi.encode(authority, params, guardian, registry)));
         uint256 least = 1 gwei;
         market = IFeeMarket(made("FeeMarket", abi.encode(authority, guardian, least, 1 ether, 16, 1 hours)));
-        anchor = IReceiptAnchor(
-            made("ReceiptAnchor", abi.encode(params, guardian, registry, vault, epochs, market))
-        );
+        anchor = IReceiptAnchor(made("ReceiptAnchor", abi.encode(params, guardian, registry, vault, epochs, market)));
         demands = IDemands(made("Demands", abi.encode(params, guardian, registry, vault, ledger, anchor)));
         _deployCourt();
         audits =

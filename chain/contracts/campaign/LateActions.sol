@@ -102,7 +102,9 @@ abstract contract LateActions is Onward {
         bytes memory sig = signature(r);
         bytes32 empty = anchor.emptyLeafId(EmptyLeaf(r.operator, r.seq, block.chainid));
         if (!_postLate(r, StructHashes.batchLeaf(empty, r.seq))) return;
-        if (fate >> 97 & 1 == 0) until(uint256(demands.demand(demands.anchorSubject(anchor.receiptId(r))).deadline) + 1);
+        if (fate >> 97 & 1 == 0) {
+            until(uint256(demands.demand(demands.anchorSubject(anchor.receiptId(r))).deadline) + 1);
+        }
         bytes memory data = abi.encodeCall(demands.expire, (demands.anchorSubject(anchor.receiptId(r))));
         if (fate >> 98 & 1 == 0) may(personAt(fate), address(demands), 0, data, "expireAnchor");
         data = abi.encodeCall(demands.reportSkipped, (r, sig, batchId, none()));

@@ -527,8 +527,7 @@ contract AnchorDemandTest is DemandsBase {
         vm.expectRevert(err(IDemands.BondMismatch.selector, bond, BOND));
         demands.demandAnchor{value: bond}(r, sig);
         anchorDemanded(r);
-        bytes memory why =
-            err(IDemands.AlreadyDemanded.selector, uint256(demands.anchorSubject(anchor.receiptId(r))));
+        bytes memory why = err(IDemands.AlreadyDemanded.selector, uint256(demands.anchorSubject(anchor.receiptId(r))));
         vm.prank(demander);
         vm.expectRevert(why);
         demands.demandAnchor{value: BOND}(r, sig);

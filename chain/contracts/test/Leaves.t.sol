@@ -43,7 +43,8 @@ contract LeavesTest is AnchorBase {
         anchored(hidden);
         demands.demandList{value: BOND}(0);
         // What was an answer once: bytes that say nothing of the root.
-        (bool ok,) = address(demands).call(abi.encodeWithSignature("answerList(uint64,bytes)", uint64(0), bytes("list")));
+        (bool ok,) =
+            address(demands).call(abi.encodeWithSignature("answerList(uint64,bytes)", uint64(0), bytes("list")));
         that(!ok, "a list alone");
         if (shows) {
             vm.recordLogs();

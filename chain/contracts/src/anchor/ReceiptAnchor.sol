@@ -27,15 +27,15 @@ import {IStakeSource} from "../interfaces/IStakeSource.sol";
 ///      held is not released. `voidBatch` makes it VOID for ever; it is released like any other. A receipt is accepted (`isFinal`)
 ///      when its batch is not VOID, no demand or dispute about it pends or has convicted it, and its window is over.
 ///
-///      | transition | who pays        | what                                  | to whom                                  |
-///      |------------|-----------------|---------------------------------------|------------------------------------------|
-///      | `post`     | operator        | `IFeeMarket.feeFor(count)`            | the audit pool, by `FEES`; the rest back |
-///      | `post`     | operator's stake| `count * receiptCollateral`           | bound                                    |
-///      | `release`  | operator's stake| the same, of the batch's parameters   | free                                     |
+///      | transition | who pays         | what                                | to whom                                 |
+///      |------------|------------------|-------------------------------------|-----------------------------------------|
+///      | `post`     | operator         | `IFeeMarket.feeFor(count)`          | audit pool, by `FEES`; the rest is back |
+///      | `post`     | operator's stake | `count * receiptCollateral`         | bound                                   |
+///      | `release`  | operator's stake | the same, of the batch's parameters | free                                    |
 ///
 ///      Every other transition moves nothing. Invariants (docs/contracts.md, section 6):
 ///
-///      I10 BOUND: The collateral of a batch is bound from `post` to `release`, and neither happens twice.
+///      I10 BOUND: The collateral of a batch is bound from `post` to `release`, which frees it once.
 ///      I14 ENDS: A batch that nothing holds can be released once the longest window of its receipts is over.
 ///      I27 ACCEPTED FOR GOOD: A receipt that `isFinal` accepts can neither be questioned nor be void any more.
 ///      I28 HELD: `holds` counts the open disputes and the open demands for list and envelopes of the batch.

@@ -21,20 +21,20 @@ import {IStakeSource} from "../interfaces/IStakeSource.sol";
 ///      NONE -demandList|demandEnvelope|demandAnchor-> OPEN -answerList|answerEnvelope|answerAnchor, in time-> ANSWERED
 ///                                                     OPEN -expire, after its time-> EXPIRED (-expire-> EXPIRED, for the rest)
 ///
-///      | transition         | who pays         | what                                           | to whom                      |
-///      |--------------------|------------------|------------------------------------------------|------------------------------|
-///      | NONE -> OPEN       | who demands      | `demandBond`, of a list for each leaf          | pot of the subject           |
-///      | NONE -> OPEN       | operator's stake | ANCHOR: `unanchoredPenalty`                    | obliged: it cannot leave     |
-///      | OPEN -> ANSWERED   | pot              | the bond                                       | operator                     |
-///      | OPEN -> EXPIRED    | pot              | the bond                                       | who demanded                 |
-///      | OPEN -> EXPIRED    | operator's stake | LIST: `withheldPenalty` each, at least a slash | who demanded alpha, nobody   |
-///      | OPEN -> EXPIRED    | operator's stake | ANCHOR: `unanchoredPenalty`                    | who demanded alpha, nobody   |
-///      | EXPIRED -> EXPIRED | operator's stake | what the first could not take                  | who demanded alpha, nobody   |
-///      | `equivocation`     | operator's stake | a slash                                        | who reported alpha, nobody   |
-///      | `reportSkipped`    | operator's stake | `unanchoredPenalty`                            | who reported alpha, nobody   |
+///      | transition         | who pays         | what                                           | to whom                  |
+///      |--------------------|------------------|------------------------------------------------|--------------------------|
+///      | NONE -> OPEN       | who demands      | `demandBond`, of a list for each leaf          | pot of the subject       |
+///      | NONE -> OPEN       | operator's stake | ANCHOR: `unanchoredPenalty`                    | obliged: it cannot leave |
+///      | OPEN -> ANSWERED   | pot              | the bond                                       | operator                 |
+///      | OPEN -> EXPIRED    | pot              | the bond                                       | who demanded             |
+///      | OPEN -> EXPIRED    | operator's stake | LIST: `withheldPenalty` each, at least a slash | who demanded, and burned |
+///      | OPEN -> EXPIRED    | operator's stake | ANCHOR: `unanchoredPenalty`                    | who demanded, and burned |
+///      | EXPIRED -> EXPIRED | operator's stake | what the first could not take                  | who demanded, and burned |
+///      | `equivocation`     | operator's stake | a slash                                        | who reported, and burned |
+///      | `reportSkipped`    | operator's stake | `unanchoredPenalty`                            | who reported, and burned |
 ///
-///      An end of ANCHOR ends the obligation. An envelope that is missing costs what a dispute finds. Alpha is of what no dispute
-///      had locked; what comes late is shared by `collect`. Invariants (docs/contracts.md, section 6):
+///      The end of a demand to anchor ends what is obliged. An envelope that is missing costs what a dispute finds. Who demanded or
+///      reported has alpha of what no dispute had locked; stake that arrives late is shared by `collect`. Invariants (docs/contracts.md, section 6):
 ///
 ///      I4 SHARES: No report shares what disputes lock, and what it takes is shared in full, once.
 ///      I10 OBLIGED: What is obliged of an operator's stake is the penalty of each open demand to anchor.
