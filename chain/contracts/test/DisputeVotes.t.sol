@@ -389,14 +389,17 @@ contract DisputeVotesTest is Courthouse {
             committed(votes[i]);
         }
         toReveal(id);
+        // Of two answers that as many say the one leads that had them first: both times the same two are shown ahead.
+        uint256 next = ahead % 2 == 0 ? ahead % list.length : 0;
+        if (ahead % 2 == 0 && next == 0) next = list.length - 1;
+        rounds.reveal(votes[0], "");
+        if (next != 0) rounds.reveal(votes[next], "");
         uint256 before = vm.snapshotState();
-        for (uint256 i = 0; i < list.length; ++i) {
-            rounds.reveal(votes[i], "");
+        for (uint256 i = 1; i < list.length; ++i) {
+            if (i != next) rounds.reveal(votes[i], "");
         }
         bytes32 apart = keccak256(abi.encode(rounds.tallyOf(id, 1), members(id)));
         vm.revertToState(before);
-        rounds.reveal(votes[0], "");
-        if (ahead % 2 == 0) rounds.reveal(votes[ahead % list.length == 0 ? list.length - 1 : ahead % list.length], "");
         rounds.revealMany(votes, new bytes[](votes.length));
         same(apart, keccak256(abi.encode(rounds.tallyOf(id, 1), members(id))), "as one by one");
     }

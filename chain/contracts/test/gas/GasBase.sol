@@ -34,7 +34,7 @@ abstract contract GasBase is Network {
     uint256 internal constant CAP = 1 << 24;
 
     /// @dev Makes mixes; with this one a dispute's 31 seats have 31 holders.
-    bytes32 internal constant SALT = "mix1";
+    bytes32 internal constant SALT = "mix2";
 
     event log_named_uint(string key, uint256 val);
 
