@@ -205,7 +205,7 @@ abstract contract OtherActions is LateActions {
         address by = who % 3 == 0 ? personAt(who) : address(this);
         bytes memory data = abi.encodeCall(disputes.refund, (id));
         that(!_tries(personAt(who), address(disputes), data), "anybody refunds");
-        bool ok = may(by, address(guardian), 0, abi.encodeCall(guardian.refund, (id)), "refund");
+        bool ok = may(by, address(guardian), 0, abi.encodeCall(guardian.refund, (disputes, id)), "refund");
         that(!ok || by == address(this), "who refunded");
     }
 

@@ -136,7 +136,6 @@ abstract contract AnchorBase is Holders {
         ledger.wire(address(vault), address(this), address(anchor), address(audits));
         vault.wire(registry, address(this), address(anchor));
         registry.wire(address(bench));
-        guardian.wire(court);
     }
 
     function populate() internal {

@@ -55,7 +55,7 @@ contract ReceiptAnchor is Demands, Wired {
 
     /// @inheritdoc IReceiptAnchor
     function post(BatchHeader calldata header) external payable running returns (uint64 batchId) {
-        _checkOperator(msg.sender);
+        _checkOpenOperator(msg.sender);
         uint32 version = PARAMS.version();
         (uint256 minStake, uint256 collateral, uint256 maxBatch) = PARAMS.postTerms(version);
         _checkSequence(header, maxBatch);
@@ -99,6 +99,13 @@ contract ReceiptAnchor is Demands, Wired {
     function batch(uint64 batchId) external view returns (Batch memory shown) {
         shown = _shown(batchId);
         shown.extended = uint64(_heldFor(listSubject(batchId)));
+    }
+
+    /// @dev An operator that is suspended posts what it signed before, and no more.
+    function _checkOpenOperator(address who) private view {
+        uint64 until = REGISTRY.operatorUntil(who);
+        if (until == 0) revert NotOperator(who);
+        if (_clock() > until) revert OperatorSuspended(who, until);
     }
 
     function _checkOver(uint256 end) private view {

@@ -111,10 +111,11 @@ contract Charter {
         (keys[2], keys[3], keys[4]) =
         (IKeyEpochs.drain.selector, IKeyEpochs.retire.selector, IKeyEpochs.reshare.selector);
         _assign(manager, g.keyEpochs, CURATOR, keys);
-        bytes4[] memory items = new bytes4[](6);
+        bytes4[] memory items = new bytes4[](7);
         (items[0], items[1]) = (IRegistry.propose.selector, IRegistry.activate.selector);
         (items[2], items[3]) = (IRegistry.close.selector, IRegistry.addPool.selector);
         (items[4], items[5]) = (IRegistry.setMeasurement.selector, IRegistry.setPolicy.selector);
+        items[6] = IRegistry.readmit.selector;
         _assign(manager, g.registry, CURATOR, items);
         _assign(manager, g.breaker, CURATOR, _one(IBreaker.resetBreaker.selector));
     }

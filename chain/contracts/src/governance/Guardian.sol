@@ -3,13 +3,15 @@ pragma solidity 0.8.37;
 
 import {AccessManaged} from "@openzeppelin/contracts/access/manager/AccessManaged.sol";
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
-import {Wired} from "../libraries/Wired.sol";
 import {IDisputes} from "../interfaces/IDisputes.sol";
 import {IGuardian} from "../interfaces/IGuardian.sol";
 import {IParams} from "../interfaces/IParams.sol";
 
 /// @title Guardian: one word says how far the protocol clock is behind wall time
-contract Guardian is IGuardian, AccessManaged, Wired {
+/// @dev Clock: running -pause-> stopped -unpause, or time-> running. No money moves here: `refund` asks a court, which asks for no
+///      other caller. Every court of a network has this one clock, so that a pause stops all of them, and what was closed for one
+///      is closed for the other in the same second.
+contract Guardian is IGuardian, AccessManaged {
     /// @dev The last pause, running or over, and what all before it took. Wall time, seconds.
     struct Pause {
         uint64 from;
@@ -19,18 +21,11 @@ contract Guardian is IGuardian, AccessManaged, Wired {
 
     /// @notice The network's parameters.
     IParams public immutable PARAMS;
-    /// @notice The dispute court.
-    IDisputes public disputes;
 
     Pause private _last;
 
     constructor(address authority_, IParams params) AccessManaged(authority_) {
         PARAMS = params;
-    }
-
-    /// @notice Name the court whose disputes can be refunded. Once, by the deployer.
-    function wire(IDisputes disputes_) external wiring {
-        disputes = IDisputes(_nonZero(address(disputes_)));
     }
 
     /// @inheritdoc IGuardian
@@ -80,8 +75,8 @@ contract Guardian is IGuardian, AccessManaged, Wired {
     }
 
     /// @inheritdoc IGuardian
-    function refund(bytes32 dispute) external restricted {
-        disputes.refund(dispute);
+    function refund(IDisputes court, bytes32 dispute) external restricted {
+        court.refund(dispute);
     }
 
     /// @dev Seconds that the clock has lost once the last pause is over.

@@ -18,13 +18,13 @@ contract Registry is Verifiers {
     /// @inheritdoc IRegistry
     address public court;
     /// @inheritdoc IRegistry
-    mapping(address who => bool) public isOperator;
-    /// @inheritdoc IRegistry
     bytes32 public policyDigest;
     /// @inheritdoc IRegistry
     uint64 public policySerial;
 
     mapping(bytes32 digest => Item) private _items;
+    /// @dev Last second (protocol clock) in which batches of an operator are taken; the greatest number unless it is suspended.
+    mapping(address who => uint64) private _operators;
     /// @dev How often an item was proposed; what certified one proposal says nothing about the next.
     mapping(bytes32 digest => uint256) private _proposals;
     mapping(bytes32 proposal => mapping(address who => bool)) private _hasCertified;
@@ -58,8 +58,22 @@ contract Registry is Verifiers {
 
     /// @inheritdoc IRegistry
     function registerOperator(string calldata endpoint) external {
-        isOperator[msg.sender] = true;
+        // Who is suspended does not come back by this.
+        if (_operators[msg.sender] == 0) _operators[msg.sender] = type(uint64).max;
         emit OperatorRegistered(msg.sender, endpoint);
+    }
+
+    /// @inheritdoc IRegistry
+    function suspend(address who) external {
+        if (msg.sender != court) revert NotAuthorised(msg.sender);
+        // A verdict must not fail because the operator was suspended before, and a second trip leaves it no more time.
+        if (_operators[who] == type(uint64).max) _setOperator(who, _drainsUntil());
+    }
+
+    /// @inheritdoc IRegistry
+    function readmit(address who) external restricted {
+        if (_operators[who] == 0 || _operators[who] == type(uint64).max) revert NotSuspended(who);
+        _setOperator(who, type(uint64).max);
     }
 
     /// @inheritdoc IRegistry
@@ -122,6 +136,16 @@ contract Registry is Verifiers {
     }
 
     /// @inheritdoc IRegistry
+    function isOperator(address who) external view returns (bool) {
+        return _operators[who] != 0;
+    }
+
+    /// @inheritdoc IRegistry
+    function operatorUntil(address who) external view returns (uint64) {
+        return _operators[who];
+    }
+
+    /// @inheritdoc IRegistry
     function anchorable(bytes32 environment, bytes32 modelId)
         external
         view
@@ -173,6 +197,11 @@ contract Registry is Verifiers {
         emit ItemMoved(digest, i.status, to);
         i.status = to;
         i.anchorUntil = to == Status.ACTIVE ? type(uint64).max : _drainsUntil();
+    }
+
+    function _setOperator(address who, uint64 until) private {
+        _operators[who] = until;
+        emit OperatorMoved(who, until);
     }
 
     function _setCourt(address court_) private {
