@@ -266,7 +266,6 @@ def _wires(site: Site) -> list[tuple[str, tuple[Address, ...]]]:
     trees = [(TREE + pool.hex(), (at["Registry"],)) for pool in site.pools]
     return [
         *trees,
-        ("Guardian", (at["Disputes"],)),
         ("Ledger", (at["StakeVault"], at["Settlement"], at["ReceiptAnchor"], at["Audits"])),
         ("StakeVault", (at["Registry"], at["Settlement"], at["ReceiptAnchor"])),
         ("Registry", (at["Breaker"],)),

@@ -158,7 +158,7 @@ class CourtNetwork:
         at, owner = self.at, OWNER
         self.must(owner, "Ledger", "wire", at["StakeVault"], at["Settlement"], at["ReceiptAnchor"], at["Audits"])
         self.must(owner, "StakeVault", "wire", at["Registry"], at["Settlement"], at["ReceiptAnchor"])
-        for name in ("Guardian", "ReceiptAnchor", "Settlement", "Rounds", "Breaker"):
+        for name in ("ReceiptAnchor", "Settlement", "Rounds", "Breaker"):
             self.must(owner, name, "wire", at["Disputes"])
         self.must(owner, "Registry", "wire", at["Breaker"])
         self.must(owner, "FeeMarket", "wire", at["ReceiptAnchor"], at["Audits"])
