@@ -17,6 +17,7 @@ import {IRegistry} from "../interfaces/IRegistry.sol";
 /// @title Charter: which role may call what, who holds it, and after which delay; said once
 /// @notice The manager is deployed with this contract as its only administrator. `establish` gives every role away, the
 ///         administration last, so that afterwards neither deployer nor charter has any power.
+/// @dev DEPLOYED -establish-> ESTABLISHED, once. No money moves, and nothing is stored: the manager has the roles.
 contract Charter {
     /// @notice Parameters and prices. By vote, after `SHORT_DELAY`. Its holder also names guardian and curator.
     uint64 public constant PARAMS = 1;

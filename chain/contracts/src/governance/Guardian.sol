@@ -8,9 +8,15 @@ import {IGuardian} from "../interfaces/IGuardian.sol";
 import {IParams} from "../interfaces/IParams.sol";
 
 /// @title Guardian: one word says how far the protocol clock is behind wall time
-/// @dev Clock: running -pause-> stopped -unpause, or time-> running. No money moves here: `refund` asks a court, which asks for no
-///      other caller. Every court of a network has this one clock, so that a pause stops all of them, and what was closed for one
-///      is closed for the other in the same second.
+/// @dev The clock:
+///
+///      RUNNING -pause-> STOPPED -unpause, or time-> RUNNING
+///
+///      No money moves here: `refund` asks a court, which takes that from nobody else. Every court of a network has this one clock, so
+///      that a pause stops all of them, and what is closed for one is closed for the other in the same second. Invariants
+///      (docs/contracts.md, section 6):
+///
+///      I22 BOUNDED PAUSE: A pause stops the clock for at most `maxPause`, and the next one begins after the longest dispute.
 contract Guardian is IGuardian, AccessManaged {
     /// @dev The last pause, running or over, and what all before it took. Wall time, seconds.
     struct Pause {

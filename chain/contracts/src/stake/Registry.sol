@@ -12,6 +12,19 @@ import {IStakeSource} from "../interfaces/IStakeSource.sol";
 import {Status} from "../libraries/Types.sol";
 
 /// @title Registry: operators, environments and models on their way to ACTIVE and out of it, attestation policy
+/// @dev An environment or a model:
+///
+///      NONE -propose-> PROPOSED -certify*, activate-> ACTIVE -close (governance or breaker)-> CLOSED -activate-> ACTIVE
+///
+///      An operator:
+///
+///      NONE -registerOperator-> OPEN -suspend (breaker)-> SUSPENDED -readmit (governance)-> OPEN
+///
+///      What is CLOSED or SUSPENDED drains: batches are taken for `maxAnchorDelay` more. Pools and verifiers are `Verifiers`. No money
+///      moves. Invariants (docs/contracts.md, section 6):
+///
+///      I30 DRAINED: Nothing is anchored of what was closed, stopped or suspended for longer than `maxAnchorDelay`.
+///      I31 SUSPENDED: An operator is suspended by more than `breakerOperators` draws within `breakerTime`, and by nothing else.
 contract Registry is Verifiers {
     uint256 private constant BPS = 10_000;
 
