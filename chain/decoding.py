@@ -62,7 +62,7 @@ def holdings(raw: Raw) -> Holdings:
         unbond_due_wei=raw["unbondDue"],
         credit_wei=raw["credit"],
         credit_due_wei=raw["creditDue"],
-        is_operator=raw["isOperator"],
+        operator_until=raw["operatorUntil"],
         last_seq=raw["lastSeq"],
         pool=Digest(raw["verifier"]["pool"]),
         place=raw["place"],

@@ -19,9 +19,9 @@ def unpause() -> Act:
     return Act("Guardian", "unpause")
 
 
-def refund(dispute: Digest) -> Act:
+def refund(court: Address, dispute: Digest) -> Act:
     """Gives everybody its own back in a dispute that is decided and not ended."""
-    return Act("Guardian", "refund", (dispute,))
+    return Act("Guardian", "refund", (court, dispute))
 
 
 def compromise_epoch(epoch: int) -> Act:
@@ -60,6 +60,11 @@ def activate_item(digest: Digest) -> Act:
 def close_item(digest: Digest) -> Act:
     """Takes no more batches for an environment or model; what is anchored stays."""
     return Act("Registry", "close", (digest,))
+
+
+def readmit_operator(operator: Address) -> Act:
+    """Takes batches of an operator again that too many draws suspended."""
+    return Act("Registry", "readmit", (operator,))
 
 
 def drain_epoch(epoch: int) -> Act:

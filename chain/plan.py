@@ -268,7 +268,6 @@ def _wires(site: Site) -> list[tuple[str, tuple[Address, ...]]]:
     trees = [(TREE + pool.hex(), (at["Registry"],)) for pool in site.pools]
     return [
         *trees,
-        ("Guardian", (at["Disputes"],)),
         ("Ledger", (at["StakeVault"], at["Settlement"], at["Demands"], at["Audits"])),
         ("StakeVault", (at["Registry"], at["Settlement"], at["ReceiptAnchor"], at["Demands"])),
         ("Registry", (at["Breaker"],)),

@@ -7,7 +7,7 @@ from typing import Any
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.decide_audits import AuditStage
 from bytewise.protocol.demands import DemandKind, DemandRecord
-from bytewise.protocol.docket import AnchoredBatch, Case, DisputeOpening, Docket, Holdings, Seat
+from bytewise.protocol.docket import OPEN_END, AnchoredBatch, Case, DisputeOpening, Docket, Holdings, Seat
 from bytewise.protocol.errors import ChainReverted
 from bytewise.protocol.messages import AuditResult
 from bytewise.protocol.network import Network
@@ -27,9 +27,6 @@ CASES_PER_CALL = 32
 
 BATCHES_PER_PAGE = 128
 """Batches in one call."""
-
-_OPEN = 2**64 - 1
-"""Of what is open `Registry.anchorable` says this, and `KeyEpochs.inclusionEnd` no less."""
 
 MEMBERS_PER_PAGE = 256
 """Verifiers in one call."""
@@ -241,14 +238,14 @@ class DocketReader(EpochReader):
         """Pool whose verifiers judge an environment; zero if there is no such environment."""
         return Digest(self.item(environment, block).pool)
 
-    def anchorable_for(self, environment: Digest, model_id: Digest, epoch: int, block: int) -> int | None:
-        """Seconds of the protocol clock for which a batch of these is still taken, negative once that is over; None while nothing
-        of it is closed, or something was never open."""
+    def anchorable_for(self, who: Address, environment: Digest, model_id: Digest, epoch: int, block: int) -> int | None:
+        """Seconds of the protocol clock for which a batch of this operator and these is still taken, negative once that is over;
+        None while nothing of it is closed, or something was never open."""
         at = at_number(block)
-        ends = self.client.call("Registry", self._at.registry, "anchorable", environment, model_id, block=at)
-        items = (ends[name] for name in ("environmentUntil", "modelUntil", "poolUntil"))
-        until = min(*items, self.client.call("KeyEpochs", self._at.key_epochs, "inclusionEnd", epoch, block=at))
-        if until in (0, _OPEN):
+        ends = self.client.call("Registry", self._at.registry, "anchorable", who, environment, model_id, block=at)
+        closed = (ends[name] for name in ("ownUntil", "environmentUntil", "modelUntil", "poolUntil"))
+        until = min(*closed, self.client.call("KeyEpochs", self._at.key_epochs, "inclusionEnd", epoch, block=at))
+        if until in (0, OPEN_END):
             return None
         return int(until) - int(self.client.call("Guardian", self._at.guardian, "clock", block=at))
 

@@ -1,7 +1,7 @@
 """A new court beside the old one (docs/contracts.md, section 5): what one vote must say to put it in force.
 
 The new court's contracts ask the network's `AccessManager`, which knows no role for what `Charter` never saw: until a vote says
-which, nobody but the administrator could pause, refund, reset a breaker or change prices there.
+which, nobody but the administrator could reset a breaker or change prices there.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,10 @@ from chain.book import address_of, field_of
 from chain.calls import Act
 from chain.plan import code
 
-COURT = ("Guardian", "FeeMarket", "ReceiptAnchor", "Demands", "Settlement", "Rounds", "Breaker", "Disputes", "Audits", "Lens")
+COURT = ("FeeMarket", "ReceiptAnchor", "Demands", "Settlement", "Rounds", "Breaker", "Disputes", "Audits", "Lens")
 """What a new court consists of, in the order of creation; everything else stays."""
 
 ROLES = (
-    ("Guardian", ("pause", "unpause", "refund"), 4),
     ("Breaker", ("resetBreaker",), 5),
     ("FeeMarket", ("setLimits",), 3),
 )
@@ -27,7 +26,8 @@ ROLES = (
 def acts_for(old: Network, new: Network) -> list[Act]:
     """What one proposal does to put the court of the new book in force beside that of the old one.
 
-    Roles come first: the court is never without guardian and curator. `ConfigurationError` names what the books do not share.
+    Roles come first: the court is never without curator. Clock and guardian are those of the old court.
+    `ConfigurationError` names what the books do not share.
     """
     _verify_beside(old, new)
     ruled = [

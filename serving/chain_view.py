@@ -40,7 +40,7 @@ class OperatorStanding:
         return Standing(
             number=docket.number, timestamp=docket.timestamp, epoch=record,
             environment_active=environment.status is Status.ACTIVE, model_active=model.status is Status.ACTIVE,
-            registered=docket.me.is_operator, last_seq=docket.me.last_seq,
+            registered=docket.me.is_operator, suspended=docket.me.is_suspended, last_seq=docket.me.last_seq,
             judged=self._judged(environment.pool, block),
             room=self._room(docket, params), price_wei=docket.price_wei, most=self._most(docket, params),
             paused=docket.paused, pause_s=params.times.max_pause,
@@ -48,7 +48,7 @@ class OperatorStanding:
 
     def anchorable_for(self, service: Service, standing: Standing) -> int | None:
         """See `DocketReader.anchorable_for`, at the block of a reading."""
-        return self._reader.anchorable_for(*service, standing.number)
+        return self._reader.anchorable_for(self._operator, *service, standing.number)
 
     def _judged(self, pool: Digest, block: int) -> bool:
         found = self._reader.pool(pool, block) if any(pool) else None

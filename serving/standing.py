@@ -24,6 +24,8 @@ class Standing:
     """Whether the registry lists our model as ACTIVE."""
     registered: bool
     """Whether we are a registered operator."""
+    suspended: bool
+    """Whether too many disputes about our receipts ended in a DRAW: what we sign now, nobody takes."""
     last_seq: int
     """Our last anchored receipt number; 0 before the first."""
     judged: bool
@@ -46,6 +48,7 @@ class Standing:
         for good, reason in (
             (not self.paused, "the network is paused"),
             (self.registered, "this operator is not registered"),
+            (not self.suspended, "this operator is suspended: too many disputes about its receipts ended in a draw"),
             (self.environment_active, "this environment is not active"),
             (self.model_active, "this model is not active"),
             (self.epoch is not None, "no key epoch is open"),

@@ -118,6 +118,12 @@ class CourtBeside(Play):
             self.chain.must(OWNER, "Registry", "activate", ENVIRONMENT)
             opened = replace(self.court.breaker(ENVIRONMENT), closed=False)
             self.court = replace(self.court, breakers={**self.court.breakers, ENVIRONMENT: opened})
+        if who in self.court.suspended:
+            self.tick()
+            self.chain.must(OWNER, "Registry", "readmit", who)
+            self.court = replace(
+                self.court, suspended={each: until for each, until in self.court.suspended.items() if each != who}
+            )
         self.tick()
         self.seqs[who] = self.seqs.get(who, 0) + 1
         signed = self.receipts[batch_id] = self.chain.post(operator, self.seqs[who], batch_id)
@@ -221,7 +227,7 @@ class CourtBeside(Play):
             case "open_alt", (id_, salt):
                 return send(OWNER, "Disputes", "openAlt", id_, salt)
             case "refund", (id_,):
-                return send(OWNER, "Guardian", "refund", id_)
+                return send(OWNER, "Guardian", "refund", self.chain.at["Disputes"], id_)
             case "settle_seats", (id_, number, count):
                 return send(OWNER, "Settlement", "settleSeats", id_, number, count)
             case (("rearm" | "settle" | "finalize"), (id_, *_)):

@@ -29,6 +29,7 @@ def money(court: Court, accounts: Sequence[Address], environment: Digest) -> dic
         want[Read("Ledger", "creditOf", (who,))] = books.credits.get(who, 0)
         want[Read("StakeVault", "stakeOf", (who,))] = books.stakes.get(who, 0)
         want[Read("StakeVault", "lockedOf", (who,))] = books.locked.get(who, 0)
+    want |= {Read("Registry", "operatorUntil", (who,)): until for who, until in court.suspended.items()}
     return want
 
 

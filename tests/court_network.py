@@ -161,7 +161,7 @@ class CourtNetwork:
         self.must(owner, "Ledger", "wire", at["StakeVault"], at["Settlement"], at["Demands"], at["Audits"])
         self.must(owner, "StakeVault", "wire", at["Registry"], at["Settlement"], at["ReceiptAnchor"], at["Demands"])
         self.must(owner, "ReceiptAnchor", "wire", at["Disputes"], at["Demands"])
-        for name in ("Guardian", "Settlement", "Rounds", "Breaker"):
+        for name in ("Settlement", "Rounds", "Breaker"):
             self.must(owner, name, "wire", at["Disputes"])
         self.must(owner, "Registry", "wire", at["Breaker"])
         self.must(owner, "FeeMarket", "wire", at["ReceiptAnchor"], at["Audits"])

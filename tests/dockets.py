@@ -24,7 +24,7 @@ POOL = word("pool")
 
 def holdings(**changes: Any) -> Holdings:
     """A verifier at place 0 without any money."""
-    return dataclasses.replace(Holdings(0, 0, 0, 0, 0, 0, 0, 0, False, 0, POOL, 0), **changes)
+    return dataclasses.replace(Holdings(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, POOL, 0), **changes)
 
 
 def case(**changes: Any) -> Case:

@@ -155,6 +155,10 @@ class Case:
         return next((each for each in self.members if each.voter == who), None)
 
 
+OPEN_END = 2**64 - 1
+"""Until when batches are taken of what is open (`Registry.anchorable`, `Registry.operatorUntil`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Holdings:
     """An account in its roles; wei."""
@@ -175,14 +179,24 @@ class Holdings:
     """What the ledger owes it."""
     credit_due_wei: int
     """Of that, what it can withdraw now."""
-    is_operator: bool
-    """Whether it is registered as operator."""
+    operator_until: int
+    """Last second (protocol clock) in which its batches are taken: `OPEN_END` unless it is suspended, 0 if it is no operator."""
     last_seq: int
     """Its last anchored receipt; operators."""
     pool: Digest
     """Where it is a verifier; zero if nowhere."""
     place: int
     """In the pool's tree; 0 without one."""
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether it is registered as operator, suspended or not."""
+        return self.operator_until != 0
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether it is an operator that signs in vain: too many of its disputes ended in a DRAW."""
+        return self.operator_until not in (0, OPEN_END)
 
 
 @dataclass(frozen=True, slots=True)

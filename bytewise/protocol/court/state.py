@@ -245,6 +245,10 @@ class Court:
     """By id, oldest first."""
     breakers: Mapping[Digest, Breaker] = field(default_factory=dict)
     """By environment."""
+    draws: Mapping[Address, Mapping[Digest, int]] = field(default_factory=dict)
+    """By operator, its disputes that ended in a DRAW of late → when; forgotten when it is suspended for them."""
+    suspended: Mapping[Address, int] = field(default_factory=dict)
+    """Operators whose batches are taken until then."""
 
     def at(self, now: int, block: int) -> "Court":
         """The court later; `MalformedValue` for an earlier time, or another while the clock stands still."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from bytewise.protocol import ballots
 from bytewise.protocol.court import checks, payment
@@ -12,6 +13,8 @@ from bytewise.protocol.errors import CommitmentMismatch, Held, TooEarly
 from bytewise.protocol.messages import Verdict
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
+
+_Subject = TypeVar("_Subject", Address, Digest)
 
 
 def settle(court: Court, dispute: Digest, seed_block: int) -> Court:
@@ -112,22 +115,31 @@ def _convicted(court: Court, found: Dispute) -> Court:
     breaker = court.breaker(found.claim.environment)
     if breaker.held:
         return court
-    seen, trips = _of_late(breaker.convicted, court, found)
+    seen, trips = _of_late(breaker.convicted, found.claim.operator, court, found)
     changed = replace(breaker, convicted={} if trips else seen, held=trips)
     return replace(court, breakers={**court.breakers, found.claim.environment: changed})
 
 
 def _disagreed(court: Court, found: Dispute) -> Court:
-    """Committees that agree on nothing, for many operators: no new batches there."""
-    breaker = court.breaker(found.claim.environment)
-    seen, trips = _of_late(breaker.drawn, court, found)
+    """Committees that agree on nothing: for many operators, no new batches there; for one again and again, none of its own."""
+    operator, breaker = found.claim.operator, court.breaker(found.claim.environment)
+    seen, trips = _of_late(breaker.drawn, operator, court, found)
     changed = replace(breaker, drawn={} if trips else seen, closed=breaker.closed or trips)
-    return replace(court, breakers={**court.breakers, found.claim.environment: changed})
+    own, suspends = _of_late(court.draws.get(operator, {}), found.id, court, found)
+    until = court.now + court.params[max(court.params)].times.max_anchor_delay
+    return replace(
+        court,
+        breakers={**court.breakers, found.claim.environment: changed},
+        draws={**court.draws, operator: {} if suspends else own},
+        suspended={operator: until, **court.suspended} if suspends else court.suspended,
+    )
 
 
-def _of_late(seen: Mapping[Address, int], court: Court, found: Dispute) -> tuple[Mapping[Address, int], bool]:
-    """Operators to whom it happened within the breaker's time, this one included; and whether they are too many."""
+def _of_late(
+    seen: Mapping[_Subject, int], subject: _Subject, court: Court, found: Dispute
+) -> tuple[Mapping[_Subject, int], bool]:
+    """To whom it happened within the breaker's time, this one included; and whether they are too many."""
     p = court.params_of(found)
     late = {who: when for who, when in seen.items() if when + p.times.breaker_time >= court.now}
-    late[found.claim.operator] = court.now
+    late[subject] = court.now
     return late, len(late) > p.committee.breaker_operators

@@ -104,7 +104,6 @@ abstract contract Deployment is Headers, Holders {
         IWired(address(ledger)).wire(address(vault), address(settlement), address(demands), address(audits));
         IWired(address(vault)).wire(address(registry), address(settlement), address(anchor), address(demands));
         IWired(address(market)).wire(address(anchor), address(audits));
-        IWired(address(guardian)).wire(address(disputes));
         IWired(address(registry)).wire(address(breaker));
         IWired(address(breaker)).wire(address(disputes));
         IWired(address(rounds)).wire(address(disputes));

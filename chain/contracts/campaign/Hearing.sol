@@ -36,6 +36,8 @@ abstract contract Hearing is People, Recount {
     /// @dev Seats that a certificate was made for; rounds whose commitments have a root.
     mapping(bytes32 id => mapping(uint16 round => uint256)) internal signedFor;
     mapping(bytes32 id => mapping(uint16 round => bool)) internal rooted;
+    /// @dev Last second, by the clock, for batches of an operator that draws suspended; 0: it is not suspended.
+    mapping(address operator => uint256) internal suspendedUntil;
     /// @dev Whether the breaker must hold convictions.
     bool internal holds;
     /// @dev Since when, by the clock, the pool stands still, the environment is closed, the model is closed; 0: it is open.
@@ -93,6 +95,9 @@ abstract contract Hearing is People, Recount {
         bytes32 kind = e.topics[0];
         if (kind == IRegistry.PoolStopped.selector) _turn(0, true, clock);
         if (kind == IRegistry.PoolResumed.selector) _turn(0, false, clock);
+        if (kind == IRegistry.OperatorMoved.selector && abi.decode(e.data, (uint64)) == type(uint64).max) {
+            delete suspendedUntil[address(uint160(uint256(e.topics[1])))];
+        }
         if (kind == IRegistry.ItemMoved.selector) {
             (, Status to) = abi.decode(e.data, (Status, Status));
             _turn(e.topics[1] == ENVIRONMENT ? 1 : 2, to == Status.CLOSED, clock);

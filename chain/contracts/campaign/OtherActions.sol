@@ -192,6 +192,7 @@ abstract contract OtherActions is LateActions {
         uint256 what = spread(salt) % 4;
         if (what == 0) _refund(which, salt);
         else if (what == 1) _setParams(salt);
+        else if (what == 2 && which % 2 == 0) _readmit(salt);
         else _govern(what == 2, salt);
     }
 
@@ -205,7 +206,7 @@ abstract contract OtherActions is LateActions {
         address by = who % 3 == 0 ? personAt(who) : address(this);
         bytes memory data = abi.encodeCall(disputes.refund, (id));
         that(!_tries(personAt(who), address(disputes), data), "anybody refunds");
-        bool ok = may(by, address(guardian), 0, abi.encodeCall(guardian.refund, (id)), "refund");
+        bool ok = may(by, address(guardian), 0, abi.encodeCall(guardian.refund, (disputes, id)), "refund");
         that(!ok || by == address(this), "who refunded");
     }
 
@@ -227,6 +228,16 @@ abstract contract OtherActions is LateActions {
         bool ok = may(by, address(params), 0, abi.encodeCall(params.set, (p)), "setParams");
         that(!ok || by == address(this), "who set parameters");
         _post(salt >> 32, 2);
+    }
+
+    function _readmit(uint256 who) private {
+        address operator = operatorOf(who);
+        for (uint256 i = 0; i < OPERATORS; ++i) {
+            if (suspendedUntil[people[i]] != 0) operator = people[i];
+        }
+        address by = who % 4 == 0 ? personAt(who) : address(this);
+        bool ok = may(by, address(registry), 0, abi.encodeCall(registry.readmit, (operator)), "readmit");
+        that(!ok || by == address(this), "who readmits");
     }
 
     function _govern(bool reset, uint256 who) private {

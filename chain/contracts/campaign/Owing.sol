@@ -66,6 +66,8 @@ abstract contract Owing is Hearing {
         for (uint256 i = 0; i < 3; ++i) {
             that(!uses[i] || shutSince[i] == 0 || clock <= shutSince[i] + DELAY, "a batch after its closure drained");
         }
+        uint256 until = suspendedUntil[b.operator];
+        that(until == 0 || clock <= until, "a batch of a suspended operator");
         IKeyEpochs.Epoch memory e = epochs.epochInfo(b.keyEpoch);
         bool active = e.state == IKeyEpochs.EpochState.ACTIVE;
         that(active || clock <= e.drainedAt + DELAY, "a batch after its key drained");

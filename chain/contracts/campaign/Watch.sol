@@ -28,6 +28,8 @@ abstract contract Watch is Owing {
     /// @notice Disputes with nothing left to pay or to charge.
     mapping(bytes32 id => bool) public allSettled;
     Conviction[] private _convictions;
+    /// @dev When disputes of an operator ended in a DRAW, since it was last suspended for them.
+    mapping(address operator => uint256[]) private _draws;
 
     error Wrong(string what, bytes32 id, uint256 have, uint256 want);
 
@@ -66,6 +68,9 @@ abstract contract Watch is Owing {
             || m == Table.Move.GIVE_UP;
         if (decided && b.verdict == Verdict.OVERTURNED) _convict(Conviction(d.operator, b.clock), limits);
         that(b.held == holds, "breaker");
+        if (m == Table.Move.UNDECIDED && b.verdict == Verdict.DRAW) _drawn(d.operator, b.clock, limits);
+        uint256 until = suspendedUntil[d.operator];
+        that(registry.operatorUntil(d.operator) == (until == 0 ? type(uint64).max : until), "suspension");
         moved[m] += 1;
         if (b.phase == Phase.FINAL && a.phase != Phase.FINAL) {
             ended[b.verdict] += 1;
@@ -100,6 +105,20 @@ abstract contract Watch is Owing {
         if (operators <= p.breakerOperators) return;
         holds = true;
         delete _convictions;
+    }
+
+    /// @dev More draws of one operator than allowed, within the time, and it is suspended until it is readmitted.
+    function _drawn(address operator, uint256 clock, Table.Limits memory p) private {
+        uint256[] storage draws = _draws[operator];
+        draws.push(clock);
+        uint256 lately = 0;
+        for (uint256 i = 0; i < draws.length; ++i) {
+            if (draws[i] + p.breakerTime >= clock) ++lately;
+        }
+        if (lately <= p.breakerOperators) return;
+        delete _draws[operator];
+        (uint256 delay,) = params.demandTimes(params.version());
+        if (suspendedUntil[operator] == 0) suspendedUntil[operator] = clock + delay;
     }
 
     function _seen(bytes32 id, IDisputes.Dispute memory d, uint256 oldSeed) private view returns (Table.Look memory b) {

@@ -146,7 +146,7 @@ contract Lens is ILens {
         a.unbondDue = Math.min(a.unbondDue, Math.saturatingSub(a.stake + a.unbonding, a.kept));
         a.credit = LEDGER.creditOf(who);
         (a.creditDue, a.creditNextAt) = LEDGER.dueOf(who);
-        a.isOperator = REGISTRY.isOperator(who);
+        a.operatorUntil = REGISTRY.operatorUntil(who);
         a.lastSeq = ANCHOR.lastSeq(who);
         a.verifier = REGISTRY.verifier(who);
         if (a.verifier.pool != 0) {

@@ -104,6 +104,24 @@ contract AnchorTest is AnchorBase {
         refused(header(1, 1, "root"), err(IReceiptAnchor.EnvironmentNotActive.selector, uint256(ENVIRONMENT)));
     }
 
+    /// @dev What it signed before can be anchored for as long as after any other closure.
+    function test_a_suspended_operator_posts_what_it_signed_before(uint32 wait) public {
+        vm.prank(address(bench));
+        registry.suspend(operator);
+        uint256 until = guardian.clock() + 1 hours;
+        same(registry.operatorUntil(operator), until, "drains");
+        vm.warp(block.timestamp + bound(wait, 1, 2 hours));
+        if (guardian.clock() <= until) {
+            posted(header(1, 1, "root"));
+        } else {
+            refused(
+                header(1, 1, "root"), abi.encodeWithSelector(IReceiptAnchor.OperatorSuspended.selector, operator, until)
+            );
+        }
+        registry.readmit(operator);
+        posted(header(anchor.lastSeq(operator) + 1, 1, "root"));
+    }
+
     function test_a_stranger_or_an_operator_without_free_stake_anchors_nothing(address who, uint96 left) public {
         vm.assume(who != operator);
         vm.prank(who);

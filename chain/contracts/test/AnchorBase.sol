@@ -146,7 +146,6 @@ abstract contract AnchorBase is Holders {
         ledger.wire(address(vault), address(this), address(demands), address(audits));
         vault.wire(registry, address(this), address(anchor), address(demands));
         registry.wire(address(bench));
-        guardian.wire(court);
     }
 
     function populate() internal {

@@ -119,7 +119,6 @@ abstract contract CourtRoom is Check {
         vault.wire(registry, address(settlement), address(0xA1), address(0xA3));
         registry.wire(address(court));
         settlement.wire(IDisputes(address(court)));
-        guardian.wire(IDisputes(address(court)));
         for (uint256 i = 0; i < VERIFIERS; ++i) {
             stake(verifier(i), 5 ether);
         }

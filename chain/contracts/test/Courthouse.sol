@@ -108,7 +108,6 @@ abstract contract Courthouse is BlsSigner {
         vault.wire(registry, address(settlement), address(0xA1), address(0xA3));
         registry.wire(address(breaker));
         settlement.wire(disputes);
-        guardian.wire(disputes);
         tree = new StakeTree(EPOCH, LOOKAHEAD, 1 ether, 1_000);
         tree.wire(address(registry));
         registry.addPool(POOL, tree);

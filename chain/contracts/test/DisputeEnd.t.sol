@@ -372,12 +372,12 @@ contract DisputeEndTest is Courthouse {
     function test_the_guardian_gives_everybody_its_own_back(uint256 salt, uint8 choice, bool late) public {
         bytes32 id = opened(salt);
         vm.expectRevert(wrongPhase(id, Phase.APPEAL));
-        guardian.refund(id);
+        guardian.refund(disputes, id);
         judged(id, choice % 8);
         if (late) passes(10 hours);
         vm.expectRevert(abi.encodeWithSelector(bytes4(keccak256("NotAuthorised(address)")), address(this)));
         disputes.refund(id);
-        guardian.refund(id);
+        guardian.refund(disputes, id);
         inPhase(id, Phase.FINAL);
         that(disputes.dispute(id).refunded, "refunded");
         same(ledger.creditOf(address(this)), params.requiredBond(1), "bond");
@@ -387,7 +387,7 @@ contract DisputeEndTest is Courthouse {
             that(s == Standing.WORKED, "worked");
         }
         vm.expectRevert(wrongPhase(id, Phase.APPEAL));
-        guardian.refund(id);
+        guardian.refund(disputes, id);
     }
 
     // --- the breaker ---
@@ -414,7 +414,7 @@ contract DisputeEndTest is Courthouse {
         ends(upheld);
         vm.expectRevert(abi.encodeWithSelector(IDisputes.Held.selector, ENVIRONMENT));
         disputes.finalize(ids[0]);
-        guardian.refund(ids[1]);
+        guardian.refund(disputes, ids[1]);
         vm.prank(address(0xDEAD));
         vm.expectPartialRevert(bytes4(keccak256("AccessManagedUnauthorized(address)")));
         breaker.resetBreaker(ENVIRONMENT);
@@ -507,6 +507,44 @@ contract DisputeEndTest is Courthouse {
         that(breaker.isHeld(ENVIRONMENT) == !old, "three within the time");
         if (!old) toFinalize(id);
         disputes.finalize(id);
+    }
+
+    function drawnOf(uint256 i) private {
+        bytes32 id = opened(i);
+        for (uint256 level = 1; level <= 3; ++level) {
+            judged(id, 9);
+        }
+        decided(id, Verdict.DRAW);
+    }
+
+    /// @dev With stallers of its own it would lie for nothing: not that the environment is at fault, but that nobody can judge it.
+    function test_draws_of_one_operator_suspend_it(uint256 salt, bool slow) public {
+        vm.prank(OPERATOR);
+        registry.registerOperator("");
+        for (uint256 i = 0; i < 3; ++i) {
+            same(registry.operatorUntil(OPERATOR), type(uint64).max, "not yet");
+            drawnOf(salt % 1_000 + i);
+            if (slow) passes(2 days);
+        }
+        (uint256 delay,) = params.demandTimes(1);
+        same(registry.operatorUntil(OPERATOR), slow ? type(uint64).max : guardian.clock() + delay, "suspended");
+        that(registry.item(ENVIRONMENT).status == Status.ACTIVE, "one operator closes nothing");
+        if (slow) return;
+        drawnOf(salt % 1_000 + 3);
+        registry.readmit(OPERATOR);
+        drawnOf(salt % 1_000 + 4);
+        same(registry.operatorUntil(OPERATOR), type(uint64).max, "two of the new count");
+        drawnOf(salt % 1_000 + 5);
+        that(registry.operatorUntil(OPERATOR) != type(uint64).max, "three");
+    }
+
+    function test_convictions_of_one_operator_suspend_nobody(uint256 salt) public {
+        vm.prank(OPERATOR);
+        registry.registerOperator("");
+        for (uint256 i = 0; i < 4; ++i) {
+            judged(opened(salt % 1_000 + i), 1);
+        }
+        same(registry.operatorUntil(OPERATOR), type(uint64).max, "its stake answers for that");
     }
 
     function test_draws_of_many_operators_close_the_environment(uint256 salt) public {

@@ -40,7 +40,7 @@ library Duties {
     }
 
     function duties(Charter.Governed memory g) internal pure returns (Duty[] memory d) {
-        d = new Duty[](20);
+        d = new Duty[](21);
         d[0] = Duty(g.params, Params.set.selector, 1);
         d[1] = Duty(g.ledger, Ledger.setMover.selector, 2);
         d[2] = Duty(g.ledger, Ledger.setSource.selector, 2);
@@ -61,5 +61,6 @@ library Duties {
         d[17] = Duty(g.registry, Registry.propose.selector, 5);
         d[18] = Duty(g.registry, bytes4(keccak256("setMeasurement(bytes32,bool)")), 5);
         d[19] = Duty(g.registry, Registry.setPolicy.selector, 5);
+        d[20] = Duty(g.registry, Registry.readmit.selector, 5);
     }
 }

@@ -11,6 +11,7 @@ import {ParamSet, Verdict} from "../src/libraries/Types.sol";
 import {BytewiseGovernor} from "../src/governance/BytewiseGovernor.sol";
 import {Charter} from "../src/governance/Charter.sol";
 import {GovernanceToken} from "../src/governance/GovernanceToken.sol";
+import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IParams} from "../src/interfaces/IParams.sol";
 import {CourtRoom} from "./CourtRoom.sol";
 import {Defaults} from "./Defaults.sol";
@@ -236,7 +237,7 @@ contract GovernanceTest is CourtRoom {
         vm.prank(PAUSER);
         guardian.pause(uint64(pause % 1 days));
         vm.prank(PAUSER);
-        guardian.refund(ID);
+        guardian.refund(IDisputes(address(court)), ID);
         same(court.refunds(ID), 1, "the court was told to refund, and nothing else");
         ended(Verdict.REFUNDED, false);
         same(vault.stakeOf(OPERATOR), before, "no stake");

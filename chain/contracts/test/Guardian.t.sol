@@ -4,7 +4,6 @@ pragma solidity 0.8.37;
 import {AccessManager} from "@openzeppelin/contracts/access/manager/AccessManager.sol";
 import {IAccessManaged} from "@openzeppelin/contracts/access/manager/IAccessManaged.sol";
 import {Check} from "./Vm.sol";
-import {Wired} from "../src/libraries/Wired.sol";
 import {Guardian} from "../src/governance/Guardian.sol";
 import {Params} from "../src/governance/Params.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
@@ -35,7 +34,6 @@ contract GuardianTest is Check {
         params = new Params(address(manager), Defaults.parameters());
         guardian = new Guardian(address(manager), params);
         court = new RefundRecord();
-        guardian.wire(IDisputes(address(court)));
         longest = params.longestDispute(1);
     }
 
@@ -122,7 +120,7 @@ contract GuardianTest is Check {
     }
 
     function test_it_refunds_and_that_is_all(bytes32 id) public {
-        guardian.refund(id);
+        guardian.refund(IDisputes(address(court)), id);
         same(court.refundedBy(id), address(guardian), "in the court's name for it");
     }
 
@@ -131,7 +129,7 @@ contract GuardianTest is Check {
         bytes[3] memory calls = [
             abi.encodeCall(IGuardian.pause, (duration)),
             abi.encodeCall(IGuardian.unpause, ()),
-            abi.encodeCall(IGuardian.refund, (id))
+            abi.encodeCall(IGuardian.refund, (IDisputes(address(court)), id))
         ];
         vm.prank(who);
         (bool ok, bytes memory why) = address(guardian).call(calls[which % 3]);
@@ -140,11 +138,11 @@ contract GuardianTest is Check {
         same(keccak256(why), keccak256(want), "as unauthorised");
     }
 
-    function test_it_is_wired_once() public {
-        vm.expectRevert(abi.encodeWithSelector(Wired.AlreadyWired.selector));
-        guardian.wire(IDisputes(address(court)));
-        Guardian other = new Guardian(address(manager), params);
-        vm.expectRevert(abi.encodeWithSelector(Wired.ZeroAddress.selector));
-        other.wire(IDisputes(address(0)));
+    /// @dev A court that comes later needs no guardian of its own, so no clock of its own.
+    function test_it_refunds_in_every_court(bytes32 id) public {
+        RefundRecord other = new RefundRecord();
+        guardian.refund(IDisputes(address(other)), id);
+        same(other.refundedBy(id), address(guardian), "there");
+        same(court.refundedBy(id), address(0), "and nowhere else");
     }
 }

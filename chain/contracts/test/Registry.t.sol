@@ -265,6 +265,41 @@ contract RegistryTest is Staking {
         that(registry.isOperator(who), "operator");
     }
 
+    /// @dev A second trip gives no more time, and to register again does not help.
+    function test_the_court_suspends_an_operator_and_governance_readmits_it(address who, address other, uint16 later)
+        public
+    {
+        vm.assume(other != COURT && other != address(this));
+        vm.prank(other);
+        vm.expectRevert(abi.encodeWithSelector(Wired.NotAuthorised.selector, other));
+        registry.suspend(who);
+        vm.prank(COURT);
+        registry.suspend(who);
+        same(registry.operatorUntil(who), 0, "it never registered");
+        vm.expectRevert(abi.encodeWithSelector(IRegistry.NotSuspended.selector, who));
+        registry.readmit(who);
+        vm.prank(who);
+        registry.registerOperator("");
+        vm.expectRevert(abi.encodeWithSelector(IRegistry.NotSuspended.selector, who));
+        registry.readmit(who);
+        (uint256 delay,) = params.demandTimes(1);
+        uint256 until = block.timestamp + delay;
+        vm.prank(COURT);
+        registry.suspend(who);
+        vm.warp(block.timestamp + later);
+        vm.prank(COURT);
+        registry.suspend(who);
+        vm.prank(who);
+        registry.registerOperator("");
+        same(registry.operatorUntil(who), until, "as long as what it signed before takes");
+        that(registry.isOperator(who), "it still answers for what it posted");
+        vm.prank(other);
+        vm.expectRevert(abi.encodeWithSelector(IAccessManaged.AccessManagedUnauthorized.selector, other));
+        registry.readmit(who);
+        registry.readmit(who);
+        same(registry.operatorUntil(who), type(uint64).max, "readmitted");
+    }
+
     function test_a_court_is_named_once_and_then_by_governance(address court, address who) public {
         vm.assume(court != address(0) && who != address(this));
         vm.expectRevert(Wired.AlreadyWired.selector);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Guardian} from "../src/governance/Guardian.sol";
 import {Breaker} from "../src/court/Breaker.sol";
 import {Disputes} from "../src/court/Disputes.sol";
 import {Rounds} from "../src/court/Rounds.sol";
 import {Settlement} from "../src/court/Settlement.sol";
 import {Phase, Receipt, Status, Verdict} from "../src/libraries/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
+import {IGuardian} from "../src/interfaces/IGuardian.sol";
 import {Courthouse} from "./Courthouse.sol";
 import {Docket} from "./Docket.sol";
 
@@ -15,7 +15,6 @@ import {Docket} from "./Docket.sol";
 /// forge-config: default.fuzz.runs = 4
 contract UpgradeTest is Courthouse {
     struct Court {
-        Guardian guardian;
         Settlement settlement;
         Docket docket;
         IDisputes disputes;
@@ -24,18 +23,17 @@ contract UpgradeTest is Courthouse {
     }
 
     function present() private view returns (Court memory) {
-        return Court(guardian, settlement, docket, disputes, rounds, breaker);
+        return Court(settlement, docket, disputes, rounds, breaker);
     }
 
     function before(Court memory c) private {
-        (guardian, settlement, docket) = (c.guardian, c.settlement, c.docket);
+        (settlement, docket) = (c.settlement, c.docket);
         (disputes, rounds, breaker) = (c.disputes, c.rounds, c.breaker);
     }
 
     /// @dev What a vote of the long timelock brings into force.
     function upgraded() private returns (Court memory old) {
         old = present();
-        guardian = new Guardian(address(manager), params);
         settlement = new Settlement(params, ledger, vault);
         docket = new Docket(POOL);
         docket.closeWindows(type(uint64).max);
@@ -43,7 +41,6 @@ contract UpgradeTest is Courthouse {
         rounds = Rounds(address(disputes.ROUNDS()));
         breaker = Breaker(address(Disputes(address(disputes)).BREAKER()));
         settlement.wire(disputes);
-        guardian.wire(disputes);
         ledger.setMover(address(settlement), true);
         vault.setMover(address(settlement), true);
         registry.setCourt(address(breaker));
@@ -111,6 +108,31 @@ contract UpgradeTest is Courthouse {
         same(vault.stakeOf(OPERATOR), 100 ether - (choice % 4 == 0 ? 10 ether : 20 ether), "each took its own");
         uint256 sum = ledger.totalPots() + ledger.totalCredits() + ledger.treasury() + ledger.totalBurned();
         same(address(ledger).balance, sum, "every wei is somewhere");
+    }
+
+    /// @dev A pause stops the deadlines of both, and the guardian gives back what either has not moved.
+    function test_two_courts_share_clock_and_guardian(uint256 salt, uint64 duration) public {
+        duration = uint64(bound(duration, 1, 1 days));
+        bytes32 mine = opened(salt);
+        judged(mine, 1);
+        uint64 ends = disputes.dispute(mine).airgapEnd;
+        IDisputes court = disputes;
+        upgraded();
+        bytes32 theirs = opened(salt);
+        judged(theirs, 1);
+        uint64 clock = guardian.clock();
+        guardian.pause(duration);
+        vm.warp(block.timestamp + duration - 1);
+        same(guardian.clock(), clock, "it stands still");
+        vm.expectRevert(abi.encodeWithSelector(IGuardian.NotNow.selector, true));
+        court.finalize(mine);
+        vm.expectRevert(abi.encodeWithSelector(IGuardian.NotNow.selector, true));
+        disputes.finalize(theirs);
+        same(court.dispute(mine).airgapEnd, ends, "no deadline moved on the protocol clock");
+        guardian.refund(court, mine);
+        guardian.refund(disputes, theirs);
+        that(court.dispute(mine).refunded && disputes.dispute(theirs).refunded, "both");
+        same(vault.stakeOf(OPERATOR), 100 ether, "nobody is slashed");
     }
 
     /// @dev The one in force has the power that the old one lost.

@@ -27,7 +27,7 @@ BY_CONTRACTS = {
     "FeeMarket": "use",
     "Ledger": "advance burn close credit creditEach repay take",
     "ReceiptAnchor": "question questionBatch unhold voidBatch",
-    "Registry": "onStake",
+    "Registry": "onStake suspend",
     "Rounds": "begin close rearm seat",
     "Settlement": "advance appealed end opened",
     "StakeTree": "setStake",

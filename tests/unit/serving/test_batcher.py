@@ -68,7 +68,9 @@ class Scene:
     def read(self) -> Standing:
         epoch, closed = devnet.epoch_document(self.epoch).record, any(a <= self.timestamp < b for a, b in self.closed)
         last, most = self.last_seq, self.most
-        return Standing(1, self.timestamp, epoch, not closed, True, True, last, True, 100, PRICE, most, paused=False, pause_s=0)
+        return Standing(
+            1, self.timestamp, epoch, not closed, True, True, False, last, True, 100, PRICE, most, paused=False, pause_s=0
+        )
 
     def anchorable_for(self, service: Service, standing: Standing) -> int | None:
         until = self.untils.get(service)

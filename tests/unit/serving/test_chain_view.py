@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.demands import DemandKind, DemandState
+from bytewise.protocol.docket import OPEN_END
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.receipt import ReceiptList, anchor_subject, receipt_id, verify_list
-from bytewise.protocol.units import Digest
+from bytewise.protocol.units import Digest, hex0x
 from bytewise.storage.migrate import migrate
 from bytewise.storage.outbox import State
 from chain.aftercare import FINAL_AFTER
@@ -62,7 +63,7 @@ def test_below_a_whole_minimum_of_free_stake_nothing_is_batched_and_a_slash_abov
             for collateral, room in ((spare - one, 1), (spare - one + 1, 0), (spare + 1, 0), (most + 1, 0)):
                 for locked in (0, money.slash_amount - 1, money.slash_amount):
                     free = max(0, STAKE_WEI - collateral - locked)
-                    me = holdings(is_operator=True, stake_wei=STAKE_WEI, free_wei=free, collateral_wei=collateral)
+                    me = holdings(operator_until=OPEN_END, stake_wei=STAKE_WEI, free_wei=free, collateral_wei=collateral)
                     real = DocketReader.docket
                     patch.setattr(DocketReader, "docket", lambda *a, real=real, me=me: dataclasses.replace(real(*a), me=me))
                     found = standing.read()
@@ -123,6 +124,21 @@ def test_a_request_outlives_the_longest_pause_and_none_is_taken_in_it(tmp_path: 
         (anchored,) = reader(anvil, network).batches(0, after.number)
         assert after.closed_because is None and after.last_seq == 2
         assert request.expiry - OFFER.request_ttl_s < anchored.anchored_at <= request.expiry
+
+
+def test_a_suspended_operator_anchors_what_it_signed_and_signs_no_more() -> None:
+    """The court's breaker suspends it; that draws lead there is `DisputeEnd.t.sol`'s."""
+    with running_anvil() as anvil:
+        standing, network, longest = _standing(anvil), deployed(anvil), DEVNET.times.max_anchor_delay
+        breaker, registry = network.addresses.breaker, network.addresses.registry
+        anvil.rpc("anvil_setBalance", breaker, hex(10**18))
+        anvil.rpc("anvil_impersonateAccount", breaker)
+        data = hex0x(interface("Registry").call("suspend", signer(1).address))
+        anvil.rpc("eth_sendTransaction", {"from": breaker, "to": registry, "data": data})
+        anvil.mine()
+        found = standing.read()
+        assert found.registered and found.closed_because is not None and "suspended" in found.closed_because
+        assert standing.anchorable_for(Service(ENVIRONMENT.digest, MODEL, 1), found) == longest
 
 
 def test_closed_service_is_taken_for_the_longest_delay() -> None:

@@ -8,7 +8,7 @@ from bytewise.protocol.errors import TryAgain
 from serving.standing import Standing, Watch
 from tests.devnet import epoch_document
 
-OPEN = Standing(5, 1000, epoch_document().record, True, True, True, 0, True, 100, 7, 64, False, 3600)
+OPEN = Standing(5, 1000, epoch_document().record, True, True, True, False, 0, True, 100, 7, 64, False, 3600)
 
 
 class Time:
@@ -32,7 +32,7 @@ def test_a_fresh_good_reading_opens() -> None:
     [
         ({"epoch": None}, "key epoch"), ({"environment_active": False}, "environment"), ({"model_active": False}, "model"),
         ({"registered": False}, "registered"), ({"judged": False}, "verifiers"), ({"room": 0}, "stake"),
-        ({"paused": True}, "paused"),
+        ({"paused": True}, "paused"), ({"suspended": True}, "suspended"),
     ],
 )  # fmt: skip
 def test_every_lost_condition_closes_and_is_named(change: dict[str, object], reason: str) -> None:

@@ -14,7 +14,7 @@ from bytewise.protocol.ballots import claim_of, sealed
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.decide_audits import AuditStage
 from bytewise.protocol.digests import out_hash
-from bytewise.protocol.docket import AnchoredBatch, Case, DisputeOpening, Docket, Holdings, Seat, Seed
+from bytewise.protocol.docket import OPEN_END, AnchoredBatch, Case, DisputeOpening, Docket, Holdings, Seat, Seed
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.errors import TryAgain, UnknownEnvironment, UnknownKeyEpoch
@@ -131,7 +131,7 @@ class MemoryChain(Claims):
 
     def holdings(self, who: Address, block: int) -> Holdings:
         own = [each for each in self._up_to(block) if each.operator == who]
-        return holdings(is_operator=True, last_seq=max((each.first_seq + each.count - 1 for each in own), default=0))
+        return holdings(operator_until=OPEN_END, last_seq=max((each.first_seq + each.count - 1 for each in own), default=0))
 
     def _end(self, header: BatchHeader) -> int:
         held = self.held(subject_of_list(header.batch_id))

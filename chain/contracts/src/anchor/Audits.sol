@@ -18,6 +18,18 @@ import {IRegistry} from "../interfaces/IRegistry.sol";
 import {IStakeSource} from "../interfaces/IStakeSource.sol";
 
 /// @title Audits: what drawn verifiers found, and what they are paid for it
+/// @dev The result of one verifier for one receipt:
+///
+///      NONE -post, inside the window-> POSTED (-post, by the verifier itself-> POSTED) -open, after the window-> OPENED -claim-> PAID
+///
+///      | transition | who pays   | what                              | to whom      |
+///      |------------|------------|-----------------------------------|--------------|
+///      | `feed`     | anybody    | what it sends; the fees of places | audit pool   |
+///      | `claim`    | audit pool | `bounty`                          | the verifier |
+///
+///      Invariants (docs/contracts.md, section 6):
+///
+///      I33 BOUNTY: A bounty is paid once, to a drawn verifier, for what a second one opened too and no verdict contradicts.
 contract Audits is IAudits {
     uint256 private constant BPS = 10_000;
     /// @dev Nobody knows the hash of the second block after the batch when the batch is made (docs/adr/004).

@@ -10,6 +10,15 @@ import {IFeeMarket} from "../interfaces/IFeeMarket.sol";
 import {IGuardian} from "../interfaces/IGuardian.sol";
 
 /// @title FeeMarket: one price, moved once for each epoch that is over
+/// @dev No states: one price for each epoch, between the limits of governance.
+///
+///      | transition | who pays     | what                 | to whom         |
+///      |------------|--------------|----------------------|-----------------|
+///      | `use`      | the operator | `price` each receipt | the audit pool  |
+///
+///      Invariants (docs/contracts.md, section 6):
+///
+///      I1 SUMS: Every fee is in the audit pool, and none stays here.
 contract FeeMarket is IFeeMarket, AccessManaged, Wired {
     /// @dev As in EIP-1559: the price moves by at most an eighth from one epoch to the next.
     uint256 private constant STEP = 8;

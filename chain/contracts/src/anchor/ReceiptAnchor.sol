@@ -117,7 +117,6 @@ contract ReceiptAnchor is IReceiptAnchor, EIP712, Wired {
     /// @inheritdoc IReceiptAnchor
     function post(BatchHeader calldata header) external payable returns (uint64 batchId) {
         if (GUARDIAN.pausedUntil() != 0) revert IGuardian.NotNow(true);
-        if (!REGISTRY.isOperator(msg.sender)) revert NotOperator(msg.sender);
         uint32 version = PARAMS.version();
         (uint256 minStake, uint256 collateral, uint256 maxBatch) = PARAMS.postTerms(version);
         uint64 want = lastSeq[msg.sender] + 1;
@@ -272,7 +271,7 @@ contract ReceiptAnchor is IReceiptAnchor, EIP712, Wired {
     /// @dev Store a batch of the caller that begins now.
     function _push(BatchHeader calldata h, uint32 version) private returns (uint64 batchId) {
         uint64 clock = GUARDIAN.clock();
-        bytes32 pool = _checkServable(h.environment, h.modelId, h.keyEpoch, clock);
+        bytes32 pool = _checkServable(h, clock);
         batchId = uint64(_batches.length);
         lastSeq[msg.sender] = h.firstSeq + h.count - 1;
         Stored storage b = _batches.push();
@@ -289,18 +288,16 @@ contract ReceiptAnchor is IReceiptAnchor, EIP712, Wired {
         b.listHash = h.listHash;
     }
 
-    /// @dev Environment, model, epoch and the environment's pool take batches, or did until lately: what was signed before a closure
-    ///      can be anchored for `maxAnchorDelay`.
-    function _checkServable(bytes32 environment, bytes32 modelId, uint64 epoch, uint64 clock)
-        private
-        view
-        returns (bytes32)
-    {
-        (bytes32 pool, uint64 environmentUntil, uint64 modelUntil, uint64 poolUntil) =
-            REGISTRY.anchorable(environment, modelId);
-        if (clock > environmentUntil) revert EnvironmentNotActive(environment);
-        if (clock > modelUntil) revert ModelNotActive(modelId);
-        if (!EPOCHS.isOpenForInclusion(epoch)) revert EpochNotOpen(epoch);
+    /// @dev The caller, environment, model, epoch and the environment's pool are open, or were until lately: what was signed before a
+    ///      closure can be anchored for `maxAnchorDelay`.
+    function _checkServable(BatchHeader calldata h, uint64 clock) private view returns (bytes32) {
+        (bytes32 pool, uint64 ownUntil, uint64 environmentUntil, uint64 modelUntil, uint64 poolUntil) =
+            REGISTRY.anchorable(msg.sender, h.environment, h.modelId);
+        if (ownUntil == 0) revert NotOperator(msg.sender);
+        if (clock > ownUntil) revert OperatorSuspended(msg.sender, ownUntil);
+        if (clock > environmentUntil) revert EnvironmentNotActive(h.environment);
+        if (clock > modelUntil) revert ModelNotActive(h.modelId);
+        if (!EPOCHS.isOpenForInclusion(h.keyEpoch)) revert EpochNotOpen(h.keyEpoch);
         if (clock > poolUntil) revert PoolTooSmall(pool);
         return pool;
     }

@@ -13,8 +13,8 @@ import {IRegistry} from "../interfaces/IRegistry.sol";
 
 /// @title Breaker: holds the convictions of an environment that looks faulty, or closes it to new batches
 /// @dev States of an environment: free -(convictions of more than `breakerOperators` operators within `breakerTime`)-> held
-///      -(resetBreaker, governance)-> free. Draws of as many operators close it in the registry and change nothing here.
-///      No money moves.
+///      -(resetBreaker, governance)-> free. Draws of as many operators close it in the registry, and as many draws of one operator
+///      suspend that operator there: neither changes anything here. No money moves.
 contract Breaker is IBreaker, AccessManaged, Wired {
     using BreakerLib for BreakerLib.Entry[];
 
@@ -28,6 +28,7 @@ contract Breaker is IBreaker, AccessManaged, Wired {
     mapping(bytes32 environment => bool) public isHeld;
     mapping(bytes32 environment => BreakerLib.Entry[]) private _convicted;
     mapping(bytes32 environment => BreakerLib.Entry[]) private _drawn;
+    mapping(address operator => BreakerLib.Entry[]) private _drawsOf;
 
     modifier onlyCourt() {
         if (msg.sender != disputes) revert NotAuthorised(msg.sender);
@@ -46,15 +47,26 @@ contract Breaker is IBreaker, AccessManaged, Wired {
     /// @inheritdoc IBreaker
     function noteConviction(bytes32 environment, address operator, uint32 paramsVersion) external onlyCourt {
         if (isHeld[environment]) return;
-        if (_trips(_convicted[environment], environment, operator, paramsVersion, false)) isHeld[environment] = true;
+        uint256 operators = _note(_convicted[environment], operator, paramsVersion);
+        if (operators == 0) return;
+        isHeld[environment] = true;
+        emit BreakerTripped(environment, operators, false);
     }
 
     /// @inheritdoc IBreaker
-    function noteDraw(bytes32 environment, address operator, uint32 paramsVersion) external onlyCourt {
-        if (!_trips(_drawn[environment], environment, operator, paramsVersion, true)) return;
-        // A court that another has replaced ends its disputes and closes nothing any more.
+    function noteDraw(bytes32 id, bytes32 environment, address operator, uint32 paramsVersion) external onlyCourt {
+        // A court that another has replaced ends its disputes, and closes and suspends nothing any more.
         bool named = REGISTRY.court() == address(this);
-        if (named && REGISTRY.item(environment).status == Status.ACTIVE) REGISTRY.close(environment);
+        uint256 operators = _note(_drawn[environment], operator, paramsVersion);
+        if (operators != 0) {
+            emit BreakerTripped(environment, operators, true);
+            if (named && REGISTRY.item(environment).status == Status.ACTIVE) REGISTRY.close(environment);
+        }
+        // A dispute is drawn once: its first 20 bytes stand for it.
+        uint256 draws = _note(_drawsOf[operator], address(bytes20(id)), paramsVersion);
+        if (draws == 0) return;
+        emit OperatorTripped(operator, draws);
+        if (named) REGISTRY.suspend(operator);
     }
 
     /// @inheritdoc IBreaker
@@ -63,18 +75,12 @@ contract Breaker is IBreaker, AccessManaged, Wired {
         emit BreakerReset(environment);
     }
 
-    function _trips(
-        BreakerLib.Entry[] storage list,
-        bytes32 environment,
-        address operator,
-        uint32 paramsVersion,
-        bool closes
-    ) private returns (bool) {
+    /// @dev How many of `list` happened within the time, if they are more than the limit: then the list begins anew. Else 0.
+    function _note(BreakerLib.Entry[] storage list, address subject, uint32 paramsVersion) private returns (uint256) {
         uint256 span = PARAMS.times(paramsVersion).breakerTime;
-        uint256 operators = list.note(operator, SafeCast.toUint40(GUARDIAN.clock()), span);
-        if (operators <= PARAMS.committee(paramsVersion).breakerOperators) return false;
+        uint256 count = list.note(subject, SafeCast.toUint40(GUARDIAN.clock()), span);
+        if (count <= PARAMS.committee(paramsVersion).breakerOperators) return 0;
         list.clear();
-        emit BreakerTripped(environment, operators, closes);
-        return true;
+        return count;
     }
 }

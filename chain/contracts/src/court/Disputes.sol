@@ -172,7 +172,7 @@ contract Disputes is IDisputes {
             _endUndecided(id, d);
             if (d.verdict != Verdict.DRAW) return;
             IReceiptAnchor.Batch memory batch = ANCHOR.batch(d.batchId);
-            BREAKER.noteDraw(batch.environment, batch.operator, d.paramsVersion);
+            BREAKER.noteDraw(id, batch.environment, batch.operator, d.paramsVersion);
         }
     }
 

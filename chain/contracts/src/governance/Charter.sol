@@ -17,6 +17,7 @@ import {IRegistry} from "../interfaces/IRegistry.sol";
 /// @title Charter: which role may call what, who holds it, and after which delay; said once
 /// @notice The manager is deployed with this contract as its only administrator. `establish` gives every role away, the
 ///         administration last, so that afterwards neither deployer nor charter has any power.
+/// @dev DEPLOYED -establish-> ESTABLISHED, once. No money moves, and nothing is stored: the manager has the roles.
 contract Charter {
     /// @notice Parameters and prices. By vote, after `SHORT_DELAY`. Its holder also names guardian and curator.
     uint64 public constant PARAMS = 1;
@@ -111,10 +112,11 @@ contract Charter {
         (keys[2], keys[3], keys[4]) =
         (IKeyEpochs.drain.selector, IKeyEpochs.retire.selector, IKeyEpochs.reshare.selector);
         _assign(manager, g.keyEpochs, CURATOR, keys);
-        bytes4[] memory items = new bytes4[](6);
+        bytes4[] memory items = new bytes4[](7);
         (items[0], items[1]) = (IRegistry.propose.selector, IRegistry.activate.selector);
         (items[2], items[3]) = (IRegistry.close.selector, IRegistry.addPool.selector);
         (items[4], items[5]) = (IRegistry.setMeasurement.selector, IRegistry.setPolicy.selector);
+        items[6] = IRegistry.readmit.selector;
         _assign(manager, g.registry, CURATOR, items);
         _assign(manager, g.breaker, CURATOR, _one(IBreaker.resetBreaker.selector));
     }

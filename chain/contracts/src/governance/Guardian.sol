@@ -3,13 +3,21 @@ pragma solidity 0.8.37;
 
 import {AccessManaged} from "@openzeppelin/contracts/access/manager/AccessManaged.sol";
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
-import {Wired} from "../libraries/Wired.sol";
 import {IDisputes} from "../interfaces/IDisputes.sol";
 import {IGuardian} from "../interfaces/IGuardian.sol";
 import {IParams} from "../interfaces/IParams.sol";
 
 /// @title Guardian: one word says how far the protocol clock is behind wall time
-contract Guardian is IGuardian, AccessManaged, Wired {
+/// @dev The clock:
+///
+///      RUNNING -pause-> STOPPED -unpause, or time-> RUNNING
+///
+///      No money moves here: `refund` asks a court, which takes that from nobody else. Every court of a network has this one clock, so
+///      that a pause stops all of them, and what is closed for one is closed for the other in the same second. Invariants
+///      (docs/contracts.md, section 6):
+///
+///      I22 BOUNDED PAUSE: A pause stops the clock for at most `maxPause`, and the next one begins after the longest dispute.
+contract Guardian is IGuardian, AccessManaged {
     /// @dev The last pause, running or over, and what all before it took. Wall time, seconds.
     struct Pause {
         uint64 from;
@@ -19,18 +27,11 @@ contract Guardian is IGuardian, AccessManaged, Wired {
 
     /// @notice The network's parameters.
     IParams public immutable PARAMS;
-    /// @notice The dispute court.
-    IDisputes public disputes;
 
     Pause private _last;
 
     constructor(address authority_, IParams params) AccessManaged(authority_) {
         PARAMS = params;
-    }
-
-    /// @notice Name the court whose disputes can be refunded. Once, by the deployer.
-    function wire(IDisputes disputes_) external wiring {
-        disputes = IDisputes(_nonZero(address(disputes_)));
     }
 
     /// @inheritdoc IGuardian
@@ -80,8 +81,8 @@ contract Guardian is IGuardian, AccessManaged, Wired {
     }
 
     /// @inheritdoc IGuardian
-    function refund(bytes32 dispute) external restricted {
-        disputes.refund(dispute);
+    function refund(IDisputes court, bytes32 dispute) external restricted {
+        court.refund(dispute);
     }
 
     /// @dev Seconds that the clock has lost once the last pause is over.

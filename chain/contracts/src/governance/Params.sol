@@ -9,7 +9,10 @@ import {Committee, Money, ParamSet, Shares, Times} from "../libraries/Types.sol"
 import {IParams} from "../interfaces/IParams.sol";
 
 /// @title Params: versions of all numbers, each part in its own packed slots
-/// @dev Bounds and the law of one version are `ParamLaw`'s; here is what versions owe to each other.
+/// @dev A version: NONE -set-> IN FORCE -set (the next)-> SUPERSEDED, and never changes. No money moves. Bounds and the law of one version
+///      are `ParamLaw`'s; here is what versions owe to each other. Invariants (docs/contracts.md, section 6):
+///
+///      I21 FIXED PARAMETERS: What began under a version keeps its numbers.
 contract Params is IParams, AccessManaged {
     using SafeCast for uint256;
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {IDisputes} from "./IDisputes.sol";
+
 /// @title IGuardian: the protocol clock, which a bounded pause stops, and the refund of a dispute in its airgap
 /// @notice A pause moves every deadline at once and ends by itself. Nothing here can choose a winner or move a stake.
 interface IGuardian {
@@ -29,6 +31,6 @@ interface IGuardian {
     function pause(uint64 duration) external;
     /// @notice End a pause early. Guardian role.
     function unpause() external;
-    /// @notice Give everybody its own back in a dispute whose money has not moved. Guardian role, once per dispute.
-    function refund(bytes32 dispute) external;
+    /// @notice Give everybody its own back in a dispute of `court` whose money has not moved. Guardian role, once per dispute.
+    function refund(IDisputes court, bytes32 dispute) external;
 }

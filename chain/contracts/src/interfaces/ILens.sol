@@ -59,7 +59,7 @@ interface ILens {
         uint256 credit;
         uint256 creditDue;
         uint64 creditNextAt;
-        bool isOperator;
+        uint64 operatorUntil; // last second in which its batches are taken; 0: no operator
         uint64 lastSeq; // operators
         IRegistry.Verifier verifier;
         bool hasPlace; // in its pool's tree

@@ -52,6 +52,8 @@ interface IReceiptAnchor {
     event BatchVoided(uint64 indexed batchId);
 
     error NotOperator(address who);
+    /// @notice Too many disputes with this operator ended in a DRAW: its batches were taken until `until` (protocol clock).
+    error OperatorSuspended(address who, uint64 until);
     error SequenceGap(uint64 have, uint64 want);
     error BadCount(uint256 count, uint256 max);
     error EnvironmentNotActive(bytes32 environment);

@@ -26,6 +26,8 @@ interface IRegistry {
     }
 
     event OperatorRegistered(address indexed operator, string endpoint);
+    /// @notice Batches of `operator` are taken until `until` (protocol clock): it is suspended, or readmitted (the greatest number).
+    event OperatorMoved(address indexed operator, uint64 until);
     event PoolAdded(bytes32 indexed pool, address tree);
     event VerifierJoined(address indexed verifier, bytes32 indexed pool, bytes32 platformId, bytes32 measurement);
     event VerifierLeft(address indexed verifier, bytes32 indexed pool);
@@ -55,6 +57,8 @@ interface IRegistry {
     /// @notice The stake is less than one unit of the pool's tree.
     error NoUnit(address who, uint256 stake);
     error MeasurementNotAllowed(bytes32 measurement);
+    /// @notice Nothing keeps this account from posting as an operator, or it never was one.
+    error NotSuspended(address who);
     error BadStatus(bytes32 digest, Status have, Status want);
     error AlreadyCertified(bytes32 digest, address who);
     error CertifyOver(bytes32 digest, uint64 until);
@@ -87,6 +91,11 @@ interface IRegistry {
     /// @notice ACTIVE -> CLOSED. Governance or the court's breaker, whose call changes nothing if it is not ACTIVE. Batches of what was
     ///         signed before are taken for `maxAnchorDelay` more.
     function close(bytes32 digest) external;
+    /// @notice Take no batches of an operator that are signed from now on: what was signed before can be anchored for
+    ///         `maxAnchorDelay`. The court's breaker only; changes nothing for who is suspended already.
+    function suspend(address who) external;
+    /// @notice Take batches of a suspended operator again. Governance.
+    function readmit(address who) external;
     /// @notice Governance.
     function addPool(bytes32 pool, IStakeTree tree) external;
     /// @notice Governance.
@@ -96,18 +105,23 @@ interface IRegistry {
     /// @notice The stake of `account` is now `stake`. The vault only; never reverts for a known account.
     function onStake(address account, uint256 stake) external;
 
+    /// @notice Whether the account ever registered as an operator; a suspended one is still one.
     function isOperator(address who) external view returns (bool);
+    /// @notice Last second (protocol clock) in which batches of this operator are taken: the greatest number unless it is suspended, 0
+    ///         for who never registered.
+    function operatorUntil(address who) external view returns (uint64);
     function verifier(address who) external view returns (Verifier memory);
     /// @notice The verifiers of a pool that ever joined, by the place of its tree: `IStakeTree.accountAt`.
     function treeOf(bytes32 pool) external view returns (IStakeTree);
     function item(bytes32 digest) external view returns (Item memory);
-    /// @notice The pool that judges an environment, and the last second (protocol clock) in which batches are taken as far as each of
-    ///         these is concerned: the greatest number while it is ACTIVE or judges, `maxAnchorDelay` after it was closed or stopped, so
-    ///         that what was signed before can still be anchored; 0 for what was never open.
-    function anchorable(bytes32 environment, bytes32 modelId)
+    /// @notice The pool that judges an environment, and the last second (protocol clock) in which batches are taken as far as the
+    ///         operator (`ownUntil`) and each of these is concerned: the greatest number while it is open, ACTIVE or judges,
+    ///         `maxAnchorDelay` after it was suspended, closed or stopped, so that what was signed before can still be anchored; 0 for
+    ///         what was never open.
+    function anchorable(address operator, bytes32 environment, bytes32 modelId)
         external
         view
-        returns (bytes32 pool, uint64 environmentUntil, uint64 modelUntil, uint64 poolUntil);
+        returns (bytes32 pool, uint64 ownUntil, uint64 environmentUntil, uint64 modelUntil, uint64 poolUntil);
     function policyDigest() external view returns (bytes32);
     function policySerial() external view returns (uint64);
     /// @notice Verifiers of a pool that weigh something from the next epoch on.

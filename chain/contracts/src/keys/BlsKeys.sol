@@ -9,8 +9,12 @@ import {IRegistry} from "../interfaces/IRegistry.sol";
 import {IStakeTree} from "../interfaces/IStakeTree.sol";
 
 /// @title BlsKeys: keys of verdict certificates, each proven to be held by its account, and checks of their signatures
-/// @dev A key: unknown -register-> an account's -register (another)-> replaced, for good. Its place: unknown -notePlace-> noted.
-///      No money moves. Keys are in G1, not G2: hashing to G2 costs 37,000 gas more, once; a key in G2 costs about 1,800 more for
+/// @dev A key: UNKNOWN -register-> AN ACCOUNT'S -register (another)-> REPLACED, for good. Its place: UNKNOWN -notePlace-> NOTED.
+///      No money moves. Invariants (docs/contracts.md, section 6):
+///
+///      I23 CERTIFICATE: A certificate is the votes of its signers, by the keys that they had before the seed.
+///
+///      Keys are in G1, not G2: hashing to G2 costs 37,000 gas more, once; a key in G2 costs about 1,800 more for
 ///      every seat.
 contract BlsKeys is IBlsKeys, EIP712 {
     /// @dev One word: a certificate reads one of each seat.

@@ -12,6 +12,15 @@ import {TestChains} from "../libraries/TestChains.sol";
 import {Release, StructHashes, Ticket} from "../libraries/Types.sol";
 
 /// @title KeyEpochs: the life of the network's encryption keys
+/// @dev An epoch:
+///
+///      NONE -openEpoch-> PENDING -confirm (the shards), activate-> ACTIVE -drain, or the next activate-> DRAINING -retire-> RETIRED
+///
+///      and from any of them -compromise-> COMPROMISED. `reshare` gives the key of a PENDING or ACTIVE epoch other shares, by consent
+///      of a threshold of those who have them. No money moves. Invariants (docs/contracts.md, section 6):
+///
+///      I30 DRAINED: A batch of an epoch is taken while it is ACTIVE and for `maxAnchorDelay` after.
+///      I32 VOUCHED: No shares are in force but those that their holders signed for, and no epoch comes back.
 contract KeyEpochs is IKeyEpochs, AccessManaged, EIP712 {
     uint256 private constant MAX_SHARDS = 64;
     uint256 private constant POINT_BYTES = 65;

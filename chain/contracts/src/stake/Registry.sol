@@ -12,19 +12,32 @@ import {IStakeSource} from "../interfaces/IStakeSource.sol";
 import {Status} from "../libraries/Types.sol";
 
 /// @title Registry: operators, environments and models on their way to ACTIVE and out of it, attestation policy
+/// @dev An environment or a model:
+///
+///      NONE -propose-> PROPOSED -certify*, activate-> ACTIVE -close (governance or breaker)-> CLOSED -activate-> ACTIVE
+///
+///      An operator:
+///
+///      NONE -registerOperator-> OPEN -suspend (breaker)-> SUSPENDED -readmit (governance)-> OPEN
+///
+///      What is CLOSED or SUSPENDED drains: batches are taken for `maxAnchorDelay` more. Pools and verifiers are `Verifiers`. No money
+///      moves. Invariants (docs/contracts.md, section 6):
+///
+///      I30 DRAINED: Nothing is anchored of what was closed, stopped or suspended for longer than `maxAnchorDelay`.
+///      I31 SUSPENDED: An operator is suspended by more than `breakerOperators` draws within `breakerTime`, and by nothing else.
 contract Registry is Verifiers {
     uint256 private constant BPS = 10_000;
 
     /// @inheritdoc IRegistry
     address public court;
     /// @inheritdoc IRegistry
-    mapping(address who => bool) public isOperator;
-    /// @inheritdoc IRegistry
     bytes32 public policyDigest;
     /// @inheritdoc IRegistry
     uint64 public policySerial;
 
     mapping(bytes32 digest => Item) private _items;
+    /// @dev Last second (protocol clock) in which batches of an operator are taken; the greatest number unless it is suspended.
+    mapping(address who => uint64) private _operators;
     /// @dev How often an item was proposed; what certified one proposal says nothing about the next.
     mapping(bytes32 digest => uint256) private _proposals;
     mapping(bytes32 proposal => mapping(address who => bool)) private _hasCertified;
@@ -58,8 +71,22 @@ contract Registry is Verifiers {
 
     /// @inheritdoc IRegistry
     function registerOperator(string calldata endpoint) external {
-        isOperator[msg.sender] = true;
+        // Who is suspended does not come back by this.
+        if (_operators[msg.sender] == 0) _operators[msg.sender] = type(uint64).max;
         emit OperatorRegistered(msg.sender, endpoint);
+    }
+
+    /// @inheritdoc IRegistry
+    function suspend(address who) external {
+        if (msg.sender != court) revert NotAuthorised(msg.sender);
+        // A verdict must not fail because the operator was suspended before, and a second trip leaves it no more time.
+        if (_operators[who] == type(uint64).max) _setOperator(who, _drainsUntil());
+    }
+
+    /// @inheritdoc IRegistry
+    function readmit(address who) external restricted {
+        if (_operators[who] == 0 || _operators[who] == type(uint64).max) revert NotSuspended(who);
+        _setOperator(who, type(uint64).max);
     }
 
     /// @inheritdoc IRegistry
@@ -122,16 +149,26 @@ contract Registry is Verifiers {
     }
 
     /// @inheritdoc IRegistry
-    function anchorable(bytes32 environment, bytes32 modelId)
+    function isOperator(address who) external view returns (bool) {
+        return _operators[who] != 0;
+    }
+
+    /// @inheritdoc IRegistry
+    function operatorUntil(address who) external view returns (uint64) {
+        return _operators[who];
+    }
+
+    /// @inheritdoc IRegistry
+    function anchorable(address operator, bytes32 environment, bytes32 modelId)
         external
         view
-        returns (bytes32 pool, uint64 environmentUntil, uint64 modelUntil, uint64 poolUntil)
+        returns (bytes32 pool, uint64 ownUntil, uint64 environmentUntil, uint64 modelUntil, uint64 poolUntil)
     {
         Item storage i = _items[environment];
         pool = i.pool;
         // A model is an item too, without a pool.
         if (pool != 0) environmentUntil = i.anchorUntil;
-        return (pool, environmentUntil, _items[modelId].anchorUntil, _pools[pool].anchorUntil);
+        return (pool, _operators[operator], environmentUntil, _items[modelId].anchorUntil, _pools[pool].anchorUntil);
     }
 
     /// @notice Units of a pool's verifiers that certified the present proposal of an item.
@@ -173,6 +210,11 @@ contract Registry is Verifiers {
         emit ItemMoved(digest, i.status, to);
         i.status = to;
         i.anchorUntil = to == Status.ACTIVE ? type(uint64).max : _drainsUntil();
+    }
+
+    function _setOperator(address who, uint64 until) private {
+        _operators[who] = until;
+        emit OperatorMoved(who, until);
     }
 
     function _setCourt(address court_) private {

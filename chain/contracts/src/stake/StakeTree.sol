@@ -7,7 +7,14 @@ import {SumNodeLib} from "../libraries/SumNodeLib.sol";
 import {Wired} from "../libraries/Wired.sol";
 
 /// @title StakeTree: a sum tree of seven children by five levels, each node in two versions
-/// @dev Nodes are numbered from the root, 0: children of n are 7n+1 to 7n+7, and place p is node `INNER + p`, whose sum is
+/// @dev A place: FREE -setStake (the first)-> TAKEN, for good; its units count from the next epoch on. No money moves. Invariants
+///      (docs/contracts.md, section 6):
+///
+///      I7 TREE: Every node is the sum of its leaves, in the running epoch and in the next.
+///      I8 WHOLE UNITS: A leaf is the stake of its account in whole units.
+///      I12 FROZEN WEIGHTS: No weight of the running epoch moves.
+///
+///      Nodes are numbered from the root, 0: children of n are 7n+1 to 7n+7, and place p is node `INNER + p`, whose sum is
 ///      kept in its parent only. Each node keeps its newest sums and those before the epoch in which they came. Newest sums
 ///      count from an epoch not later than the next, so the older ones are those of the running epoch, or need no reading.
 contract StakeTree is IStakeTree, Wired {

@@ -12,7 +12,24 @@ import {ILedger} from "../interfaces/ILedger.sol";
 import {IStakeSource} from "../interfaces/IStakeSource.sol";
 
 /// @title StakeVault: native stake
-/// @dev Held wei == totalStake + totalUnbonding (wei forced in are nobody's).
+/// @dev A wei of an account:
+///
+///      OUTSIDE -deposit-> ACTIVE -requestUnbond-> LEAVING -finishUnbond, after `unbondDelay`-> OUTSIDE
+///                         ACTIVE -slash-> TAKEN           LEAVING -slash-> TAKEN
+///
+///      | transition     | who pays      | what                             | to whom                        |
+///      |----------------|---------------|----------------------------------|--------------------------------|
+///      | `deposit`      | the account   | what it sends                    | its active stake               |
+///      | `finishUnbond` | leaving stake | what is due and bound by nothing | the account                    |
+///      | `slash`        | active, then leaving stake | `want`, or all there is | the ledger's pot `ref`     |
+///
+///      Locks, collateral and obligations (`StakeBook`) move nothing: they keep stake from leaving. Held wei == totalStake +
+///      totalUnbonding (wei forced in are nobody's). Invariants (docs/contracts.md, section 6):
+///
+///      I5 NOT BEFORE ITS TIME: Leaving stake is paid after its delay, on the protocol clock.
+///      I9 LEAVING IS SLASHABLE: What is on its way out can be slashed to its last second.
+///      I10 BOUND: What is bound cannot leave, and nothing else is bound.
+///      I11 NO MORE THAN THERE IS: A slash takes at most what the account has, and nothing of anybody else.
 contract StakeVault is StakeBook, ReentrancyGuardTransient {
     using Checkpoints for Checkpoints.Trace208;
     using MaturityQueue for MaturityQueue.Queue;

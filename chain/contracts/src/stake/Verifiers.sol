@@ -12,7 +12,8 @@ import {IRegistry} from "../interfaces/IRegistry.sol";
 import {IStakeSource} from "../interfaces/IStakeSource.sol";
 
 /// @title Verifiers: pools, who is in them on which machine, what each weighs, and when a pool is too small to judge
-/// @dev The registry is the writer of every tree. A verifier has a place in the tree of its pool from its joining on and
+/// @dev A verifier: NONE -join-> MEMBER -quit, or another's claim of its machine-> NONE. A pool: NONE -addPool-> IDLE -enough weigh->
+///      JUDGING -too few-> STOPPED -enough-> JUDGING. The registry is the writer of every tree. A verifier has a place in the tree of its pool from its joining on and
 ///      keeps it, so no later write can fail for want of one, and a committee can be stored as places.
 abstract contract Verifiers is IRegistry, AccessManaged, Wired {
     struct Pool {

@@ -21,7 +21,7 @@ contract Convicted {
         }
     }
 
-    /// @notice As `Breaker._trips` does.
+    /// @notice As `Breaker._note` does.
     function trips(address operator, uint40 now_, uint256 span, uint256 limit) external returns (bool) {
         if (_list.note(operator, now_, span) <= limit) return false;
         _list.clear();

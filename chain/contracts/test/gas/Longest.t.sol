@@ -39,7 +39,7 @@ contract LongestDisputeGasTest is GasBase {
     /// @dev Who worked is paid by the treasury, which advances the rest of it here.
     function test_gas_of_refunding_the_longest_dispute() public {
         convicted();
-        bytes memory data = abi.encodeCall(guardian.refund, (id));
+        bytes memory data = abi.encodeCall(guardian.refund, (disputes, id));
         told("refund_10_rounds", measured(address(guardian), data, "refund"));
         ended(Verdict.REFUNDED);
         same(ledger.creditOf(CHALLENGER), params.requiredBond(1), "its own back");

@@ -21,7 +21,21 @@ import {IRegistry} from "../../interfaces/IRegistry.sol";
 import {IStakeSource} from "../../interfaces/IStakeSource.sol";
 
 /// @title EigenLayerStake: an operator set's wrapped ether as stake
-/// @dev A refusal of EigenLayer never stops a verdict: what was not taken or not paid is remembered and fetched later.
+/// @dev The record of an account: NONE -sync-> YOUNG -`MAX_AGE` blocks-> OLD -sync-> YOUNG; an old one weighs nothing. A slash:
+///
+///      WANTED -slash-> TAKEN -EigenLayer pays, collect-> IN ITS POT
+///      WANTED -slash, which EigenLayer refuses-> DUE -retry-> TAKEN
+///
+///      | transition | who pays          | what                    | to whom                            |
+///      |------------|-------------------|-------------------------|------------------------------------|
+///      | `slash`    | the operator set  | `want`, or all there is | on its way to this contract        |
+///      | `collect`  | this contract     | what has arrived        | the ledger's pot of the slash      |
+///      | `sweep`    | this contract     | what is owed to no pot  | the pot `LATE`, which pays nobody  |
+///
+///      A refusal of EigenLayer never stops a verdict: what was not taken or not paid is remembered and fetched later. Invariants
+///      (docs/contracts.md, section 6):
+///
+///      I11 NO MORE THAN THERE IS: A slash takes at most what the account has, and nothing of anybody else.
 contract EigenLayerStake is IEigenLayerStake, StakeBook, ReentrancyGuardTransient {
     using Checkpoints for Checkpoints.Trace208;
 
