@@ -50,8 +50,9 @@ contract ReceiptAnchor is IReceiptAnchor, EIP712, Wired {
         IFeeMarket fees;
     }
 
-    /// @dev What the receipts of many batches were made with, stored once.
+    /// @dev What the receipts of many batches were made with, stored once. Whoever shows a receipt is compared with the hash.
     struct Service {
+        bytes32 hash;
         bytes32 environment;
         bytes32 modelId;
         bytes32 pool; // of the environment, which never changes
@@ -69,7 +70,7 @@ contract ReceiptAnchor is IReceiptAnchor, EIP712, Wired {
         uint40 blockNumber;
         uint32 paramsVersion;
         uint32 stoppedAtStart; // the pool's stopped seconds
-        uint24 service;
+        uint24 service; // from 1
         uint16 holds; // demands and disputes that are open: two for each of at most 188 leaves, and one
         bool demanded; // list or an envelope, ever: without it no window stood still for a demand, and nobody is asked
         bool isVoid;
@@ -96,10 +97,13 @@ contract ReceiptAnchor is IReceiptAnchor, EIP712, Wired {
     IDemands public demands;
     /// @inheritdoc IReceiptAnchor
     mapping(address operator => uint64) public lastSeq;
+    /// @inheritdoc IReceiptAnchor
+    uint64 public batchCount;
 
-    Stored[] private _batches;
-    Service[] private _services;
-    mapping(bytes32 hash => uint256 place) private _servicePlace; // from 1
+    uint24 private _serviceCount;
+    mapping(uint64 batchId => Stored) private _batches;
+    mapping(uint24 place => Service) private _services;
+    mapping(bytes32 hash => uint24 place) private _servicePlace;
 
     constructor(Parts memory p) EIP712("Bytewise", "1") {
         (PARAMS, GUARDIAN, REGISTRY) = (p.params, p.guardian, p.registry);
@@ -123,7 +127,9 @@ contract ReceiptAnchor is IReceiptAnchor, EIP712, Wired {
         if (header.firstSeq != want) revert SequenceGap(header.firstSeq, want);
         if (header.count == 0 || header.count > maxBatch) revert BadCount(header.count, maxBatch);
         batchId = _push(header, version);
-        emit BatchAnchored(batchId, msg.sender, header, _shown(batchId));
+        Batch memory shown = _shown(_batches[batchId]);
+        (shown.environment, shown.modelId, shown.keyEpoch) = (header.environment, header.modelId, header.keyEpoch);
+        emit BatchAnchored(batchId, msg.sender, header, shown);
         VAULT.reserve(msg.sender, batchId, header.count * collateral, minStake);
         _pay(header.count);
     }
@@ -230,7 +236,7 @@ contract ReceiptAnchor is IReceiptAnchor, EIP712, Wired {
         external
         view
     {
-        Batch memory b = _shown(batchId);
+        Batch memory b = batch(batchId);
         bytes32 digest = LabelLib.list(list);
         if (digest != b.listHash) revert BadAnswer(digest, b.listHash);
         if (receipts.length != b.count || sigs.length != b.count) {
@@ -252,18 +258,16 @@ contract ReceiptAnchor is IReceiptAnchor, EIP712, Wired {
     // --- views ---
 
     /// @inheritdoc IReceiptAnchor
-    function batch(uint64 batchId) external view returns (Batch memory) {
-        return _shown(batchId);
+    function batch(uint64 batchId) public view returns (Batch memory shown) {
+        Stored storage b = _known(batchId);
+        Service storage s = _services[b.service];
+        shown = _shown(b);
+        (shown.environment, shown.modelId, shown.keyEpoch) = (s.environment, s.modelId, s.keyEpoch);
     }
 
     /// @inheritdoc IReceiptAnchor
     function countOf(uint64 batchId) external view returns (uint32) {
         return _known(batchId).count;
-    }
-
-    /// @inheritdoc IReceiptAnchor
-    function batchCount() external view returns (uint64) {
-        return uint64(_batches.length);
     }
 
     // --- parts of the steps ---
@@ -272,9 +276,9 @@ contract ReceiptAnchor is IReceiptAnchor, EIP712, Wired {
     function _push(BatchHeader calldata h, uint32 version) private returns (uint64 batchId) {
         uint64 clock = GUARDIAN.clock();
         bytes32 pool = _checkServable(h, clock);
-        batchId = uint64(_batches.length);
+        batchId = batchCount++;
         lastSeq[msg.sender] = h.firstSeq + h.count - 1;
-        Stored storage b = _batches.push();
+        Stored storage b = _batches[batchId];
         b.operator = msg.sender;
         b.anchoredAt = SafeCast.toUint40(block.timestamp);
         b.startedAt = SafeCast.toUint40(clock);
@@ -302,15 +306,20 @@ contract ReceiptAnchor is IReceiptAnchor, EIP712, Wired {
         return pool;
     }
 
-    function _serviceOf(bytes32 environment, bytes32 modelId, uint64 keyEpoch, bytes32 pool) private returns (uint24) {
-        bytes32 hash = keccak256(abi.encode(environment, modelId, keyEpoch));
-        uint256 place = _servicePlace[hash];
-        if (place == 0) {
-            _services.push(Service(environment, modelId, pool, keyEpoch));
-            place = _services.length;
-            _servicePlace[hash] = place;
-        }
-        return SafeCast.toUint24(place - 1);
+    function _serviceOf(bytes32 environment, bytes32 modelId, uint64 keyEpoch, bytes32 pool)
+        private
+        returns (uint24 place)
+    {
+        bytes32 hash = _serviceHash(environment, modelId, keyEpoch);
+        place = _servicePlace[hash];
+        if (place != 0) return place;
+        place = ++_serviceCount;
+        _servicePlace[hash] = place;
+        _services[place] = Service(hash, environment, modelId, pool, keyEpoch);
+    }
+
+    function _serviceHash(bytes32 environment, bytes32 modelId, uint64 keyEpoch) private pure returns (bytes32) {
+        return keccak256(abi.encode(environment, modelId, keyEpoch));
     }
 
     function _pay(uint256 count) private {
@@ -363,11 +372,11 @@ contract ReceiptAnchor is IReceiptAnchor, EIP712, Wired {
 
     /// @dev The receipt is of the operator and service that the header names, and of a number of the batch.
     function _checkService(Receipt calldata r, Stored storage b) private view {
-        Service storage s = _services[b.service];
-        if (r.environment != s.environment) revert HeaderMismatch("environment");
-        if (r.modelId != s.modelId) revert HeaderMismatch("modelId");
-        if (r.keyEpoch != s.keyEpoch) revert HeaderMismatch("keyEpoch");
         _checkNumber(r.operator, r.seq, b);
+        Service storage s = _services[b.service];
+        if (_serviceHash(r.environment, r.modelId, r.keyEpoch) == s.hash) return;
+        if (r.environment != s.environment) revert HeaderMismatch("environment");
+        revert HeaderMismatch(r.modelId != s.modelId ? bytes32("modelId") : bytes32("keyEpoch"));
     }
 
     function _checkNumber(address operator, uint64 seq, Stored storage b) private view {
@@ -415,15 +424,13 @@ contract ReceiptAnchor is IReceiptAnchor, EIP712, Wired {
         return StructHashes.batchLeaf(LeafLib.signed(domain, said, sig, r.operator, r.chainId), seq);
     }
 
-    function _known(uint64 batchId) private view returns (Stored storage) {
-        if (batchId >= _batches.length) revert UnknownBatch(batchId);
-        return _batches[batchId];
+    function _known(uint64 batchId) private view returns (Stored storage b) {
+        b = _batches[batchId];
+        if (b.count == 0) revert UnknownBatch(batchId);
     }
 
-    /// @dev A batch as the interface shows it.
-    function _shown(uint64 batchId) private view returns (Batch memory shown) {
-        Stored storage b = _known(batchId);
-        Service storage s = _services[b.service];
+    /// @dev A batch as the interface shows it, without its service.
+    function _shown(Stored storage b) private view returns (Batch memory shown) {
         shown.operator = b.operator;
         shown.anchoredAt = b.anchoredAt;
         shown.blockNumber = b.blockNumber;
@@ -431,13 +438,10 @@ contract ReceiptAnchor is IReceiptAnchor, EIP712, Wired {
         shown.paramsVersion = b.paramsVersion;
         shown.firstSeq = b.firstSeq;
         shown.count = b.count;
-        shown.keyEpoch = s.keyEpoch;
         shown.stoppedAtStart = b.stoppedAtStart;
         shown.isVoid = b.isVoid;
         shown.released = b.released;
         shown.root = b.root;
         shown.listHash = b.listHash;
-        shown.environment = s.environment;
-        shown.modelId = s.modelId;
     }
 }
