@@ -30,6 +30,12 @@ CONTRACTS = (
 ADAPTERS = ("EigenLayerStake",)
 """What a deployment may have where the address book says `stake_vault` (ADR 084)."""
 
+BESIDE = ("BondPool",)
+"""What anybody may deploy beside a network; no address book has it."""
+
+EIGENLAYER = ("IAllocationManager", "IDelegationManager", "IStrategy", "IWrappedEther")
+"""Interfaces of EigenLayer's contracts, against which a deployment is checked."""
+
 _BUILT_IN = (
     {"type": "error", "name": "Error", "inputs": [{"name": "message", "type": "string"}]},
     {"type": "error", "name": "Panic", "inputs": [{"name": "code", "type": "uint256"}]},
@@ -177,7 +183,8 @@ def interface(name: str) -> Interface:
 @cache
 def all_errors() -> Mapping[bytes, Any]:
     """Errors of all contracts by selector: a call into one reverts with those of others."""
-    return {selector: entry for name in (*CONTRACTS, *ADAPTERS) for selector, entry in interface(name).errors.items()}
+    known = (*CONTRACTS, *ADAPTERS, *BESIDE)
+    return {selector: entry for name in known for selector, entry in interface(name).errors.items()}
 
 
 def text_bytes(text: str) -> bytes:

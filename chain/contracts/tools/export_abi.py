@@ -24,13 +24,20 @@ CONTRACTS = (
 )  # fmt: skip
 """Contracts of a deployment, whose order `chain.plan` knows; and the stake source that one may have in the vault's place."""
 
+BESIDE = ("BondPool",)
+"""What anybody may deploy beside a network; no address book has it."""
+
+EIGENLAYER = ("IAllocationManager", "IDelegationManager", "IStrategy", "IWrappedEther")
+"""Contracts of EigenLayer that a deployment is checked against, as `IEigenLayer.sol` has them."""
+
 FAKES = ("FakeEigenLayer", "WrappedEther", "OpenRegistrar")
 """What tests in Python deploy beside."""
 
 
 def rendered() -> dict[str, str]:
     """Path from the repository root to content of everything in both folders."""
-    ours = {f"{ABI}/{name}.json": _artifact(OUT, name, name) for name in CONTRACTS}
+    ours = {f"{ABI}/{name}.json": _artifact(OUT, name, name) for name in (*CONTRACTS, *BESIDE)}
+    ours |= {f"{ABI}/{name}.json": _artifact(OUT, "IEigenLayer", name) for name in EIGENLAYER}
     ours |= {f"{ABI}/layout/{name}.json": _layout(name) for name in CONTRACTS}
     return ours | {f"{TEST_ABI}/{name}.json": _artifact(OUT, name, name) for name in FAKES}
 

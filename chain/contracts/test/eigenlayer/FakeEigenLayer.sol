@@ -164,6 +164,20 @@ contract FakeEigenLayer is IAllocationManager, IDelegationManager, IStrategyMana
         return this;
     }
 
+    function isOperatorSet(OperatorSet memory set) external view returns (bool) {
+        return set.avs == address(this) && set.id == 7 && slasher != address(0);
+    }
+
+    function getStrategiesInOperatorSet(OperatorSet memory set)
+        external
+        view
+        known(set)
+        returns (address[] memory strategies)
+    {
+        strategies = new address[](1);
+        strategies[0] = address(this);
+    }
+
     function getSlasher(OperatorSet memory set) external view known(set) returns (address) {
         return slasher;
     }
