@@ -16,7 +16,7 @@ from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.errors import ChainReverted, ConfigurationError
-from bytewise.protocol.network import Addresses, Network, Pool
+from bytewise.protocol.network import Addresses, Network, Pool, StakeSource
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Digest, address
 from chain import office_acts
@@ -126,6 +126,7 @@ def planned_book(client: Chain, site: Site) -> Network:
         pools=tuple(Pool(pool, site.at[TREE + pool.hex()]) for pool in site.pools),
         code=(),
         epochs=(),
+        stake=StakeSource.EIGENLAYER if site.restaked else StakeSource.NATIVE,
     )
 
 
