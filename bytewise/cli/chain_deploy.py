@@ -2,7 +2,6 @@
 
 import enum
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -65,11 +64,8 @@ def deploy(
 ) -> None:
     """Deploy and wire all contracts and give the roles away; the deployer has no power afterwards.
 
-    A run that stopped leaves OUT.draft with all addresses; the same command again goes on from there.
-
-    With --stake eigenlayer the operator set must name the stake source before it is there. Its address follows from the
-    deployer's next nonce: run with --plan, have the service create the set for the printed address, and run without --plan
-    before the deployer sends anything else.
+    A run that stopped leaves OUT.draft with all addresses; the same command again goes on from there. With --stake eigenlayer:
+    run --plan, have the service create the operator set for the address that it prints, then run without --plan.
 
     Exit codes: 0 done, 5 the node does not answer or transactions of the account wait for a block, 64 asked wrongly (a parameter
     outside its bounds or too little money, say; nothing was sent) or another run by the account has deployed in its place.
@@ -78,11 +74,20 @@ def deploy(
     client = chain_of(rpc, chain_id)
     deployer = signer_of(chain_id, key, devnet_account)
     vote = _vote(deployer.address, (guardian, curator, votes), long_delay)
-    draft = read_draft(out)
-    nonce = first_nonce(client, deployer.address) if draft is None else int(draft.nonce)
     chosen = _first(chain_id, params), DEVNET_SHAPE if shape is ShapeName.DEVNET else MAIN_NET
     held = restaked(stake, allocation_manager, strategy, operator_set, max_age, *chosen)
-    site = replace(deploying.survey(client, deployer.address, *chosen, _pools(pool or []), vote, nonce), restaked=held)
+    draft, nonce = _begun(client, deployer, out)
+    site = deploying.survey(client, deployer.address, *chosen, _pools(pool or []), vote, nonce, held)
+    _run(client, deployer, site, draft, nonce, out, plan)
+
+
+def _begun(client: Chain, deployer: LocalSigner, out: Path) -> tuple[Draft | None, int]:
+    """The draft of a deployment that was begun, if one was, and the nonce of its first transaction."""
+    draft = read_draft(out)
+    return draft, first_nonce(client, deployer.address) if draft is None else int(draft.nonce)
+
+
+def _run(client: Chain, deployer: LocalSigner, site: Site, draft: Draft | None, nonce: int, out: Path, plan: bool) -> None:
     taken = 0 if draft is None else _gone_on_with(client, draft, out, site)
     _verify(client, site, taken, plan)
     if plan:
