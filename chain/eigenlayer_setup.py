@@ -6,7 +6,7 @@
 from typing import Any
 
 from bytewise.protocol.errors import ChainReverted, ConfigurationError
-from bytewise.protocol.units import Address
+from bytewise.protocol.units import ZERO_ADDRESS, Address
 from chain.access import Chain
 from chain.artifacts import interface
 from chain.client import BrokenAnswer
@@ -47,7 +47,7 @@ def verify_operator_set(client: Chain, site: Site, stake: Restaked) -> None:
     shown = f"{stake.avs}:{stake.set_id}"
 
     def ask(function: str) -> Any:
-        return _ask(client, SET, "IAllocationManager", stake.allocations, function, named)
+        return _ask(client, MANAGER, "IAllocationManager", stake.allocations, function, named)
 
     if not ask("isOperatorSet"):
         raise ConfigurationError(
@@ -71,6 +71,13 @@ def verify_operator_set(client: Chain, site: Site, stake: Restaked) -> None:
             SET,
             f"the slasher of {shown} is {slasher}, not the planned stake source {source}: its service names that one "
             "(updateSlasher); try again when EigenLayer's delay is over",
+        )
+    pending = ask("getPendingSlasher")
+    if pending["pendingSlasher"] not in (source, ZERO_ADDRESS):
+        raise ConfigurationError(
+            SET,
+            f"the slasher of {shown} will be {pending['pendingSlasher']} from block {pending['effectBlock']} on, and not the "
+            f"planned stake source {source}: its service takes that back (updateSlasher with {source})",
         )
 
 

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from bytewise.protocol.errors import ChainReverted
-from bytewise.protocol.units import Address, Digest, address
+from bytewise.protocol.units import ZERO_ADDRESS, Address, Digest, address
 from chain.artifacts import Log, View
 from chain.book import address_of
 from chain.client import at_hash, at_number, reading_answer
@@ -32,6 +32,10 @@ class Restaking(NamedTuple):
     """Longest dispute that the parameters allow now."""
     slasher: Address
     recipient: Address
+    next_slasher: Address
+    """Whom the service has named since; zero if nobody."""
+    next_block: int
+    """From which on that one is the slasher."""
 
     def flaws(self, source: Address) -> tuple[str, ...]:
         """What keeps the stake from answering for verdicts."""
@@ -40,6 +44,11 @@ class Restaking(NamedTuple):
             for role, who in (("slasher", self.slasher), ("redistribution recipient", self.recipient))
             if who != source
         ]
+        if self.next_slasher not in (source, ZERO_ADDRESS):
+            found.append(
+                f"the slasher of operator set {self.avs}:{self.set_id} is {self.next_slasher} from block {self.next_block} on, should "
+                f"be {source}"
+            )
         if self.needed_s > self.longest_s:
             found.append(
                 f"disputes may last {self.needed_s} s, stake at EigenLayer answers for {self.longest_s} s: none of it counts"
@@ -72,8 +81,10 @@ class RestakingReader(Trials):
         asked.append(View("Params", self.network.addresses.params, "longestLive"))
         fixed: list[Any] = self.client.views(asked, at_number(block))
         manager, named = fixed[0], (fixed[2], fixed[3])
+        pending = self.client.call("IAllocationManager", manager, "getPendingSlasher", named, block=at_number(block))
         roles = [View("IAllocationManager", manager, name, (named,)) for name in ("getSlasher", "getRedistributionRecipient")]
-        return Restaking(*fixed, *self.client.views(roles, at_number(block)))
+        now = self.client.views(roles, at_number(block))
+        return Restaking(*fixed, *now, pending["pendingSlasher"], pending["effectBlock"])
 
     def stake_records(self, account: Address, from_block: int, to_block: int) -> tuple[tuple[int, int], ...]:
         """Block and wei of each record of an account in these blocks; of several in one block the last."""

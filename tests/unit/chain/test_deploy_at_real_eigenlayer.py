@@ -138,5 +138,8 @@ def test_sets_that_do_not_name_the_stake_source_are_refused(command: Command) ->
     named = f"{AVS.address}:1"
     command.refused(f"the slasher of {named} is {NOBODY}, not the planned stake source {source}", operator_set=named)
     command.refused(f"goes to {NOBODY}, not to the planned stake source {source}", operator_set=f"{AVS.address}:2")
+    eigen.create_set(3, source, source)
+    eigen.name_slasher(3, NOBODY)
+    command.refused(f"the slasher of {AVS.address}:3 will be {NOBODY} from block", operator_set=f"{AVS.address}:3")
     eigen.name_slasher(1, source)
     command.refused("try again when EigenLayer's delay is over", operator_set=named)

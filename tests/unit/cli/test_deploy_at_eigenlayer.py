@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bytewise.cli.__main__ import main
 from bytewise.cli.exits import Exit
@@ -15,7 +17,7 @@ from chain.book import read_network, verify_code, write_network
 from chain.deploy import created_address
 from chain.draft import path_of
 from chain.params import DEVNET
-from chain.plan import CREATED_BEFORE_TREES, DEVNET_SHAPE, SLOT_S, default_max_age
+from chain.plan import CREATED_BEFORE_TREES, DEVNET_SHAPE, MAIN_NET, SLOT_S, Restaked, Shape, default_max_age, longest_for
 from chain.transactions import Call
 from tests.anvil import CHAIN_ID, Anvil
 from tests.devnet import POOL, signer
@@ -109,6 +111,9 @@ def test_the_book_and_the_status_say_who_holds_the_stake(place: Place) -> None:
         "longest_s": DISPUTE_BLOCKS * SLOT_S, "slasher": place.source, "recipient": place.source,
     }  # fmt: skip
     assert f"stake is at EigenLayer: set {place.eigen.at}:7" in place.told(look, Exit.OK)
+    place.eigen.do("name", NOBODY)
+    said = place.told(look, Exit.MISMATCH)
+    assert f"the slasher of operator set {place.eigen.at}:7 is {NOBODY} from block" in said
     place.eigen.do("create", NOBODY, place.source)
     said = place.told(look, Exit.MISMATCH)
     assert f"the slasher of operator set {place.eigen.at}:7 is {NOBODY}, should be {place.source}" in said
@@ -163,12 +168,25 @@ def test_a_delay_shorter_than_record_and_dispute_is_refused(place: Place) -> Non
     place.refused("give --params with a shorter longest dispute", allocation_manager=short)
 
 
+@given(st.integers(0, 10**6), st.integers(1, 10**6), st.sampled_from([MAIN_NET, DEVNET_SHAPE]))
+def test_a_record_can_be_slashed_for_its_age_and_a_dispute(pause: int, age: int, shape: Shape) -> None:
+    params = replace(DEVNET, times=replace(DEVNET.times, max_pause=pause))
+    stake = Restaked(NOBODY, NOBODY, NOBODY, 0, age, longest_for(params, shape))
+    dispute_s = (stake.horizon - age) * shape.block_s
+    assert params.longest_dispute <= dispute_s < params.longest_dispute + shape.block_s
+    assert stake.longest_s >= params.longest_dispute, "the contract asks for as much"
+
+
 def test_a_set_that_names_somebody_else_is_refused(place: Place) -> None:
     other = f"{NOBODY}:7"
     place.eigen.do("create", place.source, place.source)
     place.refused(f"--operator-set: EigenLayer has no set {other}", operator_set=other)
     second = place.make(10**6, 10**6)
     place.refused(f"--strategy: {second} is none of set {place.eigen.at}:7", strategy=second)
+    place.eigen.do("name", NOBODY)
+    place.refused(f"the slasher of {place.eigen.at}:7 will be {NOBODY} from block")
+    place.eigen.do("name", place.source)
+    place.run("--plan")
     place.eigen.do("create", NOBODY, place.source)
     place.refused(f"the slasher of {place.eigen.at}:7 is {NOBODY}, not the planned stake source {place.source}")
     place.eigen.do("create", place.source, NOBODY)
