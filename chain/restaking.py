@@ -45,10 +45,8 @@ class Restaking(NamedTuple):
             if who != source
         ]
         if self.next_slasher not in (source, ZERO_ADDRESS):
-            found.append(
-                f"the slasher of operator set {self.avs}:{self.set_id} is {self.next_slasher} from block {self.next_block} on, should "
-                f"be {source}"
-            )
+            where = f"of operator set {self.avs}:{self.set_id}"
+            found.append(f"the slasher {where} is {self.next_slasher} from block {self.next_block} on, should be {source}")
         if self.needed_s > self.longest_s:
             found.append(
                 f"disputes may last {self.needed_s} s, stake at EigenLayer answers for {self.longest_s} s: none of it counts"
@@ -81,10 +79,10 @@ class RestakingReader(Trials):
         asked.append(View("Params", self.network.addresses.params, "longestLive"))
         fixed: list[Any] = self.client.views(asked, at_number(block))
         manager, named = fixed[0], (fixed[2], fixed[3])
-        pending = self.client.call("IAllocationManager", manager, "getPendingSlasher", named, block=at_number(block))
-        roles = [View("IAllocationManager", manager, name, (named,)) for name in ("getSlasher", "getRedistributionRecipient")]
-        now = self.client.views(roles, at_number(block))
-        return Restaking(*fixed, *now, pending["pendingSlasher"], pending["effectBlock"])
+        roles = ("getSlasher", "getRedistributionRecipient", "getPendingSlasher")
+        asked = [View("IAllocationManager", manager, name, (named,)) for name in roles]
+        slasher, recipient, pending = self.client.views(asked, at_number(block))
+        return Restaking._make([*fixed, slasher, recipient, pending["pendingSlasher"], pending["effectBlock"]])
 
     def stake_records(self, account: Address, from_block: int, to_block: int) -> tuple[tuple[int, int], ...]:
         """Block and wei of each record of an account in these blocks; of several in one block the last."""
