@@ -112,6 +112,8 @@ class Interface:
     def __init__(self, name: str, document: Mapping[str, Any]) -> None:
         self.name = name
         self.bytecode = bytes.fromhex(document["bytecode"][2:])
+        self._runtime = bytes.fromhex(document.get("runtime", "0x")[2:])
+        self._immutables: Sequence[Sequence[int]] = document.get("immutables", ())
         entries = document["abi"]
         self.constructor: Sequence[Any] = next((entry["inputs"] for entry in entries if entry["type"] == "constructor"), [])
         self.functions = {entry["name"]: entry for entry in entries if entry["type"] == "function"}
@@ -142,6 +144,14 @@ class Interface:
     def creation(self, *arguments: Any) -> bytes:
         """Data of the deploying transaction."""
         return self.bytecode + self._encode("constructor", self.constructor, arguments)
+
+    def deployed(self, *immutables: bytes) -> bytes:
+        """Code as the chain has it, with these words for immutable values, in the order of their declarations (`BESIDE`)."""
+        code = bytearray(self._runtime)
+        for places, word in zip(self._immutables, immutables, strict=True):
+            for place in places:
+                code[place : place + 32] = word.rjust(32, b"\0")
+        return bytes(code)
 
     def result(self, function: str, data: bytes) -> Any:
         """A single result as it is, several as a dict by name; `MalformedValue` if the bytes do not fit the ABI."""

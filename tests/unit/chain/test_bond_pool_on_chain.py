@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from bytewise.cli.__main__ import main
+from bytewise.cli.exits import Exit
 from bytewise.protocol import digests
 from bytewise.protocol.ballots import alt_commit, dispute_id
 from bytewise.protocol.court.count import key_of
@@ -14,6 +16,7 @@ from bytewise.protocol.receipt import receipt_id
 from bytewise.protocol.signing import LocalSigner, struct_values
 from bytewise.protocol.units import Address
 from chain.artifacts import interface
+from chain.book import write_network
 from chain.deploy import created_address
 from chain.history import CourtHistory
 from chain.params import DEVNET
@@ -105,8 +108,38 @@ def test_contributions_come_back_whole_before_a_challenge(court: Pooled) -> None
     assert court.anvil.client.balance(court.pool, "latest") == 0
 
 
+def test_command_contributes_to_pools_of_its_network_only(
+    court: Pooled, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    book, at, client = tmp_path / "network.json", court.network.addresses, court.anvil.client
+    write_network(book, court.network)
+    send_all(client, [Call(STARTER, None, court.creation(at.guardian), 0, GAS)], 60)
+    other = created_address(STARTER.address, client.nonce(STARTER.address) - 1)
+    (code,) = client.codes([court.pool])
+    altered = Address("0x" + "a7" * 20)
+    court.anvil.rpc("anvil_setCode", altered, "0x" + code.replace(b"\x60\x40", b"\x60\x60", 1).hex())
+
+    def call(*options: str, wanted: Exit = Exit.USAGE) -> str:
+        where = ["--rpc", court.anvil.url, "--network", str(book), "--devnet-account", "15", "--send", "--value", str(BOND)]
+        code = main(["chain", "call", *options, *where])
+        captured = capsys.readouterr()
+        said = " ".join((captured.out + captured.err).split())
+        assert code == wanted, said
+        return said
+
+    for place in (altered, at.ledger, SECOND.address):
+        assert f"--at: {place} has not the code of a BondPool of this build" in call("BondPool", "contribute", "--at", place)
+    said = call("BondPool", "contribute", "--at", other)
+    assert f"the ledger of pool {other} is {at.guardian}, that of this network is {at.ledger}: send it no money" in said
+    assert "no address book has it" in call("BondPool", "contribute")
+    assert "the address book says where that is" in call("Guardian", "unpause", "--at", court.pool)
+    assert court.ask("contributed") == client.balance(other, "latest") == 0
+    assert "done in block" in call("BondPool", "contribute", "--at", court.pool, wanted=Exit.OK)
+    assert court.ask("contributionOf", SECOND.address) == BOND
+
+
 def test_code_of_a_pool_shows_what_it_was_deployed_with(court: Pooled) -> None:
-    """As docs/contracts.md says: a contributor compares the code with what the artifact gives for the same arguments."""
+    """As docs/contracts.md says: the code is what the artifact gives for the same arguments."""
     (code,) = court.anvil.client.codes([court.pool])
 
     def made(ledger: Address) -> bytes:
