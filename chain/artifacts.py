@@ -30,6 +30,12 @@ CONTRACTS = (
 ADAPTERS = ("EigenLayerStake",)
 """What a deployment may have where the address book says `stake_vault` (ADR 084)."""
 
+BESIDE = ("BondPool",)
+"""What anybody may deploy beside a network; no address book has it."""
+
+EIGENLAYER = ("IAllocationManager", "IDelegationManager", "IStrategy", "IWrappedEther")
+"""Interfaces of EigenLayer's contracts, against which a deployment is checked."""
+
 _BUILT_IN = (
     {"type": "error", "name": "Error", "inputs": [{"name": "message", "type": "string"}]},
     {"type": "error", "name": "Panic", "inputs": [{"name": "code", "type": "uint256"}]},
@@ -106,6 +112,8 @@ class Interface:
     def __init__(self, name: str, document: Mapping[str, Any]) -> None:
         self.name = name
         self.bytecode = bytes.fromhex(document["bytecode"][2:])
+        self._runtime = bytes.fromhex(document.get("runtime", "0x")[2:])
+        self._immutables: Sequence[Sequence[int]] = document.get("immutables", ())
         entries = document["abi"]
         self.constructor: Sequence[Any] = next((entry["inputs"] for entry in entries if entry["type"] == "constructor"), [])
         self.functions = {entry["name"]: entry for entry in entries if entry["type"] == "function"}
@@ -136,6 +144,14 @@ class Interface:
     def creation(self, *arguments: Any) -> bytes:
         """Data of the deploying transaction."""
         return self.bytecode + self._encode("constructor", self.constructor, arguments)
+
+    def deployed(self, *immutables: bytes) -> bytes:
+        """Code as the chain has it, with these words for immutable values, in the order of their declarations (`BESIDE`)."""
+        code = bytearray(self._runtime)
+        for places, word in zip(self._immutables, immutables, strict=True):
+            for place in places:
+                code[place : place + 32] = word.rjust(32, b"\0")
+        return bytes(code)
 
     def result(self, function: str, data: bytes) -> Any:
         """A single result as it is, several as a dict by name; `MalformedValue` if the bytes do not fit the ABI."""
@@ -177,7 +193,8 @@ def interface(name: str) -> Interface:
 @cache
 def all_errors() -> Mapping[bytes, Any]:
     """Errors of all contracts by selector: a call into one reverts with those of others."""
-    return {selector: entry for name in (*CONTRACTS, *ADAPTERS) for selector, entry in interface(name).errors.items()}
+    known = (*CONTRACTS, *ADAPTERS, *BESIDE)
+    return {selector: entry for name in known for selector, entry in interface(name).errors.items()}
 
 
 def text_bytes(text: str) -> bytes:

@@ -22,13 +22,19 @@ DOCUMENT_GAS_PER_BYTE = 60
 
 
 class Act(NamedTuple):
-    """A call of a contract of the address book, before anybody signs it."""
+    """A call of a contract, before anybody signs it."""
 
     contract: str
     """Its name; `ShortTimelock` and `LongTimelock` are two of one code."""
     function: str
     arguments: tuple[Any, ...] = ()
     value_wei: int = 0
+    at: Address | None = None
+    """Where it is; None for where the address book says."""
+
+    def target(self, network: Network) -> Address:
+        """The contract's address."""
+        return self.at or address_of(network, self.contract)
 
     @property
     def calldata(self) -> Blob:
@@ -41,15 +47,14 @@ class Act(NamedTuple):
 
 def request_of(network: Network, who: Address, act: Act) -> dict[str, str]:
     """The act as a call of `who` in JSON-RPC."""
-    at = address_of(network, act.contract)
-    return {"from": who, "to": at, "data": "0x" + act.calldata.hex(), "value": hex(act.value_wei)}
+    return {"from": who, "to": act.target(network), "data": "0x" + act.calldata.hex(), "value": hex(act.value_wei)}
 
 
 def call_of(signer: LocalSigner, network: Network, act: Act) -> Call:
     """The act as a transaction, with gas by what it carries: what it meets on the chain may not be there yet."""
     data = act.calldata
     gas = min(CALL_GAS + DOCUMENT_GAS_PER_BYTE * len(data), TX_GAS_CAP)
-    return Call(signer, address_of(network, act.contract), data, act.value_wei, gas)
+    return Call(signer, act.target(network), data, act.value_wei, gas)
 
 
 def measured(client: Chain, network: Network, signer: LocalSigner, act: Act) -> Call:
@@ -58,7 +63,7 @@ def measured(client: Chain, network: Network, signer: LocalSigner, act: Act) -> 
         gas = client.estimate(request_of(network, signer.address, act))
     except ChainReverted as error:
         raise as_rule(error) from error
-    return Call(signer, address_of(network, act.contract), act.calldata, act.value_wei, min(gas + gas // 2, TX_GAS_CAP))
+    return Call(signer, act.target(network), act.calldata, act.value_wei, min(gas + gas // 2, TX_GAS_CAP))
 
 
 def dry_run(client: Chain, network: Network, who: Address, act: Act, changed: Mapping[str, Any] | None = None) -> None:

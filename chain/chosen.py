@@ -10,7 +10,7 @@ from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.errors import ChainReverted, ConfigurationError
 from chain.access import Chain
 from chain.client import reading_answer
-from chain.plan import TREE, Site, code
+from chain.plan import TREE, Restaked, Site, code
 from chain.roles import ROLES
 from chain.structs import from_struct
 
@@ -27,6 +27,8 @@ class _Choice(NamedTuple):
     wanted: Any
     function: str
     arguments: tuple[Any, ...] = ()
+    artifact: str = ""
+    """Of its code, where another contract than the named one is deployed there."""
 
 
 def verify_chosen(client: Chain, site: Site, created: Collection[str]) -> None:
@@ -46,11 +48,11 @@ def verify_offices(client: Chain, site: Site) -> None:
 
 
 def _verify(client: Chain, site: Site, choice: _Choice) -> None:
-    at = site.at[choice.contract]
+    at, name = site.at[choice.contract], choice.artifact or code(choice.contract).name
     try:
-        found = client.call(code(choice.contract).name, at, choice.function, *choice.arguments, block="latest")
+        found = client.call(name, at, choice.function, *choice.arguments, block="latest")
     except ChainReverted:
-        raise _another(choice, f"{at} is no {choice.contract}") from None
+        raise _another(choice, f"{at} is no {choice.artifact or choice.contract}") from None
     with reading_answer(choice.function):
         found = _plain(choice, found)
     if found != choice.wanted:
@@ -74,10 +76,28 @@ def _another(choice: _Choice, what: str) -> ConfigurationError:
     return ConfigurationError(choice.contract, f"{what}; {advice}")
 
 
+_NATIVE = _Choice("StakeVault", "the most requests of one account", 8, "MAX_REQUESTS")
+"""`EigenLayerStake` has no such limit."""
+
+
+def _restaking(stake: Restaked) -> Iterator[_Choice]:
+    values = {
+        "ALLOCATIONS": ("the AllocationManager", stake.allocations),
+        "STRATEGY": ("the strategy", stake.strategy),
+        "AVS": ("the service", stake.avs),
+        "SET_ID": ("the number of the operator set", stake.set_id),
+        "MAX_AGE": ("the age of records", stake.max_age),
+        "LONGEST": ("the longest dispute", stake.longest_s),
+    }
+    for function, (what, wanted) in values.items():
+        yield _Choice("StakeVault", what, wanted, function, artifact="EigenLayerStake")
+
+
 def _choices(site: Site) -> Iterator[_Choice]:
     shape, vote = site.shape, site.vote
     prices = (shape.least_price_wei, shape.most_price_wei, shape.target, shape.price_epoch_s)
     yield _Choice("Params", "the parameters", site.params, "get", (1,))
+    yield from _restaking(site.restaked) if site.restaked else [_NATIVE]
     for pool in site.pools:
         yield _Choice(TREE + pool.hex(), "the epoch in blocks", shape.epoch_blocks, "EPOCH_BLOCKS")
         yield _Choice(TREE + pool.hex(), "the lookahead in blocks", shape.lookahead, "LOOKAHEAD")

@@ -16,7 +16,7 @@ from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.errors import ChainReverted, ConfigurationError
-from bytewise.protocol.network import Addresses, Network, Pool
+from bytewise.protocol.network import Addresses, Network, Pool, StakeSource
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Digest, address
 from chain import office_acts
@@ -27,7 +27,7 @@ from chain.chosen import verify_chosen, verify_offices
 from chain.fees import fees_at
 from chain.headers import header_rlp
 from chain.lengths import lengths_of, verify_lengths
-from chain.plan import TREE, Header, Shape, Site, Step, Vote, names, steps
+from chain.plan import TREE, Header, Restaked, Shape, Site, Step, Vote, names, steps
 from chain.rules import as_rule
 from chain.transactions import TX_GAS_CAP, Call, send_all
 
@@ -93,10 +93,11 @@ def survey(
     pools: Sequence[Digest],
     vote: Vote,
     nonce: int | None = None,
+    restaked: Restaked | None = None,
 ) -> Site:
     """What a deployment by this account would be made of now; `ConfigurationError` on a chain without two blocks.
 
-    `nonce` is that of its first transaction, None for the account's next one.
+    `nonce` is that of its first transaction, None for the account's next one; `restaked` where EigenLayer holds the stake.
     """
     newest = client.head().number
     if newest < 2:
@@ -105,7 +106,7 @@ def survey(
     listed = names(pools)
     at = {name: created_address(deployer, first + place) for place, name in enumerate(listed)}
     headers = (Header(newest - 1, header_rlp(client, newest - 1)), Header(newest, header_rlp(client, newest)))
-    return Site(deployer, at, params, shape, headers, tuple(pools), vote)
+    return Site(deployer, at, params, shape, headers, tuple(pools), vote, restaked)
 
 
 def deploy(client: Chain, deployer: LocalSigner, site: Site, timeout_s: float = DEFAULT_TIMEOUT_S) -> Network:
@@ -126,6 +127,7 @@ def planned_book(client: Chain, site: Site) -> Network:
         pools=tuple(Pool(pool, site.at[TREE + pool.hex()]) for pool in site.pools),
         code=(),
         epochs=(),
+        stake=StakeSource.EIGENLAYER if site.restaked else StakeSource.NATIVE,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.errors import ChainReverted, ConfigurationError
-from bytewise.protocol.network import Addresses, Network, Pool
+from bytewise.protocol.network import Addresses, Network, Pool, StakeSource
 from bytewise.protocol.units import Address
 from chain.access import Chain
 from chain.artifacts import View
@@ -50,6 +50,9 @@ VOTED = (
 )
 """The same, where a vote may have named somebody else since."""
 
+_ONLY = {StakeSource.NATIVE: ("StakeVault", "MAX_REQUESTS"), StakeSource.EIGENLAYER: ("EigenLayerStake", "MAX_AGE")}
+"""Of each source of stake, a view that the other one lacks."""
+
 _PROPOSER = keccak256(b"PROPOSER_ROLE")
 
 
@@ -65,6 +68,7 @@ def verify_peers(client: Chain, network: Network) -> Network:
         *((view, "long_timelock or short_timelock is no TimelockController") for view in _proposers(book)),
         (View("Charter", book.charter, "LONG_DELAY"), "charter is no Charter: it does not say how long the long delay is"),
         *((View("StakeTree", pool.tree, "writer"), f"{_tree(pool)} is no StakeTree") for pool in network.pools),
+        *_stake_views(network),
     ]
     answers = _answers(client, asked)
     known = set(asdict(book).values())
@@ -74,9 +78,17 @@ def verify_peers(client: Chain, network: Network) -> Network:
     if next(answers):
         raise _wrong("short_timelock takes proposals of long_timelock: the book has them the other way round")
     next(answers)  # That the charter answers is enough.
-    for pool, writer in zip(network.pools, answers, strict=True):
-        _verify_tree(client, network, pool, writer)
+    for pool in network.pools:
+        _verify_tree(client, network, pool, next(answers))
+    next(answers, None)  # That the stake source answers is enough.
     return network
+
+
+def _stake_views(network: Network) -> Iterator[tuple[View, str]]:
+    if network.stake is not None:
+        contract, function = _ONLY[network.stake]
+        view = View(contract, network.addresses.stake_vault, function)
+        yield view, f"stake is {network.stake}, and stake_vault is no {contract}"
 
 
 def _answers(client: Chain, asked: Sequence[tuple[View, str]]) -> Iterator[Any]:

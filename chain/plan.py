@@ -55,6 +55,9 @@ DEVNET_SHAPE = Shape(
 """Blocks every second, on one machine."""
 
 
+SLOT_S = 12
+"""Seconds that `EigenLayerStake` takes for one block, whatever the chain: EigenLayer counts blocks."""
+
 LEAST_LONG_DELAY_DAYS = 34
 """Whole days of `Charter.LONG_DELAY`: 30 of unbonding, one pause of three, and the full hour of the queue."""
 
@@ -132,7 +135,22 @@ class Restaked:
     max_age: int
     """Blocks for which a record of stake counts."""
     longest_s: int
-    """Longest dispute for which this stake answers: at least what the parameters allow."""
+    """Longest dispute for which this stake answers, at `SLOT_S` a block: at least what the parameters allow (`longest_for`)."""
+
+    @property
+    def horizon(self) -> int:
+        """Blocks for which EigenLayer must be able to slash what was recorded (`EigenLayerStake.HORIZON`)."""
+        return self.max_age - (-self.longest_s // SLOT_S)
+
+
+def longest_for(params: ParamSet, shape: Shape) -> int:
+    """`Restaked.longest_s` for these parameters: as many slots as the longest dispute has blocks of this chain."""
+    return -(-params.longest_dispute // shape.block_s) * SLOT_S
+
+
+def default_max_age(shape: Shape) -> int:
+    """Three stake epochs: on main net three days, in which a process that renews at half of it may stand still for one."""
+    return 3 * shape.epoch_blocks
 
 
 TREE = "StakeTree "

@@ -1,8 +1,10 @@
 """Reads of stake that EigenLayer holds, where a network has `EigenLayerStake` in the place of its vault; of a vault, nothing."""
 
+from typing import Any, NamedTuple
+
 from bytewise.protocol.errors import ChainReverted
-from bytewise.protocol.units import Address, Digest, address
-from chain.artifacts import Log
+from bytewise.protocol.units import ZERO_ADDRESS, Address, Digest, address
+from chain.artifacts import Log, View
 from chain.book import address_of
 from chain.client import at_hash, at_number, reading_answer
 from chain.rules import as_rule
@@ -11,6 +13,45 @@ from chain.trials import Trials
 CONTRACT = "EigenLayerStake"
 
 _NOT_ASKED = -1
+
+
+class Restaking(NamedTuple):
+    """What a stake source at EigenLayer was deployed with, and what EigenLayer says of its operator set now."""
+
+    allocations: Address
+    strategy: Address
+    avs: Address
+    set_id: int
+    max_age: int
+    """Blocks for which a record counts."""
+    horizon: int
+    """Blocks for which what was recorded can be slashed."""
+    longest_s: int
+    """Longest dispute for which it answers."""
+    needed_s: int
+    """Longest dispute that the parameters allow now."""
+    slasher: Address
+    recipient: Address
+    next_slasher: Address
+    """Whom the service has named since; zero if nobody."""
+    next_block: int
+    """From which on that one is the slasher."""
+
+    def flaws(self, source: Address) -> tuple[str, ...]:
+        """What keeps the stake from answering for verdicts."""
+        found = [
+            f"the {role} of operator set {self.avs}:{self.set_id} is {who}, should be {source}: nothing is slashed for verdicts"
+            for role, who in (("slasher", self.slasher), ("redistribution recipient", self.recipient))
+            if who != source
+        ]
+        if self.next_slasher not in (source, ZERO_ADDRESS):
+            where = f"of operator set {self.avs}:{self.set_id}"
+            found.append(f"the slasher {where} is {self.next_slasher} from block {self.next_block} on, should be {source}")
+        if self.needed_s > self.longest_s:
+            found.append(
+                f"disputes may last {self.needed_s} s, stake at EigenLayer answers for {self.longest_s} s: none of it counts"
+            )
+        return tuple(found)
 
 
 class RestakingReader(Trials):
@@ -27,6 +68,21 @@ class RestakingReader(Trials):
             except ChainReverted:
                 self._life = None
         return self._life
+
+    def restaking(self, block: int) -> Restaking | None:
+        """The stake source at EigenLayer; None where a vault of the network's own holds the stake."""
+        if self.record_life(block) is None:
+            return None
+        contract, at = self._source
+        names = ("ALLOCATIONS", "STRATEGY", "AVS", "SET_ID", "MAX_AGE", "HORIZON", "LONGEST")
+        asked = [View(contract, at, name) for name in names]
+        asked.append(View("Params", self.network.addresses.params, "longestLive"))
+        fixed: list[Any] = self.client.views(asked, at_number(block))
+        manager, named = fixed[0], (fixed[2], fixed[3])
+        roles = ("getSlasher", "getRedistributionRecipient", "getPendingSlasher")
+        asked = [View("IAllocationManager", manager, name, (named,)) for name in roles]
+        slasher, recipient, pending = self.client.views(asked, at_number(block))
+        return Restaking._make([*fixed, slasher, recipient, pending["pendingSlasher"], pending["effectBlock"]])
 
     def stake_records(self, account: Address, from_block: int, to_block: int) -> tuple[tuple[int, int], ...]:
         """Block and wei of each record of an account in these blocks; of several in one block the last."""

@@ -121,7 +121,11 @@ def founded(
     vote = Vote(guardian=GUARDIAN.address, curator=signer(0).address, holder=signer(0).address)
     site = survey(anvil.client, signer(0).address, params, shape, [POOL], vote)
     site = site if settle is None else settle(anvil, site)
-    network = deploy(anvil.client, signer(0), site)
+    return furnished(anvil, deploy(anvil.client, signer(0), site))
+
+
+def furnished(anvil: Anvil, network: Network) -> Network:
+    """The same, of contracts that are deployed by account 0 with `POOL` and without offices for others but `GUARDIAN`."""
     proposals = [environment_proposal(ENVIRONMENT, POOL, VECTORS), Proposed(MODEL, ZERO_DIGEST, VECTORS, b"{}")]
     put_in_force(anvil.client, network, signer(0), [MEASUREMENT], proposals, POLICY)
     return key_in_force(anvil.client, network, signer(0), epoch_document(), POLICY.digest, SHARDS)
@@ -166,7 +170,11 @@ _FAKE = Restaking(restaked, _stake_at_fake)
 
 def with_members(anvil: Anvil, params: ParamSet, restaking: Restaking | None = None) -> Network:
     """The network of `deployed`, made on this chain."""
-    network = founded(anvil, params, settle=restaking and restaking.settle)
+    return populated(anvil, founded(anvil, params, settle=restaking and restaking.settle), restaking)
+
+
+def populated(anvil: Anvil, network: Network, restaking: Restaking | None = None) -> Network:
+    """The same, of a network that nobody has joined."""
     members, deposit = (*OPERATORS, *VERIFIERS), 0 if restaking else STAKE_WEI
     if restaking:
         restaking.stake(anvil, network, members)

@@ -8,7 +8,7 @@ from typing import Any
 from bytewise.protocol.network import Network
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Address
-from chain.artifacts import Interface
+from chain.artifacts import Interface, interface
 from chain.deploy import created_address
 from chain.keys import devnet_signer
 from chain.plan import Restaked, Site
@@ -44,16 +44,45 @@ class RealEigenLayer:
 
     def settle(self, _anvil: Anvil, site: Site) -> Site:
         """The site with its stake here; a service makes the operator set, for its stake source to slash and to be paid."""
-        manager, source, strategy = "AllocationManager", site.at["StakeVault"], self.at["StrategyBase"]
-        created = self._naming_slasher().call(
-            "createRedistributingOperatorSets", AVS.address, [(SET_ID, [strategy], source)], [source]
-        )
+        self.register_service()
+        self.create_set(SET_ID, site.at["StakeVault"], site.at["StakeVault"])
+        at, strategy = self.at["AllocationManager"], self.at["StrategyBase"]
+        return replace(site, restaked=Restaked(at, strategy, AVS.address, SET_ID, MAX_AGE, LONGEST_S))
+
+    def register_service(self) -> None:
+        """The service is one that EigenLayer knows."""
         self._send(
-            self._call(AVS, manager, "updateAVSMetadataURI", AVS.address, "https://service.example"),
-            self._call(AVS, manager, "setAVSRegistrar", AVS.address, self.at["OpenRegistrar"]),
-            Call(AVS, self.at[manager], created, 0, TX_GAS_CAP),
+            self._call(AVS, "AllocationManager", "updateAVSMetadataURI", AVS.address, "https://service.example"),
+            self._call(AVS, "AllocationManager", "setAVSRegistrar", AVS.address, self.at["OpenRegistrar"]),
         )
-        return replace(site, restaked=Restaked(self.at[manager], strategy, AVS.address, SET_ID, MAX_AGE, LONGEST_S))
+
+    def create_set(self, number: int, slasher: Address, recipient: Address, strategies: Sequence[Address] | None = None) -> None:
+        """The service makes an operator set, of the one strategy unless others are named."""
+        chosen = [self.at["StrategyBase"]] if strategies is None else list(strategies)
+        named = [(number, chosen, slasher)]
+        created = self._naming_slasher().call("createRedistributingOperatorSets", AVS.address, named, [recipient])
+        self._send(Call(AVS, self.at["AllocationManager"], created, 0, TX_GAS_CAP))
+
+    def name_slasher(self, number: int, slasher: Address) -> None:
+        """The service names another slasher of a set; EigenLayer lets that wait."""
+        self._send(self._call(AVS, "AllocationManager", "updateSlasher", (AVS.address, number), slasher))
+
+    def add_strategy(self, number: int, strategy: Address) -> None:
+        """The service lets a set slash another strategy."""
+        self._send(self._call(AVS, "AllocationManager", "addStrategiesToOperatorSet", AVS.address, number, [strategy]))
+
+    def other_token(self) -> Address:
+        """A token that is no wrapped ether."""
+        at = created_address(GOVERNANCE.address, self._client.nonce(GOVERNANCE.address))
+        self._send(Call(GOVERNANCE, None, interface("GovernanceToken").creation(GOVERNANCE.address, 1), 0, TX_GAS_CAP))
+        return at
+
+    def second_strategy(self, token: Address) -> Address:
+        """EigenLayer's governance deploys a strategy of another token."""
+        code, proxy = self._built["StrategyBase"].call("initialize", token), self._built["ERC1967Proxy"]
+        at = created_address(GOVERNANCE.address, self._client.nonce(GOVERNANCE.address))
+        self._send(Call(GOVERNANCE, None, proxy.creation(self.at["StrategyBase code"], code), 0, TX_GAS_CAP))
+        return at
 
     def stake(self, _anvil: Anvil, _network: Network, members: Sequence[LocalSigner]) -> None:
         """All are operators in the set, with all of `STAKE_WEI` allocated: half of the first operator's is a restaker's."""

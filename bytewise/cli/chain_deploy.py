@@ -10,18 +10,21 @@ from rich.console import Console
 from rich.table import Table
 
 from bytewise.cli.connect import NETWORK_FILE, RPC_URLS, RpcOption, chain_of
-from bytewise.cli.office import account_of, signer_of
+from bytewise.cli.office import account_option, signer_of
+from bytewise.cli.stake_options import ManagerOption, MaxAgeOption, SetOption, StakeOption, StrategyOption, restaked
 from bytewise.protocol.appraisal import TEST_CHAIN_IDS
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault, MalformedValue, RpcRefused, TryAgain
+from bytewise.protocol.network import StakeSource
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Address, Digest, digest, hex0x, unhex
 from chain import deploy as deploying
 from chain.access import Chain
 from chain.book import write_network
 from chain.draft import Draft, first_nonce, path_of, read_draft, steps_taken, write_draft
+from chain.eigenlayer_setup import verify_eigenlayer, verify_operator_set
 from chain.params import DEVNET, changed, complete, read_changes
-from chain.plan import DEVNET_SHAPE, LEAST_LONG_DELAY_DAYS, LONG_DELAY_DAYS, MAIN_NET, Site, Vote, steps
+from chain.plan import DEVNET_SHAPE, LEAST_LONG_DELAY_DAYS, LONG_DELAY_DAYS, MAIN_NET, Restaked, Site, Vote, steps
 
 MAX_POOLS = 128
 """Of one registry, for good (`Verifiers.MAX_POOLS`)."""
@@ -51,12 +54,18 @@ def deploy(
     curator: AccountOption = None,
     votes: AccountOption = None,
     long_delay: LongDelayOption = LONG_DELAY_DAYS,
+    stake: StakeOption = StakeSource.NATIVE,
+    allocation_manager: ManagerOption = None,
+    strategy: StrategyOption = None,
+    operator_set: SetOption = None,
+    max_age: MaxAgeOption = None,
     out: Annotated[Path, typer.Option("--out", help="Address book to write; must not exist.")] = NETWORK_FILE,
     plan: Annotated[bool, typer.Option("--plan", help="Say what would be sent and what it costs, and send nothing.")] = False,
 ) -> None:
     """Deploy and wire all contracts and give the roles away; the deployer has no power afterwards.
 
-    A run that stopped leaves OUT.draft with all addresses; the same command again goes on from there.
+    A run that stopped leaves OUT.draft with all addresses; the same command again goes on from there. With --stake eigenlayer:
+    run --plan, have the service create the operator set for the address that it prints, then run without --plan.
 
     Exit codes: 0 done, 5 the node does not answer or transactions of the account wait for a block, 64 asked wrongly (a parameter
     outside its bounds or too little money, say; nothing was sent) or another run by the account has deployed in its place.
@@ -65,10 +74,20 @@ def deploy(
     client = chain_of(rpc, chain_id)
     deployer = signer_of(chain_id, key, devnet_account)
     vote = _vote(deployer.address, (guardian, curator, votes), long_delay)
-    draft = read_draft(out)
-    nonce = first_nonce(client, deployer.address) if draft is None else int(draft.nonce)
     chosen = _first(chain_id, params), DEVNET_SHAPE if shape is ShapeName.DEVNET else MAIN_NET
-    site = deploying.survey(client, deployer.address, *chosen, _pools(pool or []), vote, nonce)
+    held = restaked(stake, allocation_manager, strategy, operator_set, max_age, *chosen)
+    draft, nonce = _begun(client, deployer, out)
+    site = deploying.survey(client, deployer.address, *chosen, _pools(pool or []), vote, nonce, held)
+    _run(client, deployer, site, draft, nonce, out, plan)
+
+
+def _begun(client: Chain, deployer: LocalSigner, out: Path) -> tuple[Draft | None, int]:
+    """The draft of a deployment that was begun, if one was, and the nonce of its first transaction."""
+    draft = read_draft(out)
+    return draft, first_nonce(client, deployer.address) if draft is None else int(draft.nonce)
+
+
+def _run(client: Chain, deployer: LocalSigner, site: Site, draft: Draft | None, nonce: int, out: Path, plan: bool) -> None:
     taken = 0 if draft is None else _gone_on_with(client, draft, out, site)
     _verify(client, site, taken, plan)
     if plan:
@@ -99,8 +118,12 @@ def _verify(client: Chain, site: Site, taken: int, plan: bool) -> None:
         deploying.verify_parameters(client, site)
     except Fault as error:
         raise ConfigurationError("parameters", str(error)) from None
+    if site.restaked:
+        verify_eigenlayer(client, site, site.restaked)
     if plan:
         _print_plan(client, deploying.rehearse(client, site, taken))
+    if site.restaked:
+        _verify_set(client, site, site.restaked, told=plan)
     _verify_money(client, site, taken, told=plan)
 
 
@@ -128,6 +151,16 @@ def _verify_place(out: Path) -> None:
         raise ConfigurationError("--out", f"nothing can be written in {out.parent}: name a file elsewhere")
 
 
+def _verify_set(client: Chain, site: Site, stake: Restaked, told: bool) -> None:
+    if told:
+        print(
+            f"stake source: {site.at['StakeVault']}, as long as {site.deployer} sends nothing else first; set "
+            f"{stake.avs}:{stake.set_id} must name it as slasher and as redistribution recipient"
+        )
+        print(f"a record of stake counts for {stake.max_age} blocks, and can be slashed for {stake.horizon}")
+    verify_operator_set(client, site, stake)
+
+
 def _verify_money(client: Chain, site: Site, taken: int, told: bool) -> None:
     needs, have = deploying.most_wei(client, site, taken), client.balance(site.deployer, "latest")
     line = f"{site.deployer} has {_ether(have)} ETH, this may take {_ether(needs)} ETH at the fees of now"
@@ -147,10 +180,7 @@ def _first(chain_id: int, file: Path | None) -> ParamSet:
 
 
 def _account(option: str, text: str) -> Address:
-    try:
-        found = account_of(text)
-    except ConfigurationError as error:
-        raise ConfigurationError(option, str(error.values[1])) from None
+    found = account_option(option, text)
     if found == ZERO_ADDRESS:
         raise ConfigurationError(option, "is the zero address, which nobody can sign for: name an account")
     return found

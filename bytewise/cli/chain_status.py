@@ -9,11 +9,13 @@ from rich.table import Table
 from bytewise.cli.labels import warn
 from bytewise.cli.status_table import ether
 from bytewise.cli.terminal import plain
+from bytewise.protocol.network import StakeSource
 from bytewise.protocol.units import ZERO_ADDRESS, hex0x
 from chain.book import contracts
 from chain.client import at_number
 from chain.reader import DocketReader
 from chain.records import MoneyTotals
+from chain.restaking import Restaking
 from chain.roles import holders, irregularities
 
 
@@ -22,6 +24,7 @@ def collect(reader: DocketReader) -> dict[str, Any]:
     block, network = reader.head(), reader.network
     docket = reader.docket(ZERO_ADDRESS, block)
     held = holders(reader, block)
+    restaking = reader.restaking(block)
     money = reader.money(block)
     return {
         "chain_id": network.chain_id,
@@ -29,7 +32,8 @@ def collect(reader: DocketReader) -> dict[str, Any]:
         "clock": {"timestamp": docket.timestamp, "clock": docket.clock, "paused": docket.paused},
         "contracts": contracts(network),
         "roles": {role: list(accounts) for role, accounts in held.items()},
-        "irregular": list(irregularities(network, held)),
+        "irregular": [*irregularities(network, held), *(restaking.flaws(network.addresses.stake_vault) if restaking else ())],
+        "stake": _stake(restaking),
         "long_delay_s": _long_delay_s(reader, block),
         "params_version": docket.params_version,
         "pools": [_pool(reader, pool.digest, block) for pool in network.pools],
@@ -41,6 +45,23 @@ def collect(reader: DocketReader) -> dict[str, Any]:
         "price_wei": str(docket.price_wei),
         "money": {name: str(getattr(money, name)) for name in MoneyTotals.__dataclass_fields__},
         "money_sums": money.sums,
+    }
+
+
+def _stake(found: Restaking | None) -> dict[str, Any]:
+    """Who holds the stake, and what records of it count for."""
+    if found is None:
+        return {"source": StakeSource.NATIVE.value}
+    return {
+        "source": StakeSource.EIGENLAYER.value,
+        "allocation_manager": found.allocations,
+        "strategy": found.strategy,
+        "operator_set": f"{found.avs}:{found.set_id}",
+        "max_age": found.max_age,
+        "horizon": found.horizon,
+        "longest_s": found.longest_s,
+        "slasher": found.slasher,
+        "recipient": found.recipient,
     }
 
 
@@ -82,6 +103,14 @@ def show(state: Mapping[str, Any], console: Console) -> None:
         f"parameters version {state['params_version']}, key epoch {state['active_epoch']} ({state['assurance'] or 'none'}), "
         f"{state['batches']} batches, {state['disputes']} disputes, a place costs {ether(state['price_wei'])}"
     )
+    stake = state["stake"]
+    if stake["source"] == StakeSource.EIGENLAYER.value:
+        console.print(
+            f"stake is at EigenLayer: set {stake['operator_set']}, strategy {stake['strategy']}; a record counts for "
+            f"{stake['max_age']} blocks and can be slashed for {stake['horizon']}"
+        )
+    else:
+        console.print("stake is in a vault of the network's own")
     word = "sums to the wei" if state["money_sums"] else "DOES NOT SUM"
     console.print(f"stake {ether(state['money']['total_stake'])}, all money {word}")
     for line in state["irregular"]:

@@ -125,6 +125,14 @@ def account_of(text: str) -> Address:
         ) from None
 
 
+def account_option(option: str, text: str) -> Address:
+    """The account that a user gave with an option, which an error names."""
+    try:
+        return account_of(text)
+    except ConfigurationError as error:
+        raise ConfigurationError(option, str(error.values[1])) from None
+
+
 def moment(unix_s: int) -> str:
     """A time for people."""
     try:

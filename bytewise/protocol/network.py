@@ -1,5 +1,6 @@
 """The address book of a network with the contracts: where each is, and what code it must have (`network.json`)."""
 
+import enum
 from dataclasses import dataclass, field
 
 from bytewise.protocol.encoding import LATER
@@ -8,6 +9,15 @@ from bytewise.protocol.jobs import Contracts, EpochRecord, ShardRecord
 from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import U64, U256, Address, Digest
+
+
+class StakeSource(enum.StrEnum):
+    """Who holds the stake of a network, for good."""
+
+    NATIVE = "native"
+    """`StakeVault`, a vault of the network's own."""
+    EIGENLAYER = "eigenlayer"
+    """EigenLayer: the contract at `stake_vault` is `EigenLayerStake` (ADR 084)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +43,7 @@ class Addresses:
     ledger: Address
     """`Ledger`."""
     stake_vault: Address
-    """`StakeVault`."""
+    """`StakeVault`, or `EigenLayerStake` in its place."""
     registry: Address
     """`Registry`."""
     randao_source: Address
@@ -130,6 +140,8 @@ class Network:
     """Key epochs with their shards' endpoints."""
     dealt: tuple[DealtShares, ...] | None = field(default=None, metadata=LATER)
     """Of each epoch whose key was dealt again since books have this, all versions of its shares, in order."""
+    stake: StakeSource | None = field(default=None, metadata=LATER)
+    """Who holds the stake; None in a book from before books said it."""
 
     @property
     def anchor_domain(self) -> Domain:

@@ -9,6 +9,7 @@ The Python client and its tests read these files, so they need neither Node nor 
 import json
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,12 @@ CONTRACTS = (
 )  # fmt: skip
 """Contracts of a deployment, whose order `chain.plan` knows; and the stake source that one may have in the vault's place."""
 
+BESIDE = ("BondPool",)
+"""What anybody may deploy beside a network; no address book has it."""
+
+EIGENLAYER = ("IAllocationManager", "IDelegationManager", "IStrategy", "IWrappedEther")
+"""Contracts of EigenLayer that a deployment is checked against, as `IEigenLayer.sol` has them."""
+
 FAKES = ("FakeEigenLayer", "WrappedEther", "OpenRegistrar")
 """What tests in Python deploy beside."""
 
@@ -31,14 +38,27 @@ FAKES = ("FakeEigenLayer", "WrappedEther", "OpenRegistrar")
 def rendered() -> dict[str, str]:
     """Path from the repository root to content of everything in both folders."""
     ours = {f"{ABI}/{name}.json": _artifact(OUT, name, name) for name in CONTRACTS}
+    ours |= {f"{ABI}/{name}.json": _artifact(OUT, name, name, _runtime(name)) for name in BESIDE}
+    ours |= {f"{ABI}/{name}.json": _artifact(OUT, "IEigenLayer", name) for name in EIGENLAYER}
     ours |= {f"{ABI}/layout/{name}.json": _layout(name) for name in CONTRACTS}
     return ours | {f"{TEST_ABI}/{name}.json": _artifact(OUT, name, name) for name in FAKES}
 
 
-def _artifact(out: Path, file: str, name: str) -> str:
+def _artifact(out: Path, file: str, name: str, more: Mapping[str, Any] | None = None) -> str:
     built = json.loads((out / f"{file}.sol" / f"{name}.json").read_text())
     code = built["bytecode"]
-    return _dump({"abi": built["abi"], "bytecode": code["object"], "linkReferences": code["linkReferences"]})
+    return _dump({"abi": built["abi"], "bytecode": code["object"], "linkReferences": code["linkReferences"], **(more or {})})
+
+
+def _runtime(name: str) -> dict[str, Any]:
+    """Code as it is deployed, and where in it each immutable value stands, in the order of their declarations."""
+    code = json.loads((OUT / f"{name}.sol" / f"{name}.json").read_text())["deployedBytecode"]
+    places = [[each["start"] for each in found] for _, found in sorted(code["immutableReferences"].items(), key=_declared)]
+    return {"runtime": code["object"], "immutables": places}
+
+
+def _declared(reference: tuple[str, Any]) -> int:
+    return int(reference[0])
 
 
 def _layout(name: str) -> str:

@@ -10,7 +10,7 @@ from bytewise.protocol.network import Addresses
 from bytewise.protocol.receipt import EmptyLeaf, Receipt
 from bytewise.protocol.signing import camel, type_string
 from bytewise.protocol.units import ZERO_DIGEST
-from chain.artifacts import ADAPTERS, CONTRACTS, FOLDER, Reason, all_errors, interface
+from chain.artifacts import ADAPTERS, BESIDE, CONTRACTS, EIGENLAYER, FOLDER, Reason, all_errors, interface
 from chain.client import decode_log
 from chain.plan import ARTIFACT, TREE, names
 
@@ -18,7 +18,7 @@ EIP170_BYTES = 24_576
 """Most code of a contract; even creation code, which has more in it than what stays, is shorter here."""
 
 
-@pytest.mark.parametrize("name", [*CONTRACTS, *ADAPTERS])
+@pytest.mark.parametrize("name", [*CONTRACTS, *ADAPTERS, *BESIDE])
 def test_every_contract_has_code_that_fits_and_errors_that_we_read(name: str) -> None:
     assert 0 < len(interface(name).bytecode) < EIP170_BYTES
     assert interface(name).errors.keys() <= all_errors().keys()
@@ -29,7 +29,7 @@ def test_every_contract_is_deployed_and_has_an_address_in_the_book_but_for_trees
     assert {ARTIFACT.get(name.split()[0], name.split()[0]) for name in deployed} == set(CONTRACTS)
     single = {name for name in deployed if not name.startswith(TREE)}
     assert {camel("_" + field) for field in Addresses.__dataclass_fields__} == single
-    assert {path.stem for path in FOLDER.glob("*.json")} == set(CONTRACTS) | set(ADAPTERS)
+    assert {path.stem for path in FOLDER.glob("*.json")} == {*CONTRACTS, *ADAPTERS, *BESIDE, *EIGENLAYER}
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from bytewise.protocol import digests
 from bytewise.protocol.court.count import key_of
 from bytewise.protocol.messages import Outcome, Verdict
+from bytewise.protocol.network import Network
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.signing import LocalSigner
 from chain.history import CourtHistory
@@ -27,9 +28,8 @@ ROUNDING = 100
 class Place(Court):
     """A court whose stake is at EigenLayer's own contracts."""
 
-    def __init__(self, anvil: Anvil, folder: Path) -> None:
-        self.eigen = RealEigenLayer(anvil, Path(os.environ[VARIABLE]))
-        network = with_members(anvil, DEVNET, Restaking(self.eigen.settle, self.eigen.stake))
+    def __init__(self, anvil: Anvil, folder: Path, eigen: RealEigenLayer, network: Network) -> None:
+        self.eigen = eigen
         super().__init__(anvil, folder, network=network)
 
     def standing(self) -> dict[str, int]:
@@ -68,7 +68,8 @@ class Place(Court):
 @pytest.mark.skipif(VARIABLE not in os.environ, reason=f"{VARIABLE} names no checkout of EigenLayer's contracts")
 def test_restaked_ether_that_a_verdict_takes_reaches_whom_the_court_pays(tmp_path: Path) -> None:
     with running_anvil("--number", str(FIRST_BLOCK)) as anvil:
-        place = Place(anvil, tmp_path)
+        eigen = RealEigenLayer(anvil, Path(os.environ[VARIABLE]))
+        place = Place(anvil, tmp_path, eigen, with_members(anvil, DEVNET, Restaking(eigen.settle, eigen.stake)))
         half = STAKE_WEI // 2
         before = place.standing()
         wanted = [STAKE_WEI, STAKE_WEI, half, half, 7 * STAKE_WEI, 0]

@@ -19,6 +19,7 @@ from chain.plan import LEAST_LONG_DELAY_DAYS, LONG_DELAY_DAYS
 from chain.transactions import Call, send_all
 from tests.anvil import CHAIN_ID, Anvil
 from tests.devnet import POOL, signer
+from tests.unit.cli.killed_deploy import Killed, stop_after
 
 GIVEN = f"0x{POOL.hex()}"
 NOBODY = "0x" + "0" * 40
@@ -92,17 +93,13 @@ def test_a_folder_that_may_not_be_written_is_named(
     assert "nothing can be written in" in cli("--pool", GIVEN, "--out", str(tmp_path / "n.json"), wanted=Exit.USAGE)
 
 
-class Killed(BaseException):
-    """The process ends in the middle."""
-
-
 @pytest.mark.parametrize("sent", [0, 5, STEPS - 1])
 def test_a_run_that_was_killed_is_gone_on_with(
     sent: int, cli: Callable[..., str], anvil: Anvil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     book = tmp_path / "network.json"
     options = ["--pool", GIVEN, "--out", str(book)]
-    _stop_after(sent, monkeypatch)
+    stop_after(sent, monkeypatch)
     with pytest.raises(Killed):
         cli(*options)
     monkeypatch.undo()
@@ -142,7 +139,7 @@ def test_a_draft_that_cannot_be_gone_on_with_says_what_may_be_done(
 ) -> None:
     book = tmp_path / "network.json"
     options = ["--pool", GIVEN, "--out", str(book)]
-    _stop_after(3, monkeypatch)
+    stop_after(3, monkeypatch)
     with pytest.raises(Killed):
         cli(*options)
     monkeypatch.undo()
@@ -161,7 +158,7 @@ def test_a_draft_whose_address_book_was_changed_is_not_gone_on_with(
 ) -> None:
     book = tmp_path / "network.json"
     options = ["--pool", GIVEN, "--out", str(book)]
-    _stop_after(3, monkeypatch)
+    stop_after(3, monkeypatch)
     with pytest.raises(Killed):
         cli(*options)
     monkeypatch.undo()
@@ -214,7 +211,7 @@ def test_contracts_of_another_run_are_not_taken_for_steps_of_this_one(
     for account, (options, words, sent) in runs.items():
         book, other = tmp_path / f"{account}.json", tmp_path / f"other-{account}.json"
         for out, chosen, steps in ((book, [], 0), (other, options, sent)):
-            _stop_after(steps, monkeypatch)
+            stop_after(steps, monkeypatch)
             if steps < STEPS:
                 with pytest.raises(Killed):
                     cli("--pool", GIVEN, "--out", str(out), *chosen, account=account)
@@ -238,19 +235,3 @@ def test_the_long_delay_is_the_one_asked_for_and_the_least_is_the_charters(
         assert anvil.client.call("TimelockController", at.long_timelock, "getMinDelay", block="latest") == days * 86_400
         least = anvil.client.call("Charter", at.charter, "LONG_DELAY", block="latest")
         assert (LEAST_LONG_DELAY_DAYS - 1) * 86_400 < least <= LEAST_LONG_DELAY_DAYS * 86_400
-
-
-def _stop_after(sent: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process ends when so many transactions have their block."""
-    whole = send_all
-    left = sent
-
-    def some(client: object, calls: list[Call], timeout_s: float) -> list[object]:
-        nonlocal left
-        now, left = calls[:left], max(0, left - len(calls))
-        done = whole(client, now, timeout_s) if now else []  # type: ignore[arg-type]
-        if len(now) < len(calls):
-            raise Killed
-        return list(done)
-
-    monkeypatch.setattr(deploying, "send_all", some)

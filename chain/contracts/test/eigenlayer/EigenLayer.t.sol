@@ -13,6 +13,9 @@ contract EigenLayerTest is EigenStaking {
     function test_the_interface_is_eigenlayers() public pure {
         that(IAllocationManager.slashOperator.selector == 0x36352057, "slashOperator");
         that(IAllocationManager.DEALLOCATION_DELAY.selector == 0x2981eb77, "DEALLOCATION_DELAY");
+        that(IAllocationManager.isOperatorSet.selector == 0x260dc758, "isOperatorSet");
+        that(IAllocationManager.getStrategiesInOperatorSet.selector == 0x4177a87c, "getStrategiesInOperatorSet");
+        that(IAllocationManager.getPendingSlasher.selector == 0xd7794857, "getPendingSlasher");
         that(IAllocationManager.getSlasher.selector == 0xd4a3fcce, "getSlasher");
         that(IAllocationManager.getRedistributionRecipient.selector == 0x0f3df50e, "getRedistributionRecipient");
         that(IAllocationManager.isMemberOfOperatorSet.selector == 0x670d3ba2, "isMemberOfOperatorSet");

@@ -34,6 +34,7 @@ contract FakeEigenLayer is IAllocationManager, IDelegationManager, IStrategyMana
 
     address public slasher;
     address public recipient;
+    address public pending;
     bool public slashPaused;
     bool public payPaused;
     uint256 public payDelay;
@@ -65,6 +66,11 @@ contract FakeEigenLayer is IAllocationManager, IDelegationManager, IStrategyMana
 
     function create(address slasher_, address recipient_) external {
         (slasher, recipient) = (slasher_, recipient_);
+    }
+
+    /// @dev The service names another slasher; that it takes effect is `create` again.
+    function name(address pending_) external {
+        pending = pending_;
     }
 
     function pause(bool slashes_, bool payments, uint256 delay) external {
@@ -162,6 +168,29 @@ contract FakeEigenLayer is IAllocationManager, IDelegationManager, IStrategyMana
 
     function strategyManager() external view returns (IStrategyManager) {
         return this;
+    }
+
+    function getPendingSlasher(OperatorSet memory set)
+        external
+        view
+        known(set)
+        returns (address pendingSlasher, uint32 effectBlock)
+    {
+        return (pending, pending == address(0) ? 0 : uint32(block.number) + 1);
+    }
+
+    function isOperatorSet(OperatorSet memory set) external view returns (bool) {
+        return set.avs == address(this) && set.id == 7 && slasher != address(0);
+    }
+
+    function getStrategiesInOperatorSet(OperatorSet memory set)
+        external
+        view
+        known(set)
+        returns (address[] memory strategies)
+    {
+        strategies = new address[](1);
+        strategies[0] = address(this);
     }
 
     function getSlasher(OperatorSet memory set) external view known(set) returns (address) {

@@ -23,8 +23,17 @@ struct SlashingParams {
     string description;
 }
 
-/// @title The calls of EigenLayer's AllocationManager (v1.9 and later) that the adapter makes
+/// @title The calls of EigenLayer's AllocationManager (v1.9 and later) that the adapter makes, and those that check a deployment
 interface IAllocationManager {
+    /// @notice Whether the service has a set of that number. Asked before a deployment, by no contract.
+    function isOperatorSet(OperatorSet memory set) external view returns (bool);
+    /// @notice The account that may slash the set from block `effectBlock` on; zero if no other was named. Asked by no contract.
+    function getPendingSlasher(OperatorSet memory set)
+        external
+        view
+        returns (address pendingSlasher, uint32 effectBlock);
+    /// @notice The strategies whose shares the set can slash. Asked before a deployment, by no contract.
+    function getStrategiesInOperatorSet(OperatorSet memory set) external view returns (address[] memory);
     /// @notice Slash; skips a strategy of which nothing is allocated. `shares` is what was taken of each strategy.
     function slashOperator(address avs, SlashingParams calldata params)
         external
