@@ -74,6 +74,10 @@ class Answer:
     """What the envelope holds."""
     plaintext: bytes | None = None
     """What it holds instead, where that is no payload."""
+    key: Blob = PUBLIC
+    """Which key it is sealed to."""
+    issued_at: U64 | None = None
+    """Of the receipt that it was sealed for, where that is another one."""
 
 
 @dataclass(frozen=True)
@@ -231,7 +235,9 @@ class LiarsNetwork:
         # Under the receipt as it is: a liar makes envelopes that open.
         receipt = replace(answer.receipt, seq=U64(answer.receipt.seq or seq))
         plaintext = answer.plaintext or pad(answer.payload)
-        data = seal_padded(plaintext, PUBLIC, seal_context(self.chain.anchor_domain, receipt), receipt.key_epoch, self.randomness)
+        sealed_for = receipt if answer.issued_at is None else replace(receipt, issued_at=answer.issued_at)
+        context = seal_context(self.chain.anchor_domain, sealed_for)
+        data = seal_padded(plaintext, answer.key, context, receipt.key_epoch, self.randomness)
         if receipt.envelope_hash == ZERO_DIGEST:
             receipt = replace(receipt, envelope_hash=envelope_hash(data))
         return SignedReceipt(receipt, OPERATOR.sign(receipt_id(self.chain.anchor_domain, receipt)), LOCATOR), data

@@ -44,6 +44,14 @@ class Swap(enum.StrEnum):
     SIGNED = "the receipt names it, a gateway signed it"
 
 
+class Sealed(enum.StrEnum):
+    """For whom and for what an envelope was made."""
+
+    RIGHT = "for this receipt, to the key of its epoch"
+    COPIED = "for another receipt"
+    LOCKED = "to a key that nobody has"
+
+
 class Hidden(enum.StrEnum):
     """What the operator keeps of a receipt."""
 
@@ -77,6 +85,9 @@ class Told:
     follows: int = 0
     """How far the receipt follows a false output: 0 not at all, 1 tokens_hash, 2 out_hash too."""
     malformed: int | None = None
+    beyond: bool = False
+    """The request asks for more than the environment allows, and was signed so."""
+    sealed: Sealed = Sealed.RIGHT
     hidden: Hidden = Hidden.NOTHING
     twice: bool = False
     """Another receipt is signed with its number."""
@@ -158,6 +169,7 @@ def _receipt(dice: random.Random) -> Told:
         told, receipt=_few(dice, 0.4, tuple(sorted(RECEIPT_LIES))), request=_few(dice, 0.25, REQUEST_FIELDS),
         swap=dice.choice(tuple(Swap)), output=_few(dice, 0.5, OUTPUT_FIELDS), follows=dice.choice((0, 1, 2, 2)),
         malformed=dice.randrange(len(MALFORMED)) if dice.random() < 0.05 else None,
+        beyond=dice.random() < 0.05, sealed=dice.choice(tuple(Sealed)) if dice.random() < 0.1 else Sealed.RIGHT,
         hidden=dice.choice(tuple(Hidden)) if dice.random() < 0.25 else Hidden.NOTHING, twice=dice.random() < 0.1,
     )  # fmt: skip
 
@@ -174,4 +186,3 @@ def _course(dice: random.Random) -> Course:
         for _ in range(dice.choice((0, 1, 2, 3, 4)))
     )
     return Course(rounds, dice.randrange(3), dice.random() < 0.25, dice.random() < 0.1)
-

@@ -15,6 +15,7 @@ from bytewise.protocol.errors import (
     ClientSignatureBad,
     Defect,
     Fault,
+    OutsideLimits,
     PlaintextNotCanonical,
     RequestDiffers,
     RequestExpired,
@@ -125,6 +126,7 @@ class Reexecution:
             TokensHashMismatch: payload.output.tokens_hash == receipt.tokens_hash,
             ClientSignatureBad: self._is_signed(payload, receipt),
             RequestDiffers: said == named,
+            OutsideLimits: request.decode.max_new_tokens <= self.environment.limits.max_new_tokens,
             RequestExpired: request.expiry >= filed.header.anchored_at,
         }
         return next((defect for defect, is_so in holds.items() if not is_so), None)

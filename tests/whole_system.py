@@ -27,13 +27,15 @@ from bytewise.protocol.seal import pad
 from bytewise.protocol.signing import struct_values, typed_digest
 from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Address, Digest
 from chain.demand_acts import _leaf_values
+from kms.curve import GENERATOR, encode_point
 from tests.anvil import CHAIN_ID, Anvil
 from tests.court_network import OWNER, Read
 from tests.court_world import word
 from tests.liars import CHALLENGER, LOCATOR, OPERATOR, VERIFIERS, Answer, Call, Filed, LiarsNetwork
 from tests.lies import MALFORMED, RECEIPT_LIES, output_lies, request_lies
-from tests.plays import FALSE, QUESTIONS, Conduct, Hidden, Play, Posted, Swap, Told
+from tests.plays import FALSE, QUESTIONS, Conduct, Hidden, Play, Posted, Sealed, Swap, Told
 from tests.reexecution import Reexecution
+from tests.unit.verifier.bench import PUBLIC
 from verifier.check import verify_batch
 from verifier.enclave.judge import Judgement
 
@@ -41,6 +43,8 @@ SEATS = (5, 7, 9)
 DEMANDS = "ReceiptAnchor"
 """The contract that takes demands and reports."""
 EVERYBODY = (OPERATOR.address, CHALLENGER, *VERIFIERS)
+NOBODYS = encode_point(GENERATOR * 7)
+"""A key of which no shard has a share."""
 RIGHT = 1
 """`Standing` of seats that said what the verdict says."""
 ENDED_EARLY = frozenset({Verdict.DRAW, Verdict.REFUNDED})
@@ -176,13 +180,17 @@ class WholeSystem(LiarsNetwork):
         request = replace(asked, **{name: lies[name] for name in told.request})
         wrong = output_lies(truth.output)
         output = replace(truth.output, **{name: wrong[name] for name in told.output})
-        named = asked if told.swap is Swap.SHOWN else request
+        if told.beyond:
+            most = self.environment.limits.max_new_tokens
+            request = replace(request, decode=replace(request.decode, max_new_tokens=most + 1))
+        named = asked if told.swap is Swap.SHOWN and not told.beyond else request
         receipt = self.honest(named, output if told.follows else truth.output).receipt
         out_hash = digests.out_hash(receipt.tokens_hash, truth.trace_root) if told.follows == 2 else truth.out_hash
         receipt = replace(receipt, out_hash=out_hash)
         receipt = replace(receipt, **{name: RECEIPT_LIES[name] for name in told.receipt})
         payload = self.payload(request, output, asked if told.swap is Swap.UNSIGNED else None)
-        made = Answer(receipt, payload)
+        key = NOBODYS if told.sealed is Sealed.LOCKED else PUBLIC
+        made = Answer(receipt, payload, None, key, U64(1) if told.sealed is Sealed.COPIED else None)
         if told.malformed is None:
             return asked, made
         plaintext, (true, false) = pad(payload), MALFORMED[told.malformed]
@@ -314,13 +322,14 @@ class WholeSystem(LiarsNetwork):
         return len(fate.rounds) + 1
 
     def _seated(self, cases: Sequence[Fate]) -> None:
-        rounds = self._rounds_of(cases)
-        self.mine(max(each["seedBlock"] for each in rounds) + 1 - self.chain.anvil.client.head().number)
-        headers = {each["seedBlock"]: self.chain.header(each["seedBlock"]) for each in rounds}
-        self.send([
-            Call(OWNER, "Disputes", "draw", (fate.dispute, each["seats"], headers[each["seedBlock"]]))
-            for fate, each in zip(cases, rounds, strict=True)
-        ])  # fmt: skip
+        """Each right after its seed block, for a seed is lost with its epoch."""
+        waiting: dict[int, list[Call]] = {}
+        for fate, one in zip(cases, self._rounds_of(cases), strict=True):
+            waiting.setdefault(one["seedBlock"], []).append(Call(OWNER, "Disputes", "draw", (fate.dispute, one["seats"])))
+        for block, calls in sorted(waiting.items()):
+            self.mine(block + 1 - self.chain.anvil.client.head().number)
+            header = self.chain.header(block)
+            self.send([call._replace(arguments=(*call.arguments, header)) for call in calls])
 
     def _voted(self, cases: Sequence[Fate]) -> None:
         """Commitments, then what is revealed of them."""
@@ -335,11 +344,14 @@ class WholeSystem(LiarsNetwork):
             Call(each.voter, "Rounds", "commit", (each.dispute, each.seat_mask, typed_digest(self.court_domain, each)))
             for each in committed
         ])  # fmt: skip
-        ends = [each["commitEnd"] for each in self._past_rounds(cases)]
-        self.mine(max(ends) + 1 - self.chain.anvil.client.head().timestamp)
+        self._pass(max(each["commitEnd"] for each in self._past_rounds(cases)))
         self.send([Call(OWNER, "Rounds", "reveal", (struct_values(each), b"")) for each in revealed])
-        ends = [each["revealEnd"] for each in self._past_rounds(cases)]
-        self.mine(max(ends) + 1 - self.chain.anvil.client.head().timestamp)
+        self._pass(max(each["revealEnd"] for each in self._past_rounds(cases)))
+
+    def _pass(self, end: int) -> None:
+        """Until a second is over."""
+        if (left := end - self.chain.anvil.client.head().timestamp) >= 0:
+            self.wait(left + 1)
 
     def _past_rounds(self, cases: Sequence[Fate]) -> list[Any]:
         """As `_rounds_of`, of the rounds whose votes are written down already."""
