@@ -71,6 +71,8 @@ class Course:
     """What those say who accuse: 0 another answer, 1 a defect, 2 that nothing is there."""
     appeal: bool = False
     refund: bool = False
+    certified: bool = False
+    """Whether honest members that are a quorum sign a certificate instead of voting one by one."""
 
 
 @dataclass(frozen=True)
@@ -185,4 +187,4 @@ def _course(dice: random.Random) -> Course:
         tuple(dice.choice(OTHERS) if dice.random() < often else Conduct.HONEST for _ in range(5))
         for _ in range(dice.choice((0, 1, 2, 3, 4)))
     )
-    return Course(rounds, dice.randrange(3), dice.random() < 0.25, dice.random() < 0.1)
+    return Course(rounds, dice.randrange(3), dice.random() < 0.25, dice.random() < 0.1, dice.random() < 0.05)

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from bytewise.protocol import ballots, digests, merkle
+from bytewise.protocol.docket import Seat
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import Fault
-from bytewise.protocol.messages import Outcome, Verdict, Vote
+from bytewise.protocol.messages import Finding, Outcome, Verdict, Vote
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.receipt import (
     EmptyLeaf,
@@ -24,8 +25,10 @@ from bytewise.protocol.receipt import (
 )
 from bytewise.protocol.request import Request
 from bytewise.protocol.seal import pad
-from bytewise.protocol.signing import struct_values, typed_digest
+from bytewise.protocol.signing import Domain, struct_values, typed_digest
 from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Address, Digest
+from chain.bls import BlsSigner, key_hash, words
+from chain.certificates import certificate
 from chain.demand_acts import _leaf_values
 from kms.curve import GENERATOR, encode_point
 from tests.anvil import CHAIN_ID, Anvil
@@ -149,7 +152,15 @@ class WholeSystem(LiarsNetwork):
             replace(self.request, prompt=prompt, seed=U64(5 + i), nonce=word("nonce", i)) for i, prompt in enumerate(prompts)
         ]
         assert len(self.questions) == QUESTIONS
+        self.keys = {who: self._registered(who) for who in VERIFIERS}
         self._start = anvil.rpc("evm_snapshot")
+
+    def _registered(self, who: Address) -> BlsSigner:
+        key = BlsSigner(bytes(1) + word("bls", who)[1:])
+        proof = key.prove_possession(Domain(CHAIN_ID, self.chain.at["BlsKeys"]), who)
+        self.chain.must(who, "BlsKeys", "register", words(key.public_key), words(proof))
+        self.chain.must(OWNER, "BlsKeys", "notePlace", key_hash(key.public_key))
+        return key
 
     def play(self, play: Play, most_false: Callable[[int], int] | None = None) -> Story:
         """Everything from the first batch to the last payment. `most_false`: seats of a committee of so many that may say
@@ -332,21 +343,49 @@ class WholeSystem(LiarsNetwork):
             self.send([call._replace(arguments=(*call.arguments, header)) for call in calls])
 
     def _voted(self, cases: Sequence[Fate]) -> None:
-        """Commitments, then what is revealed of them."""
+        """Commitments, then what is revealed of them, or certificates."""
         seated = self.chain.read([Read("Rounds", "membersOf", (fate.dispute, self._number(fate))) for fate in cases])
-        rounds, committed, revealed = self._rounds_of(cases), [], []
+        rounds, committed, revealed, signed = self._rounds_of(cases), [], [], []
         for fate, one, members in zip(cases, rounds, seated, strict=True):
-            for conduct, vote in self._votes(fate, one, [each for each in members if int(each["voter"], 16)]):
-                committed.append(vote)
-                if conduct is not Conduct.SILENT:
-                    revealed.append(vote)
+            votes = self._votes(fate, one, [each for each in members if int(each["voter"], 16)])
+            together = self._signing(fate, one, votes)
+            signed += [together] if together else []
+            alone = [(conduct, vote) for conduct, vote in votes if vote not in together]
+            committed += [vote for _, vote in alone]
+            revealed += [vote for conduct, vote in alone if conduct is not Conduct.SILENT]
+        rooted = [Call(votes[0].voter, "Rounds", "postCommitRoot", (votes[0].dispute, self._root(votes))) for votes in signed]
         self.send([
             Call(each.voter, "Rounds", "commit", (each.dispute, each.seat_mask, typed_digest(self.court_domain, each)))
             for each in committed
-        ])  # fmt: skip
+        ] + rooted)  # fmt: skip
         self._pass(max(each["commitEnd"] for each in self._past_rounds(cases)))
+        self.send([Call(OWNER, "Rounds", "certify", self._certificate(votes)) for votes in signed])
         self.send([Call(OWNER, "Rounds", "reveal", (struct_values(each), b"")) for each in revealed])
         self._pass(max(each["revealEnd"] for each in self._past_rounds(cases)))
+
+    def _signing(self, fate: Fate, one: Any, votes: Sequence[tuple[Conduct, Vote]]) -> list[Vote]:
+        """Votes of those who sign together: honest ones that are a quorum, or none."""
+        sat = fate.rounds[-1]
+        willing = [vote for conduct, vote in votes if vote.voter in sat.faithful and conduct is Conduct.HONEST]
+        quorum = self.params.quorum(one["seats"])
+        return willing if fate.told.course.certified and sum(sat.seats[each.voter] for each in willing) >= quorum else []
+
+    def _root(self, votes: Sequence[Vote]) -> Digest:
+        return merkle.commit_root({
+            (each.seat_mask & -each.seat_mask).bit_length() - 1:
+            ballots.sealed(typed_digest(self.court_domain, each), each.voter, each.seat_mask)
+            for each in votes
+        })  # fmt: skip
+
+    def _certificate(self, votes: Sequence[Vote]) -> tuple[Any, ...]:
+        """What `certify` takes: all of them say the same."""
+        one, root = votes[0], self._root(votes)
+        finding = Finding(one.dispute, one.round, one.outcome, one.code, one.tokens_hash, one.trace_root, one.round_digest)
+        seats = [Seat(each.voter, each.seat_mask, ZERO_DIGEST, ZERO_DIGEST) for each in votes]
+        digest = ballots.certified_digest(self.court_domain, finding, root, sum(each.seat_mask for each in votes))
+        keys = {who: key.public_key for who, key in self.keys.items()}
+        made = certificate(seats, keys, {each.voter: self.keys[each.voter].sign(digest) for each in votes})
+        return struct_values(finding), root, made.signers, [words(key) for key in made.keys], words(made.signature)
 
     def _pass(self, end: int) -> None:
         """Until a second is over."""
@@ -361,7 +400,8 @@ class WholeSystem(LiarsNetwork):
         """What the members commit to; the round is written down."""
         number = self._number(fate)
         found = self.judged(fate.filed, fate.dispute, number, Digest(one["roundSeed"]))
-        sat, votes, false = Sat(found, {each["voter"]: each["seats"] for each in members}), [], 0
+        sat, false = Sat(found, {each["voter"]: each["seats"] for each in members}), 0
+        votes: list[tuple[Conduct, Vote]] = []
         course = fate.told.course
         conducts = course.conduct[number - 1] if number <= len(course.conduct) else ()
         for i, member in enumerate(members):
