@@ -12,8 +12,9 @@ from tests.skips import SkipPin
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--pin-skips`: compare the skipped tests with tests/expected_skips.txt; for whole runs. `--court-walks`: how many."""
+    """`--pin-skips`: compare skipped tests with tests/expected_skips.txt; for whole runs. `--court-walks`, `--plays`: number."""
     parser.addoption("--court-walks", type=int, default=1, help="walks through disputes beside the model of the court")
+    parser.addoption("--plays", type=int, default=20, help="plays of the whole system with an operator that may lie")
     parser.addoption("--pin-skips", action="store_true", help="fail unless exactly the expected tests are skipped")
 
 

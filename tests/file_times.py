@@ -19,7 +19,7 @@ LONGEST = (
     "unit/chain/test_court_on_chain.py", "unit/protocol/test_encoding.py", "unit/tee/test_simulator.py", "test_layers.py",
     "unit/chain/test_court_walk.py", "unit/kms/test_ceremony.py", "unit/kms/test_ceremony_desks.py", "test_architecture.py",
     "unit/verifier/test_auditor.py",
-    "unit/inference/test_many_claims.py", "unit/inference/test_native_refusals.py",
+    "unit/inference/test_many_claims.py", "unit/bench/test_planted_faults.py", "unit/inference/test_native_refusals.py",
 )  # fmt: skip
 """Files whose tests take longest together, longest first."""
 

@@ -7,7 +7,7 @@ Keys alone are simpler than in a network: the test holds the application key, wh
 import functools
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,6 +41,7 @@ from tests.anvil import CHAIN_ID, Anvil
 from tests.court_network import OWNER, SHAPE, CourtNetwork, Read
 from tests.court_world import params, word
 from tests.devnet import signer
+from tests.lies import TOKENS
 from tests.unit.inference.models import policy, small_artifact
 from tests.unit.verifier.bench import EPOCH, POLICY, PUBLIC, WholeKey
 from verifier.check import verify_batch
@@ -50,7 +51,6 @@ OPERATOR, CLIENT, CHALLENGER = signer(1), signer(16), signer(8).address
 VERIFIERS = [signer(i).address for i in range(3, 8)]
 LOCATOR = "eigenda:standard:0x00"
 OPERATOR_STAKE_WEI, VERIFIER_STAKE_WEI = 10**6, 10**5
-TOKENS = 12
 CALLS_A_BLOCK = 40
 
 
@@ -74,6 +74,10 @@ class Answer:
     """What the envelope holds."""
     plaintext: bytes | None = None
     """What it holds instead, where that is no payload."""
+    key: Blob = PUBLIC
+    """Which key it is sealed to."""
+    issued_at: U64 | None = None
+    """Of the receipt that it was sealed for, where that is another one."""
 
 
 @dataclass(frozen=True)
@@ -110,18 +114,22 @@ class Ending(NamedTuple):
 class LiarsNetwork:
     """Contracts, five verifiers, an operator with much stake, and an engine that says what is true."""
 
-    def __init__(self, anvil: Anvil, folder: Path) -> None:
+    randomness: Callable[[int], bytes] = staticmethod(os.urandom)
+    """For envelopes."""
+
+    def __init__(self, anvil: Anvil, folder: Path, seats: tuple[int, int, int] = (3, 5, 7)) -> None:
         self.model = small_artifact(folder / "model", 7)
         self.engine = ExactEngine(self.model)
         for each in (self.engine, self.engine.second_backend()):
             # A seat runs them before each conviction; here once is enough for hundreds.
             each.vectors = functools.cache(each.vectors)  # type: ignore[method-assign]
         self.environment = environment(self.model, container=word("container"), max_new_tokens=64)
-        plain = params()
+        plain = params(seats)
         times = replace(
-            plain.times, window=900, commit_time=30, reveal_time=30, rerun_time=300, unbond_delay=9000, key_retention=9000
+            plain.times, window=900, commit_time=30, reveal_time=90, rerun_time=400, unbond_delay=9000, key_retention=9000
         )
-        self.params = replace(plain, times=times, shares=replace(plain.shares, audit_rate_bps=10_000))
+        money, shares = replace(plain.money, min_verifier_stake=200), replace(plain.shares, audit_rate_bps=10_000)
+        self.params = replace(plain, times=times, money=money, shares=shares)
         self.chain = CourtNetwork(anvil, self.params, self.environment.digest, self.model.model_id)
         at = self.chain.at
         self.contracts = Contracts(U256(CHAIN_ID), at["ReceiptAnchor"], at["Disputes"], at["KeyEpochs"])
@@ -153,12 +161,14 @@ class LiarsNetwork:
         places = {who: itertools.count(client.nonce(who)) for who in {call.sender for call in calls}}
         requests = [{**self.chain.request(*call), "nonce": hex(next(places[call.sender]))} for call in calls]
         self.chain.anvil.automine(False)
-        for some in (requests[i : i + CALLS_A_BLOCK] for i in range(0, len(requests), CALLS_A_BLOCK)):
-            hashes = client.rpc_many([("eth_sendTransaction", (each,)) for each in some])
-            self.chain.anvil.mine()
-            included = client.rpc_many([("eth_getTransactionReceipt", (each,)) for each in hashes])
-            assert all(each is not None and int(each["status"], 16) == 1 for each in included), calls[0].function
-        self.chain.anvil.automine(True)
+        try:
+            for some in (requests[i : i + CALLS_A_BLOCK] for i in range(0, len(requests), CALLS_A_BLOCK)):
+                hashes = client.rpc_many([("eth_sendTransaction", (each,)) for each in some])
+                self.chain.anvil.mine()
+                included = client.rpc_many([("eth_getTransactionReceipt", (each,)) for each in hashes])
+                assert all(each is not None and int(each["status"], 16) == 1 for each in included), calls[0].function
+        finally:
+            self.chain.anvil.automine(True)
 
     # --- what is said ---
 
@@ -225,7 +235,9 @@ class LiarsNetwork:
         # Under the receipt as it is: a liar makes envelopes that open.
         receipt = replace(answer.receipt, seq=U64(answer.receipt.seq or seq))
         plaintext = answer.plaintext or pad(answer.payload)
-        data = seal_padded(plaintext, PUBLIC, seal_context(self.chain.anchor_domain, receipt), receipt.key_epoch, os.urandom)
+        sealed_for = receipt if answer.issued_at is None else replace(receipt, issued_at=answer.issued_at)
+        context = seal_context(self.chain.anchor_domain, sealed_for)
+        data = seal_padded(plaintext, answer.key, context, receipt.key_epoch, self.randomness)
         if receipt.envelope_hash == ZERO_DIGEST:
             receipt = replace(receipt, envelope_hash=envelope_hash(data))
         return SignedReceipt(receipt, OPERATOR.sign(receipt_id(self.chain.anchor_domain, receipt)), LOCATOR), data
@@ -249,18 +261,18 @@ class LiarsNetwork:
         """Whether it is accepted for good."""
         return self._answers("isFinal", filed)
 
-    def judged(self, filed: Filed, subject: Digest) -> Judgement:
-        """What an honest seat finds."""
+    def judged(self, filed: Filed, subject: Digest, number: int = 1, seed: Digest | None = None) -> Judgement:
+        """What an honest seat finds, in a round of that number and seed."""
         receipt, identifier = filed.signed.receipt, receipt_id(self.chain.anchor_domain, filed.signed.receipt)
         if envelope_hash(filed.envelope) != receipt.envelope_hash:
             return Judgement(Outcome.UNAVAILABLE)
         ticket = Ticket(
-            U8(TicketKind.DISPUTE), subject, U16(1), identifier, VERIFIERS[0], ZERO_DIGEST, ZERO_DIGEST, receipt.key_epoch,
+            U8(TicketKind.DISPUTE), subject, U16(number), identifier, VERIFIERS[0], ZERO_DIGEST, ZERO_DIGEST, receipt.key_epoch,
             U64(2**40),
         )  # fmt: skip
         job = RunJob(
             ticket, Blob(b""), receipt, filed.signed.signature, filed.batch_id, filed.proof, filed.header.anchored_at,
-            Blob(filed.envelope), self.environment, EPOCH, self.contracts, word("seed", subject), POLICY,
+            Blob(filed.envelope), self.environment, EPOCH, self.contracts, seed or word("seed", subject), POLICY,
         )  # fmt: skip
         return judge(job, identifier, WholeKey(), b"", self.engine, self.model.model_id)
 

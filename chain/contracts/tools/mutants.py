@@ -14,13 +14,11 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from planting import Planting
+from planting import Compiled, Planting, unfinished
 
 CONTRACTS = Path(__file__).resolve().parent.parent
 FORGE = "node_modules/@foundry-rs/forge-linux-amd64/bin/forge"
@@ -47,7 +45,14 @@ def faults() -> list[Fault]:
 
 
 def copied(root: Path) -> None:
-    """A copy of sources and campaign; compiled files stay, so that only what changed since is compiled again."""
+    """A copy of sources and campaign; compiled files stay, so that only what changed since is compiled again.
+
+    Not those of a program that was stopped while a fault was planted.
+    """
+    if unfinished(root).exists():
+        for folder in Compiled.FOLDERS:
+            shutil.rmtree(root / folder, ignore_errors=True)
+        unfinished(root).unlink()
     for part in ("campaign", "src", "test"):
         shutil.rmtree(root / part, ignore_errors=True)
         shutil.copytree(CONTRACTS / part, root / part, ignore=shutil.ignore_patterns("*.t.sol") if part == "test" else None)
@@ -88,17 +93,6 @@ def faulty(text: str, fault: Fault) -> str:
     return text.replace(fault.old, fault.new)
 
 
-@contextmanager
-def written(path: Path, text: str) -> Iterator[None]:
-    """While it is entered, `path` has this text, and forge compiles all that has it in it."""
-    original = path.read_text()
-    path.write_text(text)
-    try:
-        yield
-    finally:
-        path.write_text(original)
-
-
 def seen_by(expect: str, reason: str) -> bool:
     """Whether the campaign failed by the check that was to find the fault."""
     return reason.startswith(expect) or re.sub(r"^(Guard|When)\(\d+, ", r"\1(", reason).startswith(expect)
@@ -115,10 +109,9 @@ def line(result: dict[str, Any]) -> str:
 
 def tried(planting: Planting, fault: Fault, runs: int, depth: int) -> dict[str, Any]:
     """Plants one fault, runs the campaign, takes the fault out again."""
-    path = planting.root / fault.file
-    text = faulty(path.read_text(), fault)
+    text = faulty((planting.root / fault.file).read_text(), fault)
     start = time.monotonic()
-    with written(path, text) if planting.sources.is_of_the_campaign(fault.file) else planting.planted(fault.file, text):
+    with planting.planted(fault.file, text):
         reason = campaign(planting.root, runs * fault.longer, depth)
     return {
         "fault": fault.name,

@@ -137,6 +137,8 @@ def test_the_compiler_of_faults_is_found_where_the_copy_is_named_from_here(tools
     compiler.parent.mkdir(parents=True)
     compiler.write_text("#!/bin/sh\nexec cat\n")
     compiler.chmod(0o755)
+    for folder in importlib.import_module("planting").Compiled.FOLDERS:
+        (tmp_path / "copy" / folder).mkdir()
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(tmp_path)
         with importlib.import_module("planting").Planting(Path("copy")) as planting:

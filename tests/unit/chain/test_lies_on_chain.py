@@ -13,16 +13,16 @@ import pytest
 
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.messages import AuditOutcome, AuditResult, Verdict, audit_commitment
-from bytewise.protocol.receipt import ClientMode, Mode, Receipt, receipt_id
-from bytewise.protocol.request import Output, Request, TokenLogprobs
+from bytewise.protocol.receipt import Receipt, receipt_id
+from bytewise.protocol.request import Output, Request
 from bytewise.protocol.seal import pad
 from bytewise.protocol.signing import struct_values, typed_digest
-from bytewise.protocol.units import U8, U64, U256, Decimal, short_text
+from bytewise.protocol.units import U8, U64
 from tests.anvil import running_anvil
 from tests.court_world import word
 from tests.devnet import signer
-from tests.liars import CHALLENGER, OPERATOR, TOKENS, VERIFIERS, Answer, Ending, Filed, LiarsNetwork
-from tests.unit.verifier.bench import PUBLIC
+from tests.liars import CHALLENGER, OPERATOR, VERIFIERS, Answer, Ending, Filed, LiarsNetwork
+from tests.lies import CONVICTED, MALFORMED, PROMISED, RECEIPT_LIES, REFUSED, output_lies, request_lies
 
 Names = tuple[str, ...]
 CONVICTIONS = (Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABLE)
@@ -66,23 +66,6 @@ def test_an_honest_answer_is_upheld_and_final(liars: LiarsNetwork) -> None:
 
 # --- Receipt ---
 
-CONVICTED: dict[str, Any] = {
-    "req_hash": word("another request"), "tokens_hash": word("other tokens"), "out_hash": word("another computation"),
-    "gpu_arch": short_text("another"), "client_mode": U8(ClientMode.SIGNED), "envelope_hash": word("no such bytes"),
-}  # fmt: skip
-"""What a committee finds, and the operator pays for."""
-
-REFUSED: dict[str, Any] = {
-    "operator": signer(2).address, "seq": U64(10**6), "model_id": word("another model"), "environment": word("elsewhere"),
-    "key_epoch": U64(2), "mode": U8(Mode.TEE), "enclave_key": signer(2).address, "chain_id": U256(1),
-}  # fmt: skip
-"""What everybody's check names and the anchor takes as no member: no such receipt is ever accepted."""
-
-PROMISED: dict[str, Any] = {"issued_at": U64(2**40), "anchor_by": U64(1)}
-"""Times by the operator's clock: the check names what cannot be true. An earlier `anchor_by` can be demanded the sooner."""
-
-RECEIPT_LIES = CONVICTED | REFUSED | PROMISED
-
 
 def false_receipt(network: LiarsNetwork, lies: Names) -> Answer:
     """A true answer under a receipt that lies in these fields; it is sealed so that it opens under the receipt as it is."""
@@ -122,34 +105,22 @@ def test_a_lie_whose_number_is_skipped_costs_no_less_than_a_slash(liars: LiarsNe
 # --- Request ---
 
 
-def request_lies(network: LiarsNetwork) -> dict[str, Any]:
-    """Another value of every field but the version, which has a test of its own."""
-    true = network.request
-    return {
-        "model_id": word("another model"), "model_name": "another", "environment": word("elsewhere"),
-        "decode": replace(true.decode, max_new_tokens=TOKENS - 1), "seed": U64(true.seed + 1), "prompt": (*true.prompt, 33),
-        "template_digest": word("template"), "tokenizer_digest": word("tokenizer"), "prompt_commitments": word("documents"),
-        "nonce": word("another nonce"), "chain_id": U256(1), "expiry": U64(1), "client": signer(2).address,
-        "reply_key": PUBLIC,
-    }  # fmt: skip
-
-
 def false_request(network: LiarsNetwork, lies: Names) -> Request:
     """The client's question with other values."""
-    values = request_lies(network)
+    values = request_lies(network.request)
     return replace(network.request, **{name: values[name] for name in lies})
 
 
 def test_a_request_other_than_the_receipt_names_is_convicted(liars: LiarsNetwork) -> None:
     honest, lies = liars.honest(), {}
-    for name in request_lies(liars):
+    for name in request_lies(liars.request):
         lies[name] = replace(honest, payload=liars.payload(false_request(liars, (name,)), liars.truth.output))
     assert not_convicted(liars, lies) == {}
 
 
 def test_a_request_that_the_client_did_not_sign_is_convicted(liars: LiarsNetwork) -> None:
     lies = {}
-    for name in request_lies(liars):
+    for name in request_lies(liars.request):
         asked = false_request(liars, (name,))
         payload = liars.payload(asked, liars.truth.output, signed=liars.request)
         lies[name] = replace(liars.honest(asked), payload=payload)
@@ -158,41 +129,29 @@ def test_a_request_that_the_client_did_not_sign_is_convicted(liars: LiarsNetwork
 
 def test_an_answer_to_another_request_than_was_signed_is_convicted(liars: LiarsNetwork) -> None:
     """A gateway that signs for its clients puts another question under the answer; one field, then two."""
-    cases = singles_and_pairs(request_lies(liars))
+    cases = singles_and_pairs(request_lies(liars.request))
     assert not_convicted(liars, {lies: liars.honest(false_request(liars, lies)) for lies in cases}) == {}
 
 
 # --- Output ---
 
 
-def output_lies(network: LiarsNetwork) -> dict[str, Any]:
-    """Another value of every field."""
-    true = network.truth.output
-    assert true.logprobs is not None
-    first = TokenLogprobs(Decimal("-1"), true.logprobs[0].top)
-    return {
-        "req_hash": word("another request"), "token_ids": (*true.token_ids[:-1], (true.token_ids[-1] + 1) % 256),
-        "finish_reason": "stop" if true.finish_reason == "length" else "length", "prompt_tokens": true.prompt_tokens + 1,
-        "blind": word("no blind"), "logprobs": (first, *true.logprobs[1:]),
-    }  # fmt: skip
-
-
 def false_output(network: LiarsNetwork, lies: Names) -> Output:
     """The true answer with other values."""
-    values = output_lies(network)
+    values = output_lies(network.truth.output)
     return replace(network.truth.output, **{name: values[name] for name in lies})
 
 
 def test_an_answer_other_than_the_receipt_names_is_convicted(liars: LiarsNetwork) -> None:
     honest, lies = liars.honest(), {}
-    for name in output_lies(liars):
+    for name in output_lies(liars.truth.output):
         lies[name] = replace(honest, payload=liars.payload(liars.request, false_output(liars, (name,))))
     assert not_convicted(liars, lies) == {}
 
 
 def test_a_false_answer_under_the_true_out_hash_is_convicted(liars: LiarsNetwork) -> None:
     """The operator runs the model, then gives, seals and signs another text: out_hash alone would call it equal."""
-    cases = singles_and_pairs(output_lies(liars))
+    cases = singles_and_pairs(output_lies(liars.truth.output))
     lies = {lies: liars.honest(output=false_output(liars, lies)) for lies in cases}
     assert all(each.receipt.out_hash == liars.truth.out_hash for each in lies.values())
     assert not_convicted(liars, lies) == {}
@@ -200,18 +159,11 @@ def test_a_false_answer_under_the_true_out_hash_is_convicted(liars: LiarsNetwork
 
 def test_a_false_answer_under_an_out_hash_of_its_own_is_convicted(liars: LiarsNetwork) -> None:
     lies = {}
-    for name in output_lies(liars):
+    for name in output_lies(liars.truth.output):
         told = liars.honest(output=false_output(liars, (name,)))
         claimed = out_hash(told.receipt.tokens_hash, liars.truth.trace_root)
         lies[name] = replace(told, receipt=replace(told.receipt, out_hash=claimed))
     assert not_convicted(liars, lies) == {}
-
-
-MALFORMED = (
-    (b'"version":2', b'"version":3'),
-    (b'"completion_tokens":%d' % TOKENS, b'"completion_tokens":%d' % (TOKENS - 1)),
-)
-"""Fields that no record of ours can have another value in."""
 
 
 def test_a_record_that_contradicts_itself_is_convicted(liars: LiarsNetwork) -> None:
@@ -295,8 +247,8 @@ def test_every_signed_field_has_its_lie(liars: LiarsNetwork) -> None:
     (other,) = liars.post([liars.honest()])
     lists: list[tuple[type, set[str], set[str]]] = [
         (Receipt, set(RECEIPT_LIES), set()),
-        (Request, set(request_lies(liars)), {"version"}),
-        (Output, set(output_lies(liars)), {"completion_tokens"}),
+        (Request, set(request_lies(liars.request)), {"version"}),
+        (Output, set(output_lies(liars.truth.output)), {"completion_tokens"}),
         (AuditResult, set(audit_lies(liars, other, 0)), set()),
     ]
     for record, lies, malformed in lists:

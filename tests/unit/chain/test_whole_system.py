@@ -1,0 +1,344 @@
+"""The whole system as one property: whoever lies where, what is upheld or final is what an honest re-execution gives.
+
+`--plays N` plays N plays instead of 20.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bytewise.protocol.errors import Defect
+from bytewise.protocol.messages import Outcome, Verdict
+from bytewise.protocol.units import ZERO_DIGEST
+from tests.anvil import running_anvil
+from tests.liars import CHALLENGER, OPERATOR, VERIFIERS, Filed
+from tests.lies import PROMISED, RECEIPT_LIES, REFUSED
+from tests.plays import (
+    OUTPUT_FIELDS,
+    REQUEST_FIELDS,
+    Conduct,
+    Course,
+    Hidden,
+    Play,
+    Posted,
+    Sealed,
+    Swap,
+    Told,
+    drawn,
+    simpler,
+)
+from tests.whole_system import SEATS, Fate, Story, WholeSystem, result_of
+from verifier.enclave.judge import Judgement
+
+ENOUGH = 20
+"""Plays in which everything comes up."""
+CONVICTIONS = (Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABLE)
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WholeSystem]:
+    """One chain for all plays of this file."""
+    # Seeds of committees come from blocks: with one beginning, a play is the same each time.
+    with running_anvil("--disable-block-gas-limit", "--timestamp", "1800000000") as anvil:
+        yield WholeSystem(anvil, tmp_path_factory.mktemp("system"))
+
+
+def violations(system: WholeSystem, story: Story) -> list[str]:
+    """What is not as it must be."""
+    wrong = [f"{name}: {have} instead of {want}" for name, (have, want) in story.sums.items() if have != want]
+    wrong += [f"{each.what}: lost {each.lost}" for each in story.penalties if each.lost < each.least]
+    for fate in story.fates:
+        differing = system.oracle.differences(fate.filed, fate.place, fate.served, fate.asked)
+        wrong += [f"{sorted(differing)}, {fate.verdict.name}: {each}" for each in said_of(system, fate, differing)]
+    return wrong
+
+
+def said_of(system: WholeSystem, fate: Fate, differing: frozenset[str]) -> Iterator[str]:
+    """Of one receipt."""
+    questioned = fate.verdict is not Verdict.NONE
+    if fate.is_final and differing and questioned:
+        yield "final, and somebody honest questioned it"
+    if fate.is_final != (fate.is_member and not fate.is_void and fate.verdict in (Verdict.NONE, Verdict.UPHELD)):
+        yield f"final: {fate.is_final}"
+    if fate.verdict is Verdict.UPHELD and differing:
+        yield "upheld"
+    if fate.verdict in CONVICTIONS and not differing:
+        yield "convicted"
+    if questioned:
+        yield from wrong_votes(system, fate)
+        yield from wrong_money(system, fate)
+
+
+def wrong_votes(system: WholeSystem, fate: Fate) -> Iterator[str]:
+    """Whom the contracts call right must have said what a re-execution finds."""
+    found = system.oracle.found(fate.filed, fate.served)
+    said = [result_of(vote) for vote in fate.right_votes]
+    if not fate.is_mixed and any(each != found for each in said):
+        yield f"right were {said}, and {found} is found"
+    if fate.verdict in (*CONVICTIONS, Verdict.UPHELD) and found not in said:
+        yield f"nobody was right who found {found}"
+    if fate.replacement != (found.out_hash if fate.verdict is Verdict.OVERTURNED else ZERO_DIGEST):
+        yield "replaced by another answer"
+
+
+def wrong_money(system: WholeSystem, fate: Fate) -> Iterator[str]:
+    """Each account by what it did."""
+    money, gains = system.params.money, fate.gains
+    convicted, operator = fate.verdict in CONVICTIONS, gains[OPERATOR.address]
+    if fate.left:
+        yield f"{fate.left} wei are left"
+    if operator > -money.slash_amount if convicted else operator < 0:
+        yield f"the operator has {operator}"
+    least = {Verdict.UPHELD: -fate.paid[CHALLENGER], Verdict.DRAW: -money.fee_per_seat}.get(fate.verdict, 0)
+    if gains[CHALLENGER] != least:
+        yield f"the challenger has {gains[CHALLENGER]} and not {least}"
+    for who in VERIFIERS:
+        sat = [one for one in fate.rounds if who in one.seats]
+        was_honest = [who in one.faithful for one in sat]
+        if any(one.is_outnumbered for one in sat):
+            continue
+        if all(was_honest) and gains[who] < 0:
+            yield f"who was honest has {gains[who]}"
+        if not any(was_honest) and gains[who] > 0 and not (fate.verdict is Verdict.REFUNDED or fate.is_mixed):
+            yield f"who was not has {gains[who]}"
+
+
+def smallest(system: WholeSystem, play: Play) -> Play:
+    """A play with less in it that something is wrong with too."""
+    for less in simpler(play):
+        if violations(system, system.play(less)):
+            return smallest(system, less)
+    return play
+
+
+def test_upheld_is_true_and_final_is_true_whoever_lies(system: WholeSystem, pytestconfig: pytest.Config) -> None:
+    met: Counter[Verdict] = Counter()
+    plays: int = pytestconfig.getoption("--plays")
+    for seed in range(plays):
+        play = drawn(seed)
+        story = system.play(play)
+        met.update(fate.verdict for fate in story.fates)
+        if violations(system, story):
+            least = smallest(system, play)
+            raise AssertionError(f"play {seed}: {violations(system, system.play(least))} of {least}")
+    assert plays < ENOUGH or met.keys() == set(Verdict), "each verdict comes up"
+
+
+# --- the check can fail ---
+
+
+def one(**told: Any) -> Play:
+    """A batch of one receipt."""
+    return (Posted((Told(**told),)),)
+
+
+FALSE_ANSWER: dict[str, Any] = {"output": frozenset({"token_ids"}), "follows": 2}
+"""Another text under an `out_hash` of its own: a committee of friends can call it equal."""
+
+
+def all_of(conduct: Conduct) -> Course:
+    """Everybody does the same in every round."""
+    return Course(((conduct,) * 5,) * 4)
+
+
+def everybody(seats: int) -> int:
+    """No bound for what is false."""
+    return seats
+
+
+def test_a_lie_that_nobody_questions_becomes_final(system: WholeSystem) -> None:
+    """The boundary: nothing but a question of somebody honest keeps a false receipt from being accepted."""
+    unseen = Posted((Told(**FALSE_ANSWER),), listed=False, demanded=False)
+    story = system.play((*one(**FALSE_ANSWER, questioned=False), unseen, *one(**FALSE_ANSWER)))
+    assert violations(system, story) == []
+    assert [(fate.verdict, fate.is_final) for fate in story.fates] == [
+        (Verdict.NONE, True), (Verdict.NONE, True), (Verdict.OVERTURNED, False),
+    ]  # fmt: skip
+    assert all(system.oracle.differences(fate.filed, fate.place, fate.served, fate.asked) for fate in story.fates)
+
+
+def test_a_quorum_of_friends_upholds_a_lie_and_the_check_sees_it(system: WholeSystem) -> None:
+    play = one(**FALSE_ANSWER, course=all_of(Conduct.COLLUDES))
+    story = system.play(play, everybody)
+    assert [(fate.verdict, fate.is_final) for fate in story.fates] == [(Verdict.UPHELD, True)]
+    found = " ".join(violations(system, story))
+    assert all(each in found for each in ("UPHELD: upheld", "final, and somebody honest questioned it", "nobody was right who"))
+    # One seat fewer than a quorum does not.
+    story = system.play(play)
+    assert violations(system, story) == [] and story.fates[0].verdict is not Verdict.UPHELD
+
+
+@pytest.mark.parametrize("accusation", range(3))
+def test_a_quorum_of_friends_convicts_the_truth_and_the_check_sees_it(system: WholeSystem, accusation: int) -> None:
+    play = one(course=replace(all_of(Conduct.ACCUSES), accusation=accusation))
+    story = system.play(play, everybody)
+    assert story.fates[0].verdict is (Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABLE)[accusation]
+    assert any(each.endswith("convicted") for each in violations(system, story))
+    story = system.play(play)
+    assert violations(system, story) == [] and story.fates[0].verdict not in CONVICTIONS
+
+
+def test_judges_that_do_not_compare_the_tokens_uphold_a_lie_and_the_check_sees_it(
+    system: WholeSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They take the tokens that the receipt names for those that they computed."""
+
+    def careless(filed: Filed, *which: Any) -> Judgement:
+        found = WholeSystem.judged(system, filed, *which)
+        executed = found.outcome is Outcome.EXECUTED
+        return found._replace(tokens_hash=filed.signed.receipt.tokens_hash) if executed else found
+
+    monkeypatch.setattr(system, "judged", careless)
+    story = system.play(one(**FALSE_ANSWER))
+    assert story.fates[0].verdict is Verdict.UPHELD
+    assert any(each.endswith("UPHELD: upheld") for each in violations(system, story))
+
+
+SIGNED = (
+    *(("Receipt", name) for name in sorted(RECEIPT_LIES.keys() - PROMISED.keys())),
+    *(("Request", name) for name in REQUEST_FIELDS), *(("Output", name) for name in OUTPUT_FIELDS),
+)  # fmt: skip
+ALSO = {
+    "Receipt.envelope_hash": {"Payload"},
+    "Receipt.chain_id": {"Payload.client_signature"},
+    "Request.client": {"Payload.client_signature"},
+}
+"""What is not as it must be any more where one field is not."""
+
+
+def test_every_comparison_of_the_reexecution_is_needed(system: WholeSystem) -> None:
+    """Each field false alone: who does not compare it finds a true receipt, convicted for nothing."""
+    told = [replace(Told(), **{record.lower(): frozenset({name})}) for record, name in SIGNED]  # type: ignore[arg-type]
+    story = system.play(tuple(Posted((each,)) for each in told))
+    assert violations(system, story) == []
+    for (record, name), fate in zip(SIGNED, story.fates, strict=True):
+        differing = {f"{record}.{name}"} | ALSO.get(f"{record}.{name}", set())
+        assert system.oracle.differences(fate.filed, fate.place, fate.served, fate.asked) == differing
+        assert fate.is_member == (record != "Receipt" or name not in REFUSED)
+        assert "convicted" in said_of(system, fate, frozenset()) or not fate.is_member
+
+
+# --- what is promised, and what is not ---
+
+
+def test_times_that_no_execution_determines_are_upheld_and_named(system: WholeSystem) -> None:
+    """An operator's times: who reads the list sees that they cannot be true, and no committee is asked about them."""
+    story = system.play(tuple(Posted((Told(receipt=frozenset({name})),)) for name in PROMISED))
+    assert violations(system, story) == []
+    assert [(fate.verdict, fate.is_final) for fate in story.fates] == [(Verdict.UPHELD, True)] * len(PROMISED)
+    assert None not in [system.fault(fate.filed) for fate in story.fates]
+
+
+def test_as_many_lazy_seats_as_honest_ones_cost_these_their_pay(system: WholeSystem) -> None:
+    """In a round that decides nothing, one group of seats with one result is right: the largest, of equals the first."""
+    told = Told(course=Course(((Conduct.LAZY,) * 5,)))
+    story = system.play((Posted((told,) * 6),))
+    assert violations(system, story) == []
+    lost = [
+        fate.gains[who]
+        for fate in story.fates
+        for who in VERIFIERS
+        if fate.rounds[0].is_outnumbered and all(who in each.faithful for each in fate.rounds if who in each.seats)
+    ]
+    assert min(lost) < 0
+
+
+def test_who_invents_an_answer_is_paid_where_the_bytes_are_withheld(system: WholeSystem) -> None:
+    """Missing bytes and a fault count together, so that withholding is never cheaper than lying: both are then right."""
+    told = Told(hidden=Hidden.ENVELOPE, course=all_of(Conduct.ACCUSES))
+    story = system.play((Posted((told,) * 6),))
+    assert violations(system, story) == []
+    mixed = [fate for fate in story.fates if fate.is_mixed]
+    assert mixed and all(fate.verdict is Verdict.UNAVAILABLE for fate in story.fates)
+    assert any(fate.gains[who] > 0 for fate in mixed for who in fate.rounds[0].votes.keys() - fate.rounds[0].faithful)
+
+
+# --- each row of the table of verdicts, from bytes to balances ---
+
+
+def reached(system: WholeSystem, **told: Any) -> tuple[Fate, dict[str, int]]:
+    """What became of one receipt, and what it was to operator, challenger and all seats together."""
+    story = system.play(one(**told))
+    assert violations(system, story) == []
+    (fate,) = story.fates
+    seats = sum(fate.gains[who] for who in VERIFIERS)
+    return fate, {"operator": fate.gains[OPERATOR.address], "challenger": fate.gains[CHALLENGER], "seats": seats}
+
+
+def paid_to(system: WholeSystem, seats: int) -> int:
+    """Seats that convict an operator alone: their share of the slash and their fees, rounded down to a seat."""
+    money, shares = system.params.money, system.params.shares
+    return (money.slash_amount * shares.beta_bps // 10_000 + seats * money.fee_per_seat) // seats * seats
+
+
+def test_an_upheld_receipt_costs_its_challenger_the_bond(system: WholeSystem) -> None:
+    fate, gains = reached(system)
+    bond, fees = system.params.required_bond, SEATS[0] * system.params.money.fee_per_seat
+    share = (bond - fees) * system.params.shares.operator_share_bps // 10_000
+    assert (fate.verdict, fate.is_final) == (Verdict.UPHELD, True)
+    assert gains == {"operator": share, "challenger": -bond, "seats": fees}
+
+
+CONVICTED_FOR: tuple[tuple[dict[str, Any], Verdict, int], ...] = (
+    (FALSE_ANSWER, Verdict.OVERTURNED, 0),
+    ({"receipt": frozenset({"out_hash"})}, Verdict.OVERTURNED, 0),
+    ({"sealed": Sealed.COPIED}, Verdict.INVALID, 1),
+    ({"sealed": Sealed.LOCKED}, Verdict.INVALID, 2),
+    ({"malformed": 0}, Verdict.INVALID, 3),
+    ({"receipt": frozenset({"req_hash"})}, Verdict.INVALID, 4),
+    ({"receipt": frozenset({"tokens_hash"})}, Verdict.INVALID, 5),
+    ({"request": frozenset({"seed"}), "swap": Swap.UNSIGNED}, Verdict.INVALID, 6),
+    ({"receipt": frozenset({"client_mode"})}, Verdict.INVALID, 7),
+    ({"beyond": True}, Verdict.INVALID, 8),
+    ({"request": frozenset({"expiry"}), "swap": Swap.SIGNED}, Verdict.INVALID, 9),
+    ({"hidden": Hidden.ENVELOPE}, Verdict.UNAVAILABLE, 0),
+)
+
+
+@pytest.mark.parametrize("told, verdict, code", CONVICTED_FOR, ids=lambda each: each.name if isinstance(each, Verdict) else None)
+def test_a_conviction_costs_its_operator_a_slash(system: WholeSystem, told: dict[str, Any], verdict: Verdict, code: int) -> None:
+    fate, gains = reached(system, **told)
+    assert (fate.verdict, fate.is_final, {vote.code for vote in fate.right_votes}) == (verdict, False, {code})
+    slashed = -system.params.money.slash_amount
+    assert gains == {"operator": slashed, "challenger": 0, "seats": paid_to(system, SEATS[0])}
+
+
+def test_every_defect_has_its_conviction() -> None:
+    """Each row of INVALID, by the code that goes into a vote."""
+    assert {code for _, verdict, code in CONVICTED_FOR if verdict is Verdict.INVALID} == {
+        each.code for each in Defect.__subclasses__()
+    }
+
+
+@pytest.mark.parametrize("told, verdict", [({}, Verdict.UPHELD), (FALSE_ANSWER, Verdict.OVERTURNED)], ids=lambda each: None)
+def test_a_certificate_decides_as_votes_do(system: WholeSystem, told: dict[str, Any], verdict: Verdict) -> None:
+    fate, gains = reached(system, **told)
+    signed, other = reached(system, **told, course=Course(certified=True))
+    assert (signed.verdict, fate.verdict, other) == (verdict, verdict, gains)
+    shown = system.chain.one("Rounds", "roundOf", signed.dispute, 1)
+    assert (shown["committedMask"], shown["certifiedMask"]) == (0, 2 ** SEATS[0] - 1)
+
+
+def test_what_one_round_leaves_open_the_next_decides(system: WholeSystem) -> None:
+    silent = (Conduct.SILENT,) * 5
+    fate, gains = reached(system, course=Course((silent,)))
+    bond, fees = system.params.required_bond, SEATS[1] * system.params.money.fee_per_seat
+    lost = SEATS[0] * system.params.money.no_reveal_penalty
+    assert (fate.verdict, fate.is_final, len(fate.rounds)) == (Verdict.UPHELD, True, 2)
+    # The bond is less than the fees: the treasury has what is left of its advance back.
+    assert gains == {"operator": 0, "challenger": -bond, "seats": fees - lost}
+
+
+def test_a_draw_pays_nobody_and_costs_a_fee(system: WholeSystem) -> None:
+    fate, gains = reached(system, course=Course(((Conduct.ABSENT,) * 5,) * 3))
+    assert (fate.verdict, fate.is_final, len(fate.rounds)) == (Verdict.DRAW, False, 3)
+    assert gains == {"operator": 0, "challenger": -system.params.money.fee_per_seat, "seats": 0}
+
+
+def test_a_refund_pays_who_worked_and_gives_back_the_rest(system: WholeSystem) -> None:
+    fate, gains = reached(system, **FALSE_ANSWER, course=Course(refund=True))
+    assert (fate.verdict, fate.is_final) == (Verdict.REFUNDED, False)
+    assert gains == {"operator": 0, "challenger": 0, "seats": SEATS[0] * system.params.money.fee_per_seat}
