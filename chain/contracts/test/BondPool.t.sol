@@ -240,7 +240,7 @@ contract BondPoolTest is Courthouse {
         filled(count, parts_);
         challenges();
         judged(id, choice % 8);
-        guardian.refund(id);
+        guardian.refund(disputes, id);
         passes(params.withdrawDelay() + 1 hours);
         shared(count, bond, 0);
     }
