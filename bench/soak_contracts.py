@@ -12,8 +12,9 @@ import os
 import subprocess
 import sys
 import time
+import tomllib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,12 +96,18 @@ def campaign(options: argparse.Namespace, result: dict[str, Any]) -> None:
 
 
 def faults() -> list[dict[str, Any]]:
-    """Each planted fault, and what found it."""
+    """Each planted fault that was tried, and what found it."""
     found = Path("build/mutants.json")
     found.parent.mkdir(exist_ok=True)
     found.unlink(missing_ok=True)
     subprocess.run([sys.executable, CONTRACTS / "tools" / "mutants.py", "--out", found], check=False)
     return list(json.loads(found.read_text()))
+
+
+def untried(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Planted faults that are missing from what was found: the program stops where it cannot tell which fault it tried."""
+    planted = tomllib.loads((CONTRACTS / "tools" / "faults.toml").read_text())["fault"]
+    return [fault["name"] for fault in planted if fault["name"] not in {each["fault"] for each in found}]
 
 
 def walks(number: int) -> dict[str, Any]:
@@ -113,12 +120,13 @@ def walks(number: int) -> dict[str, Any]:
 
 
 def failures(result: Mapping[str, Any]) -> list[str]:
-    """What is not as it must be: a rule that broke, rows never met, faults that survived, walks that differed."""
+    """What is not as it must be: a rule that broke, rows never met, faults not found or not tried, walks that differed."""
     campaign_, found = result.get("campaign", {}), result.get("faults", [])
     wrong = [] if campaign_.get("passed", True) else ["a rule broke"]
     wrong += [f"never met: {name}" for name in MOVES if campaign_ and not campaign_["moves"].get(name)]
     wrong += [f"survived: {fault['fault']}" for fault in found if not fault["found"] and not fault["by"]]
     wrong += [f"found by another check: {fault['fault']}: {fault['by']}" for fault in found if not fault["found"] and fault["by"]]
+    wrong += [f"not tried: {name}" for name in result.get("untried", [])]
     return wrong + ([] if result.get("walks", {}).get("passed", True) else ["a walk differed from the model"])
 
 
@@ -141,6 +149,7 @@ def main() -> int:
         campaign(options, result)
     if not options.no_faults:
         result["faults"] = faults()
+        result["untried"] = untried(result["faults"])
     if options.walks:
         result["walks"] = walks(options.walks)
     options.out.write_text(json.dumps(result, indent=1) + "\n")

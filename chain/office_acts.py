@@ -62,9 +62,9 @@ def close_item(digest: Digest) -> Act:
     return Act("Registry", "close", (digest,))
 
 
-def readmit_operator(operator: Address) -> Act:
+def readmit_operator(who: Address) -> Act:
     """Takes batches of an operator again that too many draws suspended."""
-    return Act("Registry", "readmit", (operator,))
+    return Act("Registry", "readmit", (who,))
 
 
 def drain_epoch(epoch: int) -> Act:

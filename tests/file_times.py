@@ -10,6 +10,7 @@ import pytest
 TESTS = Path(__file__).parent
 LONGEST = (
     "unit/serving/test_operator_crash.py", "unit/inference/test_laws.py", "unit/kms/test_on_chain.py",
+    "unit/chain/test_whole_system.py",
     "unit/bad_input/test_doubt.py", "unit/cli/test_verify.py", "unit/cli/test_assurance.py", "unit/bad_input/test_answers.py",
     "unit/verifier/test_reorganisations.py", "test_walkthrough.py", "unit/chain/test_sender.py",
     "unit/serving/test_operator_process.py", "unit/kms/test_process.py", "unit/inference/test_convert.py",

@@ -4,9 +4,8 @@ Who is honest does what it may: demands a list that is missing or false, questio
 """
 
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,7 @@ from kms.curve import GENERATOR, encode_point
 from tests.anvil import CHAIN_ID, Anvil
 from tests.court_network import OWNER, Read
 from tests.court_world import word
+from tests.fates import Fate, Penalty, Sat, Story
 from tests.liars import CHALLENGER, LOCATOR, OPERATOR, VERIFIERS, Answer, Call, Filed, LiarsNetwork
 from tests.lies import MALFORMED, RECEIPT_LIES, output_lies, request_lies
 from tests.plays import FALSE, QUESTIONS, Conduct, Hidden, Play, Posted, Sealed, Swap, Told
@@ -43,7 +43,7 @@ from verifier.check import verify_batch
 from verifier.enclave.judge import Judgement
 
 SEATS = (5, 7, 9)
-DEMANDS = "ReceiptAnchor"
+DEMANDS = "Demands"
 """The contract that takes demands and reports."""
 EVERYBODY = (OPERATOR.address, CHALLENGER, *VERIFIERS)
 NOBODYS = encode_point(GENERATOR * 7)
@@ -51,93 +51,6 @@ NOBODYS = encode_point(GENERATOR * 7)
 RIGHT = 1
 """`Standing` of seats that said what the verdict says."""
 ENDED_EARLY = frozenset({Verdict.DRAW, Verdict.REFUNDED})
-
-
-def result_of(said: Vote | Judgement) -> tuple[int, int, Digest, Digest]:
-    """What somebody found, without the proof that it did the work itself."""
-    return int(said.outcome), int(said.code), said.tokens_hash, said.trace_root
-
-
-@dataclass
-class Sat:
-    """One round: who held how many seats, what an honest seat found, who said what."""
-
-    found: Judgement
-    seats: dict[Address, int]
-    votes: dict[Address, Vote] = field(default_factory=dict)
-    """Those that were revealed."""
-    faithful: set[Address] = field(default_factory=set)
-    """Who said what an honest seat finds."""
-    right: set[Address] = field(default_factory=set)
-    """Whom the contracts call right in the end."""
-
-    @property
-    def is_outnumbered(self) -> bool:
-        """Whether as many seats say what an honest seat finds with another round digest: one of both groups is right."""
-        same = [who for who, vote in self.votes.items() if result_of(vote) == result_of(self.found)]
-        true = sum(self.seats[who] for who in same if who in self.faithful)
-        return 2 * true <= sum(self.seats[who] for who in same)
-
-
-@dataclass
-class Fate:
-    """One receipt of a play, and what became of it."""
-
-    told: Told
-    asked: Request
-    filed: Filed
-    place: int
-    known: bool = False
-    """Whether who is honest has its list."""
-    is_void: bool = False
-    """Whether its batch is."""
-    is_member: bool = False
-    is_final: bool = False
-    dispute: Digest = ZERO_DIGEST
-    verdict: Verdict = Verdict.NONE
-    replacement: Digest = ZERO_DIGEST
-    rounds: list[Sat] = field(default_factory=list)
-    appealed: bool = False
-    gains: dict[Address, int] = field(default_factory=dict)
-    """Wei that each account has more than before it was opened, bonds counted."""
-    paid: Counter[Address] = field(default_factory=Counter)
-    """Bonds."""
-    left: int = 0
-    """Wei in the pot of its dispute."""
-
-    @property
-    def right_votes(self) -> list[Vote]:
-        """Of those whom the contracts call right."""
-        return [sat.votes[who] for sat in self.rounds for who in sat.right]
-
-    @property
-    def is_mixed(self) -> bool:
-        """Whether the bytes were there for some and not for others: then who found none and who found a fault are right."""
-        return self.verdict is Verdict.UNAVAILABLE and any(vote.outcome != Outcome.UNAVAILABLE for vote in self.right_votes)
-
-    @property
-    def served(self) -> bytes | None:
-        """The envelope, if anybody can have it."""
-        return self.filed.envelope or None
-
-
-@dataclass
-class Penalty:
-    """A fault that needs no committee: what the operator lost, and what it must lose at least."""
-
-    what: str
-    lost: int
-    least: int
-
-
-@dataclass
-class Story:
-    """What became of a play."""
-
-    fates: list[Fate] = field(default_factory=list)
-    penalties: list[Penalty] = field(default_factory=list)
-    sums: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """What must be equal at the end: sums of the contracts and what they are sums of."""
 
 
 class WholeSystem(LiarsNetwork):
@@ -322,7 +235,7 @@ class WholeSystem(LiarsNetwork):
             fate.paid[loser] += bond
             return True
         if fate.told.course.refund:
-            self._ended(fate, Call(OWNER, "Guardian", "refund", (fate.dispute,)))
+            self._ended(fate, Call(OWNER, "Guardian", "refund", (self.chain.at["Disputes"], fate.dispute)))
         return False
 
     def _rounds_of(self, cases: Sequence[Fate]) -> list[Any]:
@@ -457,16 +370,16 @@ class WholeSystem(LiarsNetwork):
     def _ended(self, fate: Fate, call: Call) -> None:
         """The last step of a dispute, and every seat paid or charged: what that was to everybody."""
         before = self.holdings()
-        seats = [Call(OWNER, "Settlement", "settleSeats", (fate.dispute, i, 255)) for i in range(1, len(fate.rounds) + 1)]
-        for each in (call, *seats):
+        numbers = range(1, len(fate.rounds) + 1)
+        for each in (call, *(Call(OWNER, "Settlement", "settleSeats", (fate.dispute, i, 255)) for i in numbers)):
             self.chain.must(each.sender, each.contract, each.function, *each.arguments)
         after = self.holdings()
         fate.gains = {who: after[who] - before[who] - fate.paid[who] for who in EVERYBODY}
         (shown,) = self._shown([fate])
-        fate.verdict, fate.replacement, fate.appealed = Verdict(shown["verdict"]), shown["replacement"], shown["appealed"]
+        fate.verdict, fate.replacement = Verdict(shown["verdict"]), shown["replacement"]
         fate.left = self.chain.one("Ledger", "potOf", fate.dispute)
-        for number, sat in enumerate(fate.rounds, 1):
-            seats = self.chain.read([Read("Rounds", "standingsOf", (fate.dispute, number, 0, 255))])[0]
+        seated = self.chain.read([Read("Rounds", "standingsOf", (fate.dispute, i, 0, 255)) for i in numbers])
+        for sat, seats in zip(fate.rounds, seated, strict=True):
             sat.right = {who for who, standing in zip(*seats.values(), strict=True) if standing == RIGHT}
 
     def _sums(self) -> dict[str, tuple[int, int]]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.soak_contracts import MOVES, VERDICTS, error_names, failures, summed
+from bench.soak_contracts import MOVES, VERDICTS, error_names, failures, summed, untried
 
 CONTRACTS = Path(__file__).parents[3] / "chain" / "contracts"
 FAULTS = tomllib.loads((CONTRACTS / "tools" / "faults.toml").read_text())["fault"]
@@ -41,11 +41,18 @@ def test_every_error_of_the_contracts_has_its_name() -> None:
         ({"campaign": {"passed": True, "moves": dict.fromkeys(MOVES[1:], 1)}}, ["never met: stay"]),
         ({"faults": [{"fault": "x", "found": False, "by": ""}]}, ["survived: x"]),
         ({"faults": [{"fault": "x", "found": False, "by": "y"}]}, ["found by another check: x: y"]),
+        ({"faults": [], "untried": ["x"]}, ["not tried: x"]),
         ({"walks": {"passed": False}}, ["a walk differed from the model"]),
     ],
 )
 def test_what_is_not_as_it_must_be_is_named(result: dict[str, Any], wrong: list[str]) -> None:
     assert failures(result) == wrong
+
+
+def test_faults_behind_one_that_stopped_the_program_are_not_tried() -> None:
+    names = [fault["name"] for fault in FAULTS]
+    assert untried([{"fault": name} for name in names]) == []
+    assert untried([{"fault": name} for name in names[:-2]]) == names[-2:]
 
 
 REASONS = {

@@ -111,7 +111,7 @@ def test_a_plan_creates_before_it_wires_and_every_argument_fits() -> None:
     planned = steps(Site(deployer, at, DEVNET, DEVNET_SHAPE, headers, pools, Vote(deployer, deployer, deployer)))
     created = [step.contract for step in planned if step.to is None]
     assert tuple(created) == names(pools) and planned[-1].verb == "establish"
-    assert [step.verb for step in planned[len(created) : -1]] == ["wire"] * 11
+    assert [step.verb for step in planned[len(created) : -1]] == ["wire"] * 10
     assert isinstance(DEVNET_SHAPE, Shape)
 
 

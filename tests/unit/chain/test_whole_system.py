@@ -14,6 +14,7 @@ from bytewise.protocol.errors import Defect
 from bytewise.protocol.messages import Outcome, Verdict
 from bytewise.protocol.units import ZERO_DIGEST
 from tests.anvil import running_anvil
+from tests.fates import Fate, Story, result_of
 from tests.liars import CHALLENGER, OPERATOR, VERIFIERS, Filed
 from tests.lies import PROMISED, RECEIPT_LIES, REFUSED
 from tests.plays import (
@@ -30,7 +31,7 @@ from tests.plays import (
     drawn,
     simpler,
 )
-from tests.whole_system import SEATS, Fate, Story, WholeSystem, result_of
+from tests.whole_system import SEATS, WholeSystem
 from verifier.enclave.judge import Judgement
 
 ENOUGH = 20
@@ -181,20 +182,31 @@ def test_a_quorum_of_friends_convicts_the_truth_and_the_check_sees_it(system: Wh
     assert violations(system, story) == [] and story.fates[0].verdict not in CONVICTIONS
 
 
-def test_judges_that_do_not_compare_the_tokens_uphold_a_lie_and_the_check_sees_it(
-    system: WholeSystem, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They take the tokens that the receipt names for those that they computed."""
+@pytest.fixture
+def careless(system: WholeSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judges take the tokens that the receipt names for those that they computed."""
 
-    def careless(filed: Filed, *which: Any) -> Judgement:
+    def judged(filed: Filed, *which: Any) -> Judgement:
         found = WholeSystem.judged(system, filed, *which)
         executed = found.outcome is Outcome.EXECUTED
         return found._replace(tokens_hash=filed.signed.receipt.tokens_hash) if executed else found
 
-    monkeypatch.setattr(system, "judged", careless)
+    monkeypatch.setattr(system, "judged", judged)
+
+
+@pytest.mark.usefixtures("careless")
+def test_judges_that_compare_no_tokens_uphold_a_lie_and_it_is_seen(system: WholeSystem) -> None:
     story = system.play(one(**FALSE_ANSWER))
     assert story.fates[0].verdict is Verdict.UPHELD
     assert any(each.endswith("UPHELD: upheld") for each in violations(system, story))
+
+
+@pytest.mark.usefixtures("careless")
+def test_what_is_wrong_is_shown_with_nothing_else_beside_it(system: WholeSystem) -> None:
+    false = Told(output=frozenset({"token_ids", "blind"}), follows=2, course=Course(((Conduct.ABSENT,),), appeal=True))
+    play = (Posted((Told(), false)), *one(hidden=Hidden.ENVELOPE))
+    assert violations(system, system.play(play))
+    assert smallest(system, play) in [one(output=frozenset({name}), follows=2) for name in ("blind", "token_ids")]
 
 
 SIGNED = (
