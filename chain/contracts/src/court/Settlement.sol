@@ -15,15 +15,6 @@ import {IStakeSource} from "../interfaces/IStakeSource.sol";
 contract Settlement is SettlementStore {
     using SafeCast for uint256;
 
-    /// @dev Seats that are settled together.
-    struct Run {
-        uint16 round;
-        uint16 seat; // the first
-        uint16 seats;
-        address holder;
-        Standing standing;
-    }
-
     modifier onlyCourt() {
         if (msg.sender != address(disputes)) revert NotAuthorised(msg.sender);
         _;
@@ -99,51 +90,73 @@ contract Settlement is SettlementStore {
         Case storage c = _cases[id];
         if (c.stage != Stage.PAID) payOut(id);
         if (round == 0 || round > disputes.roundsOf(id)) revert NoProgress(id, round);
-        uint256 from = settledSeats(id, round);
+        uint16 from = settledSeats(id, round);
         (address[] memory holders, Standing[] memory standings) = disputes.ROUNDS().standingsOf(id, round, from, count);
         if (holders.length == 0) revert NoProgress(id, round);
         uint256 shift = _shift(round);
         c.settled = uint160(c.settled & ~(uint256(type(uint16).max) << shift) | (from + holders.length) << shift);
-        _settleRuns(id, c, Run(round, uint16(from), 0, address(0), Standing.NONE), holders, standings);
+        uint256 perSeat = c.perSeat;
+        Charge[] memory charges = _charge(id, c, holders, standings);
+        _payRight(id, perSeat, _paidStanding(c.verdict), holders, standings);
+        emit SeatsSettled(id, round, from, perSeat, holders, standings, charges);
         LEDGER.close(penaltyPot(id), ILedger.BurnReason.PENALTY);
     }
 
-    /// @dev Seats of one holder and one standing that follow each other are one movement.
-    function _settleRuns(
+    /// @dev All that were right, in one movement.
+    function _payRight(
         bytes32 id,
-        Case storage c,
-        Run memory run,
+        uint256 perSeat,
+        Standing paid,
         address[] memory holders,
         Standing[] memory standings
     ) private {
-        ILedger.Payment[] memory payments = new ILedger.Payment[](holders.length);
+        address[] memory accounts = new address[](holders.length);
         uint256 used = 0;
         for (uint256 i = 0; i < holders.length; ++i) {
-            ++run.seats;
-            bool goesOn = i + 1 < holders.length && holders[i + 1] == holders[i] && standings[i + 1] == standings[i];
-            if (goesOn) continue;
-            (run.holder, run.standing) = (holders[i], standings[i]);
-            uint256 pay = run.holder == address(0) ? 0 : _settleRun(id, c, run);
-            if (pay != 0) payments[used++] = ILedger.Payment(run.holder, pay);
-            (run.seat, run.seats) = (run.seat + run.seats, 0);
+            if (standings[i] == paid) accounts[used++] = holders[i];
         }
         assembly ("memory-safe") {
-            mstore(payments, used)
+            mstore(accounts, used)
         }
-        if (used != 0) LEDGER.creditEach(id, payments, ILedger.Reason.SEAT_PAY);
+        if (used != 0) LEDGER.creditEach(id, accounts, perSeat, ILedger.Reason.SEAT_PAY);
     }
 
-    /// @dev Takes a penalty; gives what is to be paid.
-    function _settleRun(bytes32 id, Case storage c, Run memory r) private returns (uint256 pay) {
-        uint256 penalty = 0;
-        if (r.standing == _paidStanding(c.verdict)) {
-            pay = uint256(c.perSeat) * r.seats;
-        } else if (!_isForgiving(c.verdict)) {
-            uint256 want = _rateOf(r.standing, c.version) * r.seats;
-            if (want != 0) penalty = VAULT.slash(r.holder, 0, want, penaltyPot(id));
-            c.penalties += penalty.toUint96();
+    /// @dev Each once, for all of its seats: a slash costs far more than to look for the others.
+    function _charge(bytes32 id, Case storage c, address[] memory holders, Standing[] memory standings)
+        private
+        returns (Charge[] memory charges)
+    {
+        if (_isForgiving(c.verdict)) return charges;
+        uint256 most = 0;
+        for (uint256 i = 0; i < standings.length; ++i) {
+            if (standings[i] > Standing.NEUTRAL) ++most;
         }
-        emit SeatsSettled(id, r.round, r.holder, r.seat, r.seats, r.standing, pay, penalty);
+        if (most == 0) return charges;
+        charges = new Charge[](most);
+        uint256[7] memory rates = _rates(c.version);
+        uint256 used = 0;
+        for (uint256 i = 0; i < standings.length; ++i) {
+            if (standings[i] <= Standing.NEUTRAL) continue;
+            uint256 k = 0;
+            while (k < used && charges[k].voter != holders[i]) ++k;
+            if (k == used) charges[used++].voter = holders[i];
+            charges[k].amount += rates[uint8(standings[i])];
+        }
+        assembly ("memory-safe") {
+            mstore(charges, used)
+        }
+        _slashEach(id, c, charges);
+    }
+
+    /// @dev What was to be taken becomes what was.
+    function _slashEach(bytes32 id, Case storage c, Charge[] memory charges) private {
+        bytes32 pot = penaltyPot(id);
+        uint256 sum = 0;
+        for (uint256 i = 0; i < charges.length; ++i) {
+            if (charges[i].amount != 0) charges[i].amount = VAULT.slash(charges[i].voter, 0, charges[i].amount, pot);
+            sum += charges[i].amount;
+        }
+        c.penalties += sum.toUint96();
     }
 
     function _pay(bytes32 id, Case storage c, SplitLib.Split memory s) private {
@@ -186,10 +199,9 @@ contract Settlement is SettlementStore {
         return _isForgiving(verdict) ? Standing.WORKED : Standing.RIGHT;
     }
 
-    function _rateOf(Standing standing, uint32 version) private view returns (uint256) {
-        (uint256 absent, uint256 noReveal, uint256 wrong) = PARAMS.penalties(version);
-        if (standing == Standing.ABSENT) return absent;
-        if (standing == Standing.NOT_REVEALED) return noReveal;
-        return standing == Standing.WRONG ? wrong : 0;
+    /// @dev Wei by standing.
+    function _rates(uint32 version) private view returns (uint256[7] memory rates) {
+        (rates[uint8(Standing.ABSENT)], rates[uint8(Standing.NOT_REVEALED)], rates[uint8(Standing.WRONG)]) =
+            PARAMS.penalties(version);
     }
 }

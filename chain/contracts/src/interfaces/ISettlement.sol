@@ -30,20 +30,26 @@ interface ISettlement {
         bool paid; // everybody but the seats has its money
     }
 
+    /// @notice Wei that one voter lost, for all of its seats of a call.
+    struct Charge {
+        address voter;
+        uint256 amount;
+    }
+
     event Opened(bytes32 indexed id, address indexed challenger, uint256 bond, uint256 operatorLocked);
     event Advanced(bytes32 indexed id, uint256 amount);
     event Ended(bytes32 indexed id, Verdict indexed verdict, Account account);
     event Paid(bytes32 indexed id);
-    /// @notice `seats` seats from `seat` on, which one voter holds with one standing.
+    /// @notice Seat `from + i` is held by `holders[i]`, 0 for nobody, with `standings[i]`. `perSeat` wei went to the holder of each
+    ///         that is RIGHT or WORKED; `charges` is all that was taken.
     event SeatsSettled(
         bytes32 indexed id,
         uint16 indexed round,
-        address indexed voter,
-        uint16 seat,
-        uint16 seats,
-        Standing standing,
-        uint256 pay,
-        uint256 penalty
+        uint16 from,
+        uint256 perSeat,
+        address[] holders,
+        Standing[] standings,
+        Charge[] charges
     );
 
     /// @notice A dispute ends once.

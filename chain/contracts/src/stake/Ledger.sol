@@ -70,20 +70,22 @@ contract Ledger is ILedger, Books, AccessManaged, Wired, ReentrancyGuardTransien
     /// @inheritdoc ILedger
     function credit(bytes32 ref, address account, uint256 amount, Reason reason) external onlyMovers {
         if (account == address(0)) revert CreditToZero(ref);
+        if (amount == 0) return;
         _credit(ref, amount);
-        _enter(ref, Payment(account, amount), reason, GUARDIAN.clock(), PARAMS.withdrawDelay());
+        uint64 unlockAt = _enter(account, amount, GUARDIAN.clock(), PARAMS.withdrawDelay());
+        emit Credited(account, amount, reason, ref, unlockAt);
     }
 
     /// @inheritdoc ILedger
-    function creditEach(bytes32 ref, Payment[] calldata payments, Reason reason) external onlyMovers {
+    function creditEach(bytes32 ref, address[] calldata accounts, uint256 amount, Reason reason) external onlyMovers {
+        if (amount == 0 || accounts.length == 0) return;
+        _credit(ref, accounts.length * amount);
         (uint256 clock, uint256 delay) = (GUARDIAN.clock(), PARAMS.withdrawDelay());
-        uint256 sum = 0;
-        for (uint256 i = 0; i < payments.length; ++i) {
-            if (payments[i].account == address(0)) revert CreditToZero(ref);
-            sum += payments[i].amount;
-            _enter(ref, payments[i], reason, clock, delay);
+        for (uint256 i = 0; i < accounts.length; ++i) {
+            if (accounts[i] == address(0)) revert CreditToZero(ref);
+            _enter(accounts[i], amount, clock, delay);
         }
-        _credit(ref, sum);
+        emit CreditedEach(ref, reason, MaturityQueue.maturity(clock, delay), amount, accounts);
     }
 
     /// @inheritdoc ILedger
@@ -166,10 +168,8 @@ contract Ledger is ILedger, Books, AccessManaged, Wired, ReentrancyGuardTransien
         if (GUARDIAN.pausedUntil() != 0) due = 0;
     }
 
-    function _enter(bytes32 ref, Payment memory p, Reason reason, uint256 clock, uint256 delay) private {
-        if (p.amount == 0) return;
-        uint64 unlockAt = _credits[p.account].push(p.amount, clock, delay);
-        emit Credited(p.account, p.amount, reason, ref, unlockAt);
+    function _enter(address account, uint256 amount, uint256 clock, uint256 delay) private returns (uint64) {
+        return _credits[account].push(amount, clock, delay);
     }
 
     function _burnOf(bytes32 ref, uint256 amount, BurnReason reason) private {
