@@ -267,7 +267,7 @@ def _wires(site: Site) -> list[tuple[str, tuple[Address, ...]]]:
     return [
         *trees,
         ("Guardian", (at["Disputes"],)),
-        ("Ledger", (at["StakeVault"], at["Settlement"], at["ReceiptAnchor"], at["Audits"])),
+        ("Ledger", (at["StakeVault"], at["Settlement"], at["ReceiptAnchor"], at["Audits"], at["Disputes"])),
         ("StakeVault", (at["Registry"], at["Settlement"], at["ReceiptAnchor"])),
         ("Registry", (at["Breaker"],)),
         ("FeeMarket", (at["ReceiptAnchor"], at["Audits"])),

@@ -38,6 +38,7 @@ def acts_for(old: Network, new: Network) -> list[Act]:
         voted_acts.set_money_mover(address_of(new, name), allowed=True) for name in ("Settlement", "ReceiptAnchor", "Audits")
     ]
     movers += [voted_acts.set_stake_mover(address_of(new, name), allowed=True) for name in ("Settlement", "ReceiptAnchor")]
+    movers.append(voted_acts.set_money_source(address_of(new, "Disputes"), allowed=True))
     return [*ruled, *movers, voted_acts.set_court(address_of(new, "Breaker"))]
 
 

@@ -156,7 +156,8 @@ class CourtNetwork:
 
     def _wire(self) -> None:
         at, owner = self.at, OWNER
-        self.must(owner, "Ledger", "wire", at["StakeVault"], at["Settlement"], at["ReceiptAnchor"], at["Audits"])
+        movers = at["Settlement"], at["ReceiptAnchor"], at["Audits"]
+        self.must(owner, "Ledger", "wire", at["StakeVault"], *movers, at["Disputes"])
         self.must(owner, "StakeVault", "wire", at["Registry"], at["Settlement"], at["ReceiptAnchor"])
         for name in ("Guardian", "ReceiptAnchor", "Settlement", "Rounds", "Breaker"):
             self.must(owner, name, "wire", at["Disputes"])

@@ -33,6 +33,7 @@ abstract contract Hearing is People, Recount {
     address[] internal movers;
     mapping(bytes32 id => address operator) internal accused;
     mapping(bytes32 id => uint64) internal batchOf;
+    mapping(bytes32 id => uint64) internal openedAt;
     mapping(bytes32 id => bytes32) internal receiptIdOf;
     /// @dev Seats that a certificate was made for; rounds whose commitments have a root.
     mapping(bytes32 id => mapping(uint16 round => uint256)) internal signedFor;
@@ -122,7 +123,7 @@ abstract contract Hearing is People, Recount {
         if (kind == IDisputes.DisputeOpened.selector) {
             ids.push(id);
             live.push(id);
-            receiptIdOf[id] = e.topics[2];
+            (receiptIdOf[id], openedAt[id]) = (e.topics[2], guardian.clock());
             accused[id] = address(uint160(uint256(e.topics[3])));
             (, batchOf[id],) = abi.decode(e.data, (address, uint64, bytes32));
         } else {
@@ -194,14 +195,15 @@ abstract contract Hearing is People, Recount {
             uint16 from,
             uint256 perSeat,
             address[] memory holders,
-            Standing[] memory standings,
+            bytes memory standings,
             ISettlement.Charge[] memory charges
-        ) = abi.decode(e.data, (uint16, uint256, address[], Standing[], ISettlement.Charge[]));
+        ) = abi.decode(e.data, (uint16, uint256, address[], bytes, ISettlement.Charge[]));
         for (uint16 i = 0; i < standings.length; ++i) {
             that(!_seatSettled[id][round][from + i], "a seat was settled twice");
             _seatSettled[id][round][from + i] = true;
-            same(uint8(standings[i]), uint8(standingOf(id, round, from + i)), "standing");
-            if (standings[i] != Standing.RIGHT && standings[i] != Standing.WORKED) continue;
+            Standing standing = Standing(uint8(standings[i]));
+            same(uint8(standing), uint8(standingOf(id, round, from + i)), "standing");
+            if (standing != Standing.RIGHT && standing != Standing.WORKED) continue;
             seatPay[id] += perSeat;
             _seatPayOf[id][holders[i]] += perSeat;
         }
@@ -216,14 +218,14 @@ abstract contract Hearing is People, Recount {
     }
 
     /// @dev The settlement names who was drawn, unless the draw was never ended.
-    function _held(bytes32 id, uint16 round, uint16 from, address[] memory holders, Standing[] memory standings)
+    function _held(bytes32 id, uint16 round, uint16 from, address[] memory holders, bytes memory standings)
         private
         view
     {
         IRounds.Member[] memory list = rounds.membersOf(id, round);
         for (uint256 i = 0; i < list.length; ++i) {
             for (uint256 seat = 0; seat < holders.length; ++seat) {
-                if (standings[seat] == Standing.NONE || list[i].seatMask & (1 << (from + seat)) == 0) continue;
+                if (standings[seat] == 0 || list[i].seatMask & (1 << (from + seat)) == 0) continue;
                 that(holders[seat] == list[i].voter, "another holder of a seat");
             }
         }

@@ -133,7 +133,7 @@ abstract contract AnchorBase is Holders {
         audits = new Audits(Audits.Parts(params, guardian, registry, vault, ledger, epochs, anchor, court));
         anchor.wire(court);
         fees.wire(address(anchor), audits);
-        ledger.wire(address(vault), address(this), address(anchor), address(audits));
+        ledger.wire(address(vault), address(this), address(anchor), address(audits), address(this));
         vault.wire(registry, address(this), address(anchor));
         registry.wire(address(bench));
         guardian.wire(court);

@@ -44,6 +44,7 @@ contract LedgerTest is Check {
     address private constant SOURCE = address(0x5A11);
     address private constant ANCHOR = address(0xA1);
     address private constant AUDITS = address(0xA2);
+    address private constant COURT = address(0xC0027);
 
     AccessManager private manager;
     Guardian private guardian;
@@ -56,7 +57,7 @@ contract LedgerTest is Check {
         Params params = new Params(address(manager), Defaults.parameters());
         guardian = new Guardian(address(manager), params);
         ledger = new Ledger(address(manager), guardian, params);
-        ledger.wire(SOURCE, address(this), ANCHOR, AUDITS);
+        ledger.wire(SOURCE, address(this), ANCHOR, AUDITS, COURT);
         vm.deal(address(this), 1e9 ether);
     }
 
@@ -268,7 +269,7 @@ contract LedgerTest is Check {
             abi.encodeCall(ILedger.repay, ("pot", 1))
         ];
         refused(who, calls[which % 7]);
-        if (which % 7 != 0) refused(SOURCE, calls[which % 7]);
+        if (which % 7 != 0) refused(which % 2 == 0 ? SOURCE : COURT, calls[which % 7]);
     }
 
     function refused(address who, bytes memory data) private {
@@ -305,16 +306,16 @@ contract LedgerTest is Check {
 
     function test_wiring_is_once_by_the_deployer_and_names_all(address who, uint8 which) public {
         vm.expectRevert(abi.encodeWithSelector(Wired.AlreadyWired.selector));
-        ledger.wire(SOURCE, address(this), ANCHOR, AUDITS);
+        ledger.wire(SOURCE, address(this), ANCHOR, AUDITS, COURT);
         Ledger other = new Ledger(address(manager), guardian, ledger.PARAMS());
-        address[4] memory parts = [SOURCE, address(this), ANCHOR, AUDITS];
-        parts[which % 4] = address(0);
+        address[5] memory parts = [SOURCE, address(this), ANCHOR, AUDITS, COURT];
+        parts[which % 5] = address(0);
         vm.expectRevert(abi.encodeWithSelector(Wired.ZeroAddress.selector));
-        other.wire(parts[0], parts[1], parts[2], parts[3]);
+        other.wire(parts[0], parts[1], parts[2], parts[3], parts[4]);
         vm.assume(who != address(this));
         vm.prank(who);
         vm.expectRevert(abi.encodeWithSelector(Wired.NotDeployer.selector, who));
-        other.wire(SOURCE, address(this), ANCHOR, AUDITS);
+        other.wire(SOURCE, address(this), ANCHOR, AUDITS, COURT);
     }
 
     function test_money_without_a_name_is_refused(uint96 amount) public {

@@ -48,7 +48,7 @@ abstract contract Staking is Check {
         vault = freshVault();
         registry = new Registry(address(manager), guardian, params, vault);
         vault.wire(registry, SETTLEMENT, ANCHOR);
-        ledger.wire(address(vault), SETTLEMENT, ANCHOR, AUDITS);
+        ledger.wire(address(vault), SETTLEMENT, ANCHOR, AUDITS, COURT);
         registry.wire(COURT);
         registry.setMeasurement(ENCLAVE, true);
         tree = pooled(POOL, registry, UNIT);

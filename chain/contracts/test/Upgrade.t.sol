@@ -45,6 +45,7 @@ contract UpgradeTest is Courthouse {
         settlement.wire(disputes);
         guardian.wire(disputes);
         ledger.setMover(address(settlement), true);
+        ledger.setSource(address(disputes), true);
         vault.setMover(address(settlement), true);
         registry.setCourt(address(breaker));
     }

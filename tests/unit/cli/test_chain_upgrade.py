@@ -66,7 +66,7 @@ def test_a_new_court_has_its_guardian_and_its_curator_by_one_vote(desk: Desk) ->
     desk.run("call", "GovernanceToken", "delegate", VOTER.address, "--devnet-account", "0", "--send")
     desk.blocks(1)
     number, listed = passed(desk, ["--court", str(file), "--description", "a new court"])
-    assert len(listed["does"]) == 9 and f"Registry.setCourt(court_={new.addresses.breaker})" in listed["does"][-1]
+    assert len(listed["does"]) == 10 and f"Registry.setCourt(court_={new.addresses.breaker})" in listed["does"][-1]
     desk.run("execute", number, "--devnet-account", "0", "--send")
     assert not may(desk, GUARDIAN.address, new, "Guardian", "pause"), "who wants to leave has not had the time"
     desk.anvil.pass_time(DELAYS.long_delay_s)
@@ -84,6 +84,7 @@ def test_a_new_court_has_its_guardian_and_its_curator_by_one_vote(desk: Desk) ->
     desk.run("call", "Breaker", "resetBreaker", nothing, "--devnet-account", "2", "--send")
     short = desk.network.addresses.short_timelock
     assert may(desk, short, new, "FeeMarket", "setLimits")
+    assert desk.read("Ledger", "isSource", new.addresses.disputes)
     assert desk.read("Ledger", "isMover", new.addresses.audits) and desk.read("StakeVault", "isMover", new.addresses.settlement)
     assert "Registry.setCourt" not in desk.run("call", "Guardian") and desk.read("Registry", "court") == new.addresses.breaker
 

@@ -13,8 +13,10 @@ import {IRegistry} from "../interfaces/IRegistry.sol";
 
 /// @title Breaker: holds the convictions of an environment that looks faulty, or closes it to new batches
 /// @dev States of an environment: free -(convictions of more than `breakerOperators` operators within `breakerTime`)-> held
-///      -(resetBreaker, governance)-> free. Draws of as many operators close it in the registry and change nothing here.
-///      No money moves.
+///        -(resetBreaker, governance)-> free. Draws of as many operators close it in the registry and change nothing here.
+///      Money: none.
+///      Invariants (`docs/contracts.md` section 6): I14 from everywhere the end can be reached in time: who is held is refunded or
+///        reset; I19 what is held is every conviction of the environment.
 contract Breaker is IBreaker, AccessManaged, Wired {
     using BreakerLib for BreakerLib.Entry[];
 

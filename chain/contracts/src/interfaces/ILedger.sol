@@ -63,7 +63,7 @@ interface ILedger {
     /// @notice `account` refused its payment; its credit is untouched.
     error PaymentRefused(address account);
 
-    /// @notice Take the sent wei into pot `ref`. Movers and the stake source only.
+    /// @notice Take the sent wei into pot `ref`. Movers, the stake source and the court only.
     function take(bytes32 ref, address from, Source source) external payable;
     /// @notice Move `amount` wei from pot `ref` to `account`. Movers only. Zero is a no-op.
     function credit(bytes32 ref, address account, uint256 amount, Reason reason) external;

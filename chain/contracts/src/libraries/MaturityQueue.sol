@@ -43,16 +43,20 @@ library MaturityQueue {
 
     /// @notice Add `amount` wei that mature `delay` seconds from `clock` or up to an hour later. Zero changes nothing.
     /// @return maturesAt when; not before what is in the queue already, so that its order stays that of time
-    /// @dev Most queues are one word, and most additions change that alone: it is read and written once, and no struct is made.
     function push(Queue storage q, uint256 amount, uint256 clock, uint256 delay) internal returns (uint64 maturesAt) {
+        return secondOf(enter(q, amount, clock, hourOf(clock, delay)));
+    }
+
+    /// @notice `push` to many queues: of each amount that comes at one moment the hour is the same, unless the queue has a later one.
+    /// @return matures the hour in which it matures
+    /// @dev Most queues are one word, and most additions change that alone: it is read and written once, and no struct is made.
+    function enter(Queue storage q, uint256 amount, uint256 clock, uint256 hour) internal returns (uint256 matures) {
         uint256 word = _word(q);
         (uint256 newest, uint256 last) = (uint96(word), uint32(word >> HOUR));
-        uint256 hour = Math.ceilDiv(clock + delay, STEP);
-        if (newest != 0 && hour < last) hour = last;
-        maturesAt = (hour * STEP).toUint64();
-        if (amount == 0) return maturesAt;
+        matures = newest != 0 && hour < last ? last : hour;
+        if (amount == 0) return matures;
         uint256 mature = uint96(word >> MATURE);
-        if (newest != 0 && hour != last) {
+        if (newest != 0 && matures != last) {
             if (word >> COUNT == 0 && last * STEP <= clock) {
                 mature = (mature + newest).toUint96();
             } else {
@@ -61,16 +65,21 @@ library MaturityQueue {
             }
             newest = 0;
         }
-        newest = (newest + amount).toUint96();
-        word = (word >> FIRST << FIRST) | (mature << MATURE) | (uint256(hour.toUint32()) << HOUR) | newest;
+        word = (word >> FIRST << FIRST) | (mature << MATURE) | (matures << HOUR) | (newest + amount).toUint96();
         assembly ("memory-safe") {
             sstore(q.slot, word)
         }
     }
 
-    /// @notice When an amount matures that is added now to a queue in which nothing matures later.
-    function maturity(uint256 clock, uint256 delay) internal pure returns (uint64) {
-        return (Math.ceilDiv(clock + delay, STEP) * STEP).toUint64();
+    /// @notice The hour in which an amount matures that is added now to a queue in which nothing matures later.
+    function hourOf(uint256 clock, uint256 delay) internal pure returns (uint256) {
+        return Math.ceilDiv(clock + delay, STEP).toUint32();
+    }
+
+    /// @notice Its second.
+    function secondOf(uint256 hour) internal pure returns (uint64) {
+        // Safe: an hour has 32 bits.
+        return uint64(hour * STEP);
     }
 
     /// @notice Take `amount` wei out, from what matures first, matured or not: the caller says what may leave.
