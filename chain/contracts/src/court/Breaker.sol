@@ -15,8 +15,8 @@ import {IRegistry} from "../interfaces/IRegistry.sol";
 /// @dev States of an environment: free -(convictions of more than `breakerOperators` operators within `breakerTime`)-> held
 ///        -(resetBreaker, governance)-> free. Draws of as many operators close it in the registry and change nothing here.
 ///      Money: none.
-///      Invariants (`docs/contracts.md` section 6): I14 from everywhere the end can be reached in time: who is held is refunded or
-///        reset; I19 what is held is every conviction of the environment.
+///      Invariants (`docs/contracts.md` section 6): I13 what is held is not finalized; I14 from everywhere the end can be reached in
+///        time: governance resets what is held, and the guardian can refund it meanwhile.
 contract Breaker is IBreaker, AccessManaged, Wired {
     using BreakerLib for BreakerLib.Entry[];
 

@@ -128,13 +128,17 @@ contract Settlement is SettlementStore {
         }
         if (most == 0) return charges;
         charges = new Charge[](most);
+        uint256 seen = 0;
         uint256[7] memory rates = _rates(c.version);
         uint256 used = 0;
         for (uint256 i = 0; i < standings.length; ++i) {
             if (uint8(standings[i]) <= uint8(Standing.NEUTRAL)) continue;
-            uint256 k = 0;
+            // One bit for an account: without it there is nobody to look for.
+            uint256 bit = 1 << (uint160(holders[i]) & 0xff);
+            uint256 k = seen & bit == 0 ? used : 0;
             while (k < used && charges[k].voter != holders[i]) ++k;
             if (k == used) charges[used++].voter = holders[i];
+            seen |= bit;
             charges[k].amount += rates[uint8(standings[i])];
         }
         assembly ("memory-safe") {
