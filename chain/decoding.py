@@ -83,7 +83,7 @@ def case(raw: Raw, receipt_id: Digest) -> Case:
         environment=Digest(d["environment"]), claim=Digest(d["claim"]), key_epoch=d["keyEpoch"],
         params_version=d["paramsVersion"], phase=Phase(raw["phase"]), level=r["level"], round=d["round"], seats=r["seats"],
         drawn=r["drawn"], quorum=raw["quorum"], rearms=r["rearms"], seed=_seed(raw["seed"], r["seedBlock"]),
-        round_seed=Digest(r["roundSeed"]), opened_at=d["openedAt"], commit_s=raw["commitTime"], commit_end=r["commitEnd"],
+        round_seed=Digest(r["roundSeed"]), commit_s=raw["commitTime"], commit_end=r["commitEnd"],
         reveal_end=r["revealEnd"], settleable=raw["settleable"],
         certified_group=Digest(r["certifiedGroup"]), appealed=d["appealed"], appeal_bond_wei=raw["appealBond"],
         appeal_end=d["appealEnd"], airgap_end=d["airgapEnd"], held=raw["held"], verdict=Verdict(d["verdict"]),

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from bytewise.protocol.court.standing import PAID, Standing
+from bytewise.protocol.errors import MalformedValue
 from bytewise.protocol.messages import Finding, Verdict, Vote
 from bytewise.protocol.signing import camel
-from bytewise.protocol.units import Address, Blob, Digest
+from bytewise.protocol.units import ZERO_ADDRESS, Address, Blob, Digest
 from chain.artifacts import Log
 from chain.bls import PublicKey
 from chain.client import reading_answer
@@ -98,14 +100,13 @@ class Ending(NamedTuple):
 
 
 class SeatEnd(NamedTuple):
-    """Seats of one holder that were paid or charged together: `seats` from `seat` on. Wei for all of them."""
+    """Seats of one holder and one standing that were paid or charged together. Wei for all of them."""
 
     dispute: Digest
     round: int
     voter: Address
-    seat: int
-    seats: int
-    standing: int
+    seat_mask: int
+    standing: Standing
     pay: int
     penalty: int
     block: int
@@ -119,7 +120,7 @@ class LedgerMovement(NamedTuple):
     block: int
 
 
-LEDGER_EVENTS = ("Taken", "Credited", "Burned", "Advanced", "Repaid", "Funded", "Withdrawn")
+LEDGER_EVENTS = ("Taken", "Credited", "CreditedEach", "Burned", "Advanced", "Repaid", "Funded", "Withdrawn")
 """Every movement of money that is not stake is one of these."""
 
 
@@ -186,11 +187,7 @@ class CourtHistory:
         """Seats that were paid or charged."""
         found = self._settlement("SeatsSettled", from_block, to_block)
         with reading_answer("SeatsSettled"):
-            return tuple(
-                SeatEnd(v["id"], v["round"], v["voter"], v["seat"], v["seats"], v["standing"], v["pay"], v["penalty"], log.block)
-                for log in found
-                for v in [log.values]
-            )
+            return tuple(end for log in found for end in _seat_ends(log))
 
     def movements(self, from_block: int, to_block: int) -> tuple[LedgerMovement, ...]:
         """Every movement of money that is not stake."""
@@ -239,6 +236,26 @@ def _round_end(log: Log) -> RoundEnd:
     v = log.values
     seats = {name: value for name, value in v["tally"].items() if isinstance(value, int)}
     return RoundEnd(v["id"], v["round"], Verdict(v["verdict"]), seats, log.block)
+
+
+def _seat_ends(log: Log) -> list[SeatEnd]:
+    """One for each holder and standing, in the order of their first seats; nobody has no end."""
+    v = log.values
+    charged = {Address(each["voter"]): int(each["amount"]) for each in v["charges"]}
+    masks: dict[tuple[Address, Standing], int] = {}
+    for seat, (holder, code) in enumerate(zip(v["holders"], v["standings"], strict=True), v["from"]):
+        key = Address(holder), Standing(code)
+        masks[key] = masks.get(key, 0) | 1 << seat
+    ends = []
+    for (voter, standing), mask in masks.items():
+        if voter == ZERO_ADDRESS:
+            continue
+        pay = v["perSeat"] * mask.bit_count() if standing in PAID else 0
+        penalty = charged.pop(voter, 0) if standing > Standing.NEUTRAL else 0
+        ends.append(SeatEnd(v["id"], v["round"], voter, mask, standing, pay, penalty, log.block))
+    if charged:
+        raise MalformedValue("SeatsSettled.charges", f"{min(charged)} holds no seat that is charged")
+    return ends
 
 
 def _ending(log: Log) -> Ending:

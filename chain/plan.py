@@ -286,7 +286,7 @@ def _wires(site: Site) -> list[tuple[str, tuple[Address, ...]]]:
     trees = [(TREE + pool.hex(), (at["Registry"],)) for pool in site.pools]
     return [
         *trees,
-        ("Ledger", (at["StakeVault"], at["Settlement"], at["Demands"], at["Audits"])),
+        ("Ledger", (at["StakeVault"], at["Settlement"], at["Demands"], at["Audits"], at["Disputes"])),
         ("StakeVault", (at["Registry"], at["Settlement"], at["ReceiptAnchor"], at["Demands"])),
         ("Registry", (at["Breaker"],)),
         ("FeeMarket", (at["ReceiptAnchor"], at["Audits"])),

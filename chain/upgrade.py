@@ -38,6 +38,7 @@ def acts_for(old: Network, new: Network) -> list[Act]:
     movers += [
         voted_acts.set_stake_mover(address_of(new, name), allowed=True) for name in ("Settlement", "ReceiptAnchor", "Demands")
     ]
+    movers.append(voted_acts.set_money_source(address_of(new, "Disputes"), allowed=True))
     return [*ruled, *movers, voted_acts.set_court(address_of(new, "Breaker"))]
 
 

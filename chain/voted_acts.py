@@ -36,7 +36,7 @@ def set_money_mover(who: Address, allowed: bool) -> Act:
 
 
 def set_money_source(who: Address, allowed: bool) -> Act:
-    """Lets a stake source bring slashed stake to the ledger, or no more."""
+    """Lets a stake source bring slashed stake to the ledger, or a court bonds, or no more."""
     return Act("Ledger", "setSource", (who, allowed))
 
 

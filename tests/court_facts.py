@@ -11,6 +11,8 @@ from bytewise.protocol.phases import Phase
 from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Address, Digest
 from tests.court_network import Read
 
+AFTER_VERDICT = (Phase.APPEAL, Phase.AIRGAP, Phase.FINAL)
+
 
 def money(court: Court, accounts: Sequence[Address], environment: Digest) -> dict[Read, Any]:
     """All money, the clock and the breaker."""
@@ -38,7 +40,7 @@ def facts(court: Court, found: Dispute) -> dict[Read, Any]:
     number, one = len(found.rounds), found.round
     want: dict[Read, Any] = {
         Read("Disputes", "dispute", (found.id,)): _dispute(found),
-        Read("Rounds", "roundOf", (found.id, number)): _round(one),
+        Read("Rounds", "roundOf", (found.id, number)): _round(found, one),
         Read("Rounds", "tallyOf", (found.id, number)): _tally(one),
         Read("Disputes", "isSettleable", (found.id,)): court.phase(found) is Phase.REVEAL and court.reveals_closed(one),
         Read("Disputes", "challengerOf", (found.id,)): {"0": found.challenger.account, "1": found.challenger.knew},
@@ -47,9 +49,11 @@ def facts(court: Court, found: Dispute) -> dict[Read, Any]:
     if found.phase is Phase.FINAL:
         for i, each in enumerate(found.rounds, 1):
             want[Read("Settlement", "settledSeats", (found.id, i))] = found.settled_seats[i - 1]
-            for seat, holder in enumerate(each.holders):
-                expected = {"0": holder or ZERO_ADDRESS, "1": standing(found, each, holder)}
-                want[Read("Rounds", "standingOf", (found.id, i, seat))] = expected
+            seated = each.holders if each.drawn else ()
+            want[Read("Rounds", "standingsOf", (found.id, i, 0, 255))] = {
+                "holders": tuple(holder or ZERO_ADDRESS for holder in seated),
+                "standings": bytes(standing(found, each, holder) for holder in seated),
+            }
     return want
 
 
@@ -57,21 +61,26 @@ def _dispute(found: Dispute) -> Mapping[str, Any]:
     return {
         "claim": claim_of(found.claim.tokens_hash, found.claim.out_hash), "environment": found.claim.environment,
         "operator": found.claim.operator,
-        "challenger": found.challenger.account, "batchId": found.claim.batch_id, "openedAt": found.opened_at,
+        "challenger": found.challenger.account, "batchId": found.claim.batch_id,
         "paramsVersion": found.claim.params_version, "level": found.round.level, "round": len(found.rounds),
         "reruns": found.reruns,
         "appealed": found.appealed is not Verdict.NONE,
-        "refunded": found.verdict is Verdict.REFUNDED, "verdict": found.verdict, "appealEnd": found.appeal_end,
-        "airgapEnd": found.airgap_end, # What stands where the claim does is known from the claim.
+        "refunded": found.verdict is Verdict.REFUNDED, "verdict": found.verdict,
+        "appealEnd": found.appeal_end if found.phase is Phase.APPEAL else 0,
+        "airgapEnd": found.airgap_end if found.phase in AFTER_VERDICT else 0,
+        # What stands where the claim does is known from the claim.
         "key": ZERO_DIGEST if found.verdict is Verdict.UPHELD else found.key,
         "secondKey": found.second_key, "replacement": found.replacement,
     }  # fmt: skip
 
 
-def _round(one: Round) -> Mapping[str, Any]:
+def _round(found: Dispute, one: Round) -> Mapping[str, Any]:
+    # Of a draw that was given up nothing is left.
+    is_there = one.drawn or found.phase in (Phase.SEED, Phase.DRAWING)
     return {
-        "seedBlock": one.seed_block, "commitEnd": one.commit_end, "revealEnd": one.reveal_end, "seats": one.seats,
-        "drawn": len(one.holders), "level": one.level, "rearms": one.rearms, "settled": one.settled,
+        "seedBlock": is_there * one.seed_block, "commitEnd": one.commit_end, "revealEnd": one.reveal_end,
+        "seats": is_there * one.seats, "drawn": len(one.holders), "level": is_there * one.level, "rearms": one.rearms,
+        "settled": one.settled,
         "committedMask": one.committed, "revealedMask": one.revealed, "certifiedMask": one.certified,
     }  # fmt: skip
 

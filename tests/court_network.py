@@ -158,7 +158,8 @@ class CourtNetwork:
 
     def _wire(self) -> None:
         at, owner = self.at, OWNER
-        self.must(owner, "Ledger", "wire", at["StakeVault"], at["Settlement"], at["Demands"], at["Audits"])
+        movers = at["Settlement"], at["Demands"], at["Audits"]
+        self.must(owner, "Ledger", "wire", at["StakeVault"], *movers, at["Disputes"])
         self.must(owner, "StakeVault", "wire", at["Registry"], at["Settlement"], at["ReceiptAnchor"], at["Demands"])
         self.must(owner, "ReceiptAnchor", "wire", at["Disputes"], at["Demands"])
         for name in ("Settlement", "Rounds", "Breaker"):

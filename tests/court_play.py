@@ -277,5 +277,5 @@ def _place(said: Vote) -> int:
 def alt_keys(found: Claim) -> list[Digest]:
     """What challengers may expect: the claim, and the other answer."""
     nobody = Address("0x" + "00" * 20)
-    dummy = Dispute(word(), found, 0, Phase.NONE, Challenger(nobody, word()), (Round(1, 1, 0),), Account())
+    dummy = Dispute(word(), found, Phase.NONE, Challenger(nobody, word()), (Round(1, 1, 0),), Account())
     return [said_by(vote(dummy, nobody, speech)).key for speech in SPEECHES if speech[0] is Outcome.EXECUTED][:2]

@@ -33,7 +33,7 @@ def case(**changes: Any) -> Case:
         id=word("dispute"), receipt_id=word("receipt"), batch_id=0, operator=OTHER, environment=word("environment"),
         claim=word("claim"), key_epoch=1, params_version=1, phase=Phase.SEED,
         level=1, round=1, seats=15, drawn=0, quorum=10, rearms=0, seed=Seed(BLOCK + 10, False, False),
-        round_seed=ZERO_DIGEST, opened_at=NOW - 100,
+        round_seed=ZERO_DIGEST,
         commit_s=60, commit_end=0, reveal_end=0, settleable=False, certified_group=ZERO_DIGEST,
         appealed=False, appeal_bond_wei=1, appeal_end=0, airgap_end=0, held=False, verdict=Verdict.NONE, key=ZERO_DIGEST,
         replacement=ZERO_DIGEST, ended=False, paid=False, members=(), challenger=Challenger(OTHER, False),

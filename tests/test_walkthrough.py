@@ -184,7 +184,7 @@ def a_committee_is_drawn(village: Village, case: Case) -> docket.Case:
         id=dispute, receipt_id=case.receipt_id, operator=case.header.operator,
         claim=claim_of(case.signed.receipt.tokens_hash, case.signed.receipt.out_hash),
         phase=Phase.COMMIT, round_seed=round_seed(seed, dispute, 1),
-        opened_at=NOW, commit_end=NOW + 24, reveal_end=NOW + 48,
+        commit_end=NOW + 24, reveal_end=NOW + 48,
         members=tuple(Seat(who, mask, ZERO_DIGEST, ZERO_DIGEST) for who, mask in masks.items()),
     )  # fmt: skip
     village.chain.cases = (drawn,)

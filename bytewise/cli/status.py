@@ -25,9 +25,6 @@ from chain.premises import PremiseHistory
 from chain.reader import DocketReader
 from chain.records import MoneyTotals
 
-STANDINGS = {1: "right", 2: "worked", 3: "neutral", 4: "absent", 5: "not revealed", 6: "wrong"}
-"""`Standing` of a seat when its dispute is over."""
-
 _Seat = tuple[Digest, int, Address]
 """Dispute, round and holder."""
 
@@ -172,7 +169,7 @@ def _member(case: Case, member: Seat, votes: _Votes) -> dict[str, Any]:
     charged: Counter[str] = Counter()
     for each in ends:
         if each.penalty:
-            charged[STANDINGS[each.standing]] += each.penalty
+            charged[each.standing.name.lower().replace("_", " ")] += each.penalty
     return {
         "voter": member.voter,
         "seats": member.seat_mask.bit_count(),

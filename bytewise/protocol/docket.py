@@ -111,8 +111,6 @@ class Case:
     """Of this round."""
     round_seed: Digest
     """Zero before the draw."""
-    opened_at: int
-    """When it was opened."""
     commit_s: int
     """Length of a commit phase under its parameters."""
     commit_end: int

@@ -23,7 +23,7 @@ def open_dispute(court: Court, claim: Claim, who: Address, bond: int, alt_commit
     _known(who, claim.operator, alt_commit)
     books, locked = court.books.take(dispute_, bond).bind(claim.operator, p.money.slash_amount)
     found = Dispute(
-        dispute_, claim, court.now, Phase.SEED, Challenger(who, alt_commit),
+        dispute_, claim, Phase.SEED, Challenger(who, alt_commit),
         (Round(1, p.seats(1), seed_block),), Account(bond=bond, operator_locked=locked),
     )  # fmt: skip
     return replace(court, books=books).put(found)

@@ -40,7 +40,8 @@ def settle_seats(court: Court, dispute: Digest, round_number: int, count: int) -
     found = checks.in_phase(court, dispute, Phase.FINAL)
     checks.new(0 < round_number <= len(found.rounds), f"round {round_number}", "no such round")
     one, first = found.rounds[round_number - 1], found.settled_seats[round_number - 1]
-    holders = one.holders if one.drawn else (None,) * one.seats
+    # A draw that was given up seats nobody.
+    holders = one.holders if one.drawn else ()
     seats = holders[first : first + count]
     checks.new(bool(seats), f"round {round_number}", "no seat is left to settle")
     books, account, money = court.books, found.account, court.params_of(found).money

@@ -170,8 +170,6 @@ class Dispute:
     """Dispute id."""
     claim: Claim
     """What is questioned."""
-    opened_at: int
-    """When."""
     phase: Phase
     """As stored; `Court.phase` says what it is by now."""
     challenger: Challenger

@@ -186,7 +186,6 @@ abstract contract Checks is Watch {
         that(a.ended, "an end without its money");
         if (!_counted[id]) _checkRow(id, a);
         _counted[id] = true;
-        that(seatPay[id] <= a.toVerifiers, "more was paid to seats than set aside");
         same(seatPenalty[id], a.penalties, "penalties");
         if (!a.paid || !_allSettled(id)) return;
         same(seatPay[id], a.toVerifiers, "pay of all seats");

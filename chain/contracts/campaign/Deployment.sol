@@ -29,6 +29,7 @@ interface IWired {
     function wire(address a) external;
     function wire(address a, address b) external;
     function wire(address a, address b, address c, address d) external;
+    function wire(address a, address b, address c, address d, address e) external;
 }
 
 /// @title Every contract of the network, wired; this contract is governance and guardian
@@ -101,7 +102,8 @@ abstract contract Deployment is Headers, Holders {
     }
 
     function _wire() private {
-        IWired(address(ledger)).wire(address(vault), address(settlement), address(demands), address(audits));
+        IWired(address(ledger))
+            .wire(address(vault), address(settlement), address(demands), address(audits), address(disputes));
         IWired(address(vault)).wire(address(registry), address(settlement), address(anchor), address(demands));
         IWired(address(market)).wire(address(anchor), address(audits));
         IWired(address(registry)).wire(address(breaker));

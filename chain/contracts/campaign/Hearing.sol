@@ -22,6 +22,7 @@ abstract contract Hearing is People, Recount {
     mapping(bytes32 id => mapping(uint16 round => mapping(uint16 seat => bool))) private _seatSettled;
     mapping(bytes32 id => uint256) public seatPay;
     mapping(bytes32 id => uint256) public seatPenalty;
+    mapping(bytes32 id => mapping(address who => uint256)) private _seatPayOf;
     bytes32[] public demanded;
     /// @dev Disputes that events named and nobody has looked at since; those whose money moved; whether anything was heard.
     bytes32[] internal stirred;
@@ -32,6 +33,7 @@ abstract contract Hearing is People, Recount {
     address[] internal movers;
     mapping(bytes32 id => address operator) internal accused;
     mapping(bytes32 id => uint64) internal batchOf;
+    mapping(bytes32 id => uint64) internal openedAt;
     mapping(bytes32 id => bytes32) internal receiptIdOf;
     /// @dev Seats that a certificate was made for; rounds whose commitments have a root.
     mapping(bytes32 id => mapping(uint16 round => uint256)) internal signedFor;
@@ -126,7 +128,7 @@ abstract contract Hearing is People, Recount {
         if (kind == IDisputes.DisputeOpened.selector) {
             ids.push(id);
             live.push(id);
-            receiptIdOf[id] = e.topics[2];
+            (receiptIdOf[id], openedAt[id]) = (e.topics[2], guardian.clock());
             accused[id] = address(uint160(uint256(e.topics[3])));
             (, batchOf[id],) = abi.decode(e.data, (address, uint64, bytes32));
         } else {
@@ -194,15 +196,44 @@ abstract contract Hearing is People, Recount {
         paidOrCharged.push(e.topics[1]);
         if (e.topics[0] != ISettlement.SeatsSettled.selector) return;
         (bytes32 id, uint16 round) = (e.topics[1], uint16(uint256(e.topics[2])));
-        (uint16 from, uint16 seats, Standing standing, uint256 pay, uint256 penalty) =
-            abi.decode(e.data, (uint16, uint16, Standing, uint256, uint256));
-        for (uint16 seat = from; seat < from + seats; ++seat) {
-            that(!_seatSettled[id][round][seat], "a seat was settled twice");
-            _seatSettled[id][round][seat] = true;
-            same(uint8(standing), uint8(standingOf(id, round, seat)), "standing");
+        (
+            uint16 from,
+            uint256 perSeat,
+            address[] memory holders,
+            bytes memory standings,
+            ISettlement.Charge[] memory charges
+        ) = abi.decode(e.data, (uint16, uint256, address[], bytes, ISettlement.Charge[]));
+        for (uint16 i = 0; i < standings.length; ++i) {
+            that(!_seatSettled[id][round][from + i], "a seat was settled twice");
+            _seatSettled[id][round][from + i] = true;
+            Standing standing = Standing(uint8(standings[i]));
+            same(uint8(standing), uint8(standingOf(id, round, from + i)), "standing");
+            if (standing != Standing.RIGHT && standing != Standing.WORKED) continue;
+            seatPay[id] += perSeat;
+            _seatPayOf[id][holders[i]] += perSeat;
         }
-        seatPay[id] += pay;
-        seatPenalty[id] += penalty;
+        for (uint256 i = 0; i < holders.length; ++i) {
+            same(mirror.seatPayOf(id, holders[i]), _seatPayOf[id][holders[i]], "pay of who held it");
+        }
+        for (uint256 i = 0; i < charges.length; ++i) {
+            seatPenalty[id] += charges[i].amount;
+        }
+        same(mirror.slashedBy(settlement.penaltyPot(id)), seatPenalty[id], "penalties by events");
+        _held(id, round, from, holders, standings);
+    }
+
+    /// @dev The settlement names who was drawn, unless the draw was never ended.
+    function _held(bytes32 id, uint16 round, uint16 from, address[] memory holders, bytes memory standings)
+        private
+        view
+    {
+        IRounds.Member[] memory list = rounds.membersOf(id, round);
+        for (uint256 i = 0; i < list.length; ++i) {
+            for (uint256 seat = 0; seat < holders.length; ++seat) {
+                if (standings[seat] == 0 || list[i].seatMask & (1 << (from + seat)) == 0) continue;
+                that(holders[seat] == list[i].voter, "another holder of a seat");
+            }
+        }
     }
 
     /// @notice What a seat is worth, from what was said: `Watch`.

@@ -297,7 +297,7 @@ abstract contract KeyActions is ShareActions {
             IDisputes.Dispute memory d = disputes.dispute(live[i]);
             // Who waits only for somebody to end it asks for no further round, and nobody waits for who is past all its time.
             bool open = phase != Phase.AIRGAP && phase != Phase.FINAL
-                && guardian.clock() <= uint256(d.openedAt) + params.longestDispute(d.paramsVersion);
+                && guardian.clock() <= uint256(openedAt[live[i]]) + params.longestDispute(d.paramsVersion);
             that(!open || d.keyEpoch != epoch, "a dispute needs the key");
         }
         that(guardian.clock() >= _endedAt[epoch] + parameters().times.keyRetention, "a key is gone too early");

@@ -20,6 +20,8 @@ contract Mirror {
     /// @dev Of these: what no dispute had locked; and what reporters have of it.
     mapping(bytes32 ref => uint256) private _unlockedBy;
     mapping(bytes32 ref => uint256) private _reportedBy;
+    /// @notice What accounts were paid for seats.
+    mapping(bytes32 ref => mapping(address who => uint256)) public seatPayOf;
     bytes32[] public pots;
     Totals private _totals;
     /// @notice The first movement that was against a rule; empty if none was.
@@ -85,14 +87,15 @@ contract Mirror {
             _enters(e.topics[1], amount);
         } else if (kind == ILedger.Credited.selector) {
             (uint256 amount, uint8 reason, uint64 unlockAt) = abi.decode(e.data, (uint256, uint8, uint64));
-            address who = _account(e.topics[1]);
             if (reason == uint8(ILedger.Reason.REPORT)) _reported(e.topics[2], amount);
-            _leaves(e.topics[2], amount);
-            creditOf[who] += amount;
-            _totals.credits += amount;
-            if (unlockAt < clock + WITHDRAW_DELAY) _wrong("a credit unlocks early");
-            _credits[who].push(Credit(amount, unlockAt));
-            _touched.push(who);
+            _credited(e.topics[2], _account(e.topics[1]), Credit(amount, unlockAt), clock);
+        } else if (kind == ILedger.CreditedEach.selector) {
+            (uint8 reason, uint64 unlockAt, uint256 amount, address[] memory accounts) =
+                abi.decode(e.data, (uint8, uint64, uint256, address[]));
+            for (uint256 i = 0; i < accounts.length; ++i) {
+                if (reason == uint8(ILedger.Reason.SEAT_PAY)) seatPayOf[e.topics[1]][accounts[i]] += amount;
+                _credited(e.topics[1], accounts[i], Credit(amount, unlockAt), clock);
+            }
         } else if (kind == ILedger.Burned.selector) {
             (uint256 amount,) = abi.decode(e.data, (uint256, uint8));
             _leaves(e.topics[1], amount);
@@ -195,6 +198,15 @@ contract Mirror {
         unbondingOf[who] -= taken - fromActive;
         (_totals.stake, _totals.unbonding) = (_totals.stake - fromActive, _totals.unbonding - (taken - fromActive));
         slashedBy[ref] += taken;
+    }
+
+    function _credited(bytes32 ref, address who, Credit memory c, uint64 clock) private {
+        _leaves(ref, c.amount);
+        creditOf[who] += c.amount;
+        _totals.credits += c.amount;
+        if (c.unlockAt < clock + WITHDRAW_DELAY) _wrong("a credit unlocks early");
+        _credits[who].push(c);
+        _touched.push(who);
     }
 
     function _ofTreasury(bytes32 kind, Vm.Log memory e) private {

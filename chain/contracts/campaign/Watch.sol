@@ -134,9 +134,7 @@ abstract contract Watch is Owing {
         // Its epoch is over, or the chain has forgotten its hash.
         b.lost = block.number > oldSeed + 256 || oldSeed / EPOCH_BLOCKS < block.number / EPOCH_BLOCKS;
         b.fixed_ = keccak256(
-            abi.encode(
-                d.claim, d.environment, d.operator, d.challenger, d.batchId, d.openedAt, d.keyEpoch, d.paramsVersion
-            )
+            abi.encode(d.claim, d.environment, d.operator, d.challenger, d.batchId, d.keyEpoch, d.paramsVersion)
         );
     }
 
@@ -274,7 +272,8 @@ abstract contract Watch is Owing {
             bool right = (key == said_ || (d.secondKey != 0 && key == d.secondKey)) && list[i].group == group;
             return right ? Standing.RIGHT : Standing.WRONG;
         }
-        (address holder,) = rounds.standingOf(id, round, seat);
+        (address[] memory holders,) = rounds.standingsOf(id, round, seat, 1);
+        address holder = holders.length == 0 ? address(0) : holders[0];
         if (holder == address(0)) return Standing.NONE;
         if (mild) return Standing.NEUTRAL;
         // Whom a root binds nobody sees: it may be anybody.

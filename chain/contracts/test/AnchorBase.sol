@@ -143,7 +143,7 @@ abstract contract AnchorBase is Holders {
         audits = new Audits(Audits.Parts(params, guardian, registry, vault, ledger, epochs, anchor, court));
         anchor.wire(court, demands);
         fees.wire(address(anchor), audits);
-        ledger.wire(address(vault), address(this), address(demands), address(audits));
+        ledger.wire(address(vault), address(this), address(demands), address(audits), address(this));
         vault.wire(registry, address(this), address(anchor), address(demands));
         registry.wire(address(bench));
     }

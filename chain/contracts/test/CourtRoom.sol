@@ -13,6 +13,7 @@ import {StakeBook} from "../src/stake/StakeBook.sol";
 import {StakeVault} from "../src/stake/StakeVault.sol";
 import {ParamSet, Standing, Verdict} from "../src/libraries/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
+import {ILedger} from "../src/interfaces/ILedger.sol";
 import {ISettlement} from "../src/interfaces/ISettlement.sol";
 import {Defaults} from "./Defaults.sol";
 
@@ -62,6 +63,15 @@ contract GivenCourt {
         return (_disputes[id].challenger, _knew[id]);
     }
 
+    function votingOf(bytes32) external pure returns (address, uint16, uint32) {
+        return (address(0), 0, 1);
+    }
+
+    /// @notice What it says of the end of a dispute.
+    function ending(bytes32 id, Verdict verdict, bool appellantWon) external view returns (ISettlement.Ending memory) {
+        return ISettlement.Ending(verdict, appellantWon, _knew[id], 1, _disputes[id].round);
+    }
+
     function standingOf(bytes32 id, uint16 round, uint16 seat) external view returns (address, Standing) {
         Seat memory s = _seats[id][round][seat];
         return (s.holder, s.standing);
@@ -70,13 +80,14 @@ contract GivenCourt {
     function standingsOf(bytes32 id, uint16 round, uint256 from, uint256 count)
         external
         view
-        returns (address[] memory holders, Standing[] memory standings)
+        returns (address[] memory holders, bytes memory standings)
     {
         uint256 left = _seats[id][round].length - from;
         if (count > left) count = left;
-        (holders, standings) = (new address[](count), new Standing[](count));
+        (holders, standings) = (new address[](count), new bytes(count));
         for (uint256 i = 0; i < count; ++i) {
-            (holders[i], standings[i]) = (_seats[id][round][from + i].holder, _seats[id][round][from + i].standing);
+            Seat memory s = _seats[id][round][from + i];
+            (holders[i], standings[i]) = (s.holder, bytes1(uint8(s.standing)));
         }
     }
 
@@ -115,7 +126,7 @@ abstract contract CourtRoom is Check {
         Registry registry = new Registry(address(manager), guardian, params, vault);
         settlement = new Settlement(params, ledger, vault);
         court = new GivenCourt();
-        ledger.wire(address(vault), address(settlement), address(0xA1), address(0xA2));
+        ledger.wire(address(vault), address(settlement), address(0xA1), address(0xA2), address(court));
         vault.wire(registry, address(settlement), address(0xA1), address(0xA3));
         registry.wire(address(court));
         settlement.wire(IDisputes(address(court)));
@@ -140,25 +151,30 @@ abstract contract CourtRoom is Check {
     }
 
     function opened(bool knew) internal {
-        uint256 bond = params.requiredBond(1);
+        (uint256 bond, uint256 slashAmount) = params.openTerms(1);
         vm.prank(address(court));
-        settlement.opened{value: bond}(ID, OPERATOR, CHALLENGER, 1);
+        ledger.take{value: bond}(ID, CHALLENGER, ILedger.Source.BOND);
+        vm.prank(address(court));
+        settlement.opened(ID, OPERATOR, slashAmount);
         court.setChallenger(ID, CHALLENGER, knew);
     }
 
     function appealed(uint256 bond) internal {
         vm.prank(address(court));
-        settlement.appealed{value: bond}(ID, APPELLANT);
+        ledger.take{value: bond}(ID, APPELLANT, ILedger.Source.APPEAL_BOND);
+        vm.prank(address(court));
+        settlement.appealed(ID, APPELLANT, bond);
     }
 
     function advanced(uint16 seats) internal {
         vm.prank(address(court));
-        settlement.advance(ID, seats);
+        settlement.advance(ID, seats, 1);
     }
 
     function ended(Verdict verdict, bool appellantWon) internal {
+        ISettlement.Ending memory how = court.ending(ID, verdict, appellantWon);
         vm.prank(address(court));
-        settlement.end(ID, verdict, appellantWon);
+        settlement.end(ID, how);
     }
 
     /// @dev Seats with standings that a verdict allows.

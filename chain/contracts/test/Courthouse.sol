@@ -18,7 +18,7 @@ import {Registry} from "../src/stake/Registry.sol";
 import {Settlement} from "../src/court/Settlement.sol";
 import {StakeBook} from "../src/stake/StakeBook.sol";
 import {StakeVault} from "../src/stake/StakeVault.sol";
-import {Outcome, ParamSet, Phase, Receipt, StructHashes, Vote} from "../src/libraries/Types.sol";
+import {Outcome, ParamSet, Phase, Receipt, Standing, StructHashes, Vote} from "../src/libraries/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {Defaults} from "./Defaults.sol";
@@ -104,7 +104,7 @@ abstract contract Courthouse is BlsSigner {
     }
 
     function wire() private {
-        ledger.wire(address(vault), address(settlement), address(0xA1), address(0xA2));
+        ledger.wire(address(vault), address(settlement), address(0xA1), address(0xA2), address(disputes));
         vault.wire(registry, address(settlement), address(0xA1), address(0xA3));
         registry.wire(address(breaker));
         settlement.wire(disputes);
@@ -131,6 +131,12 @@ abstract contract Courthouse is BlsSigner {
             registry.certify(ENVIRONMENT, "vectors");
         }
         registry.activate(ENVIRONMENT);
+    }
+
+    /// @dev Who holds a seat, and what it is worth.
+    function standingOf(bytes32 id, uint16 round, uint256 seat) internal view returns (address, Standing) {
+        (address[] memory holders, bytes memory standings) = rounds.standingsOf(id, round, seat, 1);
+        return holders.length == 1 ? (holders[0], Standing(uint8(standings[0]))) : (address(0), Standing.NONE);
     }
 
     function verifiers() internal pure virtual returns (uint256) {

@@ -203,7 +203,7 @@ contract DisputeCertificateTest is Courthouse {
         (uint16 right,) = rounds.paidSeats(id, 1);
         same(right, ones(signers), "paid");
         for (uint16 seat = 0; seat < 9; ++seat) {
-            (address holder, Standing standing) = rounds.standingOf(id, 1, seat);
+            (address holder, Standing standing) = standingOf(id, 1, seat);
             same(holder, member(holderOf(seat)), "holder");
             that(standing == (signers & (1 << seat) != 0 ? Standing.RIGHT : Standing.NOT_REVEALED), "right or silent");
         }
@@ -377,7 +377,7 @@ contract DisputeCertificateTest is Courthouse {
         toFinalize(id);
         disputes.finalize(id);
         for (uint16 seat = 0; seat < 9; ++seat) {
-            (, Standing standing) = rounds.standingOf(id, 1, seat);
+            (, Standing standing) = standingOf(id, 1, seat);
             that(standing == (spoken & (1 << seat) != 0 ? Standing.RIGHT : Standing.NOT_REVEALED), "right or silent");
         }
     }
@@ -664,7 +664,7 @@ contract DisputeCertificateTest is Courthouse {
         disputes.settle(id);
         toFinalize(id);
         disputes.finalize(id);
-        (, Standing standing) = rounds.standingOf(id, 1, uint16(placeOf(silent)));
+        (, Standing standing) = standingOf(id, 1, uint16(placeOf(silent)));
         that(standing == (onChain || root ? Standing.NOT_REVEALED : Standing.ABSENT), "standing");
     }
 

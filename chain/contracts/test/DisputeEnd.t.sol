@@ -103,7 +103,7 @@ contract DisputeEndTest is Courthouse {
         disputes.openAlt(id, SALT);
         ends(id);
         for (uint16 seat = 0; seat < 5; ++seat) {
-            (, Standing s) = rounds.standingOf(id, 1, seat);
+            (, Standing s) = standingOf(id, 1, seat);
             that(s == Standing.RIGHT, "who found it was right");
         }
         ISettlement.Account memory a = settlement.accountOf(id);
@@ -169,7 +169,7 @@ contract DisputeEndTest is Courthouse {
         for (uint256 i = 0; i < list.length; ++i) {
             for (uint16 seat = 0; seat < r.seats; ++seat) {
                 if (list[i].seatMask & (1 << seat) == 0) continue;
-                (address holder, Standing s) = rounds.standingOf(id, round, seat);
+                (address holder, Standing s) = standingOf(id, round, seat);
                 same(holder, list[i].voter, "holder");
                 if (s == Standing.RIGHT) ++right;
                 if (s == Standing.WORKED) ++worked;
@@ -222,9 +222,9 @@ contract DisputeEndTest is Courthouse {
         ends(id);
         Standing want = c == 7 ? Standing.NEUTRAL : Standing.ABSENT;
         for (uint16 seat = 0; seat < 5; ++seat) {
-            (, Standing s) = rounds.standingOf(id, 1, seat);
+            (, Standing s) = standingOf(id, 1, seat);
             that(s == want, "no key");
-            (, s) = rounds.standingOf(id, 2, seat);
+            (, s) = standingOf(id, 2, seat);
             that(s == Standing.RIGHT, "the rerun was right");
         }
         settlement.settleSeats(id, 1, 255);
@@ -250,7 +250,7 @@ contract DisputeEndTest is Courthouse {
         disputes.settle(id);
         decided(id, Verdict.UPHELD);
         ends(id);
-        (, Standing s) = rounds.standingOf(id, 1, 0);
+        (, Standing s) = standingOf(id, 1, 0);
         that(s == Standing.NEUTRAL, "neither paid nor charged");
     }
 
@@ -383,7 +383,7 @@ contract DisputeEndTest is Courthouse {
         same(ledger.creditOf(address(this)), params.requiredBond(1), "bond");
         same(vault.stakeOf(OPERATOR), 100 ether, "nobody is slashed");
         for (uint16 seat = 0; seat < 5; ++seat) {
-            (, Standing s) = rounds.standingOf(id, 1, seat);
+            (, Standing s) = standingOf(id, 1, seat);
             that(s == Standing.WORKED, "worked");
         }
         vm.expectRevert(wrongPhase(id, Phase.APPEAL));
@@ -476,11 +476,11 @@ contract DisputeEndTest is Courthouse {
         decided(id, Verdict.UNAVAILABLE);
         ends(id);
         for (uint16 seat = 0; seat < 5; ++seat) {
-            (, Standing s) = rounds.standingOf(id, 1, seat);
+            (, Standing s) = standingOf(id, 1, seat);
             that(s == Standing.RIGHT, "right");
         }
-        (, Standing none) = rounds.standingOf(id, 1, 5);
-        (, Standing before) = rounds.standingOf(id, 2, 0);
+        (, Standing none) = standingOf(id, 1, 5);
+        (, Standing before) = standingOf(id, 2, 0);
         that(none == Standing.NONE && before == Standing.NONE, "no such seat, no such round");
     }
 

@@ -44,6 +44,7 @@ contract LedgerTest is Check {
     address private constant SOURCE = address(0x5A11);
     address private constant DEMANDS = address(0xA1);
     address private constant AUDITS = address(0xA2);
+    address private constant COURT = address(0xC0027);
 
     AccessManager private manager;
     Guardian private guardian;
@@ -56,7 +57,7 @@ contract LedgerTest is Check {
         Params params = new Params(address(manager), Defaults.parameters());
         guardian = new Guardian(address(manager), params);
         ledger = new Ledger(address(manager), guardian, params);
-        ledger.wire(SOURCE, address(this), DEMANDS, AUDITS);
+        ledger.wire(SOURCE, address(this), DEMANDS, AUDITS, COURT);
         vm.deal(address(this), 1e9 ether);
     }
 
@@ -82,7 +83,7 @@ contract LedgerTest is Check {
             uint256 amount = (r >> 16) % 10 ether;
             uint256 have = ledger.potOf(pot);
             uint256 part = have == 0 ? 0 : (r >> 128) % (have + 1);
-            uint256 kind = r % 8;
+            uint256 kind = r % 9;
             if (kind == 0) ledger.take{value: amount}(pot, person(r), ILedger.Source.BOND);
             else if (kind == 1) ledger.fund{value: amount}();
             else if (kind == 2) ledger.credit(pot, person(r), part, ILedger.Reason.SEAT_PAY);
@@ -90,6 +91,7 @@ contract LedgerTest is Check {
             else if (kind == 4) ledger.advance(pot, amount);
             else if (kind == 5) ledger.repay(pot, part);
             else if (kind == 6) vm.warp(block.timestamp + amount % 2 days);
+            else if (kind == 7) creditedEach(pot, r, part);
             else withdrawn(person(r));
             balanced();
         }
@@ -111,6 +113,25 @@ contract LedgerTest is Check {
         ledger.withdraw();
         same(who.balance - before, due, "all that is due");
         same(ledger.creditOf(who), credit - due, "and the rest stays");
+    }
+
+    /// @dev Up to four of them, some oftener than once.
+    function creditedEach(bytes32 pot, uint256 r, uint256 part) private {
+        address[] memory who = new address[]((r >> 64) % 5);
+        for (uint256 i = 0; i < who.length; ++i) {
+            who[i] = person(r >> (72 + 8 * i));
+        }
+        uint256[5] memory before;
+        for (uint256 i = 0; i < 5; ++i) {
+            before[i] = ledger.creditOf(person(i));
+            for (uint256 k = 0; k < who.length; ++k) {
+                if (who[k] == person(i)) before[i] += part / 4;
+            }
+        }
+        ledger.creditEach(pot, who, part / 4, ILedger.Reason.SEAT_PAY);
+        for (uint256 i = 0; i < 5; ++i) {
+            same(ledger.creditOf(person(i)), before[i], "as often as it is named");
+        }
     }
 
     function test_no_credit_is_paid_before_its_delay(uint96 amount, uint32 passed) public {
@@ -190,8 +211,11 @@ contract LedgerTest is Check {
         ledger.take{value: have}("pot", address(this), ILedger.Source.BOND);
         uint256 want = uint256(have) + 1 + more;
         vm.expectRevert(abi.encodeWithSelector(ILedger.PotTooSmall.selector, bytes32("pot"), have, want));
-        if (which % 3 == 0) ledger.credit("pot", person(0), want, ILedger.Reason.SEAT_PAY);
-        else if (which % 3 == 1) ledger.burn("pot", want, ILedger.BurnReason.REMAINDER);
+        address[] memory who = new address[](1);
+        who[0] = person(0);
+        if (which % 4 == 0) ledger.credit("pot", who[0], want, ILedger.Reason.SEAT_PAY);
+        else if (which % 4 == 1) ledger.creditEach("pot", who, want, ILedger.Reason.SEAT_PAY);
+        else if (which % 4 == 2) ledger.burn("pot", want, ILedger.BurnReason.REMAINDER);
         else ledger.repay("pot", want);
     }
 
@@ -200,8 +224,20 @@ contract LedgerTest is Check {
         ledger.credit("pot", address(0), amount, ILedger.Reason.SEAT_PAY);
     }
 
+    function test_nobody_is_among_no_accounts(uint96 amount, uint8 where) public {
+        uint256 each = bound(amount, 1, 1 ether);
+        ledger.take{value: 3 * each}("pot", address(this), ILedger.Source.BOND);
+        address[] memory who = new address[](3);
+        (who[0], who[1], who[2]) = (person(0), person(1), person(2));
+        who[where % 3] = address(0);
+        vm.expectRevert(abi.encodeWithSelector(ILedger.CreditToZero.selector, bytes32("pot")));
+        ledger.creditEach("pot", who, each, ILedger.Reason.SEAT_PAY);
+    }
+
     function test_zero_moves_nothing(bytes32 ref) public {
         ledger.credit(ref, person(0), 0, ILedger.Reason.SEAT_PAY);
+        ledger.creditEach(ref, new address[](1), 0, ILedger.Reason.SEAT_PAY);
+        ledger.creditEach(ref, new address[](0), 1, ILedger.Reason.SEAT_PAY);
         ledger.burn(ref, 0, ILedger.BurnReason.REMAINDER);
         ledger.repay(ref, 0);
         same(ledger.advance(ref, 1 ether), 0, "from an empty treasury");
@@ -223,16 +259,17 @@ contract LedgerTest is Check {
 
     function test_only_movers_move(address who, uint8 which) public {
         vm.assume(!ledger.isMover(who) && !ledger.isSource(who));
-        bytes[6] memory calls = [
+        bytes[7] memory calls = [
             abi.encodeCall(ILedger.take, ("pot", who, ILedger.Source.BOND)),
+            abi.encodeCall(ILedger.creditEach, ("pot", new address[](1), 1, ILedger.Reason.SEAT_PAY)),
             abi.encodeCall(ILedger.credit, ("pot", who, 1, ILedger.Reason.SEAT_PAY)),
             abi.encodeCall(ILedger.burn, ("pot", 1, ILedger.BurnReason.REMAINDER)),
             abi.encodeCall(ILedger.close, ("pot", ILedger.BurnReason.REMAINDER)),
             abi.encodeCall(ILedger.advance, ("pot", 1)),
             abi.encodeCall(ILedger.repay, ("pot", 1))
         ];
-        refused(who, calls[which % 6]);
-        if (which % 6 != 0) refused(SOURCE, calls[which % 6]);
+        refused(who, calls[which % 7]);
+        if (which % 7 != 0) refused(which % 2 == 0 ? SOURCE : COURT, calls[which % 7]);
     }
 
     function refused(address who, bytes memory data) private {
@@ -269,16 +306,16 @@ contract LedgerTest is Check {
 
     function test_wiring_is_once_by_the_deployer_and_names_all(address who, uint8 which) public {
         vm.expectRevert(abi.encodeWithSelector(Wired.AlreadyWired.selector));
-        ledger.wire(SOURCE, address(this), DEMANDS, AUDITS);
+        ledger.wire(SOURCE, address(this), DEMANDS, AUDITS, COURT);
         Ledger other = new Ledger(address(manager), guardian, ledger.PARAMS());
-        address[4] memory parts = [SOURCE, address(this), DEMANDS, AUDITS];
-        parts[which % 4] = address(0);
+        address[5] memory parts = [SOURCE, address(this), DEMANDS, AUDITS, COURT];
+        parts[which % 5] = address(0);
         vm.expectRevert(abi.encodeWithSelector(Wired.ZeroAddress.selector));
-        other.wire(parts[0], parts[1], parts[2], parts[3]);
+        other.wire(parts[0], parts[1], parts[2], parts[3], parts[4]);
         vm.assume(who != address(this));
         vm.prank(who);
         vm.expectRevert(abi.encodeWithSelector(Wired.NotDeployer.selector, who));
-        other.wire(SOURCE, address(this), DEMANDS, AUDITS);
+        other.wire(SOURCE, address(this), DEMANDS, AUDITS, COURT);
     }
 
     function test_money_without_a_name_is_refused(uint96 amount) public {

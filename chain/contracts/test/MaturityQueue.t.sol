@@ -1,8 +1,106 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {Check} from "./Vm.sol";
 import {MaturityQueue} from "../src/libraries/MaturityQueue.sol";
+
+/// @title `push` as it reads in plain terms: every member of the head by its name
+library PlainQueue {
+    using SafeCast for uint256;
+
+    function push(MaturityQueue.Queue storage q, uint256 amount, uint256 clock, uint256 delay) internal {
+        MaturityQueue.Head memory h = q.head;
+        uint256 hour = Math.ceilDiv(clock + delay, 1 hours);
+        if (h.newest != 0 && hour < h.hour) hour = h.hour;
+        if (amount == 0) return;
+        if (h.newest != 0 && hour != h.hour) age(q, h, clock);
+        h.newest += amount.toUint96();
+        h.hour = hour.toUint32();
+        q.head = h;
+    }
+
+    function age(MaturityQueue.Queue storage q, MaturityQueue.Head memory h, uint256 clock) private {
+        for (uint256 i = 0; i < 2 && h.count != 0; ++i) {
+            MaturityQueue.Entry memory e = q.entries[h.first];
+            if (uint256(e.hour) * 1 hours > clock) break;
+            h.mature += e.amount;
+            delete q.entries[h.first];
+            unchecked {
+                (h.first, h.count) = (h.first + 1, h.count - 1);
+            }
+        }
+        if (h.count == 0 && uint256(h.hour) * 1 hours <= clock) {
+            h.mature += h.newest;
+        } else {
+            unchecked {
+                q.entries[h.first + h.count] = MaturityQueue.Entry(h.newest, h.hour);
+            }
+            h.count += 1;
+        }
+        h.newest = 0;
+    }
+}
+
+/// @title Both ways to add, from any state
+contract PlainQueueTest is Check {
+    using MaturityQueue for MaturityQueue.Queue;
+
+    MaturityQueue.Queue private q;
+    MaturityQueue.Queue private plain;
+
+    function fast(uint256 amount, uint256 clock, uint256 delay) external {
+        q.push(amount, clock, delay);
+    }
+
+    function slow(uint256 amount, uint256 clock, uint256 delay) external {
+        PlainQueue.push(plain, amount, clock, delay);
+    }
+
+    function agrees() private view {
+        same(keccak256(abi.encode(q.head)), keccak256(abi.encode(plain.head)), "the head");
+        for (uint256 i = 0; i < 2 ** 16; i += i == 40 ? 2 ** 16 - 80 : 1) {
+            same(q.entries[i].amount, plain.entries[i].amount, "an entry's wei");
+            same(q.entries[i].hour, plain.entries[i].hour, "an entry's hour");
+        }
+    }
+
+    /// @dev Heads that no queue ever has are among them; entries around the numbers' end too.
+    function test_a_word_is_what_a_struct_is(
+        MaturityQueue.Head memory h,
+        uint96[3] memory waits,
+        uint256[3] memory adds
+    ) public {
+        (h.count, h.hour) = (h.count % 4, h.hour % 2 ** 31);
+        if (h.count != 0) h.first = h.first % 8 < 4 ? type(uint16).max - h.first % 4 : h.first % 4;
+        (q.head, plain.head) = (h, h);
+        for (uint16 i = 0; i < h.count; ++i) {
+            uint16 number;
+            unchecked {
+                number = h.first + i;
+            }
+            MaturityQueue.Entry memory e = MaturityQueue.Entry(waits[i], uint32(uint256(h.hour) * (i + 1) / 5));
+            (q.entries[number], plain.entries[number]) = (e, e);
+        }
+        for (uint256 i = 0; i < 3; ++i) {
+            uint256 r = uint256(keccak256(abi.encode(adds[i])));
+            uint256 amount = r % 8 == 0 ? adds[i] : (r >> 8) % 2 ** (8 * (r % 12));
+            // From long before the newest entry to long after it, often in its hour.
+            uint256 clock = uint256(h.hour) * 1 hours + (r >> 136) % 3 hours;
+            clock = clock < 1 hours ? 0 : clock - 1 hours;
+            uint256 delay = (r >> 200) % 2 == 0 ? 0 : (r >> 208) % 3 days;
+            (bool want,) = address(this).call(abi.encodeCall(this.slow, (amount, clock, delay)));
+            (bool have,) = address(this).call(abi.encodeCall(this.fast, (amount, clock, delay)));
+            that(have == want, "refused alike");
+            agrees();
+        }
+    }
+
+    function test_the_hour_is_said_before_it_is_pushed(uint40 clock, uint32 delay) public {
+        same(q.push(1, clock, delay), MaturityQueue.secondOf(MaturityQueue.hourOf(clock, delay)), "of an empty queue");
+    }
+}
 
 /// @title A queue against a plain list of everything that was ever added
 contract MaturityQueueTest is Check {

@@ -180,18 +180,19 @@ contract SettlementTest is CourtRoom {
         played(s, moves);
         vm.expectRevert(abi.encodeWithSelector(ISettlement.AlreadyPaid.selector, ID));
         settlement.payOut(ID);
+        ISettlement.Ending memory how = court.ending(ID, Verdict.UPHELD, false);
         vm.prank(address(court));
         vm.expectRevert(abi.encodeWithSelector(ISettlement.AlreadyEnded.selector, ID));
-        settlement.end(ID, Verdict.UPHELD, false);
+        settlement.end(ID, how);
     }
 
     function test_only_the_court_moves_a_dispute(address who, uint8 which) public {
         vm.assume(who != address(court));
         bytes[4] memory calls = [
-            abi.encodeCall(ISettlement.opened, (ID, OPERATOR, who, 1)),
-            abi.encodeCall(ISettlement.appealed, (ID, who)),
-            abi.encodeCall(ISettlement.advance, (ID, 15)),
-            abi.encodeCall(ISettlement.end, (ID, Verdict.UPHELD, false))
+            abi.encodeCall(ISettlement.opened, (ID, OPERATOR, 1 ether)),
+            abi.encodeCall(ISettlement.appealed, (ID, who, 1 ether)),
+            abi.encodeCall(ISettlement.advance, (ID, 15, 1)),
+            abi.encodeCall(ISettlement.end, (ID, court.ending(ID, Verdict.UPHELD, false)))
         ];
         vm.prank(who);
         (bool ok, bytes memory why) = address(settlement).call(calls[which % 4]);

@@ -3,7 +3,7 @@ pragma solidity 0.8.37;
 
 import {Check} from "./Vm.sol";
 import {SplitLib} from "../src/libraries/SplitLib.sol";
-import {Verdict} from "../src/libraries/Types.sol";
+import {SplitTerms, Verdict} from "../src/libraries/Types.sol";
 
 /// @title The split of a dispute's money, for amounts of every size
 contract SplitLibTest is Check {
@@ -21,7 +21,7 @@ contract SplitLibTest is Check {
         if (v == Verdict.UPHELD || v == Verdict.REFUNDED) f.slashed = 0;
     }
 
-    function terms(uint256[4] memory r) private pure returns (SplitLib.Terms memory t) {
+    function terms(uint256[4] memory r) private pure returns (SplitTerms memory t) {
         t.feePerSeat = 1 + r[0] % (ETHER >> r[0] % 90);
         t.alphaBps = r[1] % 8_001;
         t.betaBps = r[2] % (8_001 - t.alphaBps);
@@ -49,7 +49,7 @@ contract SplitLibTest is Check {
 
     function test_upheld_pays_fees_first_then_the_treasury(uint256[5] memory r, uint256[4] memory q) public pure {
         SplitLib.Facts memory f = facts(r, Verdict.UPHELD);
-        SplitLib.Terms memory t = terms(q);
+        SplitTerms memory t = terms(q);
         SplitLib.Split memory s = SplitLib.split(f, t);
         uint256 funds = f.bond + f.advanced + (f.appellantWon ? 0 : f.appealBond);
         that(s.perSeat <= t.feePerSeat, "never more than the fee");
@@ -66,7 +66,7 @@ contract SplitLibTest is Check {
         pure
     {
         SplitLib.Facts memory f = facts(r, [Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABLE][v % 3]);
-        SplitLib.Terms memory t = terms(q);
+        SplitTerms memory t = terms(q);
         SplitLib.Split memory s = SplitLib.split(f, t);
         same(s.bondBack, f.bond, "the bond");
         uint256 alpha = f.verdict == Verdict.UNAVAILABLE || !f.knew ? 0 : f.slashed * t.alphaBps / 10_000;
@@ -84,7 +84,7 @@ contract SplitLibTest is Check {
     /// @dev Whatever the seats were: who stalls earns nothing, and who was questioned or questioned honestly loses next to nothing.
     function test_a_draw_pays_nobody(uint256[5] memory r, uint256[4] memory q) public pure {
         SplitLib.Facts memory f = facts(r, Verdict.DRAW);
-        SplitLib.Terms memory t = terms(q);
+        SplitTerms memory t = terms(q);
         f.slashed = 0;
         SplitLib.Split memory s = SplitLib.split(f, t);
         same(s.perSeat, 0, "no seat is paid");
@@ -98,7 +98,7 @@ contract SplitLibTest is Check {
 
     function test_a_refund_returns_everything(uint256[5] memory r, uint256[4] memory q) public pure {
         SplitLib.Facts memory f = facts(r, Verdict.REFUNDED);
-        SplitLib.Terms memory t = terms(q);
+        SplitTerms memory t = terms(q);
         SplitLib.Split memory s = SplitLib.split(f, t);
         same(s.bondBack, f.bond, "the bond");
         same(s.alpha, 0, "and no more");
@@ -113,7 +113,7 @@ contract SplitLibTest is Check {
         SplitLib.Facts memory f;
         (f.bond, f.knew) = (0.5 ether, true);
         (f.appealBond, f.advanced, f.slashed, f.seats) = (1 ether, 0.6 ether, 10 ether, 30);
-        SplitLib.Terms memory t = SplitLib.Terms(0.01 ether, 3_000, 3_000, 5_000);
+        SplitTerms memory t = SplitTerms(0, 0, 0.01 ether, 3_000, 3_000, 5_000);
         f.verdict = Verdict.OVERTURNED;
         SplitLib.Split memory s = SplitLib.split(f, t);
         same(s.bondBack, 0.5 ether, "the bond");

@@ -49,7 +49,7 @@ abstract contract Staking is Check {
         vault = freshVault();
         registry = new Registry(address(manager), guardian, params, vault);
         vault.wire(registry, SETTLEMENT, ANCHOR, DEMANDS);
-        ledger.wire(address(vault), SETTLEMENT, DEMANDS, AUDITS);
+        ledger.wire(address(vault), SETTLEMENT, DEMANDS, AUDITS, COURT);
         registry.wire(COURT);
         registry.setMeasurement(ENCLAVE, true);
         tree = pooled(POOL, registry, UNIT);

@@ -42,6 +42,7 @@ contract UpgradeTest is Courthouse {
         breaker = Breaker(address(Disputes(address(disputes)).BREAKER()));
         settlement.wire(disputes);
         ledger.setMover(address(settlement), true);
+        ledger.setSource(address(disputes), true);
         vault.setMover(address(settlement), true);
         registry.setCourt(address(breaker));
     }

@@ -69,7 +69,8 @@ def ended(beside: CourtBeside, found: Dispute, choose: Choose) -> None:
         beside.advance(beside.now(found), choose)
     found = beside.now(found)
     for number, one in enumerate(found.rounds, 1):
-        while beside.now(found).settled_seats[number - 1] < one.seats:
+        # A draw that was given up seated nobody.
+        while beside.now(found).settled_seats[number - 1] < one.drawn * one.seats:
             assert beside.do("settle_seats", found.id, None, found.id, number, choose([1, 2, 255]))
     assert not beside.do("settle_seats", found.id, None, found.id, 1, 255), "paid once"
 

@@ -66,7 +66,7 @@ def test_a_new_court_has_its_curator_and_the_old_guardian_by_one_vote(desk: Desk
     desk.run("call", "GovernanceToken", "delegate", VOTER.address, "--devnet-account", "0", "--send")
     desk.blocks(1)
     number, listed = passed(desk, ["--court", str(file), "--description", "a new court"])
-    assert len(listed["does"]) == 9 and f"Registry.setCourt(court_={new.addresses.breaker})" in listed["does"][-1]
+    assert len(listed["does"]) == 10 and f"Registry.setCourt(court_={new.addresses.breaker})" in listed["does"][-1]
     desk.run("execute", number, "--devnet-account", "0", "--send")
     assert not may(desk, CURATOR.address, new, "Breaker", "resetBreaker"), "who wants to leave has not had the time"
     desk.anvil.pass_time(DELAYS.long_delay_s)
@@ -85,6 +85,7 @@ def test_a_new_court_has_its_curator_and_the_old_guardian_by_one_vote(desk: Desk
     desk.run("call", "Breaker", "resetBreaker", nothing, "--devnet-account", "2", "--send")
     short = desk.network.addresses.short_timelock
     assert may(desk, short, new, "FeeMarket", "setLimits")
+    assert desk.read("Ledger", "isSource", new.addresses.disputes)
     money, stake = ("settlement", "demands", "audits"), ("settlement", "receipt_anchor", "demands")
     assert all(desk.read("Ledger", "isMover", getattr(new.addresses, name)) for name in money)
     assert all(desk.read("StakeVault", "isMover", getattr(new.addresses, name)) for name in stake)

@@ -99,7 +99,7 @@ class MemoryChain:
             id=identifier, receipt_id=case.id, operator=case.receipt.operator,
             claim=claim_of(case.receipt.tokens_hash, case.receipt.out_hash),
             phase=phase, round=round_number, round_seed=Digest(b"\x08" * 32),
-            opened_at=NOW - 10, commit_end=NOW + 50,
+            commit_end=NOW + 50,
             reveal_end=NOW + 110, members=(member,),
         )  # fmt: skip
         return identifier

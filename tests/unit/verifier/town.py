@@ -292,7 +292,7 @@ class Town:
             id=word("dispute", signed.receipt.seq), receipt_id=receipt_id(ANCHOR, signed.receipt),
             operator=signed.receipt.operator, claim=claim_of(signed.receipt.tokens_hash, signed.receipt.out_hash),
             phase=Phase.COMMIT, round_seed=word("round seed"),
-            seed=Seed(self.chain.number - 10, False, True), opened_at=self.chain.timestamp - 5,
+            seed=Seed(self.chain.number - 10, False, True),
             commit_end=self.chain.timestamp + 60, reveal_end=self.chain.timestamp + 120, members=members or (seat(),),
         )  # fmt: skip
         found = replace(plain, **changes)  # type: ignore[arg-type]

@@ -14,7 +14,10 @@ import {IRegistry} from "../interfaces/IRegistry.sol";
 /// @title Breaker: holds the convictions of an environment that looks faulty, or closes it to new batches
 /// @dev States of an environment: free -(convictions of more than `breakerOperators` operators within `breakerTime`)-> held
 ///      -(resetBreaker, governance)-> free. Draws of as many operators close it in the registry, and as many draws of one operator
-///      suspend that operator there: neither changes anything here. No money moves.
+///      suspend that operator there: neither changes anything here.
+///      Money: none.
+///      Invariants (`docs/contracts.md` section 6): I13 what is held is not finalized; I14 from everywhere the end can be reached in
+///        time: governance resets what is held, and the guardian can refund it meanwhile.
 contract Breaker is IBreaker, AccessManaged, Wired {
     using BreakerLib for BreakerLib.Entry[];
 

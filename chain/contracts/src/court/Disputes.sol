@@ -8,6 +8,7 @@ import {Wired} from "../libraries/Wired.sol";
 import {IBreaker} from "../interfaces/IBreaker.sol";
 import {IDisputes} from "../interfaces/IDisputes.sol";
 import {IGuardian} from "../interfaces/IGuardian.sol";
+import {ILedger} from "../interfaces/ILedger.sol";
 import {IParams} from "../interfaces/IParams.sol";
 import {IRandaoSource} from "../interfaces/IRandaoSource.sol";
 import {IReceiptAnchor} from "../interfaces/IReceiptAnchor.sol";
@@ -17,10 +18,18 @@ import {ISettlement} from "../interfaces/ISettlement.sol";
 import {IStakeTree} from "../interfaces/IStakeTree.sol";
 
 /// @title Disputes: a case from a questioned receipt to its end
-/// @dev NONE -open-> SEED -draw-> (DRAWING -draw->) COMMIT -time-> REVEAL -settle-> APPEAL -time-> AIRGAP -finalize-> FINAL.
-///      settle also leads to SEED (a rerun, or the next level) or, on the last level, to AIRGAP. appeal leads from APPEAL to
-///      SEED. rearm leads from SEED or DRAWING to SEED, after the third to AIRGAP. refund leads from APPEAL or AIRGAP to FINAL.
-///      Money: `open` and `appeal` hand the bond that was sent to `Settlement`; everything else moves there.
+/// @dev States (`docs/contracts.md` section 1):
+///        NONE -open-> SEED -draw-> (DRAWING -draw->) COMMIT -time-> REVEAL -settle-> APPEAL -time-> AIRGAP -finalize-> FINAL
+///        REVEAL -settle-> SEED (a rerun, or the next level), or AIRGAP (the last level)
+///        APPEAL -appeal-> SEED; SEED, DRAWING -rearm-> SEED, after the third AIRGAP; APPEAL, AIRGAP -refund-> FINAL
+///      Money: `open` and `appeal` bring the bond that was sent to the dispute's pot; everything else moves in `Settlement`.
+///        | call     | from       | to                       |
+///        | open     | challenger | pot: `requiredBond`      |
+///        | appeal   | appellant  | pot: `appealBond`        |
+///        | finalize | pot, stake | `Settlement.end`         |
+///      Invariants (`docs/contracts.md` section 6): I13 moves are those of the table alone; I14 the end can be reached in time; I15
+///        one end, once; I16 all seats are drawn before the first commitment; I18 never two verdicts; I19 who is convicted was
+///        convicted by a quorum that says one thing; I21 parameters of a dispute never change; I24 a receipt is questioned once.
 ///      No function calls an account that is not a contract of this deployment: payments are pulled from the ledger.
 ///      What can be computed from what is stored, or read where it is kept already, is not stored a second time.
 contract Disputes is IDisputes {
@@ -41,35 +50,33 @@ contract Disputes is IDisputes {
         IStakeTree tree; // of the environment's pool
         Phase phase;
         uint8 level;
-        uint16 round;
+        uint8 round; // three levels and their reruns: ten at most (`ParamLaw.MAX_RERUNS`)
         uint8 reruns;
         uint32 paramsVersion;
         Verdict verdict;
         Verdict appealed; // the verdict that was appealed; NONE: none was
+        uint8 decidedIn; // the round whose verdict stands
         bool knew; // the challenger showed that it knew what the verdict says
-        // Who.
+        // Who, and for what it waits.
         address challenger;
         uint48 batchId;
-        uint40 openedAt;
-        bytes32 altCommit;
-        // Written with the first verdict.
-        uint40 appealEnd;
-        uint40 airgapEnd;
-        uint16 decidedIn; // the round whose verdict stands
+        uint40 until; // number of the seed block while seats are to be drawn; from a verdict on, the end of the airgap
         bool mixed;
+        bytes32 altCommit;
     }
 
     uint8 private constant MAX_REARMS = 3;
 
-    IParams public immutable PARAMS;
-    IRegistry public immutable REGISTRY;
-    IReceiptAnchor public immutable ANCHOR;
-    ISettlement public immutable SETTLEMENT;
-    IGuardian public immutable GUARDIAN;
-    IRandaoSource public immutable RANDOMNESS;
+    IParams private immutable PARAMS;
+    IRegistry private immutable REGISTRY;
+    IReceiptAnchor private immutable ANCHOR;
+    ISettlement private immutable SETTLEMENT;
+    IGuardian private immutable GUARDIAN;
+    IRandaoSource private immutable RANDOMNESS;
     /// @inheritdoc IDisputes
     IRounds public immutable ROUNDS;
     IBreaker public immutable BREAKER;
+    ILedger private immutable LEDGER;
     uint256 private immutable SHORTEST;
     uint256 private immutable LONGEST;
 
@@ -77,7 +84,7 @@ contract Disputes is IDisputes {
 
     /// @dev A pause stops what the clock alone would not.
     modifier running() {
-        if (GUARDIAN.pausedUntil() > block.timestamp) revert IGuardian.NotNow(true);
+        _requireRunning();
         _;
     }
 
@@ -90,6 +97,7 @@ contract Disputes is IDisputes {
         RANDOMNESS = parts.randomness;
         ROUNDS = parts.rounds;
         BREAKER = parts.breaker;
+        LEDGER = parts.settlement.LEDGER();
         (SHORTEST, LONGEST) = (parts.randomness.SHORTEST(), parts.randomness.LONGEST());
     }
 
@@ -107,10 +115,12 @@ contract Disputes is IDisputes {
         if (d.phase != Phase.NONE) revert AlreadyDisputed(q.receiptId, id);
         if (msg.sender == r.operator) revert OwnReceipt(r.operator);
         if (altCommit == bytes32(0)) revert EmptyAltCommit();
-        _file(d, q, batchId, altCommit);
+        uint256 slashAmount = _file(d, q, batchId, altCommit);
         emit DisputeOpened(id, q.receiptId, q.operator, msg.sender, batchId, altCommit);
-        _startFirst(id, d, r);
-        SETTLEMENT.opened{value: msg.value}(id, q.operator, msg.sender, q.paramsVersion);
+        ROUNDS.begin(id, StructHashes.claim(r.tokensHash, r.outHash));
+        _startRound(id, d, 1);
+        LEDGER.take{value: msg.value}(id, msg.sender, ILedger.Source.BOND);
+        SETTLEMENT.opened(id, q.operator, slashAmount);
     }
 
     /// @inheritdoc IDisputes
@@ -118,34 +128,39 @@ contract Disputes is IDisputes {
     ///      have all of their time when the clock goes on.
     function draw(bytes32 id, uint256 count, bytes calldata header) external {
         Case storage d = _cases[id];
-        if (d.phase != Phase.DRAWING) d = _inPhase(id, Phase.SEED);
-        (uint40 seedBlock, uint8 seats, uint8 from,) = ROUNDS.seatingOf(id, d.round);
-        uint256 left = seats - from;
+        IRounds.Seating memory s;
+        if (d.phase == Phase.DRAWING) (s.from,) = ROUNDS.seatingOf(id, d.round);
+        else d = _inPhase(id, Phase.SEED);
+        (uint8 seats, uint32 commitTime, uint32 revealTime) = PARAMS.roundTerms(d.paramsVersion, d.level);
+        (s.level, s.seats, s.seedBlock) = (d.level, seats, d.until);
+        uint256 left = seats - s.from;
         if (count > left) count = left;
         if (count == 0) revert NoProgress(id);
-        bytes32 seed = RANDOMNESS.seedOf(seedBlock, header);
-        uint16[] memory places = _drawPlaces(id, d, seed, seedBlock, from, count);
-        emit SeatsDrawn(id, d.round, from, places);
+        bytes32 seed = RANDOMNESS.seedOf(s.seedBlock, header);
+        s.places = _drawPlaces(id, d, seed, s, count);
+        emit SeatsDrawn(id, d.round, s.from, s.places);
         if (count < left) {
             d.phase = Phase.DRAWING;
-            ROUNDS.seat(id, d.round, from, places, 0, 0, bytes32(0));
         } else {
-            (uint40 commitEnd, uint40 revealEnd, bytes32 roundSeed) = _openCommits(id, d, seed);
-            ROUNDS.seat(id, d.round, from, places, commitEnd, revealEnd, roundSeed);
+            d.phase = Phase.COMMIT;
+            s.commitEnd = _clock() + commitTime;
+            s.revealEnd = s.commitEnd + revealTime;
+            s.roundSeed = keccak256(abi.encode(seed, id, d.round));
+            emit CommitOpened(id, d.round, seed, s.roundSeed, s.commitEnd, s.revealEnd);
         }
+        ROUNDS.seat(id, d.round, s);
     }
 
     /// @inheritdoc IDisputes
     function rearm(bytes32 id) external running {
         Case storage d = _cases[id];
         if (d.phase != Phase.DRAWING) d = _inPhase(id, Phase.SEED);
-        (uint40 seedBlock, uint8 seats,, uint8 rearms) = ROUNDS.seatingOf(id, d.round);
+        uint40 seedBlock = d.until;
         if (!d.tree.isOver(seedBlock) && !RANDOMNESS.isExpired(seedBlock)) revert SeedReadable(id, seedBlock);
+        (, uint8 rearms) = ROUNDS.seatingOf(id, d.round);
         if (rearms == MAX_REARMS) return _endUndecided(id, d);
-        d.phase = Phase.SEED;
-        seedBlock = _seedBlock(d);
-        emit SeedNamed(id, d.round, d.level, seats, seedBlock, rearms + 1);
-        ROUNDS.rearm(id, d.round, seedBlock);
+        ROUNDS.rearm(id, d.round);
+        _nameSeed(id, d, rearms + 1);
     }
 
     // --- verdict and end ---
@@ -160,18 +175,19 @@ contract Disputes is IDisputes {
         TallyLib.Judgement memory j = TallyLib.judge(t, quorum);
         emit Settled(id, round, j.verdict, t);
         if (j.verdict != Verdict.NONE) {
-            (d.decidedIn, d.mixed, d.knew) = (round, j.mixed, false);
+            // Safe: `round` is a byte.
+            (d.decidedIn, d.mixed, d.knew) = (uint8(round), j.mixed, false);
             _decide(id, d, j.verdict, d.level < c.rounds && d.appealed == Verdict.NONE);
         } else if (t.noKey > seats - quorum && d.reruns < c.maxReruns) {
             d.reruns += 1;
-            _startRound(id, d, d.level, 0);
+            _startRound(id, d, d.level);
         } else if (d.level < c.rounds) {
-            SETTLEMENT.advance(id, c.seats[d.level]);
-            _startRound(id, d, d.level + 1, 0);
+            SETTLEMENT.advance(id, c.seats[d.level], d.paramsVersion);
+            _startRound(id, d, d.level + 1);
         } else {
             _endUndecided(id, d);
             if (d.verdict != Verdict.DRAW) return;
-            IReceiptAnchor.Batch memory batch = ANCHOR.batch(d.batchId);
+            IReceiptAnchor.Batch memory batch = _batch(d);
             BREAKER.noteDraw(id, batch.environment, batch.operator, d.paramsVersion);
         }
     }
@@ -182,13 +198,15 @@ contract Disputes is IDisputes {
         if (d.appealed != Verdict.NONE) revert AlreadyAppealed(id);
         _inPhase(id, Phase.APPEAL);
         uint40 now_ = _clock();
-        if (now_ > d.appealEnd) revert TooLate(now_, d.appealEnd);
+        uint40 appealEnd = _appealEnd(d);
+        if (now_ > appealEnd) revert TooLate(now_, appealEnd);
         uint256 bond = appealBond(id);
         if (msg.value != bond) revert BondMismatch(msg.value, bond);
         d.appealed = d.verdict;
         emit Appealed(id, msg.sender, bond);
-        _startRound(id, d, d.level + 1, 0);
-        SETTLEMENT.appealed{value: bond}(id, msg.sender);
+        _startRound(id, d, d.level + 1);
+        LEDGER.take{value: bond}(id, msg.sender, ILedger.Source.APPEAL_BOND);
+        SETTLEMENT.appealed(id, msg.sender, bond);
     }
 
     /// @inheritdoc IDisputes
@@ -196,8 +214,8 @@ contract Disputes is IDisputes {
         Case storage d = _cases[id];
         if (d.phase != Phase.AIRGAP) d = _inPhase(id, Phase.APPEAL);
         uint40 now_ = _clock();
-        if (now_ > d.airgapEnd) revert TooLate(now_, d.airgapEnd);
-        (bytes32 key,) = _keysOf(id, d);
+        if (now_ > d.until) revert TooLate(now_, d.until);
+        (bytes32 key,,) = _foundBy(id, d);
         (bytes32 have, bytes32 want) = (altCommitOf(id, d.challenger, key, salt), d.altCommit);
         if (key == bytes32(0) || have != want) revert BadAlt(have, want);
         if (d.knew) revert NoProgress(id);
@@ -208,13 +226,17 @@ contract Disputes is IDisputes {
     /// @inheritdoc IDisputes
     function finalize(bytes32 id) external running {
         Case storage d = _cases[id];
-        if (phaseOf(id) != Phase.AIRGAP) revert WrongPhase(id, phaseOf(id), Phase.AIRGAP);
         uint40 now_ = _clock();
-        if (now_ <= d.airgapEnd) revert TooEarly(now_, uint256(d.airgapEnd) + 1);
+        // What is past its airgap is past its time to appeal.
+        if ((d.phase != Phase.APPEAL && d.phase != Phase.AIRGAP) || now_ <= d.until) {
+            Phase have = phaseOf(id);
+            if (have != Phase.AIRGAP) revert WrongPhase(id, have, Phase.AIRGAP);
+            revert TooEarly(now_, uint256(d.until) + 1);
+        }
         // Lies trip the breaker, and what it holds is every slash: an environment that is at fault lets honest operators be found
         // withholding and malformed, too.
         if (d.verdict == Verdict.OVERTURNED || d.verdict == Verdict.INVALID || d.verdict == Verdict.UNAVAILABLE) {
-            bytes32 environment = ANCHOR.batch(d.batchId).environment;
+            bytes32 environment = _batch(d).environment;
             if (BREAKER.isHeld(environment)) revert Held(environment);
         }
         _end(id, d, d.appealed != Verdict.NONE && d.appealed != d.verdict);
@@ -235,16 +257,16 @@ contract Disputes is IDisputes {
     function dispute(bytes32 id) external view returns (Dispute memory out) {
         Case storage d = _cases[id];
         if (d.phase == Phase.NONE) return out;
-        IReceiptAnchor.Batch memory batch = ANCHOR.batch(d.batchId);
+        IReceiptAnchor.Batch memory batch = _batch(d);
         out.claim = ROUNDS.claimOf(id);
         (out.environment, out.operator, out.keyEpoch) = (batch.environment, batch.operator, batch.keyEpoch);
-        (out.challenger, out.batchId, out.openedAt) = (d.challenger, d.batchId, d.openedAt);
+        (out.challenger, out.batchId) = (d.challenger, d.batchId);
         (out.paramsVersion, out.phase, out.level) = (d.paramsVersion, d.phase, d.level);
         (out.round, out.reruns, out.verdict) = (d.round, d.reruns, d.verdict);
         (out.appealed, out.refunded) = (d.appealed != Verdict.NONE, d.verdict == Verdict.REFUNDED);
-        (out.appealEnd, out.airgapEnd) = (d.appealEnd, d.airgapEnd);
-        (out.key, out.secondKey) = _keysOf(id, d);
-        out.replacement = _replacementOf(id, d);
+        if (d.phase >= Phase.APPEAL) out.airgapEnd = d.until;
+        if (d.phase == Phase.APPEAL) out.appealEnd = _appealEnd(d);
+        (out.key, out.secondKey, out.replacement) = _foundBy(id, d);
     }
 
     /// @inheritdoc IDisputes
@@ -257,6 +279,14 @@ contract Disputes is IDisputes {
     function votingOf(bytes32 id) external view returns (IStakeTree, uint16, uint32) {
         Case storage d = _cases[id];
         return (d.tree, d.round, d.paramsVersion);
+    }
+
+    /// @inheritdoc IDisputes
+    function seedOf(bytes32 id) external view returns (uint16, uint8, uint8, uint40) {
+        Case storage d = _cases[id];
+        if (d.phase != Phase.SEED && d.phase != Phase.DRAWING) return (0, 0, 0, 0);
+        (uint8 seats,,) = PARAMS.roundTerms(d.paramsVersion, d.level);
+        return (d.round, d.level, seats, d.until);
     }
 
     /// @inheritdoc IDisputes
@@ -297,7 +327,7 @@ contract Disputes is IDisputes {
             (uint40 commitEnd,) = ROUNDS.votingOf(id, d.round);
             if (_clock() > commitEnd) return Phase.REVEAL;
         }
-        if (d.phase == Phase.APPEAL && _clock() > d.appealEnd) return Phase.AIRGAP;
+        if (d.phase == Phase.APPEAL && _clock() > _appealEnd(d)) return Phase.AIRGAP;
         return d.phase;
     }
 
@@ -316,41 +346,40 @@ contract Disputes is IDisputes {
 
     // --- parts of the steps ---
 
-    function _file(Case storage d, IReceiptAnchor.Question memory q, uint64 batchId, bytes32 altCommit) private {
+    /// @dev What a conviction would cost the operator.
+    function _file(Case storage d, IReceiptAnchor.Question memory q, uint64 batchId, bytes32 altCommit)
+        private
+        returns (uint256 slash)
+    {
         // A pause stops what the clock alone would not.
-        uint40 now_ = SafeCast.toUint40(GUARDIAN.runningClock());
+        uint256 now_ = GUARDIAN.runningClock();
         if (now_ > q.windowEnd) revert WindowClosed(now_, q.windowEnd);
-        uint256 bond = PARAMS.requiredBond(q.paramsVersion);
+        uint256 bond;
+        (bond, slash) = PARAMS.openTerms(q.paramsVersion);
         if (msg.value != bond) revert BondMismatch(msg.value, bond);
         if (!REGISTRY.isSeatable(q.pool)) revert PoolTooSmall(q.pool);
         (d.tree, d.paramsVersion) = (REGISTRY.treeOf(q.pool), q.paramsVersion);
-        (d.challenger, d.batchId, d.openedAt) = (msg.sender, SafeCast.toUint48(batchId), now_);
+        (d.challenger, d.batchId) = (msg.sender, SafeCast.toUint48(batchId));
         d.altCommit = altCommit;
     }
 
-    function _startFirst(bytes32 id, Case storage d, Receipt calldata r) private {
-        _startRound(id, d, 1, StructHashes.claim(r.tokensHash, r.outHash));
-    }
-
-    /// @dev The next committee; the caller says how large, and of the first what the receipt claims.
-    function _startRound(bytes32 id, Case storage d, uint8 level, bytes32 claim) private {
-        uint16 round = d.round + 1;
-        (d.phase, d.level, d.round) = (Phase.SEED, level, round);
-        uint8 seats = SafeCast.toUint8(PARAMS.committee(d.paramsVersion).seats[level - 1]);
-        uint40 seedBlock = _seedBlock(d);
-        emit SeedNamed(id, round, level, seats, seedBlock, 0);
-        ROUNDS.begin(id, round, level, seats, seedBlock, claim);
+    /// @dev The next committee, which is as large as its level says.
+    function _startRound(bytes32 id, Case storage d, uint8 level) private {
+        (d.level, d.round) = (level, d.round + 1);
+        _nameSeed(id, d, 0);
     }
 
     /// @dev A block whose mix nobody can foresee, in an epoch whose weights are fixed before anybody could.
-    function _seedBlock(Case storage d) private view returns (uint40) {
+    function _nameSeed(bytes32 id, Case storage d, uint8 rearms) private {
         uint256 seedBlock = d.tree.seedBlockFrom(block.number + SHORTEST);
         uint256 last = block.number + LONGEST;
         if (seedBlock > last) revert SeedTooFar(seedBlock, last);
-        return SafeCast.toUint40(seedBlock);
+        (d.phase, d.until) = (Phase.SEED, SafeCast.toUint40(seedBlock));
+        // Safe: it fits 40 bits.
+        emit SeedNamed(id, d.round, d.level, uint64(seedBlock), rearms);
     }
 
-    function _drawPlaces(bytes32 id, Case storage d, bytes32 seed, uint40 seedBlock, uint8 from, uint256 count)
+    function _drawPlaces(bytes32 id, Case storage d, bytes32 seed, IRounds.Seating memory s, uint256 count)
         private
         view
         returns (uint16[] memory)
@@ -358,19 +387,7 @@ contract Disputes is IDisputes {
         address[] memory excluded = new address[](1);
         // Only the challenger's own account is left out: a rule that looked at more could be steered.
         excluded[0] = d.challenger;
-        return d.tree.drawPlaces(seed, seedBlock, id, d.round, excluded, from, count);
-    }
-
-    function _openCommits(bytes32 id, Case storage d, bytes32 seed)
-        private
-        returns (uint40 commitEnd, uint40 revealEnd, bytes32 roundSeed)
-    {
-        d.phase = Phase.COMMIT;
-        (uint32 commitTime, uint32 revealTime) = PARAMS.roundTimes(d.paramsVersion);
-        commitEnd = _clock() + commitTime;
-        revealEnd = commitEnd + revealTime;
-        roundSeed = keccak256(abi.encode(seed, id, d.round));
-        emit CommitOpened(id, d.round, seed, roundSeed, commitEnd, revealEnd);
+        return d.tree.drawPlaces(seed, s.seedBlock, id, d.round, excluded, s.from, count);
     }
 
     /// @dev What stands from now on, and until when.
@@ -379,11 +396,10 @@ contract Disputes is IDisputes {
         uint40 now_ = _clock();
         uint40 appealEnd = appealable ? now_ + appealTime : 0;
         uint40 airgapEnd = (appealable ? appealEnd : now_) + airgap;
-        (d.verdict, d.phase) = (verdict, appealable ? Phase.APPEAL : Phase.AIRGAP);
-        (d.appealEnd, d.airgapEnd) = (appealEnd, airgapEnd);
+        (d.verdict, d.phase, d.until) = (verdict, appealable ? Phase.APPEAL : Phase.AIRGAP, airgapEnd);
         emit Decided(id, verdict, appealEnd, airgapEnd);
         if (verdict != Verdict.OVERTURNED) return;
-        IReceiptAnchor.Batch memory batch = ANCHOR.batch(d.batchId);
+        IReceiptAnchor.Batch memory batch = _batch(d);
         BREAKER.noteConviction(batch.environment, batch.operator, d.paramsVersion);
     }
 
@@ -396,8 +412,14 @@ contract Disputes is IDisputes {
     function _end(bytes32 id, Case storage d, bool appellantWon) private {
         d.phase = Phase.FINAL;
         emit Finalized(id, d.verdict, _replacementOf(id, d));
-        SETTLEMENT.end(id, d.verdict, appellantWon);
+        SETTLEMENT.end(id, ISettlement.Ending(d.verdict, appellantWon, d.knew, d.paramsVersion, d.round));
         ANCHOR.unhold(d.batchId);
+    }
+
+    /// @dev Last second to appeal a verdict that may be: the airgap comes behind it.
+    function _appealEnd(Case storage d) private view returns (uint40) {
+        (, uint32 airgap) = PARAMS.endTimes(d.paramsVersion);
+        return d.until - airgap;
     }
 
     function _inPhase(bytes32 id, Phase want) private view returns (Case storage d) {
@@ -405,14 +427,23 @@ contract Disputes is IDisputes {
         if (d.phase != want) revert WrongPhase(id, phaseOf(id), want);
     }
 
-    /// @dev What a conviction says, and in a mixed UNAVAILABLE the leading fault that was right too. 0: nothing.
-    function _keysOf(bytes32 id, Case storage d) private view returns (bytes32 key, bytes32 second) {
-        return ROUNDS.keysOf(id, d.verdict, d.decidedIn, d.mixed);
+    /// @dev What a conviction says, in a mixed UNAVAILABLE the leading fault that was right too, and the output that replaces the
+    ///      claim. 0: nothing.
+    function _foundBy(bytes32 id, Case storage d) private view returns (bytes32 key, bytes32 second, bytes32 outHash) {
+        (key, second, outHash) = ROUNDS.keysOf(id, d.verdict, d.decidedIn, d.mixed);
+        if (d.verdict != Verdict.OVERTURNED) outHash = 0;
     }
 
-    /// @dev The output that replaces the claim, or 0.
     function _replacementOf(bytes32 id, Case storage d) private view returns (bytes32 outHash) {
-        if (d.verdict == Verdict.OVERTURNED) (, outHash) = ROUNDS.leadOf(id, d.decidedIn);
+        if (d.verdict == Verdict.OVERTURNED) (,, outHash) = _foundBy(id, d);
+    }
+
+    function _requireRunning() private view {
+        if (GUARDIAN.pausedUntil() > block.timestamp) revert IGuardian.NotNow(true);
+    }
+
+    function _batch(Case storage d) private view returns (IReceiptAnchor.Batch memory) {
+        return ANCHOR.batch(d.batchId);
     }
 
     function _clock() private view returns (uint40) {

@@ -4,13 +4,13 @@ pragma solidity 0.8.37;
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {MessageHashUtils} from "@openzeppelin/contracts/utils/cryptography/MessageHashUtils.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
+import {RoundStore} from "./RoundStore.sol";
 import {Bls} from "../libraries/Bls.sol";
 import {CommitTree} from "../libraries/CommitTree.sol";
 import {SeatsLib} from "../libraries/SeatsLib.sol";
 import {Certified as CertifiedStruct} from "../libraries/Signed.sol";
 import {TallyLib} from "../libraries/TallyLib.sol";
-import {Commit, Finding, Outcome, Phase, Standing, StructHashes, Verdict, Vote} from "../libraries/Types.sol";
-import {Wired} from "../libraries/Wired.sol";
+import {Commit, Finding, Outcome, StructHashes, Vote} from "../libraries/Types.sol";
 import {IBlsKeys} from "../interfaces/IBlsKeys.sol";
 import {IDisputes} from "../interfaces/IDisputes.sol";
 import {IGuardian} from "../interfaces/IGuardian.sol";
@@ -19,58 +19,16 @@ import {IRounds} from "../interfaces/IRounds.sol";
 import {IStakeTree} from "../interfaces/IStakeTree.sol";
 
 /// @title Rounds: seats, commitments, votes and certificates of every round, counted as they come
-/// @dev A round: begun -seat (last)-> commits until `commitEnd` -time, or everybody committed-> reveals until `revealEnd`
-///      -close-> counted. rearm leads back to begun while seats are drawn. A round that is seated and not counted is the
-///      running one of its dispute, so no vote asks the court. No money moves.
-contract Rounds is IRounds, Wired {
+/// @dev States of a round: waiting -seat (last)-> commits until `commitEnd` -time, or everybody committed-> reveals until
+///        `revealEnd` -close-> counted; rearm forgets the seats of a round that waits. A round that is seated and not counted is
+///        the running one of its dispute, so no vote asks the court.
+///      Money: none.
+///      Invariants (`docs/contracts.md` section 6): I16 each seat is drawn once; I17 the tally is every seat once; I20 nobody opens
+///        another's commitment, or another vote; I23 a certificate is the votes of its signers.
+contract Rounds is RoundStore {
     using SeatsLib for uint256;
     using SeatsLib for uint256[16];
     using SeatsLib for uint16[];
-
-    /// @dev Seats of votes that agree in everything.
-    struct Group {
-        uint8 seats; // of those that revealed directly
-        Outcome outcome;
-    }
-
-    /// @dev What a commit root is to a round.
-    enum Root {
-        NONE, // not posted
-        FIRST, // the first that was: members open their commitments under it
-        LATER // certificates name it, nobody opens under it
-    }
-
-    struct RoundData {
-        uint40 seedBlock;
-        uint40 commitEnd; // 0 before the draw
-        uint40 revealEnd;
-        uint8 seats;
-        uint8 drawn;
-        uint8 level;
-        uint8 rearms;
-        bool settled;
-        bool rooted; // a commit root was posted
-        Outcome certified; // what the certificate found; NONE without one
-        bool certifiedEqual; // it found the claim
-        uint8 equal; // these as in `Tally`
-        uint8 lead;
-        uint8 unavailable;
-        uint8 noKey;
-        uint8 cannotExecute;
-        Outcome leadOutcome;
-        uint8 leadCode;
-        bytes32 roundSeed;
-        uint256 committed; // mask of seats
-        uint256 opened; // mask of seats that revealed directly
-        uint256 certifiedMask; // of seats that the certificate counts for
-        bytes32 certifiedGroup;
-        bytes32 leadOutHash;
-        uint256[16] places; // `SeatsLib`
-        mapping(uint256 firstSeat => bytes32) words; // of a member: sealed commitment, then group
-        mapping(bytes32 group => Group) groups;
-        mapping(bytes32 key => bytes32) largest; // group; the first that got so large; see `_largestOf`
-        mapping(bytes32 root => Root) roots;
-    }
 
     /// @dev A finding as it is counted.
     struct Said {
@@ -81,19 +39,6 @@ contract Rounds is IRounds, Wired {
         bytes32 group;
     }
 
-    /// @dev What the standings of all seats of a round follow from.
-    struct Finals {
-        bool calm; // an end without penalties
-        bool opened; // a later committee had the key, and decided by what it opened
-        Outcome certified;
-        uint256 committed; // masks of seats; whom a root may bind counts
-        uint256 revealed;
-        uint256 certifiedMask;
-        bytes32 certifiedGroup; // these groups
-        bytes32 right;
-        bytes32 alsoRight;
-    }
-
     /// @dev Relayed at once: 14.0 million gas, of the 16,777,216 that a transaction may use (EIP-7825).
     uint256 private constant MAX_COMMITS = 200;
     bytes32 private constant COMMIT =
@@ -102,22 +47,13 @@ contract Rounds is IRounds, Wired {
         keccak256("EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)");
     bytes32 private constant NAME = keccak256("Bytewise");
     bytes32 private constant VERSION = keccak256("1");
-    /// @dev In `largest`, for every vote that is equal to the receipt. No hash is this number.
-    bytes32 private constant EQUAL = bytes32(uint256(1));
 
-    IParams public immutable PARAMS;
-    IGuardian public immutable GUARDIAN;
+    IParams private immutable PARAMS;
+    IGuardian private immutable GUARDIAN;
     IBlsKeys public immutable KEYS;
 
-    /// @notice The court whose rounds these are.
-    IDisputes public disputes;
-
-    /// @inheritdoc IRounds
-    mapping(bytes32 id => bytes32) public claimOf;
-    mapping(bytes32 id => mapping(uint16 round => RoundData)) private _rounds;
-
     modifier onlyCourt() {
-        if (msg.sender != address(disputes)) revert NotAuthorised(msg.sender);
+        _requireCourt();
         _;
     }
 
@@ -133,36 +69,24 @@ contract Rounds is IRounds, Wired {
     // --- the court's own calls ---
 
     /// @inheritdoc IRounds
-    function begin(bytes32 id, uint16 round, uint8 level, uint8 seats, uint40 seedBlock, bytes32 claim)
-        external
-        onlyCourt
-    {
-        if (claim != bytes32(0)) claimOf[id] = claim;
-        RoundData storage r = _rounds[id][round];
-        (r.level, r.seats, r.seedBlock) = (level, seats, seedBlock);
+    function begin(bytes32 id, bytes32 claim) external onlyCourt {
+        claimOf[id] = claim;
     }
 
     /// @inheritdoc IRounds
-    function rearm(bytes32 id, uint16 round, uint40 seedBlock) external onlyCourt {
+    function rearm(bytes32 id, uint16 round) external onlyCourt {
         RoundData storage r = _rounds[id][round];
-        (r.seedBlock, r.rearms, r.drawn) = (seedBlock, r.rearms + 1, 0);
+        (r.rearms, r.drawn) = (r.rearms + 1, 0);
     }
 
     /// @inheritdoc IRounds
-    function seat(
-        bytes32 id,
-        uint16 round,
-        uint8 from,
-        uint16[] calldata places,
-        uint40 commitEnd,
-        uint40 revealEnd,
-        bytes32 roundSeed
-    ) external onlyCourt {
+    function seat(bytes32 id, uint16 round, Seating calldata s) external onlyCourt {
         RoundData storage r = _rounds[id][round];
-        r.places.write(from, places);
+        r.places.write(s.from, s.places);
+        (r.level, r.seats, r.seedBlock) = (s.level, s.seats, s.seedBlock);
         // Safe: at most `seats`.
-        (r.drawn, r.commitEnd, r.revealEnd) = (uint8(from + places.length), commitEnd, revealEnd);
-        if (roundSeed != bytes32(0)) r.roundSeed = roundSeed;
+        (r.drawn, r.commitEnd, r.revealEnd) = (uint8(s.from + s.places.length), s.commitEnd, s.revealEnd);
+        if (s.roundSeed != bytes32(0)) r.roundSeed = s.roundSeed;
     }
 
     /// @inheritdoc IRounds
@@ -282,12 +206,13 @@ contract Rounds is IRounds, Wired {
         if (counted == 0) revert NoProgress(f.dispute);
         Said memory said = _said(claimOf[f.dispute], f);
         (r.certified, r.certifiedEqual) = (said.outcome, said.isEqual);
-        (r.certifiedMask, r.certifiedGroup) = (counted, said.group);
+        if (counted != SeatsLib.first(r.seats)) r.certifiedMask = counted;
+        r.certifiedGroup = said.group;
         _count(r, said, counted.size());
         emit Certified(f.dispute, f.round, f, counted, uint16(counted.size()));
     }
 
-    // --- hashes ---
+    // --- hashes and time ---
 
     /// @inheritdoc IRounds
     function domainSeparator() public view returns (bytes32) {
@@ -304,107 +229,11 @@ contract Rounds is IRounds, Wired {
         return MessageHashUtils.toTypedDataHash(domainSeparator(), keccak256(abi.encode(COMMIT, commit_)));
     }
 
-    // --- views ---
-
-    /// @inheritdoc IRounds
-    function roundOf(bytes32 id, uint16 round) external view returns (Round memory out) {
-        RoundData storage r = _rounds[id][round];
-        (out.seedBlock, out.commitEnd, out.revealEnd) = (r.seedBlock, r.commitEnd, r.revealEnd);
-        (out.seats, out.drawn, out.level, out.rearms) = (r.seats, r.drawn, r.level, r.rearms);
-        (out.settled, out.committedMask, out.revealedMask) = (r.settled, r.committed, _revealed(r));
-        (out.roundSeed, out.certifiedGroup, out.certifiedMask) = (r.roundSeed, r.certifiedGroup, r.certifiedMask);
-    }
-
-    /// @inheritdoc IRounds
-    function seatingOf(bytes32 id, uint16 round) external view returns (uint40, uint8, uint8, uint8) {
-        RoundData storage r = _rounds[id][round];
-        return (r.seedBlock, r.seats, r.drawn, r.rearms);
-    }
-
     /// @inheritdoc IRounds
     function votingOf(bytes32 id, uint16 round) external view returns (uint40 commitEnd, bool isClosed) {
         RoundData storage r = _rounds[id][round];
         commitEnd = r.commitEnd;
         isClosed = commitEnd != 0 && _revealsClosed(r, SafeCast.toUint40(GUARDIAN.clock()));
-    }
-
-    /// @inheritdoc IRounds
-    function membersOf(bytes32 id, uint16 round) external view returns (Member[] memory members) {
-        RoundData storage r = _rounds[id][round];
-        uint16[] memory places = r.places.all(r.drawn);
-        if (places.length == 0) return members;
-        address[] memory holders = disputes.standpointOf(id).tree.accountsAt(places);
-        members = new Member[](places.length);
-        uint256 count = 0;
-        uint256 seen = 0;
-        for (uint256 i = 0; i < places.length; ++i) {
-            if (seen & (1 << i) != 0) continue;
-            uint256 mask = places.maskIn(places[i]);
-            seen |= mask;
-            members[count++] = _memberAt(r, holders[i], mask);
-        }
-        assembly ("memory-safe") {
-            mstore(members, count)
-        }
-    }
-
-    /// @inheritdoc IRounds
-    function tallyOf(bytes32 id, uint16 round) external view returns (Tally memory) {
-        return _tallyOf(_rounds[id][round]);
-    }
-
-    /// @inheritdoc IRounds
-    function leadOf(bytes32 id, uint16 round) external view returns (bytes32 key, bytes32 outHash) {
-        RoundData storage r = _rounds[id][round];
-        return (_leadKey(r), r.leadOutHash);
-    }
-
-    /// @inheritdoc IRounds
-    function paidSeats(bytes32 id, uint16 round) external view returns (uint16 right, uint16 worked) {
-        RoundData storage r = _rounds[id][round];
-        IDisputes.Standpoint memory s = disputes.standpointOf(id);
-        (bytes32 key, bytes32 second) = _rightKeys(id, s.verdict, s.decidedIn, s.isMixed);
-        // Safe: at most 255 seats.
-        right = uint16(_sizeOf(r, _largestOf(r, key)) + _sizeOf(r, _largestOf(r, second)));
-        worked = uint16(_revealed(r).size() - r.noKey - r.cannotExecute);
-    }
-
-    /// @inheritdoc IRounds
-    function standingOf(bytes32 id, uint16 round, uint16 seat_) external view returns (address, Standing) {
-        (address[] memory holders, Standing[] memory standings) = standingsOf(id, round, seat_, 1);
-        return holders.length == 1 ? (holders[0], standings[0]) : (address(0), Standing.NONE);
-    }
-
-    /// @inheritdoc IRounds
-    function keysOf(bytes32 id, Verdict verdict, uint16 decidedIn, bool isMixed)
-        external
-        view
-        returns (bytes32 key, bytes32 second)
-    {
-        (key, second) = _rightKeys(id, verdict, decidedIn, isMixed);
-        if (key == EQUAL) key = bytes32(0);
-    }
-
-    /// @inheritdoc IRounds
-    function standingsOf(bytes32 id, uint16 round, uint256 from, uint256 count)
-        public
-        view
-        returns (address[] memory holders, Standing[] memory standings)
-    {
-        RoundData storage r = _rounds[id][round];
-        uint16[] memory places = r.places.all(r.seats);
-        if (from > places.length) from = places.length;
-        if (count > places.length - from) count = places.length - from;
-        standings = new Standing[](count);
-        if (r.commitEnd == 0) return (new address[](count), standings);
-        IDisputes.Standpoint memory s = disputes.standpointOf(id);
-        holders = s.tree.accountsAt(count == places.length ? places : places.part(from, count));
-        if (s.phase != Phase.FINAL) return (holders, standings);
-        Finals memory f = _finalsOf(id, r, s);
-        f.opened = round < s.decidedIn && s.verdict <= Verdict.INVALID;
-        for (uint256 i = 0; i < count; ++i) {
-            if (holders[i] != address(0)) standings[i] = _standing(r, f, places, from + i);
-        }
     }
 
     // --- parts of the steps ---
@@ -535,8 +364,6 @@ contract Rounds is IRounds, Wired {
         }
     }
 
-    // --- what follows from what is stored ---
-
     /// @dev The running round of a dispute, seated.
     function _votable(bytes32 id, uint16 round) private view returns (RoundData storage r) {
         r = _rounds[id][round];
@@ -551,106 +378,9 @@ contract Rounds is IRounds, Wired {
         if (now_ > r.revealEnd) revert TooLate(now_, r.revealEnd);
     }
 
-    /// @dev Reveals end early once nothing more can come. Of whom a root stands for nobody knows: each seat may still open.
-    function _revealsClosed(RoundData storage r, uint40 now_) private view returns (bool) {
-        if (now_ > r.revealEnd) return true;
-        uint256 revealed = _revealed(r);
-        if (revealed == SeatsLib.first(r.seats)) return true;
-        return r.committed & ~revealed == 0 && !r.rooted;
-    }
-
     function _seatsOf(IStakeTree tree, RoundData storage r, address voter) private view returns (uint256) {
         (bool has, uint16 place) = tree.placeOf(voter);
         return has ? r.places.maskOf(r.seats, place) : 0;
-    }
-
-    /// @dev Mask of seats whose vote is known, directly or by certificate.
-    function _revealed(RoundData storage r) private view returns (uint256) {
-        return r.certified == Outcome.NONE ? r.opened : r.opened | r.certifiedMask;
-    }
-
-    /// @dev Seats of a group, those of the certificate included.
-    function _sizeOf(RoundData storage r, bytes32 group) private view returns (uint256 seats) {
-        if (group == bytes32(0)) return 0;
-        seats = r.groups[group].seats;
-        if (r.certified != Outcome.NONE && group == r.certifiedGroup) seats += r.certifiedMask.size();
-    }
-
-    /// @dev The largest group that says `key`, or 0. A certificate for the claim, with no equal vote beside it, is not written.
-    function _largestOf(RoundData storage r, bytes32 key) private view returns (bytes32 group) {
-        if (key == bytes32(0)) return key;
-        group = r.largest[key];
-        if (group == bytes32(0) && key == EQUAL && r.certifiedEqual) group = r.certifiedGroup;
-    }
-
-    function _leadKey(RoundData storage r) private view returns (bytes32) {
-        return r.lead == 0 ? bytes32(0) : TallyLib.keyOf(r.leadOutcome, r.leadCode, r.leadOutHash);
-    }
-
-    /// @dev Keys in `largest` of what a verdict says.
-    function _rightKeys(bytes32 id, Verdict v, uint16 decidedIn, bool isMixed) private view returns (bytes32, bytes32) {
-        if (v == Verdict.UPHELD) return (EQUAL, 0);
-        if (v == Verdict.OVERTURNED || v == Verdict.INVALID) return (_leadKey(_rounds[id][decidedIn]), 0);
-        if (v != Verdict.UNAVAILABLE) return (0, 0);
-        return (TallyLib.keyOf(Outcome.UNAVAILABLE, 0, 0), isMixed ? _leadKey(_rounds[id][decidedIn]) : bytes32(0));
-    }
-
-    function _tallyOf(RoundData storage r) private view returns (Tally memory t) {
-        if (r.commitEnd == 0) return t;
-        (t.equal, t.lead, t.unavailable) = (r.equal, r.lead, r.unavailable);
-        (t.noKey, t.cannotExecute) = (r.noKey, r.cannotExecute);
-        (uint256 committed, uint256 revealed) = (r.committed, _revealed(r));
-        // Safe: at most 255 seats.
-        t.notRevealed = uint16((committed & ~revealed).size());
-        t.absent = uint16(r.seats - (committed | revealed).size());
-        if (r.lead == 0) return t;
-        (t.leadKey, t.leadOutHash) = (_leadKey(r), r.leadOutHash);
-        t.leadVerdict = r.leadOutcome == Outcome.INVALID ? Verdict.INVALID : Verdict.OVERTURNED;
-    }
-
-    function _memberAt(RoundData storage r, address voter, uint256 mask) private view returns (Member memory m) {
-        bytes32 word = r.words[mask.lowest()];
-        (m.voter, m.seatMask) = (voter, mask);
-        // Safe: at most 255 seats.
-        m.seats = uint16(mask.size());
-        if (r.certified != Outcome.NONE && mask & r.certifiedMask != 0) m.group = r.certifiedGroup;
-        else if (mask & r.opened != 0) m.group = word;
-        else m.commitment = word;
-    }
-
-    function _finalsOf(bytes32 id, RoundData storage r, IDisputes.Standpoint memory s)
-        private
-        view
-        returns (Finals memory f)
-    {
-        f.calm = s.verdict == Verdict.DRAW || s.verdict == Verdict.REFUNDED;
-        // Under a root each seat may be bound, and have seen what others say: silence costs each what it costs who committed on the chain.
-        (f.committed, f.revealed) = (r.rooted ? type(uint256).max : r.committed, _revealed(r));
-        if (r.certified != Outcome.NONE) {
-            (f.certified, f.certifiedMask, f.certifiedGroup) = (r.certified, r.certifiedMask, r.certifiedGroup);
-        }
-        (bytes32 key, bytes32 second) = _rightKeys(id, s.verdict, s.decidedIn, s.isMixed);
-        (f.right, f.alsoRight) = (_largestOf(r, key), _largestOf(r, second));
-    }
-
-    function _standing(RoundData storage r, Finals memory f, uint16[] memory places, uint256 i)
-        private
-        view
-        returns (Standing)
-    {
-        if (f.revealed & (1 << i) == 0) {
-            if (f.calm) return Standing.NEUTRAL;
-            return f.committed & (1 << i) == 0 ? Standing.ABSENT : Standing.NOT_REVEALED;
-        }
-        (bytes32 group, Outcome outcome) = (f.certifiedGroup, f.certified);
-        if (f.certifiedMask & (1 << i) == 0) {
-            group = r.words[1 << places.firstOf(i)];
-            outcome = r.groups[group].outcome;
-        }
-        if (outcome == Outcome.NO_KEY) return f.opened ? Standing.ABSENT : Standing.NEUTRAL;
-        if (outcome == Outcome.CANNOT_EXECUTE) return f.calm ? Standing.NEUTRAL : Standing.ABSENT;
-        if (f.calm) return Standing.WORKED;
-        return group == f.right || group == f.alsoRight ? Standing.RIGHT : Standing.WRONG;
     }
 
     /// @dev What is stored of a commitment binds who made it with which seats: nobody else's opens it, and a reveal needs
@@ -676,6 +406,10 @@ contract Rounds is IRounds, Wired {
 
     function _findingOf(Vote calldata v) private pure returns (Finding memory) {
         return Finding(v.dispute, v.round, v.outcome, v.code, v.tokensHash, v.traceRoot, v.roundDigest);
+    }
+
+    function _requireCourt() private view {
+        if (msg.sender != address(disputes)) revert NotAuthorised(msg.sender);
     }
 
     function _runningClock() private view returns (uint40) {

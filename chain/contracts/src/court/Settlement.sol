@@ -4,25 +4,29 @@ pragma solidity 0.8.37;
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {SettlementStore} from "./SettlementStore.sol";
 import {SplitLib} from "../libraries/SplitLib.sol";
-import {Standing, Verdict} from "../libraries/Types.sol";
+import {SplitTerms, Standing, Verdict} from "../libraries/Types.sol";
 import {IDisputes} from "../interfaces/IDisputes.sol";
 import {ILedger} from "../interfaces/ILedger.sol";
 import {IParams} from "../interfaces/IParams.sol";
+import {IRounds} from "../interfaces/IRounds.sol";
 import {ISettlement} from "../interfaces/ISettlement.sol";
 import {IStakeSource} from "../interfaces/IStakeSource.sol";
 
-/// @title Settlement: takes what a dispute costs, and moves it when the dispute has ended
+/// @title Settlement: binds what a dispute may cost, and moves it when the dispute has ended
+/// @dev States of a dispute's money: OPEN -end-> PAID, or ENDED while slashed stake is on its way -payOut, settleSeats-> PAID.
+///        In PAID each seat is settled once, in parts.
+///      Money (`SplitLib` has the amounts):
+///        | call        | from                | to                                                                        |
+///        | opened      | operator's stake    | bound                                                                     |
+///        | advance     | treasury            | pot                                                                       |
+///        | end         | operator's stake    | pot, or free again                                                        |
+///        | end, payOut | pot                 | credit of challenger, appellant, operator; treasury; burned; rest: seats  |
+///        | settleSeats | pot                 | credit of right seats                                                     |
+///        | settleSeats | verifiers' stake    | penalty pot, burned                                                       |
+///      Invariants (`docs/contracts.md` section 6): I2 in equals out for each dispute; I4 the parts of a slash are the slash, a fifth
+///        of it burned; I11 a slash takes no more than there is; I15 one end, once.
 contract Settlement is SettlementStore {
     using SafeCast for uint256;
-
-    /// @dev Seats that are settled together.
-    struct Run {
-        uint16 round;
-        uint16 seat; // the first
-        uint16 seats;
-        address holder;
-        Standing standing;
-    }
 
     modifier onlyCourt() {
         if (msg.sender != address(disputes)) revert NotAuthorised(msg.sender);
@@ -37,120 +41,139 @@ contract Settlement is SettlementStore {
     }
 
     /// @inheritdoc ISettlement
-    function opened(bytes32 id, address operator, address challenger, uint32 paramsVersion) external payable onlyCourt {
-        (, uint256 slashAmount) = PARAMS.feeAndSlash(paramsVersion);
-        LEDGER.take{value: msg.value}(id, challenger, ILedger.Source.BOND);
-        uint256 locked = VAULT.lock(operator, slashAmount, id);
-        Case storage c = _cases[id];
-        (c.operator, c.bond, c.operatorLocked) = (operator, msg.value.toUint96(), locked.toUint96());
-        c.version = paramsVersion;
-        emit Opened(id, challenger, msg.value, locked);
+    function opened(bytes32 id, address operator, uint256 slashAmount) external onlyCourt {
+        (_cases[id].operator, _cases[id].operatorLocked) = (operator, VAULT.lock(operator, slashAmount, id).toUint96());
     }
 
     /// @inheritdoc ISettlement
-    function appealed(bytes32 id, address by) external payable onlyCourt {
-        LEDGER.take{value: msg.value}(id, by, ILedger.Source.APPEAL_BOND);
-        Case storage c = _cases[id];
-        (c.appealBond, c.appellant) = (msg.value.toUint96(), by);
+    function appealed(bytes32 id, address by, uint256 bond) external onlyCourt {
+        (_cases[id].appellant, _cases[id].appealBond) = (by, bond.toUint96());
     }
 
     /// @inheritdoc ISettlement
-    function advance(bytes32 id, uint16 seats) external onlyCourt {
-        Case storage c = _cases[id];
-        (uint256 fee,) = PARAMS.feeAndSlash(c.version);
-        _advance(id, c, seats * fee);
+    function advance(bytes32 id, uint16 seats, uint32 paramsVersion) external onlyCourt {
+        (uint256 fee,) = PARAMS.feeAndSlash(paramsVersion);
+        _advance(id, _cases[id], seats * fee);
     }
 
     /// @inheritdoc ISettlement
-    function end(bytes32 id, Verdict verdict, bool appellantWon) external onlyCourt {
+    function end(bytes32 id, Ending calldata how) external onlyCourt {
         Case storage c = _cases[id];
         if (c.stage != Stage.OPEN) revert AlreadyEnded(id);
-        (c.verdict, c.appellantWon, c.stage) = (verdict, appellantWon, Stage.ENDED);
-        uint16 seats = verdict == Verdict.DRAW ? 0 : _seatsToPay(id, verdict);
-        c.seats = seats;
-        (, c.knew) = disputes.challengerOf(id);
-        (uint256 fee, uint256 slashAmount) = PARAMS.feeAndSlash(c.version);
+        Verdict verdict = how.verdict;
+        uint16 seats = verdict == Verdict.DRAW ? 0 : _seatsToPay(id, how);
+        (c.verdict, c.appellantWon, c.knew) = (verdict, how.appellantWon, how.knew);
+        (c.version, c.seats, c.stage) = (how.paramsVersion, seats, Stage.ENDED);
+        SplitTerms memory t = PARAMS.splitTerms(how.paramsVersion);
         if (verdict == Verdict.UPHELD || _isForgiving(verdict)) VAULT.unlock(c.operator, c.operatorLocked, id);
-        else c.slashed = VAULT.slash(c.operator, c.operatorLocked, slashAmount, id).toUint96();
-        if (verdict == Verdict.REFUNDED && seats * fee > c.advanced) _advance(id, c, seats * fee - c.advanced);
-        (SplitLib.Facts memory f, SplitLib.Split memory s) = _split(c);
-        c.perSeat = s.perSeat.toUint96();
-        bool arrived = LEDGER.potOf(id) >= _due(c);
+        else c.slashed = VAULT.slash(c.operator, c.operatorLocked, t.slashAmount, id).toUint96();
+        uint256 fees = seats * t.feePerSeat;
+        if (verdict == Verdict.REFUNDED && fees > c.advanced) _advance(id, c, fees - c.advanced);
+        (SplitLib.Facts memory f, SplitLib.Split memory s) = _split(c, t);
+        bool arrived = LEDGER.potOf(id) >= _due(c, t.bond);
         emit Ended(id, verdict, _account(c, f, s));
         if (arrived) _pay(id, c, s);
     }
 
     /// @inheritdoc ISettlement
-    function payOut(bytes32 id) public {
+    function payOut(bytes32 id) external {
         Case storage c = _cases[id];
         if (c.stage == Stage.OPEN) revert NotEnded(id);
         uint256 late = LEDGER.close(penaltyPot(id), ILedger.BurnReason.PENALTY);
-        if (c.stage == Stage.PAID) {
-            if (late == 0) revert AlreadyPaid(id);
-            return;
-        }
-        _requireArrived(id, c);
-        (, SplitLib.Split memory s) = _split(c);
-        _pay(id, c, s);
+        if (c.stage == Stage.ENDED) _payArrived(id, c);
+        else if (late == 0) revert AlreadyPaid(id);
     }
 
     /// @inheritdoc ISettlement
     function settleSeats(bytes32 id, uint16 round, uint256 count) external {
         Case storage c = _cases[id];
-        if (c.stage != Stage.PAID) payOut(id);
+        if (c.stage == Stage.OPEN) revert NotEnded(id);
+        uint256 perSeat = (c.stage == Stage.ENDED ? _payArrived(id, c) : _splitOf(c)).perSeat;
         if (round == 0 || round > disputes.roundsOf(id)) revert NoProgress(id, round);
-        uint256 from = settledSeats(id, round);
-        (address[] memory holders, Standing[] memory standings) = disputes.ROUNDS().standingsOf(id, round, from, count);
+        uint16 from = settledSeats(id, round);
+        (address[] memory holders, bytes memory standings) = disputes.ROUNDS().standingsOf(id, round, from, count);
         if (holders.length == 0) revert NoProgress(id, round);
         uint256 shift = _shift(round);
-        c.settled = uint160(c.settled & ~(uint256(type(uint16).max) << shift) | (from + holders.length) << shift);
-        _settleRuns(id, c, Run(round, uint16(from), 0, address(0), Standing.NONE), holders, standings);
+        c.settled = uint80(c.settled & ~(uint256(type(uint8).max) << shift) | (from + holders.length) << shift);
+        Charge[] memory charges = _charge(id, c, holders, standings);
+        _payRight(id, perSeat, _paidStanding(c.verdict), holders, standings);
+        emit SeatsSettled(id, round, from, perSeat, holders, standings, charges);
         LEDGER.close(penaltyPot(id), ILedger.BurnReason.PENALTY);
     }
 
-    /// @dev Seats of one holder and one standing that follow each other are one movement.
-    function _settleRuns(
-        bytes32 id,
-        Case storage c,
-        Run memory run,
-        address[] memory holders,
-        Standing[] memory standings
-    ) private {
-        ILedger.Payment[] memory payments = new ILedger.Payment[](holders.length);
+    /// @dev All that were right, in one movement.
+    function _payRight(bytes32 id, uint256 perSeat, Standing paid, address[] memory holders, bytes memory standings)
+        private
+    {
+        address[] memory accounts = new address[](holders.length);
         uint256 used = 0;
         for (uint256 i = 0; i < holders.length; ++i) {
-            ++run.seats;
-            bool goesOn = i + 1 < holders.length && holders[i + 1] == holders[i] && standings[i + 1] == standings[i];
-            if (goesOn) continue;
-            (run.holder, run.standing) = (holders[i], standings[i]);
-            uint256 pay = run.holder == address(0) ? 0 : _settleRun(id, c, run);
-            if (pay != 0) payments[used++] = ILedger.Payment(run.holder, pay);
-            (run.seat, run.seats) = (run.seat + run.seats, 0);
+            if (uint8(standings[i]) == uint8(paid)) accounts[used++] = holders[i];
         }
         assembly ("memory-safe") {
-            mstore(payments, used)
+            mstore(accounts, used)
         }
-        if (used != 0) LEDGER.creditEach(id, payments, ILedger.Reason.SEAT_PAY);
+        if (used != 0) LEDGER.creditEach(id, accounts, perSeat, ILedger.Reason.SEAT_PAY);
     }
 
-    /// @dev Takes a penalty; gives what is to be paid.
-    function _settleRun(bytes32 id, Case storage c, Run memory r) private returns (uint256 pay) {
-        uint256 penalty = 0;
-        if (r.standing == _paidStanding(c.verdict)) {
-            pay = uint256(c.perSeat) * r.seats;
-        } else if (!_isForgiving(c.verdict)) {
-            uint256 want = _rateOf(r.standing, c.version) * r.seats;
-            if (want != 0) penalty = VAULT.slash(r.holder, 0, want, penaltyPot(id));
-            c.penalties += penalty.toUint96();
+    /// @dev Each once, for all of its seats: a slash costs far more than to look for the others.
+    function _charge(bytes32 id, Case storage c, address[] memory holders, bytes memory standings)
+        private
+        returns (Charge[] memory charges)
+    {
+        if (_isForgiving(c.verdict)) return charges;
+        uint256 most = 0;
+        for (uint256 i = 0; i < standings.length; ++i) {
+            if (uint8(standings[i]) > uint8(Standing.NEUTRAL)) ++most;
         }
-        emit SeatsSettled(id, r.round, r.holder, r.seat, r.seats, r.standing, pay, penalty);
+        if (most == 0) return charges;
+        charges = new Charge[](most);
+        uint256 seen = 0;
+        uint256[7] memory rates = _rates(c.version);
+        uint256 used = 0;
+        for (uint256 i = 0; i < standings.length; ++i) {
+            if (uint8(standings[i]) <= uint8(Standing.NEUTRAL)) continue;
+            // One bit for an account: without it there is nobody to look for.
+            uint256 bit = 1 << (uint160(holders[i]) & 0xff);
+            uint256 k = seen & bit == 0 ? used : 0;
+            while (k < used && charges[k].voter != holders[i]) ++k;
+            if (k == used) charges[used++].voter = holders[i];
+            seen |= bit;
+            charges[k].amount += rates[uint8(standings[i])];
+        }
+        assembly ("memory-safe") {
+            mstore(charges, used)
+        }
+        _slashEach(id, c, charges);
+    }
+
+    /// @dev What was to be taken becomes what was.
+    function _slashEach(bytes32 id, Case storage c, Charge[] memory charges) private {
+        bytes32 pot = penaltyPot(id);
+        uint256 sum = 0;
+        for (uint256 i = 0; i < charges.length; ++i) {
+            if (charges[i].amount != 0) charges[i].amount = VAULT.slash(charges[i].voter, 0, charges[i].amount, pot);
+            sum += charges[i].amount;
+        }
+        c.penalties += sum.toUint96();
+    }
+
+    /// @dev Reverts while slashed stake is on its way.
+    function _payArrived(bytes32 id, Case storage c) private returns (SplitLib.Split memory s) {
+        SplitTerms memory t = PARAMS.splitTerms(c.version);
+        (uint256 have, uint256 want) = (LEDGER.potOf(id), _due(c, t.bond));
+        if (have < want) revert NotArrived(id, have, want);
+        (, s) = _split(c, t);
+        _pay(id, c, s);
     }
 
     function _pay(bytes32 id, Case storage c, SplitLib.Split memory s) private {
         c.stage = Stage.PAID;
-        (address challenger,) = disputes.challengerOf(id);
-        _credit(id, challenger, s.bondBack, ILedger.Reason.BOND_BACK);
-        _credit(id, challenger, s.alpha, ILedger.Reason.CHALLENGER_SHARE);
+        if (s.bondBack + s.alpha != 0) {
+            (address challenger,) = disputes.challengerOf(id);
+            _credit(id, challenger, s.bondBack, ILedger.Reason.BOND_BACK);
+            _credit(id, challenger, s.alpha, ILedger.Reason.CHALLENGER_SHARE);
+        }
         _credit(id, c.appellant, s.toAppellant, ILedger.Reason.BOND_BACK);
         _credit(id, c.operator, s.toOperator, ILedger.Reason.OPERATOR_SHARE);
         if (s.repaid != 0) LEDGER.repay(id, s.repaid);
@@ -168,16 +191,15 @@ contract Settlement is SettlementStore {
         emit Advanced(id, amount);
     }
 
-    function _requireArrived(bytes32 id, Case storage c) private view {
-        (uint256 have, uint256 want) = (LEDGER.potOf(id), _due(c));
-        if (have < want) revert NotArrived(id, have, want);
+    function _splitOf(Case storage c) private view returns (SplitLib.Split memory s) {
+        (, s) = _split(c, PARAMS.splitTerms(c.version));
     }
 
-    function _seatsToPay(bytes32 id, Verdict verdict) private view returns (uint16 seats) {
-        uint16 rounds = disputes.roundsOf(id);
-        for (uint16 round = 1; round <= rounds; ++round) {
-            (uint16 right, uint16 worked) = disputes.ROUNDS().paidSeats(id, round);
-            seats += _isForgiving(verdict) ? worked : right;
+    function _seatsToPay(bytes32 id, Ending calldata how) private view returns (uint16 seats) {
+        IRounds rounds = disputes.ROUNDS();
+        for (uint16 round = 1; round <= how.rounds; ++round) {
+            (uint16 right, uint16 worked) = rounds.paidSeats(id, round);
+            seats += _isForgiving(how.verdict) ? worked : right;
         }
     }
 
@@ -186,10 +208,9 @@ contract Settlement is SettlementStore {
         return _isForgiving(verdict) ? Standing.WORKED : Standing.RIGHT;
     }
 
-    function _rateOf(Standing standing, uint32 version) private view returns (uint256) {
-        (uint256 absent, uint256 noReveal, uint256 wrong) = PARAMS.penalties(version);
-        if (standing == Standing.ABSENT) return absent;
-        if (standing == Standing.NOT_REVEALED) return noReveal;
-        return standing == Standing.WRONG ? wrong : 0;
+    /// @dev Wei by standing.
+    function _rates(uint32 version) private view returns (uint256[7] memory rates) {
+        (rates[uint8(Standing.ABSENT)], rates[uint8(Standing.NOT_REVEALED)], rates[uint8(Standing.WRONG)]) =
+            PARAMS.penalties(version);
     }
 }

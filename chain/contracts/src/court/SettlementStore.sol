@@ -3,7 +3,7 @@ pragma solidity 0.8.37;
 
 import {Wired} from "../libraries/Wired.sol";
 import {SplitLib} from "../libraries/SplitLib.sol";
-import {Shares, Verdict} from "../libraries/Types.sol";
+import {SplitTerms, Verdict} from "../libraries/Types.sol";
 import {IDisputes} from "../interfaces/IDisputes.sol";
 import {ILedger} from "../interfaces/ILedger.sol";
 import {IParams} from "../interfaces/IParams.sol";
@@ -20,29 +20,28 @@ abstract contract SettlementStore is ISettlement, Wired {
         PAID // everybody but the seats has its money
     }
 
-    /// @dev Five words.
+    /// @dev One word while a dispute is open, two when it has ended. The other two are for what few disputes have: an appeal; a
+    ///      slash, or penalties. The bond is that of the version, the version the court's until the end.
     struct Case {
         address operator;
-        uint96 bond;
         uint96 operatorLocked;
-        uint96 appealBond;
+        uint96 advanced;
         uint32 version; // of the parameters
+        uint16 seats; // to be paid
         Verdict verdict;
         Stage stage;
         bool appellantWon;
-        address appellant;
-        uint96 advanced;
-        uint96 slashed;
-        uint96 perSeat;
-        uint16 seats; // to be paid
         bool knew;
+        uint80 settled; // 8 bits for each of up to 10 rounds (`ParamLaw.MAX_RERUNS`): seats that are settled, 255 at most
+        address appellant;
+        uint96 appealBond;
+        uint96 slashed;
         uint96 penalties;
-        uint160 settled; // 16 bits for each of up to 10 rounds: seats that are settled (`ParamLaw.MAX_RERUNS`)
     }
 
     /// @notice The network's parameters.
     IParams public immutable PARAMS;
-    /// @notice Where all money but stake is.
+    /// @inheritdoc ISettlement
     ILedger public immutable LEDGER;
     /// @notice Where stake is.
     IStakeSource public immutable VAULT;
@@ -59,15 +58,18 @@ abstract contract SettlementStore is ISettlement, Wired {
     }
 
     /// @inheritdoc ISettlement
-    function accountOf(bytes32 id) external view returns (Account memory) {
+    function accountOf(bytes32 id) external view returns (Account memory a) {
         Case storage c = _cases[id];
-        (SplitLib.Facts memory f, SplitLib.Split memory s) = _split(c);
+        if (c.operator == address(0)) return a;
+        uint32 version = c.version;
+        if (c.stage == Stage.OPEN) (,, version) = disputes.votingOf(id);
+        (SplitLib.Facts memory f, SplitLib.Split memory s) = _split(c, PARAMS.splitTerms(version));
         return _account(c, f, s);
     }
 
     /// @inheritdoc ISettlement
     function settledSeats(bytes32 id, uint16 round) public view returns (uint16) {
-        return uint16(_cases[id].settled >> _shift(round));
+        return uint8(_cases[id].settled >> _shift(round));
     }
 
     /// @inheritdoc ISettlement
@@ -76,25 +78,27 @@ abstract contract SettlementStore is ISettlement, Wired {
     }
 
     /// @dev What the pot holds once everything is there.
-    function _due(Case storage c) internal view returns (uint256) {
-        return uint256(c.bond) + c.appealBond + c.advanced + c.slashed;
+    function _due(Case storage c, uint256 bond) internal view returns (uint256) {
+        return bond + c.appealBond + c.advanced + c.slashed;
     }
 
-    function _split(Case storage c) internal view returns (SplitLib.Facts memory f, SplitLib.Split memory s) {
-        if (c.stage == Stage.OPEN) return (f, s);
+    /// @dev No split before the end.
+    function _split(Case storage c, SplitTerms memory t)
+        internal
+        view
+        returns (SplitLib.Facts memory f, SplitLib.Split memory s)
+    {
         f = SplitLib.Facts({
             verdict: c.verdict,
             appellantWon: c.appellantWon,
             knew: c.knew,
-            bond: c.bond,
+            bond: t.bond,
             appealBond: c.appealBond,
             advanced: c.advanced,
             slashed: c.slashed,
             seats: c.seats
         });
-        Shares memory shares = PARAMS.shares(c.version);
-        (uint256 fee,) = PARAMS.feeAndSlash(c.version);
-        s = SplitLib.split(f, SplitLib.Terms(fee, shares.alphaBps, shares.betaBps, shares.operatorShareBps));
+        if (c.stage != Stage.OPEN) s = SplitLib.split(f, t);
     }
 
     /// @dev No cast loses anything: no sum of ether needs 96 bits.
@@ -103,10 +107,10 @@ abstract contract SettlementStore is ISettlement, Wired {
         view
         returns (Account memory a)
     {
-        (a.bond, a.appealBond, a.advanced, a.operatorLocked) = (c.bond, c.appealBond, c.advanced, c.operatorLocked);
-        (a.slashed, a.penalties, a.perSeat, a.appellant) = (c.slashed, c.penalties, c.perSeat, c.appellant);
+        (a.bond, a.appealBond, a.advanced, a.operatorLocked) =
+        (uint96(f.bond), c.appealBond, c.advanced, c.operatorLocked);
+        (a.slashed, a.penalties, a.perSeat, a.appellant) = (c.slashed, c.penalties, uint96(s.perSeat), c.appellant);
         (a.ended, a.paid) = (c.stage != Stage.OPEN, c.stage == Stage.PAID);
-        if (!a.ended) return a;
         (a.toChallenger, a.toAppellant, a.toOperator) =
         (uint96(s.bondBack + s.alpha), uint96(s.toAppellant), uint96(s.toOperator));
         a.toVerifiers = uint96(s.perSeat * f.seats);
@@ -119,6 +123,6 @@ abstract contract SettlementStore is ISettlement, Wired {
     }
 
     function _shift(uint16 round) internal pure returns (uint256) {
-        return 16 * (uint256(round) - 1);
+        return 8 * (uint256(round) - 1);
     }
 }

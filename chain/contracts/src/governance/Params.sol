@@ -5,7 +5,7 @@ import {AccessManaged} from "@openzeppelin/contracts/access/manager/AccessManage
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {ParamLaw} from "./ParamLaw.sol";
-import {Committee, Money, ParamSet, Shares, Times} from "../libraries/Types.sol";
+import {Committee, Money, ParamSet, Shares, SplitTerms, Times} from "../libraries/Types.sol";
 import {IParams} from "../interfaces/IParams.sol";
 
 /// @title Params: versions of all numbers, each part in its own packed slots
@@ -130,6 +130,25 @@ contract Params is IParams, AccessManaged {
     }
 
     /// @inheritdoc IParams
+    function openTerms(uint32 version_) external view returns (uint256 bond, uint256 slashAmount) {
+        return (requiredBond(version_), _money[version_].slashAmount);
+    }
+
+    /// @inheritdoc IParams
+    function splitTerms(uint32 version_) external view returns (SplitTerms memory) {
+        (Money storage m, Shares storage s) = (_money[version_], _sharesOf(version_));
+        return
+            SplitTerms(requiredBond(version_), m.slashAmount, m.feePerSeat, s.alphaBps, s.betaBps, s.operatorShareBps);
+    }
+
+    /// @inheritdoc IParams
+    function roundTerms(uint32 version_, uint8 level) external view returns (uint8, uint32, uint32) {
+        Times storage t = _timesOf(version_);
+        // Safe: the law allows 255 seats at most.
+        return (uint8(_committee[version_].seats[level - 1]), t.commitTime, t.revealTime);
+    }
+
+    /// @inheritdoc IParams
     function demandMoney(uint32 version_)
         external
         view
@@ -156,7 +175,7 @@ contract Params is IParams, AccessManaged {
     }
 
     /// @inheritdoc IParams
-    function requiredBond(uint32 version_) external view returns (uint256) {
+    function requiredBond(uint32 version_) public view returns (uint256) {
         Money storage m = _moneyOf(version_);
         return uint256(_committee[version_].seats[0]) * m.feePerSeat + m.privacyPrice;
     }

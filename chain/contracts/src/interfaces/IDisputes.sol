@@ -19,7 +19,6 @@ interface IDisputes {
         address operator; // accused
         address challenger;
         uint64 batchId;
-        uint64 openedAt;
         uint64 keyEpoch;
         uint32 paramsVersion;
         Phase phase; // as stored; `phaseOf` says what it is by now
@@ -29,8 +28,8 @@ interface IDisputes {
         bool appealed;
         bool refunded; // the guardian ended it
         Verdict verdict; // of the last conclusive round; final in FINAL
-        uint64 appealEnd; // last second to appeal
-        uint64 airgapEnd; // money moves after it
+        uint64 appealEnd; // last second to appeal; 0 where nobody can
+        uint64 airgapEnd; // money moves after it; 0 while there is none
         bytes32 key; // what a conviction says (`TallyLib.keyOf`); 0 without one, and where the claim stands
         bytes32 secondKey; // the leading fault of a mixed UNAVAILABLE
         bytes32 replacement; // outHash that replaces the claim, else 0; the claimed one where the receipt's tokensHash alone is false
@@ -54,9 +53,7 @@ interface IDisputes {
         bytes32 altCommit
     );
     /// @notice A round waits for its seed. The first one, a larger one, a rerun, or a seed that was lost.
-    event SeedNamed(
-        bytes32 indexed id, uint16 indexed round, uint8 level, uint16 seats, uint64 seedBlock, uint8 rearms
-    );
+    event SeedNamed(bytes32 indexed id, uint16 indexed round, uint8 level, uint64 seedBlock, uint8 rearms);
     /// @notice Seats `from` on are held by `places` of the pool's tree, `NOBODY` for none.
     event SeatsDrawn(bytes32 indexed id, uint16 indexed round, uint16 from, uint16[] places);
     /// @notice All seats are drawn.
@@ -139,6 +136,8 @@ interface IDisputes {
     function challengerOf(bytes32 id) external view returns (address who, bool knew);
     /// @notice What a vote needs: the pool's tree, the running round, the parameters.
     function votingOf(bytes32 id) external view returns (IStakeTree tree, uint16 round, uint32 paramsVersion);
+    /// @notice The round that waits for its seed or its seats, and what its draw needs; 0 where none does.
+    function seedOf(bytes32 id) external view returns (uint16 round, uint8 level, uint8 seats, uint40 seedBlock);
     function standpointOf(bytes32 id) external view returns (Standpoint memory);
     /// @notice Seats and votes of this court.
     function ROUNDS() external view returns (IRounds);

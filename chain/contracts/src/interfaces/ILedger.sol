@@ -36,16 +36,13 @@ interface ILedger {
         REPORT
     }
 
-    /// @notice What one account is credited.
-    struct Payment {
-        address account;
-        uint256 amount;
-    }
-
     /// @notice `amount` wei of `from` entered pot `ref`.
     event Taken(bytes32 indexed ref, address indexed from, uint256 amount, Source source);
     /// @notice `amount` wei moved from pot `ref` to `account`'s credit, payable from `unlockAt` (protocol clock) on.
     event Credited(address indexed account, uint256 amount, Reason reason, bytes32 indexed ref, uint64 unlockAt);
+    /// @notice `amount` wei moved from pot `ref` to the credit of each of `accounts`, as often as it is named; payable from
+    ///         `unlockAt` on, or with what the account was credited before where that is payable later.
+    event CreditedEach(bytes32 indexed ref, Reason reason, uint64 unlockAt, uint256 amount, address[] accounts);
     /// @notice `amount` wei of pot `ref` can never leave again.
     event Burned(uint256 amount, BurnReason reason, bytes32 indexed ref);
     /// @notice `amount` wei moved from the treasury into pot `ref`.
@@ -66,12 +63,12 @@ interface ILedger {
     /// @notice `account` refused its payment; its credit is untouched.
     error PaymentRefused(address account);
 
-    /// @notice Take the sent wei into pot `ref`. Movers and the stake source only.
+    /// @notice Take the sent wei into pot `ref`. Movers, the stake source and the court only.
     function take(bytes32 ref, address from, Source source) external payable;
     /// @notice Move `amount` wei from pot `ref` to `account`. Movers only. Zero is a no-op.
     function credit(bytes32 ref, address account, uint256 amount, Reason reason) external;
-    /// @notice `credit` for many accounts at once, at a fraction of the price.
-    function creditEach(bytes32 ref, Payment[] calldata payments, Reason reason) external;
+    /// @notice `credit` to each of `accounts`, as often as it is named. Movers only. Zero is a no-op.
+    function creditEach(bytes32 ref, address[] calldata accounts, uint256 amount, Reason reason) external;
     /// @notice Burn `amount` wei of pot `ref`. Movers only. Zero is a no-op.
     function burn(bytes32 ref, uint256 amount, BurnReason reason) external;
     /// @notice Burn whatever pot `ref` still holds and return it. Movers only.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Committee, Money, ParamSet, Shares, Times} from "../libraries/Types.sol";
+import {Committee, Money, ParamSet, Shares, SplitTerms, Times} from "../libraries/Types.sol";
 
 /// @title IParams: every number that governs the network, in versions that never change
 /// @notice A new version counts for what begins after it. Each is checked against hard bounds and the static law, and
@@ -50,6 +50,15 @@ interface IParams {
     function window(uint32 version_) external view returns (uint32);
     /// @notice Seconds to anchor, and to answer a demand.
     function demandTimes(uint32 version_) external view returns (uint32 maxAnchorDelay, uint32 cure);
+    /// @notice What opening a dispute asks for: `requiredBond`, and how much of the operator's stake is locked.
+    function openTerms(uint32 version_) external view returns (uint256 bond, uint256 slashAmount);
+    /// @notice What the money of a dispute is split by.
+    function splitTerms(uint32 version_) external view returns (SplitTerms memory);
+    /// @notice Seats of a level, and the times of its rounds.
+    function roundTerms(uint32 version_, uint8 level)
+        external
+        view
+        returns (uint8 seats, uint32 commitTime, uint32 revealTime);
     /// @notice Seconds to commit and to reveal.
     function roundTimes(uint32 version_) external view returns (uint32 commitTime, uint32 revealTime);
     /// @notice Seconds to appeal, and from a last verdict to the first movement of money.

@@ -2,7 +2,7 @@
 pragma solidity 0.8.37;
 
 import {Bls} from "../libraries/Bls.sol";
-import {Commit, Finding, Standing, Verdict, Vote} from "../libraries/Types.sol";
+import {Commit, Finding, Verdict, Vote} from "../libraries/Types.sol";
 
 /// @title IRounds: how the committee of a round votes, and what its seats said
 /// @notice `IDisputes` begins a round, seats it and counts it; everything between is here. Votes, commitments and certificates
@@ -10,7 +10,7 @@ import {Commit, Finding, Standing, Verdict, Vote} from "../libraries/Types.sol";
 interface IRounds {
     /// @notice One drawn committee.
     struct Round {
-        uint64 seedBlock; // whose mix draws the seats
+        uint64 seedBlock; // whose mix draws the seats; all is 0 but `rearms` where a draw was given up
         uint64 commitEnd; // 0 before the draw
         uint64 revealEnd;
         uint16 seats;
@@ -23,6 +23,18 @@ interface IRounds {
         bytes32 roundSeed; // keccak256(abi.encode(seed, dispute, round)); 0 before the draw
         bytes32 certifiedGroup; // what the certificate said; 0 without one
         uint256 certifiedMask; // seats it counts for
+    }
+
+    /// @notice Seats of a round that are drawn together, and with the last of them its times and its seed.
+    struct Seating {
+        uint8 level;
+        uint8 seats; // of the round
+        uint8 from; // the first of these
+        uint40 seedBlock;
+        uint40 commitEnd; // this and the next two: 0 before the last seat
+        uint40 revealEnd;
+        bytes32 roundSeed;
+        uint16[] places; // who holds seats `from` on
     }
 
     /// @notice One voter in one round, with all its seats.
@@ -120,21 +132,13 @@ interface IRounds {
         Bls.G2 calldata signature
     ) external;
 
-    /// @notice A round waits for its seed. The court only, as are the next three.
-    /// @param claim `claimOf` of the dispute, with its first round; 0 with later ones
-    function begin(bytes32 id, uint16 round, uint8 level, uint8 seats, uint40 seedBlock, bytes32 claim) external;
-    /// @notice The seed was lost: another block, and no seat is drawn.
-    function rearm(bytes32 id, uint16 round, uint40 seedBlock) external;
-    /// @notice Seats `from` on are held by `places`. With the last of them the commit phase begins.
-    function seat(
-        bytes32 id,
-        uint16 round,
-        uint8 from,
-        uint16[] calldata places,
-        uint40 commitEnd,
-        uint40 revealEnd,
-        bytes32 roundSeed
-    ) external;
+    /// @notice A dispute was opened. The court only, as are the next three.
+    /// @param claim `claimOf` of the dispute
+    function begin(bytes32 id, bytes32 claim) external;
+    /// @notice The seed was lost: no seat is drawn.
+    function rearm(bytes32 id, uint16 round) external;
+    /// @notice Seats are drawn. With the last of them the commit phase begins.
+    function seat(bytes32 id, uint16 round, Seating calldata seating) external;
     /// @notice Close the round. Reverts before nothing more can come.
     function close(bytes32 id, uint16 round) external returns (Tally memory tally, uint8 seats);
 
@@ -145,30 +149,25 @@ interface IRounds {
     /// @notice keccak256(abi.encode(tokensHash, outHash)) of the disputed receipt; 0 for no dispute.
     function claimOf(bytes32 id) external view returns (bytes32);
     function roundOf(bytes32 id, uint16 round) external view returns (Round memory);
-    /// @notice What the draw needs of a round.
-    function seatingOf(bytes32 id, uint16 round)
-        external
-        view
-        returns (uint40 seedBlock, uint8 seats, uint8 drawn, uint8 rearms);
+    /// @notice Seats that are drawn, and how often the seed was lost.
+    function seatingOf(bytes32 id, uint16 round) external view returns (uint8 drawn, uint8 rearms);
     /// @notice End of commits, 0 before the draw; and whether nothing more can be revealed.
     function votingOf(bytes32 id, uint16 round) external view returns (uint40 commitEnd, bool isClosed);
     /// @notice The members of a round in the order of their first seats.
     function membersOf(bytes32 id, uint16 round) external view returns (Member[] memory);
     function tallyOf(bytes32 id, uint16 round) external view returns (Tally memory);
-    /// @notice What the leading fault of a round says, and the outHash that it found; 0 without one.
-    function leadOf(bytes32 id, uint16 round) external view returns (bytes32 key, bytes32 outHash);
     /// @notice What a verdict says, and the fault that is right beside a mixed UNAVAILABLE; 0 for nothing, and where the claim stands.
+    ///         And the outHash of the leading fault of the round that found it.
     function keysOf(bytes32 id, Verdict verdict, uint16 decidedIn, bool isMixed)
         external
         view
-        returns (bytes32 key, bytes32 second);
+        returns (bytes32 key, bytes32 second, bytes32 outHash);
     /// @notice Seats of a round that said what the verdict says, and seats that worked, whatever they said.
     function paidSeats(bytes32 id, uint16 round) external view returns (uint16 right, uint16 worked);
-    /// @notice Holder and standing of a seat under the final verdict; NONE before FINAL.
-    function standingOf(bytes32 id, uint16 round, uint16 seat) external view returns (address holder, Standing standing);
-    /// @notice The same of up to `count` seats from `from` on, as many as the round has.
+    /// @notice Holders and standings under the final verdict of up to `count` seats from `from` on, as many as the round has: byte
+    ///         i is the `Standing` of the i-th, NONE before FINAL.
     function standingsOf(bytes32 id, uint16 round, uint256 from, uint256 count)
         external
         view
-        returns (address[] memory holders, Standing[] memory standings);
+        returns (address[] memory holders, bytes memory standings);
 }

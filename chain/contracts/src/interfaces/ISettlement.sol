@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Standing, Verdict} from "../libraries/Types.sol";
+import {ILedger} from "./ILedger.sol";
+import {Verdict} from "../libraries/Types.sol";
 
 /// @title ISettlement: the money of a dispute, one function per row of the table of design section 9
 /// @notice Every amount is rounded down and what remains is burned. A dispute ends at a cost that does not grow with its
@@ -30,20 +31,34 @@ interface ISettlement {
         bool paid; // everybody but the seats has its money
     }
 
-    event Opened(bytes32 indexed id, address indexed challenger, uint256 bond, uint256 operatorLocked);
+    /// @notice How a dispute ended.
+    struct Ending {
+        Verdict verdict;
+        bool appellantWon; // it is another than the one that was appealed
+        bool knew; // the challenger committed to what it says
+        uint32 paramsVersion;
+        uint16 rounds;
+    }
+
+    /// @notice Wei that one voter lost, for all of its seats of a call.
+    struct Charge {
+        address voter;
+        uint256 amount;
+    }
+
     event Advanced(bytes32 indexed id, uint256 amount);
     event Ended(bytes32 indexed id, Verdict indexed verdict, Account account);
     event Paid(bytes32 indexed id);
-    /// @notice `seats` seats from `seat` on, which one voter holds with one standing.
+    /// @notice Seat `from + i` is held by `holders[i]`, 0 for nobody, with the `Standing` of byte i. `perSeat` wei went to the holder of each
+    ///         that is RIGHT or WORKED; `charges` is all that was taken.
     event SeatsSettled(
         bytes32 indexed id,
         uint16 indexed round,
-        address indexed voter,
-        uint16 seat,
-        uint16 seats,
-        Standing standing,
-        uint256 pay,
-        uint256 penalty
+        uint16 from,
+        uint256 perSeat,
+        address[] holders,
+        bytes standings,
+        Charge[] charges
     );
 
     /// @notice A dispute ends once.
@@ -57,14 +72,14 @@ interface ISettlement {
     /// @notice No seat was left to settle.
     error NoProgress(bytes32 id, uint16 round);
 
-    /// @notice Take the challenger's bond and lock the operator's stake. Court only, as are the next three.
-    function opened(bytes32 id, address operator, address challenger, uint32 paramsVersion) external payable;
-    function appealed(bytes32 id, address by) external payable;
+    /// @notice Lock the operator's stake. The challenger's `requiredBond` is in the dispute's pot. Court only, as are the next three.
+    function opened(bytes32 id, address operator, uint256 slashAmount) external;
+    /// @notice The bond of an appeal is in the pot.
+    function appealed(bytes32 id, address by, uint256 bond) external;
     /// @notice Advance the fees of another round from the treasury, as far as it reaches.
-    function advance(bytes32 id, uint16 seats) external;
+    function advance(bytes32 id, uint16 seats, uint32 paramsVersion) external;
     /// @notice Slash, split and pay, as the verdict says; what has not arrived is paid by `payOut` later.
-    /// @param appellantWon the verdict is another than the one that was appealed
-    function end(bytes32 id, Verdict verdict, bool appellantWon) external;
+    function end(bytes32 id, Ending calldata how) external;
 
     /// @notice Pay everybody but the seats once slashed stake has arrived, and burn penalties that came late. Anybody.
     function payOut(bytes32 id) external;
@@ -72,6 +87,8 @@ interface ISettlement {
     ///         money; at least one or revert.
     function settleSeats(bytes32 id, uint16 round, uint256 count) external;
 
+    /// @notice Where all money but stake is.
+    function LEDGER() external view returns (ILedger);
     function accountOf(bytes32 id) external view returns (Account memory);
     /// @notice The ledger's pot for penalties of a dispute, apart from what its seats are still to get.
     function penaltyPot(bytes32 id) external pure returns (bytes32);

@@ -35,19 +35,51 @@ library MaturityQueue {
     error QueueTooSmall(uint256 have, uint256 want);
 
     uint256 private constant STEP = 1 hours;
+    /// @dev Where the head's members begin in its word.
+    uint256 private constant HOUR = 96;
+    uint256 private constant MATURE = 128;
+    uint256 private constant FIRST = 224;
+    uint256 private constant COUNT = 240;
 
     /// @notice Add `amount` wei that mature `delay` seconds from `clock` or up to an hour later. Zero changes nothing.
     /// @return maturesAt when; not before what is in the queue already, so that its order stays that of time
     function push(Queue storage q, uint256 amount, uint256 clock, uint256 delay) internal returns (uint64 maturesAt) {
-        Head memory h = q.head;
-        uint256 hour = Math.ceilDiv(clock + delay, STEP);
-        if (h.newest != 0 && hour < h.hour) hour = h.hour;
-        maturesAt = (hour * STEP).toUint64();
-        if (amount == 0) return maturesAt;
-        if (h.newest != 0 && hour != h.hour) _age(q, h, clock);
-        h.newest += amount.toUint96();
-        h.hour = hour.toUint32();
-        q.head = h;
+        return secondOf(enter(q, amount, clock, hourOf(clock, delay)));
+    }
+
+    /// @notice `push` to many queues: of each amount that comes at one moment the hour is the same, unless the queue has a later one.
+    /// @return matures the hour in which it matures
+    /// @dev Most queues are one word, and most additions change that alone: it is read and written once, and no struct is made.
+    function enter(Queue storage q, uint256 amount, uint256 clock, uint256 hour) internal returns (uint256 matures) {
+        uint256 word = _word(q);
+        (uint256 newest, uint256 last) = (uint96(word), uint32(word >> HOUR));
+        matures = newest != 0 && hour < last ? last : hour;
+        if (amount == 0) return matures;
+        uint256 mature = uint96(word >> MATURE);
+        if (newest != 0 && matures != last) {
+            if (word >> COUNT == 0 && last * STEP <= clock) {
+                mature = (mature + newest).toUint96();
+            } else {
+                word = _aged(q, clock);
+                mature = uint96(word >> MATURE);
+            }
+            newest = 0;
+        }
+        word = (word >> FIRST << FIRST) | (mature << MATURE) | (matures << HOUR) | (newest + amount).toUint96();
+        assembly ("memory-safe") {
+            sstore(q.slot, word)
+        }
+    }
+
+    /// @notice The hour in which an amount matures that is added now to a queue in which nothing matures later.
+    function hourOf(uint256 clock, uint256 delay) internal pure returns (uint256) {
+        return Math.ceilDiv(clock + delay, STEP).toUint32();
+    }
+
+    /// @notice Its second.
+    function secondOf(uint256 hour) internal pure returns (uint64) {
+        // Safe: an hour has 32 bits.
+        return uint64(hour * STEP);
     }
 
     /// @notice Take `amount` wei out, from what matures first, matured or not: the caller says what may leave.
@@ -96,6 +128,21 @@ library MaturityQueue {
     function length(Queue storage q) internal view returns (uint256) {
         Head memory h = q.head;
         return h.newest == 0 ? h.count : uint256(h.count) + 1;
+    }
+
+    /// @dev The head's word, as the compiler lays it out.
+    function _word(Queue storage q) private view returns (uint256 word) {
+        assembly ("memory-safe") {
+            word := sload(q.slot)
+        }
+    }
+
+    /// @dev The head's word after `_age`.
+    function _aged(Queue storage q, uint256 clock) private returns (uint256) {
+        Head memory h = q.head;
+        _age(q, h, clock);
+        q.head = h;
+        return _word(q);
     }
 
     /// @dev Room for a newer entry in the head. Each new one clears two mature ones away, if there are two: so mature ones

@@ -2,7 +2,7 @@
 pragma solidity 0.8.37;
 
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
-import {Verdict} from "./Types.sol";
+import {SplitTerms, Verdict} from "./Types.sol";
 
 /// @title SplitLib: who gets what of a dispute, one function per row of the table of design section 9
 /// @notice Everything is wei. Every share is rounded down, and `burned` is what no share took: what comes in goes out.
@@ -23,14 +23,6 @@ library SplitLib {
         uint256 seats; // that were right; in a refund those that worked; in a draw none
     }
 
-    /// @notice Prices and shares of its version.
-    struct Terms {
-        uint256 feePerSeat;
-        uint256 alphaBps;
-        uint256 betaBps;
-        uint256 operatorShareBps;
-    }
-
     /// @notice Where it goes.
     struct Split {
         uint256 perSeat;
@@ -43,7 +35,7 @@ library SplitLib {
     }
 
     /// @notice The whole split. Never reverts for a verdict and amounts of ether.
-    function split(Facts memory f, Terms memory t) internal pure returns (Split memory s) {
+    function split(Facts memory f, SplitTerms memory t) internal pure returns (Split memory s) {
         if (f.verdict == Verdict.UPHELD) _upheld(f, t, s);
         else if (f.verdict == Verdict.DRAW) _draw(f, t, s);
         else if (f.verdict == Verdict.REFUNDED) _refunded(f, t, s);
@@ -54,7 +46,7 @@ library SplitLib {
 
     /// @dev Fees come from the lost bond, and from the treasury beyond that; then it has its advance back, then the operator its
     ///      share for having been questioned.
-    function _upheld(Facts memory f, Terms memory t, Split memory s) private pure {
+    function _upheld(Facts memory f, SplitTerms memory t, Split memory s) private pure {
         uint256 lost = _appealLost(f, s);
         uint256 funds = f.bond + lost + f.advanced;
         if (f.seats != 0) s.perSeat = Math.min(t.feePerSeat, funds / f.seats);
@@ -65,7 +57,7 @@ library SplitLib {
 
     /// @dev alpha to a challenger who knew (withholding is nobody's answer), beta and fees to the right seats; all of it from the
     ///      slash and a lost appeal bond, and from the treasury only as far as these do not reach the fees.
-    function _convicted(Facts memory f, Terms memory t, Split memory s) private pure {
+    function _convicted(Facts memory f, SplitTerms memory t, Split memory s) private pure {
         uint256 lost = _appealLost(f, s);
         s.bondBack = f.bond;
         if (f.verdict != Verdict.UNAVAILABLE && f.knew) s.alpha = f.slashed * t.alphaBps / BPS;
@@ -81,14 +73,14 @@ library SplitLib {
 
     /// @dev Nobody was found right or wrong, and nobody gains by it: whoever is paid for a draw is paid for stalling. The bond comes
     ///      back less the fee of one seat, which is burned (docs/adr/181).
-    function _draw(Facts memory f, Terms memory t, Split memory s) private pure {
+    function _draw(Facts memory f, SplitTerms memory t, Split memory s) private pure {
         s.repaid = f.advanced;
         s.toAppellant = f.appealBond;
         s.bondBack = f.bond - Math.min(t.feePerSeat, f.bond);
     }
 
     /// @dev Everybody has its own back; who worked is paid by the treasury.
-    function _refunded(Facts memory f, Terms memory t, Split memory s) private pure {
+    function _refunded(Facts memory f, SplitTerms memory t, Split memory s) private pure {
         if (f.seats != 0) s.perSeat = Math.min(t.feePerSeat, f.advanced / f.seats);
         s.repaid = f.advanced - s.perSeat * f.seats;
         (s.toAppellant, s.bondBack) = (f.appealBond, f.bond);

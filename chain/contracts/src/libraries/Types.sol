@@ -77,6 +77,16 @@ struct Shares {
     uint32 maxBatch;
 }
 
+/// @notice What the money of a dispute is split by, of one version.
+struct SplitTerms {
+    uint256 bond; // of the challenger
+    uint256 slashAmount;
+    uint256 feePerSeat;
+    uint256 alphaBps;
+    uint256 betaBps;
+    uint256 operatorShareBps;
+}
+
 /// @notice One version of all parameters. A dispute and a batch keep to the version they began with.
 struct ParamSet {
     Times times;

@@ -11,6 +11,19 @@ import {ILedger} from "../interfaces/ILedger.sol";
 import {IParams} from "../interfaces/IParams.sol";
 
 /// @title Ledger: who may move money, and when credit is paid; the sums are `Books`
+/// @dev States of a wei: outside -take-> pot -credit-> credit, locked for `withdrawDelay` -time-> due -withdraw-> outside.
+///        pot -burn, close-> burned, for ever; outside -fund-> treasury -advance-> pot -repay-> treasury.
+///      Money:
+///        | call               | who                     | from     | to                          |
+///        | take               | movers, sources         | sender   | pot                         |
+///        | credit, creditEach | movers                  | pot      | credit                      |
+///        | burn, close        | movers                  | pot      | burned                      |
+///        | advance, repay     | movers                  | treasury | pot, and back               |
+///        | fund               | anybody                 | sender   | treasury                    |
+///        | withdraw           | the account             | credit   | the account                 |
+///      Invariants (`docs/contracts.md` section 6): I1 the balance is pots, credits, treasury and burned; I3 no credit of nobody; I5
+///        nothing is paid before its time; I6 who refuses a payment stops nobody else, and keeps its credit; I25 events give every
+///        balance.
 contract Ledger is ILedger, Books, AccessManaged, Wired, ReentrancyGuardTransient {
     using MaturityQueue for MaturityQueue.Queue;
 
@@ -19,20 +32,22 @@ contract Ledger is ILedger, Books, AccessManaged, Wired, ReentrancyGuardTransien
     /// @notice The network's parameters.
     IParams public immutable PARAMS;
 
-    /// @notice Contracts that move money between pots, credit, treasury and the burned.
-    mapping(address who => bool) public isMover;
-    /// @notice Contracts that only bring slashed stake.
-    mapping(address who => bool) public isSource;
+    /// @dev What a contract may do.
+    struct Rights {
+        bool moves;
+        bool brings;
+    }
 
+    mapping(address who => Rights) private _rights;
     mapping(address account => MaturityQueue.Queue) private _credits;
 
     /// @notice `who` may move money from now on, or no longer.
     event MoverSet(address indexed who, bool allowed);
-    /// @notice `who` may bring slashed stake from now on, or no longer.
+    /// @notice `who` may bring money into pots from now on, or no longer.
     event SourceSet(address indexed who, bool allowed);
 
     modifier onlyMovers() {
-        if (!isMover[msg.sender]) revert NotAuthorised(msg.sender);
+        if (!_rights[msg.sender].moves) revert NotAuthorised(msg.sender);
         _;
     }
 
@@ -41,9 +56,10 @@ contract Ledger is ILedger, Books, AccessManaged, Wired, ReentrancyGuardTransien
         PARAMS = params;
     }
 
-    /// @notice Name the first movers and the stake source. Once, by the deployer.
-    function wire(address vault, address settlement, address demands, address audits) external wiring {
+    /// @notice Name the first movers, and who brings slashed stake and bonds. Once, by the deployer.
+    function wire(address vault, address settlement, address demands, address audits, address court) external wiring {
         _setSource(vault, true);
+        _setSource(court, true);
         _setMover(settlement, true);
         _setMover(demands, true);
         _setMover(audits, true);
@@ -55,14 +71,16 @@ contract Ledger is ILedger, Books, AccessManaged, Wired, ReentrancyGuardTransien
         _setMover(who, allowed);
     }
 
-    /// @notice Let another stake source bring what it slashes. Governance, after the same delay.
+    /// @notice Let another stake source bring what it slashes, or a new court the bonds of its disputes. Governance, after the same
+    ///         delay.
     function setSource(address who, bool allowed) external restricted {
         _setSource(who, allowed);
     }
 
     /// @inheritdoc ILedger
     function take(bytes32 ref, address from, Source source) external payable {
-        if (!isMover[msg.sender] && !isSource[msg.sender]) revert NotAuthorised(msg.sender);
+        Rights memory own = _rights[msg.sender];
+        if (!own.moves && !own.brings) revert NotAuthorised(msg.sender);
         _take(ref, msg.value);
         emit Taken(ref, from, msg.value, source);
     }
@@ -70,20 +88,23 @@ contract Ledger is ILedger, Books, AccessManaged, Wired, ReentrancyGuardTransien
     /// @inheritdoc ILedger
     function credit(bytes32 ref, address account, uint256 amount, Reason reason) external onlyMovers {
         if (account == address(0)) revert CreditToZero(ref);
+        if (amount == 0) return;
         _credit(ref, amount);
-        _enter(ref, Payment(account, amount), reason, GUARDIAN.clock(), PARAMS.withdrawDelay());
+        (uint256 clock, uint256 hour) = _now();
+        hour = _credits[account].enter(amount, clock, hour);
+        emit Credited(account, amount, reason, ref, MaturityQueue.secondOf(hour));
     }
 
     /// @inheritdoc ILedger
-    function creditEach(bytes32 ref, Payment[] calldata payments, Reason reason) external onlyMovers {
-        (uint256 clock, uint256 delay) = (GUARDIAN.clock(), PARAMS.withdrawDelay());
-        uint256 sum = 0;
-        for (uint256 i = 0; i < payments.length; ++i) {
-            if (payments[i].account == address(0)) revert CreditToZero(ref);
-            sum += payments[i].amount;
-            _enter(ref, payments[i], reason, clock, delay);
+    function creditEach(bytes32 ref, address[] calldata accounts, uint256 amount, Reason reason) external onlyMovers {
+        if (amount == 0 || accounts.length == 0) return;
+        _credit(ref, accounts.length * amount);
+        (uint256 clock, uint256 hour) = _now();
+        for (uint256 i = 0; i < accounts.length; ++i) {
+            if (accounts[i] == address(0)) revert CreditToZero(ref);
+            _credits[accounts[i]].enter(amount, clock, hour);
         }
-        _credit(ref, sum);
+        emit CreditedEach(ref, reason, MaturityQueue.secondOf(hour), amount, accounts);
     }
 
     /// @inheritdoc ILedger
@@ -130,6 +151,16 @@ contract Ledger is ILedger, Books, AccessManaged, Wired, ReentrancyGuardTransien
         if (!ok) revert PaymentRefused(msg.sender);
     }
 
+    /// @notice Whether a contract moves money between pots, credit, treasury and the burned.
+    function isMover(address who) external view returns (bool) {
+        return _rights[who].moves;
+    }
+
+    /// @notice Whether a contract brings money into pots, and moves none.
+    function isSource(address who) external view returns (bool) {
+        return _rights[who].brings;
+    }
+
     /// @inheritdoc ILedger
     function potOf(bytes32 ref) external view returns (uint256) {
         return _pots[ref];
@@ -166,10 +197,10 @@ contract Ledger is ILedger, Books, AccessManaged, Wired, ReentrancyGuardTransien
         if (GUARDIAN.pausedUntil() != 0) due = 0;
     }
 
-    function _enter(bytes32 ref, Payment memory p, Reason reason, uint256 clock, uint256 delay) private {
-        if (p.amount == 0) return;
-        uint64 unlockAt = _credits[p.account].push(p.amount, clock, delay);
-        emit Credited(p.account, p.amount, reason, ref, unlockAt);
+    /// @dev The protocol clock, and the hour in which matures what is credited now.
+    function _now() private view returns (uint256 clock, uint256 hour) {
+        clock = GUARDIAN.clock();
+        hour = MaturityQueue.hourOf(clock, PARAMS.withdrawDelay());
     }
 
     function _burnOf(bytes32 ref, uint256 amount, BurnReason reason) private {
@@ -179,12 +210,12 @@ contract Ledger is ILedger, Books, AccessManaged, Wired, ReentrancyGuardTransien
     }
 
     function _setMover(address who, bool allowed) private {
-        isMover[_nonZero(who)] = allowed;
+        _rights[_nonZero(who)].moves = allowed;
         emit MoverSet(who, allowed);
     }
 
     function _setSource(address who, bool allowed) private {
-        isSource[_nonZero(who)] = allowed;
+        _rights[_nonZero(who)].brings = allowed;
         emit SourceSet(who, allowed);
     }
 }

@@ -4,6 +4,7 @@ pragma solidity 0.8.37;
 import {Settlement} from "../../src/court/Settlement.sol";
 import {Standing, Verdict} from "../../src/libraries/Types.sol";
 import {IDisputes} from "../../src/interfaces/IDisputes.sol";
+import {ILedger} from "../../src/interfaces/ILedger.sol";
 import {ISettlement} from "../../src/interfaces/ISettlement.sol";
 import {GivenCourt} from "../CourtRoom.sol";
 import {EigenStaking} from "./EigenStaking.sol";
@@ -24,6 +25,7 @@ contract EigenDisputesTest is EigenStaking {
         court = new GivenCourt();
         settlement.wire(IDisputes(address(court)));
         ledger.setMover(address(settlement), true);
+        ledger.setSource(address(court), true);
         adapter.setMover(address(settlement), true);
         for (uint256 i = 0; i < 3; ++i) {
             delegated(person(i), LEAST, ALL);
@@ -33,16 +35,19 @@ contract EigenDisputesTest is EigenStaking {
     /// @dev Holders 0 and 1 were right, holder 2 said something else.
     function judged(uint256 stake_) private returns (ISettlement.Account memory a) {
         delegated(who, stake_, ALL);
-        uint256 bond = params.requiredBond(1);
+        (uint256 bond, uint256 slashAmount) = params.openTerms(1);
         vm.deal(address(court), bond);
         vm.prank(address(court));
-        settlement.opened{value: bond}(ID, who, CHALLENGER, 1);
+        ledger.take{value: bond}(ID, CHALLENGER, ILedger.Source.BOND);
+        vm.prank(address(court));
+        settlement.opened(ID, who, slashAmount);
         court.setChallenger(ID, CHALLENGER, true);
         for (uint256 i = 0; i < SEATS; ++i) {
             court.addSeat(ID, 1, person(i / 5), i < 10 ? Standing.RIGHT : Standing.WRONG);
         }
+        ISettlement.Ending memory how = court.ending(ID, Verdict.OVERTURNED, false);
         vm.prank(address(court));
-        settlement.end(ID, Verdict.OVERTURNED, false);
+        settlement.end(ID, how);
         a = settlement.accountOf(ID);
     }
 

@@ -101,13 +101,13 @@ abstract contract GasBase is Network {
 
     /// @dev Everybody has been paid before: what the first payment costs more is paid once in a verifier's life.
     function paidBefore() internal {
-        ILedger.Payment[] memory list = new ILedger.Payment[](crowd.size());
+        address[] memory list = new address[](crowd.size());
         for (uint256 i = 0; i < list.length; ++i) {
-            list[i] = ILedger.Payment(vm.addr(0xC0FFEE000000 + i), 1 gwei);
+            list[i] = vm.addr(0xC0FFEE000000 + i);
         }
         Ledger(address(ledger)).setMover(address(this), true);
         ledger.take{value: list.length * 1 gwei}("before", address(this), ILedger.Source.FEE);
-        ledger.creditEach("before", list, ILedger.Reason.SEAT_PAY);
+        ledger.creditEach("before", list, 1 gwei, ILedger.Reason.SEAT_PAY);
         Ledger(address(ledger)).setMover(address(this), false);
         pass(params.withdrawDelay() + 1 hours);
     }

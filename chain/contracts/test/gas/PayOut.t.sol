@@ -4,6 +4,8 @@ pragma solidity 0.8.37;
 import {Settlement} from "../../src/court/Settlement.sol";
 import {Standing, Verdict} from "../../src/libraries/Types.sol";
 import {IDisputes} from "../../src/interfaces/IDisputes.sol";
+import {ILedger} from "../../src/interfaces/ILedger.sol";
+import {ISettlement} from "../../src/interfaces/ISettlement.sol";
 import {GivenCourt} from "../CourtRoom.sol";
 import {EigenStaking} from "../eigenlayer/EigenStaking.sol";
 import {Meter} from "./GasBase.sol";
@@ -28,6 +30,7 @@ contract PayOutGasTest is EigenStaking {
         court = new GivenCourt();
         settlement.wire(IDisputes(address(court)));
         ledger.setMover(address(settlement), true);
+        ledger.setSource(address(court), true);
         adapter.setMover(address(settlement), true);
         vm.deal(address(court), 100 ether);
         vm.deal(address(this), 100 ether);
@@ -51,18 +54,23 @@ contract PayOutGasTest is EigenStaking {
 
     /// @dev A challenger who knew, an appeal that was won, and an advance that goes back.
     function convicted() private {
-        uint256 bond = params.requiredBond(1);
+        (uint256 bond, uint256 slashAmount) = params.openTerms(1);
         vm.prank(address(court));
-        settlement.opened{value: bond}(ID, who, CHALLENGER, 1);
+        ledger.take{value: bond}(ID, CHALLENGER, ILedger.Source.BOND);
+        vm.prank(address(court));
+        settlement.opened(ID, who, slashAmount);
         court.setChallenger(ID, CHALLENGER, true);
         vm.prank(address(court));
-        settlement.advance(ID, SEATS);
+        settlement.advance(ID, SEATS, 1);
         vm.prank(address(court));
-        settlement.appealed{value: 1 ether}(ID, APPELLANT);
+        ledger.take{value: 1 ether}(ID, APPELLANT, ILedger.Source.APPEAL_BOND);
+        vm.prank(address(court));
+        settlement.appealed(ID, APPELLANT, 1 ether);
         for (uint256 i = 0; i < SEATS; ++i) {
             court.addSeat(ID, 1, person(i / 5), Standing.RIGHT);
         }
+        ISettlement.Ending memory how = court.ending(ID, Verdict.OVERTURNED, true);
         vm.prank(address(court));
-        settlement.end(ID, Verdict.OVERTURNED, true);
+        settlement.end(ID, how);
     }
 }

@@ -56,9 +56,7 @@ contract SingleGasTest is GasBase {
         address who = address(0x51C4);
         Ledger(address(ledger)).setMover(address(this), true);
         ledger.take{value: 1 ether}("pot", address(this), ILedger.Source.FEE);
-        ILedger.Payment[] memory list = new ILedger.Payment[](1);
-        list[0] = ILedger.Payment(who, 1 ether);
-        ledger.creditEach("pot", list, ILedger.Reason.BOUNTY);
+        ledger.credit("pot", who, 1 ether, ILedger.Reason.BOUNTY);
         pass(params.withdrawDelay() + 1 hours);
         vm.prank(who);
         told("withdraw", measured(address(ledger), abi.encodeCall(ledger.withdraw, ()), "withdraw"));
