@@ -126,7 +126,7 @@ class LiarsNetwork:
         self.environment = environment(self.model, container=word("container"), max_new_tokens=64)
         plain = params(seats)
         times = replace(
-            plain.times, window=900, commit_time=30, reveal_time=90, rerun_time=400, unbond_delay=9000, key_retention=9000
+            plain.times, window=900, commit_time=150, reveal_time=300, rerun_time=1000, unbond_delay=9000, key_retention=9000
         )
         money, shares = replace(plain.money, min_verifier_stake=200), replace(plain.shares, audit_rate_bps=10_000)
         self.params = replace(plain, times=times, money=money, shares=shares)
