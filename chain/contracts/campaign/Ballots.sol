@@ -6,6 +6,7 @@ import {Commit, Outcome, Phase, Vote} from "../src/libraries/Types.sol";
 import {Checks} from "./Checks.sol";
 
 /// @title How members vote, each for itself, and how some of them cheat
+/// @dev Checks I20 OWN VOTE.
 abstract contract Ballots is Checks {
     mapping(bytes32 id => mapping(uint16 round => mapping(address voter => uint256))) private _chosen;
     mapping(bytes32 id => mapping(uint16 round => uint256)) private _moods;

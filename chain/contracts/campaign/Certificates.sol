@@ -11,6 +11,7 @@ import {Ballots} from "./Ballots.sol";
 import {BlsSecret} from "./BlsSecret.sol";
 
 /// @title Certificates: roots of commitments, signatures of some members in one, and forgeries of them
+/// @dev Checks I20 OWN VOTE, I23 CERTIFICATE.
 abstract contract Certificates is Ballots {
     /// @notice What is shown beside a finding and a root: a key for each seat, lowest first.
     struct Proof {

@@ -10,7 +10,9 @@ import {Rows} from "./Rows.sol";
 import {Watch} from "./Watch.sol";
 
 /// @title What must hold after every call, and everything counted anew now and then
-/// @dev After a call: all sums, and each account, pot and dispute that events named. `recount` looks at what no event named too.
+/// @dev Checks I1 SUMS, I3 NO CREDIT OF NOBODY, I7 TREE, I8 WHOLE UNITS, I10 BOUND, I12 FROZEN WEIGHTS, I19 QUORUM,
+///      I21 FIXED PARAMETERS, I27 ACCEPTED FOR GOOD.
+///      After a call: all sums, and each account, pot and dispute that events named. `recount` looks at what no event named too.
 abstract contract Checks is Watch {
     /// @notice Weights of a verifier in the running epoch and the next, as they were last seen.
     struct Weight {

@@ -5,6 +5,7 @@ import {Phase} from "../src/libraries/Types.sol";
 import {Table} from "./Table.sol";
 
 /// @title When things may happen to a dispute: deadlines of its parameters, and what must be in before a phase ends early
+/// @dev Checks I13 TABLE.
 library Deadlines {
     error When(Table.Move move, string what);
 

@@ -7,7 +7,8 @@ import {IDemands} from "../src/interfaces/IDemands.sol";
 import {KeyActions} from "./KeyActions.sol";
 
 /// @title Everybody goes home: from wherever a campaign stopped, every dispute ends and every wei can leave
-/// @dev Moves that anybody may make, and one of governance where the breaker holds. None of them may fail.
+/// @dev Checks I6 REFUSED PAYMENT, I11 NO MORE THAN THERE IS, I14 ENDS, I28 HELD.
+///      Moves that anybody may make, and one of governance where the breaker holds. None of them may fail.
 abstract contract Ending is KeyActions {
     /// @dev Rounds are ten at most; each takes nine moves at most, a lost seed included.
     uint256 private constant MOST_MOVES = 100;

@@ -16,6 +16,7 @@ import {Recount} from "./Recount.sol";
 import {Table} from "./Table.sol";
 
 /// @title Every event becomes an entry in a book, and names what must be looked at
+/// @dev Checks I15 ONE END, I22 BOUNDED PAUSE, I24 QUESTIONED ONCE, I28 HELD.
 abstract contract Hearing is People, Recount {
     Mirror public mirror;
     mapping(bytes32 id => Table.Look) internal looks;

@@ -10,6 +10,7 @@ import {Phase, Verdict} from "../src/libraries/Types.sol";
 import {ShareActions} from "./ShareActions.sol";
 
 /// @title Light audits and key epochs, and books of both
+/// @dev Checks I32 VOUCHED, I33 BOUNTY.
 abstract contract KeyActions is ShareActions {
     bytes32 private constant SALT = "audit";
     /// @dev Few, so that some of them find much in one hour.

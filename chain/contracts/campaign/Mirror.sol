@@ -6,6 +6,8 @@ import {ILedger} from "../src/interfaces/ILedger.sol";
 import {IStakeSource} from "../src/interfaces/IStakeSource.sol";
 
 /// @title Books kept from events alone, from genesis on: what storage must be equal to
+/// @dev Checks I4 SHARES, I5 NOT BEFORE ITS TIME, I9 LEAVING IS SLASHABLE, I10 BOUND, I11 NO MORE THAN THERE IS,
+///      I25 EVENTS.
 contract Mirror {
     mapping(bytes32 ref => uint256) public potOf;
     mapping(address who => uint256) public creditOf;

@@ -8,6 +8,7 @@ import {IDemands} from "../src/interfaces/IDemands.sol";
 import {LateActions} from "./LateActions.sol";
 
 /// @title Stake, money, demands, time, governance: everything beside the court, in any order
+/// @dev Checks I6 REFUSED PAYMENT, I31 SUSPENDED.
 abstract contract OtherActions is LateActions {
     function moveMoney(uint256 what, uint256 who, uint256 amount) external step {
         what = spread(what) % 7;

@@ -8,6 +8,7 @@ import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {Hearing} from "./Hearing.sol";
 
 /// @title What may be anchored after a closure, what a demand to anchor binds, and what a number costs that was not anchored
+/// @dev Checks I10 BOUND, I29 ONE PENALTY, I30 DRAINED.
 abstract contract Owing is Hearing {
     /// @dev `maxAnchorDelay` of the campaign.
     uint256 private constant DELAY = 1 hours;

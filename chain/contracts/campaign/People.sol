@@ -20,6 +20,7 @@ contract Refuser {
 }
 
 /// @title Who takes part in a campaign, what each begins with, and calls that may fail
+/// @dev Checks I26 FITS A TRANSACTION.
 abstract contract People is Network {
     uint256 internal constant OPERATORS = 3;
     uint256 internal constant CHALLENGERS = 3;

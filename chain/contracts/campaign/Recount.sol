@@ -7,6 +7,7 @@ import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {Verdict} from "../src/libraries/Types.sol";
 
 /// @title What voters said, in the order in which they said it, and a plain count of it: the second implementation
+/// @dev Checks I17 TALLY, I23 CERTIFICATE.
 abstract contract Recount {
     /// @notice Seats that spoke at once: one revealed vote, or one certificate.
     struct Said {

@@ -5,6 +5,7 @@ import {Verdict} from "../src/libraries/Types.sol";
 import {ISettlement} from "../src/interfaces/ISettlement.sol";
 
 /// @title The money table of design section 9 a second time, row by row
+/// @dev Checks I2 IN EQUALS OUT, I4 SHARES.
 library Rows {
     struct Case {
         Verdict verdict;

@@ -6,6 +6,7 @@ import {IKeyEpochs} from "../src/interfaces/IKeyEpochs.sol";
 import {OtherActions} from "./OtherActions.sol";
 
 /// @title An epoch's key is dealt again: with the word of some of those who have its shares and of some of those who get them
+/// @dev Checks I32 VOUCHED.
 abstract contract ShareActions is OtherActions {
     uint256 private constant MOST_HOLDERS = 6;
 

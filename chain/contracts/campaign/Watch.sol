@@ -9,6 +9,7 @@ import {Owing} from "./Owing.sol";
 import {Table} from "./Table.sol";
 
 /// @title After every call: each dispute that it touched moved along the table, by a count made a second time
+/// @dev Checks I16 DRAWN FIRST, I18 ONE VERDICT, I19 QUORUM, I31 SUSPENDED.
 abstract contract Watch is Owing {
     /// @notice An operator convicted of a wrong answer.
     struct Conviction {

@@ -16,8 +16,11 @@ import {IRegistry} from "../interfaces/IRegistry.sol";
 ///      -(resetBreaker, governance)-> free. Draws of as many operators close it in the registry, and as many draws of one operator
 ///      suspend that operator there: neither changes anything here.
 ///      Money: none.
-///      Invariants (`docs/contracts.md` section 6): I13 what is held is not finalized; I14 from everywhere the end can be reached in
-///        time: governance resets what is held, and the guardian can refund it meanwhile.
+///      Invariants (docs/contracts.md, section 6):
+///
+///      I13 TABLE: What is held is not finalized.
+///      I14 ENDS: Governance resets what is held, and the guardian can refund it meanwhile.
+///      I31 SUSPENDED: More than `breakerOperators` draws of one operator within `breakerTime` suspend it.
 contract Breaker is IBreaker, AccessManaged, Wired {
     using BreakerLib for BreakerLib.Entry[];
 

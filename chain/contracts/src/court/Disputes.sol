@@ -27,9 +27,17 @@ import {IStakeTree} from "../interfaces/IStakeTree.sol";
 ///        | open     | challenger | pot: `requiredBond`      |
 ///        | appeal   | appellant  | pot: `appealBond`        |
 ///        | finalize | pot, stake | `Settlement.end`         |
-///      Invariants (`docs/contracts.md` section 6): I13 moves are those of the table alone; I14 the end can be reached in time; I15
-///        one end, once; I16 all seats are drawn before the first commitment; I18 never two verdicts; I19 who is convicted was
-///        convicted by a quorum that says one thing; I21 parameters of a dispute never change; I24 a receipt is questioned once.
+///      Invariants (docs/contracts.md, section 6):
+///
+///      I13 TABLE: A dispute moves along the rows of the table alone.
+///      I14 ENDS: From everywhere the end can be reached in the time of the law, by anybody.
+///      I15 ONE END: A dispute ends once, and its money with it.
+///      I16 DRAWN FIRST: All seats are drawn before the first commitment.
+///      I18 ONE VERDICT: No two verdicts of one round are possible.
+///      I19 QUORUM: Who is convicted was convicted by a quorum that says one thing; who is upheld, by one that says what the receipt says.
+///      I21 FIXED PARAMETERS: A dispute keeps to the parameters under which its receipt was anchored.
+///      I24 QUESTIONED ONCE: A receipt has one dispute.
+///
 ///      No function calls an account that is not a contract of this deployment: payments are pulled from the ledger.
 ///      What can be computed from what is stored, or read where it is kept already, is not stored a second time.
 contract Disputes is IDisputes {

@@ -9,7 +9,10 @@ import {IDisputes} from "../interfaces/IDisputes.sol";
 import {IRounds} from "../interfaces/IRounds.sol";
 
 /// @title RoundStore: what is stored of a round, and what follows from it: its tally, its members, what each seat is worth
-/// @dev Invariants (`docs/contracts.md` section 6): I17 the tally is every seat once; I19 a conviction's seats say one thing.
+/// @dev Invariants (docs/contracts.md, section 6):
+///
+///      I17 TALLY: The tally is every seat once.
+///      I19 QUORUM: The seats of a conviction say one thing.
 abstract contract RoundStore is IRounds, Wired {
     using SeatsLib for uint256;
     using SeatsLib for uint256[16];

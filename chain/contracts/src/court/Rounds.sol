@@ -23,8 +23,12 @@ import {IStakeTree} from "../interfaces/IStakeTree.sol";
 ///        `revealEnd` -close-> counted; rearm forgets the seats of a round that waits. A round that is seated and not counted is
 ///        the running one of its dispute, so no vote asks the court.
 ///      Money: none.
-///      Invariants (`docs/contracts.md` section 6): I16 each seat is drawn once; I17 the tally is every seat once; I20 nobody opens
-///        another's commitment, or another vote; I23 a certificate is the votes of its signers.
+///      Invariants (docs/contracts.md, section 6):
+///
+///      I16 DRAWN FIRST: Each seat is drawn once, before the first commitment.
+///      I17 TALLY: The tally is every seat once.
+///      I20 OWN VOTE: Nobody opens the commitment of another, or another vote than was committed to.
+///      I23 CERTIFICATE: A certificate is the votes of its signers.
 contract Rounds is RoundStore {
     using SeatsLib for uint256;
     using SeatsLib for uint256[16];

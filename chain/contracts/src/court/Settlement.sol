@@ -23,8 +23,12 @@ import {IStakeSource} from "../interfaces/IStakeSource.sol";
 ///        | end, payOut | pot                 | credit of challenger, appellant, operator; treasury; burned; rest: seats  |
 ///        | settleSeats | pot                 | credit of right seats                                                     |
 ///        | settleSeats | verifiers' stake    | penalty pot, burned                                                       |
-///      Invariants (`docs/contracts.md` section 6): I2 in equals out for each dispute; I4 the parts of a slash are the slash, a fifth
-///        of it burned; I11 a slash takes no more than there is; I15 one end, once.
+///      Invariants (docs/contracts.md, section 6):
+///
+///      I2 IN EQUALS OUT: What came into a dispute is what left it, and what is burned.
+///      I4 SHARES: The parts of a slash are the slash, and a fifth of it at least is burned.
+///      I11 NO MORE THAN THERE IS: A slash takes no more than there is.
+///      I15 ONE END: A dispute ends once, and each seat is settled once.
 contract Settlement is SettlementStore {
     using SafeCast for uint256;
 

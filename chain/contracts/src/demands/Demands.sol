@@ -37,7 +37,7 @@ import {IStakeSource} from "../interfaces/IStakeSource.sol";
 ///      reported has alpha of what no dispute had locked; stake that arrives late is shared by `collect`. Invariants (docs/contracts.md, section 6):
 ///
 ///      I4 SHARES: No report shares what disputes lock, and what it takes is shared in full, once.
-///      I10 OBLIGED: What is obliged of an operator's stake is the penalty of each open demand to anchor.
+///      I10 BOUND: What is obliged of an operator's stake is the penalty of each open demand to anchor.
 ///      I14 ENDS: An open demand can be ended after its time by anybody, whatever there is to slash.
 ///      I28 HELD: An open demand for a list or an envelope holds its batch once.
 ///      I29 ONE PENALTY: A number that was not anchored costs one penalty, by demands and reports together.

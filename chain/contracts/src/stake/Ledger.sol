@@ -21,9 +21,13 @@ import {IParams} from "../interfaces/IParams.sol";
 ///        | advance, repay     | movers                  | treasury | pot, and back               |
 ///        | fund               | anybody                 | sender   | treasury                    |
 ///        | withdraw           | the account             | credit   | the account                 |
-///      Invariants (`docs/contracts.md` section 6): I1 the balance is pots, credits, treasury and burned; I3 no credit of nobody; I5
-///        nothing is paid before its time; I6 who refuses a payment stops nobody else, and keeps its credit; I25 events give every
-///        balance.
+///      Invariants (docs/contracts.md, section 6):
+///
+///      I1 SUMS: Wei held are pots, credits, treasury and burned.
+///      I3 NO CREDIT OF NOBODY: Nothing is credited to the zero address.
+///      I5 NOT BEFORE ITS TIME: Credit is paid after its delay, on the protocol clock.
+///      I6 REFUSED PAYMENT: An account that refuses a payment stops nobody else, and keeps its credit.
+///      I25 EVENTS: The events give every balance.
 contract Ledger is ILedger, Books, AccessManaged, Wired, ReentrancyGuardTransient {
     using MaturityQueue for MaturityQueue.Queue;
 
