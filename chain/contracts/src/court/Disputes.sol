@@ -79,7 +79,8 @@ contract Disputes is IDisputes {
     IRegistry private immutable REGISTRY;
     IReceiptAnchor private immutable ANCHOR;
     ISettlement private immutable SETTLEMENT;
-    IGuardian private immutable GUARDIAN;
+    /// @notice The protocol clock, which alone has disputes refunded.
+    IGuardian public immutable GUARDIAN;
     IRandaoSource private immutable RANDOMNESS;
     /// @inheritdoc IDisputes
     IRounds public immutable ROUNDS;
