@@ -44,7 +44,7 @@ def test_a_deployment_is_planned_made_and_looked_at(anvil: Anvil, tmp_path: Path
     network = read_network(book)
     assert state["roles"]["ADMIN"] == [network.addresses.long_timelock] and state["irregular"] == []
     assert state["long_delay_s"] == LONG_DELAY_DAYS * 86_400
-    assert state["money_sums"] and state["params_version"] == 1 and len(state["contracts"]) == 24
+    assert state["money_sums"] and state["params_version"] == 1 and len(state["contracts"]) == 25
     assert state["pools"] == [{"pool": f"0x{POOL.hex()}", "added": False}]
     assert main(["chain", "status", *where]) == Exit.OK
     assert "what moves stake waits 64 days" in told(capsys)

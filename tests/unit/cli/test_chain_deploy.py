@@ -24,7 +24,7 @@ from tests.unit.cli.killed_deploy import Killed, stop_after
 GIVEN = f"0x{POOL.hex()}"
 NOBODY = "0x" + "0" * 40
 POOR = signer(18)
-STEPS = 36
+STEPS = 35
 """Transactions of a deployment with one pool."""
 GOVERNED = 26
 """Those after which every contract is there, governance too."""
