@@ -2,7 +2,6 @@
 pragma solidity 0.8.37;
 
 import {AccessManaged} from "@openzeppelin/contracts/access/manager/AccessManaged.sol";
-import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {IDisputes} from "../interfaces/IDisputes.sol";
 import {IGuardian} from "../interfaces/IGuardian.sol";
 import {IParams} from "../interfaces/IParams.sol";
@@ -36,7 +35,8 @@ contract Guardian is IGuardian, AccessManaged {
 
     /// @inheritdoc IGuardian
     function clock() external view returns (uint64) {
-        return clockAt(uint64(block.timestamp));
+        Pause memory p = _last;
+        return block.timestamp < p.until ? p.from - p.stoppedBefore : uint64(block.timestamp) - _stopped(p);
     }
 
     /// @inheritdoc IGuardian
@@ -44,14 +44,6 @@ contract Guardian is IGuardian, AccessManaged {
         Pause memory p = _last;
         if (block.timestamp < p.until) revert NotNow(true);
         return uint64(block.timestamp) - _stopped(p);
-    }
-
-    /// @inheritdoc IGuardian
-    function clockAt(uint64 time) public view returns (uint64) {
-        Pause memory p = _last;
-        if (time >= p.until) return time - _stopped(p);
-        // A moment before the network has the clock of its beginning.
-        return uint64(Math.saturatingSub(Math.min(time, p.from), p.stoppedBefore));
     }
 
     /// @inheritdoc IGuardian

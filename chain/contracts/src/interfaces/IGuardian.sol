@@ -20,9 +20,6 @@ interface IGuardian {
 
     /// @notice Seconds of the protocol: wall time without pauses. Every deadline of every contract is on it.
     function clock() external view returns (uint64);
-    /// @notice The clock at a moment of the past (wall time). Pauses before the last count as if they had been before it: of two
-    ///         pauses after a moment, the clock has lost what the last one took.
-    function clockAt(uint64 time) external view returns (uint64);
     /// @notice The clock, or `NotNow(true)` while it is stopped: one question instead of two.
     function runningClock() external view returns (uint64);
     /// @notice Wall time at which the running pause ends; 0 without one.
