@@ -165,7 +165,8 @@ class Demander:
         operators = {who: self._chain.holdings(who, docket.number) for who in {each.operator for each in late.values()}}
         for receipt_id, receipt in late.items():
             operator, subject = operators[receipt.operator], anchor_subject(self._subjects, receipt_id)
-            is_owed = operator.is_operator and operator.last_seq < receipt.seq
+            # No batch has number 0: who signs it owes what can never be shown.
+            is_owed = operator.is_operator and (receipt.seq == 0 or operator.last_seq < receipt.seq)
             if is_owed and not self._book.was_demanded(subject, docket):
                 yield Missing(subject, DemandAnchor(receipt_id, self._bond(docket.params_version, docket)), NO_END)
 

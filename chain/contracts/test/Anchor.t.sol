@@ -104,6 +104,26 @@ contract AnchorTest is AnchorBase {
         refused(header(1, 1, "root"), err(IReceiptAnchor.EnvironmentNotActive.selector, uint256(ENVIRONMENT)));
     }
 
+    /// @dev A root over more leaves than the batch says has longer proofs. Who had 65,535 receipts under the root of one could have
+    ///      filled the count of holds, and nobody could have questioned the last of them.
+    function test_a_member_has_no_longer_proof_than_its_batch(uint32 count, uint8 more) public {
+        count = uint32(bound(count, 1, 64));
+        uint256 depth = 0;
+        while (uint256(1) << depth < count) ++depth;
+        uint256 length = bound(more, 0, 12);
+        bytes32[] memory proof = new bytes32[](length);
+        Receipt memory r = receipt(1);
+        bytes32 node = leafOf(r);
+        for (uint256 i = 0; i < length; ++i) {
+            proof[i] = keccak256(abi.encode(i, more));
+            node = node < proof[i] ? keccak256(bytes.concat(node, proof[i])) : keccak256(bytes.concat(proof[i], node));
+        }
+        posted(header(1, count, node));
+        bytes memory sig = signature(r);
+        if (length > depth) vm.expectRevert(err(IReceiptAnchor.BadProof.selector, uint256(node)));
+        anchor.checkMember(r, sig, 0, proof);
+    }
+
     /// @dev What it signed before can be anchored for as long as after any other closure.
     function test_a_suspended_operator_posts_what_it_signed_before(uint32 wait) public {
         vm.prank(address(bench));

@@ -513,6 +513,18 @@ contract AnchorDemandTest is DemandsBase {
         balanced();
     }
 
+    /// @dev No batch has number 0, so who signs it owes what can never be shown.
+    function test_a_receipt_with_number_zero_is_owed_like_any_other(bool before) public {
+        if (!before) anchored(receipt(1));
+        Receipt memory r = late(0);
+        anchorDemanded(r);
+        bytes32 subject = demands.anchorSubject(anchor.receiptId(r));
+        vm.warp(demands.demand(subject).deadline + 1);
+        demands.expire(subject);
+        same(vault.stakeOf(operator), 90 ether, "not anchored");
+        balanced();
+    }
+
     function test_nothing_is_demanded_before_the_promise_is_broken_or_twice(uint64 wait, uint96 bond) public {
         Receipt memory r = receipt(1);
         bytes memory sig = signature(r);

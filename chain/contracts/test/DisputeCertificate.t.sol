@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {StakeTree} from "../src/stake/StakeTree.sol";
 import {Rounds} from "../src/court/Rounds.sol";
 import {IRounds} from "../src/interfaces/IRounds.sol";
 import {Bls} from "../src/libraries/Bls.sol";
@@ -562,6 +563,34 @@ contract DisputeCertificateTest is Courthouse {
         uint256 mine = holderOf(seat);
         p.keys[seat] = how == 2 ? publicKeys[(mine + 1) % VERIFIERS] : publicKey(secret(7, seat));
         refusedBy(IBlsKeys.WrongKey.selector, f, p);
+    }
+
+    /// @dev Or a signer that sees the certificate on its way could move to another pool, note its place there, and spoil it.
+    function test_a_signer_that_moves_to_another_pool_spoils_nothing(uint256 salt) public {
+        formed(salt);
+        toReveal(id);
+        Finding memory f = findingOf(0);
+        Proof memory p = proofOf(all(), f);
+        StakeTree other = new StakeTree(EPOCH, LOOKAHEAD, 1 ether, 1_000);
+        other.wire(address(registry));
+        registry.addPool("other", other);
+        uint256 mover = holderOf(0);
+        bytes32 platform = registry.verifier(member(mover)).platformId;
+        vm.prank(member(mover));
+        registry.quit();
+        vm.prank(member(mover));
+        registry.join("other", platform, "enclave");
+        bytes32 keyHash = hashOf(publicKeys[mover]);
+        vm.expectRevert(abi.encodeWithSelector(IBlsKeys.NotedElsewhere.selector, keyHash, address(tree)));
+        keys.notePlace(keyHash);
+        // A key of the new pool is another one, and is not of the old pool.
+        register(member(mover), secret(5, mover));
+        (address where,) = keys.placeOf(keys.keyHashOf(member(mover)));
+        same(where, address(0), "nothing noted yet");
+        keys.notePlace(keys.keyHashOf(member(mover)));
+        (where,) = keys.placeOf(keys.keyHashOf(member(mover)));
+        same(where, address(other), "in the new pool");
+        certifies(f, ROOT, p);
     }
 
     function test_a_later_key_has_the_place_and_a_stranger_none(uint256 salt) public {

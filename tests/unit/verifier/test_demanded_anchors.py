@@ -93,14 +93,15 @@ def test_an_anchor_that_was_demanded_long_ago_takes_nothing_of_the_budget(tmp_pa
     assert anchor in steps(town, again)
 
 
-def test_a_receipt_whose_number_is_anchored_is_not_demanded(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [1, 0])
+def test_a_receipt_whose_number_is_anchored_is_not_demanded(tmp_path: Path, number: int) -> None:
+    """Number 0 is in no batch, so it is owed whatever was anchored."""
     town = Town(tmp_path)
-    signed = town.signed(1)
-    town.anchor(signed)
+    town.anchor(town.signed(1))
     folder = tmp_path / "given"
     folder.mkdir()
-    (folder / "one.json").write_text(json.dumps(to_json(signed)))
-    assert step(town, demander(town, given=folder), 10**5) == ()
+    (folder / "one.json").write_text(json.dumps(to_json(town.signed(number))))
+    assert len(step(town, demander(town, given=folder), 10**5)) == (number == 0)
 
 
 def test_a_file_that_holds_no_receipt_of_this_network_is_left_alone(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 pragma solidity 0.8.37;
 
 import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {MerkleProof} from "@openzeppelin/contracts/utils/cryptography/MerkleProof.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {LabelLib} from "../libraries/LabelLib.sol";
@@ -385,7 +386,9 @@ contract ReceiptAnchor is IReceiptAnchor, EIP712, Wired {
     }
 
     /// @dev What was signed as `id` is the leaf of number `seq`.
+    /// @dev A tree of `count` leaves has no longer proof: so many leaves there are at most, and so many holds.
     function _checkLeaf(bytes32 id, uint64 seq, bytes32[] calldata proof, Stored storage b) private view {
+        if (proof.length > Math.log2(b.count, Math.Rounding.Ceil)) revert BadProof(b.root);
         if (!MerkleProof.verifyCalldata(proof, b.root, StructHashes.batchLeaf(id, seq))) revert BadProof(b.root);
     }
 

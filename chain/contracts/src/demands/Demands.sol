@@ -136,7 +136,8 @@ contract Demands is Reports {
         if (!REGISTRY.isOperator(r.operator)) revert NotOperator(r.operator);
         if (block.timestamp <= r.anchorBy) revert TooEarly(block.timestamp, uint256(r.anchorBy) + 1);
         uint64 last = ANCHOR.lastSeq(r.operator);
-        if (r.seq <= last) revert NumberAnchored(r.seq, last);
+        // No batch has number 0: who signs it owes what can never be shown.
+        if (r.seq != 0 && r.seq <= last) revert NumberAnchored(r.seq, last);
         uint32 version = PARAMS.version();
         _open(Kind.ANCHOR, subject, r.operator, r.seq, version, 1);
         (,, uint256 penalty) = _moneyOf(version);

@@ -18,6 +18,8 @@ interface IBlsKeys {
 
     /// @notice The account of this key is in no pool, or has no place there.
     error NoPlaceToNote(address account);
+    /// @notice The key's place is noted in another pool's tree: register another key for this one.
+    error NotedElsewhere(bytes32 keyHash, address tree);
     /// @notice Every place needs its key.
     error KeyCount(uint256 have, uint256 want);
     /// @notice That key was not the place's in this tree at the end of the block, or nobody has noted so.
@@ -33,7 +35,7 @@ interface IBlsKeys {
     function register(Bls.G1 calldata key, Bls.G2 calldata proof) external;
 
     /// @notice Note where the key's account stands in the tree of its pool, for certificates. Anybody, after `Registry.join`; a
-    ///         later key of the account has the same note.
+    ///         later key of the account has the same note while the account stays in that pool. A key is of one tree for good.
     function notePlace(bytes32 keyHash) external;
 
     /// @notice Revert unless each of `keys` was at the end of the block that of the account at the place of the same index, and

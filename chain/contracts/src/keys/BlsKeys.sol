@@ -53,7 +53,11 @@ contract BlsKeys is IBlsKeys, EIP712 {
         bytes32 last = keyHashOf[msg.sender];
         if (last == bytes32(0)) ++count;
         else _keys[last].until = uint32(block.number);
-        _keys[keyHash] = Key(msg.sender, uint32(block.number), 0, _keys[last].tree, _keys[last].place);
+        _keys[keyHash] = Key(msg.sender, uint32(block.number), 0, 0, 0);
+        Key storage before = _keys[last];
+        // Who has moved to another pool since notes its place there.
+        bool stays = before.tree != 0 && _trees[before.tree - 1] == address(_treeOf(msg.sender));
+        if (stays) (_keys[keyHash].tree, _keys[keyHash].place) = (before.tree, before.place);
         keyHashOf[msg.sender] = keyHash;
         emit KeyRegistered(msg.sender, keyHash, key);
     }
@@ -62,13 +66,14 @@ contract BlsKeys is IBlsKeys, EIP712 {
     function notePlace(bytes32 keyHash) external {
         Key storage key = _keys[keyHash];
         address account = key.account;
-        bytes32 pool = REGISTRY.verifier(account).pool;
-        // Who left its pool keeps the note: it may still hold seats there.
-        if (pool == bytes32(0)) revert NoPlaceToNote(account);
-        IStakeTree tree = REGISTRY.treeOf(pool);
+        IStakeTree tree = _treeOf(account);
+        if (address(tree) == address(0)) revert NoPlaceToNote(account);
         (bool has, uint16 place) = tree.placeOf(account);
         if (!has) revert NoPlaceToNote(account);
-        (key.tree, key.place) = (_number(address(tree)), place);
+        uint16 number = _number(address(tree));
+        // A key is of one tree: who leaves its pool may still hold seats there, and could take back what it has signed.
+        if (key.tree != 0 && key.tree != number) revert NotedElsewhere(keyHash, _trees[key.tree - 1]);
+        (key.tree, key.place) = (number, place);
         emit PlaceNoted(account, keyHash, address(tree), place);
     }
 
@@ -115,6 +120,12 @@ contract BlsKeys is IBlsKeys, EIP712 {
     /// @inheritdoc IBlsKeys
     function hashPossession(address account, bytes32 keyHash) public view returns (bytes32) {
         return _hashTypedDataV4(StructHashes.possession(Possession(account, keyHash)));
+    }
+
+    /// @dev Of the account's pool; 0 without one.
+    function _treeOf(address account) private view returns (IStakeTree) {
+        bytes32 pool = REGISTRY.verifier(account).pool;
+        return pool == bytes32(0) ? IStakeTree(address(0)) : REGISTRY.treeOf(pool);
     }
 
     /// @dev The registry has 128 pools at most, each with its tree.
