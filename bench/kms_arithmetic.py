@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from Crypto.PublicKey.ECC import EccPoint
 
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.jobs import RunJob, ShardRecord
+from bytewise.protocol.jobs import RunJob, ShardRecord, anchor_domain, key_domain
 from bytewise.protocol.keys import Partial, partial_info
 from bytewise.protocol.seal import Envelope
 from bytewise.protocol.signing import typed_digest
@@ -21,7 +21,6 @@ from kms.curve import GENERATOR, decode_point, decode_scalar, encode_point
 from kms.dleq import prove_partial, verify_partial
 from kms.envelope import verify_receipt_envelope
 from kms.keyring import HeldShare
-from kms.policy import anchor_domain, key_domain
 from kms.shares import combine
 
 

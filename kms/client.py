@@ -28,7 +28,7 @@ from bytewise.protocol.errors import (
     Unavailable,
 )
 from bytewise.protocol.evidence import Evidence, evidence_digest
-from bytewise.protocol.jobs import RunJob, ShardRecord
+from bytewise.protocol.jobs import RunJob, ShardRecord, anchor_domain, key_domain
 from bytewise.protocol.keys import ReleaseAnswer, ReleaseRequest, decision_to_give
 from bytewise.protocol.messages import Release
 from bytewise.protocol.reasons import TicketFlaw
@@ -47,7 +47,6 @@ from kms.dialling import Dial, dial
 from kms.enclave_channel import ask, open_channel
 from kms.envelope import open_with_point, verify_receipt_envelope
 from kms.pieces import Piece, forget, place_of, shared_point, take
-from kms.policy import anchor_domain, key_domain
 from kms.promises import Promise, Promises
 from kms.rebuilt import TransportKey
 from kms.shares import combine

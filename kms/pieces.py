@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from Crypto.PublicKey.ECC import EccPoint
 
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.jobs import RunJob, ShardRecord
+from bytewise.protocol.jobs import RunJob, ShardRecord, anchor_domain
 from bytewise.protocol.keys import HybridPartial, Partial, partial_info, share_info
 from bytewise.protocol.seal import Envelope, HybridEnvelope, seal_context
 from bytewise.protocol.suites import is_rebuilt
@@ -16,7 +16,6 @@ from kms.curve import decode_point
 from kms.dleq import verify_partial
 from kms.erasable import erase
 from kms.hybrid import Place
-from kms.policy import anchor_domain
 from kms.rebuilt import TransportKey
 from kms.shares import combine
 

@@ -12,7 +12,7 @@ from bytewise.protocol import merkle, sortition
 from bytewise.protocol.appraisal import EvidenceType, entry_digest
 from bytewise.protocol.docket import Case
 from bytewise.protocol.errors import BudgetSpent, EpochClosed, EvidenceRefused, ForeignChain, TicketRefused, TryAgain
-from bytewise.protocol.jobs import Contracts
+from bytewise.protocol.jobs import Contracts, anchor_domain, key_domain
 from bytewise.protocol.keys import AuditDrawing, ChainFacts, EpochState, ReleaseRequest
 from bytewise.protocol.messages import Ticket, TicketKind, transport_key_hash
 from bytewise.protocol.phases import Phase
@@ -20,7 +20,7 @@ from bytewise.protocol.reasons import TicketFlaw
 from bytewise.protocol.receipt import SignedReceipt, receipt_id, verify_receipt
 from bytewise.protocol.release_log import LAG_S
 from bytewise.protocol.seal import Envelope
-from bytewise.protocol.signing import Domain, typed_digest, verify_signature
+from bytewise.protocol.signing import typed_digest, verify_signature
 from bytewise.protocol.succession import Standing
 from bytewise.protocol.units import Digest
 from bytewise.tee.appraisal import Appraised
@@ -53,16 +53,6 @@ class Admitted:
     """Who asks."""
     ticket_hash: Digest
     """EIP-712 digest of the ticket."""
-
-
-def anchor_domain(contracts: Contracts) -> Domain:
-    """Domain of receipts."""
-    return Domain(contracts.chain_id, contracts.anchor)
-
-
-def key_domain(contracts: Contracts) -> Domain:
-    """Domain of tickets and release records."""
-    return Domain(contracts.chain_id, contracts.key_epochs)
 
 
 def verify_request(request: ReleaseRequest, contracts: Contracts, peer: Attested) -> Admitted:

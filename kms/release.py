@@ -12,7 +12,7 @@ from bytewise.protocol.appraisal import Role
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import BytewiseError, ConfigurationError, EpochClosed, Fault, TooLarge, TryAgain
 from bytewise.protocol.grounds import SignedGrounds, grounds_digest
-from bytewise.protocol.jobs import Contracts
+from bytewise.protocol.jobs import Contracts, anchor_domain, key_domain
 from bytewise.protocol.keys import (
     MAX_RELEASE_BODY_BYTES,
     MAX_RELEASE_MARKS,
@@ -222,7 +222,7 @@ class Shard:
             decision=U8(decision_to_give(ticket.key_epoch) if refused is None else Decision.REFUSED),
             decided_at=U64(facts.timestamp),
         )
-        digest = typed_digest(policy.key_domain(self._contracts), record)
+        digest = typed_digest(key_domain(self._contracts), record)
         grounds = grounds_of(request, admitted.peer.evidence, self._appraisal.policy.serial, refused)
         why = SignedGrounds(grounds, self._signer.sign(grounds_digest(digest, grounds)))
         return SignedRelease(record, self._signer.sign(digest), SignedTicket(ticket, request.ticket_signature), why)
@@ -248,7 +248,7 @@ class Shard:
         envelope, record = admitted.envelope, self._document.record
         if record.hybrid is None or not isinstance(envelope, HybridEnvelope):
             return partial
-        place = hybrid.Place(seal_context(policy.anchor_domain(self._contracts), request.receipt), record.epoch)
+        place = hybrid.Place(seal_context(anchor_domain(self._contracts), request.receipt), record.epoch)
         given = hybrid.give(partial, envelope, place, share.kem_seed(), record.hybrid.digest)
         if given.share is None:
             telemetry.log("kms.part_does_not_open", receipt=request.ticket.receipt_id, operator=request.receipt.operator)

@@ -9,7 +9,7 @@ from pathlib import Path
 from bytewise.ports import Clock, Quoter
 from bytewise.protocol.appraisal import TEST_CHAIN_IDS, EvidenceType
 from bytewise.protocol.errors import ConfigurationError, StaleBackup
-from bytewise.protocol.jobs import Contracts, EpochRecord
+from bytewise.protocol.jobs import Contracts, EpochRecord, key_domain
 from bytewise.protocol.keys import EpochDocument, EpochState
 from bytewise.protocol.succession import Standing, Times, first_standing
 from bytewise.protocol.units import Address, address
@@ -32,7 +32,6 @@ from kms.dkg.desk import Desk, Holding
 from kms.intake import listening
 from kms.listener import ChannelServer
 from kms.log_mark import MarkFile
-from kms.policy import key_domain
 from kms.release import Shard
 from kms.sealing import open_sealer
 from kms.settings import ShardSettings

@@ -14,6 +14,7 @@ from bytewise.protocol.environment import Environment
 from bytewise.protocol.errors import MalformedValue
 from bytewise.protocol.messages import Ticket
 from bytewise.protocol.receipt import Receipt
+from bytewise.protocol.signing import Domain
 from bytewise.protocol.suites import KEM_KEY_BYTES, SUITE_HYBRID, suite_of
 from bytewise.protocol.units import U8, U16, U64, U256, Address, Blob, Digest
 
@@ -36,6 +37,16 @@ class Contracts:
     """`Disputes`."""
     key_epochs: Address
     """`KeyEpochs`."""
+
+
+def anchor_domain(contracts: Contracts) -> Domain:
+    """Domain of receipts."""
+    return Domain(contracts.chain_id, contracts.anchor)
+
+
+def key_domain(contracts: Contracts) -> Domain:
+    """Domain of tickets and release records."""
+    return Domain(contracts.chain_id, contracts.key_epochs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from bytewise.protocol.ceremony import Erasure, ShardEntry, SignedErasure
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, Fault, Unavailable
+from bytewise.protocol.jobs import key_domain
 from bytewise.protocol.keys import (
     MAX_RELEASE_MARKS,
     EpochDocument,
@@ -28,7 +29,6 @@ from kms import keyring
 from kms.backup import _LABEL as BACKUP_LABEL
 from kms.backup import NONCE_BYTES, back_up, open_backup
 from kms.log_copy import MAX_PAGE_MARKS
-from kms.policy import key_domain
 from tests.fuzz.edits import mutant
 from tests.fuzz.target import Target, corpus, records, same, target
 from tests.unit.kms.memory_chain import CONTRACTS

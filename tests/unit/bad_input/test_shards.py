@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from bytewise.protocol.errors import ShardLied, ShardRefused, TicketRefused, TryAgain
-from bytewise.protocol.jobs import JobResult, RunJob
+from bytewise.protocol.jobs import JobResult, RunJob, key_domain
 from bytewise.protocol.messages import AuditOutcome, Outcome, Verdict
 from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import Digest
-from kms.policy import key_domain
 from tests.unit.bad_input.courtroom import NOTHING, Blame, Court, computed, verdict
 from tests.unit.kms.memory_chain import OTHER_VOTER, VOTER, Case
 from tests.unit.kms.test_client import WrongShare

@@ -8,13 +8,13 @@ import pytest
 from bench.kms import in_turns, percentile
 from bench.kms_arithmetic import Arithmetic
 from bytewise.protocol.errors import ShardLied
+from bytewise.protocol.jobs import anchor_domain
 from bytewise.protocol.seal import unpad
 from bytewise.service.secret import Secret
 from kms import keyring
 from kms.curve import encode_scalar
 from kms.envelope import open_with_point, verify_receipt_envelope
 from kms.keyring import HeldShare
-from kms.policy import anchor_domain
 from tests.unit.kms.world import World
 
 

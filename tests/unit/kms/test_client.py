@@ -22,7 +22,7 @@ from bytewise.protocol.errors import (
     ShardRefused,
     TryAgain,
 )
-from bytewise.protocol.jobs import RunJob
+from bytewise.protocol.jobs import RunJob, anchor_domain, key_domain
 from bytewise.protocol.keys import ReleaseAnswer, ShardInfo
 from bytewise.protocol.seal import envelope_hash, seal_context, unpad
 from bytewise.protocol.signing import LocalSigner, typed_digest
@@ -39,7 +39,6 @@ from kms.curve import decode_point, encode_scalar
 from kms.dialling import place_of
 from kms.envelope import seal_padded
 from kms.keyring import HeldShare
-from kms.policy import anchor_domain, key_domain
 from kms.release import Shard
 from kms.shard_client import ShardClient
 from tests.unit.kms.memory_chain import CONTRACTS, Case

@@ -182,7 +182,7 @@ def test_envelope_bytes_are_pinned() -> None:
 
 
 def test_a_receipt_refuses_other_bytes_and_another_epoch(tmp_path: object) -> None:
-    from kms.policy import anchor_domain
+    from bytewise.protocol.jobs import anchor_domain
     from tests.unit.kms.memory_chain import CONTRACTS
     from tests.unit.kms.world import World
 

@@ -11,6 +11,7 @@ import pytest
 from bytewise.protocol.ceremony import Erasure, SharesSource, SignedErasure, announce, erasure_digest, verify_erasure
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, TryAgain
+from bytewise.protocol.jobs import key_domain
 from bytewise.protocol.keys import EpochDocument, EpochState
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Blob
 from bytewise.service.clock import SystemClock
@@ -23,7 +24,6 @@ from kms.dkg.erasing import erase
 from kms.dkg.scribe import Scribe, epoch_document
 from kms.dkg.state import Ceremony, Phase
 from kms.files import wipe_draft, write_whole
-from kms.policy import key_domain
 from tests.unit.kms.ceremonies import SCRIBE
 from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.kms.offices import Office, OneEpoch, Turns, offices, plan, scribe_of

@@ -19,7 +19,7 @@ from bytewise.protocol.errors import (
     PartDoesNotOpen,
     ShardLied,
 )
-from bytewise.protocol.jobs import HybridKeys
+from bytewise.protocol.jobs import HybridKeys, anchor_domain
 from bytewise.protocol.keys import Decision, HybridPartial, Partial
 from bytewise.protocol.receipt import Receipt
 from bytewise.protocol.seal import Envelope, HybridPart, envelope_hash, unpad
@@ -34,7 +34,7 @@ from kms.dkg.scribe import epoch_document
 from kms.envelope import seal_padded, verify_receipt_envelope
 from kms.hybrid import Place, recipients
 from kms.keyring import HeldShare
-from kms.policy import Admitted, anchor_domain
+from kms.policy import Admitted
 from kms.release import Shard
 from tests.unit.kms.memory_chain import Case, MemoryChain
 from tests.unit.kms.offices import Office, OneEpoch, plan, scribe_of

@@ -10,6 +10,7 @@ import pytest
 
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import Fault, MalformedValue
+from bytewise.protocol.jobs import anchor_domain
 from bytewise.protocol.keys import Partial, ReleaseAnswer, ReleaseReply, partial_info
 from bytewise.protocol.messages import transport_key_hash
 from bytewise.protocol.seal import unpad
@@ -19,7 +20,6 @@ from kms import hpke
 from kms.curve import decode_point
 from kms.dleq import verify_partial
 from kms.envelope import open_with_point, verify_receipt_envelope
-from kms.policy import anchor_domain
 from kms.rebuilt import TransportKey
 from kms.shares import combine
 from tests.unit.kms.memory_chain import Case

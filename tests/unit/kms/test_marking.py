@@ -11,12 +11,12 @@ from sqlalchemy import Connection, Engine
 
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.jobs import key_domain
 from bytewise.storage.engine import writing
 from bytewise.storage.releases import ReleaseRecords
 from kms import log_mark
 from kms.files import replace_whole
 from kms.log_mark import FILE, LogMarks, MarkFile, read_marks
-from kms.policy import key_domain
 from kms.release import ADMISSIONS
 from tests.unit.kms.marked import folder_of, full, release, started
 from tests.unit.kms.memory_chain import CONTRACTS

@@ -10,6 +10,7 @@ import pytest
 
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import ConfigurationError, NoKey, TryAgain
+from bytewise.protocol.jobs import key_domain
 from bytewise.protocol.keys import ReleaseLog, SignedRelease
 from bytewise.protocol.messages import TicketKind
 from bytewise.protocol.release_log import START, verify_log
@@ -24,7 +25,6 @@ from chain.read_ahead import ReadAheadClient
 from chain.reader import DocketReader
 from kms.chain_view import ChainKeyView
 from kms.log_rights import Judged, Seen, Unjudged, judge, read_ahead
-from kms.policy import key_domain
 from kms.settings import ShardSettings
 from kms.shard_client import ShardClient
 from tests.anvil import CHAIN_ID, Anvil, running_anvil

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from bytewise.protocol.errors import BadSignature, BytewiseError, ReleaseNotRecorded
+from bytewise.protocol.jobs import key_domain
 from bytewise.protocol.messages import Release
 from bytewise.protocol.seal import unpad
 from bytewise.protocol.signing import Domain, Signer, typed_digest
 from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Blob, Digest
 from kms.client import ShardKeySource
-from kms.policy import key_domain
 from kms.promises import Promise, Promises
 from tests.unit.kms.memory_chain import CONTRACTS, VOTER
 from tests.unit.kms.world import World

@@ -22,6 +22,7 @@ from bytewise.protocol.errors import (
     ReleaseNotRecorded,
     ShardLied,
 )
+from bytewise.protocol.jobs import anchor_domain
 from bytewise.protocol.keys import ChainFacts, Decision, EpochDocument, ReleaseRequest, SignedRelease, partial_info
 from bytewise.protocol.release_log import START, LogHead, verify_log
 from bytewise.protocol.seal import Envelope, envelope_hash, unpad
@@ -35,7 +36,7 @@ from kms.curve import GENERATOR, ORDER, decode_point, encode_scalar, random_scal
 from kms.dleq import prove_partial
 from kms.envelope import seal_padded, verify_receipt_envelope
 from kms.keyring import HeldShare
-from kms.policy import Admitted, anchor_domain
+from kms.policy import Admitted
 from kms.rebuilt import TransportKey
 from kms.release import Shard
 from kms.shares import split

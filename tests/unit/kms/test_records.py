@@ -14,6 +14,7 @@ from sqlalchemy.orm import aliased
 
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import StoreCorrupt
+from bytewise.protocol.jobs import key_domain
 from bytewise.protocol.keys import Decision, ReleaseLog
 from bytewise.protocol.messages import TicketKind
 from bytewise.protocol.units import U8, U16, U64, Digest
@@ -22,7 +23,6 @@ from bytewise.storage import releases
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.releases import ReleaseRecords, right_id
 from bytewise.storage.tables_keys import ReleaseRow
-from kms.policy import key_domain
 from tests.unit.kms.memory_chain import CONTRACTS, OTHER_VOTER
 from tests.unit.kms.world import World
 

@@ -21,6 +21,7 @@ from bytewise.protocol.errors import (
     NotCanonical,
     TicketRefused,
 )
+from bytewise.protocol.jobs import key_domain
 from bytewise.protocol.keys import MAX_RELEASE_BODY_BYTES, Decision, EpochState, Partial, ReleaseRequest, partial_info
 from bytewise.protocol.messages import TicketKind
 from bytewise.protocol.phases import Phase
@@ -31,7 +32,6 @@ from bytewise.protocol.units import U16, U64, ZERO_DIGEST, Digest
 from kms import accounts, hpke, policy, refusals
 from kms.curve import decode_point
 from kms.dleq import verify_partial
-from kms.policy import key_domain
 from kms.sealing import open_sealer
 from tests.unit.kms.memory_chain import AUDIT_RATE_BPS, CONTRACTS, NOW, OTHER_VOTER, VOTER
 from tests.unit.kms.world import ATTACKER, World, is_drawn, refused

@@ -10,6 +10,7 @@ from bytewise.protocol.appraisal import GpuUse, Role, TcbStatus
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, MalformedValue, ReleaseLogBroken, TicketRefused
 from bytewise.protocol.grounds import Grounds, SignedGrounds, grounds_digest
+from bytewise.protocol.jobs import key_domain
 from bytewise.protocol.keys import Decision, SignedRelease, SignedTicket
 from bytewise.protocol.messages import TicketKind
 from bytewise.protocol.phases import Phase
@@ -18,7 +19,6 @@ from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import U8, U16, U64, Digest
 from kms import accounts, log_copy
 from kms.log_copy import LogCopy, Pages
-from kms.policy import key_domain
 from tests.unit.kms.memory_chain import CONTRACTS, NOW, OTHER_VOTER
 from tests.unit.kms.world import World, refused
 

@@ -9,6 +9,7 @@ import pytest
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import NoKey, ShardLied, StaleBackup, TryAgain
+from bytewise.protocol.jobs import key_domain
 from bytewise.protocol.keys import Partial, partial_info
 from bytewise.protocol.release_log import START, verify_log
 from bytewise.protocol.seal import Envelope, unpad
@@ -18,7 +19,6 @@ from kms.client import ShardKeySource
 from kms.curve import GENERATOR, decode_point, encode_point
 from kms.dleq import verify_partial
 from kms.keyring import points_of
-from kms.policy import key_domain
 from kms.release import LOOK_S, Shard
 from kms.renewed import SETTLE_S, SharesInForce, as_dealt
 from kms.shares import combine_values, split

@@ -16,6 +16,7 @@ from cryptography.fernet import Fernet
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors import ConfigurationError, TryAgain
+from bytewise.protocol.jobs import key_domain
 from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
 from bytewise.storage.engine import open_database
@@ -26,7 +27,6 @@ from kms.backup import back_up, restore
 from kms.dkg.erasing import erase
 from kms.dkg.scribe import epoch_document
 from kms.files import read_key, write_whole
-from kms.policy import key_domain
 from kms.sealing import Sealing, draw_key, open_sealer, wrap_folder
 from kms.serve import build_desk, build_shard
 from kms.wrapping import ask

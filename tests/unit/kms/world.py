@@ -20,7 +20,7 @@ from bytewise.protocol.appraisal import AppraisalPolicy
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.environment import Environment, Limits
 from bytewise.protocol.errors import BytewiseError
-from bytewise.protocol.jobs import Contracts, RunJob
+from bytewise.protocol.jobs import Contracts, RunJob, anchor_domain, key_domain
 from bytewise.protocol.keys import Decision, ReleaseAnswer, ReleaseRequest
 from bytewise.protocol.messages import Ticket, TicketKind, transport_key_hash
 from bytewise.protocol.receipt import Receipt, plain_enclave_key, receipt_id
@@ -46,7 +46,6 @@ from kms.envelope import seal
 from kms.hpke import transport_keypair
 from kms.hybrid import recipients
 from kms.listener import ChannelServer
-from kms.policy import anchor_domain, key_domain
 from kms.release import Shard
 from tests.attested import attested
 from tests.dealer import DealSettings, DealShard, deal

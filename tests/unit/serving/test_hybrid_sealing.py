@@ -7,14 +7,13 @@ import pytest
 
 from bytewise.protocol.compare import Generated
 from bytewise.protocol.errors import ConfigurationError
-from bytewise.protocol.jobs import EpochRecord
+from bytewise.protocol.jobs import EpochRecord, anchor_domain
 from bytewise.protocol.seal import HybridEnvelope, envelope_hash, unpad
 from bytewise.protocol.suites import hybrid_epoch, is_rebuilt, rebuilt_epoch
 from bytewise.protocol.units import Digest
 from bytewise.service.clock import SystemClock
 from kms.client import ShardKeySource
 from kms.envelope import verify_receipt_envelope
-from kms.policy import anchor_domain
 from serving.pipeline import Hands, Pipeline, Sealed
 from serving.recipe import Offer
 from tests.unit.kms.memory_chain import OPERATOR, Case

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bytewise.protocol.compare import Verification
 from bytewise.protocol.errors import CannotExecute, NoKey
-from bytewise.protocol.jobs import Contracts, EpochRecord, RunJob, ShardRecord
+from bytewise.protocol.jobs import Contracts, EpochRecord, RunJob, ShardRecord, anchor_domain, key_domain
 from bytewise.protocol.messages import CannotReason, Ticket, TicketKind, transport_key_hash
 from bytewise.protocol.receipt import Receipt, receipt_id
 from bytewise.protocol.request import Output, Request
@@ -23,7 +23,6 @@ from bytewise.tee_simulated.quoter import SimulatedQuoter, source_root
 from bytewise.tee_simulated.root import Platform, issue, make_root
 from kms.curve import GENERATOR, Rng, decode_point, encode_point
 from kms.envelope import open_with_point, seal_padded, verify_receipt_envelope
-from kms.policy import anchor_domain, key_domain
 from tests.world import ANCHOR, CHAIN_ID, DISPUTES, KEY_EPOCHS, MODEL, NOW, Parrot, World, signer, word
 from verifier.enclave import server
 from verifier.enclave.session import Bench

@@ -17,7 +17,7 @@ from bytewise.inference.make import make_model
 from bytewise.inference.native.library import kernels
 from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.errors import ConfigurationError
-from bytewise.protocol.jobs import JOB_LIMIT_S
+from bytewise.protocol.jobs import JOB_LIMIT_S, anchor_domain
 from bytewise.protocol.messages import Outcome
 from bytewise.protocol.request import Request
 from bytewise.tee.appraisal import verify_result_quote
@@ -25,7 +25,6 @@ from bytewise.tee_simulated.root import Platform
 from kms import keyring
 from kms.curve import decode_point, encode_point
 from kms.envelope import verify_receipt_envelope
-from kms.policy import anchor_domain
 from kms.shares import combine_values
 from tests.e2e import memory
 from tests.unit.kms.memory_chain import CHAIN_ID, Case
