@@ -94,7 +94,7 @@ $(NODE_READY): $(CONTRACTS)/package.json $(CONTRACTS)/package-lock.json | $(PACK
 	@touch $@
 
 demo: install ## a whole network on this machine, with frauds that it catches (KEEP=1 leaves it running)
-	@$(PY) -m bytewise.cli demo $(DEMO_FLAGS)
+	@$(PY) -m cli demo $(DEMO_FLAGS)
 
 contracts: install ## compile the contracts
 	@$(FORGE) build --silent

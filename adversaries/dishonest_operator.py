@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from adversaries.engines import AltersOneToken, CheatsInTurn, ForgesTheTrace, RunsAnotherArtifact, ShowsAnotherText
-from bytewise.inference import artifact
+from bytewise.inference.artifact import artifact
 from bytewise.inference.engine import ExactEngine
 from bytewise.ports import Engine
 from bytewise.service.settings import load_settings

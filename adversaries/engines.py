@@ -3,9 +3,9 @@
 from dataclasses import dataclass, replace
 
 from bytewise.ports import Engine
-from bytewise.protocol.compare import Generated, Verification
 from bytewise.protocol.digests import Label, labelled
-from bytewise.protocol.request import Output, Request, output_for
+from bytewise.protocol.records.compare import Generated, Verification
+from bytewise.protocol.records.request import Output, Request, output_for
 from bytewise.protocol.units import Digest
 
 

@@ -7,15 +7,15 @@ import argparse
 import sys
 from pathlib import Path
 
-from bytewise.protocol.actions import Action, OpenDispute
-from bytewise.protocol.docket import Docket
+from bytewise.protocol.decisions.actions import Action, OpenDispute
+from bytewise.protocol.decisions.snapshot import Docket
 from bytewise.protocol.units import Digest, digest, unhex
 from bytewise.service.schedule import stop_on_signals
 from bytewise.service.settings import load_settings
 from verifier.__main__ import World, run
+from verifier.disputes.watchtower import Watchtower
 from verifier.node import Node
 from verifier.settings import NodeSettings
-from verifier.watchtower import Watchtower
 
 
 class Spite(Watchtower):

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.ours import KINDS, Ours
-from bytewise.inference.convert import convert
-from bytewise.inference.make import make_model
+from bytewise.inference.convert.convert import convert
+from bytewise.inference.convert.make import make_model
 
 PROMPTS = (16, 64, 256)
 ANSWERS = (16, 64, 128)

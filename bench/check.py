@@ -19,10 +19,10 @@ from rich.table import Table
 
 from bench.machine import describe
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.receipt import SignedReceipt, receipt_id
+from bytewise.protocol.records.receipt import SignedReceipt, receipt_id
 from bytewise.protocol.signing import recover
 from tests.world import ANCHOR, World, word
-from verifier.check import verify_batch
+from verifier.watch.batch_check import verify_batch
 
 RESULTS = Path("bench/results/check.json")
 SIZES = (16, 64, 188)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench import models
 from bench.models import Shape
-from bytewise.inference.convert import convert
+from bytewise.inference.convert.convert import convert
 from bytewise.inference.manifest import FORMAT
 
 NATIVE, TORCH, TORCH_ALONE = "bytewise", "bytewise-torch", "bytewise-torch-alone"

@@ -19,7 +19,7 @@ from bench.ours import Ours
 from bench.peer_transformers import Transformers
 from bench.rounds import Samples, interleaved, medians, times_faster
 from bench.worker import Engine
-from bytewise.inference import artifact
+from bytewise.inference.artifact import artifact
 from bytewise.inference.cuda.backends import CUDA_BACKENDS
 from bytewise.inference.cuda.runner import open_cuda
 from bytewise.inference.determinism import fixed

@@ -17,16 +17,16 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.machine import describe
-from bytewise.protocol.keys import HybridPartial, Partial
-from bytewise.protocol.seal import Envelope, HybridEnvelope
+from bytewise.crypto import hpke, hybrid
+from bytewise.crypto.curve import GENERATOR, decode_point, encode_point, random_scalar
+from bytewise.crypto.envelope import open_with_point, seal_padded, verify_envelope
+from bytewise.crypto.hybrid import Place, Recipients
+from bytewise.crypto.proofs import prove_partial, verify_partial
+from bytewise.crypto.shares import combine, split
+from bytewise.protocol.keys.epochs import HybridPartial, Partial
+from bytewise.protocol.records.seal import Envelope, HybridEnvelope
 from bytewise.protocol.suites import SUITE_HYBRID, SUITE_P256, hybrid_epoch, suite_of
 from bytewise.protocol.units import Digest
-from kms import hpke, hybrid
-from kms.curve import GENERATOR, decode_point, encode_point, random_scalar
-from kms.dleq import prove_partial, verify_partial
-from kms.envelope import open_with_point, seal_padded, verify_envelope
-from kms.hybrid import Place, Recipients
-from kms.shares import combine, split
 
 RESULTS = Path("bench/results/hybrid.json")
 SIZES = ((3, 5), (5, 9))

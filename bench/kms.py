@@ -23,13 +23,13 @@ import psutil
 from bench.kms_arithmetic import Arithmetic
 from bench.machine import describe
 from bytewise.protocol.jobs import RunJob, ShardRecord
-from bytewise.protocol.keys import ReleaseRequest
-from bytewise.protocol.messages import TicketKind
+from bytewise.protocol.keys.epochs import ReleaseRequest
+from bytewise.protocol.records.statements import TicketKind
 from bytewise.tee.channel import Channel
-from kms import keyring
-from kms.chain_view import ChainKeyView
-from kms.client import ShardKeySource
-from kms.enclave_channel import ask, open_channel
+from enclave.enclave_channel import ask, open_channel
+from enclave.release_client import ShardKeySource
+from kms.shard.chain_view import ChainKeyView
+from kms.storage import keyring
 from tests.anvil import running_anvil
 from tests.devnet import reader
 from tests.unit.kms.on_chain import OnChain, put_on_chain, serving

@@ -10,18 +10,18 @@ from collections.abc import Sequence
 
 from Crypto.PublicKey.ECC import EccPoint
 
+from bytewise.crypto import hpke
+from bytewise.crypto.curve import GENERATOR, decode_point, decode_scalar, encode_point
+from bytewise.crypto.envelope import verify_receipt_envelope
+from bytewise.crypto.proofs import prove_partial, verify_partial
+from bytewise.crypto.shares import combine
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.jobs import RunJob, ShardRecord, anchor_domain, key_domain
-from bytewise.protocol.keys import Partial, partial_info
-from bytewise.protocol.seal import Envelope
+from bytewise.protocol.keys.epochs import Partial, partial_info
+from bytewise.protocol.records.seal import Envelope
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import Blob
-from kms import hpke
-from kms.curve import GENERATOR, decode_point, decode_scalar, encode_point
-from kms.dleq import prove_partial, verify_partial
-from kms.envelope import verify_receipt_envelope
-from kms.keyring import HeldShare
-from kms.shares import combine
+from kms.storage.keyring import HeldShare
 
 
 class Arithmetic:

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from bytewise.inference.make import BEGIN, CHAT_TEMPLATE, END, SPECIAL_TOKENS, tokenizer
+from bytewise.inference.convert.make import BEGIN, CHAT_TEMPLATE, END, SPECIAL_TOKENS, tokenizer
 
 LAST = "model.norm.weight"
 """The tensor after which no other comes."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from bench.machine import describe
 from bytewise.protocol.suites import suite_of
-from kms.keyring import load_document
+from kms.storage.keyring import load_document
 
 ROOT = Path(__file__).parents[1]
 RESULTS = Path("bench/results/networks.json")
@@ -34,7 +34,7 @@ def measure(keys: str) -> dict[str, Any]:
     before, load = _processor_s(), []
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        command = [sys.executable, "-m", "bytewise.cli", "demo", "--keys", keys, "--report", str(report)]
+        command = [sys.executable, "-m", "cli", "demo", "--keys", keys, "--report", str(report)]
         process = subprocess.Popen(command, cwd=ROOT)
         while process.poll() is None:
             load.append(os.getloadavg()[0])

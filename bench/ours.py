@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.worker import Claim, serve
-from bytewise.inference import artifact, engine
+from bytewise.inference import engine
+from bytewise.inference.artifact import artifact
 from bytewise.inference.determinism import environment, fixed
-from bytewise.inference.matmul import BACKENDS
-from bytewise.inference.self_test import first_exact
+from bytewise.inference.exact.matmul import BACKENDS
+from bytewise.inference.known_answers.self_test import first_exact
 from bytewise.inference.speed import fastest_first
-from bytewise.protocol.compare import Generated, Verification
-from bytewise.protocol.request import REQUEST_VERSION, DecodePolicy, Request
+from bytewise.protocol.records.compare import Generated, Verification
+from bytewise.protocol.records.request import REQUEST_VERSION, DecodePolicy, Request
 from bytewise.protocol.units import U64, U256, ZERO_ADDRESS, Decimal, Digest
 
 KINDS = ("auto", "native", "torch", "torch-alone")

@@ -20,9 +20,9 @@ from torch import Tensor
 from transformers import LlamaForCausalLM
 
 from bench import machine
-from bytewise.inference import artifact
-from bytewise.inference.choice import open_path
-from bytewise.inference.convert import convert
+from bytewise.inference.artifact import artifact
+from bytewise.inference.backend_selection import open_path
+from bytewise.inference.convert.convert import convert
 from bytewise.inference.determinism import fixed
 
 MODEL = Path("models/lighthouse")

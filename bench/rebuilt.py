@@ -18,14 +18,14 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.machine import describe
+from bytewise.crypto import hpke, reconstruction
+from bytewise.crypto.curve import GENERATOR, encode_scalar, random_scalar
+from bytewise.crypto.proofs import prove_partial, verify_partial
+from bytewise.crypto.reconstruction import TransportKey
+from bytewise.crypto.shares import combine, split
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.keys import Partial
+from bytewise.protocol.keys.epochs import Partial
 from bytewise.protocol.units import Blob, Digest
-from kms import hpke, rebuilt
-from kms.curve import GENERATOR, encode_scalar, random_scalar
-from kms.dleq import prove_partial, verify_partial
-from kms.rebuilt import TransportKey
-from kms.shares import combine, split
 
 RESULTS = Path("bench/results/rebuilt.json")
 SIZES = ((3, 5), (5, 9))
@@ -53,8 +53,8 @@ class Release:
     def point(self, mode: str, answers: dict[int, Blob]) -> EccPoint:
         """The point that opens the envelope, of t answers, each checked."""
         if mode == "rebuilt":
-            taken = {i: rebuilt.take(sealed, self.to, INFO, i, self.keys[i]) for i, sealed in answers.items()}
-            return rebuilt.times_key(self.base, taken)
+            taken = {i: reconstruction.take(sealed, self.to, INFO, i, self.keys[i]) for i, sealed in answers.items()}
+            return reconstruction.times_key(self.base, taken)
         opened = {i: decode(Partial, hpke.open_from_transport(self.to.secret, INFO, sealed)) for i, sealed in answers.items()}
         return combine({i: verify_partial(each, i, self.keys[i], self.base, RECEIPT) for i, each in opened.items()})
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.machine import describe
-from chain.artifacts import all_errors
+from chain.client.artifacts import all_errors
 
 CONTRACTS = Path("chain/contracts")
 FORGE = "node_modules/@foundry-rs/forge-linux-amd64/bin/forge"

@@ -11,19 +11,19 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from bytewise.inference import known_models, self_test
-from bytewise.inference.choice import AnyPath
+from bytewise.inference.backend_selection import AnyPath
 from bytewise.inference.determinism import fixed
-from bytewise.inference.known_answers import integers
-from bytewise.inference.matmul import BACKENDS, Backend, backend_named
+from bytewise.inference.engine_paths import HeadRow
+from bytewise.inference.exact.matmul import BACKENDS, Backend, backend_named
+from bytewise.inference.known_answers import known_models, self_test
+from bytewise.inference.known_answers.operations import integers
 from bytewise.inference.native.library import kernels
 from bytewise.inference.native.path import NativePath, missing_feature
-from bytewise.inference.paths import HeadRow
 from bytewise.inference.runner import Runner
-from bytewise.inference.sampling import choose
+from bytewise.inference.sampling.sampler import choose
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.request import DecodePolicy
+from bytewise.protocol.records.request import DecodePolicy
 from bytewise.protocol.units import Decimal, Digest
 
 PROMPTS = 500

@@ -10,7 +10,7 @@ from bytewise.protocol.tally import tally
 from bytewise.protocol.units import ZERO_DIGEST
 
 TAU = (2, 3)
-"""The quorum that `chain/params.py` deploys."""
+"""The quorum that `chain/deployment/params.py` deploys."""
 
 
 @dataclass(frozen=True, slots=True)

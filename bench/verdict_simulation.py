@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import Any
 
 from bench.verdict_chances import TAU, Chances, Setting, row, second
+from bytewise.protocol.court.sortition import draw_seats
 from bytewise.protocol.digests import out_hash
-from bytewise.protocol.messages import Outcome, Verdict
-from bytewise.protocol.sortition import draw_seats
+from bytewise.protocol.records.statements import Outcome, Verdict
 from bytewise.protocol.tally import RevealedVote, tally
 from bytewise.protocol.units import Address, Digest
 

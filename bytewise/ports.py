@@ -1,18 +1,18 @@
-"""What actors need of the world. Adapters implement these; only `__main__` modules and `bytewise.cli` choose adapters."""
+"""What actors need of the world. Adapters implement these; only `__main__` modules and `cli` choose adapters."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from bytewise.protocol.compare import Generated, Verification
 from bytewise.protocol.court.params import ParamSet
-from bytewise.protocol.decide_audits import AuditStage
-from bytewise.protocol.demands import DemandRecord
-from bytewise.protocol.docket import AnchoredBatch, DisputeOpening, Docket, Holdings
-from bytewise.protocol.environment import Environment
+from bytewise.protocol.decisions.audits import AuditStage
+from bytewise.protocol.decisions.demands import DemandRecord
+from bytewise.protocol.decisions.snapshot import AnchoredBatch, DisputeOpening, Docket, Holdings
 from bytewise.protocol.jobs import EpochRecord, JobResult, Prepared, RunJob
-from bytewise.protocol.messages import AuditResult, Vote
-from bytewise.protocol.receipt import BatchHeader, Receipt, SignedLeaf, SignedReceipt
-from bytewise.protocol.request import Output, Request
+from bytewise.protocol.records.compare import Generated, Verification
+from bytewise.protocol.records.environment import Environment
+from bytewise.protocol.records.receipt import BatchHeader, Receipt, SignedLeaf, SignedReceipt
+from bytewise.protocol.records.request import Output, Request
+from bytewise.protocol.records.statements import AuditResult, Vote
 from bytewise.protocol.units import Address, Blob, Digest
 
 
@@ -317,7 +317,7 @@ class Sender(Protocol):
 
 
 class ReadSource(Protocol):
-    """Whatever many reads can be made of in one round trip (`chain.read_ahead`)."""
+    """Whatever many reads can be made of in one round trip (`chain.client.read_ahead`)."""
 
     def fetch(self, reads: Sequence[Any]) -> None:
         """Makes the reads that `MissingRead` names; what fails is kept in the place of the answer."""

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bytewise.protocol.docket import Case
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.snapshot import Case
 from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault, NoProgress, Unavailable, WrongPhase
-from bytewise.protocol.phases import Phase
 from bytewise.protocol.units import Digest, digest, unhex
 from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
@@ -22,13 +22,13 @@ from bytewise.service.schedule import stop_on_signals
 from bytewise.service.settings import load_settings
 from bytewise.storage.duties import DONE, MISSED, Duties
 from bytewise.storage.engine import check_revision, open_database
-from bytewise.storage.lane import Lane
 from bytewise.storage.lease_keeper import kept_lease
+from bytewise.storage.nonce_lease import Lane
 from bytewise.storage.protection import Protection
-from chain.access import open_chain
-from chain.book import read_network, verify_code
-from chain.keys import load_signer
-from chain.reader import DocketReader
+from chain.client.access import open_chain
+from chain.client.address_book import read_network, verify_code
+from chain.reads.reader import DocketReader
+from chain.sending.keys import load_signer
 from committee.ballots import KIND, Ballots
 from verifier.__main__ import World, run
 from verifier.node import Node

@@ -9,26 +9,26 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from bytewise.ports import EnclaveJobs, Sender
-from bytewise.protocol.actions import Action, CastCommit, CastReveal, RunVoteJob
-from bytewise.protocol.decide import Round, VotePolicy, decide_member
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.actions import Action, CastCommit, CastReveal, RunVoteJob
+from bytewise.protocol.decisions.disputes import Round, VotePolicy, decide_member
+from bytewise.protocol.decisions.snapshot import Case, Docket
 from bytewise.protocol.digests import keccak256
-from bytewise.protocol.docket import Case, Docket
 from bytewise.protocol.errors import NotServed
 from bytewise.protocol.jobs import JobResult
-from bytewise.protocol.messages import Outcome, Vote
-from bytewise.protocol.network import Network
-from bytewise.protocol.phases import Phase
+from bytewise.protocol.records.statements import Outcome, Vote
 from bytewise.protocol.signing import Signer
 from bytewise.protocol.units import U8, U16, U256, ZERO_DIGEST, Address, Blob, Digest, hex0x
 from bytewise.service import telemetry
 from bytewise.storage.duties import Duties
 from bytewise.storage.journal import Journal
 from bytewise.storage.protection import Protection, StoredVote
-from verifier.certainty import Control
-from verifier.presence import EnclaveAway
-from verifier.records import Records
-from verifier.tickets import run_job, vote_right
-from verifier.worker import VOTE, Finished, Worker
+from verifier.jobs.enclave_presence import EnclaveAway
+from verifier.jobs.tickets import run_job, vote_right
+from verifier.jobs.worker import VOTE, Finished, Worker
+from verifier.watch.absence_check import Control
+from verifier.watch.records import Records
 
 KIND = "vote"
 """Kind of these duties; the subject is the dispute id. Declining it means all rounds; a later round's row is `vote.2`."""
@@ -48,7 +48,7 @@ class Held(NamedTuple):
 
 
 class Ballots:
-    """All own votes. Implements `verifier.act.Voting` and `verifier.node.Votes`."""
+    """All own votes. Implements `verifier.executor.Voting` and `verifier.node.Votes`."""
 
     def __init__(
         self, network: Network, records: Records, control: Control, duties: Duties, protection: Protection, journal: Journal,

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 from bytewise.ports import Quoter
+from bytewise.protocol.address_book import Network
 from bytewise.protocol.errors import BytewiseError
-from bytewise.protocol.network import Network
 from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
 from bytewise.service.exit_codes import Parser, exit_of
@@ -21,18 +21,18 @@ from bytewise.service.settings import load_settings
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.tee.measurement import SHARD_ENTRY
-from chain.access import open_chain
-from chain.book import read_network, verify_code
-from chain.keys import load_signer
-from chain.reader import DocketReader
-from kms import accounts, keyring, tenancy
-from kms.approve import approve, changes, read_policy
-from kms.chain_view import ChainCeremonyView, ChainKeyView
-from kms.closed import close_process
-from kms.dkg.erasing import erase, statement_file
-from kms.sealing import open_sealer, verify_same_key, wrap_folder
-from kms.serve import serve_shard
+from chain.client.access import open_chain
+from chain.client.address_book import read_network, verify_code
+from chain.reads.reader import DocketReader
+from chain.sending.keys import load_signer
+from kms.ceremony.erasure import erase, statement_file
 from kms.settings import ApproveSettings, ShardSettings
+from kms.shard.chain_view import ChainCeremonyView, ChainKeyView
+from kms.shard.policy_approval import approve, changes, read_policy
+from kms.shard.process_hardening import close_process
+from kms.shard.service import serve_shard
+from kms.storage import accounts, folder_lock, keyring
+from kms.storage.sealing import open_sealer, verify_same_key, wrap_folder
 
 EXIT_INTERRUPTED = 130
 """After Ctrl-C, as shells have it."""
@@ -83,7 +83,7 @@ def _erase(config: Path) -> int:
 
 def _wrap(config: Path) -> int:
     settings = load_settings(ShardSettings, config)
-    with tenancy.alone(settings.folder):
+    with folder_lock.alone(settings.folder):
         if settings.wrap_command:
             wrap_folder(settings.folder, settings.sealing)
             telemetry.log("kms.storage_key_wrapped", command=settings.wrap_command[0])

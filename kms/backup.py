@@ -15,20 +15,20 @@ from typing import NamedTuple
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from bytewise.crypto.curve import Rng
 from bytewise.ports import Clock
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault, StaleBackup
-from bytewise.protocol.keys import EpochOnChain, EpochState
+from bytewise.protocol.keys.epochs import EpochOnChain, EpochState
 from bytewise.protocol.units import U64, Address, Blob
 from bytewise.storage.releases import ReleaseRecords
-from kms import accounts, keyring, tenancy
-from kms.curve import Rng
-from kms.dkg.authority import CeremonyView, is_over
-from kms.files import create, wipe, write_whole
-from kms.log_mark import LogMark, read_marks, verify_marks
-from kms.sealing import IN_FOLDER, STORAGE_KEY, WRAPPED_KEY, Sealer, Sealing, open_sealer
+from kms.ceremony.authority import CeremonyView, is_over
+from kms.storage import accounts, folder_lock, keyring
+from kms.storage.files import create, wipe, write_whole
+from kms.storage.log_position import LogMark, read_marks, verify_marks
+from kms.storage.sealing import IN_FOLDER, STORAGE_KEY, WRAPPED_KEY, Sealer, Sealing, open_sealer
 
 NONCE_BYTES = 12
 _SHARE = re.compile(r"share-(\d+)(?:-[0-9a-f]+)?\.json|kem-(\d+)(?:-[0-9a-f]+)?\.sealed")
@@ -117,7 +117,7 @@ def restore(
     _verify_logs(backup, records)
     verify_marks(read_marks(folder), records)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tenancy.alone(folder) as served, _drafted(folder / keyring.RESTORING) as draft:
+    with folder_lock.alone(folder) as served, _drafted(folder / keyring.RESTORING) as draft:
         if served is not None:
             raise ConfigurationError(str(folder), "a process serves from it: stop that one first; nothing was written")
         for each in backup.files:

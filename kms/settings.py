@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.assurance import HARDWARE, SIMULATED
 from bytewise.protocol.errors import ConfigurationError, MalformedValue
+from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.suites import is_key_epoch
 from bytewise.protocol.units import U64, ZERO_ADDRESS, Address, Digest, address
 from bytewise.service.endpoints import Endpoints, rpc_endpoints
 from bytewise.service.settings import DatabaseUrl
-from kms.sealing import LIMIT_S, Sealing
+from kms.storage.sealing import LIMIT_S, Sealing
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,8 @@ class ShardSettings:
     storage_key_file: Path | None = None
     """File with the key that seals its shares; by default `storage.key` in the folder."""
     wrap_command: tuple[str, ...] = ()
-    """Program and arguments that wrap that key instead (`kms.sealing`): the key in on stdin, the wrapped key out on stdout."""
+    """Program and arguments that wrap that key instead (`kms.storage.sealing`): the key in on stdin, the wrapped key out on
+    stdout."""
     unwrap_command: tuple[str, ...] = ()
     """Program and arguments that unwrap it; run once at each start."""
     wrap_limit_s: float = LIMIT_S

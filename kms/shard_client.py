@@ -5,11 +5,11 @@ import ssl
 import httpcore2
 import httpx2
 
+from bytewise.protocol.address_book import Holder
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault, ShardRefused, TryAgain
 from bytewise.protocol.jobs import ShardRecord
-from bytewise.protocol.keys import Refusal
-from bytewise.protocol.network import Holder
+from bytewise.protocol.keys.epochs import Refusal
 from kms.timed_http import Deadline, TimedBackend
 
 TIMEOUT_S = 5.0

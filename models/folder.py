@@ -8,7 +8,7 @@ from safetensors.torch import save
 from tokenizers import Tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from bytewise.inference.make import CHAT_TEMPLATE, SPECIAL_TOKENS
+from bytewise.inference.convert.make import CHAT_TEMPLATE, SPECIAL_TOKENS
 
 CONTEXT = 1024
 """Most tokens of prompt and answer together."""

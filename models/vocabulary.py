@@ -1,10 +1,10 @@
-"""The tokenizer: byte-level BPE learnt from the training text, with the control tokens of `bytewise.inference.make`."""
+"""The tokenizer: byte-level BPE learnt from the training text, with the control tokens of `bytewise.inference.convert.make`."""
 
 from collections.abc import Iterable
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from bytewise.inference.make import SPECIAL_TOKENS
+from bytewise.inference.convert.make import SPECIAL_TOKENS
 
 SIZE = 4096
 """Control tokens, 256 bytes and merges."""

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from bytewise.protocol.encoding import to_json
-from bytewise.protocol.environment import Environment
 from bytewise.protocol.errors import BadRequest
-from bytewise.protocol.receipt import SignedReceipt
-from bytewise.protocol.request import Output, Request
-from bytewise.protocol.seal import Payload
+from bytewise.protocol.records.environment import Environment
+from bytewise.protocol.records.receipt import SignedReceipt
+from bytewise.protocol.records.request import Output, Request
+from bytewise.protocol.records.seal import Payload
 from bytewise.protocol.units import MAX_SAFE_INTEGER, Digest, hex0x
-from serving.recipe import Words
+from serving.request_builder import Words
 
 RECEIPT_HEADER = "x-bytewise-receipt"
 """Response header with the receipt ids of the choices, for clients whose types have no place for a receipt."""

@@ -18,10 +18,10 @@ from bytewise.protocol.errors import BytewiseError, TryAgain
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.service import telemetry
 from serving.answer import RECEIPT_HEADER, NamedReceipt, name_start, receipt_body, receipt_ids
-from serving.desk import Desk, Ticket, ticket
-from serving.numbers import parse_json
+from serving.json_numbers import parse_json
 from serving.openai import Ask, models_body, read_ask
 from serving.refusals import Late, Refusal, error_body, failure, refusal
+from serving.request_queue import Desk, Ticket, ticket
 
 NO_RETRY = {"x-should-retry": "false"}
 """Read by the official client: a receipt exists, so do not ask again."""

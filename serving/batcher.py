@@ -14,7 +14,7 @@ from bytewise.ports import BlobStore, Clock
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.merkle import batch_root
-from bytewise.protocol.receipt import (
+from bytewise.protocol.records.receipt import (
     BatchHeader,
     EmptyLeaf,
     ListEntry,
@@ -28,11 +28,11 @@ from bytewise.protocol.receipt import (
 from bytewise.protocol.signing import Domain, Signer
 from bytewise.protocol.units import U32, U64, U256, Digest
 from bytewise.service import telemetry
-from bytewise.storage.books import Books
 from bytewise.storage.journal import Journal
+from bytewise.storage.receipt_store import Books
+from serving.anchoring_order import CLOSED, NO_RECEIPT, Service, Slot, Until, receipts_of, slots, unanchored, uniform_head
 from serving.deadline import EXPIRED, expiry_of
-from serving.in_order import CLOSED, NO_RECEIPT, Service, Slot, Until, receipts_of, slots, unanchored, uniform_head
-from serving.standing import Standing, Watch
+from serving.readiness import Standing, Watch
 
 FEE_MARGIN = 2
 """Times the price of now: it rises by at most an eighth in each of its epochs, and what is too much comes back."""
@@ -59,7 +59,7 @@ class StandingReader(Protocol):
 
 
 class Anchoring(Protocol):
-    """The part of `chain.sender` that a batcher uses."""
+    """The part of `chain.sending.sender` that a batcher uses."""
 
     def anchor(self, header: BatchHeader, fee_wei: int, deadline: int = 0) -> None:
         """Posts the header once, however often it is asked, and not after the deadline in chain time; too much comes back."""

@@ -1,18 +1,18 @@
 """Reads this operator's standing: a handful of views at one block."""
 
 from bytewise.protocol.court.params import ParamSet
-from bytewise.protocol.demands import DemandKind, DemandState
-from bytewise.protocol.docket import AnchoredBatch, Docket
+from bytewise.protocol.decisions.demands import DemandKind, DemandState
+from bytewise.protocol.decisions.snapshot import AnchoredBatch, Docket
 from bytewise.protocol.errors import TryAgain
-from bytewise.protocol.keys import EpochState
-from bytewise.protocol.receipt import anchor_subject
+from bytewise.protocol.keys.epochs import EpochState
+from bytewise.protocol.records.receipt import anchor_subject
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
-from chain.reader import DocketReader
-from chain.records import Status
-from serving.in_order import Service
-from serving.standing import Standing
-from verifier.pages import DocketPages
+from chain.reads.reader import DocketReader
+from chain.reads.records import Status
+from serving.anchoring_order import Service
+from serving.readiness import Standing
+from verifier.watch.open_windows import DocketPages
 
 
 class OperatorStanding:

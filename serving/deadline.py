@@ -6,8 +6,8 @@ A receipt's own `anchorBy` is softer: anchored later it is marked (R-16), but no
 import json
 
 from bytewise.protocol.errors import TryAgain
-from bytewise.protocol.receipt import SignedReceipt
-from bytewise.protocol.request import Request
+from bytewise.protocol.records.receipt import SignedReceipt
+from bytewise.protocol.records.request import Request
 
 EXPIRED = "its request expires, and anchoring it would convict this operator"
 

@@ -8,19 +8,19 @@ from functools import cache
 from typing import Protocol
 
 from bytewise.ports import BlobStore
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.snapshot import Case, Docket
 from bytewise.protocol.digests import Label, labelled
-from bytewise.protocol.docket import Case, Docket
 from bytewise.protocol.errors import BadCertificate, Unavailable
 from bytewise.protocol.merkle import batch_tree
-from bytewise.protocol.messages import Verdict
-from bytewise.protocol.phases import Phase
-from bytewise.protocol.receipt import SignedReceipt, batch_leaves
+from bytewise.protocol.records.receipt import SignedReceipt, batch_leaves
+from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
 from bytewise.service.clock import monotonic_s
-from bytewise.storage.books import Books
 from bytewise.storage.duties import Duties
+from bytewise.storage.receipt_store import Books
 
 APPEAL = "appeal"
 """Kind of the duty that `bytewise dispute appeal` writes; the subject is the dispute."""

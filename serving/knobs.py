@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bytewise.protocol.errors import BadRequest
-from bytewise.protocol.request import (
+from bytewise.protocol.records.request import (
     MAX_BIASES,
     MAX_GRAMMAR_BYTES,
     MAX_STOP_BYTES,
@@ -19,7 +19,7 @@ from bytewise.protocol.request import (
     TOKEN_LIMIT,
 )
 from bytewise.protocol.units import Decimal, decimal, fraction
-from serving.numbers import NumberText, canonical_decimal
+from serving.json_numbers import NumberText, canonical_decimal
 from serving.refusals import Code
 
 ANY_OBJECT = '{"type":"object"}'

@@ -11,7 +11,7 @@ from typing import Any
 from bytewise.protocol.errors import BadRequest
 from bytewise.protocol.units import Decimal
 from serving import knobs
-from serving.numbers import NumberText, canonical_decimal
+from serving.json_numbers import NumberText, canonical_decimal
 from serving.refusals import Code
 
 MAX_SEED = 2**63 - 1

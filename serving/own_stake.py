@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from bytewise.protocol.units import Address
-from verifier.own_record import OwnRecord, RecordChain
+from verifier.stake.stake_record import OwnRecord, RecordChain
 
 
 class Recorder(Protocol):

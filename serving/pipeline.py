@@ -9,25 +9,25 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from bytewise.crypto.envelope import seal, sealing_key
+from bytewise.crypto.hybrid import recipients
 from bytewise.ports import BlobStore, Clock, Engine
-from bytewise.protocol.compare import Generated
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.receipt import ClientMode, Mode, Receipt, SignedReceipt, plain_enclave_key, receipt_id
-from bytewise.protocol.request import Request
-from bytewise.protocol.seal import Payload, envelope_hash, seal_context
+from bytewise.protocol.records.compare import Generated
+from bytewise.protocol.records.receipt import ClientMode, Mode, Receipt, SignedReceipt, plain_enclave_key, receipt_id
+from bytewise.protocol.records.request import Request
+from bytewise.protocol.records.seal import Payload, envelope_hash, seal_context
 from bytewise.protocol.signing import Domain, Signer
 from bytewise.protocol.units import U8, U64, U256, ZERO_DIGEST, Blob, Digest, hex0x
 from bytewise.service import telemetry
-from bytewise.storage.books import Books, Issued
 from bytewise.storage.journal import Journal
-from kms.envelope import seal, sealing_key
-from kms.hybrid import recipients
+from bytewise.storage.receipt_store import Books, Issued
 from serving.answer import completion, several
 from serving.deadline import verify_time_left
 from serving.openai import Ask
-from serving.recipe import Offer, Rng, Words, make_choices, make_request
-from serving.standing import Standing, Watch
+from serving.readiness import Standing, Watch
+from serving.request_builder import Offer, Rng, Words, make_choices, make_request
 
 
 @dataclass(frozen=True, slots=True)

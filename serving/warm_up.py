@@ -9,9 +9,9 @@ import json
 from bytewise.ports import Engine
 from bytewise.protocol.errors import NotExact
 from bytewise.protocol.signing import Signer
-from serving.numbers import parse_json
+from serving.json_numbers import parse_json
 from serving.openai import read_ask
-from serving.recipe import Offer, Words, make_request
+from serving.request_builder import Offer, Words, make_request
 
 NEW_TOKENS = 8
 TEMPERATURES = (0, 0.8)

@@ -20,38 +20,38 @@ from bytewise.inference.profiles import AnyEngine, open_engine, torch_instead
 from bytewise.inference.tokenizer import Tokenizer
 from bytewise.ports import Engine
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.environment import PROFILE_EXACT_1, Environment
 from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault, Unavailable
 from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.receipt import receipt_id
+from bytewise.protocol.records.environment import PROFILE_EXACT_1, Environment
+from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.signing import Domain
 from bytewise.service import schedule, telemetry
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.service.exit_codes import exit_of
-from bytewise.storage.books import Books
 from bytewise.storage.duties import Duties as Orders
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.journal import Journal, journal_key
-from bytewise.storage.lane import Lane
 from bytewise.storage.lease_keeper import kept_lease
-from chain.access import open_chain
-from chain.book import read_network, verify_code
-from chain.keys import load_signer
-from chain.reader import DocketReader
-from chain.sending import ContractSender, contract_sender
+from bytewise.storage.nonce_lease import Lane
+from bytewise.storage.receipt_store import Books
+from chain.acts.actor import ContractSender, contract_sender
+from chain.client.access import open_chain
+from chain.client.address_book import read_network, verify_code
+from chain.reads.reader import DocketReader
+from chain.sending.keys import load_signer
 from serving.answer import NamedReceipt
 from serving.api import Gate, build_api
+from serving.batch_duties import Duties
 from serving.batcher import Batcher
 from serving.chain_view import AllDisputes, OperatorStanding, OwnBatches
-from serving.desk import Desk, Ticket
 from serving.disputes import OwnDisputes
-from serving.duties import Duties
 from serving.openai import Ask
 from serving.own_stake import OwnStake
 from serving.pipeline import Hands, Pipeline
-from serving.recipe import Offer
+from serving.readiness import Watch
+from serving.request_builder import Offer
+from serving.request_queue import Desk, Ticket
 from serving.settings import Model, OperatorSettings
-from serving.standing import Watch
 from serving.warm_up import warm_up
 
 FRESH_TICKS, FRESH_S = 15, 30.0

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from bytewise.protocol.units import Digest
 from bytewise.service.settings import child_environment
-from chain.client import ChainClient
+from chain.client.rpc import ChainClient
 
 PROGRAM = Path(__file__).parents[1] / "chain/contracts/node_modules/@foundry-rs/anvil-linux-amd64/bin/anvil"
 CHAIN_ID = 31337

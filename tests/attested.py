@@ -3,8 +3,8 @@
 import os
 
 from bytewise.ports import Quoter
-from bytewise.protocol.appraisal import Role
 from bytewise.protocol.encoding import encode
+from bytewise.protocol.evidence.appraisal_policy import Role
 from bytewise.protocol.units import Blob, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.tee.binding import VERSION, Attested, Hello, Proof, Statement, Terms, report_data, verify_proof

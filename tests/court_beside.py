@@ -3,21 +3,20 @@
 from dataclasses import replace
 from typing import Any
 
-from bytewise.protocol import ballots
-from bytewise.protocol.court import verdicts
+from bytewise.crypto.bls import BlsSigner, key_hash, words
+from bytewise.protocol.court import commitments, verdicts
 from bytewise.protocol.court.books import Books
 from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.court.phases import Event, Phase
 from bytewise.protocol.court.state import Claim, Court, Dispute
-from bytewise.protocol.docket import Seat
+from bytewise.protocol.decisions.snapshot import Seat
 from bytewise.protocol.errors import MalformedValue
-from bytewise.protocol.messages import Finding
-from bytewise.protocol.phases import Event, Phase
-from bytewise.protocol.receipt import SignedReceipt, receipt_id
+from bytewise.protocol.records.receipt import SignedReceipt, receipt_id
+from bytewise.protocol.records.statements import Finding
 from bytewise.protocol.signing import Domain, LocalSigner, struct_values
 from bytewise.protocol.stake_tree import StakeTree
 from bytewise.protocol.units import ZERO_DIGEST, Address, Blob, Digest
-from chain.bls import BlsSigner, key_hash, words
-from chain.certificates import certificate
+from chain.acts.certificates import certificate
 from tests.anvil import CHAIN_ID, Anvil
 from tests.court_facts import facts, money, within
 from tests.court_network import ENVIRONMENT, OWNER, SHAPE, SHORTEST, CourtNetwork, Read
@@ -179,7 +178,7 @@ class CourtBeside(Play):
     def _certificate(self, found: Dispute, finding: Finding, root: Digest, signers: list[Address]) -> tuple[Any, ...]:
         held = self.court.disputes[finding.dispute].round
         mask = sum(held.mask(who) for who in signers)
-        digest = ballots.certified_digest(self.court.domain, finding, root, mask)
+        digest = commitments.certified_digest(self.court.domain, finding, root, mask)
         keys = {who: key.public_key for who, key in self.keys.items()}
         made = certificate(self._seats(found), keys, {who: self.keys[who].sign(digest) for who in signers})
         return made.signers, [words(key) for key in made.keys], words(made.signature)

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bytewise.protocol.ballots import claim_of
-from bytewise.protocol.court.standing import standing
+from bytewise.protocol.court.commitments import claim_of
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.court.seat_outcomes import standing
 from bytewise.protocol.court.state import Court, Dispute, Round
-from bytewise.protocol.messages import Verdict
-from bytewise.protocol.phases import Phase
+from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Address, Digest
 from tests.court_network import Read
 

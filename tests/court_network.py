@@ -6,15 +6,15 @@ from typing import Any, NamedTuple
 
 from bytewise.protocol import digests, merkle
 from bytewise.protocol.court.params import ParamSet
-from bytewise.protocol.keys import EpochDocument
-from bytewise.protocol.receipt import ClientMode, Mode, Receipt, SignedReceipt, receipt_id
+from bytewise.protocol.keys.epochs import EpochDocument
+from bytewise.protocol.records.receipt import ClientMode, Mode, Receipt, SignedReceipt, receipt_id
 from bytewise.protocol.signing import Domain, LocalSigner
 from bytewise.protocol.stake_tree import TreeShape
 from bytewise.protocol.units import U8, U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Address, Blob, Digest, short_text
-from chain.artifacts import interface
-from chain.client import hex_bytes
-from chain.deploy import created_address
-from chain.headers import header_rlp
+from chain.client.artifacts import interface
+from chain.client.headers import header_rlp
+from chain.client.rpc import hex_bytes
+from chain.deployment.deploy import created_address
 from tests.anvil import CHAIN_ID, Anvil
 from tests.court_world import HONEST, lies, word
 from tests.devnet import SHARDS, epoch_document, signer

@@ -7,14 +7,14 @@ taken must be a row of the phase table.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from bytewise.protocol import ballots, merkle
-from bytewise.protocol.court import convening, payment, verdicts, voting
-from bytewise.protocol.court.count import said_by
+from bytewise.protocol import merkle
+from bytewise.protocol.court import commitments, convening, payment, verdicts, voting
 from bytewise.protocol.court.params import MAX_REARMS
+from bytewise.protocol.court.phases import AT_ANY_TIME, Event, Phase, ends
 from bytewise.protocol.court.state import Account, Challenger, Claim, Court, Dispute, Round
+from bytewise.protocol.court.tally import said_by
 from bytewise.protocol.errors import Fault, Unavailable
-from bytewise.protocol.messages import Finding, Outcome, Vote
-from bytewise.protocol.phases import AT_ANY_TIME, Event, Phase, ends
+from bytewise.protocol.records.statements import Finding, Outcome, Vote
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 from tests.court_world import SPEECHES, vote, word
@@ -108,10 +108,10 @@ class Play:
     def open(self, claim: Claim, who: Address, alt_key: Digest, leaning: str) -> bool:
         """Somebody questions a receipt."""
         dispute, bond = (
-            ballots.dispute_id(self.court.domain, claim.receipt_id),
+            commitments.dispute_id(self.court.domain, claim.receipt_id),
             self.court.params[claim.params_version].required_bond,
         )
-        alt = ballots.alt_commit(self.court.domain, dispute, who, alt_key, SALT)
+        alt = commitments.alt_commit(self.court.domain, dispute, who, alt_key, SALT)
         done = self.do("open", dispute, Event.OPEN, claim, who, bond, alt, self.seed_block(1))
         if done:
             self.leaning[dispute], self.paid_in = leaning, self.paid_in + bond
@@ -178,7 +178,7 @@ class Play:
     def leaves(self, found: Dispute) -> dict[int, Digest]:
         """Of that root; none before it was posted."""
         votes = self.rooted.get((found.id, len(found.rounds)), {}).values()
-        return {_place(v): ballots.sealed(typed_digest(self.court.domain, v), v.voter, v.seat_mask) for v in votes}
+        return {_place(v): commitments.sealed(typed_digest(self.court.domain, v), v.voter, v.seat_mask) for v in votes}
 
     def plant(self, found: Dispute, choose: Choose) -> bool:
         """A member collects commitments of all members and posts their root; now and then another root is there before.

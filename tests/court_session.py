@@ -4,20 +4,20 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bytewise.protocol import digests
-from bytewise.protocol.actions import Action
-from bytewise.protocol.ballots import alt_commit, dispute_id
-from bytewise.protocol.decide import Alternative, MovePolicy, decide_challenger, decide_moves
-from bytewise.protocol.docket import Case, Docket
-from bytewise.protocol.messages import Outcome, Vote
-from bytewise.protocol.network import Network
-from bytewise.protocol.phases import Phase
-from bytewise.protocol.receipt import receipt_id
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.court.commitments import alt_commit, dispute_id
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.actions import Action
+from bytewise.protocol.decisions.disputes import Alternative, MovePolicy, decide_challenger, decide_moves
+from bytewise.protocol.decisions.snapshot import Case, Docket
+from bytewise.protocol.records.receipt import receipt_id
+from bytewise.protocol.records.statements import Outcome, Vote
 from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import U8, U16, U256, Address, Blob, Digest
-from chain.history import CourtHistory
-from chain.params import DEVNET
-from chain.reader import DocketReader
-from chain.sending import ContractSender
+from chain.acts.actor import ContractSender
+from chain.deployment.params import DEVNET
+from chain.reads.history import CourtHistory
+from chain.reads.reader import DocketReader
 from tests.anvil import Anvil
 from tests.devnet import CHALLENGER, OPERATORS, VERIFIERS, Batch, batch, deployed, mine, sender, word
 from verifier.moves import Move, make_move

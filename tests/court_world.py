@@ -4,7 +4,7 @@ from bytewise.protocol import digests
 from bytewise.protocol.court.params import Committee, Money, ParamSet, Shares, Times
 from bytewise.protocol.court.state import Claim, Dispute
 from bytewise.protocol.digests import Label
-from bytewise.protocol.messages import Outcome, Vote
+from bytewise.protocol.records.statements import Outcome, Vote
 from bytewise.protocol.units import U8, U16, U256, ZERO_DIGEST, Address, Digest
 
 HONEST, FORGED, OTHER = "honest", "forged", "other"

@@ -3,14 +3,15 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from bytewise.crypto import hpke
+from bytewise.crypto.curve import Rng, encode_point, random_scalar
+from bytewise.crypto.shares import split, verification_key
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.jobs import EpochRecord, HybridKeys, ShardRecord
-from bytewise.protocol.keys import EpochDocument
+from bytewise.protocol.keys.epochs import EpochDocument
 from bytewise.protocol.suites import SUITE_HYBRID, suite_of
 from bytewise.protocol.units import U64, Digest
-from kms import accounts, hpke, keyring
-from kms.curve import Rng, encode_point, random_scalar
-from kms.shares import split, verification_key
+from kms.storage import accounts, keyring
 
 
 @dataclass(frozen=True, slots=True)

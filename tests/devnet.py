@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bytewise.protocol import digests, merkle
+from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.decisions.snapshot import Case
 from bytewise.protocol.digests import Label
-from bytewise.protocol.docket import Case
-from bytewise.protocol.environment import PROFILE_EXACT_1, Environment, Limits
 from bytewise.protocol.jobs import EpochRecord, ShardRecord
-from bytewise.protocol.keys import EpochDocument
-from bytewise.protocol.network import Network
-from bytewise.protocol.receipt import (
+from bytewise.protocol.keys.epochs import EpochDocument
+from bytewise.protocol.records.environment import PROFILE_EXACT_1, Environment, Limits
+from bytewise.protocol.records.receipt import (
     BatchHeader,
     ClientMode,
     EmptyLeaf,
@@ -33,12 +33,13 @@ from bytewise.protocol.signing import Domain, LocalSigner
 from bytewise.protocol.units import U8, U32, U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Blob, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.storage.engine import open_database
-from bytewise.storage.lane import DEFAULT_TTL_S, Lane
 from bytewise.storage.migrate import migrate
-from chain.access import Chain
-from chain.artifacts import interface
-from chain.calls import CALL_GAS
-from chain.deploy import (
+from bytewise.storage.nonce_lease import DEFAULT_TTL_S, Lane
+from chain.acts.actor import ContractSender, contract_sender
+from chain.client.access import Chain
+from chain.client.artifacts import interface
+from chain.deployment.calls import CALL_GAS
+from chain.deployment.deploy import (
     Joiner,
     Policy,
     Proposed,
@@ -50,13 +51,12 @@ from chain.deploy import (
     put_in_force,
     survey,
 )
-from chain.keys import devnet_signer
-from chain.params import DEVNET, ETHER
-from chain.plan import DEVNET_SHAPE, Shape, Site, Vote
-from chain.reader import DocketReader
-from chain.sender import SenderPolicy
-from chain.sending import ContractSender, contract_sender
-from chain.transactions import Call, send_all
+from chain.deployment.params import DEVNET, ETHER
+from chain.deployment.plan import DEVNET_SHAPE, Shape, Site, Vote
+from chain.reads.reader import DocketReader
+from chain.sending.keys import devnet_signer
+from chain.sending.sender import SenderPolicy
+from chain.sending.transactions import Call, send_all
 from tests.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.restaked import EigenLayer, restaked
 from tests.vouched import key_in_force

@@ -4,10 +4,10 @@ import dataclasses
 from typing import Any
 
 from bytewise.protocol import digests
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.snapshot import AnchoredBatch, Case, Challenger, Docket, Holdings, RoundSeats, Seed
 from bytewise.protocol.digests import Label
-from bytewise.protocol.docket import AnchoredBatch, Case, Challenger, Docket, Holdings, RoundSeats, Seed
-from bytewise.protocol.messages import Verdict
-from bytewise.protocol.phases import Phase
+from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest, address
 
 OTHER = address("0x" + "22" * 20)

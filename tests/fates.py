@@ -3,12 +3,12 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from bytewise.protocol.messages import Outcome, Verdict, Vote
-from bytewise.protocol.request import Request
+from bytewise.protocol.records.request import Request
+from bytewise.protocol.records.statements import Outcome, Verdict, Vote
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
+from enclave.judge import Judgement
 from tests.liars import Filed
 from tests.plays import Told
-from verifier.enclave.judge import Judgement
 
 
 def result_of(said: Vote | Judgement) -> tuple[int, int, Digest, Digest]:

@@ -12,14 +12,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bytewise.crypto.envelope import seal_padded
 from bytewise.inference.determinism import environment
 from bytewise.inference.engine import ExactEngine
-from bytewise.protocol import ballots, merkle
+from bytewise.protocol import merkle
+from bytewise.protocol.court import commitments
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import Fault
 from bytewise.protocol.jobs import Contracts, RunJob
-from bytewise.protocol.messages import Outcome, Ticket, TicketKind, Verdict, Vote
-from bytewise.protocol.receipt import (
+from bytewise.protocol.records.receipt import (
     BatchHeader,
     ClientMode,
     EmptyLeaf,
@@ -32,11 +33,12 @@ from bytewise.protocol.receipt import (
     batch_leaves,
     receipt_id,
 )
-from bytewise.protocol.request import REQUEST_VERSION, Output, Request
-from bytewise.protocol.seal import Payload, client_digest, envelope_hash, pad, seal_context
+from bytewise.protocol.records.request import REQUEST_VERSION, Output, Request
+from bytewise.protocol.records.seal import Payload, client_digest, envelope_hash, pad, seal_context
+from bytewise.protocol.records.statements import Outcome, Ticket, TicketKind, Verdict, Vote
 from bytewise.protocol.signing import Domain, struct_values, typed_digest
 from bytewise.protocol.units import U8, U16, U32, U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Address, Blob, Digest
-from kms.envelope import seal_padded
+from enclave.judge import Judgement, judge
 from tests.anvil import CHAIN_ID, Anvil
 from tests.court_network import OWNER, SHAPE, CourtNetwork, Read
 from tests.court_world import params, word
@@ -44,8 +46,7 @@ from tests.devnet import signer
 from tests.lies import TOKENS
 from tests.unit.inference.models import policy, small_artifact
 from tests.unit.verifier.bench import EPOCH, POLICY, PUBLIC, WholeKey
-from verifier.check import verify_batch
-from verifier.enclave.judge import Judgement, judge
+from verifier.watch.batch_check import verify_batch
 
 OPERATOR, CLIENT, CHALLENGER = signer(1), signer(16), signer(8).address
 VERIFIERS = [signer(i).address for i in range(3, 8)]
@@ -279,7 +280,7 @@ class LiarsNetwork:
     def tried(self, cases: Sequence[Filed]) -> list[Ending]:
         """Disputes of all of them side by side: opened, drawn, judged by every seat, counted, paid."""
         chain, bond, times = self.chain, self.params.required_bond, self.params.times
-        ids = [ballots.dispute_id(self.court_domain, receipt_id(chain.anchor_domain, each.signed.receipt)) for each in cases]
+        ids = [commitments.dispute_id(self.court_domain, receipt_id(chain.anchor_domain, each.signed.receipt)) for each in cases]
         before = chain.one("StakeVault", "stakeOf", OPERATOR.address)
         self.send([Call(CHALLENGER, "Disputes", "open", (*each.opening, word("alternative")), bond) for each in cases])
         blocks = [each["seedBlock"] for each in chain.read([Read("Rounds", "roundOf", (each, 1)) for each in ids])]

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from bytewise.protocol.receipt import ClientMode, Mode
-from bytewise.protocol.request import Output, Request, TokenLogprobs
+from bytewise.protocol.records.receipt import ClientMode, Mode
+from bytewise.protocol.records.request import Output, Request, TokenLogprobs
 from bytewise.protocol.units import U8, U64, U256, Decimal, short_text
 from tests.court_world import word
 from tests.devnet import signer

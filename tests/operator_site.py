@@ -12,30 +12,30 @@ from typing import Any
 
 import httpx2
 
-from bytewise.cli.demo.ports import free_ports
-from bytewise.inference import artifact as artifacts
-from bytewise.inference.convert import convert
+from bytewise.crypto.curve import GENERATOR, encode_point
+from bytewise.inference.artifact import artifact as artifacts
+from bytewise.inference.convert.convert import convert
+from bytewise.inference.convert.make import make_model
 from bytewise.inference.determinism import environment
-from bytewise.inference.make import make_model
+from bytewise.protocol.address_book import Network
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.environment import Environment
-from bytewise.protocol.keys import EpochDocument
-from bytewise.protocol.network import Network
+from bytewise.protocol.keys.epochs import EpochDocument
+from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import ZERO_DIGEST
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.service.settings import child_environment
-from bytewise.storage.books import Books
 from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
-from chain.book import write_network
-from chain.deploy import Joiner, Proposed, deploy, environment_proposal, join, put_in_force, survey
-from chain.keys import save_signer
-from chain.params import DEVNET
-from chain.plan import DEVNET_SHAPE, Vote
-from chain.reader import DocketReader
-from kms.curve import GENERATOR, encode_point
-from kms.keyring import enrol
+from bytewise.storage.receipt_store import Books
+from chain.client.address_book import write_network
+from chain.deployment.deploy import Joiner, Proposed, deploy, environment_proposal, join, put_in_force, survey
+from chain.deployment.params import DEVNET
+from chain.deployment.plan import DEVNET_SHAPE, Vote
+from chain.reads.reader import DocketReader
+from chain.sending.keys import save_signer
+from cli.demo.ports import free_ports
+from kms.storage.keyring import enrol
 from tests.anvil import Anvil, running_anvil
 from tests.devnet import (
     MEASUREMENT,

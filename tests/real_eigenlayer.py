@@ -5,14 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bytewise.protocol.network import Network
+from bytewise.protocol.address_book import Network
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Address
-from chain.artifacts import Interface, interface
-from chain.deploy import created_address
-from chain.keys import devnet_signer
-from chain.plan import Restaked, Site
-from chain.transactions import TX_GAS_CAP, Call, send_all
+from chain.client.artifacts import Interface, interface
+from chain.deployment.deploy import created_address
+from chain.deployment.plan import Restaked, Site
+from chain.sending.keys import devnet_signer
+from chain.sending.transactions import TX_GAS_CAP, Call, send_all
 from tests.anvil import CHAIN_ID, Anvil
 from tests.devnet import OPERATORS, STAKE_WEI
 from tests.eigenlayer_build import eigenlayer

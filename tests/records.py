@@ -11,7 +11,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from bytewise.protocol.appraisal import (
+from bytewise.protocol.encoding import field_types
+from bytewise.protocol.evidence.appraisal_policy import (
     AppraisalPolicy,
     Coverage,
     EvidenceType,
@@ -21,11 +22,10 @@ from bytewise.protocol.appraisal import (
     TcbStatus,
     TrustedMeasurement,
 )
-from bytewise.protocol.encoding import field_types
-from bytewise.protocol.grounds import Grounds
+from bytewise.protocol.evidence.release_evidence import Grounds
 from bytewise.protocol.jobs import EpochRecord, HybridKeys, ShardRecord
-from bytewise.protocol.keys import Refusal, ReleaseAnswer, ReleaseReply
-from bytewise.protocol.request import MAX_LOGPROBS, REQUEST_VERSION, DecodePolicy, Output, Request, TokenLogprobs
+from bytewise.protocol.keys.epochs import Refusal, ReleaseAnswer, ReleaseReply
+from bytewise.protocol.records.request import MAX_LOGPROBS, REQUEST_VERSION, DecodePolicy, Output, Request, TokenLogprobs
 from bytewise.protocol.suites import KEM_KEY_BYTES, hybrid_epoch
 from bytewise.protocol.units import MAX_SAFE_INTEGER, U64, U256, WIDTHS, Address, Blob, Decimal, Digest
 
@@ -45,16 +45,16 @@ decimals = st.integers(-(10**9), 10**9).map(lambda n: canonical(Fraction(n, 10**
 
 
 DOCUMENT_MODULES = (
-    "request",
-    "receipt",
-    "environment",
-    "appraisal",
-    "succession",
-    "evidence",
-    "seal",
+    "records.request",
+    "records.receipt",
+    "records.environment",
+    "evidence.appraisal_policy",
+    "evidence.policy_updates",
+    "evidence.claims",
+    "records.seal",
     "jobs",
-    "keys",
-    "messages",
+    "keys.epochs",
+    "records.statements",
 )
 """Modules whose records are stored or sent; the others' never leave a process (their wei may exceed 2^53)."""
 

@@ -7,10 +7,10 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from bytewise.crypto.curve import decode_point
+from bytewise.crypto.envelope import open_with_point, verify_receipt_envelope
 from bytewise.inference.engine import ExactEngine
-from bytewise.protocol.compare import Generated
 from bytewise.protocol.digests import out_hash
-from bytewise.protocol.environment import Environment
 from bytewise.protocol.errors import (
     ClientSignatureBad,
     Defect,
@@ -22,14 +22,14 @@ from bytewise.protocol.errors import (
     RequestHashMismatch,
     TokensHashMismatch,
 )
-from bytewise.protocol.messages import Outcome
-from bytewise.protocol.receipt import ClientMode, Mode, Receipt, receipt_id
-from bytewise.protocol.request import Request
-from bytewise.protocol.seal import Payload, client_digest, envelope_hash, seal_context, unpad
+from bytewise.protocol.records.compare import Generated
+from bytewise.protocol.records.environment import Environment
+from bytewise.protocol.records.receipt import ClientMode, Mode, Receipt, receipt_id
+from bytewise.protocol.records.request import Request
+from bytewise.protocol.records.seal import Payload, client_digest, envelope_hash, seal_context, unpad
+from bytewise.protocol.records.statements import Outcome
 from bytewise.protocol.signing import Domain, recover
 from bytewise.protocol.units import U8, U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Digest
-from kms.curve import decode_point
-from kms.envelope import open_with_point, verify_receipt_envelope
 from tests.liars import Filed
 from tests.unit.verifier.bench import PUBLIC, SECRET
 

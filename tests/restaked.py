@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bytewise.protocol.network import Network
+from bytewise.protocol.address_book import Network
 from bytewise.protocol.units import Address
-from chain.artifacts import Interface
-from chain.deploy import created_address
-from chain.keys import devnet_signer
-from chain.plan import Restaked, Site
-from chain.transactions import Call, send_all
+from chain.client.artifacts import Interface
+from chain.deployment.deploy import created_address
+from chain.deployment.plan import Restaked, Site
+from chain.sending.keys import devnet_signer
+from chain.sending.transactions import Call, send_all
 from tests.anvil import CHAIN_ID, Anvil
 
 ABI = Path(__file__).parent / "abi"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("bytewise", "chain", "serving", "verifier", "committee", "kms", "adversaries")
-"""Root folders that are Python packages of ours; `dashboard` comes with its own issue."""
+PACKAGES = ("bytewise", "chain", "serving", "verifier", "committee", "kms", "enclave", "cli", "adversaries")
+"""Root folders that are Python packages of ours."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

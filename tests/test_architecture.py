@@ -35,26 +35,26 @@ FUNCTION_LINES = 40
 
 ASYNC_ALLOWED = {
     "serving/api.py",
-    "kms/api.py",
-    "kms/intake.py",
+    "kms/shard/api.py",
+    "kms/shard/http_limits.py",
     "bytewise/da/store.py",
     "committee/gossip.py",
     "committee/node.py",
 }
 """Where a loop may run: HTTP services inside uvicorn, gossip inside trio; adapters are synchronous."""
 
-ENVIRONMENT_ALLOWED = {"bytewise/service/settings.py", "bytewise/cli/demo/processes.py"}
+ENVIRONMENT_ALLOWED = {"bytewise/service/settings.py", "cli/demo/processes.py"}
 """What reads the environment: settings; and the demo, which hands its own on to the processes that it starts."""
 
 HASHES_ALLOWED = {
     "bytewise/protocol/digests.py": "labels every hash of ours",
     "bytewise/protocol/signing.py": "EIP-712 names the type in every hash",
     "bytewise/protocol/merkle.py": "the batch tree is OpenZeppelin's",
-    "kms/hpke.py": "RFC 9180 labels its own derivations",
-    "kms/mlkem.py": "FIPS 203 gives each use its own function or length",
-    "chain/bls.py": "the contracts name keys by the EVM's hash",
-    "chain/artifacts.py": "selectors and topics are the EVM's",
-    "bytewise/cli/demo/director.py": "function selectors are the EVM's",
+    "bytewise/crypto/hpke.py": "RFC 9180 labels its own derivations",
+    "bytewise/crypto/mlkem.py": "FIPS 203 gives each use its own function or length",
+    "bytewise/crypto/bls.py": "the contracts name keys by the EVM's hash",
+    "chain/client/artifacts.py": "selectors and topics are the EVM's",
+    "cli/demo/director.py": "function selectors are the EVM's",
 }
 """Who may call a hash function, and how its purpose is named there (design section 4)."""
 
@@ -65,12 +65,12 @@ NETWORK_CALLS = re.compile(
 """Calls that can wait for ever unless they are told how long."""
 
 BOOK_ASKED_ELSEWHERE = {
-    "bytewise/cli/connect.py address_book": "how the verbs read it",
-    "bytewise/cli/key_init.py init": "only whether it is a book: the shard asks when it starts",
-    "bytewise/cli/key_log.py verify": "`key_log_look.known_of` asks, where a node is named",
-    "bytewise/cli/key_log.py show": "the same",
-    "bytewise/cli/key_shard.py backup": "must work while no node does; the book only tells what the own log was signed for",
-    "bytewise/cli/keys.py _ceremony": "the plan has the contracts, and each shard compares them with those that it asked",
+    "cli/connect.py address_book": "how the verbs read it",
+    "cli/key_init.py init": "only whether it is a book: the shard asks when it starts",
+    "cli/key_log.py verify": "`key_log_look.known_of` asks, where a node is named",
+    "cli/key_log.py show": "the same",
+    "cli/key_shard.py backup": "must work while no node does; the book only tells what the own log was signed for",
+    "cli/key.py _ceremony": "the plan has the contracts, and each shard compares them with those that it asked",
     "committee/__main__.py _stopped_member": "of a member that is stopped the chain's id is enough",
     "kms/__main__.py _erase": "`_reader` asks",
     "kms/__main__.py _serve": "the same",

@@ -8,10 +8,10 @@ import tomllib
 import pytest
 
 from bytewise.protocol import errors
-from bytewise.protocol.ballots import Certified, Commit
 from bytewise.protocol.branches import Bug, BytewiseError, Fault, Unavailable
-from bytewise.protocol.messages import AuditResult, Finding, Possession, Release, Shares, Ticket, Vote
-from bytewise.protocol.receipt import EmptyLeaf, Receipt
+from bytewise.protocol.court.commitments import Certified, Commit
+from bytewise.protocol.records.receipt import EmptyLeaf, Receipt
+from bytewise.protocol.records.statements import AuditResult, Finding, Possession, Release, Shares, Ticket, Vote
 from bytewise.protocol.rules_of_records import Defect
 from bytewise.protocol.signing import type_string
 from tests.source import ROOT, files_of_tests, name_of, product_files

@@ -18,7 +18,7 @@ PLANTS = {
         ("bytewise/da/planted.py", "import chain"),
         ("serving/planted.py", "import committee"),
         ("bytewise/protocol/planted.py", "import bytewise.ports"),
-        ("verifier/planted.py", "import bytewise.cli"),
+        ("verifier/planted.py", "import cli"),
     ],
     "pure": [
         ("bytewise/protocol/planted.py", "from time import time"),
@@ -30,14 +30,14 @@ PLANTS = {
         ("kms/planted.py", "import torch"),
         ("verifier/planted.py", "def late() -> None:\n    import transformers"),
     ],
-    "enclave": [("verifier/planted.py", "import verifier.enclave"), ("committee/planted.py", "import verifier.enclave")],
+    "enclave": [("verifier/planted.py", "import enclave"), ("committee/planted.py", "import enclave")],
     "simulator": [("kms/planted.py", "import bytewise.tee_simulated"), ("verifier/planted.py", "import bytewise.tee_simulated")],
-    "wiring": [("serving/planted.py", "import chain.client"), ("verifier/planted.py", "import bytewise.da")],
+    "wiring": [("serving/planted.py", "import chain.client.rpc"), ("verifier/planted.py", "import bytewise.da")],
     "web3": [("verifier/planted.py", "import web3"), ("bytewise/da/planted.py", "from web3 import Web3")],
     "torch": [("serving/planted.py", "import torch"), ("bytewise/tee/planted.py", "import transformers")],
     "sqlalchemy": [("kms/planted.py", "import sqlalchemy"), ("chain/planted.py", "from sqlalchemy import orm")],
     "loops": [("committee/planted.py", "import trio")],
-    "adversaries": [("bytewise/cli/planted.py", "import adversaries")],
+    "adversaries": [("cli/planted.py", "import adversaries")],
     "acyclic": [("bytewise/protocol/units.py", "import bytewise.protocol.tally")],
 }
 """Contract id → imports (file, line) that it must not let pass."""

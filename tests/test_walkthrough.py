@@ -9,37 +9,37 @@ from pathlib import Path
 from typing import NamedTuple
 
 from adversaries.engines import AltersOneToken
+from bytewise.crypto.envelope import seal
 from bytewise.inference.tokenizer import Tokenizer
-from bytewise.protocol import docket
-from bytewise.protocol.actions import OpenDispute
-from bytewise.protocol.ballots import claim_of
-from bytewise.protocol.compare import Generated
-from bytewise.protocol.court.count import Count, Judgement, judge, said_by
-from bytewise.protocol.decide_audits import AuditedReceipt, WatchPolicy, decide_watchtower
+from bytewise.protocol.court.commitments import claim_of
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.court.sortition import audit_is_drawn, round_seed
+from bytewise.protocol.court.tally import Count, Judgement, judge, said_by
+from bytewise.protocol.decisions import snapshot
+from bytewise.protocol.decisions.actions import OpenDispute
+from bytewise.protocol.decisions.audits import AuditedReceipt, WatchPolicy, decide_watchtower
+from bytewise.protocol.decisions.snapshot import Seat
 from bytewise.protocol.digests import keccak256, out_hash
-from bytewise.protocol.docket import Seat
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.messages import AuditOutcome, AuditResult, Outcome, Verdict, Vote
-from bytewise.protocol.phases import Phase
-from bytewise.protocol.preflight import Record, preflight
-from bytewise.protocol.receipt import BatchHeader, Receipt, SignedReceipt, receipt_id
-from bytewise.protocol.request import Request
-from bytewise.protocol.seal import Payload, envelope_hash, seal_context
+from bytewise.protocol.records.compare import Generated
+from bytewise.protocol.records.preflight import Record, preflight
+from bytewise.protocol.records.receipt import BatchHeader, Receipt, SignedReceipt, receipt_id
+from bytewise.protocol.records.request import Request
+from bytewise.protocol.records.seal import Payload, envelope_hash, seal_context
+from bytewise.protocol.records.statements import AuditOutcome, AuditResult, Outcome, Verdict, Vote
 from bytewise.protocol.signing import typed_digest
-from bytewise.protocol.sortition import audit_is_drawn, round_seed
 from bytewise.protocol.stake_tree import StakeTree, TreeShape
 from bytewise.protocol.units import U16, U256, ZERO_DIGEST, Blob, Digest
 from bytewise.tee.appraisal import verify_result_quote
-from kms.envelope import seal
 from serving.openai import read_ask
-from serving.recipe import Offer, make_request
+from serving.request_builder import Offer, make_request
 from tests.dockets import case as a_case
 from tests.dockets import holdings
 from tests.village import CONTRACTS, ETHER, PARAMS, Village
 from tests.world import ANCHOR, CHAIN_ID, DISPUTES, NOW, World, word
-from verifier.audit import conclude
-from verifier.check import CheckedReceipt, verify_batch
-from verifier.tickets import Case, audit_right, run_job, vote_right
+from verifier.audits.audit import conclude
+from verifier.jobs.tickets import Case, audit_right, run_job, vote_right
+from verifier.watch.batch_check import CheckedReceipt, verify_batch
 
 SEATS = PARAMS.seats(1)
 QUESTION = {
@@ -172,7 +172,7 @@ def the_watchtower_opens_a_dispute(village: Village, header: BatchHeader, result
     assert decide_watchtower(poor, [audited], set(), WatchPolicy()) == ()
 
 
-def a_committee_is_drawn(village: Village, case: Case) -> docket.Case:
+def a_committee_is_drawn(village: Village, case: Case) -> snapshot.Case:
     """Fifteen seats fall to verifiers in proportion to stake; who holds several votes once, with all of them."""
     dispute, seed = word("dispute", case.receipt_id.hex()), word("mix of the seed block")
     tree = StakeTree(TreeShape(epoch_blocks=10, lookahead_blocks=2, unit_wei=ETHER, max_units=1_000))
@@ -191,7 +191,7 @@ def a_committee_is_drawn(village: Village, case: Case) -> docket.Case:
     return drawn
 
 
-def its_members_vote(village: Village, case: Case, dispute: docket.Case) -> list[Vote]:
+def its_members_vote(village: Village, case: Case, dispute: snapshot.Case) -> list[Vote]:
     """Each commits to a vote that only it can open, then opens it; the quote says which program judged, in how many passes."""
     opened = []
     for member in dispute.members:

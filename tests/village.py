@@ -9,19 +9,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from bytewise.inference import artifact
-from bytewise.inference.artifact import Artifact
-from bytewise.inference.convert import convert
+from bytewise.crypto.curve import GENERATOR, decode_point, decode_scalar, encode_point, random_scalar
+from bytewise.crypto.envelope import open_with_point, verify_receipt_envelope
+from bytewise.crypto.proofs import prove_partial, verify_partial
+from bytewise.crypto.shares import combine, split, verification_key
+from bytewise.inference.artifact import artifact
+from bytewise.inference.artifact.artifact import Artifact
+from bytewise.inference.convert.convert import convert
+from bytewise.inference.convert.make import make_model
 from bytewise.inference.determinism import environment
 from bytewise.inference.engine import ExactEngine
-from bytewise.inference.make import make_model
-from bytewise.protocol.appraisal import AppraisalPolicy, Role
-from bytewise.protocol.docket import Case, Docket
+from bytewise.protocol.decisions.snapshot import Case, Docket
+from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, Role
+from bytewise.protocol.evidence.policy_updates import first_standing
 from bytewise.protocol.jobs import Contracts, EpochRecord, JobResult, Prepared, RunJob, ShardRecord
-from bytewise.protocol.keys import AuditDrawing, ChainFacts, EpochState, ReleaseRequest
-from bytewise.protocol.receipt import BatchHeader
-from bytewise.protocol.seal import seal_context
-from bytewise.protocol.succession import first_standing
+from bytewise.protocol.keys.epochs import AuditDrawing, ChainFacts, EpochState, ReleaseRequest
+from bytewise.protocol.records.receipt import BatchHeader
+from bytewise.protocol.records.seal import seal_context
 from bytewise.protocol.units import U64, U256, Address, Blob, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.tee.binding import Terms
@@ -29,16 +33,12 @@ from bytewise.tee.measurement import ENCLAVE_ENTRY, measure
 from bytewise.tee_simulated.__main__ import policy_for
 from bytewise.tee_simulated.quoter import SimulatedQuoter, source_root
 from bytewise.tee_simulated.root import Platform, issue, make_root
-from chain.params import DEVNET, changed
-from kms import policy
-from kms.curve import GENERATOR, decode_point, decode_scalar, encode_point, random_scalar
-from kms.dleq import prove_partial, verify_partial
-from kms.envelope import open_with_point, verify_receipt_envelope
-from kms.shares import combine, split, verification_key
+from chain.deployment.params import DEVNET, changed
+from enclave.session import Bench, Session
+from kms.shard import release_policy
 from tests.attested import attested
 from tests.dockets import anchored, docket
 from tests.world import ANCHOR, CHAIN_ID, DISPUTES, KEY_EPOCHS, NOW, signer, word
-from verifier.enclave.session import Bench, Session
 
 NAMES = ("ada", "ben", "cleo", "dan", "eva")
 ETHER = 10**18
@@ -137,8 +137,8 @@ class Shards:
         request = ReleaseRequest(
             job.ticket, job.ticket_signature, job.receipt, job.receipt_signature, job.batch_id, job.proof, job.envelope
         )
-        admitted = policy.verify_request(request, CONTRACTS, peer)
-        policy.verify_right(request, admitted, CONTRACTS, self._chain.facts(self._keys.record, job.ticket.voter))
+        admitted = release_policy.verify_request(request, CONTRACTS, peer)
+        release_policy.verify_right(request, admitted, CONTRACTS, self._chain.facts(self._keys.record, job.ticket.voter))
         return self._keys.shares[shard.index]
 
 

@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 
 from bytewise.protocol import digests
-from bytewise.protocol.keys import EpochDocument
-from bytewise.protocol.messages import Shares, holders_digest
-from bytewise.protocol.network import Network
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.keys.epochs import EpochDocument
+from bytewise.protocol.records.statements import Shares, holders_digest
 from bytewise.protocol.signing import Domain, LocalSigner, typed_digest
 from bytewise.protocol.units import U32, Digest
-from chain.access import Chain
-from chain.epoch_acts import Signed, open_epoch
-from chain.reader import DocketReader
+from chain.acts.epochs import Signed, open_epoch
+from chain.client.access import Chain
+from chain.reads.reader import DocketReader
 
 TRANSCRIPT = digests.keccak256(b"no ceremony")
 """What stands on the chain for the ceremony that there was not."""

@@ -9,27 +9,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bytewise.protocol import ballots, digests, merkle
-from bytewise.protocol.docket import Seat
+from bytewise.crypto.bls import BlsSigner, key_hash, words
+from bytewise.crypto.curve import GENERATOR, encode_point
+from bytewise.protocol import digests, merkle
+from bytewise.protocol.court import commitments
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.snapshot import Seat
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import Fault
-from bytewise.protocol.messages import Finding, Outcome, Verdict, Vote
-from bytewise.protocol.phases import Phase
-from bytewise.protocol.receipt import (
-    EmptyLeaf,
-    ListEntry,
-    SignedEmptyLeaf,
-    SignedReceipt,
-    receipt_id,
-)
-from bytewise.protocol.request import Request
-from bytewise.protocol.seal import pad
+from bytewise.protocol.records.receipt import EmptyLeaf, ListEntry, SignedEmptyLeaf, SignedReceipt, receipt_id
+from bytewise.protocol.records.request import Request
+from bytewise.protocol.records.seal import pad
+from bytewise.protocol.records.statements import Finding, Outcome, Verdict, Vote
 from bytewise.protocol.signing import Domain, struct_values, typed_digest
 from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Address, Digest
-from chain.bls import BlsSigner, key_hash, words
-from chain.certificates import certificate
-from chain.demand_acts import _leaf_values
-from kms.curve import GENERATOR, encode_point
+from chain.acts.certificates import certificate
+from chain.acts.demands import _leaf_values
+from enclave.judge import Judgement
 from tests.anvil import CHAIN_ID, Anvil
 from tests.court_network import OWNER, Read
 from tests.court_world import word
@@ -39,8 +35,7 @@ from tests.lies import MALFORMED, RECEIPT_LIES, output_lies, request_lies
 from tests.plays import FALSE, QUESTIONS, Conduct, Hidden, Play, Posted, Sealed, Swap, Told
 from tests.reexecution import Reexecution
 from tests.unit.verifier.bench import PUBLIC
-from verifier.check import verify_batch
-from verifier.enclave.judge import Judgement
+from verifier.watch.batch_check import verify_batch
 
 SEATS = (5, 7, 9)
 DEMANDS = "Demands"
@@ -207,7 +202,7 @@ class WholeSystem(LiarsNetwork):
         bond = self.params.required_bond
         for fate in cases:
             subject = receipt_id(self.chain.anchor_domain, fate.filed.signed.receipt)
-            fate.dispute, fate.paid[CHALLENGER] = ballots.dispute_id(self.court_domain, subject), bond
+            fate.dispute, fate.paid[CHALLENGER] = commitments.dispute_id(self.court_domain, subject), bond
         self.send([Call(CHALLENGER, "Disputes", "open", (*fate.filed.opening, word("guess")), bond) for fate in cases])
         live = list(cases)
         while live:
@@ -286,7 +281,7 @@ class WholeSystem(LiarsNetwork):
     def _root(self, votes: Sequence[Vote]) -> Digest:
         return merkle.commit_root({
             (each.seat_mask & -each.seat_mask).bit_length() - 1:
-            ballots.sealed(typed_digest(self.court_domain, each), each.voter, each.seat_mask)
+            commitments.sealed(typed_digest(self.court_domain, each), each.voter, each.seat_mask)
             for each in votes
         })  # fmt: skip
 
@@ -295,7 +290,7 @@ class WholeSystem(LiarsNetwork):
         one, root = votes[0], self._root(votes)
         finding = Finding(one.dispute, one.round, one.outcome, one.code, one.tokens_hash, one.trace_root, one.round_digest)
         seats = [Seat(each.voter, each.seat_mask, ZERO_DIGEST, ZERO_DIGEST) for each in votes]
-        digest = ballots.certified_digest(self.court_domain, finding, root, sum(each.seat_mask for each in votes))
+        digest = commitments.certified_digest(self.court_domain, finding, root, sum(each.seat_mask for each in votes))
         keys = {who: key.public_key for who, key in self.keys.items()}
         made = certificate(seats, keys, {each.voter: self.keys[each.voter].sign(digest) for each in votes})
         return struct_values(finding), root, made.signers, [words(key) for key in made.keys], words(made.signature)

@@ -8,12 +8,13 @@ import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
 
-from bytewise.protocol import digests, trace
-from bytewise.protocol.compare import Divergence, DivergenceClass, Generated, Verification
+from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.environment import PROFILE_EXACT_1, Environment, Limits, Version
 from bytewise.protocol.merkle import batch_root
-from bytewise.protocol.receipt import (
+from bytewise.protocol.records import trace
+from bytewise.protocol.records.compare import Divergence, DivergenceClass, Generated, Verification
+from bytewise.protocol.records.environment import PROFILE_EXACT_1, Environment, Limits, Version
+from bytewise.protocol.records.receipt import (
     BatchHeader,
     ClientMode,
     ListEntry,
@@ -24,10 +25,10 @@ from bytewise.protocol.receipt import (
     batch_leaves,
     receipt_id,
 )
-from bytewise.protocol.request import REQUEST_VERSION, DecodePolicy, Output, Request, output_for
-from bytewise.protocol.seal import Payload, client_digest
+from bytewise.protocol.records.request import REQUEST_VERSION, DecodePolicy, Output, Request, output_for
+from bytewise.protocol.records.seal import Payload, client_digest
+from bytewise.protocol.records.trace import TraceStep, trace_leaves
 from bytewise.protocol.signing import Domain, LocalSigner
-from bytewise.protocol.trace import TraceStep, trace_leaves
 from bytewise.protocol.units import U8, U32, U64, U256, ZERO_ADDRESS, Address, Decimal, Digest, short_text
 
 CHAIN_ID = 31337

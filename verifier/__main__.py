@@ -25,38 +25,38 @@ from bytewise.storage.cursor import Cursor
 from bytewise.storage.duties import Duties
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.journal import Journal, journal_key
-from bytewise.storage.lane import Lane
 from bytewise.storage.lease_keeper import kept_lease
-from chain.access import open_chain
-from chain.book import read_network, verify_code
-from chain.documents import RegistryDocuments
-from chain.keys import load_signer
-from chain.reader import DocketReader
-from chain.sender import SenderPolicy
-from chain.sending import contract_sender
-from kms.renewed import as_dealt
-from verifier.act import Performer, Voting
-from verifier.auditor import Auditor
-from verifier.control import ControlledStore
-from verifier.demander import Demander, Means
+from bytewise.storage.nonce_lease import Lane
+from chain.acts.actor import contract_sender
+from chain.client.access import open_chain
+from chain.client.address_book import read_network, verify_code
+from chain.reads.documents import RegistryDocuments
+from chain.reads.reader import DocketReader
+from chain.sending.keys import load_signer
+from chain.sending.sender import SenderPolicy
+from kms.shard.share_rotation import as_dealt
+from verifier.audits.audit_hints import TipBox, TipSender
+from verifier.audits.auditor import Auditor
+from verifier.audits.hint_server import TipServer
+from verifier.audits.members import Members
+from verifier.demands.demander import Demander, Means
+from verifier.disputes.equivocation_reporter import Reporter
+from verifier.disputes.watchtower import Watchtower
 from verifier.epoch_label import EpochLabel
-from verifier.given import Given
-from verifier.jobs import JobSocket
-from verifier.late_pay import LatePay
-from verifier.leaf_book import LeafBook
-from verifier.members import Members
+from verifier.executor import Performer, Voting
+from verifier.jobs.enclave_client import JobSocket
+from verifier.jobs.worker import Worker
 from verifier.node import Node, Part, Votes
 from verifier.orders import Orders
-from verifier.own_record import OwnRecord
-from verifier.pages import DocketPages
-from verifier.records import Records
-from verifier.refused_slashes import RefusedSlashes
-from verifier.reporter import Reporter
 from verifier.settings import NodeSettings, Role
-from verifier.tip_server import TipServer
-from verifier.tips import TipBox, TipSender
-from verifier.watchtower import Watchtower
-from verifier.worker import Worker
+from verifier.stake.deferred_slashes import LatePay
+from verifier.stake.refused_slashes import RefusedSlashes
+from verifier.stake.stake_record import OwnRecord
+from verifier.watch.control import ControlledStore
+from verifier.watch.leaf_index import LeafBook
+from verifier.watch.open_windows import DocketPages
+from verifier.watch.receipt_inbox import Given
+from verifier.watch.records import Records
 
 
 class FollowingReader(DocketReader):

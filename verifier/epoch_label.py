@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from bytewise.protocol.actions import Action
-from bytewise.protocol.docket import Docket
-from bytewise.protocol.keys import EpochOnChain
+from bytewise.protocol.decisions.actions import Action
+from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.keys.epochs import EpochOnChain
 from bytewise.service import telemetry
 
 

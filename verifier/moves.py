@@ -3,7 +3,7 @@
 from typing import Protocol, assert_never
 
 from bytewise.ports import Sender
-from bytewise.protocol.actions import (
+from bytewise.protocol.decisions.actions import (
     CollectReport,
     DemandAnchor,
     DemandEnvelope,
@@ -21,7 +21,7 @@ from bytewise.protocol.actions import (
     SettleSeats,
     Withdraw,
 )
-from bytewise.protocol.actions_of_stake import CollectSlash, RetrySlash, SyncStake
+from bytewise.protocol.decisions.actions_of_stake import CollectSlash, RetrySlash, SyncStake
 from bytewise.protocol.units import Address, Digest
 
 Move = (

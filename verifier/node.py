@@ -9,17 +9,17 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from bytewise.ports import ChainView
-from bytewise.protocol.actions import Action, RunAudit, RunVoteJob
-from bytewise.protocol.decide import MovePolicy, decide_expiries, decide_moves
-from bytewise.protocol.docket import Docket
+from bytewise.protocol.decisions.actions import Action, RunAudit, RunVoteJob
+from bytewise.protocol.decisions.disputes import MovePolicy, decide_expiries, decide_moves
+from bytewise.protocol.decisions.snapshot import Docket
 from bytewise.protocol.errors import Fault, Unavailable
 from bytewise.service import telemetry
-from verifier.act import Performer
-from verifier.auditor import Auditor
-from verifier.pages import DocketPages
-from verifier.presence import EnclaveAway
-from verifier.records import Records
-from verifier.worker import Finished, JobKey, Worker
+from verifier.audits.auditor import Auditor
+from verifier.executor import Performer
+from verifier.jobs.enclave_presence import EnclaveAway
+from verifier.jobs.worker import Finished, JobKey, Worker
+from verifier.watch.open_windows import DocketPages
+from verifier.watch.records import Records
 
 
 class Pump(Protocol):

@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from bytewise.protocol.actions import Action
-from bytewise.protocol.docket import Docket
+from bytewise.protocol.decisions.actions import Action
+from bytewise.protocol.decisions.snapshot import Docket
 from bytewise.protocol.units import Digest, hex0x
 from bytewise.service import telemetry
 from bytewise.storage.duties import Duties, Duty

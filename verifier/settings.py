@@ -4,9 +4,9 @@ import enum
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bytewise.protocol.decide import MovePolicy, VotePolicy
-from bytewise.protocol.decide_audits import WatchPolicy
-from bytewise.protocol.decide_demands import DemandPolicy
+from bytewise.protocol.decisions.audits import WatchPolicy
+from bytewise.protocol.decisions.decide_demands import DemandPolicy
+from bytewise.protocol.decisions.disputes import MovePolicy, VotePolicy
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.service.endpoints import Endpoints, rpc_endpoints
 from bytewise.service.settings import DatabaseUrl

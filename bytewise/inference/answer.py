@@ -7,18 +7,18 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from bytewise.inference.adjust import Adjustment
-from bytewise.inference.constraint import Schemas
-from bytewise.inference.lexicon import Lexicon
-from bytewise.inference.logprobs import token_logprobs
-from bytewise.inference.paths import HeadRow
-from bytewise.inference.sampling import choose
-from bytewise.inference.stops import StopStrings
-from bytewise.protocol.compare import Generated
+from bytewise.inference.artifact.token_table import Lexicon
+from bytewise.inference.engine_paths import HeadRow
+from bytewise.inference.sampling.adjust import Adjustment
+from bytewise.inference.sampling.constraint import Schemas
+from bytewise.inference.sampling.logprobs import token_logprobs
+from bytewise.inference.sampling.sampler import choose
+from bytewise.inference.sampling.stops import StopStrings
 from bytewise.protocol.errors import CannotExecute, UnsupportedModel
-from bytewise.protocol.messages import CannotReason
-from bytewise.protocol.request import Request, TokenLogprobs, output_for
-from bytewise.protocol.trace import TraceStep, trace_leaves
+from bytewise.protocol.records.compare import Generated
+from bytewise.protocol.records.request import Request, TokenLogprobs, output_for
+from bytewise.protocol.records.statements import CannotReason
+from bytewise.protocol.records.trace import TraceStep, trace_leaves
 from bytewise.protocol.units import Digest
 
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from bytewise.protocol import digests
-from bytewise.protocol.compare import Divergence, DivergenceClass, Generated
-from bytewise.protocol.request import Output
-from bytewise.protocol.trace import TraceStep, trace_leaves, trace_root
+from bytewise.protocol.records.compare import Divergence, DivergenceClass, Generated
+from bytewise.protocol.records.request import Output
+from bytewise.protocol.records.trace import TraceStep, trace_leaves, trace_root
 from bytewise.protocol.units import Decimal, Digest
 
 

@@ -8,21 +8,21 @@ import torch
 
 from bytewise.inference import memory
 from bytewise.inference.answer import Answer, Words
-from bytewise.inference.artifact import Artifact
+from bytewise.inference.artifact.artifact import Artifact
+from bytewise.inference.backend_selection import AnyPath, open_path, other_backend
 from bytewise.inference.batching import batches
-from bytewise.inference.choice import AnyPath, open_path, other_backend
 from bytewise.inference.determinism import fixed
 from bytewise.inference.dispatch_guard import guarded
+from bytewise.inference.engine_paths import HeadRow
+from bytewise.inference.exact.quantise import NOT_FINITE
 from bytewise.inference.judging import Claim, Judge
 from bytewise.inference.manifest import TOKENIZER_FILE
-from bytewise.inference.paths import HeadRow
 from bytewise.inference.prefix import Prefix
-from bytewise.inference.quantise import NOT_FINITE
-from bytewise.protocol.compare import Generated, Verification
-from bytewise.protocol.environment import PROFILE_EXACT_1
 from bytewise.protocol.errors import CannotExecute, NotExact, OutsideLimits
-from bytewise.protocol.messages import CannotReason
-from bytewise.protocol.request import Output, Request, execution_hash
+from bytewise.protocol.records.compare import Generated, Verification
+from bytewise.protocol.records.environment import PROFILE_EXACT_1
+from bytewise.protocol.records.request import Output, Request, execution_hash
+from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import Digest
 
 Judged = Verification | CannotExecute | OutsideLimits

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from bytewise.inference.answer import Answer
 from bytewise.inference.divergence import Evidence, first_divergence
-from bytewise.inference.paths import HeadRow
-from bytewise.protocol.compare import Verification
-from bytewise.protocol.request import Output, Request
-from bytewise.protocol.trace import TraceStep
+from bytewise.inference.engine_paths import HeadRow
+from bytewise.protocol.records.compare import Verification
+from bytewise.protocol.records.request import Output, Request
+from bytewise.protocol.records.trace import TraceStep
 from bytewise.protocol.units import Decimal, Digest
 
 Claim = tuple[Request, Output, Digest]

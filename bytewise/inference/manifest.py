@@ -6,7 +6,7 @@ from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import MalformedValue
-from bytewise.protocol.request import MAX_STOP_TOKENS
+from bytewise.protocol.records.request import MAX_STOP_TOKENS
 from bytewise.protocol.units import Decimal, Digest
 
 FORMAT = 2

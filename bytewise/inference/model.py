@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bytewise.inference.artifact import Artifact
-from bytewise.inference.attention import IMPLEMENTATION, AttentionRule, exact_attention
-from bytewise.inference.linear import ExactLinear, SharedProduct, Tensors
+from bytewise.inference.artifact.artifact import Artifact
+from bytewise.inference.exact.attention import IMPLEMENTATION, AttentionRule, exact_attention
+from bytewise.inference.exact.linear import ExactLinear, SharedProduct, Tensors
+from bytewise.inference.exact.matmul import Backend
+from bytewise.inference.exact.modules import ExactActivation, ExactEmbedding, ExactNorm, ExactRotary, Head, activation
+from bytewise.inference.exact.rounding import nearest_float32
 from bytewise.inference.manifest import MANIFEST_FILE, WEIGHTS_FILE, Architecture
-from bytewise.inference.matmul import Backend
-from bytewise.inference.modules import ExactActivation, ExactEmbedding, ExactNorm, ExactRotary, Head, activation
 from bytewise.inference.moe import ExactExperts, ExactRouter
-from bytewise.inference.rounding import nearest_float32
 from bytewise.protocol.errors import ArtifactMismatch
 from bytewise.protocol.units import Decimal, fraction
 

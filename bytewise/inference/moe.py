@@ -5,10 +5,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from bytewise.inference.attention import DENOMINATOR_ONE
-from bytewise.inference.elementwise import exp
-from bytewise.inference.linear import SharedProduct
-from bytewise.inference.quantise import ACTIVATION_BITS, Rows, quantise
+from bytewise.inference.exact.attention import DENOMINATOR_ONE
+from bytewise.inference.exact.elementwise import exp
+from bytewise.inference.exact.linear import SharedProduct
+from bytewise.inference.exact.quantise import ACTIVATION_BITS, Rows, quantise
 
 Activation = Callable[[Tensor], Tensor]
 

@@ -7,7 +7,7 @@ sends prompts can learn from it how the last conversation began, so it is off un
 from collections.abc import Callable, Sequence
 from typing import Generic
 
-from bytewise.inference.paths import AnyCache
+from bytewise.inference.engine_paths import AnyCache
 
 ROOM = 1024
 """Caches are this much larger than needed, so that a conversation can go on in them."""

@@ -5,16 +5,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bytewise.inference import artifact as artifacts
-from bytewise.inference.artifact import Progress
+from bytewise.inference.artifact import artifact as artifacts
+from bytewise.inference.artifact.artifact import Progress
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.manifest import MANIFEST_FILE
 from bytewise.inference.native.library import absence, kernels
 from bytewise.inference.pinned import checkpoint
 from bytewise.inference.pinned.engine import PinnedEngine
 from bytewise.protocol.encoding import parse
-from bytewise.protocol.environment import PROFILE_PINNED_1, Environment
 from bytewise.protocol.errors import CannotExecute, ConfigurationError, Fault
+from bytewise.protocol.records.environment import PROFILE_PINNED_1, Environment
 from bytewise.protocol.units import Digest
 
 DEVICES = ("cpu", "cuda")

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from bytewise.inference.pinned.engine import PinnedEngine
 from bytewise.inference.profiles import AnyEngine
 from bytewise.protocol.errors import NotExact
+from bytewise.protocol.records.model_vectors import KINDS, Answer, Vectors, questions
 from bytewise.protocol.units import ZERO_DIGEST
-from bytewise.protocol.vectors import KINDS, Answer, Vectors, questions
 
 Tell = Callable[[str, int, int], None]
 """Called with the name of the next question, how many are done, and how many there are."""

@@ -6,13 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bytewise.inference import known_models, memory, self_test
-from bytewise.inference.artifact import Artifact
-from bytewise.inference.cache import ExactCache, TokenCache
-from bytewise.inference.matmul import Backend, FusedBackend
+from bytewise.inference import memory
+from bytewise.inference.artifact.artifact import Artifact
+from bytewise.inference.engine_paths import HeadRow
+from bytewise.inference.exact.cache import ExactCache, TokenCache
+from bytewise.inference.exact.matmul import Backend, FusedBackend
+from bytewise.inference.exact.quantise import ACTIVATION_BITS, NOT_FINITE, Rows, quantise
+from bytewise.inference.known_answers import known_models, self_test
 from bytewise.inference.model import build
-from bytewise.inference.paths import HeadRow
-from bytewise.inference.quantise import ACTIVATION_BITS, NOT_FINITE, Rows, quantise
 from bytewise.protocol.errors import NotExact
 from bytewise.protocol.units import Digest
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from bytewise.inference.known_answers import ACTIVATION_MAX, WEIGHT_MAX
-from bytewise.inference.linear import SharedProduct
-from bytewise.inference.matmul import Backend, FusedBackend
-from bytewise.inference.quantise import ACTIVATION_BITS
+from bytewise.inference.exact.linear import SharedProduct
+from bytewise.inference.exact.matmul import Backend, FusedBackend
+from bytewise.inference.exact.quantise import ACTIVATION_BITS
+from bytewise.inference.known_answers.operations import ACTIVATION_MAX, WEIGHT_MAX
 from bytewise.protocol.errors import CannotExecute
 
 SHAPES = ((1, 1024, 1024), (16, 512, 512))

@@ -11,11 +11,11 @@ import tokenizers
 from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from bytewise.inference.constraint import Schemas
-from bytewise.inference.lexicon import Lexicon
+from bytewise.inference.artifact.token_table import Lexicon
+from bytewise.inference.artifact.verified import Verified
 from bytewise.inference.manifest import TEMPLATE_FILE, TOKENIZER_FILE
-from bytewise.inference.stops import before_stop
-from bytewise.inference.verified import Verified
+from bytewise.inference.sampling.constraint import Schemas
+from bytewise.inference.sampling.stops import before_stop
 from bytewise.protocol.errors import ArtifactMismatch, BadRequest
 
 ROLES = ("system", "user", "assistant", "tool")

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import LATER
-from bytewise.protocol.environment import Environment
 from bytewise.protocol.errors import MalformedValue
-from bytewise.protocol.messages import Ticket
-from bytewise.protocol.receipt import Receipt
+from bytewise.protocol.records.environment import Environment
+from bytewise.protocol.records.receipt import Receipt
+from bytewise.protocol.records.statements import Ticket
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.suites import KEM_KEY_BYTES, SUITE_HYBRID, suite_of
 from bytewise.protocol.units import U8, U16, U64, U256, Address, Blob, Digest

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from bytewise.protocol import digests
 from bytewise.protocol.errors import MalformedValue
-from bytewise.protocol.messages import Outcome, Verdict
+from bytewise.protocol.records.statements import Outcome, Verdict
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 
 Group = tuple[int, int, Digest, Digest, Digest]

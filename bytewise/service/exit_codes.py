@@ -1,4 +1,4 @@
-"""Exit codes of every process, and of `bytewise` (`bytewise.cli.exits`): supervisors and scripts depend on these numbers."""
+"""Exit codes of every process, and of `bytewise` (`cli.exits`): supervisors and scripts depend on these numbers."""
 
 import argparse
 import sys
@@ -17,7 +17,7 @@ from bytewise.protocol.errors import (
     Unavailable,
     WrongPhase,
 )
-from bytewise.protocol.messages import CannotReason
+from bytewise.protocol.records.statements import CannotReason
 from bytewise.service.schedule import EXIT_BUG
 
 EXIT_UNAVAILABLE = 5

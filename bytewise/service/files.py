@@ -1,4 +1,4 @@
-"""Files that are no secret: written whole or not at all, for others read them meanwhile. Secret ones: `kms.files`."""
+"""Files that are no secret: written whole or not at all, for others read them meanwhile. Secret ones: `kms.storage.files`."""
 
 import os
 import secrets

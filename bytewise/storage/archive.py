@@ -12,8 +12,8 @@ from bytewise.ports import Clock
 from bytewise.protocol import digests, encoding
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors import StoreCorrupt
-from bytewise.protocol.messages import AuditResult
-from bytewise.protocol.receipt import BatchHeader, SignedReceipt
+from bytewise.protocol.records.receipt import BatchHeader, SignedReceipt
+from bytewise.protocol.records.statements import AuditResult
 from bytewise.protocol.units import Address, Blob, Digest, hex0x, unhex
 from bytewise.storage.engine import insert_if_absent, reading, writing
 from bytewise.storage.tables_network import AuditRow, EnvelopeRow, SeenBatchRow, SeenReceiptRow

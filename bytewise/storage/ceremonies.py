@@ -9,11 +9,11 @@ from typing import NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Engine, insert, select, update
 
-from bytewise.protocol.ceremony import Plan, SignedPlan
-from bytewise.protocol.ceremony_forks import Fork, LogCopy
-from bytewise.protocol.ceremony_log import Message, SignedHead
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import Fault, LogForked, StoreCorrupt
+from bytewise.protocol.keys.ceremony import Plan, SignedPlan
+from bytewise.protocol.keys.ceremony_forks import Fork, LogCopy
+from bytewise.protocol.keys.ceremony_log import Message, SignedHead
 from bytewise.protocol.units import Digest
 from bytewise.storage.engine import insert_if_absent, reading, writing
 from bytewise.storage.locks import alone

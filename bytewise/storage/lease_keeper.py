@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from bytewise.protocol.errors import BytewiseError, LaneLost, LaneOwned, Unavailable
 from bytewise.service import telemetry
 from bytewise.service.clock import monotonic_s
-from bytewise.storage.lane import Lane
+from bytewise.storage.nonce_lease import Lane
 
 RENEWALS_PER_LEASE = 3
 """A process that is slow, or one busy moment of its database, costs no lease."""

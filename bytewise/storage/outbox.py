@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Row, insert, or_, select, update
 from bytewise.protocol.errors import StoreCorrupt
 from bytewise.protocol.units import Address, Blob, Digest
 from bytewise.storage.engine import insert_if_absent, reading, writing
-from bytewise.storage.lane import Lane
+from bytewise.storage.nonce_lease import Lane
 from bytewise.storage.tables_core import AttemptRow, OutboxRow
 
 

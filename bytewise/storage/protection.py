@@ -14,10 +14,10 @@ from bytewise.ports import Clock
 from bytewise.protocol import digests, encoding
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors import Fault, ProtectionMissing, SecondVote, StoreCorrupt, WrongFields
-from bytewise.protocol.messages import Vote
+from bytewise.protocol.records.statements import Vote
 from bytewise.protocol.units import ZERO_DIGEST, Address, Blob, Digest, hex0x, unhex
 from bytewise.storage.engine import insert_if_absent, reading, writing
-from bytewise.storage.lane import Lane
+from bytewise.storage.nonce_lease import Lane
 from bytewise.storage.tables_core import ProtectedVoteRow
 
 _FORMAT = "bytewise-protection-1"

@@ -13,10 +13,10 @@ from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import Fault, ReleaseLogBroken, StoreCorrupt
-from bytewise.protocol.grounds import SignedGrounds
-from bytewise.protocol.keys import GIVEN, SignedRelease, SignedTicket
-from bytewise.protocol.messages import Release, Ticket, TicketKind
-from bytewise.protocol.release_log import START, LogHead, verify_log
+from bytewise.protocol.evidence.release_evidence import SignedGrounds
+from bytewise.protocol.keys.epochs import GIVEN, SignedRelease, SignedTicket
+from bytewise.protocol.keys.release_log import START, LogHead, verify_log
+from bytewise.protocol.records.statements import Release, Ticket, TicketKind
 from bytewise.protocol.signing import Domain, typed_digest
 from bytewise.protocol.units import Blob, Digest
 from bytewise.storage.engine import insert_if_absent, reading, writing

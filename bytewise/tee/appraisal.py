@@ -7,15 +7,6 @@ One order for every type, so that what a simulated run exercises is what judges 
 import hmac
 from dataclasses import dataclass
 
-from bytewise.protocol.appraisal import (
-    TYPE_OF,
-    AppraisalPolicy,
-    EvidenceType,
-    GpuUse,
-    PlatformRule,
-    Role,
-    TrustedMeasurement,
-)
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import (
     EvidenceExpired,
@@ -34,7 +25,16 @@ from bytewise.protocol.errors import (
     UntrustedRoot,
     WrongFields,
 )
-from bytewise.protocol.evidence import (
+from bytewise.protocol.evidence.appraisal_policy import (
+    TYPE_OF,
+    AppraisalPolicy,
+    EvidenceType,
+    GpuUse,
+    PlatformRule,
+    Role,
+    TrustedMeasurement,
+)
+from bytewise.protocol.evidence.claims import (
     MAX_EVIDENCE_BYTES,
     MAX_EVIDENCE_MARKS,
     Evidence,

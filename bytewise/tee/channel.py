@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from bytewise.ports import Clock, Quoter
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import BytewiseError, ChannelBroken, ChannelRefused, Fault, MalformedValue, Unavailable
-from bytewise.protocol.keys import Refusal
+from bytewise.protocol.keys.epochs import Refusal
 from bytewise.protocol.reasons import ChannelFlaw
 from bytewise.protocol.signing import Signer
 from bytewise.protocol.units import U64, Blob, Digest

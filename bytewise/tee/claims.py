@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bytewise.protocol.appraisal import TcbStatus
+from bytewise.protocol.evidence.appraisal_policy import TcbStatus
 from bytewise.protocol.units import Blob, Digest
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import ConfigurationError, EvidenceMalformed, MalformedValue, TryAgain
-from bytewise.protocol.evidence import REPORT_DATA_BYTES, SNP_REPORT_BYTES, Evidence, SnpCertificates
+from bytewise.protocol.evidence.appraisal_policy import EvidenceType
+from bytewise.protocol.evidence.claims import REPORT_DATA_BYTES, SNP_REPORT_BYTES, Evidence, SnpCertificates
 from bytewise.protocol.units import Blob
 from bytewise.tee.certificates import read_chain
 from bytewise.tee.collateral import MAX_COLLATERAL_BYTES, from_service

@@ -13,7 +13,6 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from bytewise.protocol import digests
-from bytewise.protocol.appraisal import PlatformRule, TcbStatus
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors import (
     EvidenceExpired,
@@ -24,7 +23,8 @@ from bytewise.protocol.errors import (
     TcbRefused,
     UntrustedRoot,
 )
-from bytewise.protocol.evidence import Collateral
+from bytewise.protocol.evidence.appraisal_policy import PlatformRule, TcbStatus
+from bytewise.protocol.evidence.claims import Collateral
 from bytewise.protocol.units import Blob, Digest
 from bytewise.tee.certificates import UNREADABLE, read_certificate, read_chain, read_list
 from bytewise.tee.claims import Claims

@@ -3,9 +3,9 @@
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from bytewise.protocol.appraisal import AppraisalPolicy, PlatformRule
 from bytewise.protocol.errors import EvidenceRefused, UntrustedRoot
-from bytewise.protocol.evidence import MAX_SIMULATED_LIFETIME_S, PLATFORM_ID_BYTES, SIMULATED_ROOT_NAME
+from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, PlatformRule
+from bytewise.protocol.evidence.claims import MAX_SIMULATED_LIFETIME_S, PLATFORM_ID_BYTES, SIMULATED_ROOT_NAME
 from bytewise.tee.certificates import UNREADABLE
 from bytewise.tee.claims import Claims
 from bytewise.tee.roots import is_vendor_root

@@ -15,7 +15,7 @@ from bytewise.protocol.digests import Label
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.units import ZERO_DIGEST, Digest
 
-ENCLAVE_ENTRY = "verifier.enclave.__main__"
+ENCLAVE_ENTRY = "enclave.__main__"
 """The program that alone opens envelopes."""
 
 SHARD_ENTRY = "kms.__main__"

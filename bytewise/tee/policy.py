@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from bytewise.protocol.appraisal import AppraisalPolicy, SignedPolicy
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, MalformedValue, NotCanonical, WrongFields
-from bytewise.protocol.succession import Standing, Times, first_standing, succeed, verify_approval, verify_times
+from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, SignedPolicy
+from bytewise.protocol.evidence.policy_updates import Standing, Times, first_standing, succeed, verify_approval, verify_times
 from bytewise.protocol.units import U64, Address
 from bytewise.service.files import replace_file
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bytewise.ports import Quoter
-from bytewise.protocol.appraisal import TEST_CHAIN_IDS, EvidenceType
 from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS, EvidenceType
 from bytewise.tee import mode
 from bytewise.tee.configfs import ConfigfsQuoter
 

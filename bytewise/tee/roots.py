@@ -1,7 +1,7 @@
 """Whom production trusts: fingerprints of the vendors' roots, compiled in; a policy can only choose among them (fence 1)."""
 
 from bytewise.protocol import digests
-from bytewise.protocol.appraisal import EvidenceType
+from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 
 VENDOR_ROOTS: dict[EvidenceType, frozenset[str]] = {
     # Intel SGX Root CA: SHA-256 of the certificate.

@@ -13,7 +13,6 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from bytewise.protocol import digests
-from bytewise.protocol.appraisal import PlatformRule, TcbStatus
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors import (
     EvidenceExpired,
@@ -24,7 +23,8 @@ from bytewise.protocol.errors import (
     TcbRefused,
     UntrustedRoot,
 )
-from bytewise.protocol.evidence import SNP_REPORT_BYTES, SNP_SIGNED_BYTES, SnpCertificates
+from bytewise.protocol.evidence.appraisal_policy import PlatformRule, TcbStatus
+from bytewise.protocol.evidence.claims import SNP_REPORT_BYTES, SNP_SIGNED_BYTES, SnpCertificates
 from bytewise.protocol.units import Blob
 from bytewise.tee.certificates import UNREADABLE, read_certificate, read_list
 from bytewise.tee.claims import Claims

@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from bytewise.protocol.appraisal import (
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.evidence.appraisal_policy import (
     AppraisalPolicy,
     Coverage,
     EvidenceType,
@@ -14,7 +15,6 @@ from bytewise.protocol.appraisal import (
     TcbStatus,
     TrustedMeasurement,
 )
-from bytewise.protocol.encoding import encode
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Blob, Digest
 from bytewise.tee.measurement import COVERS, ENCLAVE_ENTRY, SHARD_ENTRY, measure
 from bytewise.tee_simulated.collateral import EVALUATION

@@ -5,8 +5,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bytewise.protocol.appraisal import TcbStatus
-from bytewise.protocol.evidence import Collateral
+from bytewise.protocol.evidence.appraisal_policy import TcbStatus
+from bytewise.protocol.evidence.claims import Collateral
 from bytewise.protocol.units import Blob
 from bytewise.tee.mode import refuse_in_production
 from bytewise.tee_simulated.root import Platform

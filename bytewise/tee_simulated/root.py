@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, Fault
-from bytewise.protocol.evidence import SIMULATED_ROOT_NAME
+from bytewise.protocol.evidence.claims import SIMULATED_ROOT_NAME
 from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
 from bytewise.service.secret import read_secret, write_secret

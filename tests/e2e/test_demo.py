@@ -21,20 +21,20 @@ import httpx2
 import pytest
 from tokenizers import Tokenizer
 
-from bytewise.cli.connect import Connection, connected, receipt_argument
-from bytewise.cli.demo.keeping import COMMANDS
-from bytewise.cli.demo.plan import OPERATORS, SHARDS, THRESHOLD, VERIFIERS
-from bytewise.cli.finding import find_receipt
-from bytewise.protocol.sortition import audit_is_drawn
+from bytewise.crypto.curve import GENERATOR, encode_point
+from bytewise.crypto.shares import combine_values
+from bytewise.protocol.court.sortition import audit_is_drawn
 from bytewise.protocol.units import ZERO_DIGEST, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import library_variables
 from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key
-from kms.chain_view import BEACON_DELAY_BLOCKS
-from kms.curve import GENERATOR, encode_point
-from kms.keyring import HeldShare, load_document, open_share
-from kms.shares import combine_values
+from cli.connect import Connection, connected, receipt_argument
+from cli.demo.keeping import COMMANDS
+from cli.demo.plan import OPERATORS, SHARDS, THRESHOLD, VERIFIERS
+from cli.finding import find_receipt
+from kms.shard.chain_view import BEACON_DELAY_BLOCKS
+from kms.storage.keyring import HeldShare, load_document, open_share
 from tests.e2e import memory
 
 ROOT = Path(__file__).parents[2]
@@ -66,7 +66,7 @@ class Run(NamedTuple):
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     out = tmp_path_factory.mktemp("demo")
     report, log = out / "demo-report.json", out / "demo.log"
-    command = [sys.executable, "-m", "bytewise.cli", "demo", "--keep", "--keys", KEYS, "--report", str(report)]
+    command = [sys.executable, "-m", "cli", "demo", "--keep", "--keys", KEYS, "--report", str(report)]
     with log.open("wb") as stream:
         process = subprocess.Popen(command, cwd=ROOT, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True)
     try:
@@ -229,7 +229,7 @@ def test_without_an_opening_only_public_facts_are_told(verified: Verified) -> No
 def _verify(demo: Run, receipt: str, *more: str) -> "subprocess.CompletedProcess[str]":
     where = demo.report["endpoints"]
     network = ["--network", str(demo.folder / "network.json"), "--rpc", where["chain"], "--da", where["da"]]
-    command = [sys.executable, "-m", "bytewise.cli", "verify", receipt, *network, *more]
+    command = [sys.executable, "-m", "cli", "verify", receipt, *network, *more]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, env={**os.environ, "COLUMNS": "120"})
 
 

@@ -6,9 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from bytewise.protocol.ceremony import Plan, announce
-from bytewise.protocol.ceremony_forks import LogCopy, fork_of_copies, read_copy, verify_fork
-from bytewise.protocol.ceremony_log import (
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import BadSignature, CeremonyRefused, Fault, LogForked, Unavailable
+from bytewise.protocol.keys.ceremony import Plan, announce
+from bytewise.protocol.keys.ceremony_forks import LogCopy, fork_of_copies, read_copy, verify_fork
+from bytewise.protocol.keys.ceremony_log import (
     MAX_EXCHANGE_MARKS,
     Exchange,
     ExchangeAnswer,
@@ -18,13 +20,11 @@ from bytewise.protocol.ceremony_log import (
     read_message,
     sign_head,
 )
-from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import BadSignature, CeremonyRefused, Fault, LogForked, Unavailable
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.suites import hybrid_epoch
 from bytewise.protocol.units import Blob
-from kms.dkg.ceremony import apply, begin
-from kms.dkg.state import Ceremony
+from kms.ceremony.state import Ceremony
+from kms.ceremony.state_machine import apply, begin
 from tests.fuzz.edits import mutant
 from tests.fuzz.target import Target, corpus, same, target
 from tests.unit.kms.ceremonies import SCRIBE, Party, Town, generated, party, plan_for, seat

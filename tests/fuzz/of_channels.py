@@ -9,7 +9,7 @@ from OpenSSL import SSL
 
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import ChannelBroken, ChannelRefused, Fault
-from bytewise.protocol.keys import Refusal
+from bytewise.protocol.keys.epochs import Refusal
 from bytewise.protocol.units import Blob, Digest
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.tee import binding

@@ -3,15 +3,15 @@
 import os
 from pathlib import Path
 
+from bytewise.crypto import hpke, mlkem
+from bytewise.crypto.curve import GENERATOR, decode_point, decode_scalar, encode_point, encode_scalar, random_scalar
+from bytewise.crypto.envelope import seal_padded, verify_envelope
+from bytewise.crypto.proofs import prove_partial, verify_partial
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import EnvelopeProofBad, Fault, MalformedValue, ShardLied
-from bytewise.protocol.keys import HybridPartial, Partial
+from bytewise.protocol.keys.epochs import HybridPartial, Partial
 from bytewise.protocol.suites import KEM_KEY_BYTES, SUITE_HYBRID
 from bytewise.protocol.units import Blob, Digest
-from kms import hpke, mlkem
-from kms.curve import GENERATOR, decode_point, decode_scalar, encode_point, encode_scalar, random_scalar
-from kms.dleq import prove_partial, verify_partial
-from kms.envelope import seal_padded, verify_envelope
 from tests.fuzz.target import Target, same, target
 from tests.unit.kms import hybrids
 

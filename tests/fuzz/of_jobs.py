@@ -7,9 +7,9 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import Fault, TryAgain
 from bytewise.protocol.jobs import Prepare, RunJob
 from bytewise.protocol.units import Digest
+from bytewise.service import frames
 from tests.fuzz.target import Target, target
 from tests.unit.kms.world import World
-from verifier import frames
 
 MOST = 64 * 1024
 """What a socket takes at once, without anybody who reads."""

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from bytewise.protocol.ceremony import Erasure, ShardEntry, SignedErasure
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, Fault, Unavailable
 from bytewise.protocol.jobs import key_domain
-from bytewise.protocol.keys import (
+from bytewise.protocol.keys.ceremony import Erasure, ShardEntry, SignedErasure
+from bytewise.protocol.keys.epochs import (
     MAX_RELEASE_MARKS,
     EpochDocument,
     Refusal,
@@ -22,13 +22,13 @@ from bytewise.protocol.keys import (
     SignedRelease,
     SignedTicket,
 )
-from bytewise.protocol.release_log import START, verify_log, verify_owner
+from bytewise.protocol.keys.release_log import START, verify_log, verify_owner
 from bytewise.protocol.units import U64, Blob
 from bytewise.service.clock import SystemClock
-from kms import keyring
 from kms.backup import _LABEL as BACKUP_LABEL
 from kms.backup import NONCE_BYTES, back_up, open_backup
-from kms.log_copy import MAX_PAGE_MARKS
+from kms.release_log.copies import MAX_PAGE_MARKS
+from kms.storage import keyring
 from tests.fuzz.edits import mutant
 from tests.fuzz.target import Target, corpus, records, same, target
 from tests.unit.kms.memory_chain import CONTRACTS

@@ -7,15 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bytewise.inference import rope
-from bytewise.inference.attention import AttentionRule, attend
-from bytewise.inference.cache import ExactCache
-from bytewise.inference.elementwise import exp, gelu_tanh, rms_norm, silu, softcap, sqrt32, tanh
-from bytewise.inference.known_answers import integers
-from bytewise.inference.linear import SharedProduct
-from bytewise.inference.matmul import Float64Backend
+from bytewise.inference.exact import rope
+from bytewise.inference.exact.attention import AttentionRule, attend
+from bytewise.inference.exact.cache import ExactCache
+from bytewise.inference.exact.elementwise import exp, gelu_tanh, rms_norm, silu, softcap, sqrt32, tanh
+from bytewise.inference.exact.linear import SharedProduct
+from bytewise.inference.exact.matmul import Float64Backend
+from bytewise.inference.exact.quantise import quantise
+from bytewise.inference.known_answers.operations import integers
 from bytewise.inference.moe import ExactRouter
-from bytewise.inference.quantise import quantise
 from bytewise.inference.runner import Runner
 from bytewise.protocol import digests
 from tests.unit.inference.tiny import LLAMA3, VARIANTS, YARN, tiny

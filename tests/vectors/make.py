@@ -11,12 +11,22 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bytewise.protocol import digests, merkle, sortition
-from bytewise.protocol.ballots import Certified, Commit
+from bytewise.protocol import digests, merkle
+from bytewise.protocol.court import sortition
+from bytewise.protocol.court.commitments import Certified, Commit
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import field_types
-from bytewise.protocol.messages import AuditResult, Finding, Outcome, Possession, Release, Ticket, Vote, audit_commitment
-from bytewise.protocol.receipt import EmptyLeaf, Receipt
+from bytewise.protocol.records.receipt import EmptyLeaf, Receipt
+from bytewise.protocol.records.statements import (
+    AuditResult,
+    Finding,
+    Outcome,
+    Possession,
+    Release,
+    Ticket,
+    Vote,
+    audit_commitment,
+)
 from bytewise.protocol.signing import Domain, LocalSigner, camel, struct_hash, type_string, typed_digest
 from bytewise.protocol.tally import RevealedVote, tally
 from bytewise.protocol.units import WIDTHS, ZERO_DIGEST, Address, Digest, hex0x

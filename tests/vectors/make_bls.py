@@ -9,10 +9,10 @@ from typing import Any
 from py_ecc.bls.ciphersuites import G2ProofOfPossession as Suite
 from py_ecc.optimized_bls12_381.optimized_curve import curve_order, field_modulus
 
+from bytewise.crypto.bls import BlsSigner, aggregate, committee_key, hash_to_curve
 from bytewise.protocol.digests import Label, labelled
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Address, Digest, hex0x
-from chain.bls import BlsSigner, aggregate, committee_key, hash_to_curve
 
 FILE = Path(__file__).parent / "bls.json"
 DOMAIN = Domain(31337, Address("0x" + "b1" * 20))

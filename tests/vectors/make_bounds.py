@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from bytewise.inference import proof
-from bytewise.inference.artifact import Artifact
-from bytewise.inference.bound import Bounds, LayerReach, Reach
+from bytewise.inference.artifact.artifact import Artifact
+from bytewise.inference.convert import proof
+from bytewise.inference.convert.bound import Bounds, LayerReach, Reach
 from bytewise.inference.determinism import fixed
 from bytewise.protocol.encoding import to_json
 from tests.unit.inference.tiny import VARIANTS, tiny

@@ -13,11 +13,11 @@ import torch
 
 from bytewise.inference.answer import Answer, Words
 from bytewise.inference.determinism import fixed
-from bytewise.inference.known_answers import integers
-from bytewise.inference.paths import HeadRow
+from bytewise.inference.engine_paths import HeadRow
+from bytewise.inference.known_answers.operations import integers
 from bytewise.protocol.encoding import from_json, to_json
-from bytewise.protocol.environment import PROFILE_EXACT_1
-from bytewise.protocol.request import DecodePolicy, Request
+from bytewise.protocol.records.environment import PROFILE_EXACT_1
+from bytewise.protocol.records.request import DecodePolicy, Request
 from bytewise.protocol.units import U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Decimal
 
 FILE = Path(__file__).parent / "decoding.json"

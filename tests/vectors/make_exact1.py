@@ -13,19 +13,20 @@ from typing import Any
 
 import torch
 
-from bytewise.inference import artifact, self_test
-from bytewise.inference.artifact import Artifact
-from bytewise.inference.convert import convert
+from bytewise.inference.artifact import artifact
+from bytewise.inference.artifact.artifact import Artifact
+from bytewise.inference.convert.convert import convert
+from bytewise.inference.convert.make import make_model
 from bytewise.inference.determinism import fixed
 from bytewise.inference.engine import ExactEngine
-from bytewise.inference.known_answers import integers
-from bytewise.inference.make import make_model
-from bytewise.inference.matmul import Float64Backend
-from bytewise.inference.sampling import draw, keep
+from bytewise.inference.exact.matmul import Float64Backend
+from bytewise.inference.known_answers import self_test
+from bytewise.inference.known_answers.operations import integers
+from bytewise.inference.sampling.sampler import draw, keep
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.environment import PROFILE_EXACT_1
-from bytewise.protocol.request import REQUEST_VERSION, DecodePolicy, Request
+from bytewise.protocol.records.environment import PROFILE_EXACT_1
+from bytewise.protocol.records.request import REQUEST_VERSION, DecodePolicy, Request
 from bytewise.protocol.units import U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Decimal, Digest
 from tests.vectors import exact1_parts
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from bytewise.inference.matmul import Backend, Float32Backend, Float64Backend
+from bytewise.inference.exact.matmul import Backend, Float32Backend, Float64Backend
 
 LEAST_ROWS = 32
 """The library's int8 product wants more than 16 rows on CUDA; 32 is the next height of a tile."""

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from bytewise.inference.cache import ExactCache, Stored
+from bytewise.inference.engine_paths import HeadRow
+from bytewise.inference.exact.cache import ExactCache, Stored
+from bytewise.inference.exact.quantise import ACTIVATION_BITS, Rows, quantise
 from bytewise.inference.manifest import Architecture
-from bytewise.inference.paths import HeadRow
-from bytewise.inference.quantise import ACTIVATION_BITS, Rows, quantise
 from bytewise.inference.runner import head_rows
 
 BUCKET = 256

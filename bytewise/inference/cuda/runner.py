@@ -4,16 +4,16 @@ from collections.abc import Sequence
 
 import torch
 
-from bytewise.inference import known_models, self_test
-from bytewise.inference.artifact import Artifact
-from bytewise.inference.cache import ExactCache, TokenCache
+from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.cuda.backends import CUDA_BACKENDS
 from bytewise.inference.cuda.graphs import BUCKET, Network, StaticDecoder, can_be_static
-from bytewise.inference.matmul import Backend, backend_named
-from bytewise.inference.paths import HeadRow
+from bytewise.inference.engine_paths import HeadRow
+from bytewise.inference.exact.cache import ExactCache, TokenCache
+from bytewise.inference.exact.matmul import Backend, backend_named
+from bytewise.inference.known_answers import known_models, self_test
 from bytewise.inference.runner import CHUNK, Runner
 from bytewise.protocol.errors import CannotExecute
-from bytewise.protocol.messages import CannotReason
+from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import Digest
 from bytewise.service.settings import library_variables
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from bytewise.inference.exact.matmul import Weights
 from bytewise.inference.manifest import Architecture
-from bytewise.inference.matmul import Weights
 from bytewise.inference.native import heads
 from bytewise.inference.native.library import Pool, checked
 from bytewise.protocol.errors import CannotExecute
-from bytewise.protocol.messages import CannotReason
+from bytewise.protocol.records.statements import CannotReason
 
 EDGE = 32
 """Rows of integers are padded with zeros to a multiple of this: EDGE of kernel.h."""

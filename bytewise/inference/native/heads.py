@@ -7,11 +7,11 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from bytewise.inference.cache import AttendingCache
+from bytewise.inference.exact.cache import AttendingCache
 from bytewise.inference.manifest import Architecture
 from bytewise.inference.native.library import Pool, checked
 from bytewise.protocol.errors import CannotExecute, OutsideLimits
-from bytewise.protocol.messages import CannotReason
+from bytewise.protocol.records.statements import CannotReason
 
 MOST_HEAD_WIDTH = 256
 """Of attention.h."""

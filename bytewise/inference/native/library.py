@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bytewise.protocol import digests
 from bytewise.protocol.errors import CannotExecute
-from bytewise.protocol.messages import CannotReason
+from bytewise.protocol.records.statements import CannotReason
 
 STEM = "_engine"
 """Name of the compiled module beside this file."""

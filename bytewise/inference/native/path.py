@@ -10,17 +10,18 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from bytewise.inference import known_answers, known_models, memory
-from bytewise.inference.artifact import Artifact
-from bytewise.inference.golden import PROFILE_DIGEST
+from bytewise.inference import memory
+from bytewise.inference.artifact.artifact import Artifact
+from bytewise.inference.engine_paths import HeadRow
+from bytewise.inference.known_answers import known_models, operations
+from bytewise.inference.known_answers.golden import PROFILE_DIGEST
 from bytewise.inference.manifest import WEIGHTS_FILE, Architecture
 from bytewise.inference.native.backend import NativeBackend
 from bytewise.inference.native.heads import MOST_HEAD_WIDTH
 from bytewise.inference.native.library import Pool, checked
 from bytewise.inference.native.slots import EMBEDDING_TYPES, GLOBAL_SLOTS, LAYER_SLOTS
-from bytewise.inference.paths import HeadRow
 from bytewise.protocol.errors import ArtifactMismatch, CannotExecute, OutsideLimits
-from bytewise.protocol.messages import CannotReason
+from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import Digest
 
 CHUNK = 512
@@ -141,7 +142,7 @@ class NativePath:
     def vectors(self) -> Digest:
         """Runs the known answers and the profile's golden vectors on this path; `NotExact` names what differs."""
         # Deeper than any lane adds up before it is emptied.
-        known_answers.verify_products(NativeBackend(self.pool), (8, 1040, 8200))
+        operations.verify_products(NativeBackend(self.pool), (8, 1040, 8200))
         known_models.verify(self._of_another, lambda shape: missing_feature(shape) is None)
         return PROFILE_DIGEST
 

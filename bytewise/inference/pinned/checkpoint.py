@@ -9,9 +9,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from torch import Tensor
 
-from bytewise.inference import checkpoint as checkpoints
-from bytewise.inference import generation, held
-from bytewise.inference.artifact import Progress
+from bytewise.inference.artifact import generation, mapped_weights
+from bytewise.inference.artifact.artifact import Progress
+from bytewise.inference.artifact.verified import Verified, manifest_of, verify_named, verify_texts
+from bytewise.inference.convert import checkpoint as checkpoints
+from bytewise.inference.convert.staging_dir import claimed
 from bytewise.inference.manifest import (
     FORMAT,
     MANIFEST_FILE,
@@ -21,13 +23,11 @@ from bytewise.inference.manifest import (
     Described,
     Piece,
 )
-from bytewise.inference.verified import Verified, manifest_of, verify_named, verify_texts
-from bytewise.inference.workplace import claimed
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.environment import PROFILE_PINNED_1
 from bytewise.protocol.errors import ArtifactMismatch, MalformedValue, UnsupportedModel
+from bytewise.protocol.records.environment import PROFILE_PINNED_1
 from bytewise.protocol.units import Digest
 
 CONFIG_FILE = "config.json"
@@ -109,7 +109,7 @@ def load(path: Path, progress: Progress | None = None) -> PinnedArtifact:
     """The artifact of a folder, every byte checked against the manifest; `ArtifactMismatch` names the file that differs."""
     manifest = read_manifest(path)
     verify_named(path, manifest, *REQUIRED)
-    content = {file.name: bytes(held.verified(path, file, progress)) for file in manifest.files}
+    content = {file.name: bytes(mapped_weights.verified(path, file, progress)) for file in manifest.files}
     verify_texts(path, manifest, content)
     return PinnedArtifact(path, manifest, manifest.model_id, content)
 

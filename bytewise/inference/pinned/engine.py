@@ -11,12 +11,12 @@ from bytewise.inference.pinned.fingerprint import verify_here
 from bytewise.inference.pinned.model import FloatModel
 from bytewise.inference.pinned.switches import pinned
 from bytewise.protocol import digests
-from bytewise.protocol.compare import Generated, Verification
 from bytewise.protocol.digests import Label
-from bytewise.protocol.environment import PROFILE_PINNED_1, Environment
 from bytewise.protocol.errors import CannotExecute, NotExact, OutsideLimits
-from bytewise.protocol.messages import CannotReason
-from bytewise.protocol.request import Output, Request, execution_hash
+from bytewise.protocol.records.compare import Generated, Verification
+from bytewise.protocol.records.environment import PROFILE_PINNED_1, Environment
+from bytewise.protocol.records.request import Output, Request, execution_hash
+from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import Digest
 
 SELF_TEST_TOKENS = 8

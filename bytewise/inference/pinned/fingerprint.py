@@ -10,9 +10,9 @@ from bytewise.inference.manifest import Architecture
 from bytewise.inference.pinned import machine
 from bytewise.inference.pinned.switches import flags
 from bytewise.protocol import digests
-from bytewise.protocol.environment import PROFILE_PINNED_1, Environment, Limits, Version
 from bytewise.protocol.errors import CannotExecute
-from bytewise.protocol.messages import CannotReason
+from bytewise.protocol.records.environment import PROFILE_PINNED_1, Environment, Limits, Version
+from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import ZERO_DIGEST, Digest
 
 JUDGED = ("profile", "gpu_arch", "driver", "libraries", "engine_flags")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bytewise.protocol.errors import CannotExecute
-from bytewise.protocol.messages import CannotReason
+from bytewise.protocol.records.statements import CannotReason
 
 CPU_INFO = Path("/proc/cpuinfo")
 NVIDIA_SMI = "nvidia-smi"

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bytewise.inference.paths import HeadRow
+from bytewise.inference.engine_paths import HeadRow
 from bytewise.inference.pinned.checkpoint import PinnedArtifact
 from bytewise.protocol import digests
 from bytewise.protocol.errors import ArtifactMismatch

@@ -1,8 +1,8 @@
 """What every step asks first."""
 
+from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.state import Court, Dispute
 from bytewise.protocol.errors import BondMismatch, NoProgress, TooEarly, WindowClosed, WrongPhase
-from bytewise.protocol.phases import Phase
 from bytewise.protocol.units import Digest
 
 

@@ -3,19 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bytewise.protocol import ballots
-from bytewise.protocol.court import checks, verdicts
+from bytewise.protocol.court import checks, commitments, verdicts
 from bytewise.protocol.court.params import MAX_REARMS
+from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.state import Account, Challenger, Claim, Court, Dispute, Round
 from bytewise.protocol.errors import MalformedValue, TooEarly
-from bytewise.protocol.phases import Phase
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 
 
 def open_dispute(court: Court, claim: Claim, who: Address, bond: int, alt_commit: Digest, seed_block: int) -> Court:
     """Question a receipt: bond taken, operator's stake bound, seed block named."""
     checks.running(court)
-    dispute_ = ballots.dispute_id(court.domain, claim.receipt_id)
+    dispute_ = commitments.dispute_id(court.domain, claim.receipt_id)
     checks.new(dispute_ not in court.disputes, f"receipt {claim.receipt_id.hex()}", "disputed already")
     checks.not_after("the window", claim.window_end, court.now)
     p = court.params[claim.params_version]

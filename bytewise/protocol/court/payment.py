@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from bytewise.protocol.court import checks
 from bytewise.protocol.court.books import Books
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.court.seat_outcomes import PAID, paid_seats, penalty, standing
 from bytewise.protocol.court.settlement import CONVICTIONS, Pot, Split, split, wanted_advance
-from bytewise.protocol.court.standing import PAID, paid_seats, penalty, standing
 from bytewise.protocol.court.state import Account, Court, Dispute
-from bytewise.protocol.messages import Verdict
-from bytewise.protocol.phases import Phase
+from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import Digest
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bytewise.protocol.court.params import BPS, ParamSet
 from bytewise.protocol.errors import MalformedValue
-from bytewise.protocol.messages import Verdict
+from bytewise.protocol.records.statements import Verdict
 
 MAX_REWARD_BPS = 8_000
 """Of a slash, to challenger and seats together: the other fifth is burned, always."""

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from bytewise.protocol.court.books import Books
-from bytewise.protocol.court.count import Count, Said
 from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.court.tally import Count, Said
 from bytewise.protocol.errors import MalformedValue
-from bytewise.protocol.messages import Verdict
-from bytewise.protocol.phases import Phase
+from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 

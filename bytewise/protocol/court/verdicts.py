@@ -4,14 +4,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from bytewise.protocol import ballots
-from bytewise.protocol.court import checks, payment
-from bytewise.protocol.court.count import judge
+from bytewise.protocol.court import checks, commitments, payment
+from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.settlement import CONVICTIONS
 from bytewise.protocol.court.state import Court, Dispute, Round
+from bytewise.protocol.court.tally import judge
 from bytewise.protocol.errors import CommitmentMismatch, Held, TooEarly
-from bytewise.protocol.messages import Verdict
-from bytewise.protocol.phases import Phase
+from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 
 _Subject = TypeVar("_Subject", Address, Digest)
@@ -65,7 +64,7 @@ def open_alt(court: Court, dispute: Digest, salt: Digest) -> Court:
     one = found.challenger
     checks.new(not one.knew, one.account, "opened already")
     # A draw says nothing that anybody could have known, and that the claim stands is no answer of the challenger's.
-    if found.verdict not in CONVICTIONS or one.alt_commit != ballots.alt_commit(
+    if found.verdict not in CONVICTIONS or one.alt_commit != commitments.alt_commit(
         court.domain, dispute, one.account, found.key, salt
     ):
         raise CommitmentMismatch(one.account, one.alt_commit.hex())

@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from bytewise.protocol import ballots, digests, merkle
-from bytewise.protocol.court import checks
-from bytewise.protocol.court.count import said_by
+from bytewise.protocol import digests, merkle
+from bytewise.protocol.court import checks, commitments
+from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.state import Court, Dispute, Word
+from bytewise.protocol.court.tally import said_by
 from bytewise.protocol.errors import CommitmentMismatch, MalformedValue, MerkleProofMismatch, NotAMember, TooEarly
-from bytewise.protocol.messages import Finding, Vote
-from bytewise.protocol.phases import Phase
+from bytewise.protocol.records.statements import Finding, Vote
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 
@@ -57,7 +57,7 @@ def reveal_under_root(court: Court, vote: Vote, who: Address, proof: Sequence[Di
         raise NotAMember(who, found.id.hex(), len(found.rounds))
     if word.commitment != ZERO_DIGEST:
         raise MalformedValue("vote under a root", f"{who} committed itself")
-    leaf = ballots.sealed(typed_digest(court.domain, vote), vote.voter, vote.seat_mask)
+    leaf = commitments.sealed(typed_digest(court.domain, vote), vote.voter, vote.seat_mask)
     place = (vote.seat_mask & -vote.seat_mask).bit_length() - 1
     root = merkle.commit_root_from(leaf, place, proof)
     if root not in found.round.roots[:1]:

@@ -23,7 +23,7 @@ CONTRACTS = (
     "StakeVault", "Registry", "StakeTree", "RandaoSource", "BlsKeys", "KeyEpochs", "FeeMarket", "ReceiptAnchor",
     "Demands", "Settlement", "Rounds", "Breaker", "Disputes", "Keeper", "Audits", "Lens", "EigenLayerStake",
 )  # fmt: skip
-"""Contracts of a deployment, whose order `chain.plan` knows; and the stake source that one may have in the vault's place."""
+"""Contracts of a deployment, whose order `chain.deployment.plan` knows; and the stake source that one may have in the vault's place."""
 
 BESIDE = ("BondPool",)
 """What anybody may deploy beside a network; no address book has it."""

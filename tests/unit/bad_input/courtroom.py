@@ -7,34 +7,34 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bytewise.crypto.envelope import seal_padded
 from bytewise.inference.determinism import environment
 from bytewise.inference.engine import ExactEngine
-from bytewise.protocol.compare import Generated
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import BytewiseError
-from bytewise.protocol.evidence import ResultStatement
+from bytewise.protocol.evidence.claims import ResultStatement
 from bytewise.protocol.jobs import JobResult
-from bytewise.protocol.keys import Decision
-from bytewise.protocol.messages import Outcome, Verdict
-from bytewise.protocol.preflight import Record, preflight
-from bytewise.protocol.receipt import Receipt, SignedReceipt
-from bytewise.protocol.request import DecodePolicy, Output, Request
-from bytewise.protocol.seal import Payload, envelope_hash, pad, seal_context
+from bytewise.protocol.keys.epochs import Decision
+from bytewise.protocol.records.compare import Generated
+from bytewise.protocol.records.preflight import Record, preflight
+from bytewise.protocol.records.receipt import Receipt, SignedReceipt
+from bytewise.protocol.records.request import DecodePolicy, Output, Request
+from bytewise.protocol.records.seal import Payload, envelope_hash, pad, seal_context
+from bytewise.protocol.records.statements import Outcome, Verdict
 from bytewise.protocol.tally import RevealedVote, tally
 from bytewise.protocol.units import U64, ZERO_DIGEST, Blob, Decimal, Digest
 from bytewise.tee.appraisal import verify_result_quote
-from kms.client import ShardKeySource
-from kms.envelope import seal_padded
-from kms.release import Shard
+from enclave.release_client import ShardKeySource
+from enclave.session import Bench
+from kms.shard.release import Shard
 from tests.unit.inference.models import small_artifact
 from tests.unit.kms.memory_chain import NOW, VOTER, Case
 from tests.unit.kms.world import World as KeyWorld
 from tests.unit.verifier.bench import CONTRACTS
 from tests.village import Enclave
 from tests.world import ANCHOR, CHAIN_ID, World, word
-from verifier import tickets
-from verifier.audit import Audited, conclude
-from verifier.enclave.session import Bench
+from verifier.audits.audit import Audited, conclude
+from verifier.jobs import tickets
 
 ANCHORED = U64(NOW - 100)
 """Chain time at which the key world anchors its batches."""

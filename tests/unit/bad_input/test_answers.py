@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bytewise.protocol import trace
-from bytewise.protocol.compare import DivergenceClass, Generated
 from bytewise.protocol.digests import out_hash
-from bytewise.protocol.messages import AuditOutcome, Outcome, Verdict
-from bytewise.protocol.request import Output, Request, output_for
+from bytewise.protocol.records import trace
+from bytewise.protocol.records.compare import DivergenceClass, Generated
+from bytewise.protocol.records.request import Output, Request, output_for
+from bytewise.protocol.records.statements import AuditOutcome, Outcome, Verdict
 from bytewise.protocol.units import Digest
 from tests.unit.bad_input.courtroom import GREEDY, STOP, Court, verdict
 from tests.unit.kms.memory_chain import Case

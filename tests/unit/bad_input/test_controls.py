@@ -9,24 +9,24 @@ from dataclasses import replace
 import pytest
 
 from adversaries.engines import AltersOneToken, ForgesTheTrace, RunsAnotherArtifact, ShowsAnotherText
-from bytewise.inference import self_test
+from bytewise.crypto.curve import decode_point
+from bytewise.crypto.envelope import open_with_point, verify_receipt_envelope
+from bytewise.crypto.proofs import prove_partial, verify_partial
+from bytewise.crypto.shares import combine
 from bytewise.inference.determinism import fixed
 from bytewise.inference.engine import ExactEngine
+from bytewise.inference.known_answers import self_test
 from bytewise.inference.runner import Runner
-from bytewise.protocol.compare import Generated
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import CannotExecute, EnvelopeProofBad
-from bytewise.protocol.messages import Outcome, Verdict, Vote
-from bytewise.protocol.request import output_for
-from bytewise.protocol.seal import unpad
+from bytewise.protocol.records.compare import Generated
+from bytewise.protocol.records.request import output_for
+from bytewise.protocol.records.seal import unpad
+from bytewise.protocol.records.statements import Outcome, Verdict, Vote
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.tally import RevealedVote, tally
 from bytewise.protocol.units import U8, U16, U256, ZERO_ADDRESS, ZERO_DIGEST, Address, Digest
-from kms.curve import decode_point
-from kms.dleq import prove_partial, verify_partial
-from kms.envelope import open_with_point, verify_receipt_envelope
-from kms.shares import combine
 from tests.unit.bad_input.courtroom import GREEDY, Court
 from tests.unit.inference.models import small_artifact
 from tests.unit.inference.test_matmul import Saturating

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.errors import BadCertificate, BytewiseError, CallerError, FailOver, TryAgain
-from bytewise.protocol.messages import Outcome
+from bytewise.protocol.records.statements import Outcome
 from tests.unit.committee.test_ballots import Seated
 from tests.unit.verifier.town import Shelf, Town
-from verifier.lists import CHECKED, NEW, WITHHELD
-from verifier.records import WITHHELD_FINDING
+from verifier.watch.list_reader import CHECKED, NEW, WITHHELD
+from verifier.watch.records import WITHHELD_FINDING
 
 ANSWERS: tuple[BytewiseError, ...] = (
     BadCertificate("eigenda:standard:0x03", "418/1 by two proxies"),

@@ -13,29 +13,29 @@ from hypothesis import strategies as st
 
 from bytewise.protocol import errors
 from bytewise.protocol.branches import Unavailable
-from bytewise.protocol.compare import Verification
-from bytewise.protocol.decide import MovePolicy, VotePolicy
-from bytewise.protocol.decide_audits import WatchPolicy
+from bytewise.protocol.decisions.audits import WatchPolicy
+from bytewise.protocol.decisions.disputes import MovePolicy, VotePolicy
 from bytewise.protocol.jobs import JobResult, RunJob
-from bytewise.protocol.messages import AuditOutcome, Outcome, Verdict
-from bytewise.protocol.preflight import Record, preflight
-from bytewise.protocol.request import Output, Request
+from bytewise.protocol.records.compare import Verification
+from bytewise.protocol.records.preflight import Record, preflight
+from bytewise.protocol.records.request import Output, Request
+from bytewise.protocol.records.statements import AuditOutcome, Outcome, Verdict
 from bytewise.protocol.tally import RevealedVote, tally
 from bytewise.protocol.units import U8, U16, ZERO_DIGEST, Address, Blob, Digest
 from bytewise.storage.archive import Audits
 from bytewise.storage.duties import Duties
 from bytewise.storage.protection import Protection
 from committee.ballots import Ballots
+from enclave.judge import judge, verify_job
 from tests.unit.verifier import bench as b
 from tests.unit.verifier.town import ME, NETWORK, Town
 from tests.world import CHAIN_ID, MODEL, NOW, World, signer, word
-from verifier.act import Performer
-from verifier.audit import Cause, conclude
-from verifier.auditor import Auditor
-from verifier.enclave.judge import judge, verify_job
+from verifier.audits.audit import Cause, conclude
+from verifier.audits.auditor import Auditor
+from verifier.disputes.watchtower import Watchtower
+from verifier.executor import Performer
+from verifier.jobs.worker import Worker
 from verifier.node import Node, Part
-from verifier.watchtower import Watchtower
-from verifier.worker import Worker
 
 WORLD = World()
 KINDS = sorted(

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from bytewise.crypto.curve import GENERATOR, encode_point
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import (
     ClientSignatureBad,
@@ -19,10 +20,9 @@ from bytewise.protocol.errors import (
     RequestHashMismatch,
     TokensHashMismatch,
 )
-from bytewise.protocol.messages import AuditOutcome, Outcome, Verdict
-from bytewise.protocol.seal import BUCKETS, Envelope, Payload, pad
+from bytewise.protocol.records.seal import BUCKETS, Envelope, Payload, pad
+from bytewise.protocol.records.statements import AuditOutcome, Outcome, Verdict
 from bytewise.protocol.units import U64, U256, Blob
-from kms.curve import GENERATOR, encode_point
 from tests.unit.bad_input.courtroom import ANCHORED, GREEDY, NOTHING, Court, computed, verdict
 from tests.unit.kms.memory_chain import Case
 from tests.world import signer, word

@@ -9,17 +9,17 @@ import pytest
 
 from bytewise.protocol.errors import ShardLied, ShardRefused, TicketRefused, TryAgain
 from bytewise.protocol.jobs import JobResult, RunJob, key_domain
-from bytewise.protocol.messages import AuditOutcome, Outcome, Verdict
+from bytewise.protocol.records.statements import AuditOutcome, Outcome, Verdict
 from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import Digest
+from enclave.session import Bench
 from tests.unit.bad_input.courtroom import NOTHING, Blame, Court, computed, verdict
 from tests.unit.kms.memory_chain import OTHER_VOTER, VOTER, Case
 from tests.unit.kms.test_client import WrongShare
 from tests.unit.verifier.bench import CONTRACTS
 from tests.village import Enclave
 from tests.world import word
-from verifier.audit import Cause
-from verifier.enclave.session import Bench
+from verifier.audits.audit import Cause
 
 
 def case_of(court: Court, cheat: bool = False) -> Case:

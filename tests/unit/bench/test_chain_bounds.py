@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bench.chain import CAP, RESULTS
-from chain.artifacts import ADAPTERS, CONTRACTS, interface
+from chain.client.artifacts import ADAPTERS, CONTRACTS, interface
 
 PAGE = Path("docs/contracts.md")
 INHERITED = {"AccessManager", "TimelockController", "GovernanceToken", "BytewiseGovernor"}

@@ -8,7 +8,7 @@ import torch
 from bench import gpu, models
 from bench.models import Shape
 from bench.peer_transformers import Transformers
-from bytewise.inference.convert import convert
+from bytewise.inference.convert.convert import convert
 from bytewise.inference.cuda.backends import CUDA_BACKENDS
 
 TINY = Shape("tiny", 2, 64, 96, 4, 2, 300, 128)

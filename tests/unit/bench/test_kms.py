@@ -7,14 +7,14 @@ import pytest
 
 from bench.kms import in_turns, percentile
 from bench.kms_arithmetic import Arithmetic
+from bytewise.crypto.curve import encode_scalar
+from bytewise.crypto.envelope import open_with_point, verify_receipt_envelope
 from bytewise.protocol.errors import ShardLied
 from bytewise.protocol.jobs import anchor_domain
-from bytewise.protocol.seal import unpad
+from bytewise.protocol.records.seal import unpad
 from bytewise.service.secret import Secret
-from kms import keyring
-from kms.curve import encode_scalar
-from kms.envelope import open_with_point, verify_receipt_envelope
-from kms.keyring import HeldShare
+from kms.storage import keyring
+from kms.storage.keyring import HeldShare
 from tests.unit.kms.world import World
 
 

@@ -11,8 +11,8 @@ from bench import models, workload
 from bench.models import Shape, cached
 from bench.ours import Ours
 from bench.peer_transformers import Transformers
-from bytewise.inference.convert import convert
-from bytewise.inference.make import BEGIN
+from bytewise.inference.convert.convert import convert
+from bytewise.inference.convert.make import BEGIN
 
 TINY = Shape("tiny", 2, 64, 96, 4, 2, 300, 128)
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]

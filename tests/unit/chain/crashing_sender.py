@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from chain.book import read_network
-from chain.client import ChainClient
+from chain.client.address_book import read_network
+from chain.client.rpc import ChainClient
 from tests.anvil import CHAIN_ID, Anvil
 from tests.devnet import FEE_WEI, batch, sender, signer
 

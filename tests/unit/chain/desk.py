@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
-from bytewise.protocol.network import Network
+from bytewise.protocol.address_book import Network
 from bytewise.storage.outbox import Item, Outbox
-from chain.artifacts import interface
-from chain.client import ChainClient
-from chain.fees import fees_at
-from chain.reader import DocketReader
-from chain.sender import SenderPolicy
-from chain.sending import ContractSender
-from chain.transactions import Call, sign
+from chain.acts.actor import ContractSender
+from chain.client.artifacts import interface
+from chain.client.rpc import ChainClient
+from chain.reads.reader import DocketReader
+from chain.sending.fees import fees_at
+from chain.sending.sender import SenderPolicy
+from chain.sending.transactions import Call, sign
 from tests.anvil import Anvil
 from tests.devnet import FEE_WEI, MODEL, batch, deployed, reader, sender, signer
 

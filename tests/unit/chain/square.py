@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from bytewise.protocol.network import Network
+from bytewise.protocol.address_book import Network
 from bytewise.protocol.units import Digest
-from chain.artifacts import View
-from chain.client import ChainClient, at_hash, at_number
-from chain.quorum import QuorumClient
+from chain.client.artifacts import View
+from chain.client.quorum import QuorumClient
+from chain.client.rpc import ChainClient, at_hash, at_number
 from tests.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.devnet import deployed, signer, word
 from tests.unit.chain.fronts import Change, Front, fronts, gone, lies, refuses

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.protocol.ballots import Commit
+from bytewise.crypto.bls import BlsSigner, PublicKey, aggregate
+from bytewise.protocol.court.commitments import Commit
 from bytewise.protocol.court.params import ParamSet
-from bytewise.protocol.docket import Seat
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.snapshot import Seat
 from bytewise.protocol.errors import (
     BondMismatch,
     BytewiseError,
@@ -20,19 +22,17 @@ from bytewise.protocol.errors import (
     WindowClosed,
     WrongPhase,
 )
-from bytewise.protocol.phases import Phase
 from bytewise.protocol.units import U16, U256, ZERO_DIGEST, Address, Blob, address
-from chain import artifacts
-from chain.answers import _GO_ON, _MEANINGS, classify
-from chain.artifacts import Reason, interface
-from chain.bls import BlsSigner, PublicKey, aggregate
-from chain.certificates import certificate, signing
-from chain.dispute_acts import COMMITS_PER_CALL, SignedCommit, parts_of
-from chain.params import DEVNET
-from chain.plan import DEVNET_SHAPE, Header, Shape, Site, Vote, names, steps
-from chain.rules import _RULES, as_rule
-from chain.sender import Answer
-from chain.structs import from_struct, to_struct
+from chain.acts.certificates import certificate, signing
+from chain.acts.disputes import COMMITS_PER_CALL, SignedCommit, parts_of
+from chain.acts.state_check import _GO_ON, _MEANINGS, classify
+from chain.client import artifacts
+from chain.client.artifacts import Reason, interface
+from chain.client.error_rules import _RULES, as_rule
+from chain.client.structs import from_struct, to_struct
+from chain.deployment.params import DEVNET
+from chain.deployment.plan import DEVNET_SHAPE, Header, Shape, Site, Vote, names, steps
+from chain.sending.sender import Answer
 from tests.devnet import word
 
 CONTRACTS = tuple(interface(name) for name in (*artifacts.CONTRACTS, *artifacts.ADAPTERS))

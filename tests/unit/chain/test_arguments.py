@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.units import hex0x
-from chain.arguments import read_arguments, signature
-from chain.artifacts import CONTRACTS, interface
+from chain.client.arguments import read_arguments, signature
+from chain.client.artifacts import CONTRACTS, interface
 from tests.devnet import signer, word
 
 SOMEBODY = signer(1).address

@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bytewise.protocol.address_book import Addresses
 from bytewise.protocol.errors import BytewiseError, ConfigurationError, MalformedValue
-from bytewise.protocol.messages import AuditResult, Release, Shares, Ticket, Vote
-from bytewise.protocol.network import Addresses
-from bytewise.protocol.receipt import EmptyLeaf, Receipt
+from bytewise.protocol.records.receipt import EmptyLeaf, Receipt
+from bytewise.protocol.records.statements import AuditResult, Release, Shares, Ticket, Vote
 from bytewise.protocol.signing import camel, type_string
 from bytewise.protocol.units import ZERO_DIGEST
-from chain.artifacts import ADAPTERS, BESIDE, CONTRACTS, EIGENLAYER, FOLDER, Reason, all_errors, interface
-from chain.client import decode_log
-from chain.plan import ARTIFACT, TREE, names
+from chain.client.artifacts import ADAPTERS, BESIDE, CONTRACTS, EIGENLAYER, FOLDER, Reason, all_errors, interface
+from chain.client.rpc import decode_log
+from chain.deployment.plan import ARTIFACT, TREE, names
 
 EIP170_BYTES = 24_576
 """Most code of a contract; even creation code, which has more in it than what stays, is shorter here."""

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from bytewise.protocol.decide_audits import AuditStage
-from bytewise.protocol.messages import AuditOutcome, AuditResult, audit_commitment
-from bytewise.protocol.receipt import receipt_id
+from bytewise.protocol.court.sortition import audit_is_drawn
+from bytewise.protocol.decisions.audits import AuditStage
+from bytewise.protocol.records.receipt import receipt_id
+from bytewise.protocol.records.statements import AuditOutcome, AuditResult, audit_commitment
 from bytewise.protocol.signing import LocalSigner, typed_digest
-from bytewise.protocol.sortition import audit_is_drawn
 from bytewise.protocol.units import U8, U64, Digest
-from chain.params import DEVNET
+from chain.deployment.params import DEVNET
 from tests.anvil import Anvil
 from tests.court_session import Court
 from tests.devnet import STAKE_WEI, VERIFIERS, mine, word

@@ -2,8 +2,8 @@
 
 import pytest
 
-from chain import blocks
-from chain.blocks import BlockReader
+from chain.client import blocks
+from chain.client.blocks import BlockReader
 from tests.anvil import Anvil
 
 

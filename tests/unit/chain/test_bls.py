@@ -10,11 +10,11 @@ from py_ecc.bls.ciphersuites import G2ProofOfPossession as Suite
 from py_ecc.bls.g2_primitives import G1_to_pubkey, G2_to_signature
 from py_ecc.optimized_bls12_381.optimized_curve import G1, curve_order, neg
 
+from bytewise.crypto import bls
+from bytewise.crypto.bls import BlsSignature, BlsSigner, PublicKey
 from bytewise.protocol.errors import BadSignature, ConfigurationError, MalformedValue
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Address, Digest, unhex
-from chain import bls
-from chain.bls import BlsSignature, BlsSigner, PublicKey
 from tests.anvil import Anvil, running_anvil
 from tests.vectors import make_bls
 

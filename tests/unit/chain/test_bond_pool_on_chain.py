@@ -5,22 +5,22 @@ from typing import Any
 
 import pytest
 
-from bytewise.cli.__main__ import main
-from bytewise.cli.exits import Exit
 from bytewise.protocol import digests
-from bytewise.protocol.ballots import alt_commit, dispute_id
-from bytewise.protocol.court.count import key_of
-from bytewise.protocol.messages import Outcome, Verdict
-from bytewise.protocol.phases import Phase
-from bytewise.protocol.receipt import receipt_id
+from bytewise.protocol.court.commitments import alt_commit, dispute_id
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.court.tally import key_of
+from bytewise.protocol.records.receipt import receipt_id
+from bytewise.protocol.records.statements import Outcome, Verdict
 from bytewise.protocol.signing import LocalSigner, struct_values
 from bytewise.protocol.units import Address
-from chain.artifacts import interface
-from chain.book import write_network
-from chain.deploy import created_address
-from chain.history import CourtHistory
-from chain.params import DEVNET
-from chain.transactions import Call, send_all
+from chain.client.address_book import write_network
+from chain.client.artifacts import interface
+from chain.deployment.deploy import created_address
+from chain.deployment.params import DEVNET
+from chain.reads.history import CourtHistory
+from chain.sending.transactions import Call, send_all
+from cli.__main__ import main
+from cli.exits import Exit
 from tests.anvil import Anvil
 from tests.court_session import TRUE, Court
 from tests.devnet import mine, signer, word

@@ -11,9 +11,9 @@ import pytest
 
 from bytewise.protocol.errors import ChainReverted, MalformedValue, TryAgain
 from bytewise.protocol.units import Address, Digest
-from chain.answers import classify
-from chain.artifacts import View, interface
-from chain.client import ChainClient
+from chain.acts.state_check import classify
+from chain.client.artifacts import View, interface
+from chain.client.rpc import ChainClient
 from tests.anvil import CHAIN_ID
 
 WHERE = Address("0x" + "11" * 20)

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from bytewise.protocol.errors import RpcRefused, TryAgain
-from bytewise.protocol.keys import Refusal
+from bytewise.protocol.keys.epochs import Refusal
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
-from chain.artifacts import View
-from chain.client import ChainClient, at_hash
-from kms.refusals import refusal
+from chain.client.artifacts import View
+from chain.client.rpc import ChainClient, at_hash
+from kms.shard.refusals import refusal
 from tests.anvil import CHAIN_ID
 
 ROOT = Path(__file__).parents[3]
@@ -141,7 +141,7 @@ def test_an_answer_nested_without_end_does_not_end_the_process() -> None:
     """In a process of its own: without the guard it is a segmentation fault, since web3's libraries raise the recursion limit."""
     program = """
 import sys
-from chain.node import NodeHTTPProvider
+from chain.client.node import NodeHTTPProvider
 from bytewise.protocol.errors import TooLarge
 for opening in (b"[", b'{"result":'):
     try:

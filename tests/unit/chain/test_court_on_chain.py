@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from bytewise.crypto.bls import BlsSigner
 from bytewise.protocol import digests, merkle
-from bytewise.protocol.ballots import Commit, certified_digest, sealed
-from bytewise.protocol.court.count import key_of, said_by
+from bytewise.protocol.address_book import CodeHash
+from bytewise.protocol.court.commitments import Commit, certified_digest, sealed
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.court.tally import key_of, said_by
 from bytewise.protocol.errors import (
     BondMismatch,
     ChainReverted,
@@ -19,23 +22,20 @@ from bytewise.protocol.errors import (
     SecondVote,
     WrongPhase,
 )
-from bytewise.protocol.messages import Finding, Outcome, Verdict
-from bytewise.protocol.network import CodeHash
-from bytewise.protocol.phases import Phase
-from bytewise.protocol.premises import ChainPremises, record_digest
+from bytewise.protocol.evidence.premises import ChainPremises, record_digest
+from bytewise.protocol.records.statements import Finding, Outcome, Verdict
 from bytewise.protocol.signing import LocalSigner, struct_values, typed_digest
 from bytewise.protocol.units import U16, ZERO_DIGEST, Digest
 from bytewise.storage.outbox import State
-from chain.bls import BlsSigner
-from chain.book import read_network, verify_code, write_network
-from chain.calls import Act, dry_run
-from chain.certificates import certificate, signing
-from chain.client import ChainClient
-from chain.dispute_acts import SignedCommit
-from chain.history import CourtHistory
-from chain.params import DEVNET
-from chain.premises import PremiseHistory
-from chain.voted_acts import set_params
+from chain.acts.certificates import certificate, signing
+from chain.acts.disputes import SignedCommit
+from chain.acts.governed import set_params
+from chain.client.address_book import read_network, verify_code, write_network
+from chain.client.rpc import ChainClient
+from chain.deployment.calls import Act, dry_run
+from chain.deployment.params import DEVNET
+from chain.reads.history import CourtHistory
+from chain.reads.host_claims import PremiseHistory
 from tests.anvil import CHAIN_ID, Anvil
 from tests.court_session import QUOTE, TRUE, Court
 from tests.devnet import CHALLENGER, OPERATORS, POLICY, STAKE_WEI, VERIFIERS, epoch_document, founded, mine, word

@@ -8,9 +8,9 @@ import random
 import pytest
 
 from bytewise.protocol.court.params import MAX_REARMS
+from bytewise.protocol.court.phases import Event, Phase
 from bytewise.protocol.court.state import Dispute
-from bytewise.protocol.messages import Verdict
-from bytewise.protocol.phases import Event, Phase
+from bytewise.protocol.records.statements import Verdict
 from tests.anvil import Anvil
 from tests.court_beside import CHALLENGERS, OPERATORS, CourtBeside
 from tests.court_network import ENVIRONMENT, SHAPE

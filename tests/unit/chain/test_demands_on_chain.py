@@ -4,19 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.actions import AnswerList, ExpireList, Rearm, ReleaseBatch
 from bytewise.protocol.court.params import MAX_REARMS
-from bytewise.protocol.decide import decide_expiries, decide_moves, decide_operator
-from bytewise.protocol.demands import DemandKind, DemandState
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.actions import AnswerList, ExpireList, Rearm, ReleaseBatch
+from bytewise.protocol.decisions.demands import DemandKind, DemandState
+from bytewise.protocol.decisions.disputes import decide_expiries, decide_moves, decide_operator
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import ChainReverted
-from bytewise.protocol.messages import Verdict
-from bytewise.protocol.phases import Phase
-from bytewise.protocol.receipt import ReceiptList, list_subject
+from bytewise.protocol.records.receipt import ReceiptList, list_subject
+from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import U64
-from chain.history import CourtHistory
-from chain.params import DEVNET
-from chain.plan import DEVNET_SHAPE
+from chain.deployment.params import DEVNET
+from chain.deployment.plan import DEVNET_SHAPE
+from chain.reads.history import CourtHistory
 from tests.anvil import Anvil
 from tests.court_session import EAGER, TRUE, Court
 from tests.devnet import CHALLENGER, OPERATORS, batch, mine, word

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.cli.__main__ import main
-from bytewise.cli.exits import Exit
-from bytewise.protocol.network import StakeSource
+from bytewise.protocol.address_book import StakeSource
 from bytewise.protocol.units import Address
-from chain.book import read_network, verify_code
-from chain.draft import path_of
-from chain.params import DEVNET
+from chain.client.address_book import read_network, verify_code
+from chain.deployment.draft import path_of
+from chain.deployment.params import DEVNET
+from cli.__main__ import main
+from cli.exits import Exit
 from tests.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.devnet import CHALLENGER, GUARDIAN, POOL, Restaking, furnished, populated, signer
 from tests.eigenlayer_build import VARIABLE

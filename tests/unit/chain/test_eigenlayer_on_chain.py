@@ -8,30 +8,30 @@ from typing import Any
 
 import pytest
 
-from bytewise.cli.__main__ import main
-from bytewise.cli.exits import Exit
-from bytewise.protocol.actions import Action
-from bytewise.protocol.actions_of_stake import RetrySlash, SyncStake
-from bytewise.protocol.docket import Holdings
-from bytewise.protocol.messages import Verdict
-from bytewise.protocol.phases import Phase
-from bytewise.protocol.receipt import SignedReceipt, receipt_id
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.actions import Action
+from bytewise.protocol.decisions.actions_of_stake import RetrySlash, SyncStake
+from bytewise.protocol.decisions.snapshot import Holdings
+from bytewise.protocol.records.receipt import SignedReceipt, receipt_id
+from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Digest
 from bytewise.storage.outbox import Item, State
-from chain.artifacts import Log
-from chain.book import write_network
-from chain.params import DEVNET
+from chain.client.address_book import write_network
+from chain.client.artifacts import Log
+from chain.deployment.params import DEVNET
+from cli.__main__ import main
+from cli.exits import Exit
 from serving.own_stake import OwnStake
 from tests.anvil import Anvil
 from tests.court_session import EAGER, TRUE, Court
 from tests.devnet import CHALLENGER, OPERATORS, STAKE_WEI, VERIFIERS, mine, receipt, word
 from tests.restaked import MAX_AGE, EigenLayer
 from verifier.moves import make_move
-from verifier.own_record import OwnRecord
-from verifier.refusals import REMEMBERED_S
-from verifier.refused_slashes import RefusedSlashes
-from verifier.tally import SETTLED_BLOCKS
+from verifier.stake.refusals import REMEMBERED_S
+from verifier.stake.refused_slashes import RefusedSlashes
+from verifier.stake.stake_record import OwnRecord
+from verifier.watch.event_counter import SETTLED_BLOCKS
 
 OPERATOR, PENALTY = OPERATORS[0], DEVNET.money.slash_amount
 

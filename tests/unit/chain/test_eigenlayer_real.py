@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from bytewise.protocol import digests
-from bytewise.protocol.court.count import key_of
-from bytewise.protocol.messages import Outcome, Verdict
-from bytewise.protocol.network import Network
-from bytewise.protocol.phases import Phase
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.court.tally import key_of
+from bytewise.protocol.records.statements import Outcome, Verdict
 from bytewise.protocol.signing import LocalSigner
-from chain.history import CourtHistory
-from chain.params import DEVNET
+from chain.deployment.params import DEVNET
+from chain.reads.history import CourtHistory
 from tests.anvil import Anvil, running_anvil
 from tests.court_session import TRUE, Court
 from tests.devnet import CHALLENGER, OPERATORS, STAKE_WEI, Restaking, mine, with_members

@@ -7,9 +7,9 @@ import pytest
 
 from bytewise.protocol.errors import TryAgain
 from bytewise.storage.outbox import Item, State
-from chain.params import DEVNET
-from chain.sender import SenderPolicy
-from chain.transactions import is_empty
+from chain.deployment.params import DEVNET
+from chain.sending.sender import SenderPolicy
+from chain.sending.transactions import is_empty
 from tests.anvil import Anvil
 from tests.devnet import mine, pump
 from tests.unit.chain.desk import Desk

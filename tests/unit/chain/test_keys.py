@@ -9,7 +9,7 @@ from eth_account import Account
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.signing import LocalSigner
 from bytewise.service.secret import Secret, write_secret
-from chain.keys import devnet_signer, load_signer, save_signer
+from chain.sending.keys import devnet_signer, load_signer, save_signer
 
 KEY = bytes(range(32, 64))
 

@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 import rlp
 
-from bytewise.protocol.ballots import claim_of
-from bytewise.protocol.court.count import said_by
+from bytewise.protocol.court.commitments import claim_of
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.court.tally import said_by
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.errors import ConfigurationError, MalformedValue
-from bytewise.protocol.messages import Outcome, Verdict
-from bytewise.protocol.phases import Phase
+from bytewise.protocol.records.statements import Outcome, Verdict
 from bytewise.protocol.units import Address
-from chain.artifacts import ADAPTERS, CONTRACTS
-from chain.book import address_of
-from chain.layout import layout
-from chain.params import DEVNET
+from chain.client.address_book import address_of
+from chain.client.artifacts import ADAPTERS, CONTRACTS
+from chain.client.layout import layout
+from chain.deployment.params import DEVNET
 from tests.anvil import Anvil
 from tests.court_session import Court
 from tests.devnet import founded, mine, word

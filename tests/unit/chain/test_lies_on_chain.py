@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from bytewise.protocol.digests import out_hash
-from bytewise.protocol.messages import AuditOutcome, AuditResult, Verdict, audit_commitment
-from bytewise.protocol.receipt import Receipt, receipt_id
-from bytewise.protocol.request import Output, Request
-from bytewise.protocol.seal import pad
+from bytewise.protocol.records.receipt import Receipt, receipt_id
+from bytewise.protocol.records.request import Output, Request
+from bytewise.protocol.records.seal import pad
+from bytewise.protocol.records.statements import AuditOutcome, AuditResult, Verdict, audit_commitment
 from bytewise.protocol.signing import struct_values, typed_digest
 from bytewise.protocol.units import U8, U64
 from tests.anvil import running_anvil

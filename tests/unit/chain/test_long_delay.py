@@ -2,14 +2,14 @@
 
 import dataclasses
 
+from bytewise.protocol.address_book import Network
 from bytewise.protocol.errors import ChainReverted
-from bytewise.protocol.network import Network
 from bytewise.protocol.signing import LocalSigner
-from chain import office_acts
-from chain.calls import Act, call_of, dry_run
-from chain.params import DAY, DEVNET
-from chain.plan import LEAST_LONG_DELAY_DAYS, LONG_DELAY_DAYS
-from chain.transactions import send_all
+from chain.deployment import office_acts
+from chain.deployment.calls import Act, call_of, dry_run
+from chain.deployment.params import DAY, DEVNET
+from chain.deployment.plan import LEAST_LONG_DELAY_DAYS, LONG_DELAY_DAYS
+from chain.sending.transactions import send_all
 from tests.anvil import Anvil
 from tests.devnet import GUARDIAN, founded, signer
 

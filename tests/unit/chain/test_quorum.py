@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from bytewise.protocol.errors import ChainReverted, NoAgreement, RpcRefused, TryAgain
-from chain.artifacts import Reason, interface
-from chain.client import ChainClient, OtherChain
-from chain.fees import fees_at
-from chain.rest import FIRST_REST_S, LONGEST_REST_S, Rest
-from chain.transactions import Call, sign
+from chain.client.artifacts import Reason, interface
+from chain.client.rest import FIRST_REST_S, LONGEST_REST_S, Rest
+from chain.client.rpc import ChainClient, OtherChain
+from chain.sending.fees import fees_at
+from chain.sending.transactions import Call, sign
 from tests.anvil import CHAIN_ID
 from tests.devnet import signer, word
 from tests.unit.chain.fronts import gone, lies

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from bytewise.protocol.errors import ConfigurationError, RpcRefused, TryAgain, Unavailable
 from bytewise.protocol.units import Digest
-from chain.access import open_chain
-from chain.client import Block, ChainClient
-from chain.quorum import QuorumClient
+from chain.client.access import open_chain
+from chain.client.quorum import QuorumClient
+from chain.client.rpc import Block, ChainClient
 from tests.anvil import CHAIN_ID
 
 

@@ -10,11 +10,11 @@ import pytest
 from bytewise.protocol.errors import LaneStopped
 from bytewise.service import telemetry
 from bytewise.storage.outbox import State
-from chain.fees import fees_at
-from chain.reader import DocketReader
-from chain.rest import LONGEST_REST_S
-from chain.sending import ContractSender
-from chain.transactions import Call, sign
+from chain.acts.actor import ContractSender
+from chain.client.rest import LONGEST_REST_S
+from chain.reads.reader import DocketReader
+from chain.sending.fees import fees_at
+from chain.sending.transactions import Call, sign
 from tests.devnet import FEE_WEI, batch, pump, sender, signer
 from tests.unit.chain.fronts import REFUSAL, Change
 from tests.unit.chain.square import ACCOUNT, LIES, Square, standing

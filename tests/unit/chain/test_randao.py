@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from bytewise.protocol.digests import keccak256, keccak256_abi
 from bytewise.protocol.errors import ChainReverted, TryAgain
 from bytewise.protocol.units import Address, digest
-from chain.artifacts import interface
-from chain.client import ChainClient, at_number, hex_bytes
-from chain.deploy import created_address
-from chain.headers import header_rlp
-from chain.transactions import Call, send_all
+from chain.client.artifacts import interface
+from chain.client.headers import header_rlp
+from chain.client.rpc import ChainClient, at_number, hex_bytes
+from chain.deployment.deploy import created_address
+from chain.sending.transactions import Call, send_all
 from tests.anvil import CHAIN_ID, Anvil
 from tests.devnet import signer
 

@@ -10,22 +10,22 @@ from typing import NamedTuple
 
 import pytest
 
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.errors import ChainReverted, ConfigurationError, MalformedValue, TryAgain, UnknownKeyEpoch
-from bytewise.protocol.keys import EpochState
-from bytewise.protocol.network import Network
-from bytewise.protocol.phases import Phase
+from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U256, Blob
 from bytewise.storage.outbox import State
-from chain.artifacts import Reason, interface
-from chain.book import read_network, write_network
-from chain.client import ChainClient
-from chain.deploy import deploy, survey
-from chain.params import DEVNET, changed
-from chain.plan import DEVNET_SHAPE, Vote
-from chain.reader import DocketReader
-from chain.transactions import Call, send_all
-from kms.chain_view import KeyChain
+from chain.client.address_book import read_network, write_network
+from chain.client.artifacts import Reason, interface
+from chain.client.rpc import ChainClient
+from chain.deployment.deploy import deploy, survey
+from chain.deployment.params import DEVNET, changed
+from chain.deployment.plan import DEVNET_SHAPE, Vote
+from chain.reads.reader import DocketReader
+from chain.sending.transactions import Call, send_all
+from kms.shard.chain_view import KeyChain
 from tests.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.devnet import (
     CHALLENGER,
@@ -44,8 +44,8 @@ from tests.devnet import (
     signer,
     word,
 )
-from verifier.late_pay import LateChain
 from verifier.moves import MoveSender
+from verifier.stake.deferred_slashes import LateChain
 
 
 class Place(NamedTuple):

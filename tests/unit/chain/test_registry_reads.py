@@ -3,14 +3,14 @@
 import pytest
 
 from bytewise.protocol.errors import TryAgain, UnknownEnvironment, UnknownKeyEpoch
-from bytewise.protocol.keys import EpochState
+from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.units import ZERO_DIGEST
-from chain.book import verify_code
-from chain.documents import RegistryDocuments
-from chain.params import DEVNET
-from chain.reader import DocketReader
-from chain.records import Status
-from chain.roles import holders, irregularities
+from chain.client.address_book import verify_code
+from chain.deployment.params import DEVNET
+from chain.reads.documents import RegistryDocuments
+from chain.reads.reader import DocketReader
+from chain.reads.records import Status
+from chain.reads.roles import holders, irregularities
 from tests.anvil import Anvil
 from tests.devnet import (
     ENVIRONMENT,

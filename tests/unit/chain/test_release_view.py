@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from bytewise.protocol.address_book import Network
 from bytewise.protocol.errors import RpcRefused
-from bytewise.protocol.keys import EpochState
-from bytewise.protocol.network import Network
-from chain.client import Block, ChainClient
-from chain.reader import DocketReader
+from bytewise.protocol.keys.epochs import EpochState
+from chain.client.rpc import Block, ChainClient
+from chain.reads.reader import DocketReader
 from tests.anvil import Anvil, running_anvil
 from tests.devnet import VERIFIERS, deployed, reader, word
 

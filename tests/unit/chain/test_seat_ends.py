@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.protocol.court.standing import Standing
+from bytewise.protocol.court.seat_outcomes import Standing
 from bytewise.protocol.errors import MalformedValue
 from bytewise.protocol.units import ZERO_ADDRESS, Address
-from chain.artifacts import Log
-from chain.history import _seat_ends
+from chain.client.artifacts import Log
+from chain.reads.history import _seat_ends
 from tests.devnet import word
 
 PEOPLE = [ZERO_ADDRESS, *(Address(f"0x{n:040x}") for n in range(1, 5))]

@@ -13,13 +13,13 @@ from bytewise.protocol.errors import LaneOwned, LaneStopped
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import child_environment
 from bytewise.storage.outbox import State
-from chain.aftercare import FINAL_AFTER
-from chain.book import write_network
-from chain.client import ChainClient
-from chain.params import DEVNET, ETHER
-from chain.sender import SenderPolicy
-from chain.sending import ContractSender
-from chain.transactions import Call
+from chain.acts.actor import ContractSender
+from chain.client.address_book import write_network
+from chain.client.rpc import ChainClient
+from chain.deployment.params import DEVNET, ETHER
+from chain.sending.aftercare import FINAL_AFTER
+from chain.sending.sender import SenderPolicy
+from chain.sending.transactions import Call
 from tests.anvil import Anvil
 from tests.devnet import FEE_WEI, MEASUREMENT, POOL, batch, deployed, mine, pump, reader, sender, signer, word
 from tests.unit.chain.desk import Desk, governance, send

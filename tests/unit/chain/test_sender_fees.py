@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytewise.storage.outbox import State
-from chain.fees import BLOCK_S, HURRY_S, TIP_WEI, Fees, fees_at, offered, outgrown, raised, tip_at
-from chain.params import DEVNET
-from chain.sender import SenderPolicy
-from chain.transactions import TX_GAS_CAP, fees_of, is_empty
+from chain.deployment.params import DEVNET
+from chain.sending.fees import BLOCK_S, HURRY_S, TIP_WEI, Fees, fees_at, offered, outgrown, raised, tip_at
+from chain.sending.sender import SenderPolicy
+from chain.sending.transactions import TX_GAS_CAP, fees_of, is_empty
 from tests.anvil import Anvil, running_anvil
 from tests.devnet import FEE_WEI, batch, deployed, pump, sender, signer
 from tests.unit.chain.desk import Desk, base_fee, governance, send, sign_only

@@ -8,11 +8,11 @@ from eth_account.typed_transactions.typed_transaction import TypedTransaction
 from hexbytes import HexBytes
 
 from bytewise.storage.outbox import Item, State
-from chain.aftercare import FINAL_AFTER
-from chain.fees import fees_at
-from chain.params import ETHER
-from chain.sender import SenderPolicy
-from chain.sending import ContractSender
+from chain.acts.actor import ContractSender
+from chain.deployment.params import ETHER
+from chain.sending.aftercare import FINAL_AFTER
+from chain.sending.fees import fees_at
+from chain.sending.sender import SenderPolicy
 from tests.anvil import Anvil
 from tests.devnet import deployed, pump, reader, sender, signer
 from tests.unit.chain.desk import Desk

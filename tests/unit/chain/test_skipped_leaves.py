@@ -2,13 +2,13 @@
 
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.merkle import batch_leaf, verify_batch_proof
-from bytewise.protocol.receipt import EmptyLeaf, SignedEmptyLeaf, SignedLeaf, receipt_id
+from bytewise.protocol.records.receipt import EmptyLeaf, SignedEmptyLeaf, SignedLeaf, receipt_id
 from bytewise.protocol.units import U64, U256
-from chain.artifacts import interface
-from chain.decoding import leaves
-from chain.demand_acts import _leaf_values
+from chain.acts.demands import _leaf_values
+from chain.client.artifacts import interface
+from chain.reads.decoding import leaves
 from tests.world import ANCHOR, World
-from verifier.check import verify_batch, verify_leaves
+from verifier.watch.batch_check import verify_batch, verify_leaves
 
 WORLD = World()
 LEAF = EmptyLeaf(WORLD.operator.address, U64(5), U256(ANCHOR.chain_id))

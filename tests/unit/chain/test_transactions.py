@@ -6,8 +6,8 @@ import pytest
 
 from bytewise.protocol.errors import ChainReverted, RpcRefused, TryAgain
 from bytewise.protocol.units import Digest
-from chain.client import ChainClient
-from chain.transactions import ATTEMPTS, Call, send_all
+from chain.client.rpc import ChainClient
+from chain.sending.transactions import ATTEMPTS, Call, send_all
 from tests.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.devnet import signer
 from tests.unit.chain.fronts import Front, fronts

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from bytewise.protocol.errors import Defect
-from bytewise.protocol.messages import Outcome, Verdict
+from bytewise.protocol.records.statements import Outcome, Verdict
 from bytewise.protocol.units import ZERO_DIGEST
+from enclave.judge import Judgement
 from tests.anvil import running_anvil
 from tests.fates import Fate, Story, result_of
 from tests.liars import CHALLENGER, OPERATOR, VERIFIERS, Filed
@@ -32,7 +33,6 @@ from tests.plays import (
     simpler,
 )
 from tests.whole_system import SEATS, WholeSystem
-from verifier.enclave.judge import Judgement
 
 ENOUGH = 20
 """Plays in which everything comes up."""

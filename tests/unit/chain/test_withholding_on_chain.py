@@ -3,12 +3,12 @@
 from dataclasses import replace
 from pathlib import Path
 
-from bytewise.protocol.decide_audits import WatchPolicy
-from bytewise.protocol.decide_demands import DemandPolicy
-from bytewise.protocol.demands import DemandKind, DemandState
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.audits import WatchPolicy
+from bytewise.protocol.decisions.decide_demands import DemandPolicy
+from bytewise.protocol.decisions.demands import DemandKind, DemandState
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.phases import Phase
-from bytewise.protocol.receipt import ReceiptList, list_subject, receipt_id
+from bytewise.protocol.records.receipt import ReceiptList, list_subject, receipt_id
 from bytewise.protocol.signing import struct_values
 from bytewise.protocol.units import U64, Digest
 from bytewise.service.clock import SystemClock
@@ -16,21 +16,21 @@ from bytewise.storage.archive import Archive
 from bytewise.storage.cursor import Cursor
 from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key
-from chain.artifacts import interface
-from chain.documents import RegistryDocuments
-from chain.params import DEVNET
+from chain.client.artifacts import interface
+from chain.deployment.params import DEVNET
+from chain.reads.documents import RegistryDocuments
 from tests.anvil import Anvil
 from tests.court_session import EAGER, Court
 from tests.devnet import CHALLENGER, OPERATORS, STAKE_WEI, VERIFIERS, batch, empty_database, mine, receipt
 from tests.unit.verifier.town import Shelf, randomness
-from verifier.act import Performer
-from verifier.control import ControlledStore
-from verifier.demander import Demander, Means
-from verifier.lists import CHECKED
-from verifier.pages import DocketPages
-from verifier.records import Records
-from verifier.refusals import REMEMBERED_S
-from verifier.watchtower import Watchtower
+from verifier.demands.demander import Demander, Means
+from verifier.disputes.watchtower import Watchtower
+from verifier.executor import Performer
+from verifier.stake.refusals import REMEMBERED_S
+from verifier.watch.control import ControlledStore
+from verifier.watch.list_reader import CHECKED
+from verifier.watch.open_windows import DocketPages
+from verifier.watch.records import Records
 
 BOND = DEVNET.money.demand_bond
 POLICY = DemandPolicy(budget_wei=5 * BOND, margin_s=10, tries=3)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from chain.artifacts import interface
+from chain.client.artifacts import interface
 from tests.unit.chain.wrapped import Wrapped, assigned, wrappers
 
 OURS = {

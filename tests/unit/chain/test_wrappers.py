@@ -9,13 +9,14 @@ import pytest
 
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.units import ZERO_ADDRESS, Address, Blob, Digest, address
-from chain import office_acts, voted_acts, voting
-from chain.artifacts import ADAPTERS, CONTRACTS, interface
-from chain.calls import Act
-from chain.params import DEVNET
-from chain.plan import DEVNET_SHAPE, Header, Site, Vote, code, names, steps
-from chain.voted_acts import Timelock
-from chain.voting import Contents, Support
+from chain.acts import governed, proposals
+from chain.acts.governed import Timelock
+from chain.acts.proposals import Contents, Support
+from chain.client.artifacts import ADAPTERS, CONTRACTS, interface
+from chain.deployment import office_acts
+from chain.deployment.calls import Act
+from chain.deployment.params import DEVNET
+from chain.deployment.plan import DEVNET_SHAPE, Header, Site, Vote, code, names, steps
 from tests.devnet import word
 from tests.unit.chain.wrapped import wrappers
 
@@ -65,7 +66,7 @@ def wrapped() -> set[tuple[str, str]]:
 
 
 def deployed() -> set[tuple[str, str]]:
-    """What a deployment does once, in `chain.plan`."""
+    """What a deployment does once, in `chain.deployment.plan`."""
     pools, who = [word("pool")], ZERO_ADDRESS
     at, header = {name: address(f"0x{place:040x}") for place, name in enumerate(names(pools))}, Header(1, Blob(b"header"))
     site = Site(who, at, DEVNET, DEVNET_SHAPE, (header, header), tuple(pools), Vote(who, who, who))
@@ -81,9 +82,7 @@ def test_every_function_that_somebody_may_call_has_a_wrapper(contract: str) -> N
 
 
 def test_a_vote_names_movers_of_either_stake_source_by_one_call() -> None:
-    assert (
-        interface("EigenLayerStake").selector("setMover") == voted_acts.set_stake_mover(ZERO_ADDRESS, allowed=True).calldata[:4]
-    )
+    assert interface("EigenLayerStake").selector("setMover") == governed.set_stake_mover(ZERO_ADDRESS, allowed=True).calldata[:4]
 
 
 def test_a_function_without_a_wrapper_is_noticed() -> None:
@@ -100,7 +99,7 @@ SAMPLES: dict[Any, Any] = {
 
 
 def makers() -> Iterator[tuple[str, Callable[..., Act]]]:
-    for module in (office_acts, voted_acts, voting):
+    for module in (office_acts, governed, proposals):
         for name, made in inspect.getmembers(module, inspect.isfunction):
             if made.__module__ == module.__name__ and typing.get_type_hints(made).get("return") is Act:
                 yield name, made
@@ -117,4 +116,4 @@ def test_every_act_of_an_office_fits_the_abi_and_comes_back(name: str, maker: Ca
 
 def test_what_only_says_that_the_caller_may_not_is_an_error_of_a_contract() -> None:
     errors = {entry["name"] for name in CONTRACTS for entry in interface(name).errors.values()}
-    assert errors >= voting.UNAUTHORIZED
+    assert errors >= proposals.UNAUTHORIZED

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from chain import voting
-from chain.dispute_acts import VOTING
-from chain.plan import ARTIFACT
+from chain.acts import proposals
+from chain.acts.disputes import VOTING
+from chain.deployment.plan import ARTIFACT
 from tests.source import Function, functions, python_files
 
 PLACES = {
@@ -57,7 +57,7 @@ def _wrapped(path: Path, within: Function, node: ast.Call) -> Iterator[Wrapped]:
 def _named(contract: ast.expr) -> list[str]:
     """The contract of a call: written out, or one of the timelocks."""
     if isinstance(contract, ast.Name):
-        return {"timelock": ["TimelockController"], "GOVERNOR": [voting.GOVERNOR]}.get(contract.id, [])
+        return {"timelock": ["TimelockController"], "GOVERNOR": [proposals.GOVERNOR]}.get(contract.id, [])
     return [ARTIFACT.get(each, each) for each in _texts([contract])]
 
 

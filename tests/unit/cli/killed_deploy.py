@@ -2,8 +2,8 @@
 
 import pytest
 
-from chain import deploy as deploying
-from chain.transactions import Call, send_all
+from chain.deployment import deploy as deploying
+from chain.sending.transactions import Call, send_all
 
 
 class Killed(BaseException):

@@ -14,24 +14,27 @@ from typing import Any
 
 import openai
 
-from bytewise.cli.__main__ import main
-from bytewise.cli.keys import _told
 from bytewise.inference.profiles import verify_artifact
-from bytewise.protocol.appraisal import EvidenceType
+from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.messages import AuditOutcome, AuditResult, audit_commitment
-from bytewise.protocol.phases import Phase
-from bytewise.protocol.receipt import receipt_id
+from bytewise.protocol.evidence.appraisal_policy import EvidenceType
+from bytewise.protocol.records.receipt import receipt_id
+from bytewise.protocol.records.statements import AuditOutcome, AuditResult, audit_commitment
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U8, U64, Digest, hex0x
 from bytewise.service import telemetry
 from bytewise.service.settings import DatabaseUrl, load_settings
 from bytewise.storage.migrate import migrate
-from chain.book import write_network
-from chain.keys import save_signer
+from chain.client.address_book import write_network
+from chain.sending.keys import save_signer
+from cli.__main__ import main
+from cli.key import _told
 from committee import __main__ as committee
-from kms.serve import build_shard
+from enclave.forked_process import Ready
+from enclave.settings import EnclaveSettings
+from enclave.wiring import _Parts
 from kms.settings import ShardSettings
+from kms.shard.service import build_shard
 from tests.anvil import CHAIN_ID, running_anvil
 from tests.court_session import TRUE, Court
 from tests.devnet import VERIFIERS, mine, word
@@ -42,9 +45,6 @@ from tests.unit.kms.test_process import config
 from tests.unit.kms.world import World
 from tests.unit.verifier.town import NETWORK
 from verifier import __main__ as verifier
-from verifier.enclave.apart import Ready
-from verifier.enclave.settings import EnclaveSettings
-from verifier.enclave.wiring import _Parts
 from verifier.settings import NodeSettings, Role
 
 

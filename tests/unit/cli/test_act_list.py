@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.cli.act_list import acts_of
 from bytewise.protocol.errors import ConfigurationError
-from chain.calls import Act
+from chain.deployment.calls import Act
+from cli.act_list import acts_of
 from tests.devnet import signer
 
 MOVER = signer(7).address

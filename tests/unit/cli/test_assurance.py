@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from bytewise.cli.status import collect
 from bytewise.protocol.assurance import HARDWARE, SIMULATED, warning
 from bytewise.protocol.units import U64
+from cli.status import collect
 from tests.devnet import OPERATORS, POLICY, SHARDS, batch, epoch_document, fee_wei, reader, signer
 from tests.unit.cli.surfaces import SURFACES, Answered, Judged, Kind, Released
 from tests.vouched import key_in_force

@@ -11,31 +11,31 @@ from typing import NamedTuple
 
 import pytest
 
-from bytewise.cli.__main__ import main
-from bytewise.cli.exits import Exit
 from bytewise.protocol import encoding
-from bytewise.protocol.network import Network
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.records.model_vectors import Answer, Vectors
 from bytewise.protocol.units import ZERO_DIGEST, Digest, hex0x
-from bytewise.protocol.vectors import Answer, Vectors
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import child_environment
 from bytewise.storage.duties import DONE, MISSED, Duties
 from bytewise.storage.engine import open_database
-from bytewise.storage.lane import Lane
+from bytewise.storage.nonce_lease import Lane
 from bytewise.storage.outbox import State
-from chain.book import write_network
-from chain.calls import call_of
-from chain.keys import save_signer
-from chain.office_acts import propose_item
-from chain.sender import SenderPolicy
-from chain.sending import contract_sender
-from chain.transactions import send_all
+from chain.acts.actor import contract_sender
+from chain.client.address_book import write_network
+from chain.deployment.calls import call_of
+from chain.deployment.office_acts import propose_item
+from chain.sending.keys import save_signer
+from chain.sending.sender import SenderPolicy
+from chain.sending.transactions import send_all
+from cli.__main__ import main
+from cli.exits import Exit
 from tests.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.devnet import ENVIRONMENT, POOL, VERIFIERS, deployed, empty_database, mine, reader, signer, word
 from tests.source import ROOT
 from tests.unit.inference.models import small_artifact
 from verifier.orders import CERTIFY, Orders, ordered_word
-from verifier.pages import DocketPages
+from verifier.watch.open_windows import DocketPages
 
 MEMBER = VERIFIERS[0]
 

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.cli.__main__ import main
-from bytewise.cli.exits import Exit
+from bytewise.protocol.address_book import Addresses, Network, Pool
 from bytewise.protocol.errors import ConfigurationError
-from bytewise.protocol.network import Addresses, Network, Pool
-from chain.book import read_network, verify_code, write_network
-from chain.calls import call_of
-from chain.lengths import MEASURED_BLOCKS
-from chain.office_acts import add_pool
-from chain.params import DEVNET, ETHER, changed, complete, read_changes
-from chain.plan import LONG_DELAY_DAYS
-from chain.transactions import send_all
+from chain.client.address_book import read_network, verify_code, write_network
+from chain.deployment.calls import call_of
+from chain.deployment.lengths import MEASURED_BLOCKS
+from chain.deployment.office_acts import add_pool
+from chain.deployment.params import DEVNET, ETHER, changed, complete, read_changes
+from chain.deployment.plan import LONG_DELAY_DAYS
+from chain.sending.transactions import send_all
+from cli.__main__ import main
+from cli.exits import Exit
 from tests.anvil import CHAIN_ID, Anvil
 from tests.devnet import POOL, signer, word
 

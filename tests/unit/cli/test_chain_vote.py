@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 from eth_abi.abi import encode
 
-from bytewise.cli.__main__ import main
-from bytewise.cli.exits import Exit
 from bytewise.protocol.units import Address
-from chain import office_acts, voting
-from chain.book import address_of
-from chain.calls import Act
-from chain.keys import save_signer
-from chain.plan import code
-from chain.voted_acts import set_money_mover
+from chain.acts import proposals
+from chain.acts.governed import set_money_mover
+from chain.client.address_book import address_of
+from chain.deployment import office_acts
+from chain.deployment.calls import Act
+from chain.deployment.plan import code
+from chain.sending.keys import save_signer
+from cli.__main__ import main
+from cli.exits import Exit
 from tests.anvil import Anvil, running_anvil
 from tests.desk import DELAYS, GUARDIAN, VOTER, Desk, founded_by_vote, passed
 from tests.devnet import signer, word
@@ -180,8 +181,8 @@ def test_a_proposal_of_anybodys_words_is_shown_without_its_control_characters(de
 def proposed_as_bytes(desk: Desk, target: str, calldata: bytes, description: bytes) -> str:
     """The voter proposes with words that need not be text; the proposal's number."""
     asked = ([address_of(desk.network, target)], [0], [calldata], description)
-    data = code(voting.GOVERNOR).selector("propose") + encode(["address[]", "uint256[]", "bytes[]", "bytes"], asked)
-    to = address_of(desk.network, voting.GOVERNOR)
+    data = code(proposals.GOVERNOR).selector("propose") + encode(["address[]", "uint256[]", "bytes[]", "bytes"], asked)
+    to = address_of(desk.network, proposals.GOVERNOR)
     desk.anvil.rpc("eth_sendTransaction", {"from": VOTER.address, "to": to, "data": "0x" + data.hex()})
     desk.blocks(1)
     number: str = desk.told("proposals")[-1]["proposal"]
@@ -192,7 +193,7 @@ def test_a_description_that_is_no_text_blinds_nobody_and_is_voted_on_like_others
     voter, chosen = ["--devnet-account", "0", "--send"], signer(8).address
     desk.run("call", "GovernanceToken", "delegate", VOTER.address, *voter)
     desk.blocks(1)
-    calldata = voting.delegate(chosen).calldata
+    calldata = proposals.delegate(chosen).calldata
     number = proposed_as_bytes(desk, "GovernanceToken", calldata, b"pay \xff\x1b me")
     assert desk.told("proposals")[-1]["description"] == "pay \\xff\x1b me"
     assert "description: pay \\xff\N{REPLACEMENT CHARACTER} me" in desk.run("proposals")

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from bytewise.cli.exits import Exit
 from bytewise.protocol.errors import ConfigurationError
-from chain import voted_acts, voting
-from chain.client import ChainClient
-from chain.quorum import QuorumClient
+from chain.acts import governed, proposals
+from chain.client.quorum import QuorumClient
+from chain.client.rpc import ChainClient
+from cli.exits import Exit
 from tests.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.desk import VOTER, Desk, founded_by_vote, passed
 
@@ -53,16 +53,16 @@ def test_a_vote_changes_how_votes_are_held(desk: Desk, tmp_path: Path) -> None:
 def test_every_act_on_the_governor_can_be_proposed(desk: Desk) -> None:
     at = desk.network.addresses
     acts = [
-        voted_acts.set_voting_delay(10),
-        voted_acts.set_voting_period(100),
-        voted_acts.set_proposal_threshold(1),
-        voted_acts.set_quorum_percent(5),
-        voted_acts.relay_from_governor(at.governance_token, 0, voting.delegate(VOTER.address).calldata),
+        governed.set_voting_delay(10),
+        governed.set_voting_period(100),
+        governed.set_proposal_threshold(1),
+        governed.set_quorum_percent(5),
+        governed.relay_from_governor(at.governance_token, 0, proposals.delegate(VOTER.address).calldata),
     ]
     for act in acts:
-        assert voting.timelock_for(desk.anvil.client, desk.network, [act]) == "ShortTimelock", act.function
+        assert proposals.timelock_for(desk.anvil.client, desk.network, [act]) == "ShortTimelock", act.function
     several = QuorumClient([ChainClient(desk.anvil.url, CHAIN_ID) for _ in range(3)], 2)
-    assert voting.timelock_for(several, desk.network, acts[:1]) == "ShortTimelock"
+    assert proposals.timelock_for(several, desk.network, acts[:1]) == "ShortTimelock"
 
 
 def test_what_the_governor_would_refuse_after_the_vote_is_refused_before_it(desk: Desk) -> None:
@@ -86,4 +86,4 @@ class Unbending(ChainClient):
 
 def test_a_node_that_tries_calls_on_its_own_state_alone_is_named(desk: Desk) -> None:
     with pytest.raises(ConfigurationError, match="no eth_call on a changed state"):
-        voting.timelock_for(Unbending(desk.anvil.url, CHAIN_ID), desk.network, [voted_acts.set_voting_delay(10)])
+        proposals.timelock_for(Unbending(desk.anvil.url, CHAIN_ID), desk.network, [governed.set_voting_delay(10)])

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from bytewise.cli.__main__ import main
-from bytewise.cli.demo.client import Answer
-from bytewise.cli.demo.director import Fate, Fates
-from bytewise.cli.demo.facts import judge
-from bytewise.cli.exits import Exit
 from bytewise.protocol.units import Address, Digest, unhex
+from cli.__main__ import main
+from cli.demo.client import Answer
+from cli.demo.director import Fate, Fates
+from cli.demo.facts import judge
+from cli.exits import Exit
 
 RECORDED = json.loads(Path(__file__).with_name("recorded_demo.json").read_text())
 """Status, answers and fates of a real run (`make demo`)."""

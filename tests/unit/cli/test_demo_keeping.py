@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bytewise.cli.demo import keeping
-from bytewise.cli.demo.facts import FRAUDS
-from bytewise.cli.demo.plan import CHAIN_ID, FUNDS_WEI, PARAMS, STAKE_WEI
-from bytewise.cli.demo.processes import Network
-from bytewise.cli.demo.site import Ports, Site, new_site
-from chain.keys import load_signer
+from chain.sending.keys import load_signer
+from cli.demo import keeping
+from cli.demo.facts import FRAUDS
+from cli.demo.plan import CHAIN_ID, FUNDS_WEI, PARAMS, STAKE_WEI
+from cli.demo.processes import Network
+from cli.demo.site import Ports, Site, new_site
 from tests.anvil import running_anvil
 from tests.source import ROOT
 from tests.unit.verifier.town import NETWORK

@@ -11,9 +11,9 @@ from safetensors.torch import load
 from tokenizers import Tokenizer
 
 from adversaries.thinner_model import thin, without
-from bytewise.cli.demo.facts import MIN_TOKENS, QUESTIONS, SAMPLED
-from bytewise.cli.demo.plan import questions
-from bytewise.inference import checkpoint
+from bytewise.inference.convert import checkpoint
+from cli.demo.facts import MIN_TOKENS, QUESTIONS, SAMPLED
+from cli.demo.plan import questions
 from tests.source import ROOT
 
 LIGHTHOUSE = ROOT / "models" / "lighthouse"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.cli.demo import ports
-from bytewise.cli.demo.ports import free_ports
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.service.settings import child_environment
+from cli.demo import ports
+from cli.demo.ports import free_ports
 from tests.source import ROOT
 
 OF_THE_KERNEL = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -20,7 +20,7 @@ OF_THE_KERNEL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 HOST = "127.0.0.1"
 
-HAND_OUT = "from bytewise.cli.demo.ports import free_ports; print(*free_ports(20), flush=True); input()"
+HAND_OUT = "from cli.demo.ports import free_ports; print(*free_ports(20), flush=True); input()"
 
 
 def test_none_of_the_next_hundreds_is_the_same() -> None:

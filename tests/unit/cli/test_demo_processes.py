@@ -3,9 +3,9 @@
 import os
 import threading
 
-from bytewise.cli.demo.processes import _pss
 from bytewise.tee import confinement
-from verifier.enclave.apart import Apart
+from cli.demo.processes import _pss
+from enclave.forked_process import Apart
 
 
 def test_a_process_that_is_closed_to_this_user_does_not_hide_the_others() -> None:

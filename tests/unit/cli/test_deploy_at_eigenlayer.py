@@ -8,17 +8,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.cli.__main__ import main
-from bytewise.cli.exits import Exit
+from bytewise.protocol.address_book import StakeSource
 from bytewise.protocol.errors import ConfigurationError
-from bytewise.protocol.network import StakeSource
 from bytewise.protocol.units import Address
-from chain.book import read_network, verify_code, write_network
-from chain.deploy import created_address
-from chain.draft import path_of
-from chain.params import DEVNET
-from chain.plan import CREATED_BEFORE_TREES, DEVNET_SHAPE, MAIN_NET, SLOT_S, Restaked, Shape, default_max_age, longest_for
-from chain.transactions import Call
+from chain.client.address_book import read_network, verify_code, write_network
+from chain.deployment.deploy import created_address
+from chain.deployment.draft import path_of
+from chain.deployment.params import DEVNET
+from chain.deployment.plan import (
+    CREATED_BEFORE_TREES,
+    DEVNET_SHAPE,
+    MAIN_NET,
+    SLOT_S,
+    Restaked,
+    Shape,
+    default_max_age,
+    longest_for,
+)
+from chain.sending.transactions import Call
+from cli.__main__ import main
+from cli.exits import Exit
 from tests.anvil import CHAIN_ID, Anvil
 from tests.devnet import POOL, signer
 from tests.restaked import EigenLayer, compiled

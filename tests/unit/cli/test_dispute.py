@@ -4,22 +4,22 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.cli.__main__ import main
-from bytewise.cli.exits import Exit
+from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.digests import Label, labelled
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.phases import Phase
-from bytewise.protocol.receipt import ReceiptList, receipt_id
+from bytewise.protocol.records.receipt import ReceiptList, receipt_id
 from bytewise.protocol.units import U64, Digest, hex0x
 from bytewise.service.clock import SystemClock
-from bytewise.storage.books import Books, Issued
 from bytewise.storage.duties import DONE, PENDING, Duties
 from bytewise.storage.engine import open_database
-from chain.book import write_network
-from chain.keys import save_signer
+from bytewise.storage.receipt_store import Books, Issued
+from chain.client.address_book import write_network
+from chain.sending.keys import save_signer
+from cli.__main__ import main
+from cli.exits import Exit
+from serving.batch_duties import Duties as BatchDuties
 from serving.chain_view import AllDisputes, OwnBatches
 from serving.disputes import APPEAL, OwnDisputes
-from serving.duties import Duties as BatchDuties
 from tests.anvil import Anvil
 from tests.court_session import TRUE, Court
 from tests.devnet import OPERATORS, empty_database, mine, word

@@ -13,13 +13,13 @@ from typing import Any
 import httpx2
 import pytest
 
-from bytewise.cli import endpoint as endpoints
-from bytewise.cli.__main__ import main
-from bytewise.cli.demo.facts import gated
-from bytewise.cli.endpoint import MAX_ANSWER_BYTES
-from bytewise.cli.exits import Exit
-from bytewise.cli.gating import Plan, comparable, first_difference
 from bytewise.service.clock import monotonic_s
+from cli import endpoint as endpoints
+from cli.__main__ import main
+from cli.demo.facts import gated
+from cli.endpoint import MAX_ANSWER_BYTES
+from cli.exits import Exit
+from cli.gating import Plan, comparable, first_difference
 from tests.operator_site import READY_S, Operator, make_artifact, process, running_operator_site
 
 SHORT = ("--runs", "2", "--traffic", "2", "--tokens", "12")

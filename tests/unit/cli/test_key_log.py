@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete, update
 
-from bytewise.cli.__main__ import main
-from bytewise.cli.exits import Exit
-from bytewise.cli.office import moment
-from bytewise.protocol.appraisal import Role
-from bytewise.protocol.docket import Seat
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.snapshot import Seat
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import TicketRefused
-from bytewise.protocol.phases import Phase
+from bytewise.protocol.evidence.appraisal_policy import Role
 from bytewise.protocol.suites import is_rebuilt, rebuilt_epoch
 from bytewise.protocol.units import U64, ZERO_DIGEST, Digest, hex0x
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.tables_keys import ReleaseRow
-from kms.client import ShardKeySource
+from cli.__main__ import main
+from cli.exits import Exit
+from cli.privileged_call import moment
+from enclave.release_client import ShardKeySource
 from tests.unit.kms.memory_chain import NOW, OTHER_VOTER, VOTER, Case
 from tests.unit.kms.world import World, refused
 from tests.unit.verifier.town import NETWORK

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.cli.__main__ import main
-from bytewise.cli.exits import Exit
-from bytewise.protocol.keys import EpochDocument
-from bytewise.protocol.network import Network
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.keys.epochs import EpochDocument
 from bytewise.protocol.units import U256, hex0x
 from bytewise.service.clock import SystemClock
-from chain.book import write_network
-from chain.dealings import dealings
-from chain.epoch_acts import reshare_epoch
-from kms.log_holders import LATE_S
+from chain.acts.epochs import reshare_epoch
+from chain.client.address_book import write_network
+from chain.reads.share_history import dealings
+from cli.__main__ import main
+from cli.exits import Exit
+from kms.release_log.log_holders import LATE_S
 from tests.anvil import Anvil
 from tests.devnet import reader
 from tests.unit.cli.test_kms import CURATOR, Site

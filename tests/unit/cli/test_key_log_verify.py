@@ -7,19 +7,19 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import delete, update
 
-from bytewise.cli import key_log, key_log_look
-from bytewise.cli.exits import Exit
-from bytewise.cli.key_log_look import Court as Judge
-from bytewise.cli.key_log_look import worst
-from bytewise.protocol.docket import Case
+from bytewise.protocol.address_book import CodeHash
+from bytewise.protocol.decisions.snapshot import Case
 from bytewise.protocol.errors import TryAgain
-from bytewise.protocol.network import CodeHash
 from bytewise.protocol.units import ZERO_DIGEST, Digest, hex0x
 from bytewise.storage.tables_keys import ReleaseRow
-from chain.book import contracts, write_network
-from kms import log_copy
-from kms.log_copy import LogCopy
-from kms.log_rights import Seen, judge
+from chain.client.address_book import contracts, write_network
+from cli import key_log, key_log_audit
+from cli.exits import Exit
+from cli.key_log_audit import Court as Judge
+from cli.key_log_audit import worst
+from kms.release_log import copies
+from kms.release_log.copies import LogCopy
+from kms.release_log.entitlement import Seen, judge
 from tests.unit.cli.test_key_log import Site, site
 from tests.unit.kms.court import Court
 from tests.unit.kms.memory_chain import NOW
@@ -162,7 +162,7 @@ def test_the_worst_of_several_codes_ends_the_verb() -> None:
 
 @pytest.mark.e2e
 def test_a_shard_whose_answer_never_ends_hides_nothing_of_another(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_log_look, "TIMEOUT_S", 1.0)
+    monkeypatch.setattr(key_log_audit, "TIMEOUT_S", 1.0)
     with site.world.serving(*site.shards.items()):
         cut(site)
     slow = site.world.settings.shards[1].folder, site.world.ports[1]
@@ -177,7 +177,7 @@ def test_a_log_that_was_not_read_to_its_end_tells_of_no_receipt_that_it_was_not_
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Control: the next run reads the rest, and the receipt on it was opened."""
-    monkeypatch.setattr(log_copy, "MAX_PAGES", 1)
+    monkeypatch.setattr(copies, "MAX_PAGES", 1)
     with site.world.serving(*site.shards.items()):
         cases = [site.opened() for _ in range(2)]
     book = replace(NETWORK, epochs=(site.world.document,))

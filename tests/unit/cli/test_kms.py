@@ -7,27 +7,28 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.cli.__main__ import main
-from bytewise.cli.demo.ports import free_ports
-from bytewise.cli.exits import Exit
-from bytewise.cli.keys import _told
+from bytewise.crypto import hpke
+from bytewise.protocol.address_book import Network
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import ChainReverted, TryAgain
-from bytewise.protocol.keys import EpochDocument, EpochState
-from bytewise.protocol.network import Network
+from bytewise.protocol.keys.epochs import EpochDocument, EpochState
 from bytewise.protocol.suites import SUITE_P256, hybrid_epoch
 from bytewise.protocol.units import U64, Blob, Digest
-from chain.book import read_network, write_network
-from chain.calls import Act, measured
-from chain.deploy import Policy, deploy, put_in_force, survey
-from chain.epoch_acts import Signed, open_epoch, reshare_epoch
-from chain.keys import save_signer
-from chain.params import DEVNET
-from chain.plan import DEVNET_SHAPE, Vote
-from kms import hpke, keyring
-from kms.dkg.state import Phase
-from kms.files import write_whole
-from kms.renewed import as_dealt
+from chain.acts.epochs import Signed, open_epoch, reshare_epoch
+from chain.client.address_book import read_network, write_network
+from chain.deployment.calls import Act, measured
+from chain.deployment.deploy import Policy, deploy, put_in_force, survey
+from chain.deployment.params import DEVNET
+from chain.deployment.plan import DEVNET_SHAPE, Vote
+from chain.sending.keys import save_signer
+from cli.__main__ import main
+from cli.demo.ports import free_ports
+from cli.exits import Exit
+from cli.key import _told
+from kms.ceremony.state import Phase
+from kms.shard.share_rotation import as_dealt
+from kms.storage import keyring
+from kms.storage.files import write_whole
 from tests.anvil import Anvil
 from tests.dealer import deal
 from tests.devnet import MEASUREMENT, POOL, reader, signer

@@ -7,25 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.cli import key_erased
-from bytewise.cli.exits import Exit
-from bytewise.protocol.ceremony import Erasure, SignedErasure, erasure_digest
+from bytewise.protocol.address_book import DealtShares, Holder
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.errors import ConfigurationError, TryAgain
-from bytewise.protocol.keys import EpochOnChain, EpochState
-from bytewise.protocol.network import DealtShares, Holder
+from bytewise.protocol.keys.ceremony import Erasure, SignedErasure, erasure_digest
+from bytewise.protocol.keys.epochs import EpochOnChain, EpochState
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Blob, Digest
 from bytewise.service.clock import SystemClock
-from chain.calls import measured
-from chain.epoch_acts import retire_epoch
-from chain.office_acts import compromise_epoch
-from chain.params import DEVNET
-from chain.transactions import send_all
-from kms import accounts
-from kms.chain_view import ChainCeremonyView
-from kms.dkg.erasing import erase, statement_file
-from kms.dkg.erasures import Wanted, count, judge, wanted_shares
+from chain.acts.epochs import retire_epoch
+from chain.deployment.calls import measured
+from chain.deployment.office_acts import compromise_epoch
+from chain.deployment.params import DEVNET
+from chain.sending.transactions import send_all
+from cli import key_erased
+from cli.exits import Exit
+from kms.ceremony.erasure import erase, statement_file
+from kms.ceremony.erasures import Wanted, count, judge, wanted_shares
+from kms.shard.chain_view import ChainCeremonyView
+from kms.storage import accounts
 from tests.devnet import reader
 from tests.unit.cli.test_kms import CURATOR, Site, site
 from tests.unit.kms.memory_chain import CONTRACTS

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.cli.__main__ import main
-from bytewise.cli.exits import Exit
-from bytewise.protocol.ceremony import Plan
 from bytewise.protocol.errors import LogForked
+from bytewise.protocol.keys.ceremony import Plan
 from bytewise.protocol.units import hex0x
+from cli.__main__ import main
+from cli.exits import Exit
 from tests.unit.kms.ceremonies import SCRIBE
 from tests.unit.kms.offices import Office, brought, offices, plan, scribe_of
 from tests.unit.kms.test_ceremony_desks import run

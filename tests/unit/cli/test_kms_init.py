@@ -13,19 +13,19 @@ import pytest
 from cryptography.fernet import Fernet
 
 import kms.__main__
-from bytewise.cli import key_init
-from bytewise.cli.__main__ import main
-from bytewise.cli.exits import Exit
-from bytewise.protocol.appraisal import EvidenceType
-from bytewise.protocol.ceremony import ShardEntry
 from bytewise.protocol.encoding import decode
+from bytewise.protocol.evidence.appraisal_policy import EvidenceType
+from bytewise.protocol.keys.ceremony import ShardEntry
 from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST
 from bytewise.service.settings import load_settings
 from bytewise.storage.engine import check_revision, open_database
-from chain.book import write_network
-from kms import keyring
-from kms.sealing import open_sealer
+from chain.client.address_book import write_network
+from cli import key_init
+from cli.__main__ import main
+from cli.exits import Exit
 from kms.settings import ShardSettings
+from kms.storage import keyring
+from kms.storage.sealing import open_sealer
 from tests.unit.verifier.town import NETWORK
 
 WRAPPER = Path(__file__).parents[2] / "wrapper.py"

@@ -5,12 +5,12 @@ import threading
 import pytest
 import uvicorn
 
-from bytewise.cli.exits import Exit
-from chain.keys import save_signer
-from chain.params import DEVNET
-from kms import keyring
-from kms.api import build_app
-from kms.intake import server_config
+from chain.deployment.params import DEVNET
+from chain.sending.keys import save_signer
+from cli.exits import Exit
+from kms.shard.api import build_app
+from kms.shard.http_limits import server_config
+from kms.storage import keyring
 from tests.devnet import signer
 from tests.unit.cli.test_kms import Site, site
 from tests.unit.kms.world import wait_until

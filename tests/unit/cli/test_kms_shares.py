@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bytewise.cli import key_status
-from bytewise.cli.exits import Exit
 from bytewise.protocol.errors import ChainReverted, ShardRefused
 from bytewise.protocol.jobs import ShardRecord
-from bytewise.protocol.keys import EpochState, ShardInfo
+from bytewise.protocol.keys.epochs import EpochState, ShardInfo
 from bytewise.protocol.units import ZERO_DIGEST, Blob, Digest
-from chain.epoch_acts import Signed, open_epoch, reshare_epoch
-from kms import release, renewed
+from chain.acts.epochs import Signed, open_epoch, reshare_epoch
+from cli import key_status
+from cli.exits import Exit
+from kms.shard import release, share_rotation
 from tests.anvil import Anvil
 from tests.devnet import reader
 from tests.unit.cli.test_kms import CURATOR, Site, dealt_again, signatures
@@ -87,7 +87,7 @@ def test_status_says_which_shard_cannot_answer_with_the_shares_that_the_chain_me
         world.chain.away = False
         # Dealt again on the chain, and not final yet: who serves the shares before is right.
         world.chain.facts = replace(world.chain.facts, number=10**6)
-        monkeypatch.setattr(renewed, "SETTLE_S", 0.0)
+        monkeypatch.setattr(share_rotation, "SETTLE_S", 0.0)
         again, chain = dealt_again(world.document), reader(site.anvil, site.network)
         signed, found = signatures(site, again, 1, Digest(b"\x02" * 32)), chain.epoch_on_chain(1, chain.head())
         reshare_epoch(site.anvil.client, site.network, CURATOR, again, signed, found)

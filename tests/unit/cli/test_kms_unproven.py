@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.cli.exits import Exit
-from bytewise.protocol.ceremony import Plan, announce
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import ConfigurationError, SharesUnproven
-from bytewise.protocol.keys import EpochDocument
+from bytewise.protocol.keys.ceremony import Plan, announce
+from bytewise.protocol.keys.epochs import EpochDocument
 from bytewise.storage.migrate import migrate
-from chain.keys import save_signer
-from kms import keyring
-from kms.dkg.scribe import epoch_document, unproven, verify_proven
-from kms.dkg.state import Ceremony, Phase
+from chain.sending.keys import save_signer
+from cli.exits import Exit
+from kms.ceremony.coordinator import epoch_document, unproven, verify_proven
+from kms.ceremony.state import Ceremony, Phase
+from kms.storage import keyring
 from tests.anvil import Anvil
 from tests.devnet import reader
 from tests.unit.cli.test_kms import CURATOR, Site

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.cli.__main__ import main
-from bytewise.cli.exits import Exit
-from bytewise.inference import artifact
+from bytewise.inference.artifact import artifact
 from bytewise.protocol.encoding import encode
+from cli.__main__ import main
+from cli.exits import Exit
 from tests.unit.inference.tiny import write_checkpoint
 
 

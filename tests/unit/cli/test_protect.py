@@ -7,17 +7,17 @@ from typing import NamedTuple
 
 import pytest
 
-from bytewise.cli.__main__ import main
-from bytewise.cli.exits import Exit, exit_for
 from bytewise.protocol import encoding
 from bytewise.protocol.errors import LaneStopped, ProtectionMissing
 from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
 from bytewise.storage.engine import open_database
-from bytewise.storage.lane import Lane
 from bytewise.storage.migrate import migrate
+from bytewise.storage.nonce_lease import Lane
 from bytewise.storage.protection import Protection
-from chain.keys import save_signer
+from chain.sending.keys import save_signer
+from cli.__main__ import main
+from cli.exits import Exit, exit_for
 from tests.unit.storage.records import vote
 from tests.unit.verifier.town import NETWORK
 from tests.world import signer

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.cli.quotes import ANOTHER, HOLDS, NONE, Quoted, judged
-from bytewise.protocol.appraisal import AppraisalPolicy, Role
 from bytewise.protocol.encoding import encode
+from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, Role
+from bytewise.protocol.evidence.premises import ChainPremises, differing, premises_of, record_digest
 from bytewise.protocol.jobs import JobResult, RunJob
-from bytewise.protocol.messages import Outcome, Vote, transport_key_hash
-from bytewise.protocol.premises import ChainPremises, differing, premises_of, record_digest
+from bytewise.protocol.records.statements import Outcome, Vote, transport_key_hash
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import U16, U64, U256, ZERO_DIGEST, Blob, Digest
-from chain.history import Opening
-from chain.premises import Dated, in_force
-from kms.client import ShardKeySource
+from chain.reads.history import Opening
+from chain.reads.host_claims import Dated, in_force
+from cli.quotes import ANOTHER, HOLDS, NONE, Quoted, judged
+from enclave.release_client import ShardKeySource
+from enclave.session import Bench, Session
 from tests.unit.kms.memory_chain import CHAIN_ID, CONTRACTS, Case
 from tests.unit.kms.world import World
-from verifier.enclave.session import Bench, Session
 
 DISPUTES = Domain(CHAIN_ID, CONTRACTS.disputes)
 ELSEWHERE = Digest(b"\x77" * 32)

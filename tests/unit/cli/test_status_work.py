@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from bytewise.cli import status
-from bytewise.cli.status_table import seats_for
-from bytewise.protocol.ballots import claim_of
-from bytewise.protocol.messages import AuditOutcome, AuditResult
+from bytewise.protocol.court.commitments import claim_of
+from bytewise.protocol.records.statements import AuditOutcome, AuditResult
 from bytewise.protocol.units import U8, U64, Digest, hex0x
+from cli import status
+from cli.status_table import seats_for
 from tests.dockets import case
 from tests.work import instructions
 from tests.world import signer, word

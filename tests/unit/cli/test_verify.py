@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 import openai
 import pytest
 
-from bytewise.cli.__main__ import main
-from bytewise.cli.checking import Model, Standing, conclude, rerun
 from bytewise.inference.profiles import open_engine
 from bytewise.inference.tokenizer import Tokenizer
 from bytewise.protocol.encoding import from_json, to_json
-from bytewise.protocol.receipt import SignedReceipt, receipt_id
-from bytewise.protocol.seal import Payload
+from bytewise.protocol.records.receipt import SignedReceipt, receipt_id
+from bytewise.protocol.records.seal import Payload
 from bytewise.protocol.units import U64, ZERO_DIGEST, hex0x
 from bytewise.service.settings import child_environment
+from cli.__main__ import main
+from cli.receipt_check import Model, Standing, conclude, rerun
 from tests.operator_site import MODEL_NAME, ROOT, Operator, make_artifact, running_operator_site, serving
 
 
@@ -486,7 +486,7 @@ def test_models_are_made_and_converted(run: Run, kept: Kept, tmp_path: Path) -> 
 
 
 def test_the_command_is_a_process_with_that_exit_code(kept: Kept) -> None:
-    verb = [sys.executable, "-X", "importtime", "-m", "bytewise.cli", *command(kept, ("verify", kept.receipt_id))]
+    verb = [sys.executable, "-X", "importtime", "-m", "cli", *command(kept, ("verify", kept.receipt_id))]
     done = subprocess.run(verb, cwd=ROOT, env=child_environment(), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 3 and "INCONCLUSIVE" in done.stdout
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}

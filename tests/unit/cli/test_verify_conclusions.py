@@ -1,9 +1,9 @@
 """What `bytewise verify` concludes from what it has seen, without a network."""
 
-from bytewise.cli.checking import Standing, conclude, without_list
-from bytewise.cli.shown_members import Comparison
-from bytewise.protocol.messages import Verdict
-from bytewise.protocol.phases import Phase
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.records.statements import Verdict
+from cli.receipt_check import Standing, conclude, without_list
+from cli.shown_members import Comparison
 from tests.dockets import case
 
 UPHELD = case(phase=Phase.FINAL, verdict=Verdict.UPHELD)

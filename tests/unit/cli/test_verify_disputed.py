@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.cli.__main__ import main
-from bytewise.cli.checking import chain_standing
-from bytewise.cli.connect import connected
-from bytewise.cli.finding import Found, Search
-from bytewise.protocol.phases import Phase
-from bytewise.protocol.receipt import receipt_id
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.units import Digest, hex0x
-from chain.book import write_network
+from chain.client.address_book import write_network
+from cli.__main__ import main
+from cli.connect import connected
+from cli.finding import Found, Search
+from cli.receipt_check import chain_standing
 from tests.anvil import Anvil
 from tests.court_session import TRUE, Court
 from tests.devnet import ENVIRONMENT, OPERATORS, batch, mine, word
-from verifier.check import CheckedReceipt
+from verifier.watch.batch_check import CheckedReceipt
 
 NOWHERE = "http://127.0.0.1:9"
 Words = tuple[Digest, Digest]

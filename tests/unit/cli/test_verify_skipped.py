@@ -3,14 +3,14 @@
 from dataclasses import replace
 from pathlib import Path
 
-from bytewise.cli.connect import connected
-from bytewise.cli.exits import Exit
-from bytewise.cli.finding import find_receipt
-from bytewise.cli.verify import _not_found
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.receipt import EmptyLeaf, ReceiptList, SignedEmptyLeaf, receipt_id
+from bytewise.protocol.records.receipt import EmptyLeaf, ReceiptList, SignedEmptyLeaf, receipt_id
 from bytewise.protocol.units import Blob
-from chain.book import write_network
+from chain.client.address_book import write_network
+from cli.connect import connected
+from cli.exits import Exit
+from cli.finding import find_receipt
+from cli.verify import _not_found
 from tests.anvil import Anvil
 from tests.court_session import Court
 from tests.devnet import FEE_WEI, OPERATORS, batch, word

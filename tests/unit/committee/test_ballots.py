@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete
 
-from bytewise.protocol.court.count import said_by
-from bytewise.protocol.decide import MovePolicy, VotePolicy
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.court.tally import said_by
+from bytewise.protocol.decisions.disputes import MovePolicy, VotePolicy
+from bytewise.protocol.decisions.snapshot import Case, RoundSeats
 from bytewise.protocol.digests import keccak256
-from bytewise.protocol.docket import Case, RoundSeats
 from bytewise.protocol.errors import ProtectionMissing, SecondVote
-from bytewise.protocol.messages import Outcome, Vote
-from bytewise.protocol.phases import Phase
+from bytewise.protocol.records.statements import Outcome, Vote
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U8, ZERO_DIGEST, Blob
 from bytewise.storage.duties import DECLINED, DONE, Duties
@@ -25,10 +25,10 @@ from committee.ballots import KIND, RETRY_PAUSE_S, Ballots
 from tests.unit.verifier import bench as b
 from tests.unit.verifier.town import ME, NETWORK, Town, seat
 from tests.world import DISPUTES, word
-from verifier.act import Performer
+from verifier.executor import Performer
+from verifier.jobs.enclave_presence import LONGEST_PAUSE_S
+from verifier.jobs.worker import Worker
 from verifier.node import Node
-from verifier.presence import LONGEST_PAUSE_S
-from verifier.worker import Worker
 
 
 class Seated:

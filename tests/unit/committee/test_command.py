@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.cli.__main__ import main
-from bytewise.cli.exits import Exit
+from bytewise.protocol.address_book import CodeHash
+from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import ConfigurationError, NoProgress
-from bytewise.protocol.network import CodeHash
-from bytewise.protocol.phases import Phase
 from bytewise.protocol.units import ZERO_DIGEST, hex0x
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import child_environment, load_settings
 from bytewise.storage.duties import Duties
 from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
-from chain.book import contracts, write_network
+from chain.client.address_book import contracts, write_network
+from cli.__main__ import main
+from cli.exits import Exit
 from committee.__main__ import decline
 from committee.ballots import KIND
 from tests.anvil import Anvil

@@ -12,18 +12,18 @@ from typing import NamedTuple
 import pytest
 from sqlalchemy import select
 
-from bytewise.cli.exits import Exit
 from bytewise.protocol import encoding
 from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
 from bytewise.service.schedule import EXIT_BUG
 from bytewise.service.settings import child_environment
 from bytewise.storage.engine import open_database, reading
-from bytewise.storage.lane import DEFAULT_TTL_S, Lane
+from bytewise.storage.nonce_lease import DEFAULT_TTL_S, Lane
 from bytewise.storage.protection import Protection
 from bytewise.storage.tables_core import LaneRow
-from chain.book import write_network
-from chain.keys import save_signer
+from chain.client.address_book import write_network
+from chain.sending.keys import save_signer
+from cli.exits import Exit
 from tests.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.devnet import VERIFIERS, deployed, empty_database
 from tests.source import ROOT
@@ -74,7 +74,7 @@ class Place(NamedTuple):
     def protect(self, verb: str, *files: Path) -> subprocess.CompletedProcess[str]:
         """One verb of `bytewise protect`, as its own process."""
         where = ["--config", str(self.folder / "ready.json"), *map(str, files)]
-        command = [sys.executable, "-m", "bytewise.cli", "protect", verb, *where]
+        command = [sys.executable, "-m", "cli", "protect", verb, *where]
         return subprocess.run(
             command, cwd=ROOT, env=child_environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False
         )

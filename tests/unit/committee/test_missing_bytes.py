@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.docket import Case
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.snapshot import Case
 from bytewise.protocol.errors import BytewiseError, MalformedValue, RpcRefused, TryAgain
 from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.messages import Outcome
-from bytewise.protocol.phases import Phase
+from bytewise.protocol.records.statements import Outcome
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U64, ZERO_DIGEST
 from committee.ballots import RETRY_PAUSE_S
 from tests.unit.committee.test_ballots import Seated, setup
 from tests.unit.verifier.town import Town
 from tests.world import DISPUTES, word
-from verifier.lists import CHECKED, NEW, WITHHELD
+from verifier.watch.list_reader import CHECKED, NEW, WITHHELD
 
 
 def withheld(folder: Path) -> tuple[Town, Case]:

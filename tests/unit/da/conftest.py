@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from bytewise.cli.demo.ports import free_ports
 from bytewise.service.clock import monotonic_s
 from bytewise.service.settings import child_environment, developer_variable
+from cli.demo.ports import free_ports
 from tests.source import ROOT
 
 START_TIMEOUT_S = 60.0

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from torch import Tensor
 
-from bytewise.inference import artifact, layout
-from bytewise.inference.artifact import Artifact, model_id_line
+from bytewise.inference.artifact import artifact, layout
+from bytewise.inference.artifact.artifact import Artifact, model_id_line
+from bytewise.inference.convert.tensor_writer import TensorWriter
 from bytewise.inference.manifest import MANIFEST_FILE, MODEL_ID_FILE, WEIGHTS_FILE, ArtifactFile
-from bytewise.inference.tensor_writer import TensorWriter
 from bytewise.protocol.encoding import encode
 
 

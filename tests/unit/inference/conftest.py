@@ -2,7 +2,7 @@
 
 import pytest
 
-from bytewise.inference.artifact import Artifact
+from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.engine import ExactEngine
 from tests.unit.inference.models import small_artifact
 

@@ -7,8 +7,8 @@ what imports and the first took, and the size of the largest tensor, in bytes.
 import sys
 from pathlib import Path
 
-from bytewise.inference import artifact
-from bytewise.inference.convert import convert
+from bytewise.inference.artifact import artifact
+from bytewise.inference.convert.convert import convert
 
 
 def resident(field: str) -> int:

@@ -8,9 +8,9 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from bytewise.inference import checkpoint as checkpoints
-from bytewise.inference.families import linears, norms
-from bytewise.inference.make import CHAT_TEMPLATE, tokenizer
+from bytewise.inference.artifact.families import linears, norms
+from bytewise.inference.convert import checkpoint as checkpoints
+from bytewise.inference.convert.make import CHAT_TEMPLATE, tokenizer
 from bytewise.inference.manifest import Architecture
 
 SHARD_BYTES = 32 * 2**20

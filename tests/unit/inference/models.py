@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from bytewise.inference import artifact
-from bytewise.inference.artifact import Artifact
-from bytewise.inference.convert import convert
-from bytewise.inference.known_answers import integers
-from bytewise.inference.make import make_model
-from bytewise.protocol.request import REQUEST_VERSION, DecodePolicy, Request
+from bytewise.inference.artifact import artifact
+from bytewise.inference.artifact.artifact import Artifact
+from bytewise.inference.convert.convert import convert
+from bytewise.inference.convert.make import make_model
+from bytewise.inference.known_answers.operations import integers
+from bytewise.protocol.records.request import REQUEST_VERSION, DecodePolicy, Request
 from bytewise.protocol.units import U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Decimal, Digest
 
 NONCE = Digest(bytes(range(32)))

@@ -10,8 +10,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from bytewise.inference.artifact import Artifact
-from bytewise.inference.matmul import Float64Backend
+from bytewise.inference.artifact.artifact import Artifact
+from bytewise.inference.exact.matmul import Float64Backend
 from bytewise.inference.runner import Runner
 
 

@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from bytewise.inference.make import make_model
+from bytewise.inference.convert.make import make_model
 from bytewise.inference.pinned import checkpoint
 from bytewise.inference.pinned.checkpoint import PinnedArtifact
 from bytewise.inference.pinned.engine import PinnedEngine
 from bytewise.inference.pinned.fingerprint import fingerprint
-from bytewise.protocol.environment import Environment
+from bytewise.protocol.records.environment import Environment
 
 
 class Place(NamedTuple):

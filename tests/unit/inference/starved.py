@@ -5,11 +5,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bytewise.inference import artifact
+from bytewise.inference.artifact import artifact
 from bytewise.inference.engine import ExactEngine, memory_bounded
-from bytewise.protocol.compare import Verification
 from bytewise.protocol.errors import CannotExecute
-from bytewise.protocol.request import output_for
+from bytewise.protocol.records.compare import Verification
+from bytewise.protocol.records.request import output_for
 from bytewise.protocol.units import ZERO_DIGEST
 from tests.unit.inference.models import policy, request
 

@@ -9,12 +9,12 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bytewise.inference.adjust import Adjustment
 from bytewise.inference.answer import Answer, Words
 from bytewise.inference.dispatch_guard import guarded
-from bytewise.inference.logprobs import FLOOR, largest, logprob, token_logprobs
-from bytewise.inference.paths import HeadRow
-from bytewise.protocol.request import DecodePolicy, Request
+from bytewise.inference.engine_paths import HeadRow
+from bytewise.inference.sampling.adjust import Adjustment
+from bytewise.inference.sampling.logprobs import FLOOR, largest, logprob, token_logprobs
+from bytewise.protocol.records.request import DecodePolicy, Request
 from bytewise.protocol.units import U64, ZERO_DIGEST, Decimal
 from tests.records import between
 from tests.unit.inference.second_engine import decoding

@@ -15,15 +15,15 @@ import torch
 from safetensors.numpy import load_file, save_file
 from safetensors.torch import save_file as save_torch
 
-from bytewise.inference import artifact
-from bytewise.inference.artifact import Artifact, model_id_line
-from bytewise.inference.convert import convert
+from bytewise.inference.artifact import artifact
+from bytewise.inference.artifact.artifact import Artifact, model_id_line
+from bytewise.inference.artifact.weights import round_weight
+from bytewise.inference.convert.convert import convert
+from bytewise.inference.convert.make import make_model
 from bytewise.inference.engine import ExactEngine
-from bytewise.inference.make import make_model
+from bytewise.inference.exact.matmul import Float64Backend
 from bytewise.inference.manifest import Manifest
-from bytewise.inference.matmul import Float64Backend
 from bytewise.inference.model import build
-from bytewise.inference.weights import round_weight
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bytewise.inference import attention
-from bytewise.inference.attention import AttentionRule, attend
-from bytewise.inference.cache import ExactCache, Stored
 from bytewise.inference.determinism import fixed
-from bytewise.inference.known_answers import integers
-from bytewise.inference.matmul import Float64Backend
+from bytewise.inference.exact import attention
+from bytewise.inference.exact.attention import AttentionRule, attend
+from bytewise.inference.exact.cache import ExactCache, Stored
+from bytewise.inference.exact.matmul import Float64Backend
+from bytewise.inference.known_answers.operations import integers
 from bytewise.inference.moe import ExactRouter
 from bytewise.inference.runner import Runner
 from tests.unit.inference.tiny import tiny

@@ -9,14 +9,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from bytewise.inference import artifact
-from bytewise.inference.artifact import Artifact
-from bytewise.inference.bound import Reach, root
-from bytewise.inference.convert import Options, convert
-from bytewise.inference.matmul import Float64Backend
-from bytewise.inference.proof import bound_of, verify_bound
+from bytewise.inference.artifact import artifact
+from bytewise.inference.artifact.artifact import Artifact
+from bytewise.inference.artifact.weights import round_weight
+from bytewise.inference.convert.bound import Reach, root
+from bytewise.inference.convert.convert import Options, convert
+from bytewise.inference.convert.proof import bound_of, verify_bound
+from bytewise.inference.exact.matmul import Float64Backend
 from bytewise.inference.runner import Runner
-from bytewise.inference.weights import round_weight
 from bytewise.protocol.errors import ArtifactMismatch, UnsupportedModel
 from tests.unit.inference.altered import altered
 from tests.unit.inference.tiny import VARIANTS, tiny, write_checkpoint

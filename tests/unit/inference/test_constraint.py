@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from bytewise.inference import constraint
-from bytewise.inference.constraint import Constraint, Schemas
-from bytewise.inference.known_answers import integers
-from bytewise.inference.lexicon import Lexicon
-from bytewise.inference.make import tokenizer
+from bytewise.inference.artifact.token_table import Lexicon
+from bytewise.inference.convert.make import tokenizer
+from bytewise.inference.known_answers.operations import integers
+from bytewise.inference.sampling import constraint
+from bytewise.inference.sampling.constraint import Constraint, Schemas
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors import CannotExecute, NotExact

@@ -16,9 +16,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from bytewise.inference import artifact, generation
-from bytewise.inference.convert import Options, convert
-from bytewise.inference.workplace import claimed
+from bytewise.inference.artifact import artifact, generation
+from bytewise.inference.convert.convert import Options, convert
+from bytewise.inference.convert.staging_dir import claimed
 from bytewise.protocol.errors import ConfigurationError, UnsupportedModel
 from bytewise.service.settings import child_environment
 from tests.source import ROOT

@@ -6,17 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from bytewise.inference import known_answers, self_test
-from bytewise.inference.artifact import Artifact
-from bytewise.inference.choice import open_path
+from bytewise.inference.artifact.artifact import Artifact
+from bytewise.inference.backend_selection import open_path
 from bytewise.inference.cuda.backends import CUDA_BACKENDS, CudaBfloat16Backend, CudaFloat64Backend, CudaInt8Backend
 from bytewise.inference.cuda.runner import DeviceRunner
 from bytewise.inference.determinism import fixed
 from bytewise.inference.dispatch_guard import guarded
-from bytewise.inference.golden import PROFILE_DIGEST
-from bytewise.inference.matmul import Backend, Float64Backend, backend_named
-from bytewise.inference.paths import HeadRow
-from bytewise.inference.quantise import quantise
+from bytewise.inference.engine_paths import HeadRow
+from bytewise.inference.exact.matmul import Backend, Float64Backend, backend_named
+from bytewise.inference.exact.quantise import quantise
+from bytewise.inference.known_answers import operations, self_test
+from bytewise.inference.known_answers.golden import PROFILE_DIGEST
 from bytewise.inference.runner import Runner
 from bytewise.protocol.errors import CannotExecute, NotExact
 
@@ -53,12 +53,12 @@ def test_every_backend_gives_the_profiles_vectors_under_the_guard(backend: Backe
 
 @each_backend
 def test_every_backend_passes_the_known_answers_at_worst_operands(backend: Backend) -> None:
-    assert known_answers.verify_products(backend, (8, 1040)) == backend.name
+    assert operations.verify_products(backend, (8, 1040)) == backend.name
 
 
 def test_a_unit_with_short_sums_is_passed_over() -> None:
     with pytest.raises(NotExact, match="cuda-bfloat16"):
-        known_answers.verify_products(ShortSums(), (64,))
+        operations.verify_products(ShortSums(), (64,))
     assert self_test.first_exact((ShortSums(), CudaFloat64Backend())).name == "cuda-float64"
 
 

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from bytewise.inference.artifact import Artifact
-from bytewise.inference.convert import convert
+from bytewise.inference.artifact.artifact import Artifact
+from bytewise.inference.convert.convert import convert
+from bytewise.inference.convert.proof import verify_bound
 from bytewise.inference.determinism import environment, fixed, verify_switches
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.native.library import kernels
-from bytewise.inference.proof import verify_bound
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.environment import Environment
 from bytewise.protocol.errors import NotExact
+from bytewise.protocol.records.environment import Environment
 from tests.unit.inference.models import policy, request
 from tests.unit.inference.tiny import write_checkpoint
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch.utils import deterministic
 
-from bytewise.inference.artifact import Artifact
+from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.determinism import fixed
 from bytewise.inference.dispatch_guard import guarded
 from bytewise.inference.engine import ExactEngine
-from bytewise.inference.matmul import Float64Backend
-from bytewise.inference.modules import ExactNorm
+from bytewise.inference.exact.matmul import Float64Backend
+from bytewise.inference.exact.modules import ExactNorm
 from bytewise.inference.runner import Runner
 from bytewise.protocol.errors import NotExact
 

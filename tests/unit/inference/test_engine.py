@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from bytewise.inference.artifact import Artifact
+from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.engine import ExactEngine, memory_bounded
-from bytewise.inference.matmul import Float64Backend
+from bytewise.inference.exact.matmul import Float64Backend
 from bytewise.inference.runner import Runner
-from bytewise.protocol.compare import Divergence, DivergenceClass, Generated, Verification
 from bytewise.protocol.errors import CannotExecute, OutsideLimits
-from bytewise.protocol.messages import CannotReason
-from bytewise.protocol.request import Output, Request, output_for
+from bytewise.protocol.records.compare import Divergence, DivergenceClass, Generated, Verification
+from bytewise.protocol.records.request import Output, Request, output_for
+from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import Digest
 from tests.unit.inference.altered import altered
 from tests.unit.inference.models import policy, request

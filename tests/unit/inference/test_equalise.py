@@ -4,10 +4,10 @@ from pathlib import Path
 
 import torch
 
-from bytewise.inference import artifact
-from bytewise.inference.artifact import Artifact
-from bytewise.inference.convert import Options, convert
-from bytewise.inference.equalise import choose
+from bytewise.inference.artifact import artifact
+from bytewise.inference.artifact.artifact import Artifact
+from bytewise.inference.convert.convert import Options, convert
+from bytewise.inference.convert.equalise import choose
 from tests.unit.inference.models import prompts
 from tests.unit.inference.outliers import decibels, with_outliers
 from tests.unit.inference.tiny import tiny

@@ -9,13 +9,14 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from bytewise.inference import checkpoint, rope
-from bytewise.inference.convert import convert
+from bytewise.inference.convert import checkpoint
+from bytewise.inference.convert.convert import convert
 from bytewise.inference.determinism import fixed
 from bytewise.inference.dispatch_guard import guarded
-from bytewise.inference.known_answers import integers
-from bytewise.inference.matmul import Float32Backend, Float64Backend
-from bytewise.inference.paths import HeadRow
+from bytewise.inference.engine_paths import HeadRow
+from bytewise.inference.exact import rope
+from bytewise.inference.exact.matmul import Float32Backend, Float64Backend
+from bytewise.inference.known_answers.operations import integers
 from bytewise.inference.runner import Runner
 from bytewise.protocol.errors import UnsupportedModel
 from tests.unit.inference.tiny import LLAMA3, VARIANTS, YARN, tiny, write_checkpoint

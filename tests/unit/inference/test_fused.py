@@ -8,19 +8,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from bytewise.inference import known_models
-from bytewise.inference.attention import AttentionRule, attend
-from bytewise.inference.cache import ExactCache
-from bytewise.inference.choice import open_path
+from bytewise.inference.backend_selection import open_path
 from bytewise.inference.determinism import fixed
-from bytewise.inference.elementwise import rms_norm, silu
-from bytewise.inference.linear import StackedLayers
+from bytewise.inference.exact.attention import AttentionRule, attend
+from bytewise.inference.exact.cache import ExactCache
+from bytewise.inference.exact.elementwise import rms_norm, silu
+from bytewise.inference.exact.linear import StackedLayers
+from bytewise.inference.exact.matmul import Float64Backend, FusedBackend, Weights
+from bytewise.inference.exact.quantise import ACTIVATION_BITS, quantise
+from bytewise.inference.known_answers import known_models
 from bytewise.inference.manifest import Architecture
-from bytewise.inference.matmul import Float64Backend, FusedBackend, Weights
 from bytewise.inference.native.backend import NativeBackend
 from bytewise.inference.native.heads import NativeHeads
 from bytewise.inference.native.library import Pool, kernels
-from bytewise.inference.quantise import ACTIVATION_BITS, quantise
 from bytewise.inference.runner import Runner
 from bytewise.protocol.errors import CannotExecute, OutsideLimits
 from tests.unit.inference.tiny import tiny

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.inference import artifact, memory
-from bytewise.inference.artifact import Artifact
+from bytewise.inference import memory
+from bytewise.inference.artifact import artifact
+from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.manifest import WEIGHTS_FILE
 from bytewise.protocol.errors import CannotExecute
-from bytewise.protocol.messages import CannotReason
+from bytewise.protocol.records.statements import CannotReason
 
 
 def test_weights_ask_for_huge_pages(model: Artifact) -> None:
@@ -41,7 +42,7 @@ def flags_of(address: int) -> list[str]:
 )
 def test_writing_to_loaded_weights_ends_the_process(model: Artifact, tmp_path: Path, doing: str, code: int, said: str) -> None:
     folder = shutil.copytree(model.path, tmp_path / "copy")
-    script = f"import sys, pathlib as p, bytewise.inference.artifact as a; loaded = a.load(p.Path(sys.argv[1])); {doing}"
+    script = f"import sys, pathlib as p, bytewise.inference.artifact.artifact as a; loaded = a.load(p.Path(sys.argv[1])); {doing}"
     done = subprocess.run([sys.executable, "-c", script, folder], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout.strip()) == (code, said), done.stderr
 

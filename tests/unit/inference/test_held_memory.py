@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.inference.convert import convert
-from bytewise.inference.make import make_model
+from bytewise.inference.convert.convert import convert
+from bytewise.inference.convert.make import make_model
 from bytewise.inference.native.library import kernels
 from bytewise.service.settings import child_environment
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from bytewise.inference import artifact
-from bytewise.inference.convert import Options, convert
+from bytewise.inference.artifact import artifact
+from bytewise.inference.convert.convert import Options, convert
 from bytewise.protocol.errors import ConfigurationError
 from tests.unit.inference.tiny import write_checkpoint
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from bytewise.inference.artifact import Artifact
+from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.tokenizer import Tokenizer
-from bytewise.protocol.compare import Divergence, DivergenceClass, Generated, Verification
 from bytewise.protocol.digests import out_hash
-from bytewise.protocol.request import DecodePolicy, Request, choice_seed, output_for
+from bytewise.protocol.records.compare import Divergence, DivergenceClass, Generated, Verification
+from bytewise.protocol.records.request import DecodePolicy, Request, choice_seed, output_for
 from bytewise.protocol.units import U64, Decimal
 from tests.unit.inference.models import policy, request
 

@@ -9,18 +9,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from bytewise.inference import elementwise, known_models, self_test
-from bytewise.inference.artifact import Artifact
-from bytewise.inference.choice import open_path, other_backend
+from bytewise.inference.artifact.artifact import Artifact
+from bytewise.inference.backend_selection import open_path, other_backend
 from bytewise.inference.determinism import fixed
-from bytewise.inference.golden import MODEL_DIGESTS, PROFILE_DIGEST
-from bytewise.inference.matmul import BACKENDS, Backend, Float64Backend
+from bytewise.inference.exact import elementwise
+from bytewise.inference.exact.matmul import BACKENDS, Backend, Float64Backend
+from bytewise.inference.known_answers import known_models, self_test
+from bytewise.inference.known_answers.golden import MODEL_DIGESTS, PROFILE_DIGEST
 from bytewise.inference.native.library import kernels
 from bytewise.inference.native.path import NativePath, missing_feature
 from bytewise.inference.runner import Runner
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import CannotExecute, NotExact
-from bytewise.protocol.messages import CannotReason
+from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import Digest
 from tests.unit.inference.second_engine.files import Files
 from tests.unit.inference.second_engine.model import SecondEngine
@@ -89,7 +90,7 @@ def test_wide_scores_are_wider_than_exp(monkeypatch: pytest.MonkeyPatch) -> None
         seen.append(float(t[t.isfinite()].min()))
         return exact(t)
 
-    monkeypatch.setattr("bytewise.inference.attention.exp", watched)
+    monkeypatch.setattr("bytewise.inference.exact.attention.exp", watched)
     with fixed(1):
         known_models.digest_on(Runner(known_models.made("wide scores"), Float64Backend()))
     assert min(seen) < -86

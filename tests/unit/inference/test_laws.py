@@ -15,17 +15,17 @@ import pytest
 import torch
 from transformers.models.llama.modeling_llama import LlamaForCausalLM
 
-from bytewise.inference import artifact
-from bytewise.inference.artifact import Artifact
-from bytewise.inference.choice import AnyPath
+from bytewise.inference.artifact import artifact
+from bytewise.inference.artifact.artifact import Artifact
+from bytewise.inference.backend_selection import AnyPath
 from bytewise.inference.determinism import fixed
 from bytewise.inference.engine import ExactEngine
-from bytewise.inference.matmul import BACKENDS, Float64Backend, backend_named
+from bytewise.inference.exact.matmul import BACKENDS, Float64Backend, backend_named
 from bytewise.inference.native.backend import NativeBackend
 from bytewise.inference.native.library import Pool, kernels
 from bytewise.inference.native.path import NativePath, missing_feature
 from bytewise.inference.runner import Runner
-from bytewise.protocol.compare import Verification
+from bytewise.protocol.records.compare import Verification
 from bytewise.service.settings import child_environment
 from tests.source import ROOT
 from tests.unit.inference.models import policy, prompts, request, varied_requests

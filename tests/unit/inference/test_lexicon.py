@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytewise.inference.answer import Answer, Words
-from bytewise.inference.convert import convert
-from bytewise.inference.lexicon import Lexicon
-from bytewise.inference.make import make_model
-from bytewise.inference.make import tokenizer as byte_tokenizer
-from bytewise.inference.stops import StopStrings, before_stop
+from bytewise.inference.artifact.token_table import Lexicon
+from bytewise.inference.convert.convert import convert
+from bytewise.inference.convert.make import make_model
+from bytewise.inference.convert.make import tokenizer as byte_tokenizer
+from bytewise.inference.sampling.stops import StopStrings, before_stop
 from bytewise.protocol.errors import CannotExecute, UnsupportedModel
 from bytewise.protocol.units import ZERO_DIGEST
 from tests.world import GREEDY, World

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.inference import artifact
-from bytewise.inference.artifact import Artifact
+from bytewise.inference.artifact import artifact
+from bytewise.inference.artifact.artifact import Artifact
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors import ArtifactMismatch

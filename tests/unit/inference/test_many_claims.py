@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 from bytewise.inference import memory
-from bytewise.inference.artifact import Artifact
+from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.batching import batches
-from bytewise.inference.convert import Options, convert
+from bytewise.inference.convert.convert import Options, convert
+from bytewise.inference.convert.make import make_model
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.judging import Claim
-from bytewise.inference.make import make_model
 from bytewise.inference.profiles import open_engine
-from bytewise.protocol.compare import Verification
 from bytewise.protocol.errors import BytewiseError, CannotExecute, OutsideLimits
-from bytewise.protocol.messages import CannotReason
-from bytewise.protocol.request import output_for
+from bytewise.protocol.records.compare import Verification
+from bytewise.protocol.records.request import output_for
+from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import ZERO_DIGEST
 from bytewise.service.settings import child_environment
 from tests.source import ROOT

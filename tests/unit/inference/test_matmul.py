@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from bytewise.inference import known_answers, self_test
 from bytewise.inference.determinism import fixed
-from bytewise.inference.golden import PROFILE_DIGEST
-from bytewise.inference.matmul import BACKENDS, Backend, Float64Backend, Int8Backend, backend_named
+from bytewise.inference.exact.matmul import BACKENDS, Backend, Float64Backend, Int8Backend, backend_named
+from bytewise.inference.known_answers import operations, self_test
+from bytewise.inference.known_answers.golden import PROFILE_DIGEST
 from bytewise.inference.native.backend import NativeBackend
 from bytewise.inference.native.library import Pool, kernels
 from bytewise.inference.speed import fastest_first
@@ -73,7 +73,7 @@ def test_backends_are_ordered_by_measured_speed() -> None:
 
 
 def test_known_answers_of_elementwise_operations_hold_here() -> None:
-    assert known_answers.verify_elementwise() > 0
+    assert operations.verify_elementwise() > 0
 
 
 def test_backend_that_saturates_is_passed_over_for_the_next() -> None:

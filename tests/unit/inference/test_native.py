@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from bytewise.inference import artifact, checkpoint
-from bytewise.inference.artifact import Artifact
-from bytewise.inference.convert import Options, convert
+from bytewise.inference.artifact import artifact
+from bytewise.inference.artifact.artifact import Artifact
+from bytewise.inference.convert import checkpoint
+from bytewise.inference.convert.convert import Options, convert
 from bytewise.inference.determinism import fixed
-from bytewise.inference.matmul import Float64Backend
+from bytewise.inference.exact.matmul import Float64Backend
 from bytewise.inference.native.backend import product
 from bytewise.inference.native.library import Pool, kernels
 from bytewise.inference.native.path import NativePath, missing_feature

@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from bytewise.inference import known_models
-from bytewise.inference.artifact import Artifact
+from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.determinism import fixed
+from bytewise.inference.engine_paths import HeadRow
+from bytewise.inference.known_answers import known_models
 from bytewise.inference.native.library import kernels
 from bytewise.inference.native.path import NativePath
-from bytewise.inference.paths import HeadRow
-from bytewise.inference.sampling import greedy
+from bytewise.inference.sampling.sampler import greedy
 from bytewise.protocol.errors import CannotExecute
 
 pytestmark = pytest.mark.skipif(not kernels(), reason="no compiler here: the C engine was not built")

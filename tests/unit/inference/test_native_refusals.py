@@ -14,10 +14,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from bytewise.inference import known_models
-from bytewise.inference.artifact import Artifact
+from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.determinism import fixed
-from bytewise.inference.golden import MODEL_DIGESTS
+from bytewise.inference.known_answers import known_models
+from bytewise.inference.known_answers.golden import MODEL_DIGESTS
 from bytewise.inference.native.backend import product
 from bytewise.inference.native.library import Pool, kernels, library
 from bytewise.inference.native.path import NativePath
@@ -260,7 +260,7 @@ def test_without_the_engine_the_torch_path_gives_the_same_bytes(tmp_path: Path, 
     shutil.copytree(ROOT / "bytewise", tmp_path / "bytewise", ignore=ignore)
     program = (
         "from bytewise.inference import known_models as k\n"
-        "from bytewise.inference.choice import open_path\n"
+        "from bytewise.inference.backend_selection import open_path\n"
         "from bytewise.inference.determinism import fixed\n"
         "with fixed(1):\n"
         "    path = open_path(k.made('bias and window'), 1)\n"

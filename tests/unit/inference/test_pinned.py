@@ -13,11 +13,11 @@ from bytewise.inference.pinned.model import FloatModel, head_row
 from bytewise.inference.pinned.switches import pinned
 from bytewise.inference.reproduce import vectors_of
 from bytewise.protocol import digests
-from bytewise.protocol.compare import DivergenceClass, Generated
-from bytewise.protocol.environment import PROFILE_PINNED_1, Version
 from bytewise.protocol.errors import CannotExecute, OutsideLimits
-from bytewise.protocol.messages import CannotReason
-from bytewise.protocol.request import Request, output_for
+from bytewise.protocol.records.compare import DivergenceClass, Generated
+from bytewise.protocol.records.environment import PROFILE_PINNED_1, Version
+from bytewise.protocol.records.request import Request, output_for
+from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Digest
 from tests.unit.inference.models import policy
 from tests.unit.inference.pinned_place import Place, make_place

@@ -10,16 +10,16 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from bytewise.cli.__main__ import main
-from bytewise.cli.exits import Exit
 from bytewise.inference.pinned import checkpoint, machine
 from bytewise.inference.pinned.engine import PinnedEngine
 from bytewise.inference.profiles import model_id_of, open_engine
 from bytewise.inference.tokenizer import Tokenizer
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.environment import PROFILE_PINNED_1, Environment
 from bytewise.protocol.errors import ArtifactMismatch, CannotExecute, ConfigurationError, UnsupportedModel
-from bytewise.protocol.messages import CannotReason
+from bytewise.protocol.records.environment import PROFILE_PINNED_1, Environment
+from bytewise.protocol.records.statements import CannotReason
+from cli.__main__ import main
+from cli.exits import Exit
 from tests.unit.inference.pinned_place import Place, make_place
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bytewise.inference import rope
+from bytewise.inference.exact import rope
 from tests.unit.inference.second_engine import arithmetic, attention
 from tests.unit.inference.second_engine.arithmetic import quantised
 

@@ -10,12 +10,13 @@ import torch
 from transformers import AutoModelForCausalLM
 from typer.testing import CliRunner
 
-from bytewise.cli.model import app
-from bytewise.inference import artifact, checkpoint
-from bytewise.inference.convert import Options, convert
-from bytewise.inference.families import FAMILIES
-from bytewise.inference.matmul import MAX_KEYS
+from bytewise.inference.artifact import artifact
+from bytewise.inference.artifact.families import FAMILIES
+from bytewise.inference.convert import checkpoint
+from bytewise.inference.convert.convert import Options, convert
+from bytewise.inference.exact.matmul import MAX_KEYS
 from bytewise.protocol.errors import ConfigurationError, UnsupportedModel
+from cli.model import app
 from tests.unit.inference.tiny import COMMON, VARIANTS, write_checkpoint
 
 SIZES = COMMON.keys() - {"rms_norm_eps", "rope_theta", "tie_word_embeddings", "torch_dtype"} | {

@@ -4,8 +4,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.inference.known_answers import quantise_in_integers
-from bytewise.inference.quantise import MIN_EXPONENT, NOT_FINITE, quantise
+from bytewise.inference.exact.quantise import MIN_EXPONENT, NOT_FINITE, quantise
+from bytewise.inference.known_answers.operations import quantise_in_integers
 
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
 

@@ -2,12 +2,12 @@
 
 import dataclasses
 
-from bytewise.inference.artifact import Artifact
+from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.engine import ExactEngine
-from bytewise.inference.golden import PROFILE_DIGEST
+from bytewise.inference.known_answers.golden import PROFILE_DIGEST
 from bytewise.inference.reproduce import vectors_of
+from bytewise.protocol.records.model_vectors import KINDS
 from bytewise.protocol.units import ZERO_DIGEST
-from bytewise.protocol.vectors import KINDS
 
 
 def test_vectors_are_the_same_on_every_path(model: Artifact, engine: ExactEngine) -> None:

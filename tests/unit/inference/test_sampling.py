@@ -7,9 +7,9 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bytewise.inference import sampling
-from bytewise.inference.rounding import nearest_float32
-from bytewise.inference.sampling import choose, draw, greedy, keep, weigh
+from bytewise.inference.exact.rounding import nearest_float32
+from bytewise.inference.sampling import sampler
+from bytewise.inference.sampling.sampler import choose, draw, greedy, keep, weigh
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.units import ZERO_DIGEST, Digest
@@ -34,7 +34,7 @@ def test_threshold_keeps_what_sorting_keeps(weights: list[int], top_k: int, top_
 @given(st.lists(st.integers(0, 5), min_size=20, max_size=60).filter(any), fractions)
 def test_a_nucleus_larger_than_the_first_look_is_found(weights: list[int], top_p: Fraction) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sampling, "NUCLEUS", 2)
+        patch.setattr(sampler, "NUCLEUS", 2)
         assert keep(torch.tensor(weights), 0, top_p).tolist() == decoding.kept(weights, 0, top_p, Fraction(0))
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from bytewise.inference import schema_work
-from bytewise.inference.constraint import Schemas
+from bytewise.inference.sampling import schema_work
+from bytewise.inference.sampling.constraint import Schemas
 from tests.unit.inference.test_constraint import lexicon
 
 SCHEMAS = Schemas(lexicon())

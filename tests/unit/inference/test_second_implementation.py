@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.inference.matmul import Float64Backend
+from bytewise.inference.exact.matmul import Float64Backend
 from bytewise.inference.runner import Runner
 from tests.unit.inference.second_engine import files
 from tests.unit.inference.second_engine.model import SecondEngine, Step

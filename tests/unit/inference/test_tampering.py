@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bytewise.inference.artifact import Artifact
+from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.judging import exact_decimal
 from bytewise.protocol import digests
-from bytewise.protocol.compare import Divergence, DivergenceClass, Generated, Verification
-from bytewise.protocol.request import Output, Request, output_for
-from bytewise.protocol.trace import TraceStep, trace_leaves, trace_root
+from bytewise.protocol.records.compare import Divergence, DivergenceClass, Generated, Verification
+from bytewise.protocol.records.request import Output, Request, output_for
+from bytewise.protocol.records.trace import TraceStep, trace_leaves, trace_root
 from bytewise.protocol.units import Decimal, Digest, fraction
 from tests.unit.inference.models import policy, request
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from bytewise.inference import checkpoint
-from bytewise.inference.artifact import Artifact
-from bytewise.inference.calibrate import hashed_tokens
+from bytewise.inference.artifact.artifact import Artifact
+from bytewise.inference.convert import checkpoint
+from bytewise.inference.convert.calibrate import hashed_tokens
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.manifest import Architecture, ArtifactFile, Equalisation, Generation, Manifest, Pair, Piece, Precision
-from bytewise.inference.sampling import choose
+from bytewise.inference.sampling.sampler import choose
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode, from_json
-from bytewise.protocol.request import DecodePolicy, Output, Request, TokenLogprobs, choice_seed, execution_hash
+from bytewise.protocol.records.request import DecodePolicy, Output, Request, TokenLogprobs, choice_seed, execution_hash
 from bytewise.protocol.units import U64, Digest
 from tests.unit.inference.models import policy, request
 from tests.unit.inference.second_engine import hashes

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.inference.artifact import Artifact
+from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.tokenizer import Tokenizer
 from bytewise.protocol.errors import BadRequest
 

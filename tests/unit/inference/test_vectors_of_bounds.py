@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from bytewise.inference import artifact
-from bytewise.inference.bound import Bounds, LayerReach, Reach
-from bytewise.inference.convert import Options, convert
-from bytewise.inference.families import FAMILIES
+from bytewise.inference.artifact import artifact
+from bytewise.inference.artifact.families import FAMILIES
+from bytewise.inference.convert.bound import Bounds, LayerReach, Reach
+from bytewise.inference.convert.convert import Options, convert
 from bytewise.inference.manifest import Architecture
 from bytewise.protocol.encoding import from_json
 from bytewise.protocol.errors import UnsupportedModel

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bytewise.protocol.encoding import from_json
-from bytewise.protocol.request import DecodePolicy
+from bytewise.protocol.records.request import DecodePolicy
 from bytewise.protocol.units import U64
 from tests.unit.inference.second_engine import decoding
 from tests.vectors import make_decoding

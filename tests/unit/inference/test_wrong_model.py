@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from bytewise.inference.artifact import Artifact
+from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.engine import ExactEngine
 from bytewise.protocol import digests
-from bytewise.protocol.compare import Divergence, DivergenceClass, Verification
 from bytewise.protocol.errors import NotExact
-from bytewise.protocol.request import output_for
+from bytewise.protocol.records.compare import Divergence, DivergenceClass, Verification
+from bytewise.protocol.records.request import output_for
 from tests.unit.inference.altered import altered
 from tests.unit.inference.models import policy, request
 

@@ -8,12 +8,13 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from bytewise.inference import artifact, checkpoint
-from bytewise.inference.artifact import Artifact
-from bytewise.inference.convert import convert
-from bytewise.inference.families import family_of, linears, norms
-from bytewise.inference.known_answers import integers
-from bytewise.inference.make import CHAT_TEMPLATE, tokenizer
+from bytewise.inference.artifact import artifact
+from bytewise.inference.artifact.artifact import Artifact
+from bytewise.inference.artifact.families import family_of, linears, norms
+from bytewise.inference.convert import checkpoint
+from bytewise.inference.convert.convert import convert
+from bytewise.inference.convert.make import CHAT_TEMPLATE, tokenizer
+from bytewise.inference.known_answers.operations import integers
 
 COMMON: dict[str, Any] = {
     "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bytewise.inference import artifact
-from bytewise.inference.choice import AnyPath, open_path
+from bytewise.inference.artifact import artifact
+from bytewise.inference.backend_selection import AnyPath, open_path
 from bytewise.inference.determinism import fixed
 from bytewise.inference.engine import ExactEngine
-from bytewise.inference.known_answers import integers
-from bytewise.inference.paths import HeadRow
+from bytewise.inference.engine_paths import HeadRow
+from bytewise.inference.known_answers.operations import integers
 from tests.vectors import make_exact1
 
 LENGTH = 1031

@@ -8,25 +8,25 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bytewise.crypto.curve import GENERATOR, ORDER, decode_point, encode_point, second_generator
+from bytewise.crypto.envelope import MAX_ENVELOPE_BYTES, seal
+from bytewise.crypto.points import FIELD
 from bytewise.protocol import errors
-from bytewise.protocol.appraisal import entry_digest
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import BytewiseError
-from bytewise.protocol.keys import MAX_RELEASE_BODY_BYTES
-from bytewise.protocol.points import FIELD
+from bytewise.protocol.evidence.appraisal_policy import entry_digest
+from bytewise.protocol.evidence.policy_updates import Pending, Standing, Times, verify_times
+from bytewise.protocol.keys.epochs import MAX_RELEASE_BODY_BYTES
 from bytewise.protocol.reasons import ChannelFlaw, ClockFlaw, EnvelopeFlaw, PointFlaw, TicketFlaw
-from bytewise.protocol.receipt import Receipt
-from bytewise.protocol.seal import Envelope, envelope_hash, seal_context
+from bytewise.protocol.records.receipt import Receipt
+from bytewise.protocol.records.seal import Envelope, envelope_hash, seal_context
 from bytewise.protocol.signing import Domain, typed_digest
-from bytewise.protocol.succession import Pending, Standing, Times, verify_times
 from bytewise.protocol.units import U64, U256, Blob, Digest
 from bytewise.service.clock import ForwardClock
 from bytewise.tee.appraisal import CLOCK_SKEW_S
 from bytewise.tee.binding import MAX_HELLO_BYTES, VERSION, Hello, verify_hello
 from bytewise.tee_simulated.quoter import LIFETIME_S
-from kms.curve import GENERATOR, ORDER, decode_point, encode_point, second_generator
-from kms.envelope import MAX_ENVELOPE_BYTES, seal
-from kms.policy import verify_waited
+from kms.shard.release_policy import verify_waited
 from tests.unit.kms.memory_chain import CONTRACTS, NOW, Case
 from tests.unit.kms.world import ATTACKER, World
 from tests.unit.tee.bench import Bench, FixedClock

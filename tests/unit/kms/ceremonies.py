@@ -5,18 +5,18 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from bytewise.protocol.ceremony import CeremonySeat, Plan, Purpose, SharesSource
-from bytewise.protocol.ceremony_log import Body, Close, Message, say
+from bytewise.crypto.curve import GENERATOR, decode_point, encode_point
+from bytewise.crypto.shares import combine_values, verification_key
 from bytewise.protocol.errors import CeremonyRefused
+from bytewise.protocol.keys.ceremony import CeremonySeat, Plan, Purpose, SharesSource
+from bytewise.protocol.keys.ceremony_log import Body, Close, Message, say
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, U256, Address, Blob, Digest
 from bytewise.service.secret import Secret
-from kms.curve import GENERATOR, decode_point, encode_point
-from kms.dkg import canary
-from kms.dkg.ceremony import apply, begin, is_complete
-from kms.dkg.member import Member, due, new_share
-from kms.dkg.state import Ceremony, Phase
-from kms.shares import combine_values, verification_key
+from kms.ceremony import canary
+from kms.ceremony.responses import Member, due, new_share
+from kms.ceremony.state import Ceremony, Phase
+from kms.ceremony.state_machine import apply, begin, is_complete
 
 SCRIBE = LocalSigner(b"\x77" * 32)
 KEY_EPOCHS = Address("0x" + "e1" * 20)

@@ -17,21 +17,21 @@ from pathlib import Path
 from sqlalchemy import Engine, update
 
 from bytewise.protocol import digests
-from bytewise.protocol.ceremony_log import ExchangeAnswer
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.keys import EpochOnChain
+from bytewise.protocol.keys.ceremony_log import ExchangeAnswer
+from bytewise.protocol.keys.epochs import EpochOnChain
 from bytewise.protocol.units import Digest, address
 from bytewise.service.schedule import EXIT_BUG
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.tables_ceremonies import CeremonyRow
-from kms import accounts, keyring
-from kms.api import build_app, serve
-from kms.dkg.authority import Trust
-from kms.dkg.desk import Desk, Holding
-from kms.dkg.streams import SEED_BYTES
-from kms.sealing import Sealer, open_sealer
+from kms.ceremony.authority import Trust
+from kms.ceremony.participant import Desk, Holding
+from kms.ceremony.streams import SEED_BYTES
+from kms.shard.api import build_app, serve
+from kms.storage import accounts, keyring
+from kms.storage.sealing import Sealer, open_sealer
 from tests.unit.kms.ceremonies import KEY_EPOCHS
 from tests.unit.kms.moments import Moment, watch_database, watch_folder
 

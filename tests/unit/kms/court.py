@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bytewise.protocol.court.params import ParamSet
-from bytewise.protocol.docket import AnchoredBatch, Case, Docket, Holdings, Seat
+from bytewise.protocol.decisions.snapshot import AnchoredBatch, Case, Docket, Holdings, Seat
 from bytewise.protocol.errors import RpcRefused
-from bytewise.protocol.keys import EpochState
-from bytewise.protocol.receipt import BatchHeader
+from bytewise.protocol.keys.epochs import EpochState
+from bytewise.protocol.records.receipt import BatchHeader
 from bytewise.protocol.units import Address, Digest
-from chain.params import DEVNET
+from chain.deployment.params import DEVNET
 from tests.dockets import POOL, docket, holdings
 from tests.unit.kms.memory_chain import NOW, VOTER, MemoryChain
 

@@ -3,15 +3,15 @@
 import os
 from dataclasses import replace
 
+from bytewise.crypto import hpke, hybrid
+from bytewise.crypto.curve import GENERATOR, decode_point, encode_point, random_scalar
+from bytewise.crypto.envelope import open_with_point, seal_padded, verify_envelope
+from bytewise.crypto.hybrid import Place, Recipients
 from bytewise.protocol.errors import EnvelopeDoesNotOpen
-from bytewise.protocol.keys import HybridPartial, Partial
-from bytewise.protocol.seal import HybridEnvelope
+from bytewise.protocol.keys.epochs import HybridPartial, Partial
+from bytewise.protocol.records.seal import HybridEnvelope
 from bytewise.protocol.suites import SUITE_HYBRID, hybrid_epoch
 from bytewise.protocol.units import Blob, Digest
-from kms import hpke, hybrid
-from kms.curve import GENERATOR, decode_point, encode_point, random_scalar
-from kms.envelope import open_with_point, seal_padded, verify_envelope
-from kms.hybrid import Place, Recipients
 
 SECRET = random_scalar(os.urandom)
 PUBLIC = encode_point(GENERATOR * SECRET)

@@ -17,18 +17,18 @@ import pytest
 from eth_account.typed_transactions.typed_transaction import TypedTransaction
 from hexbytes import HexBytes
 
-from bytewise.cli.__main__ import main as bytewise_main
-from bytewise.protocol.ceremony import CeremonySeat, Erasure
-from bytewise.protocol.ceremony_log import Exchange, ExchangeAnswer
+from bytewise.protocol.keys.ceremony import CeremonySeat, Erasure
+from bytewise.protocol.keys.ceremony_log import Exchange, ExchangeAnswer
 from bytewise.protocol.units import Blob
 from bytewise.service.settings import child_environment
 from bytewise.storage.ceremonies import Ceremonies
-from chain.client import ChainClient
-from kms import accounts
+from chain.client.rpc import ChainClient
+from cli.__main__ import main as bytewise_main
 from kms.__main__ import main as kms_main
-from kms.dkg import conduct, erasing
-from kms.dkg.link import HttpsLink
-from kms.sealing import Sealer
+from kms.ceremony import erasure, session
+from kms.ceremony.link import HttpsLink
+from kms.storage import accounts
+from kms.storage.sealing import Sealer
 from tests.unit.kms.ceremony_shard import killing, lives
 from tests.unit.kms.killed_shards import ROOT, end
 from tests.unit.kms.moments import Moment, watch_databases, watch_folder
@@ -68,7 +68,7 @@ def tell(moment: Moment) -> None:
         broadcast(client, raw)
         moment(f"after {what}")
 
-    PATCH.setattr(conduct, "HttpsLink", told_link(moment))
+    PATCH.setattr(session, "HttpsLink", told_link(moment))
     PATCH.setattr(ChainClient, "broadcast", told_broadcast)
 
 
@@ -79,13 +79,13 @@ def forgetful() -> None:
 
 def hasty() -> None:
     """A shard that says that shares are erased before they are."""
-    erased = erasing._erased
+    erased = erasure._erased
 
     def said_before(folder: Path, said: Erasure, meant: Sequence[Blob], records: Ceremonies, sealer: Sealer) -> int:
-        erasing._say(folder, said, None, 1, accounts.signer(folder, sealer))
+        erasure._say(folder, said, None, 1, accounts.signer(folder, sealer))
         return erased(folder, said, meant, records, sealer)
 
-    PATCH.setattr(erasing, "_erased", said_before)
+    PATCH.setattr(erasure, "_erased", said_before)
 
 
 class Killed(NamedTuple):

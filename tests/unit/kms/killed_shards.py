@@ -10,14 +10,14 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
-from bytewise.cli.demo.ports import free_ports
-from bytewise.protocol.ceremony import Plan
 from bytewise.protocol.encoding import encode
+from bytewise.protocol.keys.ceremony import Plan
 from bytewise.protocol.units import Address
 from bytewise.service.clock import monotonic_s
 from bytewise.service.settings import child_environment
-from kms.dkg.link import HttpsLink
-from kms.dkg.state import Ceremony, Phase
+from cli.demo.ports import free_ports
+from kms.ceremony.link import HttpsLink
+from kms.ceremony.state import Ceremony, Phase
 from tests.unit.kms.ceremonies import SCRIBE
 from tests.unit.kms.offices import Office, offices, scribe_over
 from tests.unit.kms.test_ceremony_desks import numbered

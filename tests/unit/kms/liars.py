@@ -4,17 +4,17 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 
-from bytewise.protocol.ceremony_log import Body, Commit, Complaint, Confirm, Consent, Deal, Hand, Join, Judgement
+from bytewise.crypto.curve import GENERATOR, encode_point, encode_scalar, random_scalar
+from bytewise.crypto.schnorr import prove_log
+from bytewise.crypto.shares import evaluate
 from bytewise.protocol.digests import Label
-from bytewise.protocol.keys import Partial
+from bytewise.protocol.keys.ceremony_log import Body, Commit, Complaint, Confirm, Consent, Deal, Hand, Join, Judgement
+from bytewise.protocol.keys.epochs import Partial
 from bytewise.protocol.units import Blob, Digest
-from kms.curve import GENERATOR, encode_point, encode_scalar, random_scalar
-from kms.dkg.complaints import complain
-from kms.dkg.dealing import Opening, commitment_digest, deal, prepare
-from kms.dkg.member import _deal_secret
-from kms.dkg.sealing import handing, seal
-from kms.schnorr import prove_log
-from kms.shares import evaluate
+from kms.ceremony.complaints import complain
+from kms.ceremony.deals import Opening, commitment_digest, deal, prepare
+from kms.ceremony.responses import _deal_secret
+from kms.ceremony.sealing import handing, seal
 from tests.unit.kms.ceremonies import Meddling, Party, Town
 from tests.unit.kms.sealers import sealed_garbage, spying, with_sealed
 

@@ -3,19 +3,19 @@
 from dataclasses import dataclass, replace
 
 from bytewise.protocol import merkle
-from bytewise.protocol.ballots import claim_of
-from bytewise.protocol.docket import Case as DisputeCase
-from bytewise.protocol.docket import Seat
+from bytewise.protocol.court.commitments import claim_of
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.snapshot import Case as DisputeCase
+from bytewise.protocol.decisions.snapshot import Seat
 from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.jobs import Contracts
-from bytewise.protocol.keys import AuditDrawing, ChainFacts, EpochDocument, EpochState
-from bytewise.protocol.messages import Ticket
-from bytewise.protocol.phases import Phase
-from bytewise.protocol.receipt import BatchHeader, Receipt
-from bytewise.protocol.seal import Payload
+from bytewise.protocol.keys.epochs import AuditDrawing, ChainFacts, EpochDocument, EpochState
+from bytewise.protocol.records.receipt import BatchHeader, Receipt
+from bytewise.protocol.records.seal import Payload
+from bytewise.protocol.records.statements import Ticket
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U32, U64, U256, ZERO_DIGEST, Address, Blob, Digest
-from kms.renewed import SharesInForce, shares_in_force
+from kms.shard.share_rotation import SharesInForce, shares_in_force
 from tests.dockets import case as dispute_of
 
 CHAIN_ID = 31337

@@ -5,20 +5,20 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from bytewise.protocol.ceremony import CeremonySeat, Plan, Purpose, SharesSource, announce
-from bytewise.protocol.ceremony_log import Exchange, ExchangeAnswer, Message, bring
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import TryAgain
-from bytewise.protocol.keys import EpochOnChain, EpochState
+from bytewise.protocol.keys.ceremony import CeremonySeat, Plan, Purpose, SharesSource, announce
+from bytewise.protocol.keys.ceremony_log import Exchange, ExchangeAnswer, Message, bring
+from bytewise.protocol.keys.epochs import EpochOnChain, EpochState
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Blob, Digest
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
-from kms import accounts, keyring
-from kms.dkg.authority import Trust
-from kms.dkg.desk import Desk, Holding
-from kms.dkg.scribe import Scribe, ShardLink
-from kms.sealing import IN_FOLDER, Sealer, Sealing, open_sealer
+from kms.ceremony.authority import Trust
+from kms.ceremony.coordinator import Scribe, ShardLink
+from kms.ceremony.participant import Desk, Holding
+from kms.storage import accounts, keyring
+from kms.storage.sealing import IN_FOLDER, Sealer, Sealing, open_sealer
 from tests.unit.kms.ceremonies import KEY_EPOCHS, SCRIBE
 from tests.unit.kms.moments import Crash, Fuse, watch_database, watch_folder
 

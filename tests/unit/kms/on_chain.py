@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bytewise.protocol import merkle
-from bytewise.protocol.docket import Seat
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.snapshot import Seat
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.jobs import RunJob
-from bytewise.protocol.messages import Ticket, TicketKind
-from bytewise.protocol.network import Network
-from bytewise.protocol.phases import Phase
-from bytewise.protocol.receipt import BatchHeader
+from bytewise.protocol.records.receipt import BatchHeader
+from bytewise.protocol.records.statements import Ticket, TicketKind
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U32, U64, ZERO_DIGEST, Digest
 from bytewise.service.settings import child_environment
-from chain.book import write_network
-from chain.deploy import Joiner, Policy, Proposed, deploy, environment_proposal, join, put_in_force, survey
-from chain.params import DEVNET, ETHER, changed
-from chain.plan import DEVNET_SHAPE
-from chain.plan import Vote as Powers
-from kms.client import ShardKeySource
+from chain.client.address_book import write_network
+from chain.deployment.deploy import Joiner, Policy, Proposed, deploy, environment_proposal, join, put_in_force, survey
+from chain.deployment.params import DEVNET, ETHER, changed
+from chain.deployment.plan import DEVNET_SHAPE
+from chain.deployment.plan import Vote as Powers
+from enclave.release_client import ShardKeySource
 from tests.anvil import Anvil
 from tests.devnet import MEASUREMENT, POOL, STAKE_WEI, VECTORS, fee_wei, in_force, pump, reader, seed_passed, sender, signer, word
 from tests.unit.kms.memory_chain import Case

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from bytewise.protocol.ceremony import Plan
-from bytewise.protocol.ceremony_log import Exchange, ExchangeAnswer
 from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.keys.ceremony import Plan
+from bytewise.protocol.keys.ceremony_log import Exchange, ExchangeAnswer
 from bytewise.protocol.units import Address
-from kms.dkg.scribe import Scribe, ShardLink
-from kms.dkg.state import Ceremony, Phase
+from kms.ceremony.coordinator import Scribe, ShardLink
+from kms.ceremony.state import Ceremony, Phase
 from tests.unit.kms.offices import Office, Turns, scribe_over
 from tests.unit.kms.test_ceremony_desks import PHASE_S, numbered, shares_make_the_key
 

@@ -9,14 +9,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from bytewise.crypto import erasable, reconstruction
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.jobs import RunJob
 from bytewise.protocol.units import Digest
 from bytewise.service.clock import SystemClock
 from bytewise.tee_simulated.quoter import SimulatedQuoter
 from bytewise.tee_simulated.root import Platform
-from kms import erasable, pieces, rebuilt
-from kms.client import ShardKeySource
+from enclave import pieces
+from enclave.release_client import ShardKeySource
 
 
 def pause(where: str) -> None:
@@ -40,9 +41,9 @@ def main() -> None:
     """Opens the job."""
     job, platform, measurement, *careless = sys.argv[1:]
     if careless:
-        for module in (erasable, pieces, rebuilt):
+        for module in (erasable, pieces, reconstruction):
             module.erase = lambda *_: None  # type: ignore[attr-defined]
-    rebuilt.interpolate = showing(rebuilt.interpolate)  # type: ignore[attr-defined]
+    reconstruction.interpolate = showing(reconstruction.interpolate)  # type: ignore[attr-defined]
     quoter = SimulatedQuoter(Platform(Path(platform)), Digest(bytes.fromhex(measurement)), SystemClock())
     source = ShardKeySource(quoter, rebuilds=True)
     opened = source.open(decode(RunJob, Path(job).read_bytes()), bytes.fromhex(sys.stdin.readline()))

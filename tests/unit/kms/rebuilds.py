@@ -1,12 +1,12 @@
 """Shards, enclaves and answers of an epoch whose key enclaves rebuild, for tests of it."""
 
 from bytewise.protocol.jobs import key_domain
-from bytewise.protocol.keys import ReleaseAnswer, SignedRelease, partial_info, share_info
+from bytewise.protocol.keys.epochs import ReleaseAnswer, SignedRelease, partial_info, share_info
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.suites import rebuilt_epoch
 from bytewise.protocol.units import Digest
-from kms.client import ShardKeySource
-from kms.release import Shard
+from enclave.release_client import ShardKeySource
+from kms.shard.release import Shard
 from tests.unit.kms.memory_chain import CONTRACTS, Case
 from tests.unit.kms.test_client import Blame
 from tests.unit.kms.world import World

@@ -4,12 +4,12 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from bytewise.protocol.ceremony_log import Body, Deal, SealedDeal
+from bytewise.crypto.curve import GENERATOR, decode_point, encode_point, encode_scalar, random_scalar
+from bytewise.crypto.schnorr import prove_log
 from bytewise.protocol.digests import Label
+from bytewise.protocol.keys.ceremony_log import Body, Deal, SealedDeal
 from bytewise.protocol.units import Blob, Digest
-from kms.curve import GENERATOR, decode_point, encode_point, encode_scalar, random_scalar
-from kms.dkg.sealing import SEALED_BYTES
-from kms.schnorr import prove_log
+from kms.ceremony.sealing import SEALED_BYTES
 from tests.unit.kms.ceremonies import Meddling, Party, Town
 
 

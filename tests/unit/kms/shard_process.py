@@ -4,14 +4,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from bytewise.protocol.docket import Case
+from bytewise.protocol.decisions.snapshot import Case
 from bytewise.protocol.encoding import decode
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import load_settings
-from kms import keyring
 from kms.__main__ import _simulator
-from kms.serve import serve_shard
 from kms.settings import ShardSettings
+from kms.shard.service import serve_shard
+from kms.storage import keyring
 from tests.unit.kms.memory_chain import CONTRACTS, MemoryChain
 
 if __name__ == "__main__":

@@ -16,10 +16,11 @@ from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
 from bytewise.service.schedule import EXIT_CLEAN
 from bytewise.service.secret import write_secret
-from kms import accounts, backup, keyring, tenancy
-from kms.accounts import OPEN_KEY, SEALED_KEY, SealedAccount
+from kms import backup
 from kms.backup import back_up, restore
-from kms.sealing import STORAGE_KEY, Sealing, open_sealer, verify_same_key
+from kms.storage import accounts, folder_lock, keyring
+from kms.storage.accounts import OPEN_KEY, SEALED_KEY, SealedAccount
+from kms.storage.sealing import STORAGE_KEY, Sealing, open_sealer, verify_same_key
 from tests.unit.kms.test_process import config
 from tests.unit.kms.world import World
 
@@ -172,7 +173,7 @@ def test_one_process_at_a_time_wraps(fresh: World, monkeypatch: pytest.MonkeyPat
     folder = folder_of(fresh)
     key = as_before(folder)
     monkeypatch.setattr(sys, "argv", ["kms", "wrap", "--config", str(config(fresh, 1))])
-    with tenancy.alone(folder):
+    with folder_lock.alone(folder):
         assert kms.__main__.main() == 64
         assert (folder / OPEN_KEY).exists() and not (folder / SEALED_KEY).exists()
     assert kms.__main__.main() == EXIT_CLEAN

@@ -10,17 +10,17 @@ from typing import cast
 
 import pytest
 
+from bytewise.crypto.envelope import MAX_ENVELOPE_BYTES, verify_receipt_envelope
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import EnvelopeProofBad, NotCanonical, TryAgain
 from bytewise.protocol.jobs import anchor_domain
-from bytewise.protocol.keys import MAX_RELEASE_BODY_BYTES, MAX_RELEASE_MARKS, Decision, ReleaseAnswer
-from bytewise.protocol.seal import envelope_hash
+from bytewise.protocol.keys.epochs import MAX_RELEASE_BODY_BYTES, MAX_RELEASE_MARKS, Decision, ReleaseAnswer
+from bytewise.protocol.records.seal import envelope_hash
 from bytewise.protocol.units import Blob, Digest
 from bytewise.tee.appraisal import Appraised
 from bytewise.tee.binding import Attested, Hello
-from kms.enclave_channel import ask, open_channel
-from kms.envelope import MAX_ENVELOPE_BYTES, verify_receipt_envelope
-from kms.release import ADMISSIONS, Shard
+from enclave.enclave_channel import ask, open_channel
+from kms.shard.release import ADMISSIONS, Shard
 from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.kms.world import World, refused, wait_until
 

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bytewise.protocol import encoding, opening
+from bytewise.crypto.curve import ORDER
+from bytewise.crypto.shares import combine_values, lagrange, split, verify_share
+from bytewise.protocol import encoding
 from bytewise.protocol.encoding import parse, parse_typed
 from bytewise.protocol.errors import (
     BudgetSpent,
@@ -20,14 +22,15 @@ from bytewise.protocol.errors import (
     RequestHashMismatch,
     StaleBackup,
 )
-from bytewise.protocol.keys import MAX_RELEASE_MARKS, Decision, EpochState
-from bytewise.protocol.opening import verify_opening
-from bytewise.protocol.seal import pad
+from bytewise.protocol.keys.epochs import MAX_RELEASE_MARKS, Decision, EpochState
+from bytewise.protocol.records import opening
+from bytewise.protocol.records.opening import verify_opening
+from bytewise.protocol.records.seal import pad
 from bytewise.protocol.units import Digest
 from bytewise.service.secret import Secret
-from kms import backup, keyring, policy
-from kms.curve import ORDER
-from kms.shares import combine_values, lagrange, split, verify_share
+from kms import backup
+from kms.shard import release_policy
+from kms.storage import keyring
 from tests.e2e.memory import in_files, scalar_forms
 from tests.unit.kms.memory_chain import NOW
 from tests.unit.kms.test_backup import Station
@@ -83,7 +86,7 @@ def test_attack_18_a_retired_key_opens_nothing_and_everything_where_the_state_is
     fresh.chain.open(case)
     fresh.chain.facts = replace(fresh.chain.facts, epoch_state=EpochState.RETIRED)
     refused(EpochClosed, fresh, shard, fresh.request(case))
-    monkeypatch.setattr(policy, "verify_epoch", lambda ticket, state: state)
+    monkeypatch.setattr(release_policy, "verify_epoch", lambda ticket, state: state)
     assert fresh.release(shard, case).record.decision == Decision.RELEASED
 
 

@@ -11,21 +11,22 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete
 
+from bytewise.crypto.curve import encode_point
+from bytewise.crypto.shares import combine_values, split
 from bytewise.protocol.errors import ConfigurationError, StaleBackup, StoreCorrupt
-from bytewise.protocol.keys import EpochOnChain, EpochState
+from bytewise.protocol.keys.epochs import EpochOnChain, EpochState
 from bytewise.protocol.units import ZERO_DIGEST, Address, Blob
 from bytewise.service.clock import SystemClock
 from bytewise.service.secret import write_secret
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.tables_keys import ReleaseRow
-from kms import accounts, backup, keyring
+from kms import backup
 from kms.backup import Restored, back_up, open_backup, restore
-from kms.curve import encode_point
-from kms.dkg.erasing import erase
-from kms.files import write_whole
-from kms.sealing import Sealing
-from kms.serve import verify_meant
-from kms.shares import combine_values, split
+from kms.ceremony.erasure import erase
+from kms.shard.service import verify_meant
+from kms.storage import accounts, keyring
+from kms.storage.files import write_whole
+from kms.storage.sealing import Sealing
 from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.kms.offices import OneEpoch
 from tests.unit.kms.world import World

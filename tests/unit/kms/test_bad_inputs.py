@@ -6,10 +6,10 @@ import pytest
 
 from bytewise.protocol.errors import BytewiseError
 from bytewise.protocol.reasons import PointFlaw
-from bytewise.protocol.seal import pad
-from kms import accounts
-from kms.files import read_key
-from kms.refusals import refusal
+from bytewise.protocol.records.seal import pad
+from kms.shard.refusals import refusal
+from kms.storage import accounts
+from kms.storage.files import read_key
 from tests.e2e.memory import forms, scalar_forms
 from tests.unit.kms.bad_inputs import ONE_CASE, POINTS, ROWS, Scene
 from tests.unit.kms.memory_chain import Case

@@ -13,15 +13,18 @@ import dcap_qvl
 import pytest
 from cryptography import x509
 
-from bytewise.protocol import ceremony_log, encoding, evidence
-from bytewise.protocol.ceremony_log import Close, read_message, say
+from bytewise.crypto import envelope
+from bytewise.protocol import encoding
 from bytewise.protocol.errors import BytewiseError, ChannelRefused
-from bytewise.protocol.evidence import SnpCertificates
-from bytewise.protocol.keys import MAX_RELEASE_MARKS, ReleaseLog, ReleaseRequest
+from bytewise.protocol.evidence import claims
+from bytewise.protocol.evidence.claims import SnpCertificates
+from bytewise.protocol.keys import ceremony_log
+from bytewise.protocol.keys.ceremony_log import Close, read_message, say
+from bytewise.protocol.keys.epochs import MAX_RELEASE_MARKS, ReleaseLog, ReleaseRequest
 from bytewise.protocol.units import Blob, Digest
 from bytewise.tee import appraisal, binding, collateral, dcap, gpu, snp
 from bytewise.tee.binding import Statement
-from kms import envelope, log_copy
+from kms.release_log import copies
 from tests.unit.kms.ceremonies import party
 from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.kms.offices import offices
@@ -49,9 +52,9 @@ def decoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Capped]:
     terms = Ends(bench).terms(SHARD)
     said = Statement(CONTRACTS, plain_hello(Ends(bench)), b"\x02" * 32, NAME, NAME, NAME)
     desk = offices(tmp_path_factory.mktemp("office"), 1)[0][0].restart()
-    marks = evidence.MAX_EVIDENCE_MARKS
+    marks = claims.MAX_EVIDENCE_MARKS
     return {
-        "evidence": Capped(bench.appraise, evidence.MAX_EVIDENCE_BYTES, marks),
+        "evidence": Capped(bench.appraise, claims.MAX_EVIDENCE_BYTES, marks),
         "result quote": Capped(
             lambda data: appraisal.verify_result_quote(bench.policy, data, CHAIN_ID), appraisal.MAX_RESULT_QUOTE_BYTES, 2 * marks
         ),
@@ -64,9 +67,7 @@ def decoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Capped]:
         ),
         "exchange": Capped(desk.exchange, ceremony_log.MAX_EXCHANGE_BYTES, ceremony_log.MAX_EXCHANGE_MARKS),
         "release request": Capped(lambda data: encoding.decode(ReleaseRequest, data, MAX_RELEASE_MARKS), None, MAX_RELEASE_MARKS),
-        "release log": Capped(
-            lambda data: encoding.decode(ReleaseLog, data, log_copy.MAX_PAGE_MARKS), None, log_copy.MAX_PAGE_MARKS
-        ),
+        "release log": Capped(lambda data: encoding.decode(ReleaseLog, data, copies.MAX_PAGE_MARKS), None, copies.MAX_PAGE_MARKS),
     }
 
 

@@ -7,19 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bytewise.protocol.ceremony import SharesSource
-from bytewise.protocol.ceremony_log import Close, say
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import BadSignature, CeremonyRefused, Fault, NoProgress, ShareMissing
+from bytewise.protocol.keys.ceremony import SharesSource
+from bytewise.protocol.keys.ceremony_log import Close, say
 from bytewise.protocol.signing import LocalSigner, verify_signature
 from bytewise.protocol.units import Blob, Digest
 from bytewise.service.secret import Secret
 from bytewise.service.settings import library_variables
-from kms.dkg.ceremony import apply, begin, replay
-from kms.dkg.member import due, new_share
-from kms.dkg.result import signed_shares
-from kms.dkg.scribe import share_consents
-from kms.dkg.state import Phase
+from kms.ceremony.coordinator import share_consents
+from kms.ceremony.responses import due, new_share
+from kms.ceremony.result import signed_shares
+from kms.ceremony.state import Phase
+from kms.ceremony.state_machine import apply, begin, replay
 from tests.unit.kms.ceremonies import RUNNING, SCRIBE, Party, Town, generated, in_force, opens, party, plan_for, seat
 from tests.unit.kms.liars import ALL, DEALERS, HELPERS, HOLDERS, RECEIVERS, SILENT
 

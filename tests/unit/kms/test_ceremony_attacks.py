@@ -8,17 +8,17 @@ from dataclasses import replace
 import pytest
 from Crypto.PublicKey.ECC import EccPoint
 
-from bytewise.protocol.ceremony_log import Body, Deal, Judgement, read_message
+from bytewise.crypto.curve import GENERATOR, ORDER, decode_point, encode_point, random_scalar
+from bytewise.crypto.shares import combine_values
 from bytewise.protocol.errors import CeremonyRefused, DealerLied
+from bytewise.protocol.keys.ceremony_log import Body, Deal, Judgement, read_message
 from bytewise.protocol.units import Digest
-from kms.curve import GENERATOR, ORDER, decode_point, encode_point, random_scalar
-from kms.dkg import dealing, member, steps
-from kms.dkg.complaints import open_deal
-from kms.dkg.dealing import commitment_digest, deal, prepare, verify_deal, weighted_value
-from kms.dkg.member import Member, _deal_secret, due
-from kms.dkg.sealing import unseal
-from kms.dkg.state import Ceremony, Phase
-from kms.shares import combine_values
+from kms.ceremony import deals, responses, steps
+from kms.ceremony.complaints import open_deal
+from kms.ceremony.deals import commitment_digest, deal, prepare, verify_deal, weighted_value
+from kms.ceremony.responses import Member, _deal_secret, due
+from kms.ceremony.sealing import unseal
+from kms.ceremony.state import Ceremony, Phase
 from tests.unit.kms.ceremonies import Meddling, Party, Town, generated, opens, party, plan_for, seat
 from tests.unit.kms.liars import ALL, deal_as_hand
 from tests.unit.kms.rogues import OWN, chooser, is_wanted, rogue, silent_judge
@@ -71,12 +71,12 @@ def test_attack_13_without_proofs_of_knowledge_and_the_hash_round_the_key_is_a_d
         patch.setattr(steps, "verify_deal", verify_uncommitted)
         assert "does not know the value at 0" in last_speaks(rogue).state.lies[liar]
     with monkeypatch.context() as patch:
-        patch.setattr(dealing, "knows_log", lambda *_: True)
+        patch.setattr(deals, "knows_log", lambda *_: True)
         assert "other commitments than it committed to" in last_speaks(rogue).state.lies[liar]
     # Control: with neither, nobody is named, and two shards sign for shares of a key of which one dealer knows all. What is left
     # is the quorum: who cheats so has no share that it could prove.
     monkeypatch.setattr(steps, "verify_deal", verify_uncommitted)
-    monkeypatch.setattr(dealing, "knows_log", lambda *_: True)
+    monkeypatch.setattr(deals, "knows_log", lambda *_: True)
     town = last_speaks(rogue)
     assert town.state.result is not None and town.state.result.public_key == own
     assert not town.state.lies and set(town.state.signatures) == {1, 2}
@@ -162,7 +162,7 @@ def half_dealt() -> tuple[Town, bool]:
     """2 of 3 shards make a key; the first deals a false value to the third alone. Whether the others' sums make the key."""
     town = all_but_closed(ceremony_with("wrong share"))
     assert town.state.result is not None and town.state.result.qualified == (2, 3)
-    sums = {i: member._dealt_value(town.state, town.parties[i - 1].member, i) for i in (2, 3)}
+    sums = {i: responses._dealt_value(town.state, town.parties[i - 1].member, i) for i in (2, 3)}
     makes_key = encode_point(GENERATOR * combine_values(sums)) == town.state.result.public_key
     town.close()
     return town, makes_key
@@ -174,7 +174,7 @@ def test_attack_14_receivers_that_sum_what_opens_for_them_have_shares_of_no_key_
     town, makes_key = half_dealt()
     assert makes_key and town.state.phase is Phase.DONE and set(town.shares()) == {2, 3}
     # Control: each sums what opens for it, and a dealer that lies to one shard alone has ended the ceremony.
-    monkeypatch.setattr(member, "_dealt_value", sum_of_what_opens)
+    monkeypatch.setattr(responses, "_dealt_value", sum_of_what_opens)
     town, makes_key = half_dealt()
     assert not makes_key and town.state.phase is Phase.FAILED and "1 confirmations, 2 needed" in town.state.reason
 
@@ -242,7 +242,7 @@ def mended() -> Town:
 def test_no_deal_is_a_hand_and_is_where_both_are_sealed_for_the_same_place(monkeypatch: pytest.MonkeyPatch) -> None:
     town = mended()
     assert list(town.state.lies) == [town.parties[1].signer.address] and list(town.state.hands) == [1]
-    for module in (steps, member):
+    for module in (steps, responses):
         monkeypatch.setattr(module, "handing", lambda ceremony, transcript: ceremony)
     town = mended()
     assert town.state.lies == {} and list(town.state.hands) == [1, 2]
@@ -287,7 +287,7 @@ def test_attack_15_true_complaints_about_borrowed_points_are_the_whole_key_where
     assert "does not know the ephemeral key" in next(iter(town.state.lies.values()))
     assert len(said) == 2 and not any(each.complaints for each in said.values())
     # Control: without the proofs both complain rightly, and one shard of the two that open has the key.
-    monkeypatch.setattr(dealing, "verify_sealed", lambda ceremony, dealer, sealed: sealed)
+    monkeypatch.setattr(deals, "verify_sealed", lambda ceremony, dealer, sealed: sealed)
     town, said = judged(shift)
     assert town.state.lies == {} and [len(each.complaints) for each in said.values()] == [1, 1]
     source = town.plan.source

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.ceremony import Plan, SharesSource
+from bytewise.protocol.keys.ceremony import Plan, SharesSource
 from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
 from bytewise.service.secret import Secret
 from bytewise.storage.ceremonies import Kept
-from kms.dkg.desk import Desk
-from kms.dkg.erasing import erase
-from kms.dkg.member import Member
-from kms.dkg.scribe import epoch_document
-from kms.dkg.state import Ceremony, Phase
-from kms.dkg.streams import SEED_BYTES
+from kms.ceremony.coordinator import epoch_document
+from kms.ceremony.erasure import erase
+from kms.ceremony.participant import Desk
+from kms.ceremony.responses import Member
+from kms.ceremony.state import Ceremony, Phase
+from kms.ceremony.streams import SEED_BYTES
 from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.kms.moments import Crash, Fuse
 from tests.unit.kms.offices import Office, OneEpoch, offices, plan, scribe_of

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.ceremony import Plan, SharesSource, announce
-from bytewise.protocol.ceremony_log import bring
+from bytewise.crypto.curve import GENERATOR, encode_point
+from bytewise.crypto.shares import combine_values
 from bytewise.protocol.errors import CeremonyRefused, ConfigurationError, Fault, NotCanonical
-from bytewise.protocol.keys import EpochOnChain, EpochState
+from bytewise.protocol.keys.ceremony import Plan, SharesSource, announce
+from bytewise.protocol.keys.ceremony_log import bring
+from bytewise.protocol.keys.epochs import EpochOnChain, EpochState
 from bytewise.protocol.units import Blob
-from kms import keyring
-from kms.curve import GENERATOR, encode_point
-from kms.dkg.scribe import Scribe, epoch_document
-from kms.dkg.state import Ceremony, Phase
-from kms.shares import combine_values
+from kms.ceremony.coordinator import Scribe, epoch_document
+from kms.ceremony.state import Ceremony, Phase
+from kms.storage import keyring
 from tests.unit.kms.ceremonies import SCRIBE
 from tests.unit.kms.offices import Office, OneEpoch, Turns, brought, offices, plan, scribe_of
 

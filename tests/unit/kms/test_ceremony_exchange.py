@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.ceremony import Plan, announce
-from bytewise.protocol.ceremony_log import Close, Commit, bring, head_after, read_message, say, sign_head
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import BadSignature, CeremonyRefused, LogForked
+from bytewise.protocol.keys.ceremony import Plan, announce
+from bytewise.protocol.keys.ceremony_log import Close, Commit, bring, head_after, read_message, say, sign_head
 from bytewise.protocol.units import Blob
-from kms.dkg.ceremony import begin
-from kms.dkg.state import Phase
+from kms.ceremony.state import Phase
+from kms.ceremony.state_machine import begin
 from tests.unit.kms.ceremonies import SCRIBE
 from tests.unit.kms.offices import Office, brought, offices, plan, scribe_of
 from tests.unit.kms.test_ceremony_desks import run
@@ -86,7 +86,7 @@ def test_a_shard_that_shows_the_others_a_log_of_its_own_first_is_refused_and_sto
     assert forked_by_a_shard(agreed, shards) == 2
     assert run(scribe_of(tmp_path, agreed, shards)).phase is Phase.DONE
     # Control: its log is taken, the scribe's refused for ever, and nobody is named.
-    monkeypatch.setattr("kms.dkg.desk.verify_brought", lambda asked: asked)
+    monkeypatch.setattr("kms.ceremony.participant.verify_brought", lambda asked: asked)
     again = plan(shards, 2, 3)
     assert forked_by_a_shard(again, shards) == 0
     state = run(scribe_of(tmp_path, again, shards))

@@ -13,15 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.cli.__main__ import main
-from bytewise.cli.demo.ports import free_ports
-from bytewise.cli.exits import Exit
-from bytewise.protocol.ceremony import ShardEntry, SignedPlan
+from bytewise.crypto.curve import GENERATOR, encode_point
+from bytewise.crypto.shares import combine_values
+from bytewise.protocol.address_book import Network
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, ShardRefused, StoreCorrupt, TryAgain
 from bytewise.protocol.jobs import ShardRecord
-from bytewise.protocol.keys import EpochDocument, EpochState, ShardInfo
-from bytewise.protocol.network import Network
+from bytewise.protocol.keys.ceremony import ShardEntry, SignedPlan
+from bytewise.protocol.keys.epochs import EpochDocument, EpochState, ShardInfo
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Blob
 from bytewise.service.settings import child_environment, library_variables
@@ -29,12 +28,13 @@ from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import open_database
 from bytewise.tee_simulated.__main__ import simulated_policy
 from bytewise.tee_simulated.root import issue, make_root
-from chain.book import read_network, write_network
-from chain.keys import save_signer
-from kms import keyring
-from kms.curve import GENERATOR, encode_point
+from chain.client.address_book import read_network, write_network
+from chain.sending.keys import save_signer
+from cli.__main__ import main
+from cli.demo.ports import free_ports
+from cli.exits import Exit
 from kms.shard_client import ShardClient
-from kms.shares import combine_values
+from kms.storage import keyring
 from tests.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.devnet import founded, reader, signer
 from tests.e2e.memory import in_files, in_memory, scalar_forms, sees_closed, verify_closed
@@ -151,7 +151,7 @@ def log_length(folder: Path) -> int:
 
 def bytewise(*words: str) -> "subprocess.Popen[bytes]":
     """The command as a process."""
-    return subprocess.Popen([sys.executable, "-m", "bytewise.cli", *words], cwd=ROOT, env=child_environment())
+    return subprocess.Popen([sys.executable, "-m", "cli", *words], cwd=ROOT, env=child_environment())
 
 
 @pytest.mark.e2e

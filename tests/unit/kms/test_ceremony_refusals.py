@@ -7,23 +7,23 @@ from typing import Any
 
 import pytest
 
-from bytewise.protocol.ceremony import Plan
-from bytewise.protocol.ceremony_log import Complaint, Exchange, ExchangeAnswer, Judgement, say
+from bytewise.crypto import hpke
+from bytewise.crypto.curve import GENERATOR, ORDER, encode_point, encode_scalar, random_scalar
+from bytewise.crypto.shares import split
 from bytewise.protocol.errors import CeremonyFailed, CeremonyRefused, DealerLied, ShareMissing
-from bytewise.protocol.keys import EpochOnChain
+from bytewise.protocol.keys.ceremony import Plan
+from bytewise.protocol.keys.ceremony_log import Complaint, Exchange, ExchangeAnswer, Judgement, say
+from bytewise.protocol.keys.epochs import EpochOnChain
 from bytewise.protocol.suites import rebuilt_epoch
 from bytewise.protocol.units import U64, U256, Address, Blob, Digest
-from kms import hpke
-from kms.curve import GENERATOR, ORDER, encode_point, encode_scalar, random_scalar
-from kms.dkg import canary
-from kms.dkg.authority import Trust, verify_authority
-from kms.dkg.dealing import deal, prepare
-from kms.dkg.member import new_share
-from kms.dkg.result import result_of
-from kms.dkg.scribe import epoch_document, transcript_of
-from kms.dkg.sealing import _info, seal, unseal, verify_sealed
-from kms.dkg.state import Phase
-from kms.shares import split
+from kms.ceremony import canary
+from kms.ceremony.authority import Trust, verify_authority
+from kms.ceremony.coordinator import epoch_document, transcript_of
+from kms.ceremony.deals import deal, prepare
+from kms.ceremony.responses import new_share
+from kms.ceremony.result import result_of
+from kms.ceremony.sealing import _info, seal, unseal, verify_sealed
+from kms.ceremony.state import Phase
 from tests.unit.kms.ceremonies import KEY_EPOCHS, SCRIBE, Party, Town, generated, party, plan_for, seat
 from tests.unit.kms.liars import HELPERS, IDENTITY
 from tests.unit.kms.offices import NO_EPOCH, Office, brought, offices, plan, scribe_over

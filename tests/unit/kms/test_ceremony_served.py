@@ -10,22 +10,22 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from bytewise.cli.demo.ports import free_ports
-from bytewise.protocol.ceremony import Purpose, SignedPlan
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import CeremonyFailed, CeremonyRefused, ConfigurationError
 from bytewise.protocol.jobs import Contracts
+from bytewise.protocol.keys.ceremony import Purpose, SignedPlan
 from bytewise.protocol.units import U64, U256, Address
 from bytewise.service.clock import monotonic_s
 from bytewise.service.settings import DatabaseUrl
 from bytewise.storage.migrate import migrate
-from kms import keyring
-from kms.api import build_app
-from kms.dkg import scribe
-from kms.dkg.conduct import agreed_plan, concluded, conduct, make_plan
-from kms.dkg.scribe import epoch_document
-from kms.dkg.state import Phase
+from cli.demo.ports import free_ports
+from kms.ceremony import coordinator
+from kms.ceremony.coordinator import epoch_document
+from kms.ceremony.session import agreed_plan, concluded, conduct, make_plan
+from kms.ceremony.state import Phase
 from kms.settings import CeremonySettings
+from kms.shard.api import build_app
+from kms.storage import keyring
 from tests.unit.kms.ceremonies import KEY_EPOCHS, SCRIBE
 from tests.unit.kms.offices import CHANNEL, Office, offices, plan, scribe_of
 from tests.unit.kms.test_ceremony_desks import on_chain, run
@@ -150,8 +150,8 @@ def test_a_shard_that_never_ends_its_answer_is_left_out_after_its_phase(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     """It is asked first in each turn: what it takes is not taken from the others."""
-    monkeypatch.setattr(scribe, "EXCHANGE_S", 2.0)
-    monkeypatch.setattr(scribe, "LEAST_S", 1.0)
+    monkeypatch.setattr(coordinator, "EXCHANGE_S", 2.0)
+    monkeypatch.setattr(coordinator, "LEAST_S", 1.0)
     migrate(f"sqlite:///{tmp_path / 'scribe.sqlite'}")
     made, _ = offices(tmp_path, 3)
     for each, port in zip(made, free_ports(3), strict=True):

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.cli.exits import Exit
+from bytewise.crypto.curve import GENERATOR, encode_point
+from bytewise.crypto.shares import combine_values
 from bytewise.service.clock import monotonic_s
 from bytewise.service.settings import library_variables
-from kms import keyring
-from kms.curve import GENERATOR, encode_point
-from kms.dkg.state import Ceremony, Phase
-from kms.shares import combine_values
+from cli.exits import Exit
+from kms.ceremony.state import Ceremony, Phase
+from kms.storage import keyring
 from tests.unit.kms.killed_command import killed
 from tests.unit.kms.killed_shards import Network, listens
 from tests.unit.kms.offices import Office, plan, scribe_over

@@ -5,20 +5,20 @@ from dataclasses import replace
 
 import pytest
 
+from bytewise.crypto.curve import GENERATOR, Rng, decode_point, decode_scalar, encode_point
+from bytewise.crypto.schnorr import knows_log
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors import DealerLied, ShardLied
 from bytewise.protocol.suites import hybrid_epoch
 from bytewise.protocol.units import Blob, Digest
 from bytewise.service.secret import Secret
-from kms.curve import GENERATOR, Rng, decode_point, decode_scalar, encode_point
-from kms.dkg import canary, member
-from kms.dkg.complaints import complain, judge
-from kms.dkg.dealing import commitment_digest, prepare
-from kms.dkg.result import result_of
-from kms.dkg.sealing import handing, seal
-from kms.dkg.state import Phase
-from kms.dkg.streams import stream
-from kms.schnorr import knows_log
+from kms.ceremony import canary, responses
+from kms.ceremony.complaints import complain, judge
+from kms.ceremony.deals import commitment_digest, prepare
+from kms.ceremony.result import result_of
+from kms.ceremony.sealing import handing, seal
+from kms.ceremony.state import Phase
+from kms.ceremony.streams import stream
 from tests.unit.kms.ceremonies import Town, generated, party, plan_for, seat
 from tests.unit.kms.liars import ALL
 
@@ -35,7 +35,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> list[Name]:
         seen.append(name)
         return stream(seed, *name)
 
-    monkeypatch.setattr(member, "stream", watched)
+    monkeypatch.setattr(responses, "stream", watched)
     return seen
 
 
@@ -60,20 +60,20 @@ def test_a_deal_is_drawn_for_this_polynomial_and_these_receivers(names: list[Nam
     town = Town(plan_for(parties, 2, 2), parties)
     spoken(town, Phase.DEALING)
     who, state = parties[1].member, town.state
-    (name,) = named(names, b"deal", lambda: member.due(state, who))
-    opening = member._opening(state, who, state.plan.dealers[1])
+    (name,) = named(names, b"deal", lambda: responses.due(state, who))
+    opening = responses._opening(state, who, state.plan.dealers[1])
     assert name == (state.id, b"deal", *opening.commitments, 1, state.keys[1], 2, state.keys[2], 3, state.keys[3])
-    (polynomial,) = named(names, b"polynomial", lambda: member.due(state, who))
+    (polynomial,) = named(names, b"polynomial", lambda: responses.due(state, who))
     assert polynomial == (state.id, b"polynomial", 2)
     others = replace(state, keys={**state.keys, 3: encode_point(GENERATOR)})
-    first, second = (member.due(each, who)[0] for each in (state, others))
+    first, second = (responses.due(each, who)[0] for each in (state, others))
     assert {each.enc for each in first.sealed}.isdisjoint(each.enc for each in second.sealed)  # type: ignore[union-attr]
 
 
 def test_each_key_that_a_shard_joins_with_has_a_stream_of_its_own(names: list[Name]) -> None:
     parties = [party(n) for n in (1, 2, 3)]
     town = Town(plan_for(parties, 2, 2, epoch=hybrid_epoch(1)), parties)
-    assert named(names, b"kem key", lambda: member.due(town.state, parties[0].member)) == [(town.state.id, b"kem key")]
+    assert named(names, b"kem key", lambda: responses.due(town.state, parties[0].member)) == [(town.state.id, b"kem key")]
     assert {each[1:] for each in names} == {(b"deal key",), (b"kem key",), (b"polynomial", 1)}
 
 
@@ -83,12 +83,12 @@ def test_a_complaint_and_a_confirmation_are_drawn_for_what_they_prove(names: lis
     town = Town(plan_for(parties, 2, 2), parties)
     spoken(town, Phase.JUDGING)
     state, victim = town.state, parties[2].member
-    (name,) = named(names, b"complaint", lambda: member.due(state, victim))
+    (name,) = named(names, b"complaint", lambda: responses.due(state, victim))
     assert name == (state.id, b"complaint", 1, state.deals[1].sealed[2].enc)
     spoken(town, Phase.CONFIRMING)
     state, result = town.state, town.state.result
     assert result is not None
-    (name,) = named(names, b"confirm", lambda: member.due(state, victim))
+    (name,) = named(names, b"confirm", lambda: responses.due(state, victim))
     assert name == (state.id, b"confirm", result.transcript, 3)
 
 
@@ -100,7 +100,7 @@ def test_a_hand_is_drawn_for_this_result_and_this_heir(names: list[Name]) -> Non
     spoken(town, Phase.HANDING)
     state, result = town.state, town.state.result
     assert result is not None and state.heir_key is not None
-    (name,) = named(names, b"hand", lambda: member.due(state, held[1].member))
+    (name,) = named(names, b"hand", lambda: responses.due(state, held[1].member))
     assert name == (state.id, b"hand", result.transcript, state.heir_key)
 
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from bytewise.protocol.ceremony import SharesSource
-from kms.curve import decode_point
-from kms.dkg import closing
-from kms.dkg.state import Ceremony, Phase
+from bytewise.crypto.curve import decode_point
+from bytewise.protocol.keys.ceremony import SharesSource
+from kms.ceremony import closing
+from kms.ceremony.state import Ceremony, Phase
 from tests.unit.kms.ceremonies import Meddling, Party, Town, generated, opens, party, plan_for
 from tests.unit.kms.rogues import constants_dealt, is_even, lying_withdrawer, withdrawer
 

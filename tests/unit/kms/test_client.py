@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from bytewise.crypto.curve import decode_point, encode_scalar
+from bytewise.crypto.envelope import seal_padded
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import (
     BadSignature,
@@ -23,24 +25,22 @@ from bytewise.protocol.errors import (
     TryAgain,
 )
 from bytewise.protocol.jobs import RunJob, anchor_domain, key_domain
-from bytewise.protocol.keys import ReleaseAnswer, ShardInfo
-from bytewise.protocol.seal import envelope_hash, seal_context, unpad
+from bytewise.protocol.keys.epochs import ReleaseAnswer, ShardInfo
+from bytewise.protocol.records.seal import envelope_hash, seal_context, unpad
 from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import U64, Blob, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.service.secret import Secret
+from bytewise.service.shard_connection import place_of
 from bytewise.storage.releases import ReleaseRecords
 from bytewise.tee.binding import Attested
 from bytewise.tee_simulated.quoter import SimulatedQuoter
 from bytewise.tee_simulated.root import Platform
-from kms import accounts
-from kms.client import ShardKeySource
-from kms.curve import decode_point, encode_scalar
-from kms.dialling import place_of
-from kms.envelope import seal_padded
-from kms.keyring import HeldShare
-from kms.release import Shard
+from enclave.release_client import ShardKeySource
+from kms.shard.release import Shard
 from kms.shard_client import ShardClient
+from kms.storage import accounts
+from kms.storage.keyring import HeldShare
 from tests.unit.kms.memory_chain import CONTRACTS, Case
 from tests.unit.kms.world import World
 
@@ -139,7 +139,7 @@ def test_control_without_proofs_of_partials_one_liar_makes_an_honest_operators_e
 ) -> None:
     """Attack 12 with the defence removed: not even no key, but a verdict against who sealed rightly."""
     case, blame = disputed(world), Blame()
-    monkeypatch.setattr("kms.pieces.verify_partial", lambda partial, *_: decode_point(partial.point))
+    monkeypatch.setattr("enclave.pieces.verify_partial", lambda partial, *_: decode_point(partial.point))
     with world.listening((1, WrongShare.of(world, 1)), (2, world.shard(2)), (3, world.shard(3))):
         with pytest.raises(EnvelopeDoesNotOpen):
             source(world, blame).open(world.job(case), world.secret)

@@ -15,9 +15,9 @@ from cryptography.fernet import Fernet
 
 from bytewise.protocol.encoding import encode
 from bytewise.service.settings import child_environment
-from chain.book import write_network
-from kms import accounts, keyring
-from kms.files import read_key
+from chain.client.address_book import write_network
+from kms.storage import accounts, keyring
+from kms.storage.files import read_key
 from tests.e2e.memory import scalar_forms, sees_closed, verify_closed
 from tests.unit.kms.test_process import config, wait_for_answers
 from tests.unit.kms.world import World
@@ -125,7 +125,7 @@ def test_commands_over_a_shards_folder_are_closed_before_they_read_it(fresh: Wor
     more += [word for verb, words in commands.items() for word in (f"--{verb}", shlex.join(words))]
     for program in (
         ["-m", "kms", "wrap", "--config", str(settings)],
-        ["-m", "bytewise.cli", "kms", "init", str(tmp_path / "new"), *place, *more],
+        ["-m", "cli", "kms", "init", str(tmp_path / "new"), *place, *more],
     ):
         done = subprocess.run(
             [sys.executable, *program], cwd=ROOT, env=child_environment(), preexec_fn=with_cores, timeout=120, check=False
@@ -140,7 +140,7 @@ def test_commands_over_a_shards_folder_are_closed_before_they_read_it(fresh: Wor
 @pytest.mark.e2e
 def test_on_another_system_than_linux_the_log_says_that_the_process_is_open_and_it_goes_on() -> None:
     code = (
-        "from bytewise.tee import confinement\nfrom kms.closed import close_process\n"
+        "from bytewise.tee import confinement\nfrom kms.shard.process_hardening import close_process\n"
         "confinement._libc = lambda: object()\nclose_process()\nprint('on')"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)

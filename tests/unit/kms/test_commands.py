@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.appraisal import SignedPolicy
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.evidence.appraisal_policy import SignedPolicy
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import DatabaseUrl, child_environment
 from bytewise.storage.__main__ import main as migrate_main
 from bytewise.storage.engine import HEAD, check_revision, open_database
-from chain.keys import devnet_signer
-from kms import keyring
+from chain.sending.keys import devnet_signer
 from kms.__main__ import main
-from kms.api import build_app, serve
-from kms.approve import approve, read_policy
 from kms.backup import back_up, restore
-from kms.serve import build_shard
+from kms.shard.api import build_app, serve
+from kms.shard.policy_approval import approve, read_policy
+from kms.shard.service import build_shard
+from kms.storage import keyring
 from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.kms.test_policies import settings
 from tests.unit.kms.test_process import ROOT

@@ -8,9 +8,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.protocol.errors import Bug, MalformedPoint, MalformedValue
-from bytewise.protocol.points import FIELD
-from kms.curve import (
+from bytewise.crypto.curve import (
     GENERATOR,
     ORDER,
     decode_point,
@@ -20,6 +18,8 @@ from kms.curve import (
     random_scalar,
     second_generator,
 )
+from bytewise.crypto.points import FIELD
+from bytewise.protocol.errors import Bug, MalformedPoint, MalformedValue
 
 GOOD = encode_point(GENERATOR * 5)
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kms import erasable
-from kms.curve import GENERATOR, ORDER
-from kms.erasable import erase, interpolate, is_canonical, times
-from kms.shares import combine_values, evaluate
+from bytewise.crypto import erasable
+from bytewise.crypto.curve import GENERATOR, ORDER
+from bytewise.crypto.erasable import erase, interpolate, is_canonical, times
+from bytewise.crypto.shares import combine_values, evaluate
 
 scalars = st.one_of(st.integers(0, ORDER - 1), st.sampled_from([0, 1, 2, ORDER // 2, ORDER - 2, ORDER - 1]))
 

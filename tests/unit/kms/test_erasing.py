@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.ceremony import Erasure, SharesSource, SignedErasure, announce, erasure_digest, verify_erasure
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, TryAgain
 from bytewise.protocol.jobs import key_domain
-from bytewise.protocol.keys import EpochDocument, EpochState
+from bytewise.protocol.keys.ceremony import Erasure, SharesSource, SignedErasure, announce, erasure_digest, verify_erasure
+from bytewise.protocol.keys.epochs import EpochDocument, EpochState
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Blob
 from bytewise.service.clock import SystemClock
 from bytewise.storage.engine import open_database
 from bytewise.storage.releases import ReleaseRecords
-from kms import keyring
 from kms.backup import back_up, restore
-from kms.dkg import desk, erasing
-from kms.dkg.erasing import erase
-from kms.dkg.scribe import Scribe, epoch_document
-from kms.dkg.state import Ceremony, Phase
-from kms.files import wipe_draft, write_whole
+from kms.ceremony import erasure, participant
+from kms.ceremony.coordinator import Scribe, epoch_document
+from kms.ceremony.erasure import erase
+from kms.ceremony.state import Ceremony, Phase
+from kms.storage import keyring
+from kms.storage.files import wipe_draft, write_whole
 from tests.unit.kms.ceremonies import SCRIBE
 from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.kms.offices import Office, OneEpoch, Turns, offices, plan, scribe_of
@@ -90,9 +90,9 @@ def test_an_erased_share_does_not_come_back_from_the_log_and_does_where_seeds_st
     shards, state, bring = missed_its_end(tmp_path)
     shards[0].chain.epoch = replace(shards[0].chain.epoch, state=EpochState.RETIRED)
     if not seeds_end:
-        monkeypatch.setattr(erasing, "_end_ceremonies", lambda records, epoch, kept: None)
+        monkeypatch.setattr(erasure, "_end_ceremonies", lambda records, epoch, kept: None)
     if not chain_is_asked:
-        monkeypatch.setattr(desk, "is_wanted", lambda plan, commitments, epoch: True)
+        monkeypatch.setattr(participant, "is_wanted", lambda plan, commitments, epoch: True)
     assert erased(shards[0], epoch_document(state)).statement.kept == ZERO_DIGEST
     bring()
     assert bool(list(shards[0].folder.glob("share-3*"))) == (not seeds_end and not chain_is_asked)

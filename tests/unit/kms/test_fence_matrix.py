@@ -13,12 +13,19 @@ from dataclasses import dataclass, replace
 import pytest
 
 from bytewise.ports import Quoter
-from bytewise.protocol import appraisal
-from bytewise.protocol.appraisal import AppraisalPolicy, Coverage, EvidenceType, GpuUse, PlatformKind, TrustedMeasurement
 from bytewise.protocol.digests import sha256
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import ConfigurationError, EvidenceRefused
-from bytewise.protocol.keys import Decision
+from bytewise.protocol.evidence import appraisal_policy
+from bytewise.protocol.evidence.appraisal_policy import (
+    AppraisalPolicy,
+    Coverage,
+    EvidenceType,
+    GpuUse,
+    PlatformKind,
+    TrustedMeasurement,
+)
+from bytewise.protocol.keys.epochs import Decision
 from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
 from bytewise.tee import mode, roots
@@ -106,7 +113,7 @@ class Attempt:
     def _policy(self) -> AppraisalPolicy:
         production = CONFIGURATION in self.standing
         if production:
-            self.patch.setattr(appraisal, "TEST_CHAIN_IDS", frozenset())
+            self.patch.setattr(appraisal_policy, "TEST_CHAIN_IDS", frozenset())
         policy, file = self.world.policy, self.world.folder / "in-force.json"
         of_hardware = self.shown == RELABELLED or OWN_TYPE in self.standing
         rule = replace(policy.rules[0], root=self._root(), type=EvidenceType.TDX if of_hardware else EvidenceType.SIMULATED)

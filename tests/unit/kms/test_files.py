@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.errors import ConfigurationError
-from kms import files
+from kms.storage import files
 
 SECRET = b"secret"
 

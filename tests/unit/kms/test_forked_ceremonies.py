@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from bytewise.protocol.ceremony_log import Body, Deal, Join, Judgement, Message, say
+from bytewise.crypto.curve import ORDER
 from bytewise.protocol.errors import CeremonyRefused
+from bytewise.protocol.keys.ceremony_log import Body, Deal, Join, Judgement, Message, say
 from bytewise.protocol.units import Address
-from kms.curve import ORDER
-from kms.dkg import steps
-from kms.dkg.dealing import deal
-from kms.dkg.member import _opening, due
-from kms.dkg.state import Phase
-from kms.dkg.streams import stream
+from kms.ceremony import steps
+from kms.ceremony.deals import deal
+from kms.ceremony.responses import _opening, due
+from kms.ceremony.state import Phase
+from kms.ceremony.streams import stream
 from tests.unit.kms.ceremonies import Party, Town, generated, opens, party, plan_for, seat
 from tests.unit.kms.liars import ELSEWHERE
 

@@ -12,18 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import update
 
-from bytewise.protocol.ceremony import Plan, announce
-from bytewise.protocol.ceremony_forks import Fork, LogCopy, Stretch, find_fork, fork_of_copies, read_copy, verify_fork
-from bytewise.protocol.ceremony_log import Exchange, ExchangeAnswer, Message, SignedHead, bring, head_after, sign_head
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import BadSignature, CeremonyRefused, Fault, LogForked
+from bytewise.protocol.keys.ceremony import Plan, announce
+from bytewise.protocol.keys.ceremony_forks import Fork, LogCopy, Stretch, find_fork, fork_of_copies, read_copy, verify_fork
+from bytewise.protocol.keys.ceremony_log import Exchange, ExchangeAnswer, Message, SignedHead, bring, head_after, sign_head
 from bytewise.protocol.units import Address, Blob, Digest
 from bytewise.service.clock import monotonic_s
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.tables_ceremonies import CeremonyRow
-from kms.dkg.ceremony import apply
-from kms.dkg.scribe import Scribe, ShardLink
-from kms.dkg.state import Phase
+from kms.ceremony.coordinator import Scribe, ShardLink
+from kms.ceremony.state import Phase
+from kms.ceremony.state_machine import apply
 from tests.unit.kms.ceremonies import SCRIBE, party, plan_for
 from tests.unit.kms.moments import Crash, Fuse
 from tests.unit.kms.offices import Office, brought, offices, plan, scribe_of, scribe_over

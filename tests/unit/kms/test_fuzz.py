@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.keys import Refusal
+from bytewise.protocol.keys.epochs import Refusal
 from tests.fuzz.target import Target, same, target
 from tests.fuzz.targets import TARGETS
 from tests.source import ROOT

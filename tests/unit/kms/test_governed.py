@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.units import U256
-from kms.serve import _verify_governed, build_shard
+from kms.shard.service import _verify_governed, build_shard
 from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.kms.test_policies import settings
 from tests.unit.kms.world import World

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bytewise.crypto import hpke
+from bytewise.crypto.curve import GENERATOR, decode_point, encode_point
+from bytewise.crypto.shares import combine, split
 from bytewise.protocol.errors import MalformedValue
 from bytewise.service.settings import developer_variable
-from kms import hpke
-from kms.curve import GENERATOR, decode_point, encode_point
-from kms.shares import combine, split
 
 TYPED = json.loads((Path(__file__).parents[2] / "vectors" / "rfc9180_p256_base.json").read_text())
 

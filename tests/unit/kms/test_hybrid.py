@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bytewise.crypto import hpke, hybrid
+from bytewise.crypto.curve import GENERATOR, ORDER, decode_point, encode_scalar
+from bytewise.crypto.envelope import MAX_ENVELOPE_BYTES, PART_BYTES, open_with_point, seal_padded, verify_envelope
+from bytewise.crypto.hybrid import Place, Recipients
+from bytewise.crypto.shares import MAX_SHARDS
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, EnvelopeDoesNotOpen, EnvelopeProofBad, MalformedValue
-from bytewise.protocol.seal import Envelope, HybridEnvelope
+from bytewise.protocol.records.seal import Envelope, HybridEnvelope
 from bytewise.protocol.suites import SUITE_HYBRID, SUITE_P256, hybrid_epoch, suite_of
 from bytewise.protocol.units import Blob, Digest
-from kms import hpke, hybrid
-from kms.curve import GENERATOR, ORDER, decode_point, encode_scalar
-from kms.envelope import MAX_ENVELOPE_BYTES, PART_BYTES, open_with_point, seal_padded, verify_envelope
-from kms.hybrid import Place, Recipients
-from kms.shares import MAX_SHARDS
 from tests.unit.kms.hybrids import (
     CONTEXT,
     DATA,

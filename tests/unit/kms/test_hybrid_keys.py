@@ -6,19 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.ceremony_log import KemKey, say
+from bytewise.crypto import hpke
 from bytewise.protocol.errors import CeremonyRefused, ConfigurationError, MalformedValue
-from bytewise.protocol.keys import EpochOnChain, EpochState
+from bytewise.protocol.keys.ceremony_log import KemKey, say
+from bytewise.protocol.keys.epochs import EpochOnChain, EpochState
 from bytewise.protocol.suites import hybrid_epoch
 from bytewise.protocol.units import U64, ZERO_DIGEST, Address, Blob
 from bytewise.service.clock import SystemClock
-from chain.epochs import pinned_epoch
-from kms import hpke, keyring
+from chain.reads.epoch_endpoints import pinned_epoch
 from kms.backup import back_up, restore
-from kms.dkg.erasing import erase
-from kms.dkg.member import kem_seed
-from kms.dkg.scribe import epoch_document
-from kms.dkg.state import Phase
+from kms.ceremony.coordinator import epoch_document
+from kms.ceremony.erasure import erase
+from kms.ceremony.responses import kem_seed
+from kms.ceremony.state import Phase
+from kms.storage import keyring
 from tests.unit.kms.ceremonies import Party, Town, generated, party, plan_for
 from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.kms.offices import OneEpoch, offices, plan

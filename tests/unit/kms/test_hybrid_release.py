@@ -9,6 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from bytewise.crypto import envelope as envelopes
+from bytewise.crypto import hpke, hybrid
+from bytewise.crypto.curve import ORDER
+from bytewise.crypto.envelope import seal_padded, verify_receipt_envelope
+from bytewise.crypto.hybrid import Place, recipients
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import (
     BytewiseError,
@@ -20,22 +25,17 @@ from bytewise.protocol.errors import (
     ShardLied,
 )
 from bytewise.protocol.jobs import HybridKeys, anchor_domain
-from bytewise.protocol.keys import Decision, HybridPartial, Partial
-from bytewise.protocol.receipt import Receipt
-from bytewise.protocol.seal import Envelope, HybridPart, envelope_hash, unpad
+from bytewise.protocol.keys.epochs import Decision, HybridPartial, Partial
+from bytewise.protocol.records.receipt import Receipt
+from bytewise.protocol.records.seal import Envelope, HybridPart, envelope_hash, unpad
 from bytewise.protocol.suites import hybrid_epoch
 from bytewise.protocol.units import U64, Blob, Digest
 from bytewise.storage.migrate import migrate
-from kms import envelope as envelopes
-from kms import hpke, hybrid
-from kms.client import ShardKeySource
-from kms.curve import ORDER
-from kms.dkg.scribe import epoch_document
-from kms.envelope import seal_padded, verify_receipt_envelope
-from kms.hybrid import Place, recipients
-from kms.keyring import HeldShare
-from kms.policy import Admitted
-from kms.release import Shard
+from enclave.release_client import ShardKeySource
+from kms.ceremony.coordinator import epoch_document
+from kms.shard.release import Shard
+from kms.shard.release_policy import Admitted
+from kms.storage.keyring import HeldShare
 from tests.unit.kms.memory_chain import Case, MemoryChain
 from tests.unit.kms.offices import Office, OneEpoch, plan, scribe_of
 from tests.unit.kms.test_ceremony_desks import run

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bytewise.protocol.seal import HybridEnvelope, HybridPart
+from bytewise.crypto import hpke, hybrid, mlkem
+from bytewise.crypto.curve import ORDER, encode_scalar, random_scalar
+from bytewise.crypto.shares import evaluate
+from bytewise.protocol.records.seal import HybridEnvelope, HybridPart
 from bytewise.protocol.units import Blob
-from kms import hpke, hybrid, mlkem
-from kms.curve import ORDER, encode_scalar, random_scalar
-from kms.shares import evaluate
 from tests.unit.kms.hybrids import (
     COUNT,
     PLACE,

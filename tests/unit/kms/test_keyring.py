@@ -10,11 +10,11 @@ import pytest
 
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError
-from bytewise.protocol.keys import SealedShare
+from bytewise.protocol.keys.epochs import SealedShare
 from bytewise.protocol.units import U64, Blob, Digest
-from kms import accounts, keyring
-from kms.dkg import desk
-from kms.sealing import open_sealer
+from kms.ceremony import participant
+from kms.storage import accounts, keyring
+from kms.storage.sealing import open_sealer
 from tests.dealer import DealSettings, DealShard, deal
 from tests.unit.kms.world import World
 
@@ -117,7 +117,7 @@ def test_what_is_sealed_for_one_thing_opens_as_no_other(world: World) -> None:
     accounts_of = [accounts._bound(each.address) for each in world.document.record.shards]
     contexts = [
         *(keyring._bound(*each) for each in names), *(keyring._kem_bound(*each) for each in names), *accounts_of,
-        *(desk._bound(Digest(bytes([n]) * 32)) for n in (1, 2)),
+        *(participant._bound(Digest(bytes([n]) * 32)) for n in (1, 2)),
     ]  # fmt: skip
     for own in contexts:
         sealed = sealer.seal(b"secret", own)

@@ -13,20 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.cli.__main__ import main
-from bytewise.cli.exits import Exit
-from bytewise.protocol.ceremony import SignedPlan, announce
+from bytewise.crypto.curve import GENERATOR, encode_point
+from bytewise.crypto.shares import combine_values
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.keys import EpochDocument, EpochOnChain, EpochState
+from bytewise.protocol.keys.ceremony import SignedPlan, announce
+from bytewise.protocol.keys.epochs import EpochDocument, EpochOnChain, EpochState
 from bytewise.protocol.units import Digest, hex0x
 from bytewise.service.settings import library_variables
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import open_database
-from chain.book import read_network
-from chain.params import DEVNET
-from kms import keyring
-from kms.curve import GENERATOR, encode_point
-from kms.shares import combine_values
+from chain.client.address_book import read_network
+from chain.deployment.params import DEVNET
+from cli.__main__ import main
+from cli.exits import Exit
+from kms.storage import keyring
 from tests.devnet import POLICY, SHARDS, epoch_document, reader, signer
 from tests.unit.kms.killed_command import Killed, killed
 from tests.unit.kms.test_ceremony_processes import COUNT, EPOCH, Shards, running, shards

@@ -3,14 +3,14 @@
 from dataclasses import replace
 from pathlib import Path
 
-from bytewise.cli.exits import Exit
+from bytewise.crypto.curve import GENERATOR, encode_point
+from bytewise.crypto.shares import combine_values
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.units import U256
-from chain.book import write_network
-from chain.keys import save_signer
-from kms import keyring
-from kms.curve import GENERATOR, encode_point
-from kms.shares import combine_values
+from chain.client.address_book import write_network
+from chain.sending.keys import save_signer
+from cli.exits import Exit
+from kms.storage import keyring
 from tests.unit.kms.ceremonies import KEY_EPOCHS, SCRIBE
 from tests.unit.kms.killed_command import killed
 from tests.unit.kms.offices import Office

@@ -8,20 +8,20 @@ from dataclasses import replace
 
 import pytest
 
+from bytewise.crypto import hpke
+from bytewise.crypto.curve import decode_point
+from bytewise.crypto.envelope import open_with_point, verify_receipt_envelope
+from bytewise.crypto.proofs import verify_partial
+from bytewise.crypto.reconstruction import TransportKey
+from bytewise.crypto.shares import combine
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import Fault, MalformedValue
 from bytewise.protocol.jobs import anchor_domain
-from bytewise.protocol.keys import Partial, ReleaseAnswer, ReleaseReply, partial_info
-from bytewise.protocol.messages import transport_key_hash
-from bytewise.protocol.seal import unpad
+from bytewise.protocol.keys.epochs import Partial, ReleaseAnswer, ReleaseReply, partial_info
+from bytewise.protocol.records.seal import unpad
+from bytewise.protocol.records.statements import transport_key_hash
 from bytewise.protocol.units import Blob
 from bytewise.tee.channel import connect
-from kms import hpke
-from kms.curve import decode_point
-from kms.dleq import verify_partial
-from kms.envelope import open_with_point, verify_receipt_envelope
-from kms.rebuilt import TransportKey
-from kms.shares import combine
 from tests.unit.kms.memory_chain import Case
 from tests.unit.kms.world import World
 from tests.unit.tee.channels import DATA, HELLO, PATIENCE_S, REFUSAL, Leaks, Task, Wire, weaken

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from bytewise.protocol.errors import ChannelBroken, ChannelRefused, TryAgain
-from bytewise.protocol.keys import MAX_RELEASE_BODY_BYTES, Decision
+from bytewise.protocol.keys.epochs import MAX_RELEASE_BODY_BYTES, Decision
 from bytewise.tee.channel import Channel, connect
-from kms import listener
-from kms.enclave_channel import ask, open_channel
-from kms.listener import ChannelServer, Places
+from enclave.enclave_channel import ask, open_channel
+from kms.shard import listener
+from kms.shard.listener import ChannelServer, Places
 from tests.unit.kms.world import World, wait_until
 
 PATIENCE_S = 60.0

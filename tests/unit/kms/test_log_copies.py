@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from bytewise.protocol.appraisal import GpuUse
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, ReleaseLogBroken, TryAgain
-from bytewise.protocol.keys import ReleaseLog, SignedRelease
-from bytewise.protocol.release_log import START, verify_log
+from bytewise.protocol.evidence.appraisal_policy import GpuUse
+from bytewise.protocol.keys.epochs import ReleaseLog, SignedRelease
+from bytewise.protocol.keys.release_log import START, verify_log
 from bytewise.protocol.units import U64
-from kms import log_copy
-from kms.log_copy import LogCopy, pages_of
+from kms.release_log import copies
+from kms.release_log.copies import LogCopy, pages_of
 from kms.shard_client import ShardBusy, ShardClient
 from tests.unit.kms.memory_chain import NOW
 from tests.unit.kms.test_release_log import DOMAIN, Entries, copy, grounded, logged, paged, signed
@@ -50,7 +50,7 @@ def test_two_runs_at_once_leave_one_copy(logged: Entries, copy: LogCopy) -> None
 
 
 def test_a_run_that_waits_too_long_says_what_for(logged: Entries, copy: LogCopy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_copy, "LOCK_WAIT_S", 0.2)
+    monkeypatch.setattr(copies, "LOCK_WAIT_S", 0.2)
     copy.folder.mkdir()
     with copy.path.with_suffix(".lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -77,7 +77,7 @@ def test_what_a_shard_signed_twice_is_kept_beside_the_copy(world: World, logged:
 def test_a_log_that_is_longer_than_one_run_takes_is_not_called_whole(
     logged: Entries, copy: LogCopy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_copy, "MAX_PAGES", 2)
+    monkeypatch.setattr(copies, "MAX_PAGES", 2)
     with pytest.raises(TryAgain, match="run this again for the rest"):
         copy.extend(paged(logged, 1), DOMAIN)
     assert copy.extend(paged(logged, 1), DOMAIN).next_index == 3
@@ -98,14 +98,14 @@ def test_of_a_liar_who_always_shows_another_record_some_are_kept_and_a_torn_line
             with evidence.open("ab") as file:
                 file.write(b'{"half')
     kept = [decode(SignedRelease, line) for line in evidence.read_bytes().splitlines()]
-    assert kept == others[: log_copy.MAX_PROOFS]
+    assert kept == others[: copies.MAX_PROOFS]
 
 
 def test_a_shard_has_so_long_in_all_and_what_came_is_kept(
     world: World, logged: Entries, copy: LogCopy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each page is in time, and there is one after the other."""
-    monkeypatch.setattr(log_copy, "WAIT_S", 0.5)
+    monkeypatch.setattr(copies, "WAIT_S", 0.5)
     asked: list[float] = []
 
     class Slow(ShardClient):
@@ -119,7 +119,7 @@ def test_a_shard_has_so_long_in_all_and_what_came_is_kept(
         with pytest.raises(TryAgain, match="of waiting: run this again for the rest"):
             copy.extend(pages_of(client, 1, 20.0), DOMAIN)
         assert asked[0] == 0.5 and asked[1] < 0.25 and len(asked) == 2 and len(copy.read(DOMAIN)[0]) == 2
-        monkeypatch.setattr(log_copy, "WAIT_S", 120.0)
+        monkeypatch.setattr(copies, "WAIT_S", 120.0)
         assert copy.extend(pages_of(client, 1, 20.0), DOMAIN).next_index == 3 and asked[2] == 20.0
 
 
@@ -139,24 +139,24 @@ class Busy(ShardClient):
 def test_a_shard_that_is_busy_is_asked_again_so_often_and_no_more(
     world: World, copy: LogCopy, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
-    monkeypatch.setattr(log_copy, "BUSY_PAUSE_S", 0.01)
+    monkeypatch.setattr(copies, "BUSY_PAUSE_S", 0.01)
     client = Busy(world.document.record.shards[0])
     with client:
         client.times = times
         pages = pages_of(client, 1, 20.0)
-        if times < log_copy.BUSY_TRIES:
+        if times < copies.BUSY_TRIES:
             assert pages(0) == () and client.asked == times + 1
             return
         with pytest.raises(ShardBusy):
             pages(0)
-        assert client.asked == log_copy.BUSY_TRIES
+        assert client.asked == copies.BUSY_TRIES
 
 
 def test_a_shard_that_is_always_busy_has_no_more_time_than_one_that_is_slow(
     world: World, copy: LogCopy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_copy, "WAIT_S", 0.3)
-    monkeypatch.setattr(log_copy, "BUSY_PAUSE_S", 0.2)
+    monkeypatch.setattr(copies, "WAIT_S", 0.3)
+    monkeypatch.setattr(copies, "BUSY_PAUSE_S", 0.2)
     client = Busy(world.document.record.shards[0])
     with client:
         client.times = 100

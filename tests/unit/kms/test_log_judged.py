@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from bytewise.protocol.docket import Case
+from bytewise.protocol.decisions.snapshot import Case
 from bytewise.protocol.errors import ChainReverted, RpcRefused, TryAgain
-from bytewise.protocol.release_log import LAG_S
+from bytewise.protocol.keys.release_log import LAG_S
 from bytewise.protocol.units import U64, Digest
-from kms.log_rights import Judged, Seen, Unjudged, judge, judge_none
+from kms.release_log.entitlement import Judged, Seen, Unjudged, judge, judge_none
 from tests.unit.kms.court import Court
 from tests.unit.kms.memory_chain import NOW
 from tests.unit.kms.test_log_order import claimed, rewritten

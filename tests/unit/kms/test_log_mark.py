@@ -8,13 +8,13 @@ import pytest
 from sqlalchemy import update
 
 from bytewise.protocol.errors import ConfigurationError, StaleBackup
-from bytewise.protocol.keys import ReleaseLog
+from bytewise.protocol.keys.epochs import ReleaseLog
 from bytewise.service.clock import SystemClock
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.tables_keys import ReleaseRow
-from kms import log_mark
 from kms.backup import back_up, restore
-from kms.log_mark import FILE, read_marks
+from kms.storage import log_position
+from kms.storage.log_position import FILE, read_marks
 from tests.unit.kms.marked import copied, drop, folder_of, full, lost, release, started
 from tests.unit.kms.world import World
 
@@ -31,7 +31,7 @@ def forked(world: World) -> None:
 def seconds(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """The shard's monotonic clock, which this moves."""
     time = [100.0]
-    monkeypatch.setattr(log_mark, "monotonic_s", lambda: time[0])
+    monkeypatch.setattr(log_position, "monotonic_s", lambda: time[0])
 
     def passed(more: float) -> None:
         time[0] += more
@@ -83,7 +83,7 @@ def test_the_first_record_is_marked_before_its_answer(fresh: World) -> None:
 def test_in_a_burst_some_records_are_marked_and_after_it_each(
     fresh: World, monkeypatch: pytest.MonkeyPatch, seconds: Callable[[float], None]
 ) -> None:
-    monkeypatch.setattr(log_mark, "EVERY", 3)
+    monkeypatch.setattr(log_position, "EVERY", 3)
     shard, marked = started(fresh), list[int]()
     for number, later in enumerate((0, 0, 0, 0, 0.9, 0.1, 0, 1, 2), start=1):
         seconds(later)
@@ -118,14 +118,14 @@ def test_a_shard_of_before_marks_gets_one_at_its_next_start(fresh: World) -> Non
 def test_a_start_marks_a_log_that_went_on_without_and_leaves_the_disk_alone_otherwise(
     fresh: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_mark, "EVERY", 3)
+    monkeypatch.setattr(log_position, "EVERY", 3)
     release(fresh, started(fresh), 1)
     # The newest may be of a process that was killed in the middle of it.
     for number, marked in ((2, 0), (3, 0), (4, 3)):
         release(fresh, fresh.shard(1), number)
         started(fresh)
         assert [mark.index for mark in read_marks(folder_of(fresh))] == [marked]
-    monkeypatch.setattr(log_mark, "replace_whole", full)
+    monkeypatch.setattr(log_position, "replace_whole", full)
     started(fresh)
 
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from bytewise.protocol.keys import EpochState, SignedRelease, SignedTicket
-from bytewise.protocol.phases import Phase
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.keys.epochs import EpochState, SignedRelease, SignedTicket
 from bytewise.protocol.units import U16, U64, ZERO_DIGEST, Digest
-from kms import policy
-from kms.log_rights import Judged, Seen, judge
+from kms.release_log.entitlement import Judged, Seen, judge
+from kms.shard import release_policy
 from tests.unit.kms.court import Court
 from tests.unit.kms.memory_chain import NOW, OTHER_VOTER, VOTER
 from tests.unit.kms.test_release_log import Entries, altered, of, three_records
@@ -46,7 +46,7 @@ def late(
     """What a shard released whose operator took the check of tickets out."""
     case, shard = world.case(seq), world.shard(1)
     world.chain.open(case, phase=phase)
-    monkeypatch.setattr(policy, "verify_right", lambda *_: 1)
+    monkeypatch.setattr(release_policy, "verify_right", lambda *_: 1)
     world.release(shard, case, ticket=world.ticket(case, expires_at=U64(until)))
     return shard.log(0).entries[-1]
 

@@ -16,11 +16,11 @@ from fastapi import Request
 
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import TryAgain
-from bytewise.protocol.keys import Refusal, ReleaseLog
-from kms import intake
-from kms.enclave_channel import ask, open_channel
-from kms.intake import Intake, Turns
-from kms.release import Shard
+from bytewise.protocol.keys.epochs import Refusal, ReleaseLog
+from enclave.enclave_channel import ask, open_channel
+from kms.shard import http_limits
+from kms.shard.http_limits import Intake, Turns
+from kms.shard.release import Shard
 from kms.shard_client import ShardBusy, ShardClient
 from tests.unit.kms.world import World, wait_until
 
@@ -54,7 +54,7 @@ def asked(world: World, many: int) -> Iterator[list["Future[bytes]"]]:
 
 
 def test_a_page_too_many_is_told_to_come_again_and_a_release_is_answered(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "PAGE_WAIT_S", SHORT_S)
+    monkeypatch.setattr(http_limits, "PAGE_WAIT_S", SHORT_S)
     shard, case, record, held = fresh.shard(1), fresh.case(), fresh.document.record.shards[0], Held(monkeypatch)
     fresh.chain.open(case)
     trusting = ssl.create_default_context(cafile=fresh.settings.shards[0].folder / "tls.pem")
@@ -98,7 +98,7 @@ def test_pages_are_made_one_after_the_other_and_all_are_given(fresh: World, monk
 
 
 def test_as_many_wait_as_there_are_connections_and_no_more(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "CONNECTIONS", 2)
+    monkeypatch.setattr(http_limits, "CONNECTIONS", 2)
     shard, held = fresh.shard(1), Held(monkeypatch)
     with fresh.serving((1, shard)), asked(fresh, 6) as pages:
         try:
@@ -114,8 +114,8 @@ def test_who_asks_and_goes_away_shuts_nobody_out(fresh: World, monkeypatch: pyte
     real, names = Turns.turn, itertools.count()
     if not counted:
         monkeypatch.setattr(Turns, "turn", lambda turns, _: real(turns, str(next(names))))
-    monkeypatch.setattr(intake, "CONNECTIONS", 8)
-    monkeypatch.setattr(intake, "CONNECTIONS_FROM_ONE_ADDRESS", 4)
+    monkeypatch.setattr(http_limits, "CONNECTIONS", 8)
+    monkeypatch.setattr(http_limits, "CONNECTIONS_FROM_ONE_ADDRESS", 4)
     shard, held = fresh.shard(1), Held(monkeypatch)
     trusting = ssl.create_default_context(cafile=fresh.settings.shards[0].folder / "tls.pem")
     with fresh.serving((1, shard)), ThreadPoolExecutor(1) as pool:

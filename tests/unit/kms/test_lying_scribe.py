@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.ceremony_log import Confirm, Consent, Message, read_message
+from bytewise.crypto.curve import GENERATOR, encode_point
+from bytewise.crypto.shares import combine_values
 from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.keys.ceremony_log import Confirm, Consent, Message, read_message
 from bytewise.protocol.signing import verify_signature
 from bytewise.protocol.units import Address, Blob
 from bytewise.storage.ceremonies import Kept
-from kms import keyring
-from kms.curve import GENERATOR, encode_point
-from kms.dkg.desk import Desk
-from kms.dkg.result import signed_shares
-from kms.dkg.scribe import Scribe
-from kms.dkg.state import Ceremony, Phase
-from kms.shares import combine_values
+from kms.ceremony.coordinator import Scribe
+from kms.ceremony.participant import Desk
+from kms.ceremony.result import signed_shares
+from kms.ceremony.state import Ceremony, Phase
+from kms.storage import keyring
 from tests.unit.kms.ceremonies import SCRIBE
 from tests.unit.kms.offices import Office, OneEpoch, Turns, offices, plan, scribe_of
 from tests.unit.kms.test_ceremony_desks import PHASE_S, numbered, on_chain, run

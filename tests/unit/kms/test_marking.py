@@ -14,10 +14,10 @@ from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.jobs import key_domain
 from bytewise.storage.engine import writing
 from bytewise.storage.releases import ReleaseRecords
-from kms import log_mark
-from kms.files import replace_whole
-from kms.log_mark import FILE, LogMarks, MarkFile, read_marks
-from kms.release import ADMISSIONS
+from kms.shard.release import ADMISSIONS
+from kms.storage import log_position
+from kms.storage.files import replace_whole
+from kms.storage.log_position import FILE, LogMarks, MarkFile, read_marks
 from tests.unit.kms.marked import folder_of, full, release, started
 from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.kms.world import World
@@ -61,10 +61,10 @@ NOT_MARKED = '"event":"kms.log_not_marked","file":"release-log.json","why":"No s
 def test_a_mark_that_cannot_be_written_keeps_no_enclave_from_its_answer_and_is_made_up_for(
     fresh: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(log_mark, "monotonic_s", lambda: 100.0)
+    monkeypatch.setattr(log_position, "monotonic_s", lambda: 100.0)
     shard = started(fresh)
     with monkeypatch.context() as patch:
-        patch.setattr(log_mark, "replace_whole", full)
+        patch.setattr(log_position, "replace_whole", full)
         release(fresh, shard, 1, 2)
         assert capsys.readouterr().err.count(NOT_MARKED) == 1, "said once, not at each record"
         with pytest.raises(ConfigurationError, match=rf"{FILE}: No space left"):
@@ -73,8 +73,8 @@ def test_a_mark_that_cannot_be_written_keeps_no_enclave_from_its_answer_and_is_m
     release(fresh, shard, 3)
     assert [mark.index for mark in read_marks(folder_of(fresh))] == [2]
     with monkeypatch.context() as patch:
-        patch.setattr(log_mark, "replace_whole", full)
-        patch.setattr(log_mark, "SPACING_S", 0)
+        patch.setattr(log_position, "replace_whole", full)
+        patch.setattr(log_position, "SPACING_S", 0)
         release(fresh, shard, 4)
         assert capsys.readouterr().err.count(NOT_MARKED) == 1, "it begins again"
     release(fresh, shard, 5)
@@ -84,7 +84,7 @@ def test_a_mark_that_cannot_be_written_keeps_no_enclave_from_its_answer_and_is_m
 def test_marks_of_many_threads_never_go_back(
     fresh: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(log_mark, "EVERY", 1)
+    monkeypatch.setattr(log_position, "EVERY", 1)
     written, beside = list[int](), list[str]()
 
     def slowly(path: Path, data: bytes) -> None:
@@ -94,7 +94,7 @@ def test_marks_of_many_threads_never_go_back(
         written.append(decode(LogMarks, data).logs[0].index)
         beside.append("ended")
 
-    monkeypatch.setattr(log_mark, "replace_whole", slowly)
+    monkeypatch.setattr(log_position, "replace_whole", slowly)
     shard = started(fresh)
     cases = [fresh.case(number) for number in range(1, 17)]
     for case in cases:
@@ -107,7 +107,7 @@ def test_marks_of_many_threads_never_go_back(
 
 
 def test_a_record_that_comes_late_is_behind_its_mark(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_mark, "SPACING_S", 0)
+    monkeypatch.setattr(log_position, "SPACING_S", 0)
     release(fresh, started(fresh), 1, 2, 3)
     marks = MarkFile(folder_of(fresh), key_domain(CONTRACTS))
     marks.begin(fresh.records(1))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kms.curve import ORDER
+from bytewise.crypto.curve import ORDER
 from tests.e2e.memory import in_memory, scalar_forms
 
 HOLDER = f"""

@@ -11,9 +11,9 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from bytewise.crypto import hpke, mlkem
 from bytewise.protocol.errors import MalformedValue
 from bytewise.protocol.suites import KEM_KEY_BYTES
-from kms import hpke, mlkem
 
 SEED = hashlib.sha512(b"seed").digest()
 KEY = hpke.kem_key(SEED)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.ceremony import Plan
+from bytewise.protocol.keys.ceremony import Plan
 from bytewise.service.clock import monotonic_s
 from bytewise.service.settings import library_variables
-from kms.dkg.scribe import seats
-from kms.dkg.state import Ceremony, Phase
+from kms.ceremony.coordinator import seats
+from kms.ceremony.state import Ceremony, Phase
 from tests.unit.kms.killed_shards import Network
 from tests.unit.kms.offices import Office, plan, scribe_of, scribe_over
 from tests.unit.kms.partitions import PHASES, Cut, losses, run_cut

@@ -11,21 +11,21 @@ import pytest
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import ConfigurationError, NoKey, TryAgain
 from bytewise.protocol.jobs import key_domain
-from bytewise.protocol.keys import ReleaseLog, SignedRelease
-from bytewise.protocol.messages import TicketKind
-from bytewise.protocol.release_log import START, verify_log
-from bytewise.protocol.seal import unpad
+from bytewise.protocol.keys.epochs import ReleaseLog, SignedRelease
+from bytewise.protocol.keys.release_log import START, verify_log
+from bytewise.protocol.records.seal import unpad
+from bytewise.protocol.records.statements import TicketKind
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U64, Digest
-from chain.client import Read
-from chain.deploy import join
-from chain.params import ETHER
-from chain.quorum import QuorumClient
-from chain.read_ahead import ReadAheadClient
-from chain.reader import DocketReader
-from kms.chain_view import ChainKeyView
-from kms.log_rights import Judged, Seen, Unjudged, judge, read_ahead
+from chain.client.quorum import QuorumClient
+from chain.client.read_ahead import ReadAheadClient
+from chain.client.rpc import Read
+from chain.deployment.deploy import join
+from chain.deployment.params import ETHER
+from chain.reads.reader import DocketReader
+from kms.release_log.entitlement import Judged, Seen, Unjudged, judge, read_ahead
 from kms.settings import ShardSettings
+from kms.shard.chain_view import ChainKeyView
 from kms.shard_client import ShardClient
 from tests.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.devnet import STAKE_WEI, reader, signer

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from kms.dkg.state import Phase
+from kms.ceremony.state import Phase
 from tests.unit.kms.offices import offices, plan, scribe_of
 from tests.unit.kms.partitions import Cut, all_or_nothing, run_cut
 from tests.unit.kms.test_ceremony_desks import numbered, on_chain, run

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from bytewise.cli.keys import _agreed
-from bytewise.protocol.ceremony import Purpose
 from bytewise.protocol.errors import CeremonyFailed, ConfigurationError, MalformedValue
+from bytewise.protocol.keys.ceremony import Purpose
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64
 from bytewise.service.settings import DatabaseUrl
 from bytewise.storage.migrate import migrate
-from kms.dkg.conduct import agreed_plan, concluded, make_plan
+from cli.key import _agreed
+from kms.ceremony.session import agreed_plan, concluded, make_plan
 from kms.settings import CeremonySettings
 from tests.unit.kms.ceremonies import SCRIBE
 from tests.unit.kms.offices import offices

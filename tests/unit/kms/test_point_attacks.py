@@ -12,16 +12,16 @@ from typing import cast
 import pytest
 from Crypto.PublicKey.ECC import EccPoint
 
+from bytewise.crypto import curve, envelope, hpke
+from bytewise.crypto.curve import GENERATOR, decode_point, encode_point, encode_scalar, random_scalar, second_generator
+from bytewise.crypto.points import FIELD, point_flaw
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import EnvelopeProofBad, MalformedPoint, MalformedValue
-from bytewise.protocol.keys import Partial, partial_info
-from bytewise.protocol.points import FIELD, point_flaw
+from bytewise.protocol.keys.epochs import Partial, partial_info
 from bytewise.protocol.reasons import PointFlaw
-from bytewise.protocol.seal import Envelope, envelope_hash
+from bytewise.protocol.records.seal import Envelope, envelope_hash
 from bytewise.protocol.units import Blob
-from kms import curve, envelope, hpke
-from kms.curve import GENERATOR, decode_point, encode_point, encode_scalar, random_scalar, second_generator
-from kms.release import Shard
+from kms.shard.release import Shard
 from tests.unit.kms.memory_chain import Case
 from tests.unit.kms.world import World
 

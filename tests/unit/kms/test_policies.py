@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.appraisal import (
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import ConfigurationError, MeasurementRefused, PolicyRefused, TryAgain
+from bytewise.protocol.evidence.appraisal_policy import (
     AppraisalPolicy,
     Coverage,
     GpuUse,
@@ -17,19 +19,17 @@ from bytewise.protocol.appraisal import (
     TcbStatus,
     TrustedMeasurement,
 )
-from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, MeasurementRefused, PolicyRefused, TryAgain
-from bytewise.protocol.keys import Decision
+from bytewise.protocol.evidence.policy_updates import ADDITION_DELAY_S, MAX_APART_S, Standing
+from bytewise.protocol.keys.epochs import Decision
 from bytewise.protocol.signing import LocalSigner
-from bytewise.protocol.succession import ADDITION_DELAY_S, MAX_APART_S, Standing
 from bytewise.protocol.units import U64, Digest
 from bytewise.service.clock import ForwardClock, SystemClock
 from bytewise.service.settings import DatabaseUrl, child_environment
-from kms.approve import approve, changes
-from kms.keyring import POLICY_HISTORY
-from kms.release import Shard
-from kms.serve import build_shard
 from kms.settings import ShardSettings
+from kms.shard.policy_approval import approve, changes
+from kms.shard.release import Shard
+from kms.shard.service import build_shard
+from kms.storage.keyring import POLICY_HISTORY
 from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.kms.world import World
 
@@ -113,7 +113,7 @@ def test_a_program_that_was_just_added_gets_no_key_and_one_that_was_removed_none
 def clock(monkeypatch: pytest.MonkeyPatch) -> Steps:
     """The machine's clock, as the start of a shard reads it; set by the test."""
     steps = Steps(SystemClock().now())
-    monkeypatch.setattr("kms.serve.SystemClock", lambda: steps)
+    monkeypatch.setattr("kms.shard.service.SystemClock", lambda: steps)
     return steps
 
 

@@ -10,11 +10,11 @@ import pytest
 
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import TryAgain
-from bytewise.protocol.keys import ShardInfo
-from bytewise.protocol.seal import unpad
+from bytewise.protocol.keys.epochs import ShardInfo
+from bytewise.protocol.records.seal import unpad
 from bytewise.protocol.suites import hybrid_epoch, is_rebuilt, rebuilt_epoch
 from bytewise.service.settings import child_environment
-from kms.client import ShardKeySource
+from enclave.release_client import ShardKeySource
 from kms.shard_client import ShardClient
 from tests.unit.kms.world import World, wait_until
 
@@ -102,7 +102,7 @@ def test_a_shard_refuses_simulated_evidence_in_production(fresh: World) -> None:
 def test_the_client_side_loads_no_server_database_or_chain_client() -> None:
     """What the enclave's measured closure gains by importing the key client stays small."""
     code = (
-        "import sys, kms.client, kms.envelope, kms.shares, kms.dleq\n"
+        "import sys, enclave.release_client, bytewise.crypto.envelope, bytewise.crypto.shares, bytewise.crypto.proofs\n"
         "heavy = {'fastapi', 'uvicorn', 'starlette', 'sqlalchemy', 'alembic', 'web3', 'torch', 'transformers'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )
@@ -112,7 +112,7 @@ def test_the_client_side_loads_no_server_database_or_chain_client() -> None:
 
 def test_a_shard_process_loads_no_model_code() -> None:
     code = (
-        "import sys, kms.serve\n"
+        "import sys, kms.shard.service\n"
         "print(sorted({'torch', 'transformers', 'bytewise.inference', 'bytewise.tee_simulated'} & set(sys.modules)))\n"
     )
     ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, timeout=60, check=False)

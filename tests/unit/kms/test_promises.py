@@ -6,12 +6,12 @@ import pytest
 
 from bytewise.protocol.errors import BadSignature, BytewiseError, ReleaseNotRecorded
 from bytewise.protocol.jobs import key_domain
-from bytewise.protocol.messages import Release
-from bytewise.protocol.seal import unpad
+from bytewise.protocol.records.seal import unpad
+from bytewise.protocol.records.statements import Release
 from bytewise.protocol.signing import Domain, Signer, typed_digest
 from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Blob, Digest
-from kms.client import ShardKeySource
-from kms.promises import Promise, Promises
+from enclave.log_continuity import Promise, Promises
+from enclave.release_client import ShardKeySource
 from tests.unit.kms.memory_chain import CONTRACTS, VOTER
 from tests.unit.kms.world import World
 from tests.world import signer

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from bytewise.crypto import hpke, reconstruction
+from bytewise.crypto.curve import encode_scalar
+from bytewise.crypto.erasable import interpolate
 from bytewise.protocol.errors import (
     BudgetSpent,
     ConfigurationError,
@@ -15,14 +18,11 @@ from bytewise.protocol.errors import (
     NoKey,
     TicketRefused,
 )
-from bytewise.protocol.keys import Decision
-from bytewise.protocol.release_log import START, verify_log
-from bytewise.protocol.seal import unpad
+from bytewise.protocol.keys.epochs import Decision
+from bytewise.protocol.keys.release_log import START, verify_log
+from bytewise.protocol.records.seal import unpad
 from bytewise.protocol.suites import SUITE_REBUILT, kind_of, suite_of
 from bytewise.protocol.units import U64, Digest
-from kms import hpke, rebuilt
-from kms.curve import encode_scalar
-from kms.erasable import interpolate
 from tests.unit.kms.rebuilds import DOMAIN, EPOCH, answer, disputed, giving, source
 from tests.unit.kms.test_client import Blame
 from tests.unit.kms.world import World
@@ -77,8 +77,8 @@ def test_key_and_shares_are_overwritten_when_the_envelope_is_open_and_when_it_is
 
         return call
 
-    monkeypatch.setattr(rebuilt, "take", seen(rebuilt.take))
-    monkeypatch.setattr(rebuilt, "interpolate", seen(interpolate))
+    monkeypatch.setattr(reconstruction, "take", seen(reconstruction.take))
+    monkeypatch.setattr(reconstruction, "interpolate", seen(interpolate))
     with world.listening(giving(world, 1), giving(world, 2)):
         source(world).open(world.job(disputed(world)), world.secret)
     assert [bytes(each) for each in buffers] == [bytes(32)] * 3

@@ -8,6 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from bytewise.crypto import envelope as envelopes
+from bytewise.crypto import hpke, reconstruction
+from bytewise.crypto.curve import GENERATOR, ORDER, decode_point, encode_scalar, random_scalar
+from bytewise.crypto.envelope import seal_padded, verify_receipt_envelope
+from bytewise.crypto.proofs import prove_partial
+from bytewise.crypto.reconstruction import TransportKey
+from bytewise.crypto.shares import split
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode
@@ -23,23 +30,18 @@ from bytewise.protocol.errors import (
     ShardLied,
 )
 from bytewise.protocol.jobs import anchor_domain
-from bytewise.protocol.keys import ChainFacts, Decision, EpochDocument, ReleaseRequest, SignedRelease, partial_info
-from bytewise.protocol.release_log import START, LogHead, verify_log
-from bytewise.protocol.seal import Envelope, envelope_hash, unpad
+from bytewise.protocol.keys.epochs import ChainFacts, Decision, EpochDocument, ReleaseRequest, SignedRelease, partial_info
+from bytewise.protocol.keys.release_log import START, LogHead, verify_log
+from bytewise.protocol.records.seal import Envelope, envelope_hash, unpad
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.suites import SUITE_P256, SUITE_REBUILT
 from bytewise.protocol.units import U8, U64, Blob, Digest
 from bytewise.service.secret import Secret
-from kms import accounts, hpke, keyring, pieces, rebuilt
-from kms import envelope as envelopes
-from kms.curve import GENERATOR, ORDER, decode_point, encode_scalar, random_scalar
-from kms.dleq import prove_partial
-from kms.envelope import seal_padded, verify_receipt_envelope
-from kms.keyring import HeldShare
-from kms.policy import Admitted
-from kms.rebuilt import TransportKey
-from kms.release import Shard
-from kms.shares import split
+from enclave import pieces
+from kms.shard.release import Shard
+from kms.shard.release_policy import Admitted
+from kms.storage import accounts, keyring
+from kms.storage.keyring import HeldShare
 from tests.unit.kms.memory_chain import CONTRACTS, Case
 from tests.unit.kms.rebuilds import DOMAIN, EPOCH, answer, disputed, giving, source
 from tests.unit.kms.test_client import Blame
@@ -99,7 +101,7 @@ def test_control_without_the_check_of_shares_a_wrong_one_makes_a_wrong_key_and_n
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world, blame = World(tmp_path, epoch=EPOCH), Blame()
-    monkeypatch.setattr(rebuilt, "times", lambda point, scalar: _claimed(world, point, scalar))
+    monkeypatch.setattr(reconstruction, "times", lambda point, scalar: _claimed(world, point, scalar))
     with world.listening(giving(world, 1, OtherShare), giving(world, 2)), pytest.raises(BytewiseError) as caught:
         source(world, blame).open(world.job(disputed(world)), world.secret)
     assert (type(caught.value).__name__, blame.failures) == ("EnvelopeDoesNotOpen", []), "an honest operator would be guilty"
@@ -124,19 +126,19 @@ def test_a_share_in_a_second_encoding_is_a_lie(added: int, good: bool) -> None:
     info, to = Digest(bytes(32)), TransportKey(*hpke.transport_keypair(os.urandom))
     sealed = sealed_share(5 + added, info, to)
     if good:
-        assert rebuilt.take(sealed, to, info, 1, GENERATOR * 5) == (5).to_bytes(32)
+        assert reconstruction.take(sealed, to, info, 1, GENERATOR * 5) == (5).to_bytes(32)
     else:
         with pytest.raises(ShardLied, match="shard 1 gave a wrong answer: its share does not fit"):
-            rebuilt.take(sealed, to, info, 1, GENERATOR * 5)
+            reconstruction.take(sealed, to, info, 1, GENERATOR * 5)
 
 
 @pytest.mark.parametrize("spoil", [lambda d: d[:-1], lambda d: d + b"\0", lambda d: b"", lambda d: d[:-1] + bytes([d[-1] ^ 1])])
 def test_bytes_that_were_not_sealed_so_are_no_share(spoil: Callable[[bytes], bytes]) -> None:
     info, to = Digest(bytes(32)), TransportKey(*hpke.transport_keypair(os.urandom))
     with pytest.raises(MalformedValue):
-        rebuilt.take(spoil(sealed_share(5, info, to)), to, info, 1, GENERATOR * 5)
+        reconstruction.take(spoil(sealed_share(5, info, to)), to, info, 1, GENERATOR * 5)
     with pytest.raises(MalformedValue):
-        rebuilt.take(sealed_share(5, Digest(b"\1" * 32), to), to, info, 1, GENERATOR * 5)
+        reconstruction.take(sealed_share(5, Digest(b"\1" * 32), to), to, info, 1, GENERATOR * 5)
 
 
 @pytest.mark.parametrize("lied", [True, False])
@@ -153,7 +155,7 @@ def test_a_share_that_is_not_used_is_erased_at_once(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(hpke, "open_from_transport_into", watched)
     with pytest.raises(ShardLied if lied else MalformedValue):
-        rebuilt.take(sealed_share(6, info, to), to, info, 1, GENERATOR * 5)
+        reconstruction.take(sealed_share(6, info, to), to, info, 1, GENERATOR * 5)
     assert buffers == [(bytearray(32), (6).to_bytes(32))]
 
 
@@ -251,5 +253,5 @@ def test_a_key_is_what_its_shares_make() -> None:
     secret, point = random_scalar(os.urandom), GENERATOR * random_scalar(os.urandom)
     values, _ = split(secret, 3, 5, os.urandom)
     held = {index: bytearray(encode_scalar(values[index])) for index in (5, 1, 3)}
-    assert rebuilt.times_key(point, held) == point * secret
+    assert reconstruction.times_key(point, held) == point * secret
     assert set(map(bytes, held.values())) == {bytes(32)}

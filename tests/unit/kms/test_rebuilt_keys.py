@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.errors import CeremonyRefused, ShardLied
-from bytewise.protocol.keys import EpochDocument
-from bytewise.protocol.seal import unpad
+from bytewise.protocol.keys.epochs import EpochDocument
+from bytewise.protocol.records.seal import unpad
 from bytewise.protocol.suites import rebuilt_epoch
 from bytewise.storage.migrate import migrate
-from kms.client import ShardKeySource
-from kms.dkg.scribe import epoch_document
-from kms.release import Shard
+from enclave.release_client import ShardKeySource
+from kms.ceremony.coordinator import epoch_document
+from kms.shard.release import Shard
 from tests.unit.kms.memory_chain import Case, MemoryChain
 from tests.unit.kms.offices import Office, OneEpoch, brought, offices, plan, scribe_of
 from tests.unit.kms.test_ceremony_desks import numbered, on_chain, run

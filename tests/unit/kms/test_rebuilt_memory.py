@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from bytewise.crypto.shares import combine_values
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.seal import unpad
+from bytewise.protocol.records.seal import unpad
 from bytewise.protocol.suites import rebuilt_epoch
 from bytewise.service.settings import child_environment
-from kms.shares import combine_values
 from tests.e2e import memory
 from tests.unit.kms.memory_chain import Case
 from tests.unit.kms.world import ENTRY, World, program

@@ -15,8 +15,8 @@ from sqlalchemy.orm import aliased
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import StoreCorrupt
 from bytewise.protocol.jobs import key_domain
-from bytewise.protocol.keys import Decision, ReleaseLog
-from bytewise.protocol.messages import TicketKind
+from bytewise.protocol.keys.epochs import Decision, ReleaseLog
+from bytewise.protocol.records.statements import TicketKind
 from bytewise.protocol.units import U8, U16, U64, Digest
 from bytewise.service.settings import child_environment
 from bytewise.storage import releases

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from bytewise.crypto import hpke
+from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.errors import (
     BadSignature,
     ConfigurationError,
@@ -16,14 +18,12 @@ from bytewise.protocol.errors import (
     TicketRefused,
     TryAgain,
 )
-from bytewise.protocol.messages import TicketKind, transport_key_hash
-from bytewise.protocol.phases import Phase
-from bytewise.protocol.seal import envelope_hash
+from bytewise.protocol.records.seal import envelope_hash
+from bytewise.protocol.records.statements import TicketKind, transport_key_hash
 from bytewise.protocol.units import U8, U16, U64, U256, Blob, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.tee_simulated.quoter import SimulatedQuoter
 from bytewise.tee_simulated.root import Platform
-from kms import hpke
 from tests.unit.kms.memory_chain import NOW, OTHER_VOTER
 from tests.unit.kms.world import ATTACKER, World, refused
 

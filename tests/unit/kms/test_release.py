@@ -9,6 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bytewise.crypto import hpke
+from bytewise.crypto.curve import decode_point
+from bytewise.crypto.proofs import verify_partial
+from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import (
     BadSignature,
@@ -22,17 +26,15 @@ from bytewise.protocol.errors import (
     TicketRefused,
 )
 from bytewise.protocol.jobs import key_domain
-from bytewise.protocol.keys import MAX_RELEASE_BODY_BYTES, Decision, EpochState, Partial, ReleaseRequest, partial_info
-from bytewise.protocol.messages import TicketKind
-from bytewise.protocol.phases import Phase
-from bytewise.protocol.release_log import START, verify_log
-from bytewise.protocol.seal import Envelope
+from bytewise.protocol.keys.epochs import MAX_RELEASE_BODY_BYTES, Decision, EpochState, Partial, ReleaseRequest, partial_info
+from bytewise.protocol.keys.release_log import START, verify_log
+from bytewise.protocol.records.seal import Envelope
+from bytewise.protocol.records.statements import TicketKind
 from bytewise.protocol.signing import typed_digest, verify_signature
 from bytewise.protocol.units import U16, U64, ZERO_DIGEST, Digest
-from kms import accounts, hpke, policy, refusals
-from kms.curve import decode_point
-from kms.dleq import verify_partial
-from kms.sealing import open_sealer
+from kms.shard import refusals, release_policy
+from kms.storage import accounts
+from kms.storage.sealing import open_sealer
 from tests.unit.kms.memory_chain import AUDIT_RATE_BPS, CONTRACTS, NOW, OTHER_VOTER, VOTER
 from tests.unit.kms.world import ATTACKER, World, is_drawn, refused
 
@@ -64,7 +66,7 @@ def test_an_open_dispute_is_served_while_the_epoch_can_be(fresh: World, phase: P
 
 
 def test_records_of_one_instance_under_one_right_are_capped(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policy, "RECORDS_PER_INSTANCE", 3)
+    monkeypatch.setattr(release_policy, "RECORDS_PER_INSTANCE", 3)
     case, shard = fresh.case(), fresh.shard(1)
     fresh.chain.open(case)
     tickets = [fresh.ticket(case, expires_at=U64(NOW + 60 + n)) for n in range(4)]

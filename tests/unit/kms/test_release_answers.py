@@ -7,13 +7,13 @@ import pytest
 
 from bytewise.protocol.errors import BytewiseError, ReleaseNotRecorded
 from bytewise.protocol.jobs import key_domain
-from bytewise.protocol.keys import Decision, ReleaseAnswer
-from bytewise.protocol.seal import unpad
+from bytewise.protocol.keys.epochs import Decision, ReleaseAnswer
+from bytewise.protocol.records.seal import unpad
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U8, U64, Digest
 from bytewise.tee.binding import Attested
-from kms.client import ShardKeySource
-from kms.release import Shard
+from enclave.release_client import ShardKeySource
+from kms.shard.release import Shard
 from tests.unit.kms.memory_chain import CONTRACTS, OTHER_VOTER
 from tests.unit.kms.test_client import disputed
 from tests.unit.kms.world import World

@@ -6,19 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.appraisal import GpuUse, Role, TcbStatus
+from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, MalformedValue, ReleaseLogBroken, TicketRefused
-from bytewise.protocol.grounds import Grounds, SignedGrounds, grounds_digest
+from bytewise.protocol.evidence.appraisal_policy import GpuUse, Role, TcbStatus
+from bytewise.protocol.evidence.release_evidence import Grounds, SignedGrounds, grounds_digest
 from bytewise.protocol.jobs import key_domain
-from bytewise.protocol.keys import Decision, SignedRelease, SignedTicket
-from bytewise.protocol.messages import TicketKind
-from bytewise.protocol.phases import Phase
-from bytewise.protocol.release_log import START, LogHead, verify_log, verify_owner
+from bytewise.protocol.keys.epochs import Decision, SignedRelease, SignedTicket
+from bytewise.protocol.keys.release_log import START, LogHead, verify_log, verify_owner
+from bytewise.protocol.records.statements import TicketKind
 from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import U8, U16, U64, Digest
-from kms import accounts, log_copy
-from kms.log_copy import LogCopy, Pages
+from kms.release_log import copies
+from kms.release_log.copies import LogCopy, Pages
+from kms.storage import accounts
 from tests.unit.kms.memory_chain import CONTRACTS, NOW, OTHER_VOTER
 from tests.unit.kms.world import World, refused
 
@@ -135,9 +136,7 @@ def test_control_an_auditor_that_checks_no_chain_keeps_what_was_tampered_with(
     with pytest.raises(ReleaseLogBroken):
         copy.extend(paged(shown, 3), DOMAIN)
     assert not copy.path.exists()
-    monkeypatch.setattr(
-        log_copy, "verify_log", lambda entries, head, domain: LogHead(head.digest, head.next_index + len(entries))
-    )
+    monkeypatch.setattr(copies, "verify_log", lambda entries, head, domain: LogHead(head.digest, head.next_index + len(entries)))
     copy.extend(paged(shown, 3), DOMAIN)
     assert copy.read(DOMAIN)[0] == shown != logged
 

@@ -6,22 +6,23 @@ from dataclasses import replace
 
 import pytest
 
+from bytewise.crypto import hpke
+from bytewise.crypto.curve import GENERATOR, decode_point, encode_point
+from bytewise.crypto.proofs import verify_partial
+from bytewise.crypto.shares import combine_values, split
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import NoKey, ShardLied, StaleBackup, TryAgain
 from bytewise.protocol.jobs import key_domain
-from bytewise.protocol.keys import Partial, partial_info
-from bytewise.protocol.release_log import START, verify_log
-from bytewise.protocol.seal import Envelope, unpad
+from bytewise.protocol.keys.epochs import Partial, partial_info
+from bytewise.protocol.keys.release_log import START, verify_log
+from bytewise.protocol.records.seal import Envelope, unpad
 from bytewise.protocol.units import Blob
-from kms import hpke, keyring
-from kms.client import ShardKeySource
-from kms.curve import GENERATOR, decode_point, encode_point
-from kms.dleq import verify_partial
-from kms.keyring import points_of
-from kms.release import LOOK_S, Shard
-from kms.renewed import SETTLE_S, SharesInForce, as_dealt
-from kms.shares import combine_values, split
+from enclave.release_client import ShardKeySource
+from kms.shard.release import LOOK_S, Shard
+from kms.shard.share_rotation import SETTLE_S, SharesInForce, as_dealt
+from kms.storage import keyring
+from kms.storage.keyring import points_of
 from tests.unit.kms.memory_chain import OTHER_VOTER, VOTER, Case
 from tests.unit.kms.test_client import Blame
 from tests.unit.kms.world import World

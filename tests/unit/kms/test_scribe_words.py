@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kms.dkg.ceremony import silent
-from kms.dkg.state import Phase
+from kms.ceremony.state import Phase
+from kms.ceremony.state_machine import silent
 from tests.unit.kms.offices import Office, Turns, offices, plan, scribe_of
 
 

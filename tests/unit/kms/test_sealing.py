@@ -21,15 +21,15 @@ from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
 from bytewise.storage.engine import open_database
 from bytewise.storage.releases import ReleaseRecords
-from kms import keyring
-from kms import sealing as sealing_module
 from kms.backup import back_up, restore
-from kms.dkg.erasing import erase
-from kms.dkg.scribe import epoch_document
-from kms.files import read_key, write_whole
-from kms.sealing import Sealing, draw_key, open_sealer, wrap_folder
-from kms.serve import build_desk, build_shard
-from kms.wrapping import ask
+from kms.ceremony.coordinator import epoch_document
+from kms.ceremony.erasure import erase
+from kms.shard.service import build_desk, build_shard
+from kms.storage import keyring
+from kms.storage import sealing as sealing_module
+from kms.storage.files import read_key, write_whole
+from kms.storage.sealing import Sealing, draw_key, open_sealer, wrap_folder
+from kms.storage.wrapping import ask
 from tests.unit.kms.ceremonies import SCRIBE
 from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.kms.offices import OneEpoch, offices, plan, scribe_of

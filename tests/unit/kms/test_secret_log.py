@@ -7,14 +7,14 @@ import pytest
 
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import BytewiseError
-from bytewise.protocol.keys import EpochState
-from bytewise.protocol.messages import TicketKind
-from bytewise.protocol.seal import pad
+from bytewise.protocol.keys.epochs import EpochState
+from bytewise.protocol.records.seal import pad
+from bytewise.protocol.records.statements import TicketKind
 from bytewise.protocol.units import U8, U64, Blob, Digest
-from kms import accounts
-from kms.files import read_key
-from kms.refusals import refusal
-from kms.release import Shard
+from kms.shard.refusals import refusal
+from kms.shard.release import Shard
+from kms.storage import accounts
+from kms.storage.files import read_key
 from tests.e2e.memory import forms, scalar_forms
 from tests.unit.kms.memory_chain import NOW, Case
 from tests.unit.kms.world import ATTACKER, World

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bytewise.crypto.curve import GENERATOR, ORDER, encode_point, encode_scalar
+from bytewise.crypto.proofs import prove_partial, verify_partial
+from bytewise.crypto.shares import combine, split, verification_key, verify_share
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue, ShardLied
-from bytewise.protocol.keys import Partial
+from bytewise.protocol.keys.epochs import Partial
 from bytewise.protocol.units import Blob, Digest
-from kms.curve import GENERATOR, ORDER, encode_point, encode_scalar
-from kms.dleq import prove_partial, verify_partial
-from kms.shares import combine, split, verification_key, verify_share
 
 RECEIPT, OTHER = Digest(b"\x03" * 32), Digest(b"\x04" * 32)
 BASE = GENERATOR * 987654321

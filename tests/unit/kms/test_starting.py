@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from bytewise.cli.demo.ports import free_ports
 from bytewise.ports import Quoter
-from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import ConfigurationError, StoreCorrupt
+from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.units import U256
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import DatabaseUrl
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.tables_keys import ReleaseRow
-from kms.approve import approve
-from kms.intake import listening
-from kms.serve import build_desk, build_shard, open_channels
+from cli.demo.ports import free_ports
 from kms.settings import ShardSettings
+from kms.shard.http_limits import listening
+from kms.shard.policy_approval import approve
+from kms.shard.service import build_desk, build_shard, open_channels
 from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.kms.offices import OneEpoch
 from tests.unit.kms.test_policies import GOVERNORS, settings

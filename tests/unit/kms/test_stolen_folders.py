@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.ceremony import Plan
+from bytewise.crypto.curve import GENERATOR, Rng, encode_point
+from bytewise.crypto.shares import combine_values
 from bytewise.protocol.errors import CeremonyRefused, ConfigurationError
+from bytewise.protocol.keys.ceremony import Plan
 from bytewise.protocol.signing import LocalSigner
 from bytewise.service.secret import write_secret
-from kms import accounts, keyring
-from kms.curve import GENERATOR, Rng, encode_point
-from kms.dkg.state import Ceremony
-from kms.files import read_key
-from kms.sealing import STORAGE_KEY, Sealer, Sealing
-from kms.shares import combine_values
+from kms.ceremony.state import Ceremony
+from kms.storage import accounts, keyring
+from kms.storage.files import read_key
+from kms.storage.sealing import STORAGE_KEY, Sealer, Sealing
 from tests.unit.kms.offices import Office, OneEpoch, brought, offices, plan, scribe_of, scribe_over
 from tests.unit.kms.test_ceremony_desks import numbered, on_chain, run
 

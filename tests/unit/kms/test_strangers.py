@@ -12,13 +12,13 @@ import pytest
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from bytewise.cli.demo.ports import free_ports
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import NotCanonical, TryAgain
-from bytewise.protocol.keys import Refusal
-from kms import intake
-from kms.api import build_app
-from kms.intake import MAX_HEADER_BYTES, Intake, server_config
+from bytewise.protocol.keys.epochs import Refusal
+from cli.demo.ports import free_ports
+from kms.shard import http_limits
+from kms.shard.api import build_app
+from kms.shard.http_limits import MAX_HEADER_BYTES, Intake, server_config
 from tests.unit.kms.offices import Office, offices
 from tests.unit.kms.world import wait_until
 
@@ -40,8 +40,8 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Office:
 
 
 @contextlib.contextmanager
-def serving(office: Office, most: int = intake.MAX_HELD_BYTES) -> Iterator[Place]:
-    """The shard as `kms.api.serve` serves it, in a thread of this process."""
+def serving(office: Office, most: int = http_limits.MAX_HELD_BYTES) -> Iterator[Place]:
+    """The shard as `kms.shard.api.serve` serves it, in a thread of this process."""
     app, folder = build_app(None, office.restart()), office.folder
     app.state.intake = Intake(most)
     server = uvicorn.Server(server_config(app, "127.0.0.1", office.port, folder / "tls.pem", folder / "tls.key"))
@@ -103,7 +103,7 @@ def is_closed(peer: ssl.SSLSocket) -> bool:
 
 @pytest.mark.parametrize("said", [b"", b"GET /v1/in", posting(100, b"half")], ids=["nothing", "half a head", "half a body"])
 def test_who_does_not_end_its_request_is_cut_off(office: Office, said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "REQUEST_S", SHORT_S)
+    monkeypatch.setattr(http_limits, "REQUEST_S", SHORT_S)
     with serving(office) as place:
         with stranger(place, said) as peer:
             assert is_closed(peer)
@@ -111,7 +111,7 @@ def test_who_does_not_end_its_request_is_cut_off(office: Office, said: bytes, mo
 
 
 def test_a_trickle_extends_nothing(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "REQUEST_S", SHORT_S)
+    monkeypatch.setattr(http_limits, "REQUEST_S", SHORT_S)
     with serving(office) as place, stranger(place, posting(10**6)) as peer:
         peer.settimeout(SHORT_S / 10)
 
@@ -128,8 +128,8 @@ def test_a_trickle_extends_nothing(office: Office, monkeypatch: pytest.MonkeyPat
 
 
 def test_control_uvicorn_alone_waits_as_long_as_the_stranger_likes(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "REQUEST_S", SHORT_S)
-    monkeypatch.setattr(intake, "TimedProtocol", H11Protocol)
+    monkeypatch.setattr(http_limits, "REQUEST_S", SHORT_S)
+    monkeypatch.setattr(http_limits, "TimedProtocol", H11Protocol)
     with serving(office) as place, stranger(place, posting(100, b"half")) as peer:
         peer.settimeout(4 * SHORT_S)
         with pytest.raises(TimeoutError):
@@ -162,7 +162,7 @@ def ends(peer: socket.socket) -> bool:
 
 @pytest.mark.parametrize("stop", [0, 100], ids=["nothing", "half a hello"])
 def test_who_does_not_end_its_handshake_is_cut_off(office: Office, stop: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "HANDSHAKE_S", SHORT_S)
+    monkeypatch.setattr(http_limits, "HANDSHAKE_S", SHORT_S)
     with serving(office) as place:
         with before_tls(place, hello(place, stop)) as peer:
             peer.settimeout(20 * SHORT_S)
@@ -171,7 +171,7 @@ def test_who_does_not_end_its_handshake_is_cut_off(office: Office, stop: int, mo
 
 
 def test_what_is_no_tls_is_closed_and_its_place_is_free_again(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "CONNECTIONS", 1)
+    monkeypatch.setattr(http_limits, "CONNECTIONS", 1)
     with serving(office) as place:
         for _ in range(3):
             with before_tls(place, b"GET / HTTP/1.1\r\n\r\n") as peer:
@@ -187,7 +187,7 @@ def test_handshakes_that_do_not_end_have_places_too(office: Office, limit: str, 
             third.settimeout(4 * SHORT_S)
             with pytest.raises(TimeoutError):
                 third.recv(1)
-        monkeypatch.setattr(intake, limit, 2)
+        monkeypatch.setattr(http_limits, limit, 2)
         with before_tls(place) as third:
             third.settimeout(4 * SHORT_S)
             assert ends(third)
@@ -221,7 +221,7 @@ def test_a_request_in_one_piece_with_the_end_of_the_handshake_is_answered_in_tls
 def test_one_connection_too_many_is_closed_and_the_others_are_served(
     office: Office, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(intake, limit, 2)
+    monkeypatch.setattr(http_limits, limit, 2)
     with serving(office) as place, stranger(place) as first:
         with stranger(place), before_tls(place) as third:
             assert ends(third)

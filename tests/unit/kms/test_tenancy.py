@@ -12,21 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.ceremony import SignedErasure
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import ConfigurationError
-from bytewise.protocol.keys import EpochDocument, EpochOnChain, EpochState
-from bytewise.protocol.succession import first_standing
+from bytewise.protocol.evidence.policy_updates import first_standing
+from bytewise.protocol.keys.ceremony import SignedErasure
+from bytewise.protocol.keys.epochs import EpochDocument, EpochOnChain, EpochState
 from bytewise.protocol.units import ZERO_DIGEST, Blob
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import child_environment
-from kms import accounts, keyring, tenancy
 from kms.backup import back_up, restore
-from kms.dkg.erasing import erase
-from kms.keyring import points_of
-from kms.release import Shard
-from kms.renewed import as_dealt, shares_in_force
+from kms.ceremony.erasure import erase
+from kms.shard.release import Shard
+from kms.shard.share_rotation import as_dealt, shares_in_force
+from kms.storage import accounts, folder_lock, keyring
+from kms.storage.keyring import points_of
 from tests.unit.kms.offices import OneEpoch
 from tests.unit.kms.test_process import config, wait_for_answers
 from tests.unit.kms.test_renewed import dealt_again, mean
@@ -38,13 +38,13 @@ ROOT = Path(__file__).resolve().parents[3]
 def test_nobody_begins_to_serve_while_shares_are_erased_beside_who_served(tmp_path: Path) -> None:
     """Whoever served may end meanwhile, and who began then could still read what is being erased."""
     first = contextlib.ExitStack()
-    first.enter_context(tenancy.serving(tmp_path))(b"new shares")
-    with tenancy.alone(tmp_path) as served:
+    first.enter_context(folder_lock.serving(tmp_path))(b"new shares")
+    with folder_lock.alone(tmp_path) as served:
         assert served == keccak256(b"new shares")
         first.close()
-        with pytest.raises(ConfigurationError, match="or erases, restores or wraps in it"), tenancy.serving(tmp_path):
+        with pytest.raises(ConfigurationError, match="or erases, restores or wraps in it"), folder_lock.serving(tmp_path):
             raise AssertionError("two")
-    with tenancy.serving(tmp_path):
+    with folder_lock.serving(tmp_path):
         pass
 
 
@@ -67,7 +67,7 @@ def erased(world: World, chain: OneEpoch, document: EpochDocument | None = None)
     return erase(folder_of(world), document or world.document, world.contracts, world.ceremonies(1), chain, SystemClock())
 
 
-def started(world: World, held: tenancy.Held) -> Shard:
+def started(world: World, held: folder_lock.Held) -> Shard:
     """Shard 1 as `serve` starts it."""
     folder = folder_of(world)
     find = functools.partial(keyring.find_share, folder, world.document.record.epoch)
@@ -79,7 +79,7 @@ def started(world: World, held: tenancy.Held) -> Shard:
 
 def test_nothing_of_an_ended_epoch_is_erased_while_a_process_serves(fresh: World) -> None:
     chain = chain_of(fresh, state=EpochState.RETIRED)
-    with tenancy.serving(folder_of(fresh)) as held:
+    with folder_lock.serving(folder_of(fresh)) as held:
         for _ in range(2):
             with pytest.raises(ConfigurationError, match=r"a process serves from it .*: stop it; nothing was erased"):
                 erased(fresh, chain)
@@ -92,7 +92,7 @@ def test_old_shares_are_erased_beside_a_shard_that_has_taken_the_new_one_and_not
     case, new = fresh.case(), dealt_again(fresh, 1)
     fresh.chain.open(case)
     document = replace(fresh.document, record=as_dealt(fresh.document.record, new), commitments=points_of(new))
-    with tenancy.serving(folder_of(fresh)) as held:
+    with folder_lock.serving(folder_of(fresh)) as held:
         shard = started(fresh, held)
         mean(fresh, new)
         with pytest.raises(ConfigurationError, match="or start it again on the new epoch file"):
@@ -106,31 +106,31 @@ def test_old_shares_are_erased_beside_a_shard_that_has_taken_the_new_one_and_not
 
 
 def test_one_process_serves_from_a_folder_and_none_begins_while_another_erases(tmp_path: Path) -> None:
-    for one in (tenancy.serving, tenancy.alone):
-        with one(tmp_path), pytest.raises(ConfigurationError, match="another process serves"), tenancy.serving(tmp_path):
+    for one in (folder_lock.serving, folder_lock.alone):
+        with one(tmp_path), pytest.raises(ConfigurationError, match="another process serves"), folder_lock.serving(tmp_path):
             pass
-    with tenancy.serving(tmp_path) as held, tenancy.alone(tmp_path) as said:
+    with folder_lock.serving(tmp_path) as held, folder_lock.alone(tmp_path) as said:
         assert said == ZERO_DIGEST
-    with tenancy.serving(tmp_path) as held:
+    with folder_lock.serving(tmp_path) as held:
         held(b"points")
-        with tenancy.alone(tmp_path) as said:
+        with folder_lock.alone(tmp_path) as said:
             assert said == keccak256(b"points")
-    with tenancy.serving(tmp_path), tenancy.alone(tmp_path) as said:
+    with folder_lock.serving(tmp_path), folder_lock.alone(tmp_path) as said:
         assert said == ZERO_DIGEST, "what the process before said is no word of this one"
-    (tmp_path / tenancy.LOCK).write_text("no digest")
-    with tenancy.alone(tmp_path) as said:
+    (tmp_path / folder_lock.LOCK).write_text("no digest")
+    with folder_lock.alone(tmp_path) as said:
         assert said is None
-        with pytest.raises(ConfigurationError, match="another process serves"), tenancy.serving(tmp_path):
+        with pytest.raises(ConfigurationError, match="another process serves"), folder_lock.serving(tmp_path):
             pass
-    with pytest.raises(ConfigurationError, match="No such file"), tenancy.serving(tmp_path / "nowhere"):
+    with pytest.raises(ConfigurationError, match="No such file"), folder_lock.serving(tmp_path / "nowhere"):
         pass
 
 
 def test_one_process_erases_or_restores_at_a_time_also_beside_one_that_serves(tmp_path: Path) -> None:
-    with tenancy.serving(tmp_path), tenancy.alone(tmp_path):
+    with folder_lock.serving(tmp_path), folder_lock.alone(tmp_path):
         with pytest.raises(ConfigurationError, match="another process erases, restores or wraps in it: run this again"):
-            tenancy.alone(tmp_path).__enter__()
-    with tenancy.alone(tmp_path) as said:
+            folder_lock.alone(tmp_path).__enter__()
+    with folder_lock.alone(tmp_path) as said:
         assert said is None
 
 
@@ -138,8 +138,8 @@ def test_nothing_is_restored_into_a_folder_that_somebody_uses(fresh: World) -> N
     folder, file, key = folder_of(fresh), fresh.folder / "backup", bytes(32)
     back_up(folder, file, key, fresh.records(1), SystemClock(), os.urandom)
     for one, match in (
-        (tenancy.serving, "a process serves from it: stop that one first"),
-        (tenancy.alone, "another process erases"),
+        (folder_lock.serving, "a process serves from it: stop that one first"),
+        (folder_lock.alone, "another process erases"),
     ):
         with one(folder), pytest.raises(ConfigurationError, match=match):
             restore(file, key, folder, fresh.records(1), chain_of(fresh))
@@ -149,11 +149,11 @@ def test_nothing_is_restored_into_a_folder_that_somebody_uses(fresh: World) -> N
 def test_a_lock_that_cannot_be_had_is_named_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file system without locks, and a file that another user's command left."""
     monkeypatch.setattr(fcntl, "flock", _no_locks)
-    for one in (tenancy.serving, tenancy.alone):
+    for one in (folder_lock.serving, folder_lock.alone):
         with pytest.raises(ConfigurationError, match=r"\.lock.*No locks available: .* local disk"), one(tmp_path):
             pass
     monkeypatch.setattr(os, "open", _not_ours)
-    for one in (tenancy.serving, tenancy.alone):
+    for one in (folder_lock.serving, folder_lock.alone):
         with pytest.raises(ConfigurationError, match=r"\.lock.*Permission denied: .* change its owner"), one(tmp_path):
             pass
 
@@ -170,7 +170,7 @@ def test_the_old_share_is_not_called_gone_while_a_request_is_answered_with_it(fr
     new = dealt_again(fresh, 1)
     old = fresh.chain.facts
     document = replace(fresh.document, record=as_dealt(fresh.document.record, new), commitments=points_of(new))
-    with tenancy.serving(folder_of(fresh)) as held:
+    with folder_lock.serving(folder_of(fresh)) as held:
         renewal = started(fresh, held)._renewal
         mean(fresh, new)
         with renewal.using(shares_in_force(old)):
@@ -183,13 +183,13 @@ def test_the_old_share_is_not_called_gone_while_a_request_is_answered_with_it(fr
 
 
 def test_what_cannot_be_said_is_refused_and_stops_no_release(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    with tenancy.serving(folder_of(fresh)) as held:
+    with folder_lock.serving(folder_of(fresh)) as held:
         monkeypatch.setattr(os, "pwrite", _full)
         started(fresh, held)
-        with tenancy.alone(folder_of(fresh)) as said:
+        with folder_lock.alone(folder_of(fresh)) as said:
             assert said == ZERO_DIGEST
     # What the process before this one said must not stand for it.
-    with pytest.raises(ConfigurationError, match=r"serving\.lock: No space left"), tenancy.serving(folder_of(fresh)):
+    with pytest.raises(ConfigurationError, match=r"serving\.lock: No space left"), folder_lock.serving(folder_of(fresh)):
         raise AssertionError("serves")
 
 

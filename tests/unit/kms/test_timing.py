@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 import pytest
 
+from bytewise.crypto.curve import GENERATOR, ORDER
+from bytewise.crypto.proofs import prove_partial
 from bytewise.protocol.units import Digest
 from bytewise.service.settings import library_variables
-from kms.curve import GENERATOR, ORDER
-from kms.dleq import prove_partial
 
 ROUNDS = 400
 SPARSE, DENSE = 2**255 + 1, ORDER - 2**200

@@ -6,9 +6,9 @@ from dataclasses import replace
 from sqlalchemy import insert
 
 from bytewise.protocol.errors import TicketRefused
-from bytewise.protocol.keys import SignedRelease
-from bytewise.protocol.messages import Ticket, TicketKind
-from bytewise.protocol.release_log import LogHead
+from bytewise.protocol.keys.epochs import SignedRelease
+from bytewise.protocol.keys.release_log import LogHead
+from bytewise.protocol.records.statements import Ticket, TicketKind
 from bytewise.protocol.units import U16, U64, Digest
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.releases import ReleaseRecords, Usage

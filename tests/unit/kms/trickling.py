@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from kms import keyring
+from kms.storage import keyring
 
 PAUSE_S = 0.1
 """Between two bytes: far less than any timeout of one read."""

@@ -14,20 +14,22 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from bytewise.cli.demo.ports import free_ports
-from bytewise.protocol import sortition
-from bytewise.protocol.appraisal import AppraisalPolicy
+from bytewise.crypto.envelope import seal
+from bytewise.crypto.hpke import transport_keypair
+from bytewise.crypto.hybrid import recipients
+from bytewise.protocol.court import sortition
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.environment import Environment, Limits
 from bytewise.protocol.errors import BytewiseError
+from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy
+from bytewise.protocol.evidence.policy_updates import first_standing
 from bytewise.protocol.jobs import Contracts, RunJob, anchor_domain, key_domain
-from bytewise.protocol.keys import Decision, ReleaseAnswer, ReleaseRequest
-from bytewise.protocol.messages import Ticket, TicketKind, transport_key_hash
-from bytewise.protocol.receipt import Receipt, plain_enclave_key, receipt_id
-from bytewise.protocol.request import REQUEST_VERSION, DecodePolicy, Request, output_for
-from bytewise.protocol.seal import Payload, client_digest, envelope_hash, seal_context
+from bytewise.protocol.keys.epochs import Decision, ReleaseAnswer, ReleaseRequest
+from bytewise.protocol.records.environment import Environment, Limits
+from bytewise.protocol.records.receipt import Receipt, plain_enclave_key, receipt_id
+from bytewise.protocol.records.request import REQUEST_VERSION, DecodePolicy, Request, output_for
+from bytewise.protocol.records.seal import Payload, client_digest, envelope_hash, seal_context
+from bytewise.protocol.records.statements import Ticket, TicketKind, transport_key_hash
 from bytewise.protocol.signing import LocalSigner, typed_digest
-from bytewise.protocol.succession import first_standing
 from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Blob, Decimal, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.storage.ceremonies import Ceremonies
@@ -40,13 +42,11 @@ from bytewise.tee.measurement import SHARD_ENTRY, measure
 from bytewise.tee_simulated.__main__ import policy_for
 from bytewise.tee_simulated.quoter import SimulatedQuoter, source_root
 from bytewise.tee_simulated.root import Platform, issue, make_root
-from kms import accounts, keyring
-from kms.api import build_app
-from kms.envelope import seal
-from kms.hpke import transport_keypair
-from kms.hybrid import recipients
-from kms.listener import ChannelServer
-from kms.release import Shard
+from cli.demo.ports import free_ports
+from kms.shard.api import build_app
+from kms.shard.listener import ChannelServer
+from kms.shard.release import Shard
+from kms.storage import accounts, keyring
 from tests.attested import attested
 from tests.dealer import DealSettings, DealShard, deal
 from tests.unit.kms.memory_chain import (
@@ -62,7 +62,7 @@ from tests.unit.kms.memory_chain import (
     MemoryChain,
 )
 
-ENTRY = "kms.client"
+ENTRY = "enclave.release_client"
 """The measured program of these tests: small, and without a model."""
 
 ENVIRONMENT = Environment(ZERO_DIGEST, "exact-1", "cpu", "none", (), (), Limits(512, 128, 65536, 259))

@@ -63,7 +63,7 @@ def test_a_package_without_data_is_refused(tmp_path: Path, monkeypatch: pytest.M
 def test_a_conversation_is_what_the_chat_template_writes() -> None:
     from jinja2 import Environment
 
-    from bytewise.inference.make import CHAT_TEMPLATE
+    from bytewise.inference.convert.make import CHAT_TEMPLATE
 
     text = conversation("Shelves", "They hold.")
     question = text.removeprefix("<|begin|><|user|>").partition("<|end|>")[0]

@@ -8,8 +8,8 @@ import torch
 from transformers import LlamaForCausalLM
 
 from bench import perplexity
-from bytewise.inference import checkpoint
-from bytewise.inference.make import CHAT_TEMPLATE, SPECIAL_TOKENS
+from bytewise.inference.convert import checkpoint
+from bytewise.inference.convert.make import CHAT_TEMPLATE, SPECIAL_TOKENS
 from models.corpus import PACKAGE, PACKAGE_SHA256
 
 FOLDER = perplexity.MODEL

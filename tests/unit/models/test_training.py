@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer, LlamaForCausalLM
 
-from bytewise.inference.make import SPECIAL_TOKENS
+from bytewise.inference.convert.make import SPECIAL_TOKENS
 from models import corpus, folder, train, vocabulary
 from models.corpus import Corpus, Page
 from models.pages import Section

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bytewise.protocol.encoding import MAX_DEPTH, decode, encode, parse, to_json, verify_depth
 from bytewise.protocol.errors import NotCanonical
-from bytewise.protocol.receipt import SignedReceipt
+from bytewise.protocol.records.receipt import SignedReceipt
 from bytewise.protocol.units import Blob
 from tests.records import document_classes, record, texts
 from tests.world import World

@@ -9,14 +9,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from bytewise.protocol import ballots
-from bytewise.protocol.court import convening, verdicts
+from bytewise.protocol.court import commitments, convening, verdicts
 from bytewise.protocol.court.books import Books
-from bytewise.protocol.court.count import judge
+from bytewise.protocol.court.phases import Event, Phase
 from bytewise.protocol.court.settlement import CONVICTIONS
 from bytewise.protocol.court.state import Court, Dispute, Round
-from bytewise.protocol.messages import Verdict
-from bytewise.protocol.phases import Event, Phase
+from bytewise.protocol.court.tally import judge
+from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.tally import RevealedVote, tally
 from bytewise.protocol.units import Digest
@@ -64,7 +63,7 @@ class CourtMachine(RuleBasedStateMachine):
     def open(self, data: st.DataObject, number: int, who: Any, lean: str) -> None:
         window_end = self.play.court.now + (50 if number < 5 else -1)
         what = claim(number, OPERATORS[number % 3], ENVIRONMENT, window_end)
-        fresh = ballots.dispute_id(self.play.court.domain, what.receipt_id) not in self.play.court.disputes
+        fresh = commitments.dispute_id(self.play.court.domain, what.receipt_id) not in self.play.court.disputes
         done = self.play.open(what, who, data.draw(st.sampled_from(alt_keys(what))), lean)
         assert done == (fresh and number < 5 and who != what.operator and not self.play.court.paused)
 

@@ -4,11 +4,11 @@ import pytest
 
 from bytewise.protocol.court import voting
 from bytewise.protocol.court.books import Books
-from bytewise.protocol.court.standing import Standing, penalty, standing
+from bytewise.protocol.court.phases import Event
+from bytewise.protocol.court.seat_outcomes import Standing, penalty, standing
 from bytewise.protocol.court.state import Court, Dispute
 from bytewise.protocol.errors import NotAMember
-from bytewise.protocol.messages import Verdict
-from bytewise.protocol.phases import Event
+from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.signing import Domain, typed_digest
 from bytewise.protocol.units import Address
 from tests.court_play import Play, alt_keys

@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.protocol.actions import (
+from bytewise.protocol.court.commitments import sealed
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.court.tally import said_by
+from bytewise.protocol.decisions.actions import (
     AnswerList,
     CastCommit,
     CastReveal,
@@ -25,9 +28,7 @@ from bytewise.protocol.actions import (
     SettleSeats,
     Withdraw,
 )
-from bytewise.protocol.ballots import sealed
-from bytewise.protocol.court.count import said_by
-from bytewise.protocol.decide import (
+from bytewise.protocol.decisions.disputes import (
     Alternative,
     MovePolicy,
     VotePolicy,
@@ -37,10 +38,9 @@ from bytewise.protocol.decide import (
     decide_moves,
     decide_operator,
 )
-from bytewise.protocol.docket import AnchoredBatch, Case, Challenger, RoundSeats, Seat, Seed
+from bytewise.protocol.decisions.snapshot import AnchoredBatch, Case, Challenger, RoundSeats, Seat, Seed
 from bytewise.protocol.errors import ProtectionMissing
-from bytewise.protocol.messages import Outcome, Verdict, Vote
-from bytewise.protocol.phases import Phase
+from bytewise.protocol.records.statements import Outcome, Verdict, Vote
 from bytewise.protocol.signing import Domain, typed_digest
 from bytewise.protocol.units import U8, U16, U256, ZERO_DIGEST, Digest, address
 from tests.dockets import BLOCK, NOW, OTHER, case, docket, holdings, word

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.protocol.actions import ClaimBounty, OpenAudit, OpenDispute, PostAudit, RunAudit
-from bytewise.protocol.decide_audits import (
+from bytewise.protocol.court.sortition import audit_is_drawn
+from bytewise.protocol.decisions.actions import ClaimBounty, OpenAudit, OpenDispute, PostAudit, RunAudit
+from bytewise.protocol.decisions.audits import (
     AuditDuty,
     AuditedReceipt,
     AuditStage,
@@ -15,9 +16,8 @@ from bytewise.protocol.decide_audits import (
     decide_auditor,
     decide_watchtower,
 )
-from bytewise.protocol.docket import Docket
-from bytewise.protocol.messages import AuditOutcome, AuditResult
-from bytewise.protocol.sortition import audit_is_drawn
+from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.records.statements import AuditOutcome, AuditResult
 from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Address, Digest
 from tests.dockets import NOW, anchored, case, docket, holdings, word
 from tests.world import signer

@@ -25,9 +25,9 @@ from bytewise.protocol.encoding import (
 )
 from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue, NotCanonical, WrongFields
 from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.messages import AuditResult, Ticket
-from bytewise.protocol.receipt import EmptyLeaf, SignedReceipt
-from bytewise.protocol.request import DecodePolicy, Request
+from bytewise.protocol.records.receipt import EmptyLeaf, SignedReceipt
+from bytewise.protocol.records.request import DecodePolicy, Request
+from bytewise.protocol.records.statements import AuditResult, Ticket
 from tests.records import document_classes, record, texts
 from tests.source import ROOT
 from tests.world import World

@@ -17,7 +17,7 @@ from bytewise.protocol.errors import (
     UnknownEnvironment,
 )
 from bytewise.protocol.merkle import batch_leaf, batch_root, verify_batch_proof
-from bytewise.protocol.receipt import (
+from bytewise.protocol.records.receipt import (
     BatchHeader,
     EmptyLeaf,
     ListEntry,

@@ -18,7 +18,7 @@ from bytewise.protocol.merkle import (
     trace_tree_root,
     verify_batch_proof,
 )
-from bytewise.protocol.trace import TraceStep, round_digest, trace_leaves, trace_root
+from bytewise.protocol.records.trace import TraceStep, round_digest, trace_leaves, trace_root
 from bytewise.protocol.units import Digest
 from tests.records import digests
 from tests.work import calls

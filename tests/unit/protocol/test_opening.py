@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from bytewise.protocol import errors
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import Defect, PlaintextNotCanonical
-from bytewise.protocol.opening import verify_limits, verify_opening
-from bytewise.protocol.receipt import Receipt
-from bytewise.protocol.request import DecodePolicy, Request
-from bytewise.protocol.seal import BUCKETS, Payload, client_digest, pad, seal_context, unpad
+from bytewise.protocol.records.opening import verify_limits, verify_opening
+from bytewise.protocol.records.receipt import Receipt
+from bytewise.protocol.records.request import DecodePolicy, Request
+from bytewise.protocol.records.seal import BUCKETS, Payload, client_digest, pad, seal_context, unpad
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import U64, U256, Blob, Decimal, Digest
 from tests.records import record

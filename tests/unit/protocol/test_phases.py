@@ -5,9 +5,9 @@ import runpy
 
 import pytest
 
-from bytewise.protocol.court.standing import Standing
-from bytewise.protocol.messages import Verdict
-from bytewise.protocol.phases import DERIVED, TRANSITIONS, Event, Phase, Who, ends
+from bytewise.protocol.court.phases import DERIVED, TRANSITIONS, Event, Phase, Who, ends
+from bytewise.protocol.court.seat_outcomes import Standing
+from bytewise.protocol.records.statements import Verdict
 from tests.source import ROOT
 
 TYPES = (ROOT / "chain/contracts/src/libraries/Types.sol").read_text()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bytewise.protocol import units
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import BadRequest, Bug, BytewiseError, Fault, MalformedValue, Unavailable
-from bytewise.protocol.request import (
+from bytewise.protocol.records.request import (
     MAX_LOGPROBS,
     DecodePolicy,
     Request,
@@ -19,7 +19,7 @@ from bytewise.protocol.request import (
     execution_hash,
     output_for,
 )
-from bytewise.protocol.seal import BUCKETS
+from bytewise.protocol.records.seal import BUCKETS
 from bytewise.protocol.units import U64, Decimal, Digest, decimal, fraction
 from tests.records import decimals, record
 from tests.world import GREEDY, World, word

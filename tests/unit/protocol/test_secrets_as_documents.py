@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.protocol.ceremony import CeremonySeat, Erasure, ShardEntry
+from bytewise.protocol.address_book import Network
 from bytewise.protocol.encoding import decode, parse, parse_typed
 from bytewise.protocol.errors import BytewiseError
 from bytewise.protocol.jobs import ShardRecord
-from bytewise.protocol.keys import EpochDocument
-from bytewise.protocol.network import Network
+from bytewise.protocol.keys.ceremony import CeremonySeat, Erasure, ShardEntry
+from bytewise.protocol.keys.epochs import EpochDocument
 from bytewise.service.settings import load_settings
 from kms.settings import ApproveSettings
 

@@ -10,10 +10,10 @@ from eth_utils.crypto import keccak
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.protocol.ballots import Certified, Commit
+from bytewise.protocol.court.commitments import Certified, Commit
 from bytewise.protocol.errors import BadSignature, MalformedValue
-from bytewise.protocol.messages import AuditResult, Finding, Possession, Release, Ticket, Vote
-from bytewise.protocol.receipt import EmptyLeaf, Receipt
+from bytewise.protocol.records.receipt import EmptyLeaf, Receipt
+from bytewise.protocol.records.statements import AuditResult, Finding, Possession, Release, Ticket, Vote
 from bytewise.protocol.signing import (
     Domain,
     LocalSigner,

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytewise.protocol import encoding
-from bytewise.protocol.environment import PROFILE_EXACT_1
+from bytewise.protocol.records.environment import PROFILE_EXACT_1
+from bytewise.protocol.records.model_vectors import KINDS, Answer, Vectors, questions
 from bytewise.protocol.units import ZERO_DIGEST, Digest
-from bytewise.protocol.vectors import KINDS, Answer, Vectors, questions
 from tests.devnet import word
 
 TRUE = Vectors(

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.ceremony import Purpose, SignedPlan
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.keys.ceremony import Purpose, SignedPlan
 from bytewise.protocol.units import U256
 from bytewise.service.files import replace_file
-from chain.book import read_network, write_network
-from kms.dkg.conduct import agreed_plan
+from chain.client.address_book import read_network, write_network
+from kms.ceremony.session import agreed_plan
 from tests.unit.kms.ceremonies import SCRIBE
 from tests.unit.kms.moments import Crash, Fuse, watch_folder
 from tests.unit.kms.offices import offices

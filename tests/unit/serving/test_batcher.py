@@ -11,19 +11,19 @@ from sqlalchemy import delete, select
 from bytewise.protocol.digests import Label, labelled
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, TryAgain
-from bytewise.protocol.receipt import BatchHeader, ReceiptList, SignedReceipt, receipt_id, verify_list
+from bytewise.protocol.records.receipt import BatchHeader, ReceiptList, SignedReceipt, receipt_id, verify_list
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import U64, Digest, address
-from bytewise.storage.books import Books, Issued
 from bytewise.storage.engine import open_database, reading, writing
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.migrate import migrate
+from bytewise.storage.receipt_store import Books, Issued
 from bytewise.storage.tables_core import JournalRow
 from bytewise.storage.tables_network import IssuedRow
+from serving.anchoring_order import Service, Slot, uniform_head
 from serving.batcher import Batcher
 from serving.deadline import EXPIRED, expiry_of, verify_time_left
-from serving.in_order import Service, Slot, uniform_head
-from serving.standing import Standing, Watch
+from serving.readiness import Standing, Watch
 from tests import devnet
 from tests.anvil import CHAIN_ID
 from tests.devnet import ENVIRONMENT, MODEL

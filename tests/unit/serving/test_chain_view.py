@@ -5,22 +5,22 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.demands import DemandKind, DemandState
-from bytewise.protocol.docket import OPEN_END
+from bytewise.protocol.decisions.demands import DemandKind, DemandState
+from bytewise.protocol.decisions.snapshot import OPEN_END
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.receipt import ReceiptList, anchor_subject, receipt_id, verify_list
+from bytewise.protocol.records.receipt import ReceiptList, anchor_subject, receipt_id, verify_list
 from bytewise.protocol.units import Digest, hex0x
 from bytewise.storage.migrate import migrate
 from bytewise.storage.outbox import State
-from chain.aftercare import FINAL_AFTER
-from chain.artifacts import interface
-from chain.params import DEVNET
-from chain.reader import DocketReader
-from chain.transactions import Call
+from chain.client.artifacts import interface
+from chain.deployment.params import DEVNET
+from chain.reads.reader import DocketReader
+from chain.sending.aftercare import FINAL_AFTER
+from chain.sending.transactions import Call
+from serving.anchoring_order import Service
 from serving.chain_view import OperatorStanding, OwnBatches
-from serving.in_order import Service
 from serving.openai import read_ask
-from serving.recipe import make_request
+from serving.request_builder import make_request
 from tests.anvil import Anvil, running_anvil
 from tests.devnet import ENVIRONMENT, FEE_WEI, GUARDIAN, MODEL, STAKE_WEI, batch, deployed, mine, pump, reader, sender, signer
 from tests.dockets import holdings

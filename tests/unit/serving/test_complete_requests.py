@@ -5,14 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bytewise.inference import artifact
-from bytewise.inference.convert import Options, convert
-from bytewise.inference.make import make_model
+from bytewise.inference.artifact import artifact
+from bytewise.inference.convert.convert import Options, convert
+from bytewise.inference.convert.make import make_model
 from bytewise.inference.tokenizer import Tokenizer
 from bytewise.protocol.encoding import to_json
-from bytewise.protocol.request import DecodePolicy
+from bytewise.protocol.records.request import DecodePolicy
 from serving.openai import read_ask
-from serving.recipe import make_request
+from serving.request_builder import make_request
 from tests.unit.serving.test_warm_up import OFFER, WORLD
 
 LEAST = {"model": "parrot", "messages": [{"role": "user", "content": "hello"}]}

@@ -8,8 +8,8 @@ import pytest
 
 from bytewise.protocol.errors import BadRequest, NotExact, TryAgain
 from bytewise.protocol.units import Digest
-from serving.desk import MAX_KEY_CHARACTERS, Desk, Ticket, ticket
 from serving.refusals import Busy
+from serving.request_queue import MAX_KEY_CHARACTERS, Desk, Ticket, ticket
 
 WAIT_S = 60.0
 

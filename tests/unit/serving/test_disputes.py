@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.snapshot import Case, Docket
 from bytewise.protocol.digests import Label, labelled
-from bytewise.protocol.docket import Case, Docket
 from bytewise.protocol.errors import TryAgain, Unavailable
 from bytewise.protocol.merkle import batch_leaf, verify_batch_proof
-from bytewise.protocol.messages import Verdict
-from bytewise.protocol.phases import Phase
-from bytewise.protocol.receipt import SignedReceipt, receipt_id
+from bytewise.protocol.records.receipt import SignedReceipt, receipt_id
+from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 from bytewise.storage.duties import DONE, MISSED, Duties

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.docket import AnchoredBatch, Docket
+from bytewise.protocol.decisions.snapshot import AnchoredBatch, Docket
 from bytewise.protocol.errors import BytewiseError, ConfigurationError, StoreCorrupt, TryAgain, Unavailable
 from bytewise.protocol.merkle import batch_leaf, verify_batch_proof
-from bytewise.protocol.receipt import SignedReceipt, receipt_id
+from bytewise.protocol.records.receipt import SignedReceipt, receipt_id
 from bytewise.protocol.units import Digest
 from bytewise.storage.migrate import migrate
-from serving import duties as duties_module
-from serving.duties import SUBJECTS_PER_CALL, Duties
+from serving import batch_duties as duties_module
+from serving.batch_duties import SUBJECTS_PER_CALL, Duties
 from serving.wiring import Work
 from tests import dockets
 from tests.unit.serving.test_batcher import ANCHOR, NOW, OPERATOR, WITHIN_S, Scene

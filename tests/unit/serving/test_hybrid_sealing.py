@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.compare import Generated
+from bytewise.crypto.envelope import verify_receipt_envelope
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.jobs import EpochRecord, anchor_domain
-from bytewise.protocol.seal import HybridEnvelope, envelope_hash, unpad
+from bytewise.protocol.records.compare import Generated
+from bytewise.protocol.records.seal import HybridEnvelope, envelope_hash, unpad
 from bytewise.protocol.suites import hybrid_epoch, is_rebuilt, rebuilt_epoch
 from bytewise.protocol.units import Digest
 from bytewise.service.clock import SystemClock
-from kms.client import ShardKeySource
-from kms.envelope import verify_receipt_envelope
+from enclave.release_client import ShardKeySource
 from serving.pipeline import Hands, Pipeline, Sealed
-from serving.recipe import Offer
+from serving.request_builder import Offer
 from tests.unit.kms.memory_chain import OPERATOR, Case
 from tests.unit.kms.world import ENVIRONMENT, World
 from tests.unit.serving.test_standing import OPEN

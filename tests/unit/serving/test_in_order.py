@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.compare import Generated
 from bytewise.protocol.digests import Label, labelled
 from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.receipt import SignedReceipt
-from bytewise.protocol.request import Request
+from bytewise.protocol.records.compare import Generated
+from bytewise.protocol.records.receipt import SignedReceipt
+from bytewise.protocol.records.request import Request
 from bytewise.protocol.units import U64
 from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.migrate import migrate
-from serving.in_order import Service
+from serving.anchoring_order import Service
 from serving.openai import read_ask
 from serving.pipeline import Hands, Pipeline
-from serving.standing import Standing
+from serving.readiness import Standing
 from tests.devnet import ENVIRONMENT, MODEL
 from tests.unit.kms.world import World
 from tests.unit.serving.test_batcher import ANCHOR, NOW, OPERATOR, WITHIN_S, Scene

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase
 
 from bytewise.protocol.errors import BadRequest, BytewiseError, NotExact, TryAgain
-from serving.numbers import parse_json
+from serving.json_numbers import parse_json
 from serving.openai import read_ask
 from serving.refusals import Busy, Code, Late, failure, refusal
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.cli.demo.ports import free_ports
 from bytewise.inference.native.library import kernels
 from bytewise.service.clock import monotonic_s
 from bytewise.service.exit_codes import EXIT_REFUSED
 from bytewise.service.schedule import EXIT_BUG
 from bytewise.storage.migrate import migrate
-from chain.reader import DocketReader
+from chain.reads.reader import DocketReader
+from cli.demo.ports import free_ports
 from tests.operator_site import MODEL_NAME, READY_S, ROOT, Operator, process, running_operator_site, serving, wait_ready
 
 

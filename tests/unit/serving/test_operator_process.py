@@ -8,15 +8,15 @@ import httpx2
 import openai
 import pytest
 
+from bytewise.crypto.curve import decode_point
+from bytewise.crypto.envelope import open_with_point, verify_receipt_envelope
 from bytewise.da.client import DaClient
 from bytewise.protocol.encoding import decode, from_json
-from bytewise.protocol.opening import verify_opening
-from bytewise.protocol.receipt import BatchHeader, ReceiptList, SignedReceipt, verify_list, verify_receipt
-from bytewise.protocol.seal import Payload, seal_context
+from bytewise.protocol.records.opening import verify_opening
+from bytewise.protocol.records.receipt import BatchHeader, ReceiptList, SignedReceipt, verify_list, verify_receipt
+from bytewise.protocol.records.seal import Payload, seal_context
 from bytewise.protocol.units import Digest, unhex
-from chain.reader import DocketReader
-from kms.curve import decode_point
-from kms.envelope import open_with_point, verify_receipt_envelope
+from chain.reads.reader import DocketReader
 from tests.operator_site import MODEL_NAME, SECRET, Operator, body
 
 

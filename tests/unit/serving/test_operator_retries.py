@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from bytewise.protocol.encoding import from_json
-from bytewise.protocol.receipt import SignedReceipt, verify_receipt
+from bytewise.protocol.records.receipt import SignedReceipt, verify_receipt
 from bytewise.protocol.units import unhex
 from tests.operator_site import Operator, body
 

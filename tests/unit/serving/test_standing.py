@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bytewise.protocol.errors import TryAgain
-from serving.standing import Standing, Watch
+from serving.readiness import Standing, Watch
 from tests.devnet import epoch_document
 
 OPEN = Standing(5, 1000, epoch_document().record, True, True, True, False, 0, True, 100, 7, 64, False, 3600)

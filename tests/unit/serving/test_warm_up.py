@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bytewise.protocol.compare import Generated, Verification
 from bytewise.protocol.errors import NotExact
-from bytewise.protocol.request import Output, Request
+from bytewise.protocol.records.compare import Generated, Verification
+from bytewise.protocol.records.request import Output, Request
 from bytewise.protocol.units import Digest
-from serving.recipe import Offer
+from serving.request_builder import Offer
 from serving.warm_up import NEW_TOKENS, warm_up
 from tests.world import CHAIN_ID, MODEL, Parrot, World, word
 

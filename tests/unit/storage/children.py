@@ -14,12 +14,12 @@ from bytewise.protocol.errors import LaneLost, LaneOwned, SecondVote, SequenceBr
 from bytewise.protocol.units import Blob, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import child_environment
-from bytewise.storage.books import Books, Issued
 from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal
-from bytewise.storage.lane import Lane
+from bytewise.storage.nonce_lease import Lane
 from bytewise.storage.outbox import Intent, Outbox, Signed
 from bytewise.storage.protection import Protection
+from bytewise.storage.receipt_store import Books, Issued
 from tests.source import ROOT
 from tests.unit.storage.records import ACCOUNT, name, signed_receipt, vote
 

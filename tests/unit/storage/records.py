@@ -1,7 +1,7 @@
 """Records that storage tests put away."""
 
-from bytewise.protocol.messages import AuditResult, Outcome, Vote
-from bytewise.protocol.receipt import BatchHeader, ClientMode, Mode, Receipt, SignedReceipt
+from bytewise.protocol.records.receipt import BatchHeader, ClientMode, Mode, Receipt, SignedReceipt
+from bytewise.protocol.records.statements import AuditResult, Outcome, Vote
 from bytewise.protocol.units import U8, U16, U32, U64, U256, ZERO_ADDRESS, Address, Blob, Digest
 
 ACCOUNT = Address("0x" + "a1" * 20)

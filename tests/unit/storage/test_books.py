@@ -8,8 +8,8 @@ from sqlalchemy import Engine, event
 
 from bytewise.protocol.errors import SequenceBroken, StoreCorrupt
 from bytewise.protocol.units import Address, Digest
-from bytewise.storage.books import Books, Issued
 from bytewise.storage.engine import open_database
+from bytewise.storage.receipt_store import Books, Issued
 from tests.unit.storage.children import Child, race
 from tests.unit.storage.conftest import HandClock
 from tests.unit.storage.databases import SqliteFiles

@@ -7,7 +7,7 @@ from sqlalchemy import Engine
 
 from bytewise.protocol.errors import LaneLost, LaneOwned, StoreCorrupt
 from bytewise.storage.engine import open_database
-from bytewise.storage.lane import DEFAULT_TTL_S, Lane
+from bytewise.storage.nonce_lease import DEFAULT_TTL_S, Lane
 from bytewise.storage.outbox import OPEN, TRANSITIONS, Outbox, Signed, State
 from tests.unit.storage.children import Child, intent, race, signed
 from tests.unit.storage.conftest import HandClock

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import NameOID
 
-from bytewise.protocol.evidence import SnpCertificates
+from bytewise.protocol.evidence.claims import SnpCertificates
 from bytewise.protocol.units import Blob
 
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)

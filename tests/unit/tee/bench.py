@@ -3,9 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
-from bytewise.protocol.appraisal import AppraisalPolicy, EvidenceType, PlatformRule
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.evidence import Evidence
+from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, EvidenceType, PlatformRule
+from bytewise.protocol.evidence.claims import Evidence
 from bytewise.tee.appraisal import Appraised, verify_evidence
 from bytewise.tee.collateral import issued_at
 from bytewise.tee.measurement import measure
@@ -17,7 +17,7 @@ from bytewise.tee_simulated.td_quote import TdBody, body_of
 
 CHAIN_ID = 31337
 REPORT = b"\x42" * 64
-ENTRY = "kms.client"
+ENTRY = "enclave.release_client"
 SIMULATED = EvidenceType.SIMULATED
 
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from bytewise.protocol.errors import BytewiseError, ChannelBroken
-from bytewise.protocol.succession import first_standing
+from bytewise.protocol.evidence.policy_updates import first_standing
 from bytewise.protocol.units import U64
 from bytewise.service.clock import ForwardClock, SystemClock
 from bytewise.tee.binding import Terms

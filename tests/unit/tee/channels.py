@@ -11,10 +11,10 @@ from typing import Any, Generic, TypeVar
 import pytest
 
 from bytewise.ports import Clock
-from bytewise.protocol.appraisal import Role
 from bytewise.protocol.encoding import decode
+from bytewise.protocol.evidence.appraisal_policy import Role
+from bytewise.protocol.evidence.policy_updates import first_standing
 from bytewise.protocol.signing import LocalSigner
-from bytewise.protocol.succession import first_standing
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Blob, Digest
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.tee import binding, channel

@@ -8,11 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bytewise.protocol.appraisal import (
-    AppraisalPolicy,
-    EvidenceType,
-    TcbStatus,
-)
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import (
     EvidenceExpired,
@@ -24,7 +19,8 @@ from bytewise.protocol.errors import (
     MeasurementRefused,
     TcbRefused,
 )
-from bytewise.protocol.evidence import (
+from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, EvidenceType, TcbStatus
+from bytewise.protocol.evidence.claims import (
     MAX_EVIDENCE_BYTES,
     Collateral,
     Evidence,

@@ -13,7 +13,6 @@ import pytest
 from cryptography import x509
 
 from bytewise.protocol import errors
-from bytewise.protocol.appraisal import GpuUse, PlatformRule, TcbStatus
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import (
     EvidenceExpired,
@@ -24,13 +23,8 @@ from bytewise.protocol.errors import (
     TcbRefused,
     UntrustedRoot,
 )
-from bytewise.protocol.evidence import (
-    MAX_EVIDENCE_BYTES,
-    Collateral,
-    evidence_digest,
-    gpu_nonce,
-    quoted_report_data,
-)
+from bytewise.protocol.evidence.appraisal_policy import GpuUse, PlatformRule, TcbStatus
+from bytewise.protocol.evidence.claims import MAX_EVIDENCE_BYTES, Collateral, evidence_digest, gpu_nonce, quoted_report_data
 from bytewise.protocol.units import Blob
 from bytewise.service.clock import ForwardClock
 from bytewise.tee.claims import Claims

@@ -10,15 +10,15 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
+from bytewise.crypto.curve import GENERATOR, encode_point
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import ChannelBroken, ChannelRefused, ConfigurationError, Fault
-from bytewise.protocol.succession import first_standing
+from bytewise.protocol.evidence.policy_updates import first_standing
 from bytewise.protocol.units import U64, Blob
 from bytewise.tee import binding
 from bytewise.tee.binding import MAX_HELLO_BYTES, MAX_PROOF_BYTES
 from bytewise.tee.channel import Channel, connect, lifetime_s
 from bytewise.tee.ephemeral import LIFETIME_S, EphemeralKey, verify_certificate
-from kms.curve import GENERATOR, encode_point
 from tests.unit.tee.bench import Bench, FixedClock
 from tests.unit.tee.channels import ENCLAVE, PATIENCE_S, SHARD, Ends, Task, plain_hello
 

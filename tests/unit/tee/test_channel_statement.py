@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from bytewise.protocol.appraisal import Role
-from bytewise.protocol.evidence import REPORT_DATA_BYTES
+from bytewise.protocol.evidence.appraisal_policy import Role
+from bytewise.protocol.evidence.claims import REPORT_DATA_BYTES
 from bytewise.protocol.units import U64, U256, Address, Blob, Digest
 from bytewise.tee.binding import VERSION, Hello, Statement, account_digest, report_data
 from tests.unit.kms.memory_chain import CONTRACTS

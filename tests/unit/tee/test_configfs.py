@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from bytewise.ports import Quoter
-from bytewise.protocol.appraisal import EvidenceType, PlatformRule, TcbStatus
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import ConfigurationError, EvidenceMalformed, MalformedValue, TryAgain
-from bytewise.protocol.evidence import Collateral, Evidence
+from bytewise.protocol.evidence.appraisal_policy import EvidenceType, PlatformRule, TcbStatus
+from bytewise.protocol.evidence.claims import Collateral, Evidence
 from bytewise.protocol.units import Blob
 from bytewise.tee import mode, quoters
 from bytewise.tee.collateral import from_service

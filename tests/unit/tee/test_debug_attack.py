@@ -13,10 +13,10 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
-from bytewise.protocol.appraisal import AppraisalPolicy
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import EvidenceRefused, MeasurementRefused
-from bytewise.protocol.evidence import Evidence
+from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy
+from bytewise.protocol.evidence.claims import Evidence
 from bytewise.tee import dcap
 from bytewise.tee_simulated.td_quote import SEPT_VE_DISABLE, measurement_of
 from tests.unit.tee.bench import Bench

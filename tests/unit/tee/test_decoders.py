@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bytewise.protocol.appraisal import SignedPolicy
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import EvidenceExpired, EvidenceMalformed, EvidenceRefused, Fault, TcbRefused
-from bytewise.protocol.evidence import Collateral, Evidence, ResultQuote, SnpCertificates
-from bytewise.protocol.succession import Standing
+from bytewise.protocol.evidence.appraisal_policy import SignedPolicy
+from bytewise.protocol.evidence.claims import Collateral, Evidence, ResultQuote, SnpCertificates
+from bytewise.protocol.evidence.policy_updates import Standing
 from bytewise.protocol.units import Blob
 from bytewise.tee import dcap
 from bytewise.tee.collateral import from_service, issued_at

@@ -10,7 +10,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
-from bytewise.protocol.appraisal import (
+from bytewise.crypto.envelope import sealing_key
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import ConfigurationError, EvidenceRefused, UntrustedRoot
+from bytewise.protocol.evidence.appraisal_policy import (
     AppraisalPolicy,
     Coverage,
     EvidenceType,
@@ -20,9 +23,7 @@ from bytewise.protocol.appraisal import (
     TcbStatus,
     TrustedMeasurement,
 )
-from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ConfigurationError, EvidenceRefused, UntrustedRoot
-from bytewise.protocol.evidence import MAX_SIMULATED_LIFETIME_S, SIMULATED_ROOT_NAME
+from bytewise.protocol.evidence.claims import MAX_SIMULATED_LIFETIME_S, SIMULATED_ROOT_NAME
 from bytewise.protocol.jobs import EpochRecord, ShardRecord
 from bytewise.protocol.units import U64, U256, ZERO_ADDRESS, Blob
 from bytewise.tee import fences, roots
@@ -32,7 +33,6 @@ from bytewise.tee.policy import load_policy
 from bytewise.tee_simulated.root import Platform, issue, load_root, make_root
 from bytewise.tee_simulated.td_quote import TdBody
 from bytewise.tee_simulated.x509 import certificate, common_name, der
-from kms.envelope import sealing_key
 from tests.unit.tee.bench import CHAIN_ID, REPORT, SIMULATED, Bench
 
 HARDWARE_ROOT = "Intel SGX Root CA"
@@ -233,7 +233,7 @@ def test_fence_5_nobody_seals_to_a_simulated_epoch_unasked(assurance: str, accep
 
 def test_fence_5_without_its_check_anybody_seals_to_a_simulated_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Control."""
-    monkeypatch.setattr("kms.envelope.HARDWARE", "simulated")
+    monkeypatch.setattr("bytewise.crypto.envelope.HARDWARE", "simulated")
     assert sealing_key(EpochRecord(U64(1), Blob(b"key"), 1, (SHARD,), "simulated"), accept_simulated=False) == b"key"
 
 

@@ -108,10 +108,17 @@ def test_the_measurement_does_not_depend_on_where_the_tree_lies(tree: Path, tmp_
 
 
 def test_the_key_clients_closure_holds_neither_server_nor_database_nor_chain() -> None:
-    names = set(closure(ROOT, "kms.client"))
-    assert {"kms.envelope", "kms.curve", "bytewise.tee.appraisal", "bytewise.protocol.evidence"} <= names
+    names = set(closure(ROOT, "enclave.release_client"))
+    assert {
+        "bytewise.crypto.envelope",
+        "bytewise.crypto.curve",
+        "bytewise.tee.appraisal",
+        "bytewise.protocol.evidence.claims",
+    } <= names
     assert not {name for name in names if name.split(".")[0] in {"chain", "verifier", "committee", "serving"}}
-    assert not {n for n in names if n.startswith(("bytewise.storage", "bytewise.tee_simulated", "kms.api", "kms.release"))}
+    assert not {
+        n for n in names if n.startswith(("bytewise.storage", "bytewise.tee_simulated", "kms.shard.api", "kms.shard.release"))
+    }
 
 
 def test_the_enclave_is_measured_with_the_engine_that_it_runs() -> None:

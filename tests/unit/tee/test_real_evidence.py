@@ -10,16 +10,6 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from bytewise.protocol.appraisal import (
-    AppraisalPolicy,
-    Coverage,
-    EvidenceType,
-    GpuUse,
-    PlatformKind,
-    PlatformRule,
-    TcbStatus,
-    TrustedMeasurement,
-)
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import (
     EvidenceExpired,
@@ -30,7 +20,17 @@ from bytewise.protocol.errors import (
     TcbRefused,
     UntrustedRoot,
 )
-from bytewise.protocol.evidence import MAX_EVIDENCE_BYTES, Collateral, Evidence, SnpCertificates, signed_part
+from bytewise.protocol.evidence.appraisal_policy import (
+    AppraisalPolicy,
+    Coverage,
+    EvidenceType,
+    GpuUse,
+    PlatformKind,
+    PlatformRule,
+    TcbStatus,
+    TrustedMeasurement,
+)
+from bytewise.protocol.evidence.claims import MAX_EVIDENCE_BYTES, Collateral, Evidence, SnpCertificates, signed_part
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Blob, Digest
 from bytewise.service.settings import developer_variable
 from bytewise.tee.appraisal import Appraised, verify_evidence

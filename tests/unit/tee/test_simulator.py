@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.appraisal import AppraisalPolicy
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy
 from bytewise.protocol.units import Digest
 from bytewise.service.settings import child_environment
 from bytewise.tee_simulated.__main__ import simulated_policy
@@ -40,7 +40,7 @@ def test_fence_3_without_the_declaration_the_simulator_loads() -> None:
 
 
 def test_fence_3_no_key_holder_module_reaches_the_simulator() -> None:
-    code = "import sys, kms.serve, kms.__main__; print([m for m in sys.modules if 'tee_simulated' in m])"
+    code = "import sys, kms.shard.service, kms.__main__; print([m for m in sys.modules if 'tee_simulated' in m])"
     ended = python("-c", code)
     assert (ended.returncode, ended.stdout.strip()) == (0, b"[]"), ended.stderr
 
@@ -53,15 +53,17 @@ def test_the_program_makes_a_root_issues_a_platform_and_writes_the_policy(tmp_pa
     for arguments in (
         ("make-root", "--out", str(root)),
         ("issue", "--root", str(root), "--out", str(platform)),
-        ("policy", "--root", str(root), "--out", str(policy), "--chain-id", "31337", "--entry", "kms.client", *of),
+        ("policy", "--root", str(root), "--out", str(policy), "--chain-id", "31337", "--entry", "enclave.release_client", *of),
     ):
         ended = python(*module, *arguments)
         assert ended.returncode == 0, ended.stderr
-    assert decode(AppraisalPolicy, policy.read_bytes()) == simulated_policy(root, 31337, 1, "kms.client", model)
+    assert decode(AppraisalPolicy, policy.read_bytes()) == simulated_policy(root, 31337, 1, "enclave.release_client", model)
     assert Platform(platform).pck_ca.certificate.issuer.rfc4514_string() == "CN=SIMULATED TEE ROOT - NOT INTEL/AMD"
     for secret in (platform, root / "root.key"):
         assert stat.S_IMODE(secret.stat().st_mode) == 0o600
-    ended = python(*module, "policy", "--root", str(root), "--out", str(policy), "--chain-id", "1", "--entry", "kms.client")
+    ended = python(
+        *module, "policy", "--root", str(root), "--out", str(policy), "--chain-id", "1", "--entry", "enclave.release_client"
+    )
     assert ended.returncode != 0 and b"no test chain" in ended.stderr
 
 
@@ -88,6 +90,6 @@ def test_a_platform_does_not_show_its_key(tmp_path: Path) -> None:
 
 def test_a_policy_round_trips_and_its_digest_is_its_name(tmp_path: Path) -> None:
     make_root(tmp_path / "root")
-    policy = simulated_policy(tmp_path / "root", 31337, 1, "kms.client")
+    policy = simulated_policy(tmp_path / "root", 31337, 1, "enclave.release_client")
     assert decode(AppraisalPolicy, encode(policy)) == policy
-    assert policy.digest != simulated_policy(tmp_path / "root", 31337, 2, "kms.client").digest
+    assert policy.digest != simulated_policy(tmp_path / "root", 31337, 2, "enclave.release_client").digest

@@ -10,17 +10,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bytewise.protocol import appraisal
-from bytewise.protocol.appraisal import (
-    AppraisalPolicy,
-    Coverage,
-    EvidenceType,
-    GpuUse,
-    PlatformKind,
-    PlatformRule,
-    TcbStatus,
-    TrustedMeasurement,
-)
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import (
     ConfigurationError,
@@ -32,7 +21,18 @@ from bytewise.protocol.errors import (
     TcbRefused,
     UntrustedRoot,
 )
-from bytewise.protocol.evidence import Evidence, SnpCertificates
+from bytewise.protocol.evidence import appraisal_policy
+from bytewise.protocol.evidence.appraisal_policy import (
+    AppraisalPolicy,
+    Coverage,
+    EvidenceType,
+    GpuUse,
+    PlatformKind,
+    PlatformRule,
+    TcbStatus,
+    TrustedMeasurement,
+)
+from bytewise.protocol.evidence.claims import Evidence, SnpCertificates
 from bytewise.protocol.units import U64, U256, Blob, Digest
 from bytewise.tee import fences, snp
 from bytewise.tee.appraisal import verify_evidence
@@ -239,7 +239,7 @@ def test_attack_27_control_a_measurement_of_firmware_passes_any_image_where_the_
     with pytest.raises(MeasurementRefused):
         appraised(amd, PlatformKind.SNP, THEIRS)
     # Control: a policy that may say of AWS what it says of others.
-    monkeypatch.setitem(appraisal.CAN_COVER, PlatformKind.SNP_AWS, frozenset(Coverage))
+    monkeypatch.setitem(appraisal_policy.CAN_COVER, PlatformKind.SNP_AWS, frozenset(Coverage))
     assert appraised(amd, PlatformKind.SNP_AWS, OURS) == appraised(amd, PlatformKind.SNP_AWS, THEIRS)
 
 

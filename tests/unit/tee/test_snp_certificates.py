@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from bytewise.protocol.appraisal import AppraisalPolicy, Coverage, EvidenceType, GpuUse, PlatformKind, TrustedMeasurement
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import (
     EvidenceExpired,
@@ -14,7 +13,15 @@ from bytewise.protocol.errors import (
     EvidenceRefused,
     UntrustedRoot,
 )
-from bytewise.protocol.evidence import Evidence
+from bytewise.protocol.evidence.appraisal_policy import (
+    AppraisalPolicy,
+    Coverage,
+    EvidenceType,
+    GpuUse,
+    PlatformKind,
+    TrustedMeasurement,
+)
+from bytewise.protocol.evidence.claims import Evidence
 from bytewise.protocol.units import U64, U256, Blob
 from bytewise.tee.appraisal import verify_evidence
 from bytewise.tee.certificates import read_certificate

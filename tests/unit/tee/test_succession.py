@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bytewise.protocol.appraisal import (
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import ConfigurationError, PolicyRefused
+from bytewise.protocol.evidence.appraisal_policy import (
     AppraisalPolicy,
     Coverage,
     EvidenceType,
@@ -21,10 +23,16 @@ from bytewise.protocol.appraisal import (
     TrustedMeasurement,
     approval_digest,
 )
-from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ConfigurationError, PolicyRefused
+from bytewise.protocol.evidence.policy_updates import (
+    ADDITION_DELAY_S,
+    Standing,
+    Times,
+    first_standing,
+    narrower,
+    succeed,
+    verify_approval,
+)
 from bytewise.protocol.signing import LocalSigner
-from bytewise.protocol.succession import ADDITION_DELAY_S, Standing, Times, first_standing, narrower, succeed, verify_approval
 from bytewise.protocol.units import U64, U256, Address, Blob, Digest
 from bytewise.tee.policy import follow_policy
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from bytewise.protocol.appraisal import MAX_OUT_OF_DATE_GRACE_S, AppraisalPolicy, TcbStatus, policy_digest
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, MalformedValue, TcbRefused
-from bytewise.protocol.succession import ADDITION_DELAY_S, first_standing, narrower, succeed
+from bytewise.protocol.evidence.appraisal_policy import MAX_OUT_OF_DATE_GRACE_S, AppraisalPolicy, TcbStatus, policy_digest
+from bytewise.protocol.evidence.policy_updates import ADDITION_DELAY_S, first_standing, narrower, succeed
 from bytewise.tee_simulated.collateral import LEVEL_AGE_S, Verdict
 from tests.unit.tee.bench import Bench
 from tests.unit.tee.test_appraisal import EVERY, OLD

@@ -6,10 +6,10 @@ from typing import ClassVar
 
 import pytest
 
-from bytewise.protocol.appraisal import AppraisalPolicy, TcbStatus
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import EvidenceMalformed, EvidenceRefused, EvidenceReplayed, MeasurementRefused, TcbRefused
-from bytewise.protocol.evidence import evidence_digest, signed_part
+from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, TcbStatus
+from bytewise.protocol.evidence.claims import evidence_digest, signed_part
 from bytewise.protocol.units import Blob
 from bytewise.tee import dcap
 from bytewise.tee_simulated.collateral import Verdict

@@ -8,24 +8,24 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from bytewise.protocol.compare import Verification
+from bytewise.crypto.curve import GENERATOR, Rng, decode_point, encode_point
+from bytewise.crypto.envelope import open_with_point, seal_padded, verify_receipt_envelope
 from bytewise.protocol.errors import CannotExecute, NoKey
 from bytewise.protocol.jobs import Contracts, EpochRecord, RunJob, ShardRecord, anchor_domain, key_domain
-from bytewise.protocol.messages import CannotReason, Ticket, TicketKind, transport_key_hash
-from bytewise.protocol.receipt import Receipt, receipt_id
-from bytewise.protocol.request import Output, Request
-from bytewise.protocol.seal import Payload, envelope_hash, pad, seal_context
+from bytewise.protocol.records.compare import Verification
+from bytewise.protocol.records.receipt import Receipt, receipt_id
+from bytewise.protocol.records.request import Output, Request
+from bytewise.protocol.records.seal import Payload, envelope_hash, pad, seal_context
+from bytewise.protocol.records.statements import CannotReason, Ticket, TicketKind, transport_key_hash
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Blob, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.tee.measurement import measure
 from bytewise.tee_simulated.quoter import SimulatedQuoter, source_root
 from bytewise.tee_simulated.root import Platform, issue, make_root
-from kms.curve import GENERATOR, Rng, decode_point, encode_point
-from kms.envelope import open_with_point, seal_padded, verify_receipt_envelope
+from enclave import server
+from enclave.session import Bench
 from tests.world import ANCHOR, CHAIN_ID, DISPUTES, KEY_EPOCHS, MODEL, NOW, Parrot, World, signer, word
-from verifier.enclave import server
-from verifier.enclave.session import Bench
 
 SECRET = int.from_bytes(word("application key"))
 PUBLIC = encode_point(GENERATOR * SECRET)
@@ -33,7 +33,7 @@ CONTRACTS = Contracts(U256(CHAIN_ID), ANCHOR.contract, DISPUTES.contract, KEY_EP
 SHARD = ShardRecord(1, signer("shard").address, "https://127.0.0.1:1", "127.0.0.1:1", "PEM", PUBLIC)
 EPOCH = EpochRecord(U64(1), PUBLIC, 1, (SHARD,), "simulated")
 VOTER = signer("voter")
-ENTRY = "verifier.enclave.session"
+ENTRY = "enclave.session"
 """The measured program of these tests: without a model."""
 DISPUTE = word("dispute")
 

@@ -3,9 +3,9 @@
 import functools
 from dataclasses import replace
 
-from bytewise.protocol.demands import DemandKind, DemandRecord, DemandState
+from bytewise.protocol.decisions.demands import DemandKind, DemandRecord, DemandState
 from bytewise.protocol.errors import TryAgain
-from bytewise.protocol.receipt import Receipt, SignedLeaf, SignedReceipt, list_subject, receipt_id
+from bytewise.protocol.records.receipt import Receipt, SignedLeaf, SignedReceipt, list_subject, receipt_id
 from bytewise.protocol.units import Address, Blob, Digest
 from tests.world import ANCHOR, DEMANDS, signer
 

@@ -4,18 +4,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bytewise.protocol.actions import Action
-from bytewise.protocol.decide import MovePolicy
-from bytewise.protocol.decide_demands import DemandPolicy
-from bytewise.protocol.receipt import (
-    BatchHeader,
-    SignedReceipt,
-)
+from bytewise.protocol.decisions.actions import Action
+from bytewise.protocol.decisions.decide_demands import DemandPolicy
+from bytewise.protocol.decisions.disputes import MovePolicy
+from bytewise.protocol.records.receipt import BatchHeader, SignedReceipt
 from bytewise.protocol.units import U64
 from tests.unit.verifier.town import NETWORK, PARAMS, Town
 from tests.world import ANCHOR, signer
-from verifier.demander import Demander, Means
-from verifier.given import Given
+from verifier.demands.demander import Demander, Means
+from verifier.watch.receipt_inbox import Given
 
 TOWER, STRANGER = signer("tower").address, signer("stranger").address
 BOND = PARAMS.money.demand_bond

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from verifier.enclave import __main__ as program
+from enclave import __main__ as program
 
 
 def main() -> int:
@@ -28,8 +28,8 @@ def main() -> int:
 
     def late(name: str, _path: object, _target: object = None) -> None:
         # The server is imported after the fences stand, by the program itself: it is wrapped when it is there.
-        server = sys.modules.get("verifier.enclave.server")
-        if name == "verifier.enclave.second" and server is not None:
+        server = sys.modules.get("enclave.server")
+        if name == "enclave.cross_check" and server is not None:
             server.serve_one = listed(server.serve_one)  # type: ignore[attr-defined]
 
     sys.meta_path.insert(0, type("Listing", (), {"find_spec": staticmethod(late)})())

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from bytewise.protocol.decide_audits import AuditStage
-from bytewise.protocol.messages import AuditResult, Vote
-from bytewise.protocol.receipt import Receipt, SignedReceipt, receipt_id
+from bytewise.protocol.decisions.audits import AuditStage
+from bytewise.protocol.records.receipt import Receipt, SignedReceipt, receipt_id
+from bytewise.protocol.records.statements import AuditResult, Vote
 from bytewise.protocol.units import Address, Blob, Digest
 from tests.world import ANCHOR
 

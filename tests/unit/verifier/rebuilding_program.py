@@ -12,10 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bytewise.crypto import reconstruction
 from bytewise.protocol.units import Blob
-from kms import rebuilt
-from verifier.enclave import __main__ as program
-from verifier.enclave import judge, rebuilder
+from enclave import __main__ as program
+from enclave import judge, key_rebuilder
 
 
 def say(what: str, value: object) -> None:
@@ -57,9 +57,9 @@ def telling(born: Callable[..., tuple[bytes, Blob]]) -> Callable[..., tuple[byte
 def main() -> int:
     """Runs it."""
     folder = Path(sys.argv[sys.argv.index("--config") + 1]).parent
-    rebuilt.interpolate = showing(folder / "rebuilt", rebuilt.interpolate, after=True)  # type: ignore[attr-defined]
+    reconstruction.interpolate = showing(folder / "rebuilt", reconstruction.interpolate, after=True)  # type: ignore[attr-defined]
     judge.verify_opening = showing(folder / "opened", judge.verify_opening, after=False)  # type: ignore[attr-defined]
-    rebuilder.transport_keypair = telling(rebuilder.transport_keypair)  # type: ignore[attr-defined]
+    key_rebuilder.transport_keypair = telling(key_rebuilder.transport_keypair)  # type: ignore[attr-defined]
     return program.main()
 
 

@@ -18,18 +18,18 @@ import psutil
 from bytewise.inference.pinned.engine import PinnedEngine
 from bytewise.inference.profiles import AnyEngine
 from bytewise.protocol.jobs import JobResult
-from bytewise.protocol.messages import transport_key_hash
-from bytewise.protocol.request import Request, output_for
-from bytewise.protocol.seal import Payload, client_digest
+from bytewise.protocol.records.request import Request, output_for
+from bytewise.protocol.records.seal import Payload, client_digest
+from bytewise.protocol.records.statements import transport_key_hash
 from bytewise.protocol.units import Digest
 from bytewise.service.settings import child_environment
 from bytewise.tee.measurement import ENCLAVE_ENTRY, SHARD_ENTRY, measure
 from bytewise.tee_simulated.__main__ import policy_for
 from bytewise.tee_simulated.quoter import source_root
+from enclave.wiring import JOB_FILES
 from tests.unit.kms.memory_chain import CHAIN_ID, CLIENT, Case, MemoryChain
 from tests.unit.kms.world import World, program, wait_until
-from verifier.enclave.wiring import JOB_FILES
-from verifier.jobs import JobSocket
+from verifier.jobs.enclave_client import JobSocket
 
 ROOT = Path(__file__).resolve().parents[3]
 PROMPT = tuple(200 + 7 * i % 55 for i in range(12))

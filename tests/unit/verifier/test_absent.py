@@ -8,21 +8,21 @@ from typing import Any
 
 from bytewise.inference.pinned import checkpoint
 from bytewise.service.settings import child_environment
+from enclave.import_blocker import PLAIN
 from tests.unit.inference.tiny import VARIANTS, tiny
 from tests.unit.kms.memory_chain import CHAIN_ID
 from tests.unit.verifier.running import ROOT
-from verifier.enclave.absent import PLAIN
 
 COMPUTED = """
 import json, sys
 from pathlib import Path
-from verifier.enclave import absent
+from enclave import absent
 if sys.argv[1] == "kept out":
     absent.keep_out()
 import torch
 from bytewise.inference import artifact
 from bytewise.inference.determinism import fixed
-from bytewise.inference.matmul import Float64Backend
+from bytewise.inference.exact.matmul import Float64Backend
 from bytewise.inference.pinned import checkpoint
 from bytewise.inference.pinned.model import FloatModel
 from bytewise.inference.runner import Runner
@@ -47,7 +47,7 @@ print(json.dumps([rows, {name: getattr(module, "__file__", None) for name, modul
 
 ASKED = """
 import json, sys
-from verifier.enclave import absent
+from enclave import absent
 absent.keep_out()
 said = {}
 for statement in json.load(sys.stdin):
@@ -112,7 +112,7 @@ def test_an_enclave_does_not_start_where_a_client_is_loaded_already_and_says_whi
         f'artifact = "m"\nsocket = "s"\nchain_id = {CHAIN_ID}\nevidence = "simulated"\nplatform_file = "platform.key"\n'
         "insecure_accept_simulated = true\n"
     )
-    script = "import http.client\nfrom verifier.enclave.__main__ import main\nmain()"
+    script = "import http.client\nfrom enclave.__main__ import main\nmain()"
     command = [sys.executable, "-c", script, "--config", str(tmp_path / "enclave.toml")]
     done = subprocess.run(command, cwd=ROOT, env=child_environment(), capture_output=True, text=True, timeout=60)
     assert done.returncode != 0

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.actions import DemandList, Expire
-from bytewise.protocol.decide import MovePolicy
-from bytewise.protocol.demands import DemandKind, DemandState
-from bytewise.protocol.receipt import list_subject
+from bytewise.protocol.decisions.actions import DemandList, Expire
+from bytewise.protocol.decisions.demands import DemandKind, DemandState
+from bytewise.protocol.decisions.disputes import MovePolicy
+from bytewise.protocol.records.receipt import list_subject
 from tests.unit.verifier.demands import BOND, POLICY, STRANGER, TOWER, demander, step, steps, withheld
 from tests.unit.verifier.town import Town
 from tests.world import DEMANDS, word
-from verifier import demand_book
-from verifier.refusals import MAX_REMEMBERED_S, REMEMBERED_S
-from verifier.tally import BLOCKS_PER_READ, SETTLED_BLOCKS
+from verifier.demands import demand_index
+from verifier.stake.refusals import MAX_REMEMBERED_S, REMEMBERED_S
+from verifier.watch.event_counter import BLOCKS_PER_READ, SETTLED_BLOCKS
 
 
 def test_a_penalty_that_found_too_little_stake_is_taken_again_when_there_is_some(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_penalty_is_taken_however_late_stake_returns_and_is_then_left_alone(tm
 
 
 def test_penalties_that_nobody_pays_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demand_book, "MAX_UNPAID", 5)
+    monkeypatch.setattr(demand_index, "MAX_UNPAID", 5)
     town, subjects = Town(tmp_path), [word("late", i) for i in range(7)]
     for subject in subjects:
         town.chain.demand(subject, DemandKind.ANCHOR, TOWER, BOND)

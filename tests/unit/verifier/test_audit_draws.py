@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from bytewise.protocol.actions import DemandEnvelope
-from bytewise.protocol.sortition import audit_is_drawn
+from bytewise.protocol.court.sortition import audit_is_drawn
+from bytewise.protocol.decisions.actions import DemandEnvelope
 from bytewise.protocol.units import Digest
-from kms.chain_view import BEACON_DELAY_BLOCKS
+from kms.shard.chain_view import BEACON_DELAY_BLOCKS
 from tests.unit.verifier.demands import BOND, PAST_DEADLINE_S, POLICY, STRANGER, demander, steps
 from tests.unit.verifier.town import Town
 from tests.world import word
-from verifier.draws import Draws
+from verifier.audits.draws import Draws
 
 
 def counted_draws(monkeypatch: pytest.MonkeyPatch) -> list[Digest]:
@@ -24,7 +24,7 @@ def counted_draws(monkeypatch: pytest.MonkeyPatch) -> list[Digest]:
         computed.append(receipt_id)
         return draw(beacon, receipt_id, *rest)
 
-    monkeypatch.setattr("verifier.draws.audit_is_drawn", counting)
+    monkeypatch.setattr("verifier.audits.draws.audit_is_drawn", counting)
     return computed
 
 

@@ -8,26 +8,26 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.actions import Action, PostAudit, RunAudit
-from bytewise.protocol.decide import MovePolicy
+from bytewise.protocol.court.sortition import audit_is_drawn
+from bytewise.protocol.decisions.actions import Action, PostAudit, RunAudit
+from bytewise.protocol.decisions.disputes import MovePolicy
+from bytewise.protocol.decisions.snapshot import Docket
 from bytewise.protocol.digests import out_hash
-from bytewise.protocol.docket import Docket
 from bytewise.protocol.errors import Bug, NoAgreement, TryAgain
-from bytewise.protocol.messages import AuditOutcome, AuditResult, audit_commitment
-from bytewise.protocol.receipt import receipt_id
+from bytewise.protocol.records.receipt import receipt_id
+from bytewise.protocol.records.statements import AuditOutcome, AuditResult, audit_commitment
 from bytewise.protocol.signing import typed_digest, verify_signature
-from bytewise.protocol.sortition import audit_is_drawn
 from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Digest, unhex
 from bytewise.storage.archive import Audits
-from chain.params import changed
+from chain.deployment.params import changed
 from tests.unit.verifier import bench as b
 from tests.unit.verifier.town import ME, NETWORK, PARAMS, WORLD, Town
 from tests.world import ANCHOR, DISPUTES, NOW, word
-from verifier.act import Performer
-from verifier.auditor import Auditor
+from verifier.audits.audit_hints import Tip, TipBox
+from verifier.audits.auditor import Auditor
+from verifier.executor import Performer
+from verifier.jobs.worker import Worker
 from verifier.node import Node
-from verifier.tips import Tip, TipBox
-from verifier.worker import Worker
 
 
 def auditor_of(town: Town, worker: Worker) -> tuple[Auditor, Audits]:

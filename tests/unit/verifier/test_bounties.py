@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.messages import audit_commitment
-from bytewise.protocol.phases import Phase
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.records.statements import audit_commitment
 from bytewise.storage.archive import Audits
 from tests.unit.verifier.test_auditor import node_of, run, run_until
 from tests.unit.verifier.town import ME, WINDOW_S, Town
-from verifier import bounties
+from verifier.audits import bounties
+from verifier.jobs.worker import Worker
 from verifier.node import Node
-from verifier.worker import Worker
 
 
 def test_what_was_found_is_shown_after_the_window_and_the_bounty_claimed_once_another_agrees(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.errors import TryAgain
-from bytewise.protocol.messages import Outcome
+from bytewise.protocol.records.statements import Outcome
+from bytewise.service import frames
+from enclave import supervisor
+from enclave.forked_process import Ready
 from tests.unit.kms.test_promises import FAR, signed
 from tests.unit.verifier import bench as b
 from tests.unit.verifier.test_keeper import SHORT_S, kept
-from verifier import frames
-from verifier.enclave import keeper
-from verifier.enclave.apart import Ready
 
 
 def test_a_process_that_was_given_a_job_gets_no_other_one_and_no_more_time() -> None:
@@ -24,7 +24,7 @@ def test_a_process_that_was_given_a_job_gets_no_other_one_and_no_more_time() -> 
         (place / "done").touch()
         listening = [each for each in open_sockets() if each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)]
         (place / "listening").write_text(str(len(listening)))
-        for said in (keeper.Taken(), Ready(())) * 3:
+        for said in (supervisor.Taken(), Ready(())) * 3:
             frames.send(line, said)
         threading.Event().wait()
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.receipt import SignedLeaf, SignedReceipt
+from bytewise.protocol.records.receipt import SignedLeaf, SignedReceipt
 from tests.unit.verifier.town import WORLD
 from tests.work import calls
 from tests.world import ANCHOR, word
-from verifier.check import verify_batch, verify_leaves
+from verifier.watch.batch_check import verify_batch, verify_leaves
 
 FEW, MOST = 16, 188
 """A batch of a quiet hour, and the largest that any parameters allow (`ParamLaw.MAX_BATCH`)."""

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from bytewise.protocol.compare import differing_fields
-from bytewise.protocol.environment import PROFILE_EXACT_1
 from bytewise.protocol.jobs import JobResult
-from bytewise.protocol.messages import AuditOutcome, CannotReason, Outcome
-from bytewise.protocol.preflight import Mark, Point, Record, preflight
+from bytewise.protocol.records.compare import differing_fields
+from bytewise.protocol.records.environment import PROFILE_EXACT_1
+from bytewise.protocol.records.preflight import Mark, Point, Record, preflight
+from bytewise.protocol.records.statements import AuditOutcome, CannotReason, Outcome
 from bytewise.protocol.units import U8, U16, ZERO_DIGEST, Blob, Digest
 from tests.unit.verifier.town import ME, WORLD
 from tests.world import NOW, word
-from verifier.audit import Cause, conclude
+from verifier.audits.audit import Cause, conclude
 
 
 def job_result(outcome: Outcome, code: int = 0, tokens: Digest = ZERO_DIGEST, root: Digest = ZERO_DIGEST) -> JobResult:

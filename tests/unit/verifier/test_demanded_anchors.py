@@ -7,20 +7,17 @@ from typing import Any
 
 import pytest
 
-from bytewise.protocol.actions import DemandAnchor, DemandEnvelope
-from bytewise.protocol.demands import DemandKind, DemandState
+from bytewise.protocol.decisions.actions import DemandAnchor, DemandEnvelope
+from bytewise.protocol.decisions.demands import DemandKind, DemandState
 from bytewise.protocol.encoding import to_json
 from bytewise.protocol.errors import ConfigurationError
-from bytewise.protocol.receipt import (
-    anchor_subject,
-    receipt_id,
-)
+from bytewise.protocol.records.receipt import anchor_subject, receipt_id
 from bytewise.protocol.units import U64, U256
 from tests.unit.verifier.demands import BOND, PAST_DEADLINE_S, POLICY, STRANGER, TOWER, TRY_S, demander, step, steps
 from tests.unit.verifier.town import PARAMS, WORLD, Town
 from tests.world import ANCHOR, DEMANDS
-from verifier.given import MAX_FILE_BYTES, Given
-from verifier.refusals import QUESTIONS_PER_STEP, REMEMBERED_S
+from verifier.stake.refusals import QUESTIONS_PER_STEP, REMEMBERED_S
+from verifier.watch.receipt_inbox import MAX_FILE_BYTES, Given
 
 
 def test_a_receipt_that_was_given_out_and_never_anchored_is_demanded_after_the_longest_delay(tmp_path: Path) -> None:

@@ -6,23 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.actions import DemandEnvelope, OpenDispute
-from bytewise.protocol.ballots import dispute_id
-from bytewise.protocol.demands import DemandKind, DemandState
-from bytewise.protocol.docket import Docket
+from bytewise.protocol.court.commitments import dispute_id
+from bytewise.protocol.decisions.actions import DemandEnvelope, OpenDispute
+from bytewise.protocol.decisions.demands import DemandKind, DemandState
+from bytewise.protocol.decisions.snapshot import Docket
 from bytewise.protocol.encoding import to_json
 from bytewise.protocol.errors import NotServed
-from bytewise.protocol.messages import Verdict
-from bytewise.protocol.receipt import (
-    receipt_id,
-)
+from bytewise.protocol.records.receipt import receipt_id
+from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import Blob, Digest
 from tests.unit.verifier.demands import BOND, PAST_DEADLINE_S, POLICY, STRANGER, TOWER, TRY_S, closed, demander, step, steps
 from tests.unit.verifier.town import NETWORK, PARAMS, Town
 from tests.world import ANCHOR, DISPUTES, word
-from verifier.follow_up import OTHERS_PAUSE_S
-from verifier.own_disputes import OwnDisputes
-from verifier.records import FETCH_BUDGET_S
+from verifier.demands.follow_up import OTHERS_PAUSE_S
+from verifier.demands.own_disputes import OwnDisputes
+from verifier.watch.records import FETCH_BUDGET_S
 
 
 def test_a_withheld_envelope_is_demanded_and_fetched_from_where_the_answer_says(tmp_path: Path) -> None:

@@ -6,15 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.actions import DemandList, Expire, ExpireList
-from bytewise.protocol.demands import DemandKind, DemandState
+from bytewise.protocol.decisions.actions import DemandList, Expire, ExpireList
+from bytewise.protocol.decisions.demands import DemandKind, DemandState
 from bytewise.protocol.merkle import batch_leaf, batch_root, verify_batch_proof
-from bytewise.protocol.receipt import (
-    EmptyLeaf,
-    SignedLeaf,
-    list_subject,
-    receipt_id,
-)
+from bytewise.protocol.records.receipt import EmptyLeaf, SignedLeaf, list_subject, receipt_id
 from bytewise.protocol.units import U32, U64, U256, Blob
 from tests.unit.verifier.claims import CURE_S
 from tests.unit.verifier.demands import (
@@ -32,8 +27,8 @@ from tests.unit.verifier.demands import (
 )
 from tests.unit.verifier.town import WINDOW_S, WORLD, Town
 from tests.world import ANCHOR, CHAIN_ID, DEMANDS, word
-from verifier.certainty import HAND_IN_S, PAUSE_S
-from verifier.lists import CHECKED, FAULTY, NEW
+from verifier.watch.absence_check import HAND_IN_S, PAUSE_S
+from verifier.watch.list_reader import CHECKED, FAULTY, NEW
 
 
 def test_a_withheld_list_is_demanded_after_several_tries_and_not_again(tmp_path: Path) -> None:

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.inference import artifact
-from bytewise.inference.convert import convert
+from bytewise.inference.artifact import artifact
+from bytewise.inference.convert.convert import convert
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.profiles import AnyEngine
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.messages import Outcome
+from bytewise.protocol.records.statements import Outcome
+from enclave.import_blocker import PLAIN
 from tests.unit.inference.pinned_place import Place, make_place
 from tests.unit.kms.world import wait_until
 from tests.unit.verifier.imports import FORBIDDEN, documented, packages
 from tests.unit.verifier.running import Running, running_enclave
-from verifier.enclave.absent import PLAIN
 
 
 @pytest.fixture(scope="module")

@@ -9,30 +9,30 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.inference import artifact
-from bytewise.inference.artifact import Artifact
-from bytewise.inference.convert import convert
+from bytewise.crypto.curve import decode_point, encode_point
+from bytewise.crypto.envelope import verify_receipt_envelope
+from bytewise.crypto.shares import combine_values
+from bytewise.inference.artifact import artifact
+from bytewise.inference.artifact.artifact import Artifact
+from bytewise.inference.convert.convert import convert
+from bytewise.inference.convert.make import make_model
 from bytewise.inference.engine import ExactEngine
-from bytewise.inference.make import make_model
 from bytewise.inference.native.library import kernels
-from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.jobs import JOB_LIMIT_S, anchor_domain
-from bytewise.protocol.messages import Outcome
-from bytewise.protocol.request import Request
+from bytewise.protocol.records.request import Request
+from bytewise.protocol.records.statements import Outcome
 from bytewise.tee.appraisal import verify_result_quote
 from bytewise.tee_simulated.root import Platform
-from kms import keyring
-from kms.curve import decode_point, encode_point
-from kms.envelope import verify_receipt_envelope
-from kms.shares import combine_values
+from enclave import wiring
+from enclave.settings import EnclaveSettings
+from kms.storage import keyring
 from tests.e2e import memory
 from tests.unit.kms.memory_chain import CHAIN_ID, Case
 from tests.unit.kms.world import wait_until
 from tests.unit.verifier.imports import FORBIDDEN, documented, packages
 from tests.unit.verifier.running import PROMPT, Running, children, missing, running_enclave
-from verifier.enclave import wiring
-from verifier.enclave.settings import EnclaveSettings
 
 pytestmark = pytest.mark.skipif(not kernels(), reason="without the native path an enclave holds the library, and says so")
 

@@ -15,21 +15,21 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bytewise.inference.artifact import Artifact
+from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.native.library import kernels
 from bytewise.protocol.errors import EnvelopeProofBad
 from bytewise.protocol.jobs import JobResult
-from bytewise.protocol.keys import ReleaseAnswer
-from bytewise.protocol.messages import Outcome
-from bytewise.protocol.seal import envelope_hash
+from bytewise.protocol.keys.epochs import ReleaseAnswer
+from bytewise.protocol.records.seal import envelope_hash
+from bytewise.protocol.records.statements import Outcome
 from bytewise.protocol.suites import rebuilt_epoch
 from bytewise.service.settings import child_environment
 from bytewise.tee.binding import Attested
 from bytewise.tee.measurement import ENCLAVE_ENTRY, SHARD_ENTRY, measure
 from bytewise.tee_simulated.__main__ import policy_for
 from bytewise.tee_simulated.quoter import source_root
-from kms.release import Shard
+from kms.shard.release import Shard
 from tests.e2e import memory
 from tests.unit.kms.memory_chain import CHAIN_ID, MemoryChain
 from tests.unit.kms.test_rebuilt_memory import needles

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.service.settings import child_environment
-from verifier.enclave.settings import EnclaveSettings
-from verifier.enclave.wiring import _environment, _require
+from enclave.settings import EnclaveSettings
+from enclave.wiring import _environment, _require
 
 ROOT = Path(__file__).resolve().parents[3]
 HARDWARE = EnclaveSettings(Path("model"), Path("jobs.sock"), 1, EvidenceType.TDX, endorsements=Path("endorsements"))
@@ -40,9 +40,9 @@ def test_hardware_needs_its_kernel_and_keeps_the_simulator_out() -> None:
     """On this machine there is no configfs-tsm: the process stops there, as production and without the simulator."""
     assert replace(HARDWARE, evidence=EvidenceType.SNP).endorsements is not None
     code = (
-        "import sys\nfrom pathlib import Path\nfrom bytewise.protocol.appraisal import EvidenceType\n"
-        "from bytewise.protocol.errors import ConfigurationError\nfrom verifier.enclave.wiring import _simulator, open_quoter\n"
-        "from verifier.enclave.settings import EnclaveSettings\n"
+        "import sys\nfrom pathlib import Path\nfrom bytewise.protocol.evidence.appraisal_policy import EvidenceType\n"
+        "from bytewise.protocol.errors import ConfigurationError\nfrom enclave.wiring import _simulator, open_quoter\n"
+        "from enclave.settings import EnclaveSettings\n"
         "settings = EnclaveSettings(Path('m'), Path('s'), 1, EvidenceType.TDX, endorsements=Path('e'))\n"
         "try:\n    open_quoter(settings.evidence, None, settings.endorsements, _simulator)\n"
         "except ConfigurationError as error:\n    print(error)\n"

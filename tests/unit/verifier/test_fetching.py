@@ -13,14 +13,14 @@ from bytewise.protocol.errors import (
     TryAgain,
     UnknownKeyEpoch,
 )
-from bytewise.protocol.receipt import BatchHeader, list_subject, receipt_id
+from bytewise.protocol.records.receipt import BatchHeader, list_subject, receipt_id
 from bytewise.protocol.units import U64, Blob
 from bytewise.storage.cursor import Cursor
 from tests.unit.verifier.town import NETWORK, Town
 from tests.world import ANCHOR, DEMANDS
-from verifier.backlog import LONGEST_PAUSE_S, Backlog
-from verifier.lists import CHECKED, GOOD, NEW, WITHHELD
-from verifier.records import FETCH_BUDGET_S, WITHHELD_FINDING, Records
+from verifier.watch.backlog import LONGEST_PAUSE_S, Backlog
+from verifier.watch.list_reader import CHECKED, GOOD, NEW, WITHHELD
+from verifier.watch.records import FETCH_BUDGET_S, WITHHELD_FINDING, Records
 
 Broken = tuple[BatchHeader, bytes]
 

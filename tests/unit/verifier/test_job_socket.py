@@ -14,17 +14,17 @@ import pytest
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import ConfigurationError, MalformedValue, TryAgain, WrongFields
 from bytewise.protocol.jobs import MAX_MESSAGE_BYTES, JobFailed, Prepare, Prepared, RunJob
-from bytewise.protocol.messages import Outcome, TicketKind
-from bytewise.protocol.receipt import receipt_id
+from bytewise.protocol.records.receipt import receipt_id
+from bytewise.protocol.records.statements import Outcome, TicketKind
 from bytewise.protocol.units import Blob, Digest
+from bytewise.service import frames
 from bytewise.tee.appraisal import verify_result_quote
 from bytewise.tee_simulated.__main__ import simulated_policy
+from enclave import server
 from tests.unit.verifier import bench as b
 from tests.world import ANCHOR, CHAIN_ID, World, word
-from verifier import frames
-from verifier.enclave import server
-from verifier.jobs import JobSocket
-from verifier.tickets import Case, run_job, vote_right
+from verifier.jobs.enclave_client import JobSocket
+from verifier.jobs.tickets import Case, run_job, vote_right
 
 WORLD = World()
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bytewise.protocol import trace
+from bytewise.crypto.curve import GENERATOR, encode_point
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import (
@@ -25,15 +25,15 @@ from bytewise.protocol.errors import (
     TokensHashMismatch,
 )
 from bytewise.protocol.jobs import RunJob
-from bytewise.protocol.messages import CannotReason, Outcome, TicketKind
-from bytewise.protocol.receipt import Receipt
-from bytewise.protocol.request import output_for
-from bytewise.protocol.seal import Payload, envelope_hash
+from bytewise.protocol.records import trace
+from bytewise.protocol.records.receipt import Receipt
+from bytewise.protocol.records.request import output_for
+from bytewise.protocol.records.seal import Payload, envelope_hash
+from bytewise.protocol.records.statements import CannotReason, Outcome, TicketKind
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Blob
-from kms.curve import GENERATOR, encode_point
+from enclave.judge import Judgement, judge, verify_job
 from tests.unit.verifier import bench as b
 from tests.world import ANCHOR, CHAIN_ID, MODEL, NOW, World, other_trace, signer, word
-from verifier.enclave.judge import Judgement, judge, verify_job
 
 WORLD = World()
 

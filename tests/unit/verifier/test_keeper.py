@@ -14,19 +14,19 @@ import pytest
 
 from bytewise.protocol.errors import NotExact, TryAgain
 from bytewise.protocol.jobs import JobResult, RunJob
-from bytewise.protocol.messages import Outcome
-from kms.promises import Promises
+from bytewise.protocol.records.statements import Outcome
+from bytewise.service import frames
+from enclave import server, supervisor
+from enclave.failure_report import EXIT_BUG
+from enclave.forked_process import Apart, Ready
+from enclave.log_continuity import Promises
+from enclave.session import Bench
+from enclave.supervisor import Keeper
 from tests.unit.kms.test_promises import DOMAIN, PLAIN, SHARD, digest, signed
 from tests.unit.verifier import bench as b
 from tests.unit.verifier.test_job_socket import RIGHT, case
-from verifier import frames
-from verifier.enclave import keeper, server
-from verifier.enclave.apart import Apart, Ready
-from verifier.enclave.failure import EXIT_BUG
-from verifier.enclave.keeper import Keeper
-from verifier.enclave.session import Bench
-from verifier.jobs import JobSocket
-from verifier.tickets import run_job
+from verifier.jobs.enclave_client import JobSocket
+from verifier.jobs.tickets import run_job
 
 CANARY = "canary-of-an-exception-5d1c"
 SHORT_S = 8
@@ -224,7 +224,7 @@ def test_a_process_that_opens_its_engine_for_too_long_ends_the_enclave(monkeypat
         threading.Event().wait()
         raise AssertionError
 
-    monkeypatch.setattr(keeper, "OPENING_LIMIT_S", 0.5)
+    monkeypatch.setattr(supervisor, "OPENING_LIMIT_S", 0.5)
     left, right = socket.socketpair()
     with left, right:
         assert Keeper(left, hangs, Promises(), 30, threading.Event(), lambda _: None).run() == EXIT_BUG

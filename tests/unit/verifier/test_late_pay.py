@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.protocol.actions import Action, CollectReport
-from bytewise.protocol.actions_of_stake import CollectSlash
-from bytewise.protocol.decide import MovePolicy
+from bytewise.protocol.decisions.actions import Action, CollectReport
+from bytewise.protocol.decisions.actions_of_stake import CollectSlash
+from bytewise.protocol.decisions.disputes import MovePolicy
 from bytewise.protocol.errors import TryAgain
-from chain.artifacts import interface
+from chain.client.artifacts import interface
 from tests.unit.verifier.demands import MOVES, TOWER
 from tests.unit.verifier.outgoing import Outgoing
 from tests.unit.verifier.town import Town
 from tests.world import word
-from verifier.late_pay import LatePay
 from verifier.moves import make_move, told
-from verifier.refusals import REMEMBERED_S
-from verifier.tally import SETTLED_BLOCKS
+from verifier.stake.deferred_slashes import LatePay
+from verifier.stake.refusals import REMEMBERED_S
+from verifier.watch.event_counter import SETTLED_BLOCKS
 
 OURS = MovePolicy(turns=1)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.decide import MovePolicy, VotePolicy
-from bytewise.protocol.decide_audits import WatchPolicy
-from bytewise.protocol.receipt import receipt_id
+from bytewise.protocol.decisions.audits import WatchPolicy
+from bytewise.protocol.decisions.disputes import MovePolicy, VotePolicy
+from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.units import Digest
 from bytewise.storage.archive import Audits
 from bytewise.storage.duties import Duties
@@ -18,12 +18,12 @@ from committee.ballots import Ballots
 from tests.unit.verifier.test_watchtower import post, tip
 from tests.unit.verifier.town import ME, NETWORK, WINDOW_S, Town
 from tests.world import ANCHOR
-from verifier import act
-from verifier.act import Performer
-from verifier.auditor import Auditor
+from verifier import executor
+from verifier.audits.auditor import Auditor
+from verifier.disputes.watchtower import Watchtower
+from verifier.executor import Performer
+from verifier.jobs.worker import Worker
 from verifier.node import Node
-from verifier.watchtower import Watchtower
-from verifier.worker import Worker
 
 RECORDED = 6
 JOB_PAUSES = 3000
@@ -69,7 +69,7 @@ def tick(node: Node, worker: Worker) -> None:
 
 
 def test_tables_do_not_grow_with_what_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(act, "MAX_RECORDED", RECORDED)
+    monkeypatch.setattr(executor, "MAX_RECORDED", RECORDED)
     town, worker = Town(tmp_path), Worker()
     auditor = Auditor(
         town.chain, NETWORK, town.records, Audits(town.database, town.clock), town.journal, ME, town.enclave, worker, os.urandom,

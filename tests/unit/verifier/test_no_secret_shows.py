@@ -9,43 +9,43 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
+import enclave
 import kms
-import verifier.enclave
 
 COULD_BE_SECRET = re.compile(r"\b(bytes|bytearray|Blob|int|ndarray|EccPoint|Request|Output|Payload|Any|object)\b")
 """Types that a key, a share, a partial or a plaintext can have."""
 
 NO_SECRETS = {
-    "kms.accounts.SealedAccount": {"sealed"},
-    "kms.dkg.authority.Trust": {"chain_id"},
-    "kms.dkg.dealing.Opening": {"commitments", "e", "f"},
-    "kms.dkg.erasures.Wanted": {"epoch", "threshold", "version"},
+    "kms.storage.accounts.SealedAccount": {"sealed"},
+    "kms.ceremony.authority.Trust": {"chain_id"},
+    "kms.ceremony.deals.Opening": {"commitments", "e", "f"},
+    "kms.ceremony.erasures.Wanted": {"epoch", "threshold", "version"},
     # What a ceremony's log says is public, and so is what follows from it.
-    "kms.dkg.result.Result": {"qualified", "dealt", "commitments"},
-    "kms.dkg.state.Ceremony": {
+    "kms.ceremony.result.Result": {"qualified", "dealt", "commitments"},
+    "kms.ceremony.state.Ceremony": {
         "length", "keys", "heir_key", "kem_keys", "commits", "deals", "polynomials", "said", "revealed", "hands", "partials",
         "signatures", "consents",
     },
-    "kms.hpke.Psk": {"id"},
-    "kms.hybrid.Place": {"key_epoch"},
-    "kms.hybrid.Recipients": {"threshold", "keys"},
-    "kms.log_copy.LogCopy": {"epoch"},
-    "kms.log_rights.Judged": {"undated"},
-    "kms.log_rights.Seen": {"block", "timestamp", "now"},
-    "kms.log_rights._Then": {"clock"},
-    "kms.log_story.Entry": {"place"},
-    "kms.log_story.Kept": {"seen_at"},
-    "kms.log_story.Reach": {"given", "unread"},
-    "kms.mlkem.Encapsulated": {"ciphertext"},
-    "kms.mlkem._Key": {"vector", "matrix", "digest"},
-    "kms.promises.Promise": {"chain_id", "key_epoch", "next_index", "record", "signature"},
-    "kms.rebuilt.TransportKey": {"public"},
-    "kms.renewed.Held": {"version"},
-    "kms.renewed.SharesInForce": {"number", "version", "commitments"},
-    "kms.renewed._Doubt": {"version", "commitments", "number"},
-    "kms.sealing.WrappedKey": {"wrapped", "check"},
-    "verifier.enclave.judge.Judgement": {"code", "verify_passes"},
-    "verifier.enclave.rebuilder.Born": {"transport_key"},
+    "bytewise.crypto.hpke.Psk": {"id"},
+    "bytewise.crypto.hybrid.Place": {"key_epoch"},
+    "bytewise.crypto.hybrid.Recipients": {"threshold", "keys"},
+    "kms.release_log.copies.LogCopy": {"epoch"},
+    "kms.release_log.entitlement.Judged": {"undated"},
+    "kms.release_log.entitlement.Seen": {"block", "timestamp", "now"},
+    "kms.release_log.entitlement._Then": {"clock"},
+    "kms.release_log.opening_report.Entry": {"place"},
+    "kms.release_log.opening_report.Kept": {"seen_at"},
+    "kms.release_log.opening_report.Reach": {"given", "unread"},
+    "bytewise.crypto.mlkem.Encapsulated": {"ciphertext"},
+    "bytewise.crypto.mlkem._Key": {"vector", "matrix", "digest"},
+    "enclave.log_continuity.Promise": {"chain_id", "key_epoch", "next_index", "record", "signature"},
+    "bytewise.crypto.reconstruction.TransportKey": {"public"},
+    "kms.shard.share_rotation.Held": {"version"},
+    "kms.shard.share_rotation.SharesInForce": {"number", "version", "commitments"},
+    "kms.shard.share_rotation._Doubt": {"version", "commitments", "number"},
+    "kms.storage.sealing.WrappedKey": {"wrapped", "check"},
+    "enclave.judge.Judgement": {"code", "verify_passes"},
+    "enclave.key_rebuilder.Born": {"transport_key"},
 }  # fmt: skip
 """Members of such types that are public."""
 
@@ -71,7 +71,7 @@ def records() -> dict[str, type[Any]]:
     """All dataclasses and named tuples of shards and enclaves."""
     return {
         f"{module.__name__}.{name}": kind
-        for package in (kms, verifier.enclave)
+        for package in (kms, enclave)
         for module in modules(package)
         for name, kind in vars(module).items()
         if inspect.isclass(kind) and kind.__module__ == module.__name__
@@ -93,7 +93,7 @@ def shown(kind: type[Any]) -> set[str]:
 
 def test_no_record_shows_a_secret() -> None:
     found = records()
-    assert {"kms.pieces.Piece", "kms.rebuilt.TransportKey", "verifier.enclave.second.Doubt"} <= set(found)
+    assert {"enclave.pieces.Piece", "bytewise.crypto.reconstruction.TransportKey", "enclave.cross_check.Doubt"} <= set(found)
     wrong = {
         f"{where}.{member}"
         for where, kind in found.items()

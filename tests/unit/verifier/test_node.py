@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.actions import Action, DemandList, Expire, RunVoteJob
-from bytewise.protocol.decide import MovePolicy
-from bytewise.protocol.docket import Docket
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.actions import Action, DemandList, Expire, RunVoteJob
+from bytewise.protocol.decisions.disputes import MovePolicy
+from bytewise.protocol.decisions.snapshot import Docket
 from bytewise.protocol.errors import Bug, NoAgreement, TryAgain
-from bytewise.protocol.phases import Phase
 from bytewise.protocol.units import Digest
 from tests.unit.verifier.demands import BOND, demander
 from tests.unit.verifier.town import Town
 from tests.world import word
-from verifier.act import Performer
+from verifier.executor import Performer
+from verifier.jobs.worker import Finished
 from verifier.node import Node, Part
-from verifier.worker import Finished
 
 EAGER = MovePolicy(turns=1)
 

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from bytewise.protocol.actions import ExpireList
-from bytewise.protocol.decide import MovePolicy, decide_expiries
-from bytewise.protocol.docket import AnchoredBatch, Docket
+from bytewise.protocol.decisions.actions import ExpireList
+from bytewise.protocol.decisions.disputes import MovePolicy, decide_expiries
+from bytewise.protocol.decisions.snapshot import AnchoredBatch, Docket
 from tests.unit.verifier.town import Town
-from verifier.pages import DocketPages
+from verifier.watch.open_windows import DocketPages
 
 
 class Demanded:

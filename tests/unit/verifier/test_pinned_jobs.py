@@ -11,25 +11,25 @@ from typing import NamedTuple
 
 import pytest
 
-from bytewise.inference.make import make_model
+from bytewise.inference.convert.make import make_model
 from bytewise.inference.pinned import checkpoint
 from bytewise.inference.pinned.engine import PinnedEngine
 from bytewise.inference.pinned.fingerprint import fingerprint
-from bytewise.protocol.compare import Generated
 from bytewise.protocol.digests import out_hash
-from bytewise.protocol.environment import Environment
 from bytewise.protocol.jobs import JobResult
-from bytewise.protocol.messages import CannotReason, Outcome
-from bytewise.protocol.preflight import Record, preflight
-from bytewise.protocol.receipt import receipt_id
-from bytewise.protocol.request import Request, output_for
+from bytewise.protocol.records.compare import Generated
+from bytewise.protocol.records.environment import Environment
+from bytewise.protocol.records.preflight import Record, preflight
+from bytewise.protocol.records.receipt import receipt_id
+from bytewise.protocol.records.request import Request, output_for
+from bytewise.protocol.records.statements import CannotReason, Outcome
+from enclave import server
+from enclave.session import Bench
 from tests.unit.verifier import bench as b
 from tests.world import ANCHOR, CHAIN_ID, MODEL, World, word
-from verifier.audit import Cause, attribute
-from verifier.enclave import server
-from verifier.enclave.session import Bench
-from verifier.jobs import JobSocket
-from verifier.tickets import Case, run_job, vote_right
+from verifier.audits.audit import Cause, attribute
+from verifier.jobs.enclave_client import JobSocket
+from verifier.jobs.tickets import Case, run_job, vote_right
 
 WORLD = World()
 RIGHT = vote_right(b.DISPUTE, 1, word("round seed"), 2_000_000_000)

@@ -12,9 +12,9 @@ from bytewise.protocol.units import Digest
 from tests.unit.committee.test_ballots import Seated, setup
 from tests.unit.verifier.test_auditor import node_of, run, run_until
 from tests.unit.verifier.town import Enclave, Town
-from verifier.auditor import MAX_ATTEMPTS
-from verifier.bounties import FAILED, PENDING
-from verifier.presence import LONGEST_PAUSE_S
+from verifier.audits.auditor import MAX_ATTEMPTS
+from verifier.audits.bounties import FAILED, PENDING
+from verifier.jobs.enclave_presence import LONGEST_PAUSE_S
 
 
 class Counting(Enclave):

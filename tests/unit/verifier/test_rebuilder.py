@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.appraisal import EvidenceType
+from bytewise.crypto.curve import GENERATOR, decode_scalar, encode_point
 from bytewise.protocol.errors import (
     BytewiseError,
     ConfigurationError,
@@ -19,17 +19,17 @@ from bytewise.protocol.errors import (
     ShardRefused,
     TryAgain,
 )
+from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.jobs import RunJob
-from bytewise.protocol.seal import unpad
+from bytewise.protocol.records.seal import unpad
 from bytewise.protocol.suites import rebuilt_epoch
 from bytewise.protocol.units import U64, Blob
-from kms.client import ShardKeySource
-from kms.curve import GENERATOR, decode_scalar, encode_point
+from enclave.key_rebuilder import HandedOver, Opened, Rebuilder, Wanted, _answer, _error
+from enclave.release_client import ShardKeySource
+from enclave.settings import EnclaveSettings
+from enclave.shard_dialer import Switchboard
+from enclave.wiring import _Parts
 from tests.unit.kms.world import World
-from verifier.enclave.rebuilder import HandedOver, Opened, Rebuilder, Wanted, _answer, _error
-from verifier.enclave.settings import EnclaveSettings
-from verifier.enclave.switchboard import Switchboard
-from verifier.enclave.wiring import _Parts
 
 SECRET = bytes(range(32))
 

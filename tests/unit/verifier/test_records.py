@@ -23,14 +23,14 @@ from bytewise.protocol.errors import (
     UnknownKeyEpoch,
 )
 from bytewise.protocol.merkle import batch_leaf, batch_root
-from bytewise.protocol.receipt import BatchHeader, Mode, ReceiptList, SignedLeaf, SignedReceipt, receipt_id
+from bytewise.protocol.records.receipt import BatchHeader, Mode, ReceiptList, SignedLeaf, SignedReceipt, receipt_id
 from bytewise.protocol.units import U8, U32, U64, U256
 from tests.unit.verifier.town import WORLD, Town
 from tests.world import ANCHOR, NOW, signer, word
-from verifier.backlog import LONGEST_PAUSE_S
-from verifier.check import verify_batch, verify_leaves
-from verifier.lists import CHECKED, FAULTY, GOOD, NEW, WITHHELD
-from verifier.records import WITHHELD_FINDING
+from verifier.watch.backlog import LONGEST_PAUSE_S
+from verifier.watch.batch_check import verify_batch, verify_leaves
+from verifier.watch.list_reader import CHECKED, FAULTY, GOOD, NEW, WITHHELD
+from verifier.watch.records import WITHHELD_FINDING
 
 Broken = tuple[BatchHeader, bytes]
 

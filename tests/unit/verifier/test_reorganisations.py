@@ -5,20 +5,20 @@ from pathlib import Path
 
 import pytest
 
+from bytewise.protocol.address_book import Network
 from bytewise.protocol.errors import TryAgain
-from bytewise.protocol.network import Network
-from bytewise.protocol.receipt import BatchHeader
+from bytewise.protocol.records.receipt import BatchHeader
 from bytewise.protocol.units import U64
 from bytewise.service.clock import SystemClock
 from bytewise.storage.archive import Archive, SeenBatch
 from bytewise.storage.cursor import Cursor, Mark
 from bytewise.storage.engine import open_database
-from chain.sending import ContractSender
+from chain.acts.actor import ContractSender
 from tests.anvil import Anvil
 from tests.devnet import batch, deployed, empty_database, fee_wei, reader, sender, signer
 from tests.unit.verifier.town import NETWORK, MemoryChain, Shelf, Town
-from verifier.lists import NEW
-from verifier.records import Records
+from verifier.watch.list_reader import NEW
+from verifier.watch.records import Records
 
 
 class Posting:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.actions import Action, ReportEquivocation, ReportSkipped
-from bytewise.protocol.demands import DemandKind, DemandState
+from bytewise.protocol.decisions.actions import Action, ReportEquivocation, ReportSkipped
+from bytewise.protocol.decisions.demands import DemandKind, DemandState
 from bytewise.protocol.encoding import encode, to_json
 from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.merkle import batch_leaf, batch_root, verify_batch_proof
-from bytewise.protocol.receipt import (
+from bytewise.protocol.records.receipt import (
     EmptyLeaf,
     ReceiptList,
     SignedEmptyLeaf,
@@ -27,12 +27,12 @@ from bytewise.protocol.units import U32, U64, U256, Blob
 from tests.unit.verifier.demands import BOND, STRANGER, TOWER
 from tests.unit.verifier.town import WORLD, Town
 from tests.world import ANCHOR, CHAIN_ID, DEMANDS, signer, word
-from verifier import leaf_book
-from verifier.act import Performer
-from verifier.given import Given
-from verifier.leaf_book import LeafBook, Number, Place
-from verifier.refusals import MAX_REMEMBERED_S, QUESTIONS_PER_STEP, REMEMBERED_S
-from verifier.reporter import Reporter
+from verifier.disputes.equivocation_reporter import Reporter
+from verifier.executor import Performer
+from verifier.stake.refusals import MAX_REMEMBERED_S, QUESTIONS_PER_STEP, REMEMBERED_S
+from verifier.watch import leaf_index
+from verifier.watch.leaf_index import LeafBook, Number, Place
+from verifier.watch.receipt_inbox import Given
 
 WHO = WORLD.operator.address
 ONE = ReportEquivocation(WHO, 1)
@@ -202,8 +202,8 @@ def test_a_list_speaks_for_its_own_operator_and_numbers_only() -> None:
 
 
 def test_a_flood_of_contradictions_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leaf_book, "MAX_LEAVES", 60)
-    monkeypatch.setattr(leaf_book, "MAX_PROOFS", 40)
+    monkeypatch.setattr(leaf_index, "MAX_LEAVES", 60)
+    monkeypatch.setattr(leaf_index, "MAX_PROOFS", 40)
     true, book = true_receipt(), LeafBook(ANCHOR)
     for seq in range(1, 100):
         first = replace(true.receipt, seq=U64(seq))

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.actions import Action
-from bytewise.protocol.actions_of_stake import RetrySlash, SyncStake
-from bytewise.protocol.decide import MovePolicy
+from bytewise.protocol.decisions.actions import Action
+from bytewise.protocol.decisions.actions_of_stake import RetrySlash, SyncStake
+from bytewise.protocol.decisions.disputes import MovePolicy
 from bytewise.protocol.errors import TryAgain
 from tests.unit.verifier.demands import MOVES, TOWER
 from tests.unit.verifier.outgoing import Outgoing
@@ -14,10 +14,10 @@ from tests.unit.verifier.town import Town
 from tests.world import signer, word
 from verifier.moves import make_move, told
 from verifier.node import Part
-from verifier.own_record import OwnRecord
-from verifier.refusals import QUESTIONS_PER_STEP, REMEMBERED_S
-from verifier.refused_slashes import RefusedSlashes
-from verifier.tally import SETTLED_BLOCKS
+from verifier.stake.refusals import QUESTIONS_PER_STEP, REMEMBERED_S
+from verifier.stake.refused_slashes import RefusedSlashes
+from verifier.stake.stake_record import OwnRecord
+from verifier.watch.event_counter import SETTLED_BLOCKS
 
 OURS = MovePolicy(turns=1)
 LIFE, LIAR = 1000, signer("liar").address

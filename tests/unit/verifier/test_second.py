@@ -10,13 +10,13 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from bytewise.protocol.errors import CannotExecute, OutsideLimits, TryAgain
-from bytewise.protocol.messages import CannotReason
-from bytewise.protocol.request import Output, Request
+from bytewise.protocol.records.request import Output, Request
+from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import Digest
+from bytewise.service import frames
+from enclave.cross_check import Doubt, Opened, SecondOpinion
+from enclave.forked_process import Ready
 from tests.world import World
-from verifier import frames
-from verifier.enclave.apart import Ready
-from verifier.enclave.second import Doubt, Opened, SecondOpinion
 
 WORLD = World()
 REQUEST = WORLD.request(1)

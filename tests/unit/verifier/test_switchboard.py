@@ -11,15 +11,15 @@ import pytest
 
 from bytewise.protocol.errors import MalformedValue, NoKey, TryAgain
 from bytewise.protocol.jobs import Dial, Dialled, JobResult, Prepare, Prepared, RunJob
-from bytewise.protocol.messages import Outcome
-from bytewise.protocol.seal import unpad
+from bytewise.protocol.records.seal import unpad
+from bytewise.protocol.records.statements import Outcome
 from bytewise.protocol.units import U8, ZERO_DIGEST, Blob
-from kms.client import ShardKeySource
+from bytewise.service import frames
+from enclave import server
+from enclave.release_client import ShardKeySource
+from enclave.shard_dialer import Switchboard
 from tests.unit.kms.world import World
-from verifier import frames
-from verifier.enclave import server
-from verifier.enclave.switchboard import Switchboard
-from verifier.jobs import JobSocket
+from verifier.jobs.enclave_client import JobSocket
 
 Told = list[object]
 

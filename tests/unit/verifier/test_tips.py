@@ -15,14 +15,14 @@ from bytewise.protocol.errors import CommitmentMismatch, NotAMember
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
 from bytewise.service.certificates import make_certificate
-from chain.records import Membership, PoolMember
+from chain.reads.records import Membership, PoolMember
 from tests.dockets import docket
 from tests.unit.verifier.test_watchtower import EVERYBODY, KEY, tip
 from tests.unit.verifier.town import Town
 from tests.world import DISPUTES, signer, word
-from verifier.members import REFRESH_BLOCKS, Members
-from verifier.tip_server import MAX_CONNECTIONS, MAX_FROM_ONE, MAX_TIP_BYTES, TipServer
-from verifier.tips import MAX_WAITING, PATH, TipBox, TipSender
+from verifier.audits.audit_hints import MAX_WAITING, PATH, TipBox, TipSender
+from verifier.audits.hint_server import MAX_CONNECTIONS, MAX_FROM_ONE, MAX_TIP_BYTES, TipServer
+from verifier.audits.members import REFRESH_BLOCKS, Members
 
 VOTER = signer("voter").address
 

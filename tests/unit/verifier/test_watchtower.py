@@ -5,22 +5,22 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.actions import Action, OpenAlt, OpenDispute
-from bytewise.protocol.ballots import alt_commit, dispute_id
-from bytewise.protocol.court.count import key_of
-from bytewise.protocol.decide_audits import WatchPolicy
+from bytewise.protocol.court.commitments import alt_commit, dispute_id
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.court.tally import key_of
+from bytewise.protocol.decisions.actions import Action, OpenAlt, OpenDispute
+from bytewise.protocol.decisions.audits import WatchPolicy
+from bytewise.protocol.decisions.snapshot import Challenger
 from bytewise.protocol.digests import out_hash
-from bytewise.protocol.docket import Challenger
 from bytewise.protocol.errors import BadSignature, CommitmentMismatch, NotAMember
-from bytewise.protocol.messages import AuditOutcome, AuditResult, Outcome, Verdict, audit_commitment
-from bytewise.protocol.phases import Phase
-from bytewise.protocol.receipt import receipt_id
+from bytewise.protocol.records.receipt import receipt_id
+from bytewise.protocol.records.statements import AuditOutcome, AuditResult, Outcome, Verdict, audit_commitment
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Digest
 from tests.unit.verifier.town import BOND_WEI, NETWORK, PARAMS, Town
 from tests.world import ANCHOR, DISPUTES, NOW, signer, word
-from verifier.tips import MAX_TIPS_EACH, Tip, TipBox
-from verifier.watchtower import Watchtower
+from verifier.audits.audit_hints import MAX_TIPS_EACH, Tip, TipBox
+from verifier.disputes.watchtower import Watchtower
 
 TOWER = signer("tower")
 FOUND = (word("true tokens"), word("true trace"))

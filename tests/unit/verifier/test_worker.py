@@ -9,7 +9,7 @@ from bytewise.protocol.jobs import JobResult
 from bytewise.protocol.units import U8, U16, ZERO_DIGEST, Blob
 from tests.unit.verifier import bench as b
 from tests.world import word
-from verifier.worker import AUDIT, VOTE, Finished, JobKey, Worker
+from verifier.jobs.worker import AUDIT, VOTE, Finished, JobKey, Worker
 
 WAIT_S = 60.0
 

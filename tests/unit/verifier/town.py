@@ -9,22 +9,22 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from bytewise.protocol.appraisal import policy_digest
-from bytewise.protocol.ballots import claim_of, sealed
+from bytewise.protocol.address_book import Addresses, Network
+from bytewise.protocol.court.commitments import claim_of, sealed
 from bytewise.protocol.court.params import ParamSet
-from bytewise.protocol.decide_audits import AuditStage
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.audits import AuditStage
+from bytewise.protocol.decisions.snapshot import OPEN_END, AnchoredBatch, Case, DisputeOpening, Docket, Holdings, Seat, Seed
 from bytewise.protocol.digests import out_hash
-from bytewise.protocol.docket import OPEN_END, AnchoredBatch, Case, DisputeOpening, Docket, Holdings, Seat, Seed
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.environment import Environment
 from bytewise.protocol.errors import TryAgain, UnknownEnvironment, UnknownKeyEpoch
+from bytewise.protocol.evidence.appraisal_policy import policy_digest
 from bytewise.protocol.jobs import EpochRecord, JobResult, Prepared, RunJob
-from bytewise.protocol.keys import EpochDocument
-from bytewise.protocol.messages import AuditResult, Vote
-from bytewise.protocol.network import Addresses, Network
-from bytewise.protocol.phases import Phase
-from bytewise.protocol.receipt import BatchHeader, ListEntry, SignedReceipt, receipt_id
-from bytewise.protocol.request import output_for
+from bytewise.protocol.keys.epochs import EpochDocument
+from bytewise.protocol.records.environment import Environment
+from bytewise.protocol.records.receipt import BatchHeader, ListEntry, SignedReceipt, receipt_id
+from bytewise.protocol.records.request import output_for
+from bytewise.protocol.records.statements import AuditResult, Vote
 from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Blob, Digest, hex0x
 from bytewise.service.clock import SystemClock
@@ -33,18 +33,18 @@ from bytewise.storage.cursor import Cursor
 from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.migrate import migrate
-from chain.params import DEVNET, changed
+from chain.deployment.params import DEVNET, changed
+from enclave.session import Bench, Session
 from tests.dockets import anchored, docket, holdings
 from tests.dockets import case as dispute_of
 from tests.unit.verifier import bench as b
 from tests.unit.verifier.claims import Claims, subject_of_list
 from tests.unit.verifier.outgoing import Outgoing
 from tests.world import ANCHOR, CHAIN_ID, DEMANDS, DISPUTES, KEY_EPOCHS, NOW, World, signer, word
-from verifier.control import ControlledStore
-from verifier.enclave.session import Bench, Session
-from verifier.leaf_book import LeafBook
-from verifier.pages import DocketPages
-from verifier.records import Records
+from verifier.watch.control import ControlledStore
+from verifier.watch.leaf_index import LeafBook
+from verifier.watch.open_windows import DocketPages
+from verifier.watch.records import Records
 
 WORLD = World()
 ME = b.VOTER

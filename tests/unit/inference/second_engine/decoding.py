@@ -7,7 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
-from bytewise.protocol.request import DecodePolicy, Request
+from bytewise.protocol.records.request import DecodePolicy, Request
 from tests.unit.inference.second_engine.arithmetic import ZERO, Vector, exponential, f32
 
 Scores = Sequence[Fraction | None]

@@ -1,0 +1,90 @@
+"""P-256 points and scalars, strictly decoded (SEC 1, 2.3.3 and 2.3.4; design section 8).
+
+The group has prime order and cofactor 1, so a decoded point that is on the curve and is not the identity has full order.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from Crypto.PublicKey.ECC import EccPoint
+
+from bytewise.crypto.points import CURVE_B, FIELD, POINT_BYTES, point_flaw
+from bytewise.protocol import digests
+from bytewise.protocol.digests import Label
+from bytewise.protocol.errors import Bug, MalformedPoint, MalformedValue
+from bytewise.protocol.reasons import PointFlaw
+from bytewise.protocol.units import Blob
+
+_CURVE = "p256"
+
+ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+"""Order of the group (SP 800-186, 3.2.1.3)."""
+
+_GX = 0x6B17D1F2E12C4247F8BCE6E563A440F277037D812DEB33A0F4A13945D898C296
+_GY = 0x4FE342E2FE1A7F9B8EE7EB4A7C0F9E162BCE33576B315ECECBB6406837BF51F5
+
+GENERATOR = EccPoint(_GX, _GY, _CURVE)
+"""G."""
+
+Rng = Callable[[int], bytes]
+"""`rng(n)` gives n random bytes."""
+
+_MAX_DRAWS = 64
+"""A draw is outside the group order with probability 2^-32: 64 in a row mean a broken generator."""
+
+
+def decode_point(data: bytes) -> EccPoint:
+    """The point of 65 uncompressed bytes; `MalformedPoint`, whose reason says why, for anything else and for the identity."""
+    flaw = point_flaw(data)
+    if flaw is not None:
+        raise MalformedPoint("P-256 point", f"{len(data)} bytes, {flaw}", flaw)
+    return EccPoint(int.from_bytes(data[1:33]), int.from_bytes(data[33:POINT_BYTES]), _CURVE)
+
+
+def encode_point(point: EccPoint) -> Blob:
+    """65 uncompressed bytes; `MalformedPoint` for the identity, which has none."""
+    if point.is_point_at_infinity():
+        raise MalformedPoint("P-256 point", "identity", PointFlaw.IDENTITY)
+    return Blob(b"\x04" + int(point.x).to_bytes(32, "big") + int(point.y).to_bytes(32, "big"))
+
+
+def decode_scalar(data: bytes) -> int:
+    """The integer of 32 big-endian bytes below the group order, else `MalformedValue`. Zero is allowed."""
+    if len(data) != 32:
+        raise MalformedValue("P-256 scalar", f"{len(data)} bytes, not 32")
+    value = int.from_bytes(data)
+    if value >= ORDER:
+        raise MalformedValue("P-256 scalar", "not below the group order")
+    return value
+
+
+def encode_scalar(value: int) -> Blob:
+    """32 big-endian bytes of a scalar."""
+    return Blob((value % ORDER).to_bytes(32, "big"))
+
+
+def random_scalar(rng: Rng) -> int:
+    """A uniform non-zero scalar, by rejection; `Bug` if the generator gives none."""
+    for _ in range(_MAX_DRAWS):
+        value = int.from_bytes(rng(32))
+        if 0 < value < ORDER:
+            return value
+    raise Bug("random generator gives no scalar")
+
+
+@lru_cache(maxsize=1)
+def second_generator() -> EccPoint:
+    """Ḡ of TDH2: the first labelled hash that is an x coordinate, with even y, so nobody knows its logarithm to base G."""
+    for counter in range(256):
+        x = int.from_bytes(digests.labelled(Label.TDH2_POINT, counter))
+        square = (x * x * x - 3 * x + CURVE_B) % FIELD
+        # FIELD ≡ 3 mod 4, so this power is a root whenever there is one.
+        y = pow(square, (FIELD + 1) // 4, FIELD)
+        if x < FIELD and y * y % FIELD == square:
+            return EccPoint(x, y if y % 2 == 0 else FIELD - y, _CURVE)
+    raise Bug("no second generator")
+
+
+def challenge(label: Label, *parts: bytes | int) -> int:
+    """A Fiat-Shamir challenge: labelled hash modulo the group order (bias 2^-32, which soundness tolerates)."""
+    return int.from_bytes(digests.labelled(label, *parts)) % ORDER

@@ -1,0 +1,202 @@
+"""Seal and open an envelope: HPKE plus a TDH2-style proof that its maker knew the ephemeral key (design section 8).
+
+Plain HPKE is malleable under partial decapsulation: who submits R' = R + aG and gets xR' learns xR = xR' - a·xG. The proof
+(Shoup and Gennaro, TDH2) shows knowledge of r with R = rG and Ū = rḠ, and its challenge hashes the seal context, both points,
+both commitments and the ciphertext, so that neither a mauled point nor a copied envelope passes.
+
+In a hybrid epoch a second secret goes into the key, which no logarithm gives away (`bytewise.crypto.hybrid`); the challenge
+hashes its parts. The suite is that of the epoch which the receipt names, never what the envelope says.
+"""
+
+from Crypto.PublicKey.ECC import EccPoint
+
+from bytewise.crypto import hpke, hybrid
+from bytewise.crypto.curve import (
+    GENERATOR,
+    ORDER,
+    Rng,
+    challenge,
+    decode_point,
+    decode_scalar,
+    encode_point,
+    encode_scalar,
+    random_scalar,
+    second_generator,
+)
+from bytewise.crypto.hybrid import Place, Recipients
+from bytewise.crypto.shares import MAX_SHARDS
+from bytewise.protocol.assurance import HARDWARE
+from bytewise.protocol.digests import Label
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import (
+    ConfigurationError,
+    EnvelopeDoesNotOpen,
+    EnvelopeProofBad,
+    Fault,
+    MalformedPoint,
+    MalformedValue,
+    NotCanonical,
+    TooLarge,
+    WrongFields,
+)
+from bytewise.protocol.jobs import EpochRecord
+from bytewise.protocol.reasons import EnvelopeFlaw
+from bytewise.protocol.records.receipt import Receipt, receipt_id
+from bytewise.protocol.records.seal import BUCKETS, Envelope, HybridEnvelope, Payload, envelope_hash, pad, seal_context
+from bytewise.protocol.signing import Domain
+from bytewise.protocol.suites import SUITE_HYBRID, SUITE_P256, is_rebuilt, suite_of
+from bytewise.protocol.units import U64, Blob, Digest
+
+_TAG_BYTES = 16
+MAX_ENVELOPE_BYTES = 2 * (max(BUCKETS) + _TAG_BYTES) + 2048
+"""Largest canonical envelope: the ciphertext as hex and its small members."""
+MAX_ENVELOPE_MARKS = 7
+"""Brackets and commas of an envelope (`encoding.MAX_MARKS`): no other number of them can be one."""
+PART_BYTES, PART_MARKS = 2 * (1088 + 48 + 32) + 64, 4
+"""What a part adds to a hybrid envelope, at most."""
+
+
+def sealing_key(epoch: EpochRecord, accept_simulated: bool, accept_rebuilt: bool = False) -> Blob:
+    """The key to seal to; `ConfigurationError` for an epoch that is simulated, or whose key enclaves rebuild, unless the caller's
+    settings accept such a one."""
+    if epoch.assurance != HARDWARE and not accept_simulated:
+        raise ConfigurationError(f"key epoch {epoch.epoch}", f"is {epoch.assurance}, and accept_simulated is not set")
+    if is_rebuilt(epoch.epoch) and not accept_rebuilt:
+        raise ConfigurationError(f"key epoch {epoch.epoch}", "has a key that enclaves rebuild, and accept_rebuilt is not set")
+    return epoch.public_key
+
+
+def seal(
+    payload: Payload, epoch_public_key: Blob, context: Digest, key_epoch: int, rng: Rng, to: Recipients | None = None
+) -> bytes:
+    """Canonical bytes of the envelope of a payload, sealed to the epoch's keys under the receipt's seal context.
+
+    `to`: exactly in a hybrid epoch, else `ConfigurationError`. `MalformedValue` for a key that is no P-256 point or of no
+    ML-KEM-768, `PlaintextNotCanonical` for a payload above the largest bucket.
+    """
+    return seal_padded(pad(payload), epoch_public_key, context, key_epoch, rng, to)
+
+
+def seal_padded(
+    plaintext: bytes, epoch_public_key: Blob, context: Digest, key_epoch: int, rng: Rng, to: Recipients | None = None
+) -> bytes:
+    """As `seal`, of any bytes."""
+    suite = suite_of(key_epoch)
+    if (to is None) == (suite == SUITE_HYBRID):
+        raise ConfigurationError(
+            f"key epoch {key_epoch}", f"is of suite {suite}; hybrid keys {'missing' if to is None else 'given'}"
+        )
+    psk, parts = hybrid.share_out(to, Place(context, key_epoch), rng) if to is not None else (hpke.NO_PSK, ())
+    public_key = decode_point(epoch_public_key)
+    ephemeral = random_scalar(rng)
+    point, ubar = GENERATOR * ephemeral, second_generator() * ephemeral
+    enc = encode_point(point)
+    secret = hpke.shared_secret(public_key * ephemeral, enc, epoch_public_key)
+    ciphertext = hpke.key_schedule(secret, context, psk=psk).seal(plaintext)
+    nonce = random_scalar(rng)
+    points = (point, ubar, GENERATOR * nonce, second_generator() * nonce)
+    e = _challenge(suite, key_epoch, context, points, ciphertext, psk.id)
+    envelope = Envelope(
+        suite=suite, key_epoch=U64(key_epoch), enc=enc, ubar=encode_point(ubar),
+        e=encode_scalar(e), f=encode_scalar((nonce + ephemeral * e) % ORDER), ciphertext=Blob(ciphertext),
+    )  # fmt: skip
+    return encode(envelope if to is None else hybrid.with_parts(envelope, parts))
+
+
+def verify_envelope(
+    data: bytes, context: Digest, receipt: Digest, suite: int = SUITE_P256, key_epoch: int | None = None
+) -> Envelope:
+    """The envelope, if it is canonical and its proof holds under the recomputed context; else `EnvelopeProofBad` with its reason.
+
+    `key_epoch`: the receipt's; None where there is none to compare with. What can be compared by name is compared before the
+    proof: one that fails means an altered envelope or another context. The challenge hashes both, so nobody tells them apart.
+    """
+    try:
+        envelope = _decoded(data, suite)
+        _verify_named(envelope, suite, key_epoch, receipt)
+        (point, ubar), e, f = _points(envelope, receipt), decode_scalar(envelope.e), decode_scalar(envelope.f)
+    except (MalformedValue, NotCanonical, WrongFields) as error:
+        raise EnvelopeProofBad(receipt.hex(), str(error), _flaw(error)) from None
+    psk_id = hybrid.parts_digest(envelope.parts) if isinstance(envelope, HybridEnvelope) else b""
+    commitments = (GENERATOR * f + -(point * e), second_generator() * f + -(ubar * e))
+    # The identity has no encoding. It can only be a commitment of a forger who chose its logarithm: not an honest proof.
+    if any(commitment.is_point_at_infinity() for commitment in commitments):
+        raise EnvelopeProofBad(receipt.hex(), "degenerate proof", EnvelopeFlaw.PROOF)
+    if _challenge(suite, envelope.key_epoch, context, (point, ubar, *commitments), envelope.ciphertext, psk_id) != e:
+        raise EnvelopeProofBad(receipt.hex(), "proof does not hold under the context of this receipt", EnvelopeFlaw.PROOF)
+    return envelope
+
+
+def verify_receipt_envelope(anchor: Domain, receipt: Receipt, data: bytes) -> Envelope:
+    """The envelope of a receipt: the bytes that it names, its epoch, and a proof under the context recomputed from it."""
+    identifier = receipt_id(anchor, receipt)
+    if envelope_hash(data) != receipt.envelope_hash:
+        raise EnvelopeProofBad(identifier.hex(), "other bytes than the receipt names", EnvelopeFlaw.OTHER_BYTES)
+    epoch = receipt.key_epoch
+    return verify_envelope(data, seal_context(anchor, receipt), identifier, suite_of(epoch), epoch)
+
+
+def open_with_point(
+    envelope: Envelope, dh_point: EccPoint, public_key: Blob, context: Digest, receipt: Digest, psk: hpke.Psk = hpke.NO_PSK
+) -> bytes:
+    """Padded plaintext, given x·R for the epoch's secret x, and in a hybrid epoch the PSK (`bytewise.crypto.hybrid.recovered`).
+
+    `EnvelopeDoesNotOpen` if the AEAD refuses. The point is unique and proven by the shards, the PSK the only one that makes the
+    parts, so every honest enclave gets the same answer.
+    """
+    secret = hpke.shared_secret(dh_point, envelope.enc, public_key)
+    plaintext = hpke.key_schedule(secret, context, psk=psk).open(envelope.ciphertext)
+    if plaintext is None:
+        raise EnvelopeDoesNotOpen(receipt.hex())
+    return plaintext
+
+
+def _decoded(data: bytes, suite: int) -> Envelope:
+    most = MAX_ENVELOPE_BYTES + (MAX_SHARDS * PART_BYTES if suite == SUITE_HYBRID else 0)
+    if len(data) > most:
+        raise TooLarge(f"{len(data)} bytes, at most {most}")
+    if suite != SUITE_HYBRID:
+        return decode(Envelope, data, MAX_ENVELOPE_MARKS)
+    envelope = decode(HybridEnvelope, data, MAX_ENVELOPE_MARKS + 2 + MAX_SHARDS * PART_MARKS)
+    hybrid.verify_sizes(envelope.parts)
+    return envelope
+
+
+def _verify_named(envelope: Envelope, suite: int, key_epoch: int | None, receipt: Digest) -> Envelope:
+    if envelope.suite != suite:
+        raise EnvelopeProofBad(receipt.hex(), f"of suite {envelope.suite}, not {suite}", EnvelopeFlaw.OTHER_SUITE)
+    if key_epoch not in (None, envelope.key_epoch):
+        raise EnvelopeProofBad(receipt.hex(), f"sealed to epoch {envelope.key_epoch}, not {key_epoch}", EnvelopeFlaw.OTHER_EPOCH)
+    if len(envelope.ciphertext) - _TAG_BYTES not in BUCKETS:
+        length = len(envelope.ciphertext)
+        raise EnvelopeProofBad(
+            receipt.hex(), f"a ciphertext of {length} bytes, which padding never gives", EnvelopeFlaw.NO_BUCKET
+        )
+    return envelope
+
+
+def _points(envelope: Envelope, receipt: Digest) -> list[EccPoint]:
+    points = []
+    for name, data in (("enc", envelope.enc), ("ubar", envelope.ubar)):
+        try:
+            points.append(decode_point(data))
+        except MalformedPoint as error:
+            raise EnvelopeProofBad(receipt.hex(), f"{name}: {error}", error.reason) from None
+    return points
+
+
+def _flaw(error: Fault) -> EnvelopeFlaw:
+    kinds: dict[type[Fault], EnvelopeFlaw] = {
+        TooLarge: EnvelopeFlaw.TOO_LARGE,
+        NotCanonical: EnvelopeFlaw.NOT_CANONICAL,
+        WrongFields: EnvelopeFlaw.WRONG_FIELDS,
+    }
+    return kinds.get(type(error), EnvelopeFlaw.MALFORMED)
+
+
+def _challenge(
+    suite: int, key_epoch: int, context: Digest, points: tuple[EccPoint, ...], ciphertext: bytes, psk_id: bytes
+) -> int:
+    encoded = tuple(encode_point(point) for point in points)
+    parts = (psk_id,) if suite == SUITE_HYBRID else ()
+    return challenge(Label.TDH2_CHALLENGE, suite, key_epoch, context, *encoded, ciphertext, *parts)

@@ -1,0 +1,85 @@
+"""Arithmetic on secret scalars that stay in buffers which can be overwritten: what a rebuilt key is put together with.
+
+Python's integers and bytes cannot be erased, and libraries make copies of what they are given. Here a secret is 32 bytes,
+big-endian, in a `bytearray`, and whatever else is made of it is one byte, a carry or a point. Slow beside a library, and fast
+enough for a few calls a job; not constant in time.
+"""
+
+from collections.abc import Mapping
+
+from Crypto.PublicKey.ECC import EccPoint
+
+from bytewise.crypto.curve import GENERATOR, ORDER
+from bytewise.crypto.shares import lagrange
+
+SCALAR_BYTES = 32
+_ORDER = ORDER.to_bytes(SCALAR_BYTES)
+
+
+def erase(*buffers: bytearray) -> None:
+    """Overwrites them with zeros where they are."""
+    for buffer in buffers:
+        buffer[:] = bytes(len(buffer))
+
+
+def is_canonical(scalar: bytearray) -> bool:
+    """Whether it has 32 bytes and is below the group order."""
+    if len(scalar) != SCALAR_BYTES:
+        return False
+    less, borrow = _minus_order(scalar)
+    erase(less)
+    return bool(borrow)
+
+
+def times(point: EccPoint, scalar: bytearray) -> EccPoint:
+    """scalar · point, by a Montgomery ladder: the same additions and doublings whatever the bits are."""
+    low, high = GENERATOR.point_at_infinity(), point.copy()
+    for byte in scalar:
+        for shift in range(7, -1, -1):
+            if byte >> shift & 1:
+                low += high
+                high.double()
+            else:
+                high += low
+                low.double()
+    return low
+
+
+def interpolate(shares: Mapping[int, bytearray]) -> bytearray:
+    """f(0) modulo the group order from canonical shares f(i) by index, in a buffer that the caller erases."""
+    total = bytearray(SCALAR_BYTES)
+    for index, share in shares.items():
+        term = _times_public(share, lagrange(index, tuple(shares)))
+        _add(total, term)
+        erase(term)
+    return total
+
+
+def _times_public(secret: bytearray, factor: int) -> bytearray:
+    total = bytearray(SCALAR_BYTES)
+    for bit in bin(factor)[2:]:
+        _add(total, total)
+        if bit == "1":
+            _add(total, secret)
+    return total
+
+
+def _add(total: bytearray, other: bytearray) -> None:
+    """total + other modulo the group order, both below it, in place of total."""
+    carry = 0
+    for i in reversed(range(SCALAR_BYTES)):
+        value = total[i] + other[i] + carry
+        total[i], carry = value & 0xFF, value >> 8
+    less, borrow = _minus_order(total)
+    if carry >= borrow:
+        total[:] = less
+    erase(less)
+
+
+def _minus_order(value: bytearray) -> tuple[bytearray, int]:
+    """value - ORDER modulo 2^256, and 1 if that is negative."""
+    less, borrow = bytearray(SCALAR_BYTES), 0
+    for i in reversed(range(SCALAR_BYTES)):
+        digit = value[i] - _ORDER[i] - borrow
+        less[i], borrow = digit & 0xFF, digit < 0
+    return less, int(borrow)

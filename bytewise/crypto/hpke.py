@@ -1,0 +1,168 @@
+"""HPKE over DHKEM(P-256, HKDF-SHA256), HKDF-SHA256 (RFC 9180), modes base and PSK, with the Diffie-Hellman point as an argument.
+
+Libraries hide that point; a threshold opening never has the private key, only the point that `t` shards computed together.
+"""
+
+import hashlib
+import hmac
+from dataclasses import dataclass, field
+
+from Crypto.PublicKey.ECC import EccPoint
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+
+from bytewise.crypto.curve import GENERATOR, Rng, decode_point, decode_scalar, encode_point, random_scalar
+from bytewise.crypto.points import POINT_BYTES, point_flaw
+from bytewise.protocol.errors import MalformedPoint, MalformedValue
+from bytewise.protocol.units import Blob
+
+_KDF_ID = 0x0001
+DHKEM_P256, ML_KEM_768 = 0x0010, 0x0041
+"""KEM ids: RFC 9180 table 2, and the registry of HPKE."""
+AES_128_GCM, AES_256_GCM = 0x0001, 0x0002
+"""AEAD ids of RFC 9180 table 5. The network uses 2; 1 is here because the RFC's own P-256 vectors use it."""
+_KEY_BYTES = {AES_128_GCM: 16, AES_256_GCM: 32}
+_NONCE_BYTES, _TAG_BYTES = 12, 16
+_TRANSPORT = Suite(KEM.P256, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
+_TO_SHARD = Suite(KEM.MLKEM768, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
+
+KEM_SEED_BYTES = 64
+"""A decapsulation key of ML-KEM-768 as FIPS 203 lets it be stored: d and z."""
+
+
+@dataclass(frozen=True, slots=True)
+class Psk:
+    """A pre-shared key and what it is called."""
+
+    value: bytes = field(repr=False)
+    """Uniform and secret, 32 bytes; none for mode base."""
+    id: bytes
+    """Public, bound into the key schedule."""
+
+
+NO_PSK = Psk(b"", b"")
+
+
+class Context:
+    """Key and base nonce of one HPKE context; each of ours encrypts exactly one message, so the nonce is never counted."""
+
+    __slots__ = ("base_nonce", "key")
+
+    def __init__(self, key: bytes, base_nonce: bytes) -> None:
+        self.key = key
+        self.base_nonce = base_nonce
+
+    def seal(self, plaintext: bytes, aad: bytes = b"") -> bytes:
+        """Ciphertext and tag of the first message."""
+        return AESGCM(self.key).encrypt(self.base_nonce, plaintext, aad)
+
+    def open(self, ciphertext: bytes, aad: bytes = b"") -> bytes | None:
+        """The plaintext of the first message, or None if the tag does not fit."""
+        try:
+            return AESGCM(self.key).decrypt(self.base_nonce, ciphertext, aad)
+        except InvalidTag:
+            return None
+
+    def open_into(self, ciphertext: bytes, buffer: bytearray) -> bool:
+        """Writes the plaintext of the first message into a buffer of its length; whether the tag fits. No copy is left."""
+        try:
+            AESGCM(self.key).decrypt_into(self.base_nonce, ciphertext, None, buffer)
+        except InvalidTag:
+            return False
+        finally:
+            _overwrite_scratch(len(buffer))
+        return True
+
+
+def _overwrite_scratch(size: int) -> None:
+    """Opens a message of zeros as long as the last one.
+
+    With AVX-512 OpenSSL leaves the last block of a plaintext on the stack of the thread that opened it; the next one takes
+    its place.
+    """
+    zeros = AESGCM(bytes(16))
+    zeros.decrypt_into(bytes(12), zeros.encrypt(bytes(12), bytes(size), None), None, bytearray(size))
+
+
+def shared_secret(dh_point: EccPoint, enc: bytes, public_key: bytes) -> bytes:
+    """`ExtractAndExpand(dh, enc ‖ pkRm)` of RFC 9180, 4.1; dh is the x coordinate of the point."""
+    suite = b"KEM" + DHKEM_P256.to_bytes(2, "big")
+    secret = encode_point(dh_point)[1:33]
+    prk = _labeled_extract(suite, b"", b"eae_prk", secret)
+    return _labeled_expand(suite, prk, b"shared_secret", enc + public_key, 32)
+
+
+def key_schedule(secret: bytes, info: bytes, aead: int = AES_256_GCM, psk: Psk = NO_PSK, kem: int = DHKEM_P256) -> Context:
+    """`KeySchedule` of RFC 9180, 5.1, mode PSK if there is one, else base."""
+    suite = b"HPKE" + b"".join(i.to_bytes(2, "big") for i in (kem, _KDF_ID, aead))
+    psk_id_hash = _labeled_extract(suite, b"", b"psk_id_hash", psk.id)
+    info_hash = _labeled_extract(suite, b"", b"info_hash", info)
+    context = (b"\x01" if psk.value else b"\x00") + psk_id_hash + info_hash
+    prk = _labeled_extract(suite, secret, b"secret", psk.value)
+    return Context(
+        _labeled_expand(suite, prk, b"key", context, _KEY_BYTES[aead]),
+        _labeled_expand(suite, prk, b"base_nonce", context, _NONCE_BYTES),
+    )
+
+
+def transport_keypair(rng: Rng) -> tuple[bytes, Blob]:
+    """A fresh transport key: 32-byte secret scalar and 65-byte public point."""
+    scalar = random_scalar(rng)
+    return scalar.to_bytes(32, "big"), encode_point(GENERATOR * scalar)
+
+
+def seal_to_transport(public_key: bytes, info: bytes, plaintext: bytes) -> Blob:
+    """HPKE of a message to a transport key; `MalformedPoint` for a key that is no point."""
+    flaw = point_flaw(public_key)
+    if flaw is not None:
+        raise MalformedPoint("transport key", f"{len(public_key)} bytes, {flaw}", flaw)
+    key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), public_key)
+    return Blob(_TRANSPORT.encrypt(plaintext, key, info=info))
+
+
+def open_from_transport(secret: bytes, info: bytes, sealed: bytes) -> bytes:
+    """The message; `MalformedValue` if it was not sealed to this key under this info."""
+    key = ec.derive_private_key(int.from_bytes(secret), ec.SECP256R1())
+    if len(sealed) < POINT_BYTES:
+        raise MalformedValue("sealed message", "truncated")
+    try:
+        return bytes(_TRANSPORT.decrypt(sealed, key, info=info))
+    except (InvalidTag, ValueError):
+        raise MalformedValue("sealed message", "does not open") from None
+
+
+def open_from_transport_into(secret: bytes, public_key: bytes, info: bytes, sealed: bytes, buffer: bytearray) -> None:
+    """As `open_from_transport`, into a buffer of the message's length: the message is nowhere else. Both halves of the key."""
+    if len(sealed) != POINT_BYTES + len(buffer) + _TAG_BYTES:
+        raise MalformedValue("sealed message", f"{len(sealed)} bytes")
+    enc = sealed[:POINT_BYTES]
+    dh = decode_point(enc) * decode_scalar(secret)
+    if not key_schedule(shared_secret(dh, enc, public_key), info).open_into(sealed[POINT_BYTES:], buffer):
+        raise MalformedValue("sealed message", "does not open")
+
+
+def kem_key(seed: bytes) -> Blob:
+    """The 1,184-byte encapsulation key of a seed."""
+    return Blob(MLKEM768PrivateKey.from_seed_bytes(seed).public_key().public_bytes_raw())
+
+
+def open_with_kem(seed: bytes, info: bytes, sealed: bytes) -> bytes | None:
+    """The message that was sealed to a shard's ML-KEM-768 key (`key_schedule` with `ML_KEM_768`), or None if it was not."""
+    try:
+        return bytes(_TO_SHARD.decrypt(sealed, MLKEM768PrivateKey.from_seed_bytes(seed), info=info))
+    except (InvalidTag, ValueError):
+        return None
+
+
+def _labeled_extract(suite: bytes, salt: bytes, label: bytes, ikm: bytes) -> bytes:
+    # HKDF-Extract with an empty salt uses HashLen zeros (RFC 5869, 2.2); HMAC pads an empty key to the same.
+    return hmac.digest(salt, b"HPKE-v1" + suite + label + ikm, hashlib.sha256)
+
+
+def _labeled_expand(suite: bytes, prk: bytes, label: bytes, info: bytes, length: int) -> bytes:
+    # One block of HKDF-Expand is enough: no output of these suites is longer than 32 bytes.
+    full = length.to_bytes(2, "big") + b"HPKE-v1" + suite + label + info
+    return hmac.digest(prk, full + b"\x01", hashlib.sha256)[:length]

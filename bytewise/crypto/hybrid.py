@@ -1,0 +1,155 @@
+"""The second half of a hybrid envelope: a PSK that shards hold in shares, each under the ML-KEM-768 key of its shard.
+
+The P-256 half needs t partials, this half t shares; the envelope opens with both (`bytewise.crypto.envelope`). Everything in
+the parts follows from the polynomial that shares the PSK, so whoever has t shares makes all parts again and compares: either
+every part is what its shard should have, or nobody takes the envelope for good, whichever shards answered. Fewer than t shares
+say nothing of the PSK; commitments are hashes and not points, since a logarithm is what a quantum computer finds.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from bytewise.crypto import hpke, mlkem
+from bytewise.crypto.curve import ORDER, Rng, decode_scalar, encode_scalar, random_scalar
+from bytewise.crypto.shares import MAX_SHARDS, evaluate, lagrange
+from bytewise.protocol import digests
+from bytewise.protocol.digests import Label
+from bytewise.protocol.errors import (
+    ConfigurationError,
+    EnvelopeProofBad,
+    MalformedValue,
+    PartDoesNotOpen,
+    ShardLied,
+)
+from bytewise.protocol.jobs import EpochRecord
+from bytewise.protocol.keys.epochs import HybridPartial, Partial
+from bytewise.protocol.reasons import EnvelopeFlaw
+from bytewise.protocol.records.seal import Envelope, HybridEnvelope, HybridPart
+from bytewise.protocol.units import Blob, Digest
+
+SEALED_BYTES = 48
+"""A share of 32 bytes and the tag."""
+
+
+class Recipients(NamedTuple):
+    """To whom the second half of an envelope goes."""
+
+    threshold: int
+    """Shares that open."""
+    keys: tuple[Blob, ...]
+    """ML-KEM-768 keys in order of the shards."""
+
+
+class Place(NamedTuple):
+    """Which envelope of which epoch; in every hash below."""
+
+    context: Digest
+    """Seal context."""
+    key_epoch: int
+    """Key epoch."""
+
+
+def recipients(epoch: EpochRecord) -> Recipients | None:
+    """Those of an epoch; None if its suite has no second half."""
+    return None if epoch.hybrid is None else Recipients(epoch.threshold, epoch.hybrid.keys)
+
+
+def share_out(to: Recipients, place: Place, rng: Rng) -> tuple[hpke.Psk, tuple[HybridPart, ...]]:
+    """A fresh PSK and the parts that carry it."""
+    coefficients = [random_scalar(rng) for _ in range(to.threshold)]
+    secret = encode_scalar(coefficients[0])
+    parts = tuple(_part(secret, i, evaluate(coefficients, i), key, place) for i, key in enumerate(to.keys, start=1))
+    return hpke.Psk(secret, parts_digest(parts)), parts
+
+
+def parts_digest(parts: Sequence[HybridPart]) -> Digest:
+    """Name of the PSK, and what the envelope's proof binds."""
+    flat = [piece for part in parts for piece in (part.kem, part.sealed, part.commitment)]
+    return digests.labelled(Label.HYBRID_PARTS, len(parts), *flat)
+
+
+def with_parts(envelope: Envelope, parts: tuple[HybridPart, ...]) -> HybridEnvelope:
+    """The hybrid envelope of both halves."""
+    each = envelope
+    return HybridEnvelope(each.suite, each.key_epoch, each.enc, each.ubar, each.e, each.f, each.ciphertext, parts)
+
+
+def verify_sizes(parts: Sequence[HybridPart]) -> Sequence[HybridPart]:
+    """The parts, if there can be so many and each has its lengths; else `MalformedValue`."""
+    if not 0 < len(parts) <= MAX_SHARDS:
+        raise MalformedValue("parts", f"{len(parts)} of them")
+    for index, part in enumerate(parts, start=1):
+        if (len(part.kem), len(part.sealed)) != (mlkem.CIPHERTEXT_BYTES, SEALED_BYTES):
+            raise MalformedValue(f"part {index}", f"{len(part.kem)} and {len(part.sealed)} bytes")
+    return parts
+
+
+def verify_for(envelope: Envelope, epoch: EpochRecord, receipt: Digest) -> Envelope:
+    """The envelope, if it has a part for each shard of its epoch, or none where the epoch is not hybrid.
+
+    `EnvelopeProofBad` for another number of parts; `ConfigurationError` if the record is of an epoch with another suite.
+    """
+    if isinstance(envelope, HybridEnvelope) != (epoch.hybrid is not None):
+        raise ConfigurationError(f"key epoch {epoch.epoch}", f"is not of suite {envelope.suite}")
+    if isinstance(envelope, HybridEnvelope) and len(envelope.parts) != len(epoch.shards):
+        raise EnvelopeProofBad(
+            receipt.hex(), f"{len(envelope.parts)} parts for {len(epoch.shards)} shards", EnvelopeFlaw.OTHER_PARTS
+        )
+    return envelope
+
+
+def give(partial: Partial, envelope: HybridEnvelope, place: Place, kem_seed: bytes, keys: Digest) -> HybridPartial:
+    """What a shard answers: its share, or that the part which should hold it does not."""
+    index, part = partial.index, envelope.parts[partial.index - 1]
+    share = hpke.open_with_kem(kem_seed, _info(index, part.kem, place), part.kem + part.sealed)
+    good = share is not None and _is_committed(share, part, index, place)
+    return HybridPartial(partial, keys, Blob(share) if share is not None and good else None)
+
+
+def verify_share(
+    given: HybridPartial, index: int, envelope: HybridEnvelope, place: Place, epoch: EpochRecord, receipt: Digest
+) -> int:
+    """The share that a shard gave, f(index) of the PSK's polynomial.
+
+    `ShardLied` if it is not the committed one or of other keys, `PartDoesNotOpen` if the shard says that there is none.
+    """
+    if epoch.hybrid is None or given.keys != epoch.hybrid.digest:
+        raise ShardLied(index, "has other hybrid keys of this epoch")
+    if given.share is None:
+        raise PartDoesNotOpen(index, receipt.hex())
+    if not _is_committed(given.share, envelope.parts[index - 1], index, place):
+        raise ShardLied(index, "its share of the PSK is not the one that the envelope commits to")
+    return decode_scalar(given.share)
+
+
+def recovered(shares: Mapping[int, int], envelope: HybridEnvelope, to: Recipients, place: Place) -> hpke.Psk | None:
+    """The PSK of t shares, if every part of the envelope is what its polynomial makes; else None, whichever shares these are."""
+    secret = encode_scalar(_value(shares, 0))
+    made = tuple(_part(secret, i, _value(shares, i), key, place) for i, key in enumerate(to.keys, start=1))
+    return hpke.Psk(secret, parts_digest(made)) if made == envelope.parts else None
+
+
+def _value(shares: Mapping[int, int], at: int) -> int:
+    indices = tuple(shares)
+    return sum(value * lagrange(index, indices, at) for index, value in shares.items()) % ORDER
+
+
+def _part(secret: bytes, index: int, share: int, key: Blob, place: Place) -> HybridPart:
+    message = digests.labelled(Label.HYBRID_SEED, secret, *place, index)
+    encapsulated, value = mlkem.encapsulate(key, message), encode_scalar(share)
+    info = _info(index, encapsulated.ciphertext, place)
+    sealed = hpke.key_schedule(encapsulated.secret, info, kem=hpke.ML_KEM_768).seal(value)
+    return HybridPart(encapsulated.ciphertext, Blob(sealed), _commitment(value, index, place))
+
+
+def _info(index: int, ciphertext: bytes, place: Place) -> Digest:
+    return digests.labelled(Label.HYBRID_PART, *place, index, ciphertext)
+
+
+def _commitment(share: bytes, index: int, place: Place) -> Digest:
+    return digests.labelled(Label.HYBRID_SHARE, *place, index, share)
+
+
+def _is_committed(share: bytes, part: HybridPart, index: int, place: Place) -> bool:
+    # Only canonical scalars count, or two encodings of one share would make two honest shards contradict each other.
+    return int.from_bytes(share) < ORDER and _commitment(share, index, place) == part.commitment

@@ -1,0 +1,48 @@
+"""Partial decapsulation D = f(i)·R with a Chaum-Pedersen proof that log_G(Y_i) = log_R(D) (design section 8).
+
+The proof makes a lying shard nameable, by the enclave now and by anyone who later sees partial and envelope.
+"""
+
+from Crypto.PublicKey.ECC import EccPoint
+
+from bytewise.crypto.curve import (
+    GENERATOR,
+    Rng,
+    challenge,
+    decode_point,
+    decode_scalar,
+    encode_point,
+    encode_scalar,
+    random_scalar,
+)
+from bytewise.protocol.digests import Label
+from bytewise.protocol.errors import MalformedValue, ShardLied
+from bytewise.protocol.keys.epochs import Partial
+from bytewise.protocol.units import Digest
+
+
+def prove_partial(index: int, share: int, base: EccPoint, context: Digest, rng: Rng) -> Partial:
+    """The shard's partial of the ephemeral point `base`, proven; `context` names the receipt."""
+    point, key, nonce = base * share, GENERATOR * share, random_scalar(rng)
+    e = _challenge(index, context, (key, base, point, GENERATOR * nonce, base * nonce))
+    return Partial(index, encode_point(point), encode_scalar(e), encode_scalar(nonce + share * e))
+
+
+def verify_partial(partial: Partial, index: int, key: EccPoint, base: EccPoint, context: Digest) -> EccPoint:
+    """D, if the proof holds against the shard's verification key; else `ShardLied` naming the shard."""
+    if partial.index != index:
+        raise ShardLied(index, f"index {partial.index}")
+    try:
+        point, e, f = decode_point(partial.point), decode_scalar(partial.e), decode_scalar(partial.f)
+    except MalformedValue as error:
+        raise ShardLied(index, str(error)) from None
+    commitments = (GENERATOR * f + -(key * e), base * f + -(point * e))
+    if any(commitment.is_point_at_infinity() for commitment in commitments):
+        raise ShardLied(index, "degenerate proof")
+    if _challenge(index, context, (key, base, point, *commitments)) != e:
+        raise ShardLied(index, "proof does not hold")
+    return point
+
+
+def _challenge(index: int, context: Digest, points: tuple[EccPoint, ...]) -> int:
+    return challenge(Label.DLEQ_CHALLENGE, index, context, *(encode_point(point) for point in points))

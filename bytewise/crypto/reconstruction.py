@@ -1,0 +1,54 @@
+"""The paper's own mode: shards give shares, and the enclave puts the private key together, uses it once and erases it.
+
+For epochs whose number says so, and only those (ADR 149): a share is good for every envelope of its epoch, so their keys never
+serve anything else. Shares and key live in buffers that are overwritten (`bytewise.crypto.erasable`), in a process that ends
+after one envelope (`enclave.key_rebuilder`): what it has beside them, the secret that opens what shards sent among it, goes
+with it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from Crypto.PublicKey.ECC import EccPoint
+
+from bytewise.crypto import hpke
+from bytewise.crypto.curve import GENERATOR
+from bytewise.crypto.erasable import SCALAR_BYTES, erase, interpolate, is_canonical, times
+from bytewise.protocol.errors import MalformedValue, ShardLied
+from bytewise.protocol.units import Blob, Digest
+
+
+@dataclass(frozen=True, slots=True)
+class TransportKey:
+    """The key pair of one job, to which shards seal."""
+
+    secret: bytes = field(repr=False)
+    """32 bytes."""
+    public: Blob
+    """65-byte point."""
+
+
+def take(sealed: bytes, to: TransportKey, info: Digest, index: int, verification_key: EccPoint) -> bytearray:
+    """The share that shard `index` sealed under `info` (`keys.share_info`), in a buffer that the caller erases.
+
+    `MalformedValue` if it was not sealed to this key under this info; `ShardLied` if it is not the share to which the epoch's
+    public commitments hold the shard.
+    """
+    share = bytearray(SCALAR_BYTES)
+    try:
+        hpke.open_from_transport_into(to.secret, to.public, info, sealed, share)
+        if not is_canonical(share) or times(GENERATOR, share) != verification_key:
+            raise ShardLied(index, "its share does not fit the epoch's commitments")
+    except (MalformedValue, ShardLied):
+        erase(share)
+        raise
+    return share
+
+
+def times_key(point: EccPoint, shares: Mapping[int, bytearray]) -> EccPoint:
+    """x · point for the private key x that t verified shares make; key and shares are erased before this returns."""
+    key = interpolate(shares)
+    try:
+        return times(point, key)
+    finally:
+        erase(key, *shares.values())

@@ -1,0 +1,81 @@
+"""Shamir shares of a P-256 scalar, Feldman commitments, and interpolation in the group (design section 8).
+
+The polynomial is f(z) = a_0 + a_1 z + … + a_{t-1} z^{t-1}; shard i holds f(i); C_k = a_k G is public, so anyone computes
+f(i)·G, and t partials f(i)·R give f(0)·R without anyone knowing f(0).
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+
+from Crypto.PublicKey.ECC import EccPoint
+
+from bytewise.crypto.curve import GENERATOR, ORDER, Rng, random_scalar
+from bytewise.protocol.errors import ConfigurationError, MalformedValue
+
+MAX_SHARDS = 64
+"""Far above any shard set in view; bounds the work that a forged epoch document can cause."""
+
+
+def split(secret: int, threshold: int, count: int, rng: Rng) -> tuple[dict[int, int], tuple[EccPoint, ...]]:
+    """Shares f(1)…f(count) of the secret by index, and the Feldman commitments; any `threshold` shares determine it."""
+    if not 1 <= threshold <= count <= MAX_SHARDS:
+        raise ConfigurationError("shares", f"{threshold} of {count}")
+    coefficients = [secret] + [random_scalar(rng) for _ in range(threshold - 1)]
+    shares = {index: evaluate(coefficients, index) for index in range(1, count + 1)}
+    return shares, tuple(GENERATOR * coefficient for coefficient in coefficients)
+
+
+def verification_key(index: int, commitments: Sequence[EccPoint]) -> EccPoint:
+    """f(index)·G from the Feldman commitments."""
+    total = commitments[-1].copy()
+    for commitment in reversed(commitments[:-1]):
+        total = _times(total, index) + commitment
+    return total
+
+
+def verify_share(index: int, share: int, commitments: Sequence[EccPoint]) -> int:
+    """The share, if it lies on the committed polynomial; else `ConfigurationError` (a wrong or stale share file)."""
+    if not 0 < share < ORDER or GENERATOR * share != verification_key(index, commitments):
+        raise ConfigurationError(f"share {index}", "does not fit the epoch's commitments")
+    return share
+
+
+def combine(partials: Mapping[int, EccPoint]) -> EccPoint:
+    """f(0)·R from partials f(i)·R by index: Lagrange interpolation at 0. Exactly t verified partials, or more."""
+    if not partials or not all(0 < index <= MAX_SHARDS for index in partials):
+        raise MalformedValue("partials", sorted(partials))
+    terms = [point * lagrange(index, tuple(partials)) for index, point in sorted(partials.items())]
+    return reduce(lambda left, right: left + right, terms)
+
+
+def _times(point: EccPoint, small: int) -> EccPoint:
+    # A public number of a few bits: the library's multiplication takes as long for it as for 256.
+    total = point.copy()
+    for bit in bin(small)[3:]:
+        total = total.double()
+        if bit == "1":
+            total += point
+    return total
+
+
+def combine_values(values: Mapping[int, int]) -> int:
+    """f(0) from values f(i) by index. Whoever calls this holds what the values share: never the shares of an epoch's key."""
+    return sum(value * lagrange(index, tuple(values)) for index, value in values.items()) % ORDER
+
+
+def lagrange(index: int, indices: Sequence[int], at: int = 0) -> int:
+    """Coefficient of share `index` among `indices` for the polynomial's value at `at`, modulo the group order."""
+    numerator = denominator = 1
+    for other in indices:
+        if other != index:
+            numerator = numerator * (other - at) % ORDER
+            denominator = denominator * (other - index) % ORDER
+    return numerator * pow(denominator, -1, ORDER) % ORDER
+
+
+def evaluate(coefficients: Sequence[int], at: int) -> int:
+    """Value of a polynomial, coefficients ascending, modulo the group order."""
+    value = 0
+    for coefficient in reversed(coefficients):
+        value = (value * at + coefficient) % ORDER
+    return value

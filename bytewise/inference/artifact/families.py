@@ -1,0 +1,167 @@
+"""The families of models that the profile runs: one table of what differs between them, and the tensors of a layer.
+
+What a member of config.json means, and its default, is what `transformers` says: its configuration classes read the file.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bytewise.inference.exact.matmul import MAX_DEPTH, MAX_KEYS, MIN_DEPTH
+from bytewise.inference.manifest import Architecture
+from bytewise.protocol.errors import UnsupportedModel
+
+MOST_PARTS, MOST_TOKENS = 1024, 2**20
+"""Most layers, heads or experts, and the largest vocabulary: the C engine has the same limits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One modelling file of transformers."""
+
+    name: str
+    """`model_type` of config.json."""
+    model_class: str
+    """The only entry of `architectures` that is understood."""
+    query_bias: bool = False
+    """Queries, keys and values always have a bias; otherwise where config.json says `attention_bias`."""
+    query_key_norm: bool = False
+    """Queries and keys are normalised per head before the rotation."""
+    extra_norms: bool = False
+    """The outputs of attention and gated unit are normalised too."""
+    norm_offset: bool = False
+    """A norm multiplies by 1 + its weight."""
+    scaled_embedding: bool = False
+    """The embedding is multiplied by the root of its width."""
+    activation_member: str = "hidden_act"
+    """Member of config.json that names the activation."""
+    heads_divide_width: bool = False
+    """The graph of transformers cannot be built if the width is no multiple of the heads."""
+    window_in_every_layer: bool = False
+    """`sliding_window` holds for all layers; otherwise for those that `layer_types` names."""
+    router: str = ""
+    """Name of the router's tensor in a layer; empty for a dense model."""
+    experts: tuple[str, str, str, str] = ("", "", "", "")
+    """Where the experts of a layer are, and the names of gate, up and down in each."""
+    required: tuple[tuple[str, object], ...] = ()
+    """Members of config.json with the only value that is understood."""
+
+
+FAMILIES = {
+    family.name: family
+    for family in (
+        Family("llama", "LlamaForCausalLM", heads_divide_width=True),
+        Family("mistral", "MistralForCausalLM", window_in_every_layer=True),
+        Family("qwen2", "Qwen2ForCausalLM", query_bias=True),
+        Family("qwen3", "Qwen3ForCausalLM", query_key_norm=True),
+        Family(
+            "gemma2", "Gemma2ForCausalLM", extra_norms=True, norm_offset=True, scaled_embedding=True,
+            activation_member="hidden_activation", heads_divide_width=True, required=(("use_bidirectional_attention", None),),
+        ),
+        Family(
+            "mixtral", "MixtralForCausalLM", window_in_every_layer=True, router="block_sparse_moe.gate",
+            experts=("block_sparse_moe.experts", "w1", "w3", "w2"),
+        ),
+        Family(
+            "qwen3_moe", "Qwen3MoeForCausalLM", query_key_norm=True, window_in_every_layer=True, router="mlp.gate",
+            experts=("mlp.experts", "gate_proj", "up_proj", "down_proj"),
+            required=(("decoder_sparse_step", 1), ("mlp_only_layers", []), ("norm_topk_prob", True)),
+        ),
+    )
+}  # fmt: skip
+"""By name."""
+
+
+def family_of(name: str) -> Family:
+    """The family of that name; `UnsupportedModel` if the profile has none."""
+    if name not in FAMILIES:
+        raise UnsupportedModel(f"architecture {name[:40]}: supported are {', '.join(FAMILIES)}")
+    return FAMILIES[name]
+
+
+def verify(shape: Architecture) -> None:
+    """`UnsupportedModel` for a shape that is not exact, or that paths could read differently: of a checkpoint, of a manifest."""
+    sizes = (shape.layers, shape.width, shape.intermediate, shape.heads, shape.key_value_heads, shape.head_width)
+    if min(*sizes, shape.vocabulary, shape.max_context) < 1:
+        raise UnsupportedModel("a size below 1")
+    if max(shape.layers, shape.heads, shape.experts) > MOST_PARTS or shape.vocabulary > MOST_TOKENS:
+        raise UnsupportedModel(f"more than {MOST_PARTS} layers, heads or experts, or more than {MOST_TOKENS} tokens")
+    depths = (shape.width, shape.intermediate, shape.heads * shape.head_width)
+    if not MIN_DEPTH <= min(depths) <= max(depths) <= MAX_DEPTH:
+        raise UnsupportedModel(f"a sum of fewer than {MIN_DEPTH} or more than {MAX_DEPTH} products")
+    if shape.max_context > MAX_KEYS:
+        raise UnsupportedModel(f"context of {shape.max_context} tokens: attention is exact up to {MAX_KEYS}")
+    if shape.head_width % 2 or shape.head_width > 512 or shape.heads % shape.key_value_heads:
+        raise UnsupportedModel(f"{shape.heads} heads of width {shape.head_width} on {shape.key_value_heads}")
+    if shape.windows and (len(shape.windows) != shape.layers or not 0 <= min(shape.windows) <= max(shape.windows) <= MAX_KEYS):
+        raise UnsupportedModel(f"{len(shape.windows)} windows of {shape.layers} layers, the shortest {min(shape.windows)}")
+    family = family_of(shape.family)
+    if family.heads_divide_width and shape.width % shape.heads:
+        raise UnsupportedModel(f"width {shape.width} is not a multiple of {shape.heads} heads in {family.name}")
+    if (shape.query_key_norm, shape.extra_norms) != (family.query_key_norm, family.extra_norms):
+        raise UnsupportedModel(f"norms that are not those of {family.name}")
+    most = shape.experts if family.router else 0
+    if shape.experts != most or not min(most, 1) <= shape.experts_per_token <= most or (family.router and not most):
+        raise UnsupportedModel(f"num_experts_per_tok {shape.experts_per_token} of {shape.experts} experts in {family.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """One linear layer: what the artifact and the checkpoint call it, and its shape."""
+
+    name: str
+    """In the artifact."""
+    source: str
+    """In the checkpoint, without `.weight` or `.bias`."""
+    rows: int
+    """Outputs."""
+    columns: int
+    """Inputs."""
+    biased: bool
+    """Whether it has a bias."""
+
+
+@dataclass(frozen=True, slots=True)
+class Norm:
+    """One RMSNorm weight."""
+
+    name: str
+    """In the artifact."""
+    source: str
+    """In the checkpoint."""
+    width: int
+    """Elements."""
+
+
+def linears(shape: Architecture, layer: int) -> Iterator[Linear]:
+    """The linear layers of one decoder layer, in the order in which the artifact holds them."""
+    name, source = f"layers.{layer}", f"model.layers.{layer}"
+    inner, outer = shape.heads * shape.head_width, shape.key_value_heads * shape.head_width
+    for part, rows in (("q_proj", inner), ("k_proj", outer), ("v_proj", outer)):
+        yield Linear(f"{name}.{part}", f"{source}.self_attn.{part}", rows, shape.width, shape.attention_bias)
+    yield Linear(f"{name}.o_proj", f"{source}.self_attn.o_proj", shape.width, inner, shape.output_bias)
+    if not shape.experts:
+        yield from _gated_unit(shape, name, f"{source}.mlp", ("gate_proj", "up_proj", "down_proj"))
+        return
+    family = family_of(shape.family)
+    yield Linear(f"{name}.router", f"{source}.{family.router}", shape.experts, shape.width, False)
+    folder, *parts = family.experts
+    for expert in range(shape.experts):
+        yield from _gated_unit(shape, f"{name}.experts.{expert}", f"{source}.{folder}.{expert}", parts)
+
+
+def _gated_unit(shape: Architecture, name: str, source: str, parts: list[str] | tuple[str, ...]) -> Iterator[Linear]:
+    gate, up, down = parts
+    yield Linear(f"{name}.gate_proj", f"{source}.{gate}", shape.intermediate, shape.width, shape.mlp_bias)
+    yield Linear(f"{name}.up_proj", f"{source}.{up}", shape.intermediate, shape.width, shape.mlp_bias)
+    yield Linear(f"{name}.down_proj", f"{source}.{down}", shape.width, shape.intermediate, shape.mlp_bias)
+
+
+def norms(shape: Architecture, layer: int) -> Iterator[Norm]:
+    """The norm weights of one decoder layer, in the order in which the artifact holds them."""
+    names = ["input_layernorm", "post_attention_layernorm"]
+    if shape.extra_norms:
+        names += ["pre_feedforward_layernorm", "post_feedforward_layernorm"]
+    for part in names:
+        yield Norm(f"layers.{layer}.{part}", f"model.layers.{layer}.{part}.weight", shape.width)
+    for part in ("q_norm", "k_norm") if shape.query_key_norm else ():
+        yield Norm(f"layers.{layer}.{part}", f"model.layers.{layer}.self_attn.{part}.weight", shape.head_width)

@@ -1,0 +1,84 @@
+"""Which tensors an artifact holds, and where: a function of its shape, so that a header is checked by making it again."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+import torch
+
+from bytewise.inference.artifact.families import family_of, linears, norms
+from bytewise.inference.exact import rope
+from bytewise.inference.manifest import Architecture, Precision
+
+DTYPES = {
+    "float64": (torch.float64, "F64", 8), "float32": (torch.float32, "F32", 4), "bfloat16": (torch.bfloat16, "BF16", 2),
+    "float16": (torch.float16, "F16", 2), "int8": (torch.int8, "I8", 1),
+}  # fmt: skip
+"""torch's type, the name in a safetensors header, and bytes, of each type that an artifact holds."""
+
+ALIGNMENT = 64
+"""The header ends at a multiple of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """One tensor of the weights file."""
+
+    name: str
+    """Unique."""
+    dtype: str
+    """Key of `DTYPES`."""
+    shape: tuple[int, ...]
+    """One or two dimensions."""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return prod(self.shape) * DTYPES[self.dtype][2]
+
+
+def tensor_specs(shape: Architecture, precision: Precision) -> list[TensorSpec]:
+    """The tensors in file order: wider types first, so that each begins at a multiple of its element; else as computed."""
+    return sorted(_in_order(shape, precision), key=lambda spec: -DTYPES[spec.dtype][2])
+
+
+def header(specs: list[TensorSpec]) -> bytes:
+    """The safetensors header: 8 bytes of length, then JSON padded with spaces."""
+    entries: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    offset = 0
+    for spec in specs:
+        code, stop = DTYPES[spec.dtype][1], offset + spec.size
+        entries[spec.name] = {"dtype": code, "shape": list(spec.shape), "data_offsets": [offset, stop]}
+        offset = stop
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    text += b" " * (-(len(text) + 8) % ALIGNMENT)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _in_order(shape: Architecture, precision: Precision) -> Iterator[TensorSpec]:
+    yield TensorSpec("embedding", precision.embedding, (shape.vocabulary, shape.width))
+    if family_of(shape.family).scaled_embedding:
+        yield TensorSpec("embedding_scale", "float32", (1,))
+    for layer in range(shape.layers):
+        for linear in linears(shape, layer):
+            yield from _linear(linear.name, (linear.rows, linear.columns), precision.weight_bits)
+            if linear.biased:
+                yield TensorSpec(f"{linear.name}.bias", "float32", (linear.rows,))
+        for norm in norms(shape, layer):
+            yield TensorSpec(norm.name, "float32", (norm.width,))
+    yield TensorSpec("norm", "float32", (shape.width,))
+    yield from _linear("head", (shape.vocabulary, shape.width), precision.head_bits)
+    # Positions 0 to max_context: one more than a context holds.
+    for part, rows in (("low", rope.STRIDE), ("high", shape.max_context // rope.STRIDE + 1)):
+        for name in ("cos", "sin"):
+            yield TensorSpec(f"rope.{part}.{name}", "float64", (rows, shape.head_width // 2))
+    yield TensorSpec("epsilon", "float32", (1,))
+    yield TensorSpec("attention_scale", "float32", (1,))
+
+
+def _linear(name: str, shape: tuple[int, int], bits: int) -> Iterator[TensorSpec]:
+    yield TensorSpec(name, "int8", shape)
+    if bits == 16:
+        yield TensorSpec(f"{name}.low", "int8", shape)
+    yield TensorSpec(f"{name}.scale", "float32", shape[:1])

@@ -1,0 +1,69 @@
+"""What artifacts of every profile have in common once they are loaded: a manifest, and the bytes that were checked against it."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from bytewise.inference.manifest import MANIFEST_FILE, TEMPLATE_FILE, TOKENIZER_FILE, Described
+from bytewise.protocol import digests
+from bytewise.protocol.digests import Label
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors import ArtifactMismatch, CannotExecute, Fault
+from bytewise.protocol.records.statements import CannotReason
+from bytewise.protocol.units import Digest
+
+AnyManifest = TypeVar("AnyManifest", bound=Described)
+
+
+@dataclass(frozen=True, slots=True)
+class Verified(Generic[AnyManifest]):
+    """A verified artifact. What was hashed is kept, so that replacing a file between check and use changes nothing."""
+
+    path: Path
+    """Folder that it was read from."""
+    manifest: AnyManifest
+    """What it says of itself."""
+    model_id: Digest
+    """Digest of the manifest."""
+    content: dict[str, bytes] = field(repr=False)
+    """Bytes of every file of the manifest that is not held as tensors."""
+
+    @property
+    def name(self) -> str:
+        """Name for people: the folder's. It is no part of the model id."""
+        return self.path.name
+
+    @property
+    def tokenizer_digest(self) -> Digest:
+        """Digest of the tokenizer file."""
+        return self.manifest.tokenizer_digest
+
+    @property
+    def template_digest(self) -> Digest:
+        """Digest of the chat template."""
+        return self.manifest.template_digest
+
+
+def manifest_of(path: Path, kind: type[AnyManifest]) -> AnyManifest:
+    """The manifest of an artifact folder; `CannotExecute` without one, `ArtifactMismatch` for a malformed one."""
+    try:
+        return decode(kind, (path / MANIFEST_FILE).read_bytes())
+    except OSError as error:
+        raise CannotExecute(f"no artifact at {path.name}: {error.strerror}", CannotReason.MODEL_MISSING) from None
+    except Fault as error:
+        raise ArtifactMismatch(path.name, f"{MANIFEST_FILE}: {error}") from None
+
+
+def verify_named(path: Path, manifest: Described, *needed: str) -> None:
+    """`ArtifactMismatch` if the manifest lacks one of the files that its profile needs."""
+    missing = sorted(set(needed) - {file.name for file in manifest.files})
+    if missing:
+        raise ArtifactMismatch(path.name, f"manifest lacks {', '.join(missing)}")
+
+
+def verify_texts(path: Path, manifest: Described, content: dict[str, bytes]) -> None:
+    """`ArtifactMismatch` unless tokenizer and chat template have the digests that requests name."""
+    if digests.labelled(Label.TOKENIZER, content[TOKENIZER_FILE]) != manifest.tokenizer_digest:
+        raise ArtifactMismatch(path.name, "tokenizer digest")
+    if digests.labelled(Label.TEMPLATE, content[TEMPLATE_FILE]) != manifest.template_digest:
+        raise ArtifactMismatch(path.name, "template digest")

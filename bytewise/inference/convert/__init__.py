@@ -1,0 +1,1 @@
+"""Conversion of a checkpoint to an artifact: equalise, calibrate, bound, round, write (design section 6)."""

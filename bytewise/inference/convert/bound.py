@@ -1,0 +1,143 @@
+"""Proof by interval arithmetic that no activation of a model exceeds 2^60 (arithmetic review 1.3).
+
+Every sublayer begins with an RMSNorm, which bounds its input whatever came before: |x_j| <= sqrt(D) |g_j| and, by Cauchy
+and Schwarz, |Σ w x| <= sqrt(D) max|g| ‖w‖. Computed from the artifact's own integers in exact sums and rationals, so that
+every machine proves the same. Each line is in `docs/exact-arithmetic.md`, 3.6: one more or less is another model id.
+"""
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil, isqrt
+
+import torch
+from torch import Tensor
+
+from bytewise.inference.artifact.weights import Rounded
+from bytewise.inference.manifest import Architecture
+from bytewise.protocol.errors import UnsupportedModel
+
+LARGEST = 2**60
+"""Squares of it, times a row's length, stay below 2^128."""
+
+SLACK = Fraction(9, 8)
+"""More than all roundings between two norms add: of each quantiser at most 2^-4 (K = 65,536 values off by half a unit of
+2^-13 of the largest), of attention's integer weights 2^-6, of each float32 operation 2^-24."""
+
+SMALLEST = Fraction(1, 2**30)
+"""More than what rows below the quantiser's floor can become."""
+
+
+@dataclass(slots=True)
+class Reach:
+    """How far a linear layer can carry its input."""
+
+    absolute: float = 0.0
+    """Largest Σ|w| of a row."""
+    square: float = 0.0
+    """Largest Σw² of a row."""
+    bias: float = 0.0
+    """Largest |bias|."""
+
+    def add(self, rounded: Rounded) -> None:
+        """Takes more rows into account. Sums of integers are exact in float64, and each product with a scale rounds once."""
+        integers, scale = rounded.integers.to(torch.float64), rounded.scale.to(torch.float64)
+        self.absolute = max(self.absolute, float((integers.abs().sum(-1) * scale).amax()))
+        self.square = max(self.square, float(((integers * integers).sum(-1) * (scale * scale)).amax()))
+
+    def add_bias(self, bias: Tensor) -> None:
+        """Takes the bias into account."""
+        self.bias = max(self.bias, float(bias.abs().amax()))
+
+    def of_norm(self, gain: float, width: int) -> Fraction:
+        """Largest output where the input is a norm with that largest weight over that many channels."""
+        return root(width * Fraction(gain) ** 2 * Fraction(self.square)) * SLACK + Fraction(self.bias)
+
+    def of(self, largest: Fraction) -> Fraction:
+        """Largest output where no input exceeds `largest`."""
+        return Fraction(self.absolute) * largest * SLACK + Fraction(self.bias)
+
+
+@dataclass(slots=True)
+class LayerReach:
+    """What the proof needs of one decoder layer: by names without the layer's prefix."""
+
+    linears: dict[str, Reach] = field(default_factory=dict)
+    """Of each linear layer."""
+    gains: dict[str, float] = field(default_factory=dict)
+    """Largest |weight| of each norm."""
+
+
+class Bounds:
+    """The bound of the residual stream as it grows, and the largest of all activations."""
+
+    def __init__(self, shape: Architecture, embedding: Fraction, rope_gain: float, attention_scale: float) -> None:
+        """`embedding` is the largest value that enters the stream, `rope_gain` the largest of the rotary tables."""
+        self._shape = shape
+        self._turn, self._scale = Fraction(3, 2) * Fraction(rope_gain), Fraction(attention_scale)
+        self._largest = self._residual = Fraction(0)
+        self._add("embedding", embedding)
+
+    def layer(self, index: int, reach: LayerReach) -> None:
+        """Follows one decoder layer; `UnsupportedModel` names the operation that may go too far."""
+        name, shape = f"layers.{index}.", self._shape
+        first, second = ("post_attention_layernorm", "post_feedforward_layernorm") if shape.extra_norms else ("", "")
+        mixed = self._attention(name, reach)
+        output = self._note(f"{name}o_proj", reach.linears["o_proj"].of(mixed))
+        self._add(f"{name}o_proj", self._normed(reach.gains[first]) if first else output)
+        before = "pre_feedforward_layernorm" if shape.extra_norms else "post_attention_layernorm"
+        gain = reach.gains[before]
+        self._note(name + before, self._normed(gain))
+        if not shape.experts:
+            output = self._unit(name, "", gain, reach)
+        else:
+            parts = [f"experts.{expert}." for expert in range(shape.experts)]
+            output = shape.experts_per_token * max(self._unit(name, part, gain, reach) for part in parts)
+        self._add(f"{name}down_proj", self._normed(reach.gains[second]) if second else output)
+
+    def head(self, reach: Reach, gain: float) -> int:
+        """Follows the last norm and the head; the largest E that an activation can have."""
+        self._note("norm", self._normed(gain))
+        self._note("head", reach.of_norm(gain, self._shape.width))
+        return max(64, ceil(self._largest).bit_length() + 126)
+
+    def _attention(self, name: str, reach: LayerReach) -> Fraction:
+        shape, gain = self._shape, reach.gains["input_layernorm"]
+        self._note(f"{name}input_layernorm", self._normed(gain))
+        query, key, value = (
+            self._note(name + part, reach.linears[part].of_norm(gain, shape.width)) for part in ("q_proj", "k_proj", "v_proj")
+        )
+        if shape.query_key_norm:
+            query, key = (self._normed(reach.gains[part], shape.head_width) for part in ("q_norm", "k_norm"))
+        query, key = (self._note(f"{name}rotation", part * self._turn) for part in (query, key))
+        self._note(f"{name}scores", shape.head_width * query * key * self._scale)
+        # A mean of values, whose weights add up to one but for rounding.
+        return self._note(f"{name}attention", value)
+
+    def _unit(self, name: str, part: str, gain: float, reach: LayerReach) -> Fraction:
+        gate, up = (
+            self._note(f"{name}{part}{each}", reach.linears[part + each].of_norm(gain, self._shape.width))
+            for each in ("gate_proj", "up_proj")
+        )
+        # Neither SiLU nor GELU makes a number larger.
+        inner = self._note(f"{name}{part}unit", gate * up)
+        return self._note(f"{name}{part}down_proj", reach.linears[f"{part}down_proj"].of(inner))
+
+    def _normed(self, gain: float, width: int = 0) -> Fraction:
+        return root(Fraction(width or self._shape.width)) * Fraction(gain) * SLACK + SMALLEST
+
+    def _add(self, where: str, change: Fraction) -> None:
+        self._residual += change
+        self._note(f"{where} in the residual stream", self._residual)
+
+    def _note(self, where: str, value: Fraction) -> Fraction:
+        value = value * SLACK + SMALLEST
+        if value > LARGEST:
+            reached = ceil(value).bit_length()
+            raise UnsupportedModel(f"{where}: activations up to 2^{reached} cannot be excluded, exact is up to 2^60")
+        self._largest = max(self._largest, value)
+        return value
+
+
+def root(value: Fraction) -> Fraction:
+    """An upper bound of the square root, by less than 2^-40."""
+    return Fraction(isqrt(ceil(value * 2**80)) + 1, 2**40)

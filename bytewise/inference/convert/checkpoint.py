@@ -1,0 +1,250 @@
+"""Reading a Hugging Face checkpoint: what the profile can run exactly, refused by name otherwise (design section 6).
+
+config.json is read by transformers' own configuration classes, so that defaults and older spellings mean what they mean there.
+"""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from decimal import Decimal as PlainDecimal
+from pathlib import Path
+from typing import Any
+
+from bytewise.inference.artifact.families import MOST_PARTS, Family, family_of, verify
+from bytewise.inference.artifact.generation import token_ids
+from bytewise.inference.exact.matmul import MAX_KEYS
+from bytewise.inference.manifest import Architecture
+from bytewise.protocol.errors import ConfigurationError, UnsupportedModel
+from bytewise.protocol.units import Decimal
+
+ACTIVATIONS = {"silu": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
+"""Names in config.json and in the manifest."""
+
+OLDER_MEMBERS = {
+    "_name_or_path", "cache_implementation", "head_dim", "hidden_act", "model_type", "rope_scaling", "rope_theta", "torch_dtype",
+    "partial_rotary_factor",
+}  # fmt: skip
+"""Members of config.json that are no fields of a configuration class, but read by it or without meaning for the computation."""
+
+Inert = Callable[[Any, dict[str, Any]], bool]
+"""Whether a member with this value, in this config.json, changes nothing."""
+
+INERT_MEMBERS: dict[str, Inert] = {
+    "_attn_implementation_autoset": lambda value, raw: True,  # How some releases of transformers came to compute attention.
+    "transformers.js_config": lambda value, raw: True,  # For another library, in browsers.
+}
+"""Members that no configuration class knows and published checkpoints have all the same, of any family."""
+
+INERT_MEMBERS_OF: dict[str, dict[str, Inert]] = {
+    "llama": {
+        # SmolLM2, from the framework that trained it.
+        "is_llama_config": lambda value, raw: value is True,
+        # Falcon3: gate and up under silu, by another name.
+        "activation": lambda value, raw: value == "swiglu" and raw.get("hidden_act", "silu") == "silu",
+    },
+    "qwen3_moe": {
+        # The layer from which on there would be windows, if there were any.
+        "max_window_layers": lambda value, raw: not raw.get("use_sliding_window"),
+        # What transformers saves num_experts as.
+        "num_local_experts": lambda value, raw: type(value) is int and raw.get("num_experts", value) == value,
+        # Qwen3-Coder: the norms of heads that the family has, the shared expert that it has not.
+        "use_qk_norm": lambda value, raw: value is True,
+        "shared_expert_intermediate_size": lambda value, raw: value == 0,
+    },
+}
+"""The same of one family."""
+
+ROPE_MEMBERS = {
+    "default": set[str](),
+    "linear": {"factor"},
+    "llama3": {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"},
+    "yarn": {
+        "factor", "original_max_position_embeddings", "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim",
+        "truncate",
+    },
+}  # fmt: skip
+"""What each rope type that does not depend on the running length is made of, besides its base."""
+
+POSITIVE_ROPE_MEMBERS = {"rope_theta", "factor", "original_max_position_embeddings", "attention_factor"}
+"""Zero would be no angle, or the same for every position."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A readable checkpoint of a supported family."""
+
+    path: Path
+    """Folder."""
+    architecture: Architecture
+    """Shape."""
+    epsilon: float
+    """RMSNorm epsilon."""
+    score_divisor: float
+    """Scores are divided by the root of it: the head width, unless the checkpoint says otherwise."""
+    rope: dict[str, Any]
+    """Parameters of the rotary embedding."""
+    tied: bool
+    """Whether the output head is the embedding."""
+    begin_token: int | None
+    """bos token."""
+    stop_tokens: tuple[int, ...]
+    """eos tokens, ascending."""
+
+
+def read(path: Path, context: int | None = None) -> Checkpoint:
+    """The checkpoint of a folder; `UnsupportedModel` names what the profile cannot run.
+
+    `context` is the most tokens to run it with, `ConfigurationError` if it has fewer; None: all that it has.
+    """
+    raw = _json(path / "config.json")
+    family = family_of(str(raw.get("model_type")))
+    config = _configuration(family, raw)
+    architecture = _architecture(family, config, _context(config, context))
+    if not 2.0**-40 <= config.rms_norm_eps < 1:
+        raise UnsupportedModel(f"rms_norm_eps {config.rms_norm_eps}: below 2^-40 results would depend on flush-to-zero")
+    divisor = float(getattr(config, "query_pre_attn_scalar", architecture.head_width))
+    if not 2.0**-20 <= divisor <= 2.0**20:
+        raise UnsupportedModel(f"query_pre_attn_scalar {divisor}")
+    members = {"bos_token_id": config.bos_token_id, "eos_token_id": config.eos_token_id}
+    begins, stops = (token_ids("config.json", members, name, architecture.vocabulary) for name in members)
+    return Checkpoint(
+        path, architecture, config.rms_norm_eps, divisor, _rope(config), bool(config.tie_word_embeddings),
+        next(iter(begins), None), tuple(sorted(set(stops))),
+    )  # fmt: skip
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UnsupportedModel(f"{path.name}: {error}") from None
+    if not isinstance(value, dict):
+        raise UnsupportedModel(f"{path.name}: not an object")
+    return value
+
+
+def _configuration(family: Family, raw: dict[str, Any]) -> Any:
+    if raw.get("architectures") not in (None, [family.model_class]):
+        raise UnsupportedModel(f"architecture {family.name} {str(raw['architectures'])[:60]}")
+    if raw.get("quantization_config") is not None:
+        raise UnsupportedModel("a checkpoint that is already quantised")
+    scaling = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+    if not isinstance(scaling, dict):
+        raise UnsupportedModel("config.json: the rope parameters are not an object")
+    _rope_kind(scaling)
+    layers = raw.get("num_hidden_layers", 1)
+    if isinstance(layers, int) and layers > MOST_PARTS:
+        # Now: the library makes lists of that length.
+        raise UnsupportedModel(f"config.json: more than {MOST_PARTS} layers")
+    # Imported here: whoever only runs an artifact need not wait for them.
+    from huggingface_hub.errors import StrictDataclassError
+    from transformers import AutoConfig
+
+    try:
+        config = AutoConfig.for_model(**raw)
+    except (StrictDataclassError, AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        # What the library's validators raise; each means that the file is not what the class expects.
+        raise UnsupportedModel(f"config.json: {' '.join(str(error).split())[:200]}") from None
+    _verify_members(family, raw, {field.name for field in fields(config)} | OLDER_MEMBERS)
+    for name, value in (*family.required, ("is_encoder_decoder", False)):
+        if getattr(config, name) != value:
+            raise UnsupportedModel(f"config.json: {name} is {str(getattr(config, name))[:40]}, understood is {value}")
+    return config
+
+
+def _verify_members(family: Family, raw: dict[str, Any], known: set[str]) -> None:
+    # What is null or false is off; whatever else we do not know may change the computation.
+    inert = INERT_MEMBERS | INERT_MEMBERS_OF.get(family.name, {})
+    for name in sorted(name for name, value in raw.items() if name not in known and value is not None and value is not False):
+        if name not in inert:
+            raise UnsupportedModel(f"config.json: unknown member {name[:60]}")
+        if not inert[name](raw[name], raw):
+            raise UnsupportedModel(f"config.json: {name} is {str(raw[name])[:40]}, which may change the computation")
+
+
+def _context(config: Any, wanted: int | None) -> int:
+    longest: int = config.max_position_embeddings
+    if wanted is None:
+        if longest > MAX_KEYS:
+            hint = "`bytewise model convert --context N` makes a model of a shorter one"
+            raise UnsupportedModel(f"context of {longest} tokens: attention is exact up to {MAX_KEYS}; {hint}")
+        return longest
+    if not 1 <= wanted <= longest:
+        raise ConfigurationError("--context", f"{wanted} tokens, the checkpoint has 1 to {longest}")
+    return wanted
+
+
+def _architecture(family: Family, config: Any, context: int) -> Architecture:
+    activation = str(getattr(config, family.activation_member))
+    if activation not in ACTIVATIONS:
+        raise UnsupportedModel(f"activation {activation[:40]}")
+    heads, experts = config.num_attention_heads, getattr(config, "num_local_experts", 0)
+    biased = bool(getattr(config, "attention_bias", False))
+    shape = Architecture(
+        family=family.name, layers=config.num_hidden_layers, width=config.hidden_size,
+        intermediate=getattr(config, "moe_intermediate_size", config.intermediate_size), heads=heads,
+        key_value_heads=config.num_key_value_heads, head_width=getattr(config, "head_dim", None) or config.hidden_size // heads,
+        vocabulary=config.vocab_size, max_context=context, attention_bias=family.query_bias or biased,
+        output_bias=biased and not family.query_bias, mlp_bias=bool(getattr(config, "mlp_bias", False)),
+        activation=ACTIVATIONS[activation], query_key_norm=family.query_key_norm, extra_norms=family.extra_norms,
+        windows=_windows(family, config, context), attention_softcap=_cap(config, "attn_logit_softcapping"),
+        final_softcap=_cap(config, "final_logit_softcapping"), experts=experts,
+        experts_per_token=config.num_experts_per_tok if family.router else 0,
+    )  # fmt: skip
+    verify(shape)
+    return shape
+
+
+def _windows(family: Family, config: Any, context: int) -> tuple[int, ...]:
+    """Window of each layer, 0 for none; empty if no layer has one that a context can outgrow."""
+    layers, window = config.num_hidden_layers, getattr(config, "sliding_window", None) or 0
+    kinds = ["sliding_attention" if window else "full_attention"] * layers
+    if not family.window_in_every_layer:
+        kinds = getattr(config, "layer_types", None) or ["full_attention"] * layers
+    for kind in kinds:
+        if kind not in ("full_attention", "sliding_attention") or (kind == "sliding_attention" and not window):
+            raise UnsupportedModel(f"layer_types: {str(kind)[:40]}, sliding_window {window}")
+    if len(kinds) != layers or window < 0:
+        raise UnsupportedModel(f"layer_types of {len(kinds)} layers, sliding_window {window}")
+    windows = tuple(window if kind == "sliding_attention" and window < context else 0 for kind in kinds)
+    return windows if any(windows) else ()
+
+
+def _cap(config: Any, name: str) -> Decimal:
+    value = getattr(config, name, None)
+    if value is None:
+        return Decimal("0")
+    if not 2.0**-10 <= value <= 2.0**20:
+        raise UnsupportedModel(f"{name} {value}")
+    return Decimal(f"{PlainDecimal(repr(float(value))).normalize():f}")
+
+
+def _rope_kind(parameters: dict[str, Any]) -> str:
+    kind = str(parameters.get("rope_type", parameters.get("type", "default")))
+    if kind not in ROPE_MEMBERS:
+        raise UnsupportedModel(f"rope type {kind[:40]}: exact are {', '.join(ROPE_MEMBERS)}")
+    return kind
+
+
+def _rope(config: Any) -> dict[str, Any]:
+    parameters = {name: value for name, value in config.rope_parameters.items() if name != "type" and value is not None}
+    kind = _rope_kind(parameters)
+    if parameters.pop("partial_rotary_factor", 1) != 1:
+        raise UnsupportedModel("partial rotary embedding")
+    unknown = sorted(parameters.keys() - ROPE_MEMBERS[kind] - {"rope_type", "rope_theta"})
+    if unknown:
+        raise UnsupportedModel(f"rope type {kind}: unknown member {unknown[0][:60]}")
+    for name, value in parameters.items():
+        if name != "rope_type" and not _rope_number(name, value):
+            raise UnsupportedModel(f"config.json: rope parameters give no angles: {name} is {str(value)[:40]}")
+    return parameters
+
+
+def _rope_number(name: str, value: Any) -> bool:
+    """Whether a rope parameter is a number that frequencies can be made of, as written: no text, no truth value."""
+    if name == "truncate":
+        return isinstance(value, bool)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        return False
+    return value > 0 or name not in POSITIVE_ROPE_MEMBERS

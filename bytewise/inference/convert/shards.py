@@ -1,0 +1,135 @@
+"""Tensors of a Hugging Face checkpoint by name, whichever shard holds them, read some rows at a time."""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from bytewise.inference.artifact.weights import BLOCK
+from bytewise.protocol.errors import UnsupportedModel
+
+INDEX_FILE = "model.safetensors.index.json"
+SINGLE_FILE = "model.safetensors"
+
+_DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+"""By the names of safetensors: the types that models are published in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A tensor in its file. Rows are read when they are wanted: a mapped shard would count as memory of ours."""
+
+    name: str
+    """In the checkpoint."""
+    dtype: torch.dtype
+    """Its own type."""
+    shape: tuple[int, ...]
+    """Rows come first."""
+    file: BinaryIO
+    """The open shard."""
+    offset: int
+    """Of its first byte in the shard."""
+
+    def rows(self, start: int, stop: int) -> Tensor:
+        """Some rows in their own type; `UnsupportedModel` if the file ends before."""
+        size = self.dtype.itemsize * prod(self.shape[1:])
+        data = bytearray((stop - start) * size)
+        if os.preadv(self.file.fileno(), [data], self.offset + start * size) != len(data):
+            raise UnsupportedModel(f"{Path(self.file.name).name} ends within {self.name}")
+        return torch.frombuffer(data, dtype=self.dtype).view(stop - start, *self.shape[1:])
+
+    def pick(self, rows: Iterable[int]) -> Tensor:
+        """Certain rows as float32 (exact)."""
+        return torch.cat([self.rows(row, row + 1) for row in rows]).to(torch.float32)
+
+    def blocks(self) -> Iterator[Tensor]:
+        """The whole tensor as float32 (exact), some rows at a time; `UnsupportedModel` where a value is not finite."""
+        step = max(1, BLOCK // prod(self.shape[1:]))
+        for start in range(0, self.shape[0], step):
+            block = self.rows(start, min(start + step, self.shape[0])).to(torch.float32)
+            if not bool(torch.isfinite(block).all()):
+                raise UnsupportedModel(f"{self.name} holds an infinity or a NaN")
+            yield block
+
+
+class TensorReader:
+    """The tensors that a checkpoint's index, or its only file, names."""
+
+    def __init__(self, path: Path) -> None:
+        """`UnsupportedModel` for a shard that is missing, unreadable or cut, and for a tensor that is missing or there twice."""
+        self._entries: dict[str, tuple[BinaryIO, dict[str, Any], int]] = {}
+        self._files: list[BinaryIO] = []
+        expected = _index(path)
+        for file in sorted(set(expected.values())) if expected is not None else [SINGLE_FILE]:
+            self._add(path / file)
+        for name, file in (expected or {}).items():
+            if name not in self._entries or Path(self._entries[name][0].name).name != file:
+                raise UnsupportedModel(f"{INDEX_FILE}: {file} lacks {name[:80]}")
+        self._unread = set(self._entries)
+
+    def has(self, name: str) -> bool:
+        """Whether the checkpoint holds a tensor of that name."""
+        return name in self._entries
+
+    def tensor(self, name: str, shape: tuple[int, ...]) -> Stored:
+        """A tensor of the checkpoint; `UnsupportedModel` if it is missing, misshapen or of integers."""
+        if name not in self._entries:
+            raise UnsupportedModel(f"checkpoint lacks {name}")
+        file, entry, start = self._entries[name]
+        self._unread.discard(name)
+        if tuple(entry["shape"]) != shape or entry["dtype"] not in _DTYPES:
+            raise UnsupportedModel(f"{name} is {entry['dtype']} {tuple(entry['shape'])}, expected {shape}")
+        return Stored(name, _DTYPES[entry["dtype"]], shape, file, start + entry["data_offsets"][0])
+
+    def read(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """The whole tensor as float32 (exact), for small ones; `UnsupportedModel` also where a value is not finite."""
+        return torch.cat(list(self.tensor(name, shape).blocks()))
+
+    def finish(self) -> None:
+        """`UnsupportedModel` if a tensor was never read: an operation that the profile does not know."""
+        left = sorted(name for name in self._unread if not name.endswith("rotary_emb.inv_freq"))
+        if left:
+            raise UnsupportedModel(f"unknown tensors {', '.join(left[:3])}")
+
+    def close(self) -> None:
+        """Closes the shards."""
+        for file in self._files:
+            file.close()
+
+    def _add(self, path: Path) -> None:
+        try:
+            # The library checks a header: that offsets fit shapes, do not overlap, and end where the file does.
+            with safe_open(path, framework="pt"):
+                file = path.open("rb", buffering=0)
+        except (OSError, SafetensorError) as error:
+            raise UnsupportedModel(f"{path.name}: {str(error)[:200]}") from None
+        self._files.append(file)
+        size = int.from_bytes(file.read(8), "little")
+        for name, entry in json.loads(file.read(size)).items():
+            if name in self._entries:
+                raise UnsupportedModel(f"{name} is in {Path(self._entries[name][0].name).name} and in {path.name}")
+            if name != "__metadata__":
+                self._entries[name] = (file, entry, 8 + size)
+
+
+def _index(path: Path) -> dict[str, str] | None:
+    try:
+        raw = (path / INDEX_FILE).read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UnsupportedModel(f"{INDEX_FILE}: {error.strerror}") from None
+    try:
+        names = json.loads(raw)["weight_map"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise UnsupportedModel(f"{INDEX_FILE}: no weight_map") from None
+    if not isinstance(names, dict) or not all(isinstance(file, str) and Path(file).name == file for file in names.values()):
+        raise UnsupportedModel(f"{INDEX_FILE}: weight_map must name files of the checkpoint's own folder")
+    return names

@@ -1,0 +1,1 @@
+"""The exact operations that every backend computes to the same bits (docs/exact-arithmetic.md)."""

@@ -1,0 +1,110 @@
+"""Attention without online softmax: exact scores, exact maximum, integer weights, integer sums (design section 6).
+
+a = q · k;  x = float32(a) · (c · s_q) · s_k;  x = cap · tanh(x / cap) where the model has one;  hidden x = -inf;
+e = exp(x - max x);  den = Σ round(e · 2^30);  w = Q(e · s_v, 22);  o = float32(Σ w · v) · s_w / (float32(den) · 2^-30).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bytewise.inference.exact.cache import Fresh, Stored
+from bytewise.inference.exact.elementwise import exp, softcap
+from bytewise.inference.exact.matmul import Backend
+from bytewise.inference.exact.quantise import ACTIVATION_BITS, PROBABILITY_BITS, Rows, quantise
+
+IMPLEMENTATION = "exact-1"
+"""Name under which transformers finds this function."""
+
+DENOMINATOR_ONE = float(2**30)
+"""Fixed point of the denominator."""
+
+TILE_SCORES = 2**20
+"""Scores that are in memory at a time: queries are taken in tiles. No byte depends on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionRule:
+    """What exact attention needs to know of a layer."""
+
+    backend: Backend
+    """Way to multiply integers."""
+    scale: Tensor
+    """Factor of the scores, float32 [1]."""
+    window: int = 0
+    """A query sees this many positions, its own included; 0: all up to its own."""
+    cap: Tensor | None = None
+    """Soft cap of the scores, float32 [1]."""
+
+
+def exact_attention(module: Any, query: Tensor, key: Any, value: Any, _mask: None, **_: Any) -> tuple[Tensor, None]:
+    """transformers' attention interface: query float32 [B, H, T, d], cached keys and values, to [B, T, H, d].
+
+    Keys and values are what the cache's `update` returned: all `Stored`, or those `Fresh` of a cache that attends itself. The
+    queries are those of the last T slots. `module.rule` is the layer's `AttentionRule`; what else the library passes (mask,
+    scaling, window) says the same in floats and is not read.
+    """
+    rule: AttentionRule = module.rule
+    if isinstance(key, Fresh):
+        return key.cache.attend(key.layer, rule.window, float(rule.scale), query, key.floats, value.floats), None
+    return attend(rule, query, key, value).transpose(1, 2).contiguous(), None
+
+
+def attend(rule: AttentionRule, query: Tensor, keys: Stored, values: Stored) -> Tensor:
+    """Mixed values [B, H, T, d] of queries [B, H, T, d] at the last T slots of the keys."""
+    batch, heads, length, _ = query.shape
+    slots = keys.values.shape[2]
+    rows = quantise(query, ACTIVATION_BITS)
+    step = max(1, TILE_SCORES // (batch * heads * min(slots, rule.window + length if rule.window else slots)))
+    tiles = []
+    for start in range(0, length, step):
+        stop = min(start + step, length)
+        # Slots of the tile's first and last query: what neither of them sees is not read.
+        first, last = slots - length + start, slots - length + stop
+        seen = max(0, first - rule.window + 1) if rule.window else 0
+        part = Rows(rows.values[:, :, start:stop], rows.scale[:, :, start:stop], ACTIVATION_BITS)
+        tiles.append(_tile(rule, part, keys.slots(seen, last), values.slots(seen, last)))
+    return tiles[0] if len(tiles) == 1 else torch.cat(tiles, dim=2)
+
+
+def _tile(rule: AttentionRule, query: Rows, keys: Stored, values: Stored) -> Tensor:
+    """Queries at the last slots of the keys; the first query sees from the first slot on, if there is a window."""
+    batch, heads, length, width = query.values.shape
+    shared, slots = keys.values.shape[1:3]
+    grouped = query.values.reshape(batch * shared, -1, width)
+    sums = rule.backend.batched(grouped, _operand(keys).transpose(1, 2), ACTIVATION_BITS).to(torch.float32)
+    factor = (query.scale * rule.scale).view(batch, shared, -1, 1)
+    scores = sums.view(batch, shared, -1, slots).mul_(factor).mul_(keys.scale)
+    if rule.cap is not None:
+        scores = softcap(scores, rule.cap)
+    if length > 1:
+        visible = _visible(length, slots, rule.window).expand(batch, heads, length, slots)
+        scores = torch.where(visible.reshape(scores.shape), scores, -torch.inf)
+    if keys.filled is not None:
+        scores = torch.where(keys.filled, scores, -torch.inf)
+    weights = exp(scores.sub_(scores.amax(-1, keepdim=True)))
+    total = (
+        (weights * DENOMINATOR_ONE)
+        .round_()
+        .sum(-1, keepdim=True, dtype=torch.float64)
+        .to(torch.float32)
+        .mul_(1 / DENOMINATOR_ONE)
+    )
+    weighted = quantise(weights.mul_(values.scale), PROBABILITY_BITS)
+    mixed = rule.backend.batched(weighted.values.flatten(0, 1), _operand(values), PROBABILITY_BITS)
+    numerator = mixed.to(torch.float32).view(batch, shared, -1, width).mul_(weighted.scale)
+    return (numerator / total).view(batch, heads, length, width)
+
+
+def _operand(stored: Stored) -> Tensor:
+    """float64 [B · heads, S, d]: what exact products of attention read."""
+    return stored.values.flatten(0, 1).to(torch.float64)
+
+
+def _visible(length: int, slots: int, window: int) -> Tensor:
+    """bool [length, slots]: whether a query at one of the last slots sees a key."""
+    own, other = torch.arange(slots - length, slots)[:, None], torch.arange(slots)[None, :]
+    visible = other <= own
+    return visible & (other > own - window) if window else visible

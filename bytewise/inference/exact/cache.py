@@ -1,0 +1,112 @@
+"""Keys and values, quantised once per token and head: a row in the cache never changes (design section 6).
+
+Slot and absolute position are one: a sequence fills its slots from 0 on, and the shorter ones of a batch are padded on the
+right, behind every position that their tokens see.
+"""
+
+import abc
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from bytewise.inference.exact.quantise import ACTIVATION_BITS, Rows, quantise
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Keys or values of one layer: the slots filled so far, or some of them."""
+
+    values: Tensor
+    """Integers of 15 bits as int16 [B, heads, S, d]: a quarter of what the float64 product reads."""
+    scale: Tensor
+    """float32 [B, heads, 1, S]."""
+    filled: Tensor | None = None
+    """bool [S]: which slots hold a token, where some do not yet (decoding in a fixed shape); None: all do."""
+
+    def slots(self, start: int, stop: int) -> "Stored":
+        """Slots from `start` to before `stop`."""
+        filled = None if self.filled is None else self.filled[start:stop]
+        return Stored(self.values[:, :, start:stop], self.scale[..., start:stop], filled)
+
+
+class TokenCache(abc.ABC):
+    """What `past_key_values` is to transformers' models: they call `update` in each layer."""
+
+    length = 0
+    """Tokens of each sequence that it holds."""
+    capacity = 0
+    """And that it has room for."""
+
+    def advance(self, count: int) -> None:
+        """The forward pass over `count` tokens is over in every layer."""
+        self.length += count
+
+    def crop(self, length: int) -> None:
+        """Forgets the slots from `length` on; the others stay as they are."""
+        self.length = min(length, self.length)
+
+    @abc.abstractmethod
+    def select(self, sequence: int) -> Self:
+        """The cache of one sequence of the batch, sharing memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """New keys or values, which the cache will store when it attends."""
+
+    cache: "AttendingCache"
+    """Whose they are."""
+    layer: int
+    """Of the model."""
+    floats: Tensor
+    """float32 [B, heads, T, d]."""
+
+
+class AttendingCache(TokenCache):
+    """A cache with a layout of its own, in which only itself can attend."""
+
+    def update(self, keys: Tensor, values: Tensor, layer: int) -> tuple[Fresh, Fresh]:
+        """Nothing is stored yet: `attend` does both in one call."""
+        return Fresh(self, layer, keys), Fresh(self, layer, values)
+
+    @abc.abstractmethod
+    def attend(self, layer: int, window: int, scale: float, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Stores keys and values [B, heads, T, d] in the next slots; mixed values [B, T, H, d] of queries [B, H, T, d] there."""
+
+
+class ExactCache(TokenCache):
+    """Keys and values as tensors."""
+
+    def __init__(self, layers: int, batch: int, heads: int, head_width: int, capacity: int) -> None:
+        shape = (2, layers, batch, heads, capacity)
+        self._values = torch.zeros((*shape, head_width), dtype=torch.int16)
+        self._scale = torch.zeros((2, layers, batch, heads, 1, capacity), dtype=torch.float32)
+        self.capacity = capacity
+
+    @staticmethod
+    def bytes_of(layers: int, batch: int, heads: int, head_width: int, capacity: int) -> int:
+        """Bytes that such a cache takes."""
+        return 2 * layers * batch * heads * capacity * (2 * head_width + 4)
+
+    def update(self, keys: Tensor, values: Tensor, layer: int) -> tuple[Stored, Stored]:
+        """Quantises new float32 keys and values [B, heads, T, d] into the next slots; returns all of the layer."""
+        both = quantise(torch.stack((keys, values)), ACTIVATION_BITS)
+        first, second = (Rows(both.values[kind], both.scale[kind], ACTIVATION_BITS) for kind in (0, 1))
+        return self._store(0, layer, first), self._store(1, layer, second)
+
+    def select(self, sequence: int) -> Self:
+        """The cache of one sequence of the batch, sharing memory."""
+        one = object.__new__(type(self))
+        one._values = self._values[:, :, sequence : sequence + 1]
+        one._scale = self._scale[:, :, sequence : sequence + 1]
+        one.length, one.capacity = self.length, self.capacity
+        return one
+
+    def _store(self, kind: int, layer: int, rows: Rows) -> Stored:
+        stop = self.length + rows.values.shape[2]
+        values, scale = self._values[kind, layer], self._scale[kind, layer]
+        values[:, :, self.length : stop] = rows.values
+        scale[:, :, 0, self.length : stop] = rows.scale.squeeze(-1)
+        return Stored(values[:, :, :stop], scale[..., :stop])

@@ -1,0 +1,151 @@
+"""Known answers: what each operation must give, in Python integers and fractions at worst operands (design section 6).
+
+Comparing an operation with itself proves nothing: int8 products saturate without VNNI, and float32 roots round wrongly on some
+processors, while every self-test passes.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import isqrt
+
+import torch
+from torch import Tensor
+
+from bytewise.inference.exact import elementwise
+from bytewise.inference.exact.matmul import MAX_KEYS, Backend
+from bytewise.inference.exact.quantise import ACTIVATION_BITS, MIN_EXPONENT, PROBABILITY_BITS, quantise
+from bytewise.inference.exact.rounding import nearest_float32
+from bytewise.protocol import digests
+from bytewise.protocol.digests import Label
+from bytewise.protocol.errors import NotExact
+
+ACTIVATION_MAX = 2**ACTIVATION_BITS - 1
+PROBABILITY_MAX = 2**PROBABILITY_BITS - 1
+WEIGHT_MAX, WEIGHT_MIN = 127, -128
+
+
+def integers(name: str, count: int, limit: int) -> list[int]:
+    """`count` integers in ±limit, from a counter-mode hash: the same everywhere."""
+    values = []
+    for i in range(-(-count // 8)):
+        block = digests.labelled(Label.WEIGHTS, name.encode(), i)
+        values += [int.from_bytes(block[j : j + 4]) % (2 * limit + 1) - limit for j in range(0, 32, 4)]
+    return values[:count]
+
+
+def verify_products(backend: Backend, depths: Sequence[int] = (8, 64, 1040, 4096)) -> str:
+    """The backend's name, if its products are right at 1, 2 and 35 rows; `NotExact` otherwise."""
+    for depth in depths:
+        # Low limbs of 16-bit weights reach -128.
+        rows, columns = _patterns("rows", depth, ACTIVATION_MAX), [*_patterns("columns", depth, WEIGHT_MAX), [WEIGHT_MIN] * depth]
+        packed = backend.pack(torch.tensor(columns * 4, dtype=torch.int8))
+        right = [[_dot(row, column) for column in columns] * 4 for row in rows]
+        for count in (1, 2, 35):
+            repeated = (rows * 9)[:count]
+            found = backend.product(torch.tensor(repeated, dtype=torch.float32), packed)
+            _same(f"product of {backend.name}, depth {depth}, {count} rows", found.tolist(), (right * 9)[:count])
+    return backend.name
+
+
+def verify_attention_products(backend: Backend) -> str:
+    """The backend's name, if the products of attention are right at both widths and at the longest sum; `NotExact` otherwise."""
+    for depth, bits in ((32, ACTIVATION_BITS), (520, ACTIVATION_BITS), (1030, PROBABILITY_BITS)):
+        rows, columns = _patterns("query", depth, 2**bits - 1), _patterns("key", depth, ACTIVATION_MAX)
+        found = backend.batched(_batch(rows, torch.float32), _batch(columns, torch.float64).transpose(1, 2), bits)
+        right = [[[_dot(row, column) for column in columns] for row in rows]] * 2
+        _same(f"attention product of {backend.name}, depth {depth}", found.tolist(), right)
+    left = torch.full((1, 1, MAX_KEYS), float(PROBABILITY_MAX))
+    keys = torch.full((1, MAX_KEYS, 1), float(ACTIVATION_MAX), dtype=torch.float64)
+    keys[0, -1, 0] = ACTIVATION_MAX - 1
+    right_sum = PROBABILITY_MAX * (ACTIVATION_MAX * MAX_KEYS - 1)
+    _same(f"longest sum of {backend.name}", backend.batched(left, keys, PROBABILITY_BITS).tolist(), [[[right_sum]]])
+    return backend.name
+
+
+def verify_elementwise() -> int:
+    """Number of operations checked against fractions; `NotExact` names the one that is wrong."""
+    numerators = [Fraction(n) for n in [1, 2, 5, 2**24 - 1, *integers("numerators", 60, 2**24 - 1)]]
+    divisors = [Fraction(d) for d in [3, 7, 5120, 2**24 - 1, *(abs(d) + 1 for d in integers("divisors", 60, 2**23))]]
+    quotients = [nearest_float32(n / d) for n, d in zip(numerators, divisors, strict=True)]
+    _same("division", (_floats(numerators) / _floats(divisors)).tolist(), quotients)
+    products = [nearest_float32(n * d) for n, d in zip(numerators, divisors, strict=True)]
+    _same("multiplication", (_floats(numerators) * _floats(divisors)).tolist(), products)
+    roots = [abs(n) for n in numerators]
+    _same("square root", elementwise.sqrt32(_floats(roots)).tolist(), [_root(int(n)) for n in roots])
+    ties = [2**24 + 1, 2**24 + 3, 2**25 + 2, 2**25 + 6, 2**53 - 1, -(2**30) - 64, *integers("ties", 58, 2**31 - 1)]
+    rounded = [nearest_float32(Fraction(t)) for t in ties]
+    _same("conversion from float64", torch.tensor(ties, dtype=torch.float64).to(torch.float32).tolist(), rounded)
+    _same("conversion from int64", torch.tensor(ties).to(torch.float32).tolist(), rounded)
+    halves = [0.5, 1.5, 2.5, -0.5, -1.5, 8388607.5, 4194303.5]
+    _same("round half even", torch.tensor(halves).round().tolist(), [float(round(half)) for half in halves])
+    points = [-n / 4096 for n in range(0, 64)] + [-n / 3 for n in range(0, 258, 5)] + [-86.0, -86.00001, -1e30]
+    points = torch.tensor(points, dtype=torch.float32).tolist()
+    _same("exp", elementwise.exp(torch.tensor(points)).tolist(), [exp_in_fractions(Fraction(t)) for t in points])
+    for name, row in {
+        "ramp": points,
+        "tiny": [t * 1e-30 for t in points],
+        "zero": [0.0] * 4,
+        "tie": [1.0, 0.5, 2.0**-14],
+    }.items():
+        rows = quantise(torch.tensor([row]), ACTIVATION_BITS)
+        exact = torch.tensor([row]).tolist()[0]
+        found = [int(rows.exponent), *(int(q) for q in rows.values[0].tolist())]
+        _same(f"quantiser, {name}", found, list(quantise_in_integers(exact, ACTIVATION_BITS)))
+    return 8
+
+
+def exp_in_fractions(t: Fraction) -> float:
+    """The profile's exp, every step in fractions and rounded once."""
+    if t < Fraction(elementwise.EXP_LOWEST):
+        return 0.0
+    n = Fraction(round(_round(t * Fraction(elementwise.LOG2_E))))
+    r = _round(t - _round(n * Fraction(elementwise.LN2_HIGH)))
+    r = _round(r - _round(n * Fraction(elementwise.LN2_LOW)))
+    value = _round(r * Fraction(elementwise.EXP_COEFFICIENTS[0]))
+    for coefficient in elementwise.EXP_COEFFICIENTS[1:-1]:
+        value = _round(_round(value + Fraction(coefficient)) * r)
+    value = _round(value + Fraction(elementwise.EXP_COEFFICIENTS[-1]))
+    return float(value * Fraction(2) ** int(n))
+
+
+def quantise_in_integers(row: Sequence[float], bits: int) -> tuple[int, ...]:
+    """E and the integers of Q(row, bits), in fractions; the row is finite."""
+    largest = max(abs(Fraction(x)) for x in row)
+    exponent = MIN_EXPONENT
+    while largest >= Fraction(2) ** (exponent - 126):
+        exponent += 1
+    limit = 2**bits - 1
+    scale = Fraction(2) ** (exponent - 126 - bits)
+    return exponent, *(max(-limit, min(limit, round(Fraction(x) / scale))) for x in row)
+
+
+def _patterns(name: str, depth: int, limit: int) -> list[list[int]]:
+    # All extremes of one sign saturate first; alternating ones catch pairwise sums; the rest catches everything else.
+    return [[limit] * depth, [-limit] * depth, [limit, -limit] * (depth // 2), integers(f"{name}-{depth}", depth, limit)]
+
+
+def _dot(left: Sequence[int], right: Sequence[int]) -> int:
+    return sum(a * b for a, b in zip(left, right, strict=True))
+
+
+def _batch(rows: list[list[int]], kind: torch.dtype) -> Tensor:
+    return torch.tensor([rows, rows], dtype=kind)
+
+
+def _floats(values: Sequence[Fraction]) -> Tensor:
+    return torch.tensor([float(value) for value in values], dtype=torch.float32)
+
+
+def _round(value: Fraction) -> Fraction:
+    return Fraction(nearest_float32(value))
+
+
+def _root(square: int) -> float:
+    # 30 more bits than float32 keeps, and a sticky bit: rounding them is rounding the root itself.
+    root = isqrt(square << 80)
+    return nearest_float32(Fraction(2 * root + (root * root != square << 80), 1 << 41))
+
+
+def _same(what: str, found: object, right: object) -> None:
+    if found != right:
+        raise NotExact(f"known answer of {what}")

@@ -1,0 +1,161 @@
+"""Answers that satisfy a JSON schema: which tokens may come next, by llguidance (`docs/exact-arithmetic.md`, section 8).
+
+Its masks are a function of (schema, token bytes, tokens so far, limits): the limits count steps, never time. The version is
+part of the profile, because another one may allow other tokens.
+"""
+
+import json
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bytewise.inference.artifact.token_table import Lexicon
+from bytewise.inference.sampling.schema_work import excess
+from bytewise.protocol.errors import CannotExecute, NotExact
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
+
+LIBRARY_VERSION = "1.9.1"
+"""Of llguidance, whose masks the profile names."""
+
+LIMITS: dict[str, Any] = {
+    "max_items_in_row": 2_000, "initial_lexer_fuel": 1_000_000, "step_lexer_fuel": 200_000, "step_max_items": 50_000,
+    "max_lexer_states": 50_000, "max_grammar_size": 500_000, "precompute_large_lexemes": True, "verbose_errors": False,
+}  # fmt: skip
+"""Work that one schema and one mask may cost, in the library's own units: part of the profile."""
+
+OPTIONS = "x-guidance"
+"""The member in which the library looks for its own options."""
+
+COMPACT = {"whitespace_flexible": False}
+"""No white space between JSON's tokens: it carries nothing, and a model can write it for ever."""
+
+UNFORCED = '%llguidance {"no_forcing": true}\nstart: @schema'
+"""Text that only one continuation fits is not tokenised by the library: every token that fits it is allowed."""
+
+
+MOST_REMEMBERED = 64
+"""Schemas whose refusal, or none, is remembered."""
+
+
+class Schemas:
+    """Makes constraints for one vocabulary; the library is loaded when the first is asked for."""
+
+    def __init__(self, lexicon: Lexicon) -> None:
+        self._lexicon = lexicon
+        self._remembered = lru_cache(MOST_REMEMBERED)(self._refusal)
+
+    def constraint(self, text: str) -> "Constraint":
+        """The constraint of one answer by a JSON schema; one that allows nothing if it costs too much or the library refuses it.
+
+        Compiled anew each time: a copy of the library's matcher shares the lexer's states with the first, and so what other
+        answers used up of their limit.
+        """
+        from llguidance import LLMatcher, LLParserLimits
+
+        try:
+            grammar = _grammar(text)
+        except (ValueError, ArithmeticError) as error:
+            return Constraint(None, self._lexicon.vocabulary, f"schema: {error}")
+        matcher = LLMatcher(self._tokens, grammar, log_level=0, limits=LLParserLimits(**LIMITS))
+        return Constraint(matcher, self._lexicon.vocabulary, matcher.get_error())
+
+    def refusal(self, text: str) -> str:
+        """Why no answer can satisfy a schema; empty if one can begin. The newest of them are remembered."""
+        return self._remembered(text)
+
+    def _refusal(self, text: str) -> str:
+        constraint = self.constraint(text)
+        return constraint.error or ("" if constraint.allowed is not None else "no token can begin an answer")
+
+    @cached_property
+    def _tokens(self) -> "LLTokenizer":
+        from llguidance import LLTokenizer
+
+        found = version("llguidance")
+        if found != LIBRARY_VERSION:
+            raise CannotExecute(f"llguidance {found}, the profile needs {LIBRARY_VERSION}")
+        words: Any = _Words(self._lexicon)
+        return LLTokenizer(words, slices=LLTokenizer.json_slices())
+
+
+class Constraint:
+    """Which tokens may come next in one answer."""
+
+    allowed: Tensor | None
+    """bool [V]: tokens that may come next; None where there is none."""
+    accepts: bool
+    """Whether the text so far is complete: a stop token may end it."""
+    error: str
+    """What the library refused or gave up at; empty otherwise."""
+
+    def __init__(self, matcher: "LLMatcher | None", vocabulary: int, error: str) -> None:
+        self._matcher, self._vocabulary = matcher, vocabulary
+        self.allowed, self.accepts, self.error = None, False, error
+        if matcher is not None and not error:
+            self._look(matcher)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the text is complete and nothing can be added to it."""
+        return self.accepts and self.allowed is None
+
+    def choices(self, stop_tokens: Sequence[int]) -> Tensor | None:
+        """`allowed`, and the stop tokens where the text may end; None if nothing is left."""
+        ends = [token for token in stop_tokens if token < self._vocabulary] if self.accepts else []
+        if not ends:
+            return self.allowed
+        choices = torch.zeros(self._vocabulary, dtype=torch.bool) if self.allowed is None else self.allowed.clone()
+        choices.numpy()[ends] = True
+        return choices
+
+    def add(self, token: int) -> None:
+        """The answer goes on with a token that was allowed."""
+        if self._matcher is None:
+            raise NotExact("a token under a schema that was refused")
+        self._matcher.consume_token(token)
+        self._look(self._matcher)
+
+    def _look(self, matcher: "LLMatcher") -> None:
+        bits = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little")
+        self.error = matcher.get_error()
+        mask = bits[: self._vocabulary].astype(np.bool_)
+        self.allowed = torch.from_numpy(mask) if mask.any() and not self.error else None
+        self.accepts = bool(bits[self._vocabulary]) and not self.error
+
+
+class _Words:
+    """The vocabulary as the library wants it: bytes by id, and behind the model's tokens an end token that no model has."""
+
+    is_tokenizer_wrapper = True
+    bos_token_id = None
+
+    def __init__(self, lexicon: Lexicon) -> None:
+        self.eos_token_id = lexicon.vocabulary
+        self.tokens = [*lexicon.pieces, b"<end>"]
+        control = sorted(token for token in lexicon.control if token < lexicon.vocabulary)
+        self.special_token_ids = [*control, self.eos_token_id]
+
+    def __call__(self, text: str) -> NoReturn:
+        # The library would ask for the tokens of text that is forced; `UNFORCED` tells it not to.
+        raise NotExact(f"the grammar asked for tokens of {len(text)} characters")
+
+
+def _grammar(text: str) -> str:
+    # Not inserted as text: what stands in a schema must not be able to leave it.
+    schema = json.loads(text)
+    if not isinstance(schema, dict):
+        raise ValueError("not an object")
+    if OPTIONS in schema:
+        raise ValueError(f"{OPTIONS} is not supported")
+    costly = excess(schema)
+    if costly:
+        raise ValueError(costly)
+    named = {"name": "schema", "json_schema": {**schema, OPTIONS: COMPACT}}
+    return json.dumps({"grammars": [{"lark_grammar": UNFORCED}, named]})

@@ -1,0 +1,171 @@
+"""How one appraisal policy follows another: approved by a threshold, serials that grow, additions late, removals at once.
+
+Pure: what a shard remembers (`Standing`) goes in and comes out. An addition is a rule or measurement that is nowhere within the
+policy before it; it counts from `ADDITION_DELAY_S` after this shard first saw it, by two clocks (`Times`), so that people can
+look at it and act first.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from bytewise.protocol.encoding import LATER
+from bytewise.protocol.errors import ClockWrong, ConfigurationError, PolicyRefused
+from bytewise.protocol.evidence.appraisal_policy import (
+    TYPE_OF,
+    AppraisalPolicy,
+    EvidenceType,
+    PlatformRule,
+    SignedPolicy,
+    TrustedMeasurement,
+    approval_digest,
+    entry_digest,
+)
+from bytewise.protocol.reasons import ClockFlaw
+from bytewise.protocol.signing import recover
+from bytewise.protocol.units import U64, Address, Digest
+
+ADDITION_DELAY_S = 3 * 86_400
+"""Seconds from when a shard first sees an addition to when it counts."""
+
+MAX_APART_S = 3600
+"""Most seconds between the times of a shard at its start. The newest final block may be a quarter of an hour old."""
+
+
+class Times(NamedTuple):
+    """What two clocks say now: a wait begins by the later, and is over by the earlier, so that one alone, wrong or a liar's,
+    decides nothing."""
+
+    own: int
+    """Unix second of the machine."""
+    chain: int
+    """Unix second of the newest final block."""
+
+
+def verify_times(times: Times, seen: int) -> Times:
+    """The times, if they are so near each other, and not so long before `seen` (when this shard started last), that a shard may
+    judge a policy by them; else `ClockWrong`."""
+    own, chain = times
+    if abs(own - chain) > MAX_APART_S:
+        what = "set the clock right" if own < chain else "wait until the node has all blocks, or set the clock right"
+        raise ClockWrong("clock", f"is at {own}, the newest final block at {chain}: {what}; or ask another node", ClockFlaw.APART)
+    if seen - min(times) > MAX_APART_S:
+        why = f"says that the shard started at {seen}, and it is {min(times)}: set the clock right, or restore the file"
+        raise ClockWrong("policy-history.json", why, ClockFlaw.WENT_BACK)
+    return times
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """An addition that does not count yet."""
+
+    entry: Digest
+    """`entry_digest` of the rule or measurement."""
+    counts_from: U64
+    """Unix seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a shard keeps of policies, on disk: the newest it accepted, and which entries of it are still waiting."""
+
+    policy: AppraisalPolicy
+    """The newest accepted."""
+    pending: tuple[Pending, ...]
+    """Its additions that wait, or waited."""
+    seen: U64 | None = field(default=None, metadata=LATER)
+    """Latest unix second, by either clock, at which the shard started; None in what was kept before shards kept it."""
+
+    def waiting(self, now: int) -> frozenset[Digest]:
+        """Entries that do not count yet at unix second `now`."""
+        return frozenset(each.entry for each in self.pending if now < each.counts_from)
+
+    def at(self, now: int) -> AppraisalPolicy:
+        """The policy without what does not count yet at unix second `now`; `PolicyRefused` if nothing is left of it.
+
+        What counts longest is first, so that evidence which satisfies it is not accepted for an addition.
+        """
+        waiting, since = self.waiting(now), {each.entry: each.counts_from for each in self.pending}
+        kept = (each for each in self.policy.rules if entry_digest(each) not in waiting)
+        rules = tuple(sorted(kept, key=lambda each: since.get(entry_digest(each), 0)))
+        types = {rule.type for rule in rules}
+        allowed = (each for each in self.policy.measurements if entry_digest(each) not in waiting)
+        programs = tuple(each for each in allowed if TYPE_OF[each.platform] in types)
+        try:
+            return dataclasses.replace(
+                self.policy, rules=rules, measurements=programs, insecure_accept_simulated=EvidenceType.SIMULATED in types
+            )
+        except ConfigurationError:
+            raise PolicyRefused(self.policy.serial, "all that it accepts was added and has to wait") from None
+
+
+def verify_approval(signed: SignedPolicy, governors: Sequence[Address], threshold: int) -> AppraisalPolicy:
+    """The policy, if at least `threshold` different governors signed it and nobody else did; else `PolicyRefused`."""
+    if not 1 <= threshold <= len(set(governors)):
+        raise ConfigurationError("governors", f"threshold {threshold} of {len(set(governors))}")
+    if len(signed.signatures) > len(governors):
+        raise PolicyRefused(signed.policy.serial, f"{len(signed.signatures)} signatures of {len(governors)} governors")
+    approval = approval_digest(signed.policy)
+    signers = {recover(approval, signature) for signature in signed.signatures}
+    if not signers <= set(governors):
+        raise PolicyRefused(signed.policy.serial, "signed by somebody who is no governor")
+    if len(signers) < threshold:
+        raise PolicyRefused(signed.policy.serial, f"{len(signers)} governors signed, {threshold} must")
+    return signed.policy
+
+
+def first_standing(policy: AppraisalPolicy) -> Standing:
+    """What a shard without history keeps: its first policy counts at once, as it came with the shard's own settings."""
+    return Standing(policy, ())
+
+
+def succeed(standing: Standing, policy: AppraisalPolicy, times: Times, delay_s: int = ADDITION_DELAY_S) -> Standing:
+    """The standing with `policy` as its newest, seen at these times; itself if the policy is the same.
+
+    `PolicyRefused` for a serial that does not grow, and for what cannot be delayed: other chains, and simulated evidence.
+    """
+    before = standing.policy
+    if policy == before:
+        return standing
+    if policy.serial <= before.serial:
+        raise PolicyRefused(policy.serial, f"policy {before.serial} was accepted before")
+    if not set(policy.chain_ids) <= set(before.chain_ids):
+        raise PolicyRefused(policy.serial, "is for chains that the policy before it was not for")
+    if policy.insecure_accept_simulated and not before.insecure_accept_simulated:
+        raise PolicyRefused(policy.serial, "accepts simulated evidence and the policy before it did not")
+    old = {each.entry: each.counts_from for each in standing.pending if min(times) < each.counts_from}
+    entries: tuple[PlatformRule | TrustedMeasurement, ...] = (*policy.rules, *policy.measurements)
+    names = {entry_digest(each): each for each in entries}
+    added = (name for name, entry in names.items() if name in old or not _within(entry, before, old))
+    counts_from = max(*times, standing.seen or 0) + delay_s
+    return Standing(policy, tuple(Pending(name, old.get(name, U64(counts_from))) for name in added))
+
+
+def _within(entry: PlatformRule | TrustedMeasurement, before: AppraisalPolicy, waiting: dict[Digest, U64]) -> bool:
+    if isinstance(entry, TrustedMeasurement):
+        known = (each for each in before.measurements if entry_digest(each) not in waiting)
+        return any(
+            (each.platform, each.measurement, each.gpu, each.role) == (entry.platform, entry.measurement, entry.gpu, entry.role)
+            for each in known
+        )
+    return any(narrower(entry, each) for each in before.rules if entry_digest(each) not in waiting)
+
+
+def narrower(rule: PlatformRule, other: PlatformRule) -> bool:
+    """Whether the rule accepts nothing that the other would refuse."""
+    listed = set(rule.platforms) <= set(other.platforms) and bool(rule.platforms) if other.platforms else True
+    return (
+        (rule.type, rule.root) == (other.type, other.root)
+        and set(rule.statuses) <= set(other.statuses)
+        and set(rule.refused_advisories) >= set(other.refused_advisories)
+        and rule.min_evaluation >= other.min_evaluation
+        and all(mine >= theirs for mine, theirs in zip(rule.min_tcb, other.min_tcb, strict=True))
+        and rule.smt <= other.smt
+        and rule.dynamic_platform <= other.dynamic_platform
+        and rule.cached_keys <= other.cached_keys
+        and listed
+        and (rule.max_age_s or math.inf) <= (other.max_age_s or math.inf)
+        and (rule.out_of_date_grace_s or 0) <= (other.out_of_date_grace_s or 0)
+    )

@@ -1,0 +1,1 @@
+"""Key epochs, ceremonies and the release log, as records (design section 8)."""

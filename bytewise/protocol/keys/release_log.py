@@ -1,0 +1,110 @@
+"""What makes release records a log: one shard's, of one epoch, signed, chained, each with the ticket that it names and its
+grounds.
+
+A chain shows what was changed, dropped or inserted before its head. That its end was cut off, or that there are two, only who
+kept an earlier head can see (`kms.release_log.copies`).
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from bytewise.protocol.errors import BadSignature, ReleaseLogBroken
+from bytewise.protocol.evidence.release_evidence import SignedGrounds, grounds_digest
+from bytewise.protocol.keys.epochs import GIVEN, Decision, SignedRelease, SignedTicket, decision_to_give
+from bytewise.protocol.records.statements import Release, Ticket, TicketKind
+from bytewise.protocol.signing import Domain, typed_digest, verify_signature
+from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
+
+
+class LogHead(NamedTuple):
+    """Where the next record goes."""
+
+    digest: Digest
+    """EIP-712 digest of the newest record; zero before the first."""
+    next_index: int
+    """Index of the next record."""
+
+
+START = LogHead(ZERO_DIGEST, 0)
+"""Of a log without records."""
+
+LAG_S = 3600
+"""Most seconds by which the newest blocks that honest parties see at one moment differ: no record is dated longer before one that
+it follows, and none longer after the moment when an auditor looks."""
+
+_DECISIONS = frozenset(each.value for each in Decision)
+_KINDS = frozenset(each.value for each in TicketKind)
+
+
+def verify_log(entries: Iterable[SignedRelease], head: LogHead, domain: Domain) -> LogHead:
+    """The head after these records; `domain` is that of `KeyEpochs`.
+
+    `ReleaseLogBroken` names the first that is not signed, does not follow, decides nothing, has another's ticket or grounds, a
+    ticket that is a right to nothing, grounds that name a batch which cannot be, or gave what its epoch does not give.
+    """
+    for signed in entries:
+        record, digest = signed.record, typed_digest(domain, signed.record)
+        if record.index != head.next_index or record.previous != head.digest:
+            raise ReleaseLogBroken(record.shard, f"record {record.index} does not follow {head.next_index - 1}")
+        if record.decision not in _DECISIONS:
+            raise ReleaseLogBroken(record.shard, f"record {record.index} has decision {record.decision}")
+        if record.decision in GIVEN and record.decision != decision_to_give(record.key_epoch).value:
+            gave = Decision(record.decision).name
+            raise ReleaseLogBroken(record.shard, f"record {record.index} is {gave}, not for key epoch {record.key_epoch}")
+        try:
+            verify_signature(f"release record {record.index}", digest, signed.signature, record.shard)
+            if signed.right is not None:
+                _verify_right(record, signed.right, domain)
+            if signed.grounds is not None:
+                _verify_grounds(signed, signed.grounds, digest)
+        except BadSignature as error:
+            raise ReleaseLogBroken(record.shard, str(error)) from None
+        head = LogHead(digest, record.index + 1)
+    return head
+
+
+def verify_owner(entries: Iterable[SignedRelease], shard: Address, epoch: int) -> Address:
+    """The shard, if all these records are its own and of this epoch; otherwise `ReleaseLogBroken`."""
+    for signed in entries:
+        record = signed.record
+        if (record.shard, record.key_epoch) != (shard, epoch):
+            raise ReleaseLogBroken(shard, f"record {record.index} is by {record.shard} for key epoch {record.key_epoch}")
+    return shard
+
+
+def _verify_right(record: Release, right: SignedTicket, domain: Domain) -> SignedTicket:
+    ticket, digest = right.ticket, typed_digest(domain, right.ticket)
+    verify_signature(f"ticket of release record {record.index}", digest, right.signature, ticket.voter)
+    _verify_kind(record, ticket)
+    for what, named, have in (
+        ("ticket", record.ticket_hash, digest),
+        ("receipt", record.receipt_id, ticket.receipt_id),
+        ("voter", record.voter, ticket.voter),
+        ("key epoch", record.key_epoch, ticket.key_epoch),
+        ("transport key", record.transport_key_hash, ticket.transport_key_hash),
+    ):
+        if named != have:
+            raise ReleaseLogBroken(record.shard, f"record {record.index} names another {what} than its ticket")
+    return right
+
+
+def _verify_kind(record: Release, ticket: Ticket) -> Ticket:
+    # An honest shard writes no record, of a refusal neither, about a ticket of another kind.
+    if ticket.kind not in _KINDS:
+        raise ReleaseLogBroken(record.shard, f"record {record.index} has a ticket of unknown kind {ticket.kind}")
+    return ticket
+
+
+def _verify_grounds(signed: SignedRelease, why: SignedGrounds, digest: Digest) -> SignedGrounds:
+    record, grounds = signed.record, why.grounds
+    verify_signature(f"grounds of release record {record.index}", grounds_digest(digest, grounds), why.signature, record.shard)
+    if grounds.evidence.digest != record.evidence_hash:
+        raise ReleaseLogBroken(record.shard, f"record {record.index} names another evidence than its grounds")
+    if bool(grounds.refusal) != (record.decision == Decision.REFUSED.value):
+        raise ReleaseLogBroken(record.shard, f"record {record.index} has the reason of another decision")
+    if grounds.audit is not None and grounds.audit.batch_id < 0:
+        raise ReleaseLogBroken(record.shard, f"record {record.index} names batch {grounds.audit.batch_id}, which cannot be")
+    is_audit = signed.right is not None and signed.right.ticket.kind == TicketKind.AUDIT.value
+    if is_audit and record.decision in GIVEN and grounds.audit is None:
+        raise ReleaseLogBroken(record.shard, f"record {record.index} does not say where the audited receipt is anchored")
+    return why

@@ -1,0 +1,1 @@
+"""Receipts, requests, outputs, envelopes and signed statements (design section 4)."""

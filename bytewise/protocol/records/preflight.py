@@ -1,0 +1,125 @@
+"""The preflight checklist: is a record complete enough to support a claim at all? (design section 11)
+
+Eleven points of `deterministic_run_preflight.v1`; each is PASS, FAIL or UNKNOWN, and the report says which claim remains.
+"""
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bytewise.protocol.records.environment import PROFILE_EXACT_1, Environment
+from bytewise.protocol.records.receipt import BatchHeader, Receipt
+from bytewise.protocol.units import ZERO_DIGEST, Digest
+
+
+class Mark(enum.StrEnum):
+    """Result of one point."""
+
+    PASS = "pass"
+    """Recorded and consistent."""
+    FAIL = "fail"
+    """Missing or contradictory."""
+    UNKNOWN = "unknown"
+    """Cannot be seen from here: sealed, or outside the protocol."""
+
+
+class Point(enum.StrEnum):
+    """The eleven points, in the order of the source."""
+
+    INPUT = "input hash and prompt template hash are recorded"
+    MODEL = "model identifier and digest are recorded"
+    RUNTIME = "container digest, runtime and framework versions are recorded"
+    HARDWARE = "architecture, driver and library versions are recorded"
+    DECODING = "seed, sampling settings, temperature and stop rules are recorded"
+    COMPARED = "output hash is compared under the same decode policy"
+    ATTESTED = "an attestation or verifier reference is available"
+    WINDOW = "the challenge window is explicit"
+    POLICY = "the relying-party policy is named outside the model output"
+    APPLICATION = "the application checks truth, safety, freshness and policy separately"
+    CLAIMS = "production-readiness claims stay out unless separate evidence supports them"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What the checklist is read from."""
+
+    receipt: Receipt
+    """The record."""
+    header: BatchHeader
+    """Its batch."""
+    environment: Environment | None
+    """The registered document, if it is known."""
+    policy: Digest
+    """Appraisal policy in force."""
+    window_s: int
+    """Challenge window."""
+    assurance: str
+    """The chain's label of the key epoch; empty if unknown."""
+    opened: bool | None
+    """Whether an enclave found a complete request and answer inside; None if nobody opened it."""
+    executed: bool
+    """Whether an enclave re-executed it under the same decode policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """The checklist of one receipt."""
+
+    marks: tuple[tuple[Point, Mark], ...]
+    """Every point once, in order."""
+
+    @property
+    def failed(self) -> tuple[Point, ...]:
+        """Points that fail."""
+        return tuple(point for point, mark in self.marks if mark is Mark.FAIL)
+
+    def too_thin_for(self, profile: str) -> tuple[Point, ...]:
+        """Failed points without which a mismatch under this profile proves nothing.
+
+        Under `exact-1` bytes depend on model and request alone; what else is recorded about the machine serves forensics.
+        """
+        needed = {Point.INPUT, Point.MODEL, Point.DECODING}
+        if profile != PROFILE_EXACT_1:
+            needed |= {Point.RUNTIME, Point.HARDWARE}
+        return tuple(point for point in self.failed if point in needed)
+
+    @property
+    def claim(self) -> str:
+        """The largest claim that the record still supports."""
+        marks = dict(self.marks)
+        before = (Point.INPUT, Point.MODEL, Point.RUNTIME, Point.HARDWARE, Point.DECODING)
+        if any(marks[point] is Mark.FAIL for point in before):
+            return "an operator signed this; the record is too thin to replay it"
+        if marks[Point.COMPARED] is not Mark.PASS:
+            return "an operator signed a replayable record; nobody here has replayed it"
+        if marks[Point.ATTESTED] is not Mark.PASS:
+            return "the bytes were compared, by a machine without evidence"
+        return "the recorded computation was compared byte for byte; nothing is said about truth or fitness"
+
+
+def preflight(record: Record) -> Preflight:
+    """The checklist of a receipt, from what is public and what an enclave has said."""
+    receipt, environment = record.receipt, record.environment
+    sealed = {None: Mark.UNKNOWN, True: Mark.PASS, False: Mark.FAIL}[record.opened]
+    marks = (
+        (Point.INPUT, _mark(receipt.req_hash != ZERO_DIGEST)),
+        (Point.MODEL, _mark(receipt.model_id == record.header.model_id != ZERO_DIGEST)),
+        (Point.RUNTIME, _of(environment, lambda e: bool(any(e.container) and e.libraries and e.profile))),
+        (Point.HARDWARE, _of(environment, lambda e: e.gpu_arch_id == receipt.gpu_arch and bool(e.driver))),
+        (Point.DECODING, sealed),
+        (Point.COMPARED, Mark.PASS if record.executed else Mark.UNKNOWN),
+        (Point.ATTESTED, _mark(record.policy != ZERO_DIGEST)),
+        (Point.WINDOW, _mark(record.window_s > 0 and record.header.anchored_at > 0)),
+        (Point.POLICY, _mark(record.policy != ZERO_DIGEST)),
+        (Point.APPLICATION, Mark.UNKNOWN),
+        (Point.CLAIMS, _mark(bool(record.assurance))),
+    )
+    return Preflight(marks)
+
+
+def _mark(good: bool) -> Mark:
+    return Mark.PASS if good else Mark.FAIL
+
+
+def _of(environment: Environment | None, test: Callable[[Environment], bool]) -> Mark:
+    return Mark.UNKNOWN if environment is None else _mark(test(environment))

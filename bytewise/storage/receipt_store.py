@@ -1,0 +1,208 @@
+"""An operator's books: receipt numbers, signed receipts, remembered answers and batches.
+
+Taking the number, storing the signed receipt and storing the answer are one transaction: no number is lost or used twice, and a
+client that retries gets the receipt it has, never a second one (ADR 192).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Engine, delete, insert, select, update
+
+from bytewise.ports import Clock
+from bytewise.protocol import encoding
+from bytewise.protocol.digests import Label, labelled
+from bytewise.protocol.errors import SequenceBroken, StoreCorrupt
+from bytewise.protocol.records.receipt import BatchHeader, ListEntry, ReceiptList, SignedReceipt
+from bytewise.protocol.units import Address, Digest
+from bytewise.storage.engine import insert_if_absent, reading, writing
+from bytewise.storage.locks import alone
+from bytewise.storage.tables_network import AnswerRow, IssuedRow, OwnBatchRow, SequenceRow
+
+BUILT = "BUILT"
+"""A batch whose header may have been sent."""
+ANCHORED = "ANCHORED"
+"""A batch that the chain shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A signed receipt and what goes with it."""
+
+    identifier: Digest
+    """Receipt id."""
+    signed: SignedReceipt
+    envelope: bytes
+    response: bytes
+    """The answer that the client gets with the receipt."""
+
+
+class Books:
+    """The books of one operator account; every method is one transaction."""
+
+    def __init__(self, engine: Engine, clock: Clock, operator: Address) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._operator = operator
+
+    def next_seq(self) -> int:
+        """The number of the next receipt; it is taken only by `issue`."""
+        with reading(self._engine) as connection:
+            return self._next(connection)
+
+    def last_issued(self) -> int:
+        """Number of the last signed receipt; 0 before the first."""
+        return self.next_seq() - 1
+
+    def issue(self, key: Digest, issued: Sequence[Issued], once: bool = True) -> None:
+        """Takes the numbers and stores receipts and answers, all or nothing; `SequenceBroken` if one is not the next.
+
+        The first response is what a retry of the request named `key` gets; those of further choices are kept for their receipts.
+        So is an earlier answer to that name, unless the request is answered `once`: `StoreCorrupt` then.
+        """
+        with writing(self._engine) as connection:
+            alone(connection, "receipt sequence")
+            if not once:
+                _keep_for_its_receipt(connection, key)
+            for choice, each in enumerate(issued):
+                # A second answer under one key would be a second receipt for one request: the unique key forbids it.
+                self._issue_one(connection, labelled(Label.RETRY, each.identifier) if choice else key, each)
+
+    def answer_from(self, start: bytes) -> tuple[Digest, bytes] | None:
+        """Name of the one request whose name begins so, and the answer that a retry of it gets, if it is remembered."""
+        query = select(AnswerRow.request_key, AnswerRow.response).where(AnswerRow.request_key.between(*_span(start)))
+        with reading(self._engine) as connection:
+            found = connection.execute(query).one_or_none()
+        return None if found is None else (Digest(found.request_key), found.response)
+
+    def answered_since(self, count: int) -> int:
+        """Unix second at which the oldest of the `count` newest remembered answers was stored; 0 where there are fewer."""
+        query = select(AnswerRow.created_at).order_by(AnswerRow.created_at.desc()).offset(count - 1).limit(1)
+        with reading(self._engine) as connection:
+            return connection.execute(query).scalar_one_or_none() or 0
+
+    def answers_to(self, identifiers: Sequence[Digest]) -> Mapping[Digest, bytes]:
+        """The answers that hold these receipts, of those that are remembered. All answers are looked at, once."""
+        query = select(AnswerRow.receipt_id, AnswerRow.response).where(AnswerRow.receipt_id.in_(identifiers))
+        with reading(self._engine) as connection:
+            return {Digest(row.receipt_id): row.response for row in connection.execute(query)}
+
+    def forget_answers(self, before: int) -> None:
+        """Drops answers stored before that Unix second: they hold plaintext, and no client retries for ever."""
+        with writing(self._engine) as connection:
+            connection.execute(delete(AnswerRow).where(AnswerRow.created_at < before))
+
+    def receipt(self, identifier: Digest) -> SignedReceipt | None:
+        """One receipt of ours."""
+        return self.receipt_from(identifier)
+
+    def receipt_from(self, start: bytes) -> SignedReceipt | None:
+        """The receipt of ours whose id begins so; at least half of it, so that there is one at most."""
+        found = self._signed(IssuedRow.receipt_id.between(*_span(start)))
+        return found[0] if found else None
+
+    def envelope(self, identifier: Digest) -> bytes | None:
+        """Our copy of an envelope, to publish again or to answer a demand."""
+        with reading(self._engine) as connection:
+            return connection.execute(select(IssuedRow.envelope).where(IssuedRow.receipt_id == identifier)).scalar_one_or_none()
+
+    def unbatched(self, limit: int, first: int = 1) -> tuple[SignedReceipt, ...]:
+        """Signed receipts that are in no batch, by number, at most so many; from number `first` on."""
+        return self._signed(IssuedRow.batch_first_seq.is_(None), IssuedRow.seq >= first, limit=limit)
+
+    def in_batch(self, first_seq: int, limit: int | None = None) -> tuple[SignedReceipt, ...]:
+        """Receipts with the numbers of a batch of ours, skipped ones as well; all of them, or at most so many."""
+        return self._signed(IssuedRow.batch_first_seq == first_seq, limit=limit)
+
+    def leaves(self, first_seq: int) -> tuple[ListEntry, ...]:
+        """Leaves of a batch of ours, by number: what its root is made of; none if there is no such batch."""
+        content = self.list_data(first_seq)
+        return () if content is None else encoding.decode(ReceiptList, content).entries
+
+    def batched_until(self) -> int:
+        """Number of the last leaf of the newest batch; 0 before the first."""
+        query = select(OwnBatchRow.first_seq, OwnBatchRow.receipts).order_by(OwnBatchRow.first_seq.desc()).limit(1)
+        with reading(self._engine) as connection:
+            row = connection.execute(query).one_or_none()
+        return 0 if row is None else int(row.first_seq + row.receipts - 1)
+
+    def add_batch(self, header: BatchHeader, listed: bytes, lacking: int = 0) -> None:
+        """Stores a batch before it is sent; the receipts with its numbers belong to it unless it is discarded. The same batch
+        again changes nothing. `lacking` numbers of it have no receipt."""
+        first, last = header.first_seq, header.first_seq + header.count - 1
+        members = update(IssuedRow).where(IssuedRow.seq.between(first, last), IssuedRow.batch_first_seq.is_(None))
+        with writing(self._engine) as connection:
+            new = insert_if_absent(
+                connection, OwnBatchRow, first_seq=first, receipts=header.count, header=encoding.encode(header),
+                list_data=listed, state=BUILT, created_at=self._clock.now(),
+            )  # fmt: skip
+            if new and connection.execute(members.values(batch_first_seq=first)).rowcount != header.count - lacking:
+                raise StoreCorrupt("books", f"batch {first} to {last} overlaps another or has gaps")
+            stored = connection.execute(select(OwnBatchRow.header).where(OwnBatchRow.first_seq == first)).scalar_one()
+            if stored != encoding.encode(header):
+                raise StoreCorrupt("books", f"batch {first} was built with another header")
+
+    def discard(self, header: BatchHeader) -> None:
+        """Forgets a batch that can be mined no more, so that its receipts can be put into another; `StoreCorrupt` if it is not
+        the one that was built last, or is anchored."""
+        first = header.first_seq
+        same = (OwnBatchRow.first_seq == first, OwnBatchRow.header == encoding.encode(header), OwnBatchRow.state == BUILT)
+        with writing(self._engine) as connection:
+            if connection.execute(delete(OwnBatchRow).where(*same)).rowcount != 1:
+                raise StoreCorrupt("books", f"batch {first} is not the one to discard")
+            connection.execute(update(IssuedRow).where(IssuedRow.batch_first_seq == first).values(batch_first_seq=None))
+
+    def open_batch(self) -> BatchHeader | None:
+        """The batch that was built and is not known to be anchored: the newest, for none is built before it is."""
+        query = select(OwnBatchRow.header, OwnBatchRow.state).order_by(OwnBatchRow.first_seq.desc()).limit(1)
+        with reading(self._engine) as connection:
+            row = connection.execute(query).one_or_none()
+        return encoding.decode(BatchHeader, row.header) if row is not None and row.state == BUILT else None
+
+    def list_data(self, first_seq: int) -> bytes | None:
+        """The list bytes of a batch of ours."""
+        with reading(self._engine) as connection:
+            query = select(OwnBatchRow.list_data).where(OwnBatchRow.first_seq == first_seq)
+            return connection.execute(query).scalar_one_or_none()
+
+    def anchored(self, first_seq: int) -> None:
+        """The chain shows the batch."""
+        change = update(OwnBatchRow).where(OwnBatchRow.first_seq == first_seq).values(state=ANCHORED)
+        with writing(self._engine) as connection:
+            connection.execute(change)
+
+    def _issue_one(self, connection: Connection, key: Digest, each: Issued) -> None:
+        seq, now, expected = each.signed.receipt.seq, self._clock.now(), self._next(connection)
+        if seq != expected or each.signed.receipt.operator != self._operator:
+            raise SequenceBroken(self._operator, seq, expected)
+        insert_if_absent(connection, SequenceRow, operator=self._operator, next_seq=1)
+        own = SequenceRow.operator == self._operator
+        connection.execute(update(SequenceRow).where(own).values(next_seq=seq + 1))
+        signed = encoding.encode(each.signed)
+        receipt = {"seq": seq, "receipt_id": each.identifier, "signed": signed, "envelope": each.envelope, "issued_at": now}
+        connection.execute(insert(IssuedRow).values(**receipt))
+        values = {"request_key": key, "receipt_id": each.identifier, "response": each.response, "created_at": now}
+        connection.execute(insert(AnswerRow).values(**values))
+
+    def _next(self, connection: Connection) -> int:
+        query = select(SequenceRow.next_seq).where(SequenceRow.operator == self._operator)
+        return connection.execute(query).scalar_one_or_none() or 1
+
+    def _signed(self, *conditions: Any, limit: int | None = None) -> tuple[SignedReceipt, ...]:
+        query = select(IssuedRow.signed).where(*conditions).order_by(IssuedRow.seq).limit(limit)
+        with reading(self._engine) as connection:
+            return tuple(encoding.decode(SignedReceipt, raw) for raw in connection.execute(query).scalars())
+
+
+def _span(start: bytes) -> tuple[bytes, bytes]:
+    """The first and the last digest that begin so."""
+    return start.ljust(32, b"\x00"), start.ljust(32, b"\xff")
+
+
+def _keep_for_its_receipt(connection: Connection, key: Digest) -> None:
+    """Takes the name from an answer; its receipt still has it."""
+    answered = AnswerRow.request_key == key
+    identifier = connection.execute(select(AnswerRow.receipt_id).where(answered)).scalar_one_or_none()
+    if identifier is not None:
+        connection.execute(update(AnswerRow).where(answered).values(request_key=labelled(Label.RETRY, identifier)))

@@ -1,0 +1,1 @@
+"""Transactions by purpose: accounts, demands, disputes, epochs, proposals. `actor` offers them to one account."""

@@ -1,0 +1,40 @@
+"""What an actor can ask of the contracts, each act named so that asking twice is one transaction.
+
+Before a signature, and again before a fee is raised, the act is tried on the newest block (`chain.sending.sender`);
+`answers.classify` says what its refusal means. That somebody else did it first is no error (design section 2).
+"""
+
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.signing import LocalSigner
+from bytewise.storage.nonce_lease import Lane
+from bytewise.storage.outbox import Outbox
+from chain.acts.accounts import AccountActs
+from chain.acts.demands import DemandActs
+from chain.acts.disputes import DisputeActs
+from chain.acts.eigenlayer_acts import EigenLayerActs
+from chain.acts.state_check import check_round, classify
+from chain.client.access import Chain
+from chain.sending.sender import SenderPolicy, TransactionSender
+
+
+class ContractSender(DisputeActs, DemandActs, AccountActs, EigenLayerActs):
+    """All acts of one account; `pump` (each tick) moves them on without waiting."""
+
+
+def contract_sender(
+    client: Chain,
+    network: Network,
+    lane: Lane,
+    signer: LocalSigner,
+    role: str,
+    policy: SenderPolicy | None = None,
+) -> ContractSender:
+    """The sender of one account, its outbox in the process's own database (`Lane(engine, clock, chain_id, signer.address)`).
+
+    `role` keeps two uses of one contract apart. `ConfigurationError` if the lane is another account's or chain's.
+    """
+    if (lane.chain_id, lane.account) != (client.chain_id, signer.address):
+        raise ConfigurationError("sender", f"the lane is of {lane.account} on chain {lane.chain_id}")
+    transactions = TransactionSender(client, Outbox(lane), signer, check_round(client, network), classify, policy)
+    return ContractSender(transactions, network, role)

@@ -1,0 +1,254 @@
+"""Proposals to the governor, and through which timelock they act: the short one, or by it the long one.
+
+A proposal is known by what it calls and says, so everything that follows it is read from the chain. What the long timelock shall
+do is one batch of it, which the proposal schedules.
+"""
+
+import enum
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.digests import keccak256
+from bytewise.protocol.errors import ChainReverted, ConfigurationError, Fault, MalformedValue
+from bytewise.protocol.units import ZERO_DIGEST, Address, Digest, address
+from chain.acts.governed import Timelock
+from chain.acts.queued import try_queued
+from chain.client.access import Chain
+from chain.client.address_book import address_of
+from chain.client.artifacts import Reason, text_bytes
+from chain.client.rpc import at_number, reading_answer
+from chain.deployment.calls import Act, dry_run
+from chain.deployment.plan import code, names
+
+GOVERNOR = "BytewiseGovernor"
+
+
+class ProposalState(enum.IntEnum):
+    """OpenZeppelin's `IGovernor.ProposalState`."""
+
+    PENDING = 0
+    ACTIVE = 1
+    CANCELED = 2
+    DEFEATED = 3
+    SUCCEEDED = 4
+    QUEUED = 5
+    EXPIRED = 6
+    EXECUTED = 7
+
+
+class Support(enum.IntEnum):
+    """OpenZeppelin's `GovernorCountingSimple.VoteType`."""
+
+    AGAINST = 0
+    FOR = 1
+    ABSTAIN = 2
+
+
+class Contents(NamedTuple):
+    """What a proposal calls and says."""
+
+    targets: Sequence[Address]
+    values: Sequence[int]
+    calldatas: Sequence[bytes]
+    description: str
+    """Of a proposal that was read: whatever bytes it has (`chain.client.artifacts.text_bytes`)."""
+
+    @property
+    def named(self) -> tuple[Any, ...]:
+        """How the governor is told of a proposal that it has."""
+        return list(self.targets), list(self.values), list(self.calldatas), keccak256(text_bytes(self.description))
+
+
+class Proposal(NamedTuple):
+    """A proposal as its event shows it."""
+
+    id: int
+    proposer: Address
+    contents: Contents
+    vote_start: int
+    """Block after which votes are taken, and at which they are weighed."""
+    vote_end: int
+    """Last block of the vote."""
+
+
+def delegate(to: Address) -> Act:
+    """Lets an account vote with one's tokens; one's own, too: tokens of nobody's choice weigh nothing."""
+    return Act("GovernanceToken", "delegate", (to,))
+
+
+def propose(contents: Contents) -> Act:
+    """Puts a proposal to the vote."""
+    return Act(GOVERNOR, "propose", tuple(contents))
+
+
+def cast_vote(proposal: int, support: Support) -> Act:
+    """Votes, once."""
+    return Act(GOVERNOR, "castVote", (proposal, int(support)))
+
+
+def queue(contents: Contents) -> Act:
+    """Starts the short timelock of what was voted."""
+    return Act(GOVERNOR, "queue", contents.named)
+
+
+def execute(contents: Contents) -> Act:
+    """Does what the short timelock has held for long enough."""
+    return Act(GOVERNOR, "execute", contents.named)
+
+
+def cancel(contents: Contents) -> Act:
+    """Takes a proposal back, by its proposer, before its vote."""
+    return Act(GOVERNOR, "cancel", contents.named)
+
+
+def schedule_slow(batch: Contents, delay_s: int) -> Act:
+    """Starts the long timelock of a batch, by the short one; its description tells it from others."""
+    salt = Digest(keccak256(batch.description.encode()))
+    calls = (list(batch.targets), list(batch.values), list(batch.calldatas))
+    return Act("LongTimelock", "scheduleBatch", (*calls, ZERO_DIGEST, salt, delay_s))
+
+
+def execute_slow(arguments: Sequence[Any]) -> Act:
+    """Does what the long timelock has held for long enough: the arguments of its `scheduleBatch`, but for the delay."""
+    return Act("LongTimelock", "executeBatch", tuple(arguments[:5]))
+
+
+def contents_of(client: Chain, network: Network, acts: Sequence[Act], description: str) -> Contents:
+    """The proposal that has these acts done in order, by the timelock that may; raises why the contracts would refuse one."""
+    batch = _batch(network, acts, description)
+    if timelock_for(client, network, acts) == "ShortTimelock":
+        return batch
+    long = address_of(network, "LongTimelock")
+    delay: int = client.call("TimelockController", long, "getMinDelay", block="latest")
+    return _batch(network, [schedule_slow(batch, delay)], description)
+
+
+def timelock_for(client: Chain, network: Network, acts: Sequence[Act]) -> Timelock:
+    """The timelock that may do all of it now, the short one if both may; raises the refusal of the one that came further."""
+    refusals: list[Fault] = []
+    timelocks: tuple[Timelock, ...] = ("ShortTimelock", "LongTimelock")
+    for timelock in timelocks:
+        try:
+            for act in acts:
+                _try(client, network, timelock, act)
+            return timelock
+        except Fault as error:
+            refusals.append(error)
+    raise next((each for each in refusals if not _unauthorized(each)), refusals[-1])
+
+
+def _try(client: Chain, network: Network, timelock: Timelock, act: Act) -> None:
+    """The governor takes from its own timelock what its proposal says, and from a batch of the long one nothing."""
+    tried = try_queued if (act.contract, timelock) == (GOVERNOR, "ShortTimelock") else dry_run
+    tried(client, network, address_of(network, timelock), act)
+
+
+def proposals(client: Chain, network: Network, head: int) -> list[Proposal]:
+    """All proposals up to a block, oldest first."""
+    where = (GOVERNOR, address_of(network, GOVERNOR))
+    logs = client.logs(*where, ["ProposalCreated"], network.deploy_block, head)
+    with reading_answer("proposals"):
+        return [_proposal(each.values) for each in logs]
+
+
+def state_of(client: Chain, network: Network, proposal: int, head: int) -> ProposalState:
+    """How far a proposal has come at a block."""
+    raw = _ask(client, network, "state", proposal, head=head)
+    with reading_answer("state of a proposal"):
+        return ProposalState(raw)
+
+
+def id_of(client: Chain, network: Network, contents: Contents) -> int:
+    """The id that the governor gives to a proposal."""
+    found: int = client.call(GOVERNOR, address_of(network, GOVERNOR), "hashProposal", *contents.named, block="latest")
+    return found
+
+
+def slow_operation(network: Network, contents: Contents) -> tuple[Any, ...] | None:
+    """Arguments of `scheduleBatch`, if a proposal is one call of it on the long timelock; None otherwise."""
+    if list(contents.targets) != [address_of(network, "LongTimelock")]:
+        return None
+    named = _named("LongTimelock", contents.calldatas[0])
+    if named is None or named[0] != "scheduleBatch":
+        return None
+    # The timelock takes no others, but anybody proposes them.
+    return named[1] if len({len(each) for each in named[1][:3]}) == 1 else None
+
+
+def slow_ready_at(client: Chain, network: Network, operation: Sequence[Any], head: int) -> int:
+    """Unix seconds from which on the long timelock does a batch; 0: it does not wait there, 1: it is done."""
+    where = ("TimelockController", address_of(network, "LongTimelock"))
+    id_ = client.call(*where, "hashOperationBatch", *operation[:5], block=at_number(head))
+    found: int = client.call(*where, "getTimestamp", id_, block=at_number(head))
+    return found
+
+
+def told(network: Network, contents: Contents) -> list[str]:
+    """Each call of a proposal by its names, those inside a batch of the long timelock too; hex where the book has no name."""
+    operation = slow_operation(network, contents)
+    if operation is not None:
+        before = "" if operation[3] == ZERO_DIGEST else f" and batch 0x{operation[3].hex()}"
+        return [f"after {operation[5]} s more{before}: {each}" for each in _each_told(network, *operation[:3])]
+    return _each_told(network, contents.targets, contents.values, contents.calldatas)
+
+
+def _each_told(network: Network, targets: Sequence[str], values_wei: Sequence[int], calldatas: Sequence[bytes]) -> list[str]:
+    parts = zip(targets, values_wei, calldatas, strict=True)
+    return [_told(network, address(target.lower()), value, data) for target, value, data in parts]
+
+
+def _told(network: Network, target: Address, value_wei: int, data: bytes) -> str:
+    name = next((each for each in names(()) if address_of(network, each) == target), None)
+    named = _named(name, data) if name else None
+    money = f" with {value_wei} wei" if value_wei else ""
+    if name is None or named is None:
+        return f"{target} 0x{data.hex()}{money}"
+    function, arguments = named
+    parameters = [each["name"] for each in code(name).functions[function]["inputs"]]
+    return str(Reason(f"{name}.{function}", dict(zip(parameters, arguments, strict=True)))) + money
+
+
+def _named(contract: str, data: bytes) -> tuple[str, tuple[Any, ...]] | None:
+    """Function and arguments of calldata; None for what the contract would not understand: anybody proposes anything."""
+    function = code(contract).function_of(data)
+    try:
+        return (function, code(contract).arguments(function, data[4:])) if function else None
+    except MalformedValue:
+        return None
+
+
+def _batch(network: Network, acts: Sequence[Act], description: str) -> Contents:
+    if not acts or not description.strip():
+        raise ConfigurationError("proposal", "needs a call and a description")
+    try:
+        description.encode()
+    except UnicodeEncodeError:
+        raise ConfigurationError("description", "is no UTF-8") from None
+    targets = [address_of(network, act.contract) for act in acts]
+    return Contents(targets, [act.value_wei for act in acts], [act.calldata for act in acts], description)
+
+
+def _ask(client: Chain, network: Network, function: str, *arguments: Any, head: int) -> Any:
+    return client.call(GOVERNOR, address_of(network, GOVERNOR), function, *arguments, block=at_number(head))
+
+
+def _proposal(raw: Any) -> Proposal:
+    contents = Contents(
+        [address(each) for each in raw["targets"]], list(raw["values"]), list(raw["calldatas"]), raw["description"]
+    )
+    return Proposal(raw["proposalId"], address(raw["proposer"]), contents, raw["voteStart"], raw["voteEnd"])
+
+
+UNAUTHORIZED = frozenset(
+    {
+        "AccessManagedUnauthorized", "AccessManagerUnauthorizedAccount", "AccessControlUnauthorizedAccount",
+        "GovernorOnlyExecutor", "TimelockUnauthorizedCaller",
+    }
+)  # fmt: skip
+"""Errors that say that the caller may not, whatever the call."""
+
+
+def _unauthorized(error: Fault) -> bool:
+    reason = error.values[2] if isinstance(error, ChainReverted) and len(error.values) > 2 else None
+    return isinstance(reason, Reason) and reason.name in UNAUTHORIZED

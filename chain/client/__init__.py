@@ -1,0 +1,1 @@
+"""JSON-RPC to one node or several, contract artifacts, and the address book with its checks."""

@@ -1,0 +1,72 @@
+"""The address book as a file, and whether the chain has what it says: every actor's start checks it (`verify_code`)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bytewise.protocol.address_book import Addresses, CodeHash, Network
+from bytewise.protocol.digests import keccak256
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.units import Address, Digest
+from bytewise.service.files import replace_file, shown_name
+from chain.client.access import Chain
+from chain.client.wiring_check import verify_peers
+
+IN_PLACE_OF = {"EigenLayerStake": "StakeVault"}
+"""What a deployment may have under another's name (`chain.client.artifacts.ADAPTERS`)."""
+
+
+def write_network(path: Path, network: Network) -> None:
+    """Writes the address book: who reads it meanwhile, or after a crash, has the one before or this one."""
+    replace_file(path, encode(network))
+
+
+def read_network(path: Path) -> Network:
+    """Reads the address book; `ConfigurationError` if there is none, a fault of encoding if it is not one."""
+    try:
+        return decode(Network, path.read_bytes())
+    except OSError as error:
+        raise ConfigurationError(shown_name(path), error.strerror) from None
+
+
+def address_of(network: Network, contract: str) -> Address:
+    """Where the contract of that name is."""
+    where: Address = getattr(network.addresses, field_of(contract))
+    return where
+
+
+def field_of(contract: str) -> str:
+    """The field of `Addresses` that has the contract of that name: `StakeVault`, `stake_vault`."""
+    name = IN_PLACE_OF.get(contract, contract)
+    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name).lstrip("_")
+
+
+def contracts(network: Network) -> dict[str, Address]:
+    """Every contract of the book by name, trees included."""
+    named = {name: getattr(network.addresses, name) for name in Addresses.__dataclass_fields__}
+    return named | {f"stake_tree {pool.digest.hex()[:8]}": pool.tree for pool in network.pools}
+
+
+def code_hashes(client: Chain, where: Sequence[Address]) -> tuple[CodeHash, ...]:
+    """Hashes of the code that the newest block has at these addresses; `ConfigurationError` where there is none."""
+    found = []
+    for at, code in zip(where, client.codes(where), strict=True):
+        if not code:
+            raise ConfigurationError("network.json", f"nothing is deployed at {at}")
+        found.append(CodeHash(at, Digest(keccak256(code))))
+    return tuple(found)
+
+
+def verify_code(client: Chain, network: Network) -> Network:
+    """The book, if the chain has the code that it names at every contract, and those are what it calls them
+    (`chain.client.wiring_check`); otherwise `ConfigurationError` names the contract."""
+    listed = {each.contract: each.digest for each in network.code}
+    named = contracts(network)
+    missing = [name for name, at in named.items() if at not in listed]
+    if missing:
+        raise ConfigurationError("network.json", f"no code hash of {', '.join(missing)}")
+    found = {each.contract: each.digest for each in code_hashes(client, list(named.values()))}
+    for name, at in named.items():
+        if found[at] != listed[at]:
+            raise ConfigurationError("network.json", f"{name} at {at} has other code than the book says")
+    return verify_peers(client, network)

@@ -1,0 +1,88 @@
+"""Custom errors of the contracts as rules of ours, for people and for callers that act on what went wrong."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.errors import (
+    BadSignature,
+    BondMismatch,
+    BytewiseError,
+    ChainReverted,
+    CommitmentMismatch,
+    Held,
+    MalformedValue,
+    MerkleProofMismatch,
+    NoProgress,
+    NotAMember,
+    SequenceBroken,
+    TooEarly,
+    UnknownKeyEpoch,
+    WindowClosed,
+    WrongPhase,
+)
+from bytewise.protocol.units import hex0x
+from chain.client.artifacts import Reason
+
+
+def as_rule(error: ChainReverted) -> BytewiseError:
+    """The rule that a refusal names, or the refusal itself: most custom errors are clear by their own name and values."""
+    reason = error.values[2] if len(error.values) > 2 else None
+    if not isinstance(reason, Reason) or reason.name not in _RULES:
+        return error
+    named = {name: hex0x(value) if isinstance(value, bytes) else value for name, value in reason.arguments.items()}
+    try:
+        return _RULES[reason.name](named)
+    except (KeyError, ValueError):
+        # Another contract's error of the same name with other arguments: its own text says more than a guess of ours.
+        return error
+
+
+_RULES: Mapping[str, Callable[[Mapping[str, Any]], BytewiseError]] = {
+    "WrongPhase": lambda v: WrongPhase(v["id"], Phase(v["have"]).name, Phase(v["want"]).name),
+    "TooEarly": lambda v: TooEarly("this step", v["notBefore"], v["now_"]),
+    "TooLate": lambda v: WindowClosed("this step", v["end"], v["now_"]),
+    "WindowClosed": lambda v: WindowClosed("the window", v["end"], v["now_"]),
+    "NoProgress": lambda v: NoProgress(v["id"], "nothing is left to do"),
+    "BondMismatch": lambda v: BondMismatch("bond", v["have"], v["want"]),
+    "Held": lambda v: Held(v["environment"]),
+    "NotMember": lambda v: NotAMember(v["who"], v["id"], v["round"]),
+    "BadReveal": lambda v: CommitmentMismatch("the voter", v["want"]),
+    "BadSignature": lambda v: BadSignature("signature", v.get("voter") or v.get("operator") or v["verifier"], v["recovered"]),
+    "BadProof": lambda v: MerkleProofMismatch("the receipt", v["root"]),
+    "SequenceGap": lambda v: SequenceBroken("the caller", v["have"], v["want"]),
+    "RetentionNotOver": lambda v: TooEarly(f"the end of key epoch {v['epoch']}", _moment(v["until"]), "earlier"),
+    "EpochNotOpen": lambda v: UnknownKeyEpoch(v["keyEpoch"]),
+    "ParamOutOfBounds": lambda v: MalformedValue("parameter", _out_of_bounds(_text(v["key"]))),
+    "StaticLawBroken": lambda v: MalformedValue(
+        "parameter", f"{_text(v['limit'])} of {v['have']} s is below the longest dispute, {v['longest']} s"
+    ),
+}
+
+
+_WHY = {
+    "noRevealPenalty": "it may not be below absentPenalty",
+    "wrongPenalty": "it may not be below noRevealPenalty",
+    "unanchoredPenalty": "it may not be below slashAmount",
+    "demandBond": "that of a list of maxBatch leaves may not be above a tenth of slashAmount",
+}
+"""What bounds an amount by another one of the same version (`ParamLaw`)."""
+
+
+def _out_of_bounds(key: str) -> str:
+    why = f": {_WHY[key]}" if key in _WHY else ""
+    return f"{key} is outside its bounds{why}"
+
+
+def _moment(unix_s: int) -> str:
+    """A time of the chain for people, who wait for it by days."""
+    try:
+        return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"second {unix_s}"
+
+
+def _text(word: str) -> str:
+    """A name that a contract put into 32 bytes."""
+    return bytes.fromhex(word[2:]).rstrip(b"\0").decode("ascii")

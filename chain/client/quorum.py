@@ -1,0 +1,228 @@
+"""Several endpoints of one chain: an answer counts once `quorum` of them gave it, and more than half must (docs/adr/083).
+
+One endpoint that lies, lags, sits on another fork or sleeps can delay a decision, never make one. Reads are pinned to a block
+hash that a quorum gives; whatever too few agree on is `NoAgreement`, for the next tick. Endpoints are named by their place in the
+settings: a URL may hold a key.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from bytewise.protocol.errors import BytewiseError, ChainReverted, ConfigurationError, NoAgreement, RpcRefused, Unavailable
+from bytewise.protocol.units import Address, Digest
+from bytewise.service import telemetry
+from bytewise.service.clock import monotonic_s
+from chain.client.artifacts import Log, View
+from chain.client.rest import Rest
+from chain.client.rpc import Block, ChainClient, Inclusion, OtherChain, at_hash
+
+T = TypeVar("T")
+
+
+class Said(NamedTuple, Generic[T]):
+    """What one endpoint answered: a value, or why it refused one (`ChainReverted`, `RpcRefused`)."""
+
+    key: Any
+    """What must be equal for two answers to be one."""
+    value: T | None
+    refusal: ChainReverted | RpcRefused | None
+
+
+class QuorumClient:
+    """`chain.client.access.Chain` over n endpoints of which `quorum` must agree; `now` is the clock of their rests."""
+
+    def __init__(self, endpoints: Sequence[ChainClient], quorum: int, now: Callable[[], float] = monotonic_s) -> None:
+        if not len(endpoints) < 2 * quorum <= 2 * len(endpoints):
+            raise ConfigurationError("chain", f"a quorum of {quorum} of {len(endpoints)} endpoints: more than half, at most all")
+        if len({each.chain_id for each in endpoints}) != 1:
+            raise ConfigurationError("chain", "endpoints of different chains")
+        self.chain_id = endpoints[0].chain_id
+        self._quorum = quorum
+        self._rests = [Rest(place, endpoint, now) for place, endpoint in enumerate(endpoints)]
+
+    # --- reads ---
+
+    def head(self, tag: str = "latest") -> Block:
+        """The newest block that a quorum has: who boasts or lags alone does not move it."""
+        numbers = sorted((block.number for block in self._each("head", lambda node: node.head(tag))), reverse=True)
+        return self.block(numbers[self._quorum - 1])
+
+    def block(self, number: int) -> Block:
+        """The block that a quorum has at a height."""
+        return self._agreed(f"block {number}", lambda node: node.block(number))[0]
+
+    def raw_block(self, number: int) -> Any:
+        """The block with the hash that a quorum gives: whoever reads its fields checks that they hash to it."""
+        name = f"block {number}"
+        return self._agreed(name, lambda node: node.raw_block(number), lambda raw: raw.get("hash") if raw else None)[0]
+
+    def call(self, contract: str, at: Address, function: str, *arguments: Any, block: str | dict[str, Any]) -> Any:
+        """Decoded result of a view, at an agreed block."""
+        pinned = self._pin(block)
+        return self._agreed(f"{contract}.{function}", lambda node: node.call(contract, at, function, *arguments, block=pinned))[0]
+
+    def views(self, views: Sequence[View], block: str | dict[str, Any]) -> list[Any]:
+        """Decoded results of several views, at an agreed block; a quorum has all of them alike."""
+        pinned = self._pin(block)
+        names = ", ".join(f"{each.contract}.{each.function}" for each in views)
+        return self._agreed(names, lambda node: node.views(views, pinned))[0]
+
+    def logs(self, contract: str, at: Address, events: Sequence[str], from_block: int, to_block: int) -> list[Log]:
+        """Events up to a block: only who has that very block is heard, for nodes end their lists silently where they end."""
+        last = self.block(to_block)
+
+        def ask(node: ChainClient) -> tuple[Block, list[Log]]:
+            node.block(to_block)  # before its events: one that comes as far only meanwhile has given too few
+            found = node.logs(contract, at, events, from_block, to_block)
+            return node.block(to_block), found
+
+        agreed = self._agreed(f"logs up to block {to_block}", ask)[0]
+        if agreed[0] != last:
+            raise NoAgreement(f"logs up to block {to_block}", self._quorum, "reorganised while they were read")
+        return agreed[1]
+
+    def codes(self, where: Sequence[Address], block: str | dict[str, Any] = "latest") -> list[bytes]:
+        """Code that a quorum has alike; it never changes where there is some, so each may say it of its newest block."""
+        pinned = block if block == "latest" else self._pin(block)
+        return self._agreed("code", lambda node: node.codes(where, pinned))[0]
+
+    def balance(self, account: Address, block: str | dict[str, Any]) -> int:
+        """Wei in the account, at an agreed block."""
+        pinned = self._pin(block)
+        return self._agreed("balance", lambda node: node.balance(account, pinned))[0]
+
+    def nonce(self, account: Address, block: str | dict[str, Any] = "latest") -> int:
+        """Transactions of the account, at an agreed block; of those that wait (pending), the most that an endpoint knows of."""
+        if block == "pending":
+            return max(self._each("nonce", lambda node: node.nonce(account, block)))
+        pinned = self._pin(block)
+        return self._agreed("nonce", lambda node: node.nonce(account, pinned))[0]
+
+    def receipts(self, hashes: Sequence[Digest], seen: Block | None = None) -> list[Inclusion | None]:
+        """Receipts that a quorum of who has the block `seen` gives alike: an endpoint that lags would second any denial."""
+        return self._agreed("receipts", lambda node: node.receipts(hashes, seen))[0]
+
+    def replay(self, request: Mapping[str, Any], block: str | dict[str, Any], changed: Mapping[str, Any] | None = None) -> None:
+        """Repeats a call, at an agreed block."""
+        pinned = self._pin(block)
+        self._agreed("replay", lambda node: node.replay(request, pinned, changed))
+
+    # --- writes ---
+
+    def estimate(self, request: Mapping[str, Any]) -> int:
+        """Gas of a transaction that a quorum would take, the middle of all estimates; a quorum's common refusal, raised."""
+
+        def ask(node: ChainClient) -> int:
+            return node.estimate(request)
+
+        self._agreed("estimate", ask, lambda gas: None)
+        heard: list[Said[int]] = self._each("estimate", lambda node: _hear(node, ask, lambda gas: gas))
+        # Not the largest: what is offered per gas times an absurd limit is more money than an account has.
+        gas = sorted(each.value for each in heard if each.value is not None)
+        if not gas:
+            raise NoAgreement("estimate", self._quorum, "it was taken, and then refused")
+        return gas[len(gas) // 2]
+
+    def knows(self, transaction: Digest) -> bool:
+        """Whether every endpoint that answers has the transaction: one that dropped it is given it again."""
+        return all(self._each("transaction", lambda node: node.knows(transaction), least=1))
+
+    def broadcast(self, raw: bytes) -> None:
+        """Hands the bytes to every endpoint; `RpcRefused` with all their reasons if none takes them."""
+        refusals: list[str] = []
+
+        def hand_in(node: ChainClient) -> None:
+            try:
+                node.broadcast(raw)
+            except (ChainReverted, RpcRefused) as error:
+                refusals.append(str(error))
+
+        heard = self._each("broadcast", hand_in, least=1)
+        if len(refusals) == len(heard):
+            raise RpcRefused("broadcast", "; ".join(refusals))
+
+    # --- agreement ---
+
+    def _pin(self, block: str | dict[str, Any]) -> dict[str, Any]:
+        """The block by its hash: two nodes may mean different ones by a number or a tag."""
+        if isinstance(block, dict):
+            return block
+        seen = self.block(int(block, 16)) if block.startswith("0x") else self.head(block)
+        return at_hash(seen.hash)
+
+    def _agreed(self, what: str, ask: Callable[[ChainClient], T], key: Callable[[T], Any] = lambda value: value) -> list[T]:
+        """Values of the first quorum whose keys are equal; their common refusal, raised; or `NoAgreement`."""
+        said: dict[int, Said[T]] = {}
+        silent: dict[int, BytewiseError] = {}
+        for rest in self._order():
+            try:
+                said[rest.place] = rest.ask(lambda node: _hear(node, ask, key))
+            except (Unavailable, ConfigurationError) as error:
+                silent[rest.place] = error
+                continue
+            alike = [each for each in said.values() if each.key == said[rest.place].key]
+            if len(alike) == self._quorum:
+                self._report(what, [place for place, each in said.items() if each.key != alike[0].key])
+                if alike[0].refusal is not None:
+                    raise alike[0].refusal
+                return [each.value for each in alike]  # type: ignore[misc]
+        self._report(what, list(said) if len(said) >= self._quorum else [])
+        raise self._disagreement(what, said, silent)
+
+    def _each(self, what: str, ask: Callable[[ChainClient], T], least: int = 0) -> list[T]:
+        """Answers of all endpoints that are awake, and of resting ones if those are too few; `NoAgreement` below a quorum, or
+        below `least`."""
+        heard: list[T] = []
+        silent: dict[int, BytewiseError] = {}
+        for rest in self._order():
+            if rest.rests and len(heard) >= self._quorum:
+                break
+            try:
+                heard.append(rest.ask(ask))
+            except (Unavailable, ConfigurationError) as error:
+                silent[rest.place] = error
+        if len(heard) < (least or self._quorum):
+            raise self._disagreement(what, {}, silent)
+        return heard
+
+    def _disagreement(self, what: str, said: Mapping[int, Said[Any]], silent: Mapping[int, BytewiseError]) -> BytewiseError:
+        """`NoAgreement`, unless a quorum is on another chain: then that is the error, as with one endpoint."""
+        elsewhere = [each for each in silent.values() if isinstance(each, OtherChain)]
+        if len(elsewhere) >= self._quorum:
+            return elsewhere[0]
+        return NoAgreement(what, self._quorum, _who(said, {place: type(each).__name__ for place, each in silent.items()}))
+
+    def _order(self) -> list[Rest]:
+        """Who is awake first, the quicker before the slower: a slow endpoint is waited for only where it is needed."""
+        return sorted(self._rests, key=lambda rest: (rest.rests, rest.took_s))
+
+    def _report(self, what: str, places: Sequence[int]) -> None:
+        for place in places:
+            telemetry.count("bytewise_rpc_disagreements_total", endpoint=str(place))
+        if places:
+            telemetry.log("chain.disagreed", what=what, endpoints=",".join(str(place) for place in sorted(places)))
+
+
+def _hear(node: ChainClient, ask: Callable[[ChainClient], T], key: Callable[[T], Any]) -> Said[T]:
+    try:
+        value = ask(node)
+    except ChainReverted as error:
+        # Nodes word a revert differently: what they share is the contract's own reason.
+        return Said((ChainReverted, error.values[2] if len(error.values) > 2 else None), None, error)
+    except RpcRefused as error:
+        return Said((RpcRefused, None), None, error)
+    return Said((None, key(value)), value, None)
+
+
+def _who(said: Mapping[int, Said[Any]], silent: Mapping[int, str]) -> str:
+    """Which endpoint was in which camp, and which said nothing; never what they said."""
+    camps: list[tuple[Any, list[int]]] = []
+    for place, each in sorted(said.items()):
+        camp = next((places for key, places in camps if key == each.key), None)
+        if camp is None:
+            camps.append((each.key, [place]))
+        else:
+            camp.append(place)
+    parts = ["endpoint " + " and ".join(str(place) for place in places) for _, places in camps]
+    lost = [f"endpoint {place}: {why}" for place, why in sorted(silent.items())]
+    return "; ".join(([" against ".join(parts)] if parts else []) + lost)

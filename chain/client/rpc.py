@@ -1,0 +1,331 @@
+"""JSON-RPC to one node: a timeout on every call, the chain id checked once, failures mapped to our errors.
+
+No answer, a broken one or a busy node is `TryAgain`; a node's refusal is `RpcRefused`; a revert is `ChainReverted` with its
+decoded custom error. A view whose answer is broken is asked once more; nothing else is: a caller's tick is the retry. Our own
+arguments are outside `reading_answer`: what is wrong with them is our mistake, not the node's.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
+
+from bytewise.protocol.errors import ChainReverted, ConfigurationError, MalformedValue, RpcRefused, TryAgain, Unavailable
+from bytewise.protocol.units import Address, Digest, address, digest
+from chain.client.artifacts import Log, Reason, View, interface
+from chain.client.node import NodeHTTPProvider, verify_url
+
+DEFAULT_TIMEOUT_S = 10.0
+"""Bound of one call: above any block's execution, below a phase of a dispute."""
+
+LOGS_PER_CALL_BLOCKS = 2_000
+"""Span of one `eth_getLogs`: public nodes refuse more than some thousands of blocks."""
+
+
+T = TypeVar("T")
+
+
+class BrokenAnswer(TryAgain):
+    """A node's answer that has not its form."""
+
+
+@contextmanager
+def reading_answer(what: str) -> Iterator[None]:
+    """Reads a node's answer: one that has not its form, whatever breaks on it, is `BrokenAnswer`. Also a decorator."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError, MalformedValue) as error:
+        raise BrokenAnswer("chain", f"{what}: broken answer ({type(error).__name__})") from error
+
+
+class OtherChain(ConfigurationError):
+    """The node is on another chain than who asks it."""
+
+
+class Block(NamedTuple):
+    """A block's header, as far as we need it."""
+
+    number: int
+    """Height."""
+    hash: Digest
+    """Its hash."""
+    parent: Digest
+    """Hash of the block before."""
+    timestamp: int
+    """Unix seconds."""
+    base_fee_wei: int
+    """EIP-1559 base fee per gas."""
+
+
+class Inclusion(NamedTuple):
+    """What a transaction's receipt says."""
+
+    number: int
+    """Block."""
+    block_hash: Digest
+    succeeded: bool
+    """Whether it did not revert."""
+    gas_used: int
+    transaction: Digest
+
+
+class Read(NamedTuple):
+    """One read of several in a round trip."""
+
+    name: str
+    """Tells it apart from others."""
+    method: str
+    """Of JSON-RPC."""
+    params: tuple[Any, ...]
+    decode: Callable[[Any], Any]
+    """Makes the answer of the node's."""
+    number: int | None = None
+    """Height of the block that it is of itself; None of anything else."""
+
+
+class ChainClient:
+    """One JSON-RPC endpoint of one chain; implements `chain.client.access.Chain`."""
+
+    def __init__(self, url: str, chain_id: int, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        verify_url(url)
+        self.chain_id = chain_id
+        self._node = NodeHTTPProvider(url, request_kwargs={"timeout": timeout_s}, exception_retry_configuration=None)
+        self._checked = False
+
+    def rpc(self, method: str, *params: Any) -> Any:
+        """Result of one call to the right chain."""
+        self._check_chain()
+        return self._request(method, params)
+
+    def rpc_int(self, method: str, *params: Any) -> int:
+        """Result of one call that answers with a quantity."""
+        raw = self.rpc(method, *params)
+        with reading_answer(method):
+            return quantity(raw)
+
+    def rpc_many(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
+        """Results of several calls in one round trip; the first that failed raises."""
+        self._check_chain()
+        answers = self._node.batch(calls)
+        return [_result(name, answer) for (name, _), answer in zip(calls, answers, strict=True)]
+
+    def read_many(self, reads: Sequence[Read]) -> list[Any]:
+        """Answers of several reads in one round trip, in their order; in the place of one that failed stands its error."""
+        self._check_chain()
+        answers = self._node.batch([(each.method, each.params) for each in reads])
+        return [_decoded(read, answer) for read, answer in zip(reads, answers, strict=True)]
+
+    def call(self, contract: str, at: Address, function: str, *arguments: Any, block: str | dict[str, Any]) -> Any:
+        """Decoded result of a view at a block, named by `at_number` or `at_hash`."""
+        view = View(contract, at, function, arguments)
+        return _once_more(lambda: _viewed(view, self.rpc("eth_call", view.request, block)))
+
+    def views(self, views: Sequence[View], block: str | dict[str, Any]) -> list[Any]:
+        """Decoded results of several views at one block, in one round trip; the first that failed raises."""
+        calls = [("eth_call", (each.request, block)) for each in views]
+        return _once_more(lambda: [_viewed(each, raw) for each, raw in zip(views, self.rpc_many(calls), strict=True)])
+
+    def head(self, tag: str = "latest") -> Block:
+        """Newest block by tag: latest, safe or finalized."""
+        return self._block(tag)
+
+    def block(self, number: int) -> Block:
+        """The canonical block at a height; `TryAgain` if the node does not have it."""
+        return self._block(hex(number))
+
+    def raw_block(self, number: int) -> Any:
+        """The canonical block at a height as the node gives it, without transactions; None if there is none."""
+        return self.rpc("eth_getBlockByNumber", hex(number), False)
+
+    def logs(self, contract: str, at: Address, events: Sequence[str], from_block: int, to_block: int) -> list[Log]:
+        """Events by name in a closed range of blocks, in chain order."""
+        topics = ["0x" + interface(contract).topic(name).hex() for name in events]
+        found: list[Log] = []
+        for start in range(from_block, to_block + 1, LOGS_PER_CALL_BLOCKS):
+            end = min(start + LOGS_PER_CALL_BLOCKS - 1, to_block)
+            query = {"address": at, "fromBlock": hex(start), "toBlock": hex(end), "topics": [topics]}
+            raw = self.rpc("eth_getLogs", query)
+            with reading_answer("eth_getLogs"):
+                found += [log for each in raw if (log := decode_log(contract, each)) is not None]
+        return sorted(found, key=lambda log: (log.block, log.place))
+
+    def codes(self, where: Sequence[Address], block: str | dict[str, Any] = "latest") -> list[bytes]:
+        """Code at addresses, as of a block, in one round trip; empty where there is none."""
+        answers = self.rpc_many([("eth_getCode", (each, block)) for each in where])
+        with reading_answer("eth_getCode"):
+            return [hex_bytes(answer) for answer in answers]
+
+    def balance(self, account: Address, block: str | dict[str, Any]) -> int:
+        """Wei in the account at a block."""
+        return self.rpc_int("eth_getBalance", account, block)
+
+    def nonce(self, account: Address, block: str | dict[str, Any] = "latest") -> int:
+        """Transactions of the account that the chain has at a block."""
+        return self.rpc_int("eth_getTransactionCount", account, block)
+
+    def receipts(self, hashes: Sequence[Digest], seen: Block | None = None) -> list[Inclusion | None]:
+        """The transactions' receipts in one round trip; None for each that the node has none of.
+
+        With `seen` a node that does not have that block is not asked (`TryAgain`): one that lags knows no younger receipts.
+        """
+        calls = [("eth_getTransactionReceipt", ("0x" + each.hex(),)) for each in hashes]
+        if seen is None:
+            answers = self.rpc_many(calls)
+        else:
+            # In one round trip, for behind one URL may be several nodes.
+            block, *answers = self.rpc_many([("eth_getBlockByNumber", (hex(seen.number), False)), *calls])
+            if _block(block, hex(seen.number)).hash != seen.hash:
+                raise TryAgain("chain", f"the node is on another block {seen.number}")
+        with reading_answer("eth_getTransactionReceipt"):
+            asked = zip(hashes, answers, strict=True)
+            return [None if raw is None else _inclusion(each, raw) for each, raw in asked]
+
+    def estimate(self, request: Mapping[str, Any]) -> int:
+        """Gas of a transaction on top of the newest block; `ChainReverted` if it would revert, `RpcRefused` without its money."""
+        return self.rpc_int("eth_estimateGas", request, "latest")
+
+    def replay(self, request: Mapping[str, Any], block: str | dict[str, Any], changed: Mapping[str, Any] | None = None) -> None:
+        """Repeats a call on the state after a block, some of it `changed`; `ChainReverted` if it reverts."""
+        self.rpc("eth_call", request, block, *([changed] if changed else []))
+
+    def knows(self, transaction: Digest) -> bool:
+        """Whether the node has the transaction, in its pool or in a block."""
+        return bool(self.rpc("eth_getTransactionByHash", "0x" + transaction.hex()))
+
+    def broadcast(self, raw: bytes) -> None:
+        """Hands in signed bytes; `RpcRefused` if the node does not take them."""
+        self.rpc("eth_sendRawTransaction", "0x" + raw.hex())
+
+    def _block(self, name: str) -> Block:
+        return _block(self.rpc("eth_getBlockByNumber", name, False), name)
+
+    def _check_chain(self) -> None:
+        if self._checked:
+            return
+        raw = self._request("eth_chainId", ())
+        with reading_answer("eth_chainId"):
+            found = quantity(raw)
+        if found != self.chain_id:
+            raise OtherChain("chain", f"the node is on chain {found}, not {self.chain_id}")
+        self._checked = True
+
+    def _request(self, method: str, params: Sequence[Any]) -> Any:
+        return _result(method, self._node.single(method, params))
+
+
+def at_number(number: int) -> str:
+    """The canonical block at a height."""
+    return hex(number)
+
+
+def at_hash(block_hash: Digest) -> dict[str, Any]:
+    """Exactly this block, and only while it is canonical (EIP-1898)."""
+    return {"blockHash": "0x" + block_hash.hex(), "requireCanonical": True}
+
+
+def decode_log(contract: str, raw: dict[str, Any]) -> Log | None:
+    """A log of the named contract, or None for an event it does not have; inside `reading_answer`."""
+    topics = [hex_bytes(topic) for topic in raw["topics"]]
+    decoded = interface(contract).event(topics, hex_bytes(raw["data"]))
+    if decoded is None:
+        return None
+    return Log(
+        contract=address(raw["address"]),
+        event=decoded[0],
+        values=decoded[1],
+        block=quantity(raw["blockNumber"]),
+        block_hash=digest(hex_bytes(raw["blockHash"])),
+        place=quantity(raw["logIndex"]),
+        transaction=digest(hex_bytes(raw["transactionHash"])),
+    )
+
+
+def view_read(name: str, view: View, block: str | dict[str, Any]) -> Read:
+    """The read of a view at a block."""
+    return Read(name, "eth_call", (view.request, block), lambda raw: _viewed(view, raw))
+
+
+def block_read(number: int) -> Read:
+    """The read of the canonical block at a height."""
+    name = at_number(number)
+    return Read(name, "eth_getBlockByNumber", (name, False), lambda raw: _block(raw, name), number)
+
+
+def hex_bytes(raw: Any) -> bytes:
+    """Bytes of the 0x-hex in an answer; inside `reading_answer`."""
+    return bytes.fromhex(_text(raw)[2:])
+
+
+def quantity(raw: Any) -> int:
+    """The 0x-hex number in an answer; inside `reading_answer`."""
+    return int(_text(raw), 16)
+
+
+def _block(raw: Any, name: str) -> Block:
+    if not isinstance(raw, dict) or not raw.get("hash"):
+        raise TryAgain("chain", f"no block {name}")
+    with reading_answer("eth_getBlockByNumber"):
+        return Block(
+            number=quantity(raw["number"]),
+            hash=digest(hex_bytes(raw["hash"])),
+            parent=digest(hex_bytes(raw["parentHash"])),
+            timestamp=quantity(raw["timestamp"]),
+            base_fee_wei=quantity(raw.get("baseFeePerGas", "0x0")),
+        )
+
+
+def _once_more(read: Callable[[], T]) -> T:
+    """A node that is busy, or one of several behind one address that lags, may answer well at the second time."""
+    try:
+        return read()
+    except BrokenAnswer:
+        return read()
+
+
+def _decoded(read: Read, answer: Any) -> Any:
+    try:
+        return read.decode(_result(read.method, answer))
+    except (ChainReverted, Unavailable) as error:
+        return error
+
+
+def _viewed(view: View, raw: Any) -> Any:
+    if raw == "0x":
+        # What every node says of an address without code.
+        name = f"{view.contract}.{view.function}"
+        raise BrokenAnswer("chain", f"{name}: an empty answer: the contract is not in that block, or the node has not its state")
+    with reading_answer(f"{view.contract}.{view.function}"):
+        return view.result(hex_bytes(raw))
+
+
+def _inclusion(transaction: Digest, raw: Any) -> Inclusion:
+    return Inclusion(
+        number=quantity(raw["blockNumber"]),
+        block_hash=digest(hex_bytes(raw["blockHash"])),
+        succeeded=quantity(raw["status"]) == 1,
+        gas_used=quantity(raw["gasUsed"]),
+        transaction=transaction,
+    )
+
+
+def _result(method: str, answer: Any) -> Any:
+    if not isinstance(answer, dict):
+        raise TryAgain("chain", f"{method}: no JSON-RPC answer")
+    error = answer.get("error")
+    if error is None:
+        return answer.get("result")
+    message, data = (
+        (str(error.get("message", ""))[:200], error.get("data")) if isinstance(error, dict) else (str(error)[:200], None)
+    )
+    if isinstance(data, str) and data.startswith("0x") and len(data) >= 10:
+        with reading_answer(method):
+            reason = Reason.of(hex_bytes(data))
+        raise ChainReverted(method, reason, reason)
+    if "revert" in message.lower():
+        raise ChainReverted(method, message)
+    raise RpcRefused(method, message)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.startswith("0x"):
+        raise MalformedValue("JSON-RPC result", str(value)[:60])
+    return value

@@ -1,0 +1,143 @@
+"""Whether contracts are what an address book calls them: each is asked for the others that it was deployed or wired with.
+
+Movers and the registry's court are a vote's, and are not asked: a court that was replaced keeps its book. What a vote can point
+elsewhere (`VOTED`) is wrong only if the book has it under another name: an emergency must not find its tools refusing the book.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from bytewise.protocol.address_book import Addresses, Network, Pool, StakeSource
+from bytewise.protocol.digests import keccak256
+from bytewise.protocol.errors import ChainReverted, ConfigurationError
+from bytewise.protocol.units import Address
+from chain.client.access import Chain
+from chain.client.artifacts import View
+
+_LENS = {
+    "PARAMS": "params", "GUARDIAN": "guardian", "REGISTRY": "registry", "VAULT": "stake_vault", "LEDGER": "ledger",
+    "EPOCHS": "key_epochs", "MARKET": "fee_market", "ANCHOR": "receipt_anchor", "DEMANDS": "demands", "DISPUTES": "disputes",
+    "ROUNDS": "rounds", "BREAKER": "breaker", "SETTLEMENT": "settlement", "SEEDS": "randao_source", "AUDITS": "audits",
+}  # fmt: skip
+
+PEERS = (
+    *(("Lens", "lens", function, peer) for function, peer in _LENS.items()),
+    ("Disputes", "disputes", "ROUNDS", "rounds"),
+    ("Disputes", "disputes", "BREAKER", "breaker"),
+    ("Disputes", "disputes", "GUARDIAN", "guardian"),
+    ("Rounds", "rounds", "KEYS", "bls_keys"),
+    ("Rounds", "rounds", "disputes", "disputes"),
+    ("Breaker", "breaker", "disputes", "disputes"),
+    ("BlsKeys", "bls_keys", "REGISTRY", "registry"),
+    ("Settlement", "settlement", "disputes", "disputes"),
+    ("ReceiptAnchor", "receipt_anchor", "disputes", "disputes"),
+    ("ReceiptAnchor", "receipt_anchor", "demands", "demands"),
+    ("Demands", "demands", "ANCHOR", "receipt_anchor"),
+    ("FeeMarket", "fee_market", "anchor", "receipt_anchor"),
+    ("FeeMarket", "fee_market", "audits", "audits"),
+    ("StakeVault", "stake_vault", "registry", "registry"),
+    ("BytewiseGovernor", "bytewise_governor", "token", "governance_token"),
+)
+"""Contract, its name in the book, the view, and who it must name: every contract but `Charter`, `Keeper` and `Lens` is named by
+another, in these or in `VOTED`."""
+
+VOTED = (
+    ("Breaker", "breaker", "authority", "access_manager"),
+    ("Guardian", "guardian", "authority", "access_manager"),
+    ("FeeMarket", "fee_market", "authority", "access_manager"),
+    ("BytewiseGovernor", "bytewise_governor", "timelock", "short_timelock"),
+)
+"""The same, where a vote may have named somebody else since."""
+
+_ONLY = {StakeSource.NATIVE: ("StakeVault", "MAX_REQUESTS"), StakeSource.EIGENLAYER: ("EigenLayerStake", "MAX_AGE")}
+"""Of each source of stake, a view that the other one lacks."""
+
+_PROPOSER = keccak256(b"PROPOSER_ROLE")
+
+
+def verify_peers(client: Chain, network: Network) -> Network:
+    """The book, if its contracts name each other as it does; otherwise `ConfigurationError` names two that do not fit."""
+    book = network.addresses
+    links = (*PEERS, *VOTED)
+    asked = [
+        *(
+            (View(contract, getattr(book, name), function), _mute(contract, name, peer))
+            for contract, name, function, peer in links
+        ),
+        *((view, "long_timelock or short_timelock is no TimelockController") for view in _proposers(book)),
+        (View("Charter", book.charter, "LONG_DELAY"), "charter is no Charter: it does not say how long the long delay is"),
+        *((View("StakeTree", pool.tree, "writer"), f"{_tree(pool)} is no StakeTree") for pool in network.pools),
+        *_stake_views(network),
+    ]
+    answers = _answers(client, asked)
+    known = set(asdict(book).values())
+    for link in links:
+        _verify_link(book, known, link, next(answers))
+    next(answers)  # A vote may have ended that the long timelock takes proposals of the short one.
+    if next(answers):
+        raise _wrong("short_timelock takes proposals of long_timelock: the book has them the other way round")
+    next(answers)  # That the charter answers is enough.
+    for pool in network.pools:
+        _verify_tree(client, network, pool, next(answers))
+    next(answers, None)  # That the stake source answers is enough.
+    return network
+
+
+def _stake_views(network: Network) -> Iterator[tuple[View, str]]:
+    if network.stake is not None:
+        contract, function = _ONLY[network.stake]
+        view = View(contract, network.addresses.stake_vault, function)
+        yield view, f"stake is {network.stake}, and stake_vault is no {contract}"
+
+
+def _answers(client: Chain, asked: Sequence[tuple[View, str]]) -> Iterator[Any]:
+    """What the views answer, in one round trip; one that reverts is `ConfigurationError` with the words that stand by it."""
+    try:
+        yield from client.views([view for view, _ in asked], "latest")
+    except ChainReverted:
+        # The batch does not say which.
+        for view, mute in asked:
+            try:
+                yield client.call(view.contract, view.at, view.function, *view.arguments, block="latest")
+            except ChainReverted:
+                raise _wrong(mute) from None
+
+
+def _verify_link(book: Addresses, known: Collection[Address], link: tuple[str, str, str, str], found: Address) -> None:
+    _, name, _, peer = link
+    wanted = getattr(book, peer)
+    if found != wanted and not (link in VOTED and found not in known):
+        raise _wrong(f"{name} works with {found} as its {peer}, the book says {wanted}")
+
+
+def _proposers(book: Addresses) -> tuple[View, View]:
+    """Whether the long timelock takes proposals of the short one, and the other way round, which is never so."""
+    pairs = ((book.long_timelock, book.short_timelock), (book.short_timelock, book.long_timelock))
+    first, second = (View("TimelockController", at, "hasRole", (_PROPOSER, other)) for at, other in pairs)
+    return first, second
+
+
+def _verify_tree(client: Chain, network: Network, pool: Pool, writer: Address) -> None:
+    name = _tree(pool)
+    registry = network.addresses.registry
+    if writer != registry:
+        raise _wrong(f"{name} is written by {writer}, the registry is {registry}")
+    try:
+        listed = client.call("Registry", registry, "treeOf", pool.digest, block="latest")
+    except ChainReverted:
+        return  # The curator has not added it yet.
+    if listed != pool.tree:
+        raise _wrong(f"{name} is {listed} to the registry, the book says {pool.tree}")
+
+
+def _tree(pool: Pool) -> str:
+    return f"the tree of pool 0x{pool.digest.hex()[:8]}…"
+
+
+def _mute(contract: str, name: str, peer: str) -> str:
+    return f"{name} is no {contract}: it does not say who its {peer} is"
+
+
+def _wrong(what: str) -> ConfigurationError:
+    return ConfigurationError("network.json", f"{what}: it is no book of one deployment; take it from who deployed the network")

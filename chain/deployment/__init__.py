@@ -1,0 +1,1 @@
+"""Deployment of a network: plan, parameters, checks, and one-shot calls."""

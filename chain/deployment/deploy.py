@@ -1,0 +1,274 @@
+"""Deploys a network, puts documents and models in force, and lets accounts join: one-shot acts of a starter.
+
+The deployer has no power once `deploy` is done: roles are the charter's to give (`plan.Vote`).
+"""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from eth_typing import HexAddress, HexStr
+from web3.types import Nonce
+from web3.utils.address import get_create_address
+
+from bytewise.protocol.address_book import Addresses, Network, Pool, StakeSource
+from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import ChainReverted, ConfigurationError
+from bytewise.protocol.records.environment import Environment
+from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Digest, address
+from chain.client.access import Chain
+from chain.client.address_book import code_hashes, field_of, verify_code
+from chain.client.error_rules import as_rule
+from chain.client.headers import header_rlp
+from chain.deployment import office_acts
+from chain.deployment.calls import CALL_GAS, DOCUMENT_GAS_PER_BYTE, Act, call_of
+from chain.deployment.deployment_check import verify_chosen, verify_offices
+from chain.deployment.lengths import lengths_of, verify_lengths
+from chain.deployment.plan import TREE, Header, Restaked, Shape, Site, Step, Vote, names, steps
+from chain.sending.fees import fees_at
+from chain.sending.transactions import TX_GAS_CAP, Call, send_all
+
+DEFAULT_TIMEOUT_S = 60.0
+"""For a whole step: many blocks of any chain we deploy on."""
+
+_CREATION_GAS_PER_BYTE = 240
+"""200 for storing code and 16 for calldata, and some more for the constructor."""
+
+
+class Policy(NamedTuple):
+    """An appraisal policy to be put in force."""
+
+    digest: Digest
+    """Its digest."""
+    serial: int
+    """Above the one in force."""
+    document: bytes
+    """Its canonical bytes."""
+
+
+class Proposed(NamedTuple):
+    """An environment or a model to be put in force."""
+
+    digest: Digest
+    pool: Digest
+    """Who judges an environment; zero for a model."""
+    vectors: Digest
+    """What certifiers say that they reproduced."""
+    document: bytes
+
+
+class Rehearsed(NamedTuple):
+    """A step that was not taken."""
+
+    step: Step
+    at: Address
+    """The contract's address, then."""
+    limit: int
+    """Gas that it would be given."""
+    estimate: int | None
+    """Gas that it would use; None where that cannot be known before others are taken."""
+
+
+class Joiner(NamedTuple):
+    """An account that stakes and registers: as operator with its endpoint, or as verifier of a pool with its machine."""
+
+    signer: LocalSigner
+    stake_wei: int
+    """To deposit; 0 where EigenLayer holds the stake."""
+    endpoint: str | None
+    """Operators only; None for a verifier."""
+    pool: Digest = ZERO_DIGEST
+    platform_id: Digest = ZERO_DIGEST
+    measurement: Digest = ZERO_DIGEST
+
+
+def survey(
+    client: Chain,
+    deployer: Address,
+    params: ParamSet,
+    shape: Shape,
+    pools: Sequence[Digest],
+    vote: Vote,
+    nonce: int | None = None,
+    restaked: Restaked | None = None,
+) -> Site:
+    """What a deployment by this account would be made of now; `ConfigurationError` on a chain without two blocks.
+
+    `nonce` is that of its first transaction, None for the account's next one; `restaked` where EigenLayer holds the stake.
+    """
+    newest = client.head().number
+    if newest < 2:
+        raise ConfigurationError("chain", f"needs two blocks to show that mixes change, has {newest}")
+    first = client.nonce(deployer) if nonce is None else nonce
+    listed = names(pools)
+    at = {name: created_address(deployer, first + place) for place, name in enumerate(listed)}
+    headers = (Header(newest - 1, header_rlp(client, newest - 1)), Header(newest, header_rlp(client, newest)))
+    return Site(deployer, at, params, shape, headers, tuple(pools), vote, restaked)
+
+
+def deploy(client: Chain, deployer: LocalSigner, site: Site, timeout_s: float = DEFAULT_TIMEOUT_S) -> Network:
+    """Deploys and wires all contracts; before anything is sent `MalformedValue` names a parameter outside its bounds, and
+    `ConfigurationError` a length that does not cover what it must."""
+    verify_parameters(client, site)
+    book = planned_book(client, site)
+    take(client, deployer, site, 0, timeout_s)
+    return finished(client, site, book)
+
+
+def planned_book(client: Chain, site: Site) -> Network:
+    """The address book that a deployment from now on will have, but for the hashes of its code."""
+    return Network(
+        chain_id=U256(client.chain_id),
+        deploy_block=U64(client.head().number),
+        addresses=Addresses(**{field_of(name): at for name, at in site.at.items() if not name.startswith(TREE)}),
+        pools=tuple(Pool(pool, site.at[TREE + pool.hex()]) for pool in site.pools),
+        code=(),
+        epochs=(),
+        stake=StakeSource.EIGENLAYER if site.restaked else StakeSource.NATIVE,
+    )
+
+
+def take(client: Chain, deployer: LocalSigner, site: Site, taken: int, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+    """Sends all steps but the first `taken`, which the chain has, and waits for each; what fails names the contract's reason."""
+    if deployer.address != site.deployer:
+        raise ConfigurationError("deployer", f"is {deployer.address}, the site was surveyed for {site.deployer}")
+    calls = [Call(deployer, each.to, each.data, 0, gas_limit(each)) for each in steps(site)[taken:]]
+    for portion in _portions(calls):
+        send_all(client, portion, timeout_s)
+
+
+def finished(client: Chain, site: Site, book: Network) -> Network:
+    """The book with its hashes of code, if the chain has this whole deployment; else `ConfigurationError` says what differs."""
+    for step in steps(site):
+        if step.verb == "wire" and not client.call(step.contract.split()[0], site.at[step.contract], "wired", block="latest"):
+            raise ConfigurationError(step.contract, "is not wired: its transaction failed; begin a new deployment")
+    admin = client.call("AccessManager", site.at["AccessManager"], "hasRole", 0, site.at["LongTimelock"], block="latest")
+    if not admin["isMember"]:
+        raise ConfigurationError("Charter", "has not given the roles away: its transaction failed; begin a new deployment")
+    whole = verify_code(client, replace(book, code=code_hashes(client, list(site.at.values()))))
+    verify_chosen(client, site, site.at)
+    verify_offices(client, site)
+    return whole
+
+
+def verify_parameters(client: Chain, site: Site) -> Site:
+    """The site, if `Params` takes its parameters and its lengths fit each other; otherwise the rule that they break."""
+    verify_lengths(site.params, lengths_of(site.shape))
+    first = next(step for step in steps(site) if step.contract == "Params")
+    try:
+        client.replay({"from": site.deployer, "data": "0x" + first.data.hex()}, "latest")
+    except ChainReverted as error:
+        raise as_rule(error) from error
+    return site
+
+
+def rehearse(client: Chain, site: Site, taken: int = 0) -> list[Rehearsed]:
+    """What `take` would send, with gas; nothing is sent."""
+    found = []
+    for step in steps(site)[taken:]:
+        estimate = None
+        if step.to is None:
+            # A constructor that asks a contract which is not there yet reverts.
+            with contextlib.suppress(ChainReverted):
+                estimate = client.estimate({"from": site.deployer, "data": "0x" + step.data.hex()})
+        found.append(Rehearsed(step, site.at[step.contract], gas_limit(step), estimate))
+    return found
+
+
+def most_wei(client: Chain, site: Site, taken: int = 0) -> int:
+    """What the account must have for all that `take` would send: all gas that is asked for, at the fee that is offered."""
+    gas = sum(gas_limit(each) for each in steps(site)[taken:])
+    return gas * fees_at(client.head().base_fee_wei).max_fee
+
+
+def gas_limit(step: Step) -> int:
+    """Gas that a step is given: enough, and never more than one transaction may have."""
+    per_byte = DOCUMENT_GAS_PER_BYTE if step.to else _CREATION_GAS_PER_BYTE
+    return min(CALL_GAS + per_byte * len(step.data), TX_GAS_CAP)
+
+
+def put_in_force(
+    client: Chain,
+    network: Network,
+    curator: LocalSigner,
+    measurements: Sequence[Digest],
+    proposals: Sequence[Proposed],
+    policy: Policy,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Adds pools, allows measurements, proposes items, sets the policy.
+
+    Items become ACTIVE by `activate`, once verifiers certified them; key epochs by `epoch_acts.open_epoch`.
+    """
+    acts = [office_acts.add_pool(pool.digest, pool.tree) for pool in network.pools]
+    acts += [office_acts.set_measurement(each, allowed=True) for each in measurements]
+    acts += [office_acts.propose_item(each.digest, each.pool, each.vectors, each.document) for each in proposals]
+    acts.append(office_acts.set_policy(policy.digest, policy.serial, policy.document))
+    send_all(client, [call_of(curator, network, act) for act in acts], timeout_s)
+
+
+def _portions(calls: Sequence[Call]) -> Iterator[list[Call]]:
+    """Calls in portions that any block has room for: what does not fit would wait until somebody else makes a block."""
+    portion: list[Call] = []
+    for call in calls:
+        if portion and sum(each.gas for each in portion) + call.gas > TX_GAS_CAP:
+            yield portion
+            portion = []
+        portion.append(call)
+    if portion:
+        yield portion
+
+
+def environment_proposal(environment: Environment, pool: Digest, vectors: Digest) -> Proposed:
+    """The proposal of an environment."""
+    return Proposed(environment.digest, pool, vectors, encode(environment))
+
+
+def join(client: Chain, network: Network, joiners: Sequence[Joiner], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+    """Deposits every joiner's stake and registers it."""
+    calls = []
+    for each in joiners:
+        if each.stake_wei:
+            calls.append(call_of(each.signer, network, Act("StakeVault", "deposit", (), each.stake_wei)))
+        if each.endpoint is not None:
+            calls.append(call_of(each.signer, network, Act("Registry", "registerOperator", (each.endpoint,))))
+        else:
+            machine = (each.pool, each.platform_id, each.measurement)
+            calls.append(call_of(each.signer, network, Act("Registry", "join", machine)))
+    send_all(client, calls, timeout_s)
+
+
+def certify(
+    client: Chain,
+    network: Network,
+    verifiers: Sequence[LocalSigner],
+    items: Mapping[Digest, Digest],
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Has verifiers say that they reproduced items (digest → vectors); their stake must weigh already."""
+    words = [Act("Registry", "certify", (digest, vectors)) for digest, vectors in items.items()]
+    send_all(client, [call_of(who, network, word) for who in verifiers for word in words], timeout_s)
+
+
+def activate(
+    client: Chain,
+    network: Network,
+    curator: LocalSigner,
+    items: Sequence[Digest],
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Puts certified items in force."""
+    send_all(client, [call_of(curator, network, office_acts.activate_item(item)) for item in items], timeout_s)
+
+
+def fund(client: Chain, rich: LocalSigner, accounts: Mapping[Address, int], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+    """Sends plain wei to accounts."""
+    send_all(client, [Call(rich, who, b"", amount, 21_000) for who, amount in accounts.items()], timeout_s)
+
+
+def created_address(deployer: Address, nonce: int) -> Address:
+    """Where CREATE puts the contract of a deployer's transaction: the last 20 bytes of keccak256(rlp([deployer, nonce]))."""
+    return address(get_create_address(HexAddress(HexStr(deployer)), Nonce(nonce)))

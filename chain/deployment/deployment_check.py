@@ -1,0 +1,109 @@
+"""Whether contracts are those that this deployment sends: each is asked for what options decide.
+
+An account's next contract has the same address whatever it is: a run by the account with other options leaves its own there.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import Any, NamedTuple
+
+from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.errors import ChainReverted, ConfigurationError
+from chain.client.access import Chain
+from chain.client.rpc import reading_answer
+from chain.client.structs import from_struct
+from chain.deployment.plan import TREE, Restaked, Site, code
+from chain.reads.roles import ROLES
+
+_ROLE = {name: number for number, name in ROLES.items()}
+
+
+class _Choice(NamedTuple):
+    """What one view of a contract must answer."""
+
+    contract: str
+    """Its name in the deployment."""
+    what: str
+    """The choice, in words of the options."""
+    wanted: Any
+    function: str
+    arguments: tuple[Any, ...] = ()
+    artifact: str = ""
+    """Of its code, where another contract than the named one is deployed there."""
+
+
+def verify_chosen(client: Chain, site: Site, created: Collection[str]) -> None:
+    """`ConfigurationError` names what differs if these contracts, which the chain has, are not as this deployment creates them.
+
+    Pools are not asked for: their trees are alike, and the curator says which tree is of which pool.
+    """
+    for choice in _choices(site):
+        if choice.contract in created:
+            _verify(client, site, choice)
+
+
+def verify_offices(client: Chain, site: Site) -> None:
+    """The same of who has an office, once the roles are given away."""
+    for office, who in (("GUARDIAN", site.vote.guardian), ("CURATOR", site.vote.curator)):
+        _verify(client, site, _Choice("AccessManager", f"whether {who} is {office}", True, "hasRole", (_ROLE[office], who)))
+
+
+def _verify(client: Chain, site: Site, choice: _Choice) -> None:
+    at, name = site.at[choice.contract], choice.artifact or code(choice.contract).name
+    try:
+        found = client.call(name, at, choice.function, *choice.arguments, block="latest")
+    except ChainReverted:
+        raise _another(choice, f"{at} is no {choice.artifact or choice.contract}") from None
+    with reading_answer(choice.function):
+        found = _plain(choice, found)
+    if found != choice.wanted:
+        told = "are others" if isinstance(choice.wanted, ParamSet) else f"is {found}, this command asks for {choice.wanted}"
+        raise _another(choice, f"{choice.what} of {choice.contract} at {at} {told}")
+
+
+def _plain(choice: _Choice, found: Any) -> Any:
+    if isinstance(choice.wanted, ParamSet):
+        return from_struct(ParamSet, found)
+    if choice.function == "hasRole":
+        return found["isMember"]
+    return tuple(found.values()) if isinstance(choice.wanted, tuple) else found
+
+
+def _another(choice: _Choice, what: str) -> ConfigurationError:
+    advice = (
+        "another run by this account has deployed at these addresses: give that run's options and its --out, or remove the "
+        ".draft file of this one to begin a new deployment"
+    )
+    return ConfigurationError(choice.contract, f"{what}; {advice}")
+
+
+_NATIVE = _Choice("StakeVault", "the most requests of one account", 8, "MAX_REQUESTS")
+"""`EigenLayerStake` has no such limit."""
+
+
+def _restaking(stake: Restaked) -> Iterator[_Choice]:
+    values = {
+        "ALLOCATIONS": ("the AllocationManager", stake.allocations),
+        "STRATEGY": ("the strategy", stake.strategy),
+        "AVS": ("the service", stake.avs),
+        "SET_ID": ("the number of the operator set", stake.set_id),
+        "MAX_AGE": ("the age of records", stake.max_age),
+        "LONGEST": ("the longest dispute", stake.longest_s),
+    }
+    for function, (what, wanted) in values.items():
+        yield _Choice("StakeVault", what, wanted, function, artifact="EigenLayerStake")
+
+
+def _choices(site: Site) -> Iterator[_Choice]:
+    shape, vote = site.shape, site.vote
+    prices = (shape.least_price_wei, shape.most_price_wei, shape.target, shape.price_epoch_s)
+    yield _Choice("Params", "the parameters", site.params, "get", (1,))
+    yield from _restaking(site.restaked) if site.restaked else [_NATIVE]
+    for pool in site.pools:
+        yield _Choice(TREE + pool.hex(), "the epoch in blocks", shape.epoch_blocks, "EPOCH_BLOCKS")
+        yield _Choice(TREE + pool.hex(), "the lookahead in blocks", shape.lookahead, "LOOKAHEAD")
+    yield _Choice("RandaoSource", "the shortest seed distance", shape.shortest, "SHORTEST")
+    yield _Choice("RandaoSource", "the longest seed distance", shape.longest, "LONGEST")
+    yield _Choice("FeeMarket", "the limits of prices", prices, "limits")
+    yield _Choice("GovernanceToken", f"the number of votes of {vote.holder}", vote.supply, "balanceOf", (vote.holder,))
+    yield _Choice("ShortTimelock", "the delay in seconds", vote.short_delay_s, "getMinDelay")
+    yield _Choice("LongTimelock", "the delay in seconds", vote.long_delay_s, "getMinDelay")

@@ -1,0 +1,121 @@
+"""A deployment that was begun, kept beside its address book until that is written: a second run goes on where the first stopped.
+
+What a deployment sends follows from what was asked and from the deployer's nonces, so the draft is written once, before the
+first transaction, and how far it came is on the chain.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.digests import keccak256
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import ConfigurationError, MalformedValue, NotCanonical, TryAgain, WrongFields
+from bytewise.protocol.units import U64, Address, Digest
+from bytewise.service.files import replace_file
+from chain.client.access import Chain
+from chain.deployment.deployment_check import verify_chosen
+from chain.deployment.plan import Site, Step, steps
+
+_DATED = "RandaoSource"
+"""Whose creation has two recent headers in it, and thus is another one each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A deployment that was begun."""
+
+    deployer: Address
+    """Who sends it."""
+    nonce: U64
+    """Of its first transaction."""
+    asked: Digest
+    """Hash of all its transactions, but for the two headers that show that mixes change."""
+    book: Network
+    """The address book to be, without hashes of code."""
+    book_hash: Digest
+    """Of the book's bytes: one that was changed since has places that the chain knows nothing of."""
+
+
+def path_of(out: Path) -> Path:
+    """Where the draft of an address book is."""
+    return out.with_name(out.name + ".draft")
+
+
+def read_draft(out: Path) -> Draft | None:
+    """The draft beside an address book to be, or None if there is none; `ConfigurationError` for what is no draft as it was
+    written."""
+    path = path_of(out)
+    try:
+        draft = decode(Draft, path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigurationError(path.name, f"cannot be read: {error.strerror}") from None
+    except (MalformedValue, NotCanonical, WrongFields) as error:
+        raise ConfigurationError(path.name, f"is no draft of a deployment ({error}): {_anew(path)}") from None
+    if draft.book_hash != _hash(draft.book):
+        raise ConfigurationError(path.name, f"its address book was changed: put it back as it was to go on, or {_anew(path)}")
+    return draft
+
+
+def write_draft(out: Path, site: Site, nonce: int, book: Network) -> Draft:
+    """Keeps what is begun, before the first transaction; `ConfigurationError` if nothing can be written there."""
+    draft = Draft(site.deployer, U64(nonce), asked(site), book, _hash(book))
+    replace_file(path_of(out), encode(draft))
+    return draft
+
+
+def first_nonce(client: Chain, deployer: Address) -> int:
+    """The nonce that a new deployment begins with; `TryAgain` while a transaction of the account waits for a block.
+
+    What waits may be another run's, which would take the nonces and thus the addresses of this one.
+    """
+    nonce, pending = client.nonce(deployer), client.nonce(deployer, "pending")
+    if pending != nonce:
+        waiting = f"{pending - nonce} transactions of {deployer} wait for a block, maybe of another deployment"
+        raise TryAgain("chain", f"{waiting}: wait until none does, or use another account; nothing was sent")
+    return nonce
+
+
+def asked(site: Site) -> Digest:
+    """What tells one deployment from another: by this build, these options, this deployer and its nonces."""
+    parts = [(each.contract, each.verb, each.to or "", b"" if each.contract == _DATED else each.data) for each in steps(site)]
+    listed = [part if isinstance(part, bytes) else part.encode() for each in parts for part in each]
+    return Digest(keccak256(b"".join(keccak256(part) for part in listed)))
+
+
+def steps_taken(client: Chain, draft: Draft, out: Path, site: Site) -> int:
+    """How many transactions of a deployment the chain has; `ConfigurationError` if it is another one, with what may be done."""
+    path = path_of(out)
+    if (draft.book.chain_id, draft.deployer) != (client.chain_id, site.deployer) or draft.asked != asked(site):
+        raise ConfigurationError(
+            path.name,
+            f"was begun by {draft.deployer} on chain {draft.book.chain_id}, with other options or by another build than this: "
+            f"give the same to go on, or {_anew(path)}",
+        )
+    listed = steps(site)
+    taken = min(client.nonce(site.deployer) - draft.nonce, len(listed))
+    if taken < 0:
+        raise ConfigurationError(path.name, f"is of another chain, or of blocks that this one has no more: {_anew(path)}")
+    _verify_created(client, site, listed[:taken], path)
+    verify_chosen(client, site, {each.contract for each in listed[:taken] if each.to is None})
+    return taken
+
+
+def _verify_created(client: Chain, site: Site, taken: Sequence[Step], path: Path) -> None:
+    created = [each.contract for each in taken if each.to is None]
+    codes = client.codes([site.at[name] for name in created]) if created else []
+    missing = next((name for name, code in zip(created, codes, strict=True) if not code), None)
+    if missing is not None:
+        what = f"{missing} is not at {site.at[missing]}: its transaction failed, or the account sent another in its place"
+        raise ConfigurationError(path.name, f"{what}; this deployment cannot go on: {_anew(path)}")
+
+
+def _hash(book: Network) -> Digest:
+    return Digest(keccak256(encode(book)))
+
+
+def _anew(path: Path) -> str:
+    return f"remove {path} to begin a new deployment (what is on the chain of the old one has no power over the new)"

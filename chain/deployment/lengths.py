@@ -1,0 +1,99 @@
+"""What lengths in blocks and lengths in seconds owe to each other: the law that no contract can check.
+
+A contract knows neither how long a block takes nor which tree a pool will have; whoever deploys or votes does.
+"""
+
+from dataclasses import dataclass
+
+from bytewise.protocol.address_book import Network, Pool
+from bytewise.protocol.court.params import MAX_REARMS, ParamSet
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.stake_tree import TreeShape
+from bytewise.protocol.units import Address
+from chain.client.access import Chain
+from chain.client.rpc import at_number
+from chain.deployment.plan import Shape
+
+SEED_ATTEMPTS = 1 + MAX_REARMS
+"""Seed blocks that a round can name."""
+
+MEASURED_BLOCKS = 100
+"""Over which a block's length is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """What seeds of one pool depend on."""
+
+    tree: TreeShape
+    """Of the pool."""
+    shortest: int
+    """Blocks after the current one before which no seed block is named."""
+    longest: int
+    """Blocks after the current one behind which none is."""
+    block_s: int
+    """Seconds that a block takes."""
+
+
+def lengths_of(shape: Shape) -> Lengths:
+    """Those of a deployment that is planned."""
+    tree = TreeShape(shape.epoch_blocks, shape.lookahead, shape.unit_wei, shape.max_units)
+    return Lengths(tree, shape.shortest, shape.longest, shape.block_s)
+
+
+def read_lengths(client: Chain, network: Network, pool: Pool, block_s: int) -> Lengths:
+    """Those of a deployment that is there; every contract has them for good."""
+    block, at = at_number(client.head().number), network.addresses
+
+    def fixed(contract: str, where: Address, name: str) -> int:
+        return int(client.call(contract, where, name, block=block))
+
+    tree = TreeShape(*(fixed("StakeTree", pool.tree, name) for name in ("EPOCH_BLOCKS", "LOOKAHEAD", "UNIT", "MAX_UNITS")))
+    shortest, longest = (fixed("RandaoSource", at.randao_source, name) for name in ("SHORTEST", "LONGEST"))
+    return Lengths(tree, shortest, longest, block_s)
+
+
+def measured_block_s(client: Chain) -> int:
+    """Whole seconds that a block took lately."""
+    newest = client.head()
+    before = max(0, newest.number - MEASURED_BLOCKS)
+    blocks, seconds = max(1, newest.number - before), newest.timestamp - client.block(before).timestamp
+    return max(1, round(seconds / blocks))
+
+
+def verify_lengths(params: ParamSet, lengths: Lengths) -> None:
+    """`ConfigurationError` names the first length that is too short, with what it must cover."""
+    t = params.times
+    _covers("longest", lengths.longest, farthest_seed(lengths), "blocks: some disputes could not name their seed block")
+    live = t.max_anchor_delay + t.window + t.cure
+    epoch_s = lengths.tree.epoch_blocks * lengths.block_s
+    _covers("max_anchor_delay + window + cure", live, epoch_s + 1, "seconds: stake could leave before its last seats answer")
+    seeds_s = seed_blocks(lengths) * lengths.block_s
+    _covers("seed_time + draw_time", t.seed_time + t.draw_time, seeds_s, "seconds: lost seeds would outlast the static law")
+
+
+def farthest_seed(lengths: Lengths) -> int:
+    """Blocks from a dispute's opening to its first seed block, at most, wherever in an epoch it is opened."""
+    return max(_seed_of(lengths, here) - here for here in range(lengths.tree.epoch_blocks))
+
+
+def seed_blocks(lengths: Lengths) -> int:
+    """Blocks from a round's beginning until its last seed can be drawn by no more, at most: each was lost with its epoch."""
+    return max(_last_lost(lengths, here) - here for here in range(lengths.tree.epoch_blocks))
+
+
+def _last_lost(lengths: Lengths, here: int) -> int:
+    epoch = lengths.tree.epoch_blocks
+    for _ in range(SEED_ATTEMPTS):
+        here = (_seed_of(lengths, here) // epoch + 1) * epoch
+    return here
+
+
+def _seed_of(lengths: Lengths, here: int) -> int:
+    """The seed block that a round names in block `here` (`DisputeDraw._nameSeed`)."""
+    return lengths.tree.seed_block_from(here + lengths.shortest)
+
+
+def _covers(name: str, have: int, needs: int, what: str) -> None:
+    if have < needs:
+        raise ConfigurationError(name, f"is {have}, needs {needs} {what}")

@@ -1,0 +1,301 @@
+"""What a deployment consists of: every contract with its arguments, what closes the cycles between them, and who
+governs it.
+
+Addresses follow from the deployer's nonces (CREATE), so every argument is known before anything is sent.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.units import ZERO_ADDRESS, Address, Blob, Digest
+from chain.client.artifacts import Interface, interface
+from chain.client.structs import to_struct
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a deployment fixes for ever: lengths in blocks, and stake per unit of a draw."""
+
+    epoch_blocks: int
+    """Length of a stake epoch: stake weighs from the next one on."""
+    lookahead: int
+    """First blocks of an epoch whose mixes are no seeds of it."""
+    shortest: int
+    """Blocks after the current one before which no seed block is named."""
+    longest: int
+    """Blocks after the current one behind which none is."""
+    unit_wei: int
+    """Stake of one unit of a draw."""
+    max_units: int
+    """Most units of one account."""
+    least_price_wei: int
+    """Of a place for one receipt."""
+    most_price_wei: int
+    """Of a place for one receipt."""
+    target: int
+    """Receipts of one price epoch at which the price stays."""
+    price_epoch_s: int
+    """Length of a price epoch."""
+    block_s: int
+    """Seconds that a block takes: no contract knows it, `chain.deployment.lengths` asks."""
+
+
+MAIN_NET = Shape(
+    epoch_blocks=7_200, lookahead=128, shortest=128, longest=8_191, unit_wei=10**15, max_units=250_000,
+    least_price_wei=10**12, most_price_wei=10**17, target=10_000, price_epoch_s=3_600, block_s=12,
+)  # fmt: skip
+"""Blocks every twelve seconds: four beacon epochs before a mix can be a seed, stake epochs of a day."""
+
+DEVNET_SHAPE = Shape(
+    epoch_blocks=40, lookahead=4, shortest=3, longest=1_000, unit_wei=10**15, max_units=250_000,
+    least_price_wei=10**12, most_price_wei=10**17, target=100, price_epoch_s=60, block_s=1,
+)  # fmt: skip
+"""Blocks every second, on one machine."""
+
+
+SLOT_S = 12
+"""Seconds that `EigenLayerStake` takes for one block, whatever the chain: EigenLayer counts blocks."""
+
+LEAST_LONG_DELAY_DAYS = 34
+"""Whole days of `Charter.LONG_DELAY`: 30 of unbonding, one pause of three, and the full hour of the queue."""
+
+LONG_DELAY_DAYS = 64
+"""More than the longest way out for stake while a guardian stops the clock whenever it may (ADR 172).
+
+After each pause comes the longest dispute, which is no shorter: the 30 days and an hour take at most twice as long, and one more
+pause of three days.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """Who governs, and how slowly."""
+
+    guardian: Address
+    """May pause and refund, at once."""
+    curator: Address
+    """Says what may be run, at once."""
+    holder: Address
+    """Of all votes at first."""
+    supply: int = 10**27
+    """Votes."""
+    threshold: int = 10**24
+    """Votes that a proposer needs."""
+    quorum_percent: int = 4
+    """Of the votes, for a proposal to pass."""
+    delay_blocks: int = 7_200
+    """From a proposal to its vote."""
+    period_blocks: int = 50_400
+    """Length of a vote."""
+    short_delay_s: int = 3 * 86_400
+    """Before parameters and prices; `Charter.SHORT_DELAY` is the least."""
+    long_delay_s: int = LONG_DELAY_DAYS * 86_400
+    """Before what moves stake; `Charter.LONG_DELAY` is the least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A block's header, for `RandaoSource` to see that mixes change."""
+
+    number: int
+    """Height."""
+    rlp: Blob
+    """`chain.client.headers.header_rlp`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One transaction of a deployment."""
+
+    contract: str
+    """Whose; a tree is named with its pool."""
+    verb: str
+    """A function, or "create"."""
+    to: Address | None
+    """None for a creation."""
+    data: bytes
+    """What is sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restaked:
+    """Stake that EigenLayer holds: `EigenLayerStake` in the vault's place (ADR 084, 152)."""
+
+    allocations: Address
+    """EigenLayer's AllocationManager, which names its other contracts. The operator set there names the stake source as its
+    slasher and recipient already."""
+    strategy: Address
+    """The strategy whose stake counts; of wrapped ether."""
+    avs: Address
+    """The service that the operator set is of."""
+    set_id: int
+    """The set's number there."""
+    max_age: int
+    """Blocks for which a record of stake counts."""
+    longest_s: int
+    """Longest dispute for which this stake answers, at `SLOT_S` a block: at least what the parameters allow (`longest_for`)."""
+
+    @property
+    def horizon(self) -> int:
+        """Blocks for which EigenLayer must be able to slash what was recorded (`EigenLayerStake.HORIZON`)."""
+        return self.max_age - (-self.longest_s // SLOT_S)
+
+
+def longest_for(params: ParamSet, shape: Shape) -> int:
+    """`Restaked.longest_s` for these parameters: as many slots as the longest dispute has blocks of this chain."""
+    return -(-params.longest_dispute // shape.block_s) * SLOT_S
+
+
+def default_max_age(shape: Shape) -> int:
+    """Three stake epochs: on main net three days, in which a process that renews at half of it may stand still for one."""
+    return 3 * shape.epoch_blocks
+
+
+TREE = "StakeTree "
+"""Before the pool's digest, in the names of trees."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Everything that arguments are made of."""
+
+    deployer: Address
+    """Without any power once it is done."""
+    at: Mapping[str, Address]
+    """Where each contract will be."""
+    params: ParamSet
+    """The first version."""
+    shape: Shape
+    """What is fixed for ever."""
+    headers: tuple[Header, Header]
+    """Two recent blocks with different mixes."""
+    pools: tuple[Digest, ...]
+    """The first pools; the curator adds them to the registry."""
+    vote: Vote
+    """Who governs."""
+    restaked: Restaked | None = None
+    """Where the stake is, if not in a vault of the network's own."""
+
+
+def names(pools: Sequence[Digest]) -> tuple[str, ...]:
+    """Every contract of a deployment with these pools, in the order of creation."""
+    return (*CREATED_BEFORE_TREES, *(TREE + pool.hex() for pool in pools), *CREATED_AFTER_TREES)
+
+
+CREATED_BEFORE_TREES = ("Charter", "AccessManager", "Params", "Guardian", "Ledger", "StakeVault", "Registry")
+CREATED_AFTER_TREES = (
+    "RandaoSource", "BlsKeys", "KeyEpochs", "FeeMarket", "ReceiptAnchor", "Demands", "Settlement", "Rounds", "Breaker",
+    "Disputes", "Keeper", "Audits", "Lens", "GovernanceToken", "ShortTimelock", "LongTimelock", "BytewiseGovernor",
+)  # fmt: skip
+
+ARTIFACT = {"ShortTimelock": "TimelockController", "LongTimelock": "TimelockController"}
+"""Code of what is deployed under a name of its own."""
+
+
+def steps(site: Site) -> list[Step]:
+    """All transactions of a deployment, in order: creations (as `names` lists them), wiring, and the roles."""
+    arguments = _money(site) | _court(site) | _governance(site)
+    created = [Step(name, "create", None, _code(site, name).creation(*arguments[name])) for name in names(site.pools)]
+    wired = [_call(site, name, "wire", *wires) for name, wires in _wires(site)]
+    return [*created, *wired, _establish(site)]
+
+
+def code(name: str) -> Interface:
+    """The artifact of a contract of a deployment."""
+    first = name.split()[0]
+    return interface(ARTIFACT.get(first, first))
+
+
+def _code(site: Site, name: str) -> Interface:
+    return interface("EigenLayerStake") if name == "StakeVault" and site.restaked else code(name)
+
+
+def _stake(site: Site) -> tuple[Any, ...]:
+    at, held = site.at, site.restaked
+    parts = (at["AccessManager"], at["Guardian"], at["Params"], at["Ledger"])
+    if held is None:
+        return (parts,)
+    return parts, (held.allocations, held.strategy), (held.avs, held.set_id), held.max_age, held.longest_s
+
+
+def _money(site: Site) -> dict[str, tuple[Any, ...]]:
+    at, shape = site.at, site.shape
+    authority, params, guardian = at["AccessManager"], at["Params"], at["Guardian"]
+    prices = (shape.least_price_wei, shape.most_price_wei, shape.target, shape.price_epoch_s)
+    tree = (shape.epoch_blocks, shape.lookahead, shape.unit_wei, shape.max_units)
+    return {
+        "Params": (authority, to_struct(site.params)),
+        "Guardian": (authority, params),
+        "Ledger": (authority, guardian, params),
+        "StakeVault": _stake(site),
+        "Registry": (authority, guardian, params, at["StakeVault"]),
+        "FeeMarket": (authority, guardian, *prices),
+        "Settlement": (params, at["Ledger"], at["StakeVault"]),
+    } | {TREE + pool.hex(): tree for pool in site.pools}
+
+
+def _court(site: Site) -> dict[str, tuple[Any, ...]]:
+    at = site.at
+    authority, params, guardian, registry = at["AccessManager"], at["Params"], at["Guardian"], at["Registry"]
+    vault, ledger, epochs, anchor = at["StakeVault"], at["Ledger"], at["KeyEpochs"], at["ReceiptAnchor"]
+    headers = [value for header in site.headers for value in (header.number, header.rlp)]
+    settlement, seeds, rounds, breaker = at["Settlement"], at["RandaoSource"], at["Rounds"], at["Breaker"]
+    shared = (params, guardian, registry, vault, ledger, epochs)
+    demands, market = at["Demands"], at["FeeMarket"]
+    return {
+        "RandaoSource": (site.shape.shortest, site.shape.longest, *headers),
+        "BlsKeys": (registry,),
+        "KeyEpochs": (authority, params, guardian, registry),
+        "ReceiptAnchor": ((params, guardian, registry, vault, epochs, market),),
+        "Demands": ((params, guardian, registry, vault, ledger, anchor),),
+        "Rounds": (params, guardian, at["BlsKeys"]),
+        "Breaker": (authority, params, guardian, registry),
+        "Disputes": ((params, registry, anchor, settlement, guardian, seeds, rounds, breaker),),
+        "Keeper": (),
+        "Audits": ((*shared, anchor, at["Disputes"]),),
+        "Lens": ((*shared, market, anchor, demands, at["Disputes"], rounds, breaker, settlement, seeds, at["Audits"]),),
+    }
+
+
+def _governance(site: Site) -> dict[str, tuple[Any, ...]]:
+    at, vote = site.at, site.vote
+    governor = (vote.delay_blocks, vote.period_blocks, vote.threshold, vote.quorum_percent)
+    return {
+        "Charter": (),
+        "AccessManager": (at["Charter"],),
+        "GovernanceToken": (vote.holder, vote.supply),
+        # What was voted may be carried out by anybody (executor 0); nobody administers a timelock but itself.
+        "ShortTimelock": (vote.short_delay_s, [at["BytewiseGovernor"]], [ZERO_ADDRESS], ZERO_ADDRESS),
+        "LongTimelock": (vote.long_delay_s, [at["ShortTimelock"]], [ZERO_ADDRESS], ZERO_ADDRESS),
+        "BytewiseGovernor": (at["GovernanceToken"], at["ShortTimelock"], *governor),
+    }
+
+
+def _establish(site: Site) -> Step:
+    governed = [
+        site.at[name] for name in ("Params", "Guardian", "Ledger", "StakeVault", "Registry", "KeyEpochs", "FeeMarket", "Breaker")
+    ]
+    holders = (site.at["ShortTimelock"], site.at["LongTimelock"], site.vote.guardian, site.vote.curator)
+    return _call(site, "Charter", "establish", site.at["AccessManager"], tuple(governed), holders)
+
+
+def _wires(site: Site) -> list[tuple[str, tuple[Address, ...]]]:
+    at = site.at
+    trees = [(TREE + pool.hex(), (at["Registry"],)) for pool in site.pools]
+    return [
+        *trees,
+        ("Ledger", (at["StakeVault"], at["Settlement"], at["Demands"], at["Audits"], at["Disputes"])),
+        ("StakeVault", (at["Registry"], at["Settlement"], at["ReceiptAnchor"], at["Demands"])),
+        ("Registry", (at["Breaker"],)),
+        ("FeeMarket", (at["ReceiptAnchor"], at["Audits"])),
+        ("ReceiptAnchor", (at["Disputes"], at["Demands"])),
+        ("Settlement", (at["Disputes"],)),
+        ("Rounds", (at["Disputes"],)),
+        ("Breaker", (at["Disputes"],)),
+    ]
+
+
+def _call(site: Site, name: str, function: str, *arguments: Any) -> Step:
+    return Step(name, function, site.at[name], code(name).call(function, *arguments))

@@ -1,0 +1,1 @@
+"""Typed reads of the contracts, each at a named block."""

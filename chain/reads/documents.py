@@ -1,0 +1,51 @@
+"""What governance and proposers published in events, by digest; and who is an operator (`ports.Documents`)."""
+
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors import BytewiseError, UnknownEnvironment
+from bytewise.protocol.records.environment import Environment
+from bytewise.protocol.units import Address, Digest
+from chain.client.artifacts import Log
+from chain.reads.reader import DocketReader
+
+
+class RegistryDocuments:
+    """Documents of one network. Anybody may propose any bytes under any digest: whoever reads checks that they hash to it."""
+
+    def __init__(self, reader: DocketReader) -> None:
+        self._reader = reader
+
+    def environment(self, digest: Digest, to_block: int) -> Environment:
+        """The environment whose digest it is; `UnknownEnvironment` if no proposed document hashes to it."""
+        for document in self._proposed(digest, to_block):
+            try:
+                found = decode(Environment, document)
+            except BytewiseError:
+                continue
+            if found.digest == digest:
+                return found
+        raise UnknownEnvironment("environment", digest.hex(), "no document of it")
+
+    def model_manifests(self, model_id: Digest, to_block: int) -> tuple[bytes, ...]:
+        """Every manifest that was proposed for a model; the caller takes the one whose digest is right."""
+        return self._proposed(model_id, to_block)
+
+    def policy_document(self, digest: Digest, to_block: int) -> bytes:
+        """The appraisal policy's bytes; the caller checks their digest. `UnknownEnvironment` if there are none."""
+        found = [log.values["document"] for log in self._registry("PolicySet", to_block) if log.values["digest"] == digest]
+        if not found:
+            raise UnknownEnvironment("policy", digest.hex(), "no document of it")
+        return bytes(found[-1])
+
+    def operators(self, to_block: int) -> dict[Address, str]:
+        """Registered operators with their endpoints."""
+        logs = self._registry("OperatorRegistered", to_block)
+        return {Address(log.values["operator"]): log.values["endpoint"] for log in logs}
+
+    def _proposed(self, digest: Digest, to_block: int) -> tuple[bytes, ...]:
+        logs = self._registry("ItemProposed", to_block)
+        return tuple(bytes(log.values["document"]) for log in logs if log.values["digest"] == digest)
+
+    def _registry(self, event: str, to_block: int) -> list[Log]:
+        network = self._reader.network
+        where = ("Registry", network.addresses.registry)
+        return self._reader.client.logs(*where, [event], network.deploy_block, to_block)

@@ -1,0 +1,264 @@
+"""The past as events tell it, for whoever audits from outside with an RPC address and the address book alone."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from bytewise.crypto.bls import PublicKey
+from bytewise.protocol.court.seat_outcomes import PAID, Standing
+from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.records.statements import Finding, Verdict, Vote
+from bytewise.protocol.signing import camel
+from bytewise.protocol.units import ZERO_ADDRESS, Address, Blob, Digest
+from chain.client.artifacts import Log
+from chain.client.rpc import reading_answer
+from chain.reads.reader import DocketReader
+
+
+class Commitment(NamedTuple):
+    """A member's commitment."""
+
+    dispute: Digest
+    round: int
+    voter: Address
+    commitment: Digest
+    block: int
+
+
+class Opening(NamedTuple):
+    """A member's opened vote with its published quote."""
+
+    vote: Vote
+    quote: Blob
+    block: int
+
+
+class RoundEnd(NamedTuple):
+    """A settled round; verdict NONE if it was inconclusive. `seats` counts by what the seats said, in the contract's names."""
+
+    dispute: Digest
+    round: int
+    verdict: Verdict
+    seats: dict[str, int]
+    block: int
+
+
+class Opened(NamedTuple):
+    """A dispute's opening."""
+
+    dispute: Digest
+    receipt_id: Digest
+    operator: Address
+    challenger: Address
+    batch_id: int
+    alt_commit: Digest
+    block: int
+
+
+class Drawn(NamedTuple):
+    """The end of a round's draw; times of the protocol clock."""
+
+    dispute: Digest
+    round: int
+    seed: Digest
+    round_seed: Digest
+    commit_end: int
+    reveal_end: int
+    block: int
+
+
+class Certificate(NamedTuple):
+    """A certificate that was accepted: what it found, for which seats."""
+
+    finding: Finding
+    signers: int
+    block: int
+
+
+class Ending(NamedTuple):
+    """How a dispute's money was split when it ended; seats are paid and charged afterwards (`SeatEnd`). Wei."""
+
+    dispute: Digest
+    verdict: Verdict
+    bond: int
+    appeal_bond: int
+    advanced: int
+    slashed: int
+    to_challenger: int
+    to_appellant: int
+    to_operator: int
+    to_verifiers: int
+    repaid: int
+    burned: int
+    block: int
+
+    @property
+    def sums(self) -> bool:
+        """Whether what went in comes out, to the wei; penalties are apart: all of them are burned."""
+        put_in = self.bond + self.appeal_bond + self.advanced + self.slashed
+        shares = self.to_challenger + self.to_appellant + self.to_operator + self.to_verifiers
+        return put_in == shares + self.repaid + self.burned
+
+
+class SeatEnd(NamedTuple):
+    """Seats of one holder and one standing that were paid or charged together. Wei for all of them."""
+
+    dispute: Digest
+    round: int
+    voter: Address
+    seat_mask: int
+    standing: Standing
+    pay: int
+    penalty: int
+    block: int
+
+
+class LedgerMovement(NamedTuple):
+    """One movement of money in the ledger: `event` and its values as the contract names them."""
+
+    event: str
+    values: dict[str, Any]
+    block: int
+
+
+LEDGER_EVENTS = ("Taken", "Credited", "CreditedEach", "Burned", "Advanced", "Repaid", "Funded", "Withdrawn")
+"""Every movement of money that is not stake is one of these."""
+
+
+class CourtHistory:
+    """Events of one network in a closed range of blocks, oldest first."""
+
+    def __init__(self, reader: DocketReader) -> None:
+        self._reader = reader
+        self._at = reader.network.addresses
+
+    def opened(self, from_block: int, to_block: int) -> tuple[Opened, ...]:
+        """Disputes that were opened."""
+        found = self._disputes("DisputeOpened", from_block, to_block)
+        with reading_answer("DisputeOpened"):
+            return tuple(
+                Opened(v["id"], v["receiptId"], v["operator"], v["challenger"], v["batchId"], v["altCommit"], log.block)
+                for log in found
+                for v in [log.values]
+            )
+
+    def drawn(self, from_block: int, to_block: int) -> tuple[Drawn, ...]:
+        """Committees whose last seat was drawn; their members are in `DocketReader.members`."""
+        found = self._disputes("CommitOpened", from_block, to_block)
+        with reading_answer("CommitOpened"):
+            return tuple(
+                Drawn(v["id"], v["round"], v["seed"], v["roundSeed"], v["commitEnd"], v["revealEnd"], log.block)
+                for log in found
+                for v in [log.values]
+            )
+
+    def commitments(self, from_block: int, to_block: int) -> tuple[Commitment, ...]:
+        """Commitments that were made."""
+        found = self._rounds("Committed", from_block, to_block)
+        with reading_answer("Committed"):
+            return tuple(
+                Commitment(v["id"], v["round"], v["voter"], v["commitment"], log.block) for log in found for v in [log.values]
+            )
+
+    def openings(self, from_block: int, to_block: int) -> tuple[Opening, ...]:
+        """Votes that were opened directly."""
+        found = self._rounds("Revealed", from_block, to_block)
+        with reading_answer("Revealed"):
+            return tuple(Opening(_signed(Vote, log.values["vote"]), Blob(log.values["quote"]), log.block) for log in found)
+
+    def certificates(self, from_block: int, to_block: int) -> tuple[Certificate, ...]:
+        """Certificates that were accepted."""
+        found = self._rounds("Certified", from_block, to_block)
+        with reading_answer("Certified"):
+            return tuple(Certificate(_signed(Finding, log.values["finding"]), log.values["signers"], log.block) for log in found)
+
+    def rounds(self, from_block: int, to_block: int) -> tuple[RoundEnd, ...]:
+        """Rounds that were counted; verdict NONE if one was inconclusive."""
+        found = self._disputes("Settled", from_block, to_block)
+        with reading_answer("Settled"):
+            return tuple(_round_end(log) for log in found)
+
+    def endings(self, from_block: int, to_block: int) -> tuple[Ending, ...]:
+        """Disputes that ended, with their money."""
+        found = self._settlement("Ended", from_block, to_block)
+        with reading_answer("Ended"):
+            return tuple(_ending(log) for log in found)
+
+    def seats(self, from_block: int, to_block: int) -> tuple[SeatEnd, ...]:
+        """Seats that were paid or charged."""
+        found = self._settlement("SeatsSettled", from_block, to_block)
+        with reading_answer("SeatsSettled"):
+            return tuple(end for log in found for end in _seat_ends(log))
+
+    def movements(self, from_block: int, to_block: int) -> tuple[LedgerMovement, ...]:
+        """Every movement of money that is not stake."""
+        logs = self._logs("Ledger", self._at.ledger, LEDGER_EVENTS, from_block, to_block)
+        return tuple(LedgerMovement(log.event, dict(log.values), log.block) for log in logs)
+
+    def keys_at(self, block: int, to_block: int) -> dict[Address, PublicKey]:
+        """Keys for certificates as of the end of a block: of each account the last one that it registered until then.
+
+        Only keys whose place is noted by the end of `to_block`: no other can be in a certificate.
+        """
+        events = ("KeyRegistered", "PlaceNoted")
+        newest: dict[Address, Digest] = {}
+        keys: dict[Address, tuple[Digest, PublicKey]] = {}
+        noted: set[Digest] = set()
+        logs = self._logs("BlsKeys", self._at.bls_keys, events, self._reader.network.deploy_block, to_block)
+        with reading_answer("KeyRegistered"):
+            for log in logs:
+                account, name = Address(log.values["account"]), Digest(log.values["keyHash"])
+                if log.event == "PlaceNoted" or newest.get(account) in noted:
+                    noted.add(name)
+                if log.event == "KeyRegistered":
+                    newest[account] = name
+                    if log.block <= block:
+                        keys[account] = name, PublicKey(b"".join(log.values["key"].values()))
+        return {account: key for account, (name, key) in keys.items() if name in noted}
+
+    def _rounds(self, event: str, from_block: int, to_block: int) -> list[Log]:
+        return self._logs("Rounds", self._at.rounds, (event,), from_block, to_block)
+
+    def _disputes(self, event: str, from_block: int, to_block: int) -> list[Log]:
+        return self._logs("Disputes", self._at.disputes, (event,), from_block, to_block)
+
+    def _settlement(self, event: str, from_block: int, to_block: int) -> list[Log]:
+        return self._logs("Settlement", self._at.settlement, (event,), from_block, to_block)
+
+    def _logs(self, contract: str, at: Address, events: Sequence[str], from_block: int, to_block: int) -> list[Log]:
+        return self._reader.client.logs(contract, at, events, from_block, to_block)
+
+
+def _signed(cls: type[Any], raw: dict[str, Any]) -> Any:
+    return cls(**{name: raw[camel(name)] for name in cls.__dataclass_fields__})
+
+
+def _round_end(log: Log) -> RoundEnd:
+    v = log.values
+    seats = {name: value for name, value in v["tally"].items() if isinstance(value, int)}
+    return RoundEnd(v["id"], v["round"], Verdict(v["verdict"]), seats, log.block)
+
+
+def _seat_ends(log: Log) -> list[SeatEnd]:
+    """One for each holder and standing, in the order of their first seats; nobody has no end."""
+    v = log.values
+    charged = {Address(each["voter"]): int(each["amount"]) for each in v["charges"]}
+    masks: dict[tuple[Address, Standing], int] = {}
+    for seat, (holder, code) in enumerate(zip(v["holders"], v["standings"], strict=True), v["from"]):
+        key = Address(holder), Standing(code)
+        masks[key] = masks.get(key, 0) | 1 << seat
+    ends = []
+    for (voter, standing), mask in masks.items():
+        if voter == ZERO_ADDRESS:
+            continue
+        pay = v["perSeat"] * mask.bit_count() if standing in PAID else 0
+        penalty = charged.pop(voter, 0) if standing > Standing.NEUTRAL else 0
+        ends.append(SeatEnd(v["id"], v["round"], voter, mask, standing, pay, penalty, log.block))
+    if charged:
+        raise MalformedValue("SeatsSettled.charges", f"{min(charged)} holds no seat that is charged")
+    return ends
+
+
+def _ending(log: Log) -> Ending:
+    v, account = log.values, log.values["account"]
+    amounts = {name: account[camel(name)] for name in Ending._fields if camel(name) in account}
+    return Ending(dispute=v["id"], verdict=Verdict(v["verdict"]), block=log.block, **amounts)

@@ -1,0 +1,290 @@
+"""Typed reads of the network, each at a named block; everything that serves one decision is one call of `Lens`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.decisions.audits import AuditStage
+from bytewise.protocol.decisions.demands import DemandKind, DemandRecord
+from bytewise.protocol.decisions.snapshot import OPEN_END, AnchoredBatch, Case, DisputeOpening, Docket, Holdings, Seat
+from bytewise.protocol.errors import ChainReverted
+from bytewise.protocol.records.receipt import BatchHeader, SignedLeaf, SignedReceipt
+from bytewise.protocol.records.statements import AuditResult
+from bytewise.protocol.signing import struct_values
+from bytewise.protocol.units import ZERO_DIGEST, Address, Blob, Digest
+from chain.client.access import Chain
+from chain.client.artifacts import interface
+from chain.client.rpc import at_hash, at_number, reading_answer
+from chain.client.structs import from_struct
+from chain.reads import decoding
+from chain.reads.epoch_reader import EpochReader
+from chain.reads.records import Item, MoneyTotals, Pool, PoolMember, RestakedTotals
+
+CASES_PER_CALL = 32
+"""Disputes in one call: some 400,000 gas each at 31 seats, below any node's cap for `eth_call`."""
+
+BATCHES_PER_PAGE = 128
+"""Batches in one call."""
+
+MEMBERS_PER_PAGE = 256
+"""Verifiers in one call."""
+
+
+class DocketReader(EpochReader):
+    """Reads one network through one node, or several that agree. `tag` is the finality of `head`: latest, safe or finalized."""
+
+    def __init__(self, client: Chain, network: Network, tag: str = "latest") -> None:
+        super().__init__(client, network, tag)
+        self._at = network.addresses
+        self._versions: dict[int, ParamSet] = {}
+
+    # --- one view for one decision ---
+
+    def docket(self, who: Address, block: int, openings: Sequence[DisputeOpening] = ()) -> Docket:
+        """Everything a decision of `who` needs, at one block: of the disputes of these openings those that the block has."""
+        seen = self.client.block(block)
+        at, first = at_hash(seen.hash), openings[:CASES_PER_CALL]
+        raw = self.client.call("Lens", self._at.lens, "snapshot", who, [each.id for each in first], block=at)
+        with reading_answer("snapshot"):
+            found = decoding.docket(raw, seen.hash, first)
+        more: list[Case] = []
+        for start in range(CASES_PER_CALL, len(openings), CASES_PER_CALL):
+            page = openings[start : start + CASES_PER_CALL]
+            raws = self.client.call("Lens", self._at.lens, "disputes", [each.id for each in page], block=at)
+            with reading_answer("disputes"):
+                more += decoding.cases(raws, page)
+        return replace(found, cases=(*found.cases, *more))
+
+    def opened(self, from_block: int, to_block: int) -> tuple[DisputeOpening, ...]:
+        """Disputes that were opened in these blocks, oldest first."""
+        logs = self.client.logs("Disputes", self._at.disputes, ["DisputeOpened"], from_block, to_block)
+        with reading_answer("DisputeOpened"):
+            return tuple(DisputeOpening(Digest(log.values["id"]), Digest(log.values["receiptId"]), log.block) for log in logs)
+
+    def case(self, dispute: Digest, block: int, receipt_id: Digest = ZERO_DIGEST) -> Case | None:
+        """One dispute with its current round, or None if it does not exist; its receipt is zero if it is about another one."""
+        raw = self._lens("disputeView", dispute, block=block)
+        with reading_answer("disputeView"):
+            return decoding.case(raw, self._receipt_of(dispute, receipt_id)) if raw["phase"] else None
+
+    def holdings(self, who: Address, block: int) -> Holdings:
+        """An account in its roles."""
+        raw = self._lens("accountView", who, block=block)
+        with reading_answer("accountView"):
+            return decoding.holdings(raw)
+
+    def members(self, dispute: Digest, round_number: int, block: int) -> tuple[Seat, ...]:
+        """Members of any round of a dispute, in the order of their first seats."""
+        at = at_number(block)
+        raw = self.client.call("Rounds", self._at.rounds, "membersOf", dispute, round_number, block=at)
+        with reading_answer("membersOf"):
+            return tuple(decoding.seat(each) for each in raw)
+
+    # --- parameters ---
+
+    def params(self, version: int, block: int) -> ParamSet:
+        """A version of all parameters; versions never change, so each is read once."""
+        if version not in self._versions:
+            raw = self.client.call("Params", self._at.params, "get", version, block=at_number(block))
+            with reading_answer("Params.get"):
+                self._versions[version] = from_struct(ParamSet, raw)
+        return self._versions[version]
+
+    def params_version(self, block: int) -> int:
+        """The version in force."""
+        return int(self.client.call("Params", self._at.params, "version", block=at_number(block)))
+
+    # --- receipts ---
+
+    def batches(self, from_block: int, to_block: int) -> tuple[BatchHeader, ...]:
+        """Batches anchored in these blocks, oldest first."""
+        logs = self.client.logs("ReceiptAnchor", self._at.receipt_anchor, ["BatchAnchored"], from_block, to_block)
+        with reading_answer("BatchAnchored"):
+            found = [(log.values["batchId"], log.values["batch"], log.values["header"]["locator"]) for log in logs]
+            return tuple(decoding.header(*each) for each in found)
+
+    def anchored(self, from_batch: int, block: int) -> tuple[AnchoredBatch, ...]:
+        """Windows, demands and collateral of at most `BATCHES_PER_PAGE` batches from an id on."""
+        raw = self._lens("batches", from_batch, BATCHES_PER_PAGE, block=block)
+        with reading_answer("batches"):
+            return tuple(decoding.anchored(each) for each in raw)
+
+    def batch(self, batch_id: int, block: int) -> tuple[BatchHeader, AnchoredBatch] | None:
+        """A batch by its number, without its locator, which only its event has; None if there is none."""
+        raw = self._lens("batches", batch_id, 1, block=block)
+        with reading_answer("batches"):
+            return (decoding.header(batch_id, raw[0]["batch"], b""), decoding.anchored(raw[0])) if raw else None
+
+    def demands(self, subjects: tuple[Digest, ...], block: int) -> tuple[DemandRecord, ...]:
+        """Demands by subject, in that order."""
+        raw = self._lens("demands", subjects, block=block)
+        with reading_answer("demands"):
+            return tuple(from_struct(DemandRecord, each) for each in raw)
+
+    def answered(self, subject: Digest, from_block: int, to_block: int) -> Blob | None:
+        """What was put on the chain in these blocks as the answer to a demand: the list, or an envelope's new locator."""
+        found = self._answer_to(subject, from_block, to_block)
+        with reading_answer("Answered"):
+            return None if found is None else _answer(found)
+
+    def demanded(self, from_block: int, to_block: int) -> tuple[Digest, ...]:
+        """Subjects of what was demanded in these blocks, oldest first."""
+        logs = self.client.logs("Demands", self._at.demands, ["Demanded"], from_block, to_block)
+        with reading_answer("Demanded"):
+            return tuple(Digest(log.values["subject"]) for log in logs)
+
+    def expired(self, from_block: int, to_block: int) -> tuple[Digest, ...]:
+        """Subjects of demands that were ended in these blocks without an answer, once for each time."""
+        logs = self.client.logs("Demands", self._at.demands, ["Expired"], from_block, to_block)
+        with reading_answer("Expired"):
+            return tuple(Digest(log.values["subject"]) for log in logs)
+
+    def reported(self, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
+        """Operator and number of each report of equivocation in these blocks for which something was taken."""
+        return self._numbers("Equivocation", from_block, to_block)
+
+    def skipped(self, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
+        """Operator and number of each report of a skipped number in these blocks for which something was taken."""
+        return self._numbers("Skipped", from_block, to_block)
+
+    def answered_leaves(self, subject: Digest, from_block: int, to_block: int) -> tuple[SignedLeaf, ...] | None:
+        """What a demanded list's batch is made of, in order, as its answer in these blocks shows it."""
+        found = self._answer_to(subject, from_block, to_block)
+        with reading_answer("Answered"):
+            return None if found is None else decoding.leaves(interface("Demands").arguments("answerList", found["answer"]))
+
+    def list_subject(self, batch_id: int) -> Digest:
+        """Subject of a demand for the list of a batch."""
+        where = ("Demands", self._at.demands, "listSubject")
+        return Digest(self.client.call(*where, batch_id, block=at_number(self.head())))
+
+    def window_end(self, receipt: Digest, batch_id: int, block: int) -> int:
+        """Last second (protocol clock) to question a receipt; while something stands still it moves with the clock."""
+        arguments = (receipt, batch_id)
+        where = ("ReceiptAnchor", self._at.receipt_anchor, "windowEnd")
+        return int(self.client.call(*where, *arguments, block=at_number(block)))
+
+    def verify_final(self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], block: int) -> SignedReceipt:
+        """The receipt, if the chain says at this block that it is accepted for good; `ChainReverted` names why not."""
+        arguments = (struct_values(signed.receipt), signed.signature, batch_id, proof)
+        where = ("ReceiptAnchor", self._at.receipt_anchor, "isFinal")
+        self.client.call(*where, *arguments, block=at_number(block))
+        return signed
+
+    def audits(self, from_block: int, to_block: int) -> tuple[tuple[AuditResult, Blob], ...]:
+        """Audit results posted in these blocks, with their signatures."""
+        logs = self.client.logs("Audits", self._at.audits, ["AuditPosted"], from_block, to_block)
+        return tuple(decoding.audit_of(log) for log in logs)
+
+    def audit_stage(self, receipt_id: Digest, batch_id: int, verifier: Address, block: int) -> AuditStage:
+        """How far a verifier's audit of a receipt of a batch has come; NOTHING if somebody brought it for another batch."""
+        raw = self.client.call("Audits", self._at.audits, "audit", receipt_id, verifier, block=at_number(block))
+        with reading_answer("audit"):
+            if raw["paid"]:
+                return AuditStage.PAID
+            if any(raw["outHash"]):
+                return AuditStage.OPENED
+            return AuditStage.POSTED if raw["result"] and raw["batchId"] == batch_id else AuditStage.NOTHING
+
+    def audited_batch(self, receipt_id: Digest, verifier: Address, block: int) -> int:
+        """Batch in which a receipt was when a verifier's audit of it was posted."""
+        raw = self.client.call("Audits", self._at.audits, "audit", receipt_id, verifier, block=at_number(block))
+        with reading_answer("audit"):
+            return int(raw["batchId"])
+
+    def agreeing(self, receipt_id: Digest, batch_id: int, out_hash: Digest, block: int) -> int:
+        """Verifiers that showed this digest for an audited receipt of a batch."""
+        where = ("Audits", self._at.audits, "agreeing")
+        return int(self.client.call(*where, receipt_id, batch_id, out_hash, block=at_number(block)))
+
+    def alt_commits(self, who: Address, from_block: int, to_block: int) -> dict[Digest, Digest]:
+        """What a challenger committed to in these blocks, by dispute."""
+        logs = self.client.logs("Disputes", self._at.disputes, ["DisputeOpened"], from_block, to_block)
+        with reading_answer("challenges"):
+            return {Digest(v["id"]): Digest(v["altCommit"]) for v in (log.values for log in logs) if v["challenger"] == who}
+
+    # --- registry ---
+
+    def pool(self, digest: Digest, block: int) -> Pool | None:
+        """A pool and its stake epoch; None while the curator has not added it."""
+        try:
+            raw = self._lens("poolView", digest, block=block)
+        except ChainReverted as error:
+            if "UnknownPool" in str(error):
+                return None
+            raise
+        with reading_answer("poolView"):
+            return from_struct(Pool, raw)
+
+    def verifiers(self, pool: Digest, block: int) -> tuple[PoolMember, ...]:
+        """All accounts that ever joined a pool, by place."""
+        found: list[PoolMember] = []
+        while True:
+            raw = self._lens("verifiers", pool, len(found), MEMBERS_PER_PAGE, block=block)
+            with reading_answer("verifiers"):
+                found += [from_struct(PoolMember, each) for each in raw]
+            if len(raw) < MEMBERS_PER_PAGE:
+                return tuple(found)
+
+    def item(self, digest: Digest, block: int) -> Item:
+        """An environment or a model."""
+        raw = self.client.call("Registry", self._at.registry, "item", digest, block=at_number(block))
+        with reading_answer("item"):
+            return from_struct(Item, raw)
+
+    def pool_of(self, environment: Digest, block: int) -> Digest:
+        """Pool whose verifiers judge an environment; zero if there is no such environment."""
+        return Digest(self.item(environment, block).pool)
+
+    def anchorable_for(self, who: Address, environment: Digest, model_id: Digest, epoch: int, block: int) -> int | None:
+        """Seconds of the protocol clock for which a batch of this operator and these is still taken, negative once that is over;
+        None while nothing of it is closed, or something was never open."""
+        at = at_number(block)
+        ends = self.client.call("Registry", self._at.registry, "anchorable", who, environment, model_id, block=at)
+        closed = (ends[name] for name in ("ownUntil", "environmentUntil", "modelUntil", "poolUntil"))
+        until = min(*closed, self.client.call("KeyEpochs", self._at.key_epochs, "inclusionEnd", epoch, block=at))
+        if until in (0, OPEN_END):
+            return None
+        return int(until) - int(self.client.call("Guardian", self._at.guardian, "clock", block=at))
+
+    def auditors(self, environment: Digest, stake_block: int, block: int) -> tuple[tuple[Address, int], ...]:
+        """Who may be drawn to audit an answer of an environment, each with the wei that counted for it at an earlier block."""
+        members = self.verifiers(self.pool_of(environment, block), block)
+        return tuple((each.account, self.stake_at(each.account, stake_block, block)) for each in members)
+
+    def stake_at(self, account: Address, stake_block: int, block: int) -> int:
+        """Wei that counted for the account at the end of an earlier block."""
+        arguments = (account, stake_block)
+        where = ("StakeVault", self._at.stake_vault, "stakeAt")
+        return int(self.client.call(*where, *arguments, block=at_number(block)))
+
+    # --- money ---
+
+    def money(self, block: int) -> MoneyTotals:
+        """All wei of the network."""
+        raw, totals = self._lens("money", block=block), MoneyTotals if self.record_life(block) is None else RestakedTotals
+        with reading_answer("money"):
+            return from_struct(totals, raw)
+
+    def _numbers(self, event: str, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
+        logs = self.client.logs("Demands", self._at.demands, [event], from_block, to_block)
+        with reading_answer(event):
+            return tuple((Address(log.values["operator"]), int(log.values["seq"])) for log in logs)
+
+    def _answer_to(self, subject: Digest, from_block: int, to_block: int) -> Mapping[str, Any] | None:
+        logs = self.client.logs("Demands", self._at.demands, ["Answered"], from_block, to_block)
+        with reading_answer("Answered"):
+            return next((log.values for log in reversed(logs) if log.values["subject"] == subject), None)
+
+    def _lens(self, function: str, *arguments: Any, block: int) -> Any:
+        return self.client.call("Lens", self._at.lens, function, *arguments, block=at_number(block))
+
+
+def _answer(values: Mapping[str, Any]) -> Blob:
+    """Of a list, itself: its leaves stand beside it."""
+    answer = values["answer"]
+    if values["kind"] == DemandKind.LIST:
+        answer = interface("Demands").arguments("answerList", answer)[1]
+    return Blob(answer)

@@ -1,0 +1,130 @@
+"""Reads of stake that EigenLayer holds, where a network has `EigenLayerStake` in the place of its vault; of a vault, nothing."""
+
+from typing import Any, NamedTuple
+
+from bytewise.protocol.errors import ChainReverted
+from bytewise.protocol.units import ZERO_ADDRESS, Address, Digest, address
+from chain.client.address_book import address_of
+from chain.client.artifacts import Log, View
+from chain.client.error_rules import as_rule
+from chain.client.rpc import at_hash, at_number, reading_answer
+from chain.reads.trials import Trials
+
+CONTRACT = "EigenLayerStake"
+
+_NOT_ASKED = -1
+
+
+class Restaking(NamedTuple):
+    """What a stake source at EigenLayer was deployed with, and what EigenLayer says of its operator set now."""
+
+    allocations: Address
+    strategy: Address
+    avs: Address
+    set_id: int
+    max_age: int
+    """Blocks for which a record counts."""
+    horizon: int
+    """Blocks for which what was recorded can be slashed."""
+    longest_s: int
+    """Longest dispute for which it answers."""
+    needed_s: int
+    """Longest dispute that the parameters allow now."""
+    slasher: Address
+    recipient: Address
+    next_slasher: Address
+    """Whom the service has named since; zero if nobody."""
+    next_block: int
+    """From which on that one is the slasher."""
+
+    def flaws(self, source: Address) -> tuple[str, ...]:
+        """What keeps the stake from answering for verdicts."""
+        found = [
+            f"the {role} of operator set {self.avs}:{self.set_id} is {who}, should be {source}: nothing is slashed for verdicts"
+            for role, who in (("slasher", self.slasher), ("redistribution recipient", self.recipient))
+            if who != source
+        ]
+        if self.next_slasher not in (source, ZERO_ADDRESS):
+            where = f"of operator set {self.avs}:{self.set_id}"
+            found.append(f"the slasher {where} is {self.next_slasher} from block {self.next_block} on, should be {source}")
+        if self.needed_s > self.longest_s:
+            found.append(
+                f"disputes may last {self.needed_s} s, stake at EigenLayer answers for {self.longest_s} s: none of it counts"
+            )
+        return tuple(found)
+
+
+class RestakingReader(Trials):
+    """Records of stake, and slashes that EigenLayer refused or has not paid."""
+
+    _life: int | None = _NOT_ASKED
+
+    def record_life(self, block: int) -> int | None:
+        """Blocks for which a record of stake counts; None where a vault of the network's own holds the stake."""
+        if self._life == _NOT_ASKED:
+            try:
+                # No code at an address ever changes: it is asked once.
+                self._life = int(self.client.call(*self._source, "MAX_AGE", block=at_number(block)))
+            except ChainReverted:
+                self._life = None
+        return self._life
+
+    def restaking(self, block: int) -> Restaking | None:
+        """The stake source at EigenLayer; None where a vault of the network's own holds the stake."""
+        if self.record_life(block) is None:
+            return None
+        contract, at = self._source
+        names = ("ALLOCATIONS", "STRATEGY", "AVS", "SET_ID", "MAX_AGE", "HORIZON", "LONGEST")
+        asked = [View(contract, at, name) for name in names]
+        asked.append(View("Params", self.network.addresses.params, "longestLive"))
+        fixed: list[Any] = self.client.views(asked, at_number(block))
+        manager, named = fixed[0], (fixed[2], fixed[3])
+        roles = ("getSlasher", "getRedistributionRecipient", "getPendingSlasher")
+        asked = [View("IAllocationManager", manager, name, (named,)) for name in roles]
+        slasher, recipient, pending = self.client.views(asked, at_number(block))
+        return Restaking._make([*fixed, slasher, recipient, pending["pendingSlasher"], pending["effectBlock"]])
+
+    def stake_records(self, account: Address, from_block: int, to_block: int) -> tuple[tuple[int, int], ...]:
+        """Block and wei of each record of an account in these blocks; of several in one block the last."""
+        logs = self._logs("Synced", from_block, to_block)
+        with reading_answer("Synced"):
+            return tuple({log.block: int(log.values["stake"]) for log in logs if log.values["account"] == account}.items())
+
+    def recordable(self, account: Address, block: int) -> int:
+        """Wei that a record of the account would show if it were made now."""
+        return int(self.client.call(*self._source, "sync", account, block=self._at_hash(block)))
+
+    def deferred_payments(self, from_block: int, to_block: int) -> tuple[tuple[int, Digest], ...]:
+        """Slash and pot of each payment that the stake source could not make at once; of a native vault none."""
+        logs = self._logs("PaymentDeferred", from_block, to_block)
+        with reading_answer("PaymentDeferred"):
+            return tuple((int(log.values["slashId"]), Digest(log.values["ref"])) for log in logs)
+
+    def refused_slashes(self, from_block: int, to_block: int) -> tuple[tuple[Address, Digest], ...]:
+        """Account and reference of each slash that EigenLayer refused in these blocks, once for each time."""
+        logs = self._logs("SlashDeferred", from_block, to_block)
+        with reading_answer("SlashDeferred"):
+            return tuple((address(log.values["account"]), Digest(log.values["ref"])) for log in logs)
+
+    def collect_refused(self, who: Address, slash_id: int, block: int) -> str | None:
+        """Why the stake source would not pay what a slash took, asked by `who`; None if it would."""
+        return self._refused(who, "collect", (slash_id,), 0, block, CONTRACT)
+
+    def retry_refused(self, account: Address, ref: Digest, block: int) -> str | None:
+        """Why a slash that EigenLayer refused would take nothing now either; None if it would."""
+        try:
+            taken = self.client.call(*self._source, "retry", account, ref, block=self._at_hash(block))
+        except ChainReverted as error:
+            return str(as_rule(error))
+        # It remembers what EigenLayer refuses once more, and forgets what there is no stake for: neither is worth its gas.
+        return None if taken else "nothing would be taken"
+
+    @property
+    def _source(self) -> tuple[str, Address]:
+        return CONTRACT, address_of(self.network, CONTRACT)
+
+    def _logs(self, event: str, from_block: int, to_block: int) -> list[Log]:
+        return self.client.logs(*self._source, [event], from_block, to_block)
+
+    def _at_hash(self, block: int) -> dict[str, str | bool]:
+        return at_hash(self.client.block(block).hash)

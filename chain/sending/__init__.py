@@ -1,0 +1,1 @@
+"""The single writer of an account: signing keys, fees, transactions, finality (design section 2)."""

@@ -1,0 +1,50 @@
+"""Where signing keys come from: a key file of the owner, a Web3 keystore, or anvil's published accounts on a test chain."""
+
+import json
+from pathlib import Path
+
+from eth_account import Account
+from eth_account.hdaccount import key_from_seed, seed_from_mnemonic
+
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS
+from bytewise.protocol.signing import LocalSigner
+from bytewise.service.secret import Secret, read_secret, write_secret
+
+_ANVIL_MNEMONIC = "test test test test test test test test test test test junk"
+
+
+def load_signer(path: Path, password: Secret | None = None) -> LocalSigner:
+    """The key of a file that only its owner can read: 0x-hex, or a Web3 keystore (version 3) with its password.
+
+    `ConfigurationError` for a missing, readable-by-others or malformed file, or a wrong password.
+    """
+    content = read_secret(path).reveal()
+    try:
+        if content.lstrip().startswith(b"{"):
+            if password is None:
+                raise ConfigurationError(path.name, "a keystore needs its password file")
+            return LocalSigner(bytes(Account.decrypt(json.loads(content), password.reveal().decode())))
+        return LocalSigner(bytes.fromhex(content.decode("ascii").removeprefix("0x")))
+    except (ValueError, UnicodeDecodeError, KeyError, TypeError):
+        # Not the cause: its text may quote the key.
+        raise ConfigurationError(path.name, "no private key in it, or the wrong password") from None
+
+
+def save_signer(path: Path, signer: LocalSigner) -> None:
+    """Writes a key file for `load_signer`; `ConfigurationError` if it exists."""
+    write_secret(path, b"0x" + signer.secret.hex().encode())
+
+
+def devnet_signer(chain_id: int, index: int) -> LocalSigner:
+    """Account `index` of anvil, whose keys everybody knows; `ConfigurationError` on a chain with real money."""
+    if chain_id not in TEST_CHAIN_IDS:
+        raise ConfigurationError("devnet account", f"not on chain {chain_id}")
+    if not 0 <= index < 2**31:
+        # BIP-32: those above are hardened.
+        raise ConfigurationError("devnet account", f"{index} is none: below {2**31}")
+    return LocalSigner(bytes(key_from_seed(_seed(), f"m/44'/60'/0'/0/{index}")))
+
+
+def _seed() -> bytes:
+    return bytes(seed_from_mnemonic(_ANVIL_MNEMONIC, ""))

@@ -1,0 +1,311 @@
+"""The single writer of one account: every transaction is a row of the outbox before it is anything else (design section 2).
+
+`pump` takes one non-blocking step for each open row, in order of nonces:
+
+    PLANNED    ask the contract, dry-run; sign (bytes and nonce are committed), then broadcast
+    SIGNED     broadcast the stored bytes: also the first thing after a crash; raise the fee if a node goes on refusing them
+    BROADCAST  look for the receipt of any version; hand dropped bytes in again; raise the fee of a stuck one, within bounds,
+               sooner and further as its deadline comes near; once that is over, use the nonce for nothing
+    MINED      count confirmations; back to BROADCAST if the block left the chain
+
+Ended rows are looked after too, see `aftercare`: a reorganisation may be deeper than the confirmations.
+A nonce that none of our versions used, and that is used, was used by somebody else with our key: the lane stops for a person.
+"""
+
+import enum
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from bytewise.protocol.errors import ChainReverted, LaneStopped, RpcRefused
+from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.units import Address
+from bytewise.service import telemetry
+from bytewise.storage.outbox import OPEN, Attempt, Intent, Item, Outbox, Signed, State
+from chain.client.access import Chain
+from chain.client.rpc import Block, Inclusion, at_number
+from chain.sending.aftercare import FINAL_AFTER, Aftercare
+from chain.sending.apart import apart
+from chain.sending.fees import Fees, offered, outgrown, raised
+from chain.sending.lateness import is_past, is_stale, left, times_moved
+from chain.sending.transactions import EMPTY_GAS, TX_GAS_CAP, Call, fees_of, is_empty, sign, why_reverted
+
+
+class Answer(enum.Enum):
+    """What the contract's state says of an act before it is signed."""
+
+    GO = "send it"
+    WAIT = "not yet"
+    DONE = "somebody did it"
+    LATE = "too late"
+    REFUSED = "the contract would refuse it"
+
+
+class SenderPolicy(NamedTuple):
+    """Bounds of one sender."""
+
+    confirmations: int = 2
+    """Blocks, its own included, after which a transaction is believed."""
+    final_after: int = FINAL_AFTER
+    """Blocks after which a believed one is looked after no more."""
+    bump_after_s: int = 15
+    """Seconds of chain time without a receipt after which the fee is raised."""
+    max_attempts: int = 6
+    """Signed versions of one transaction; more only while the base fee makes the last one invalid, or a deadline comes near."""
+    max_fee_wei: int = 500 * 10**9
+    """Most wei per gas that is ever offered."""
+    give_up_after_s: int = 3600
+    """Seconds of wall time since it was last planned after which an act that still has to wait is dropped, unsigned."""
+    replan_after_s: int = 20
+    """Seconds of wall time after an unsuccessful end before the same act may be tried again."""
+
+
+class TransactionSender:
+    """Moves one account's outbox. `check` and `classify` know the contracts: see `chain.acts.actor`."""
+
+    def __init__(
+        self,
+        client: Chain,
+        outbox: Outbox,
+        signer: LocalSigner,
+        check: Callable[[Intent], Answer],
+        classify: Callable[[str, ChainReverted], Answer],
+        policy: SenderPolicy | None = None,
+    ) -> None:
+        self.client = client
+        self.outbox = outbox
+        self._signer = signer
+        self._check = check
+        self._classify = classify
+        self._policy = policy or SenderPolicy()
+        self._suspects: dict[int, int] = {}
+        self._aftercare = Aftercare(client, outbox, self._policy.final_after)
+
+    def plan(self, intent: Intent, repeatable: bool = False) -> Item:
+        """The row of an act: new, or the old one, planned again if it had ended without success some time ago.
+
+        Who plans has read on the chain that the act is due: a reorganisation took back what had superseded it, say. An act
+        that the contract takes as often as it is sent is `repeatable`: it is planned again only when its old bytes are void.
+        """
+        item = self.outbox.plan(intent)
+        # What is to be handed in soon is no vote: it may say something else when it is decided again.
+        same = item.intent.calldata == intent.calldata or intent.hand_in_by > 0
+        if item.state in OPEN and same and times_moved(item.intent, intent, self.outbox.lane.clock.now()):
+            # A round that was drawn again, in another block, ends at another time.
+            self.outbox.lane.acquire()
+            return self.outbox.set_times(item.id, intent.deadline, intent.hand_in_by)
+        if item.state not in _ENDS.values() or not same:
+            return item
+        old_enough = self.outbox.lane.clock.now() - item.updated_at >= self._policy.replan_after_s
+        if not old_enough or self._spent(item):
+            return item
+        if repeatable and not self._void(item):
+            return item
+        self.outbox.lane.acquire()
+        return self.outbox.replan(item.id, intent)
+
+    def withdraw(self, contract: Address, function: str, subject: bytes, role: str) -> bool:
+        """Whether no version of an act can be mined any more, so that another may take its place. One that has no nonce is given
+        up; one that has is left alone until it ended without success and its nonce was used in a block that is final."""
+        item = self.outbox.find(contract, function, subject, role)
+        if item is None:
+            return True
+        if item.state is State.PLANNED:
+            self.outbox.lane.acquire()
+            item = self.outbox.mark(item.id, State.SUPERSEDED, detail="withdrawn")
+        return item.state in _ENDS.values() and self._void(item)
+
+    def pump(self) -> int:
+        """One step for every open row, and a look after the others; returns how many stay open.
+
+        `LaneOwned` while another process writes for this account, `LaneStopped` until a person resumes a stopped lane, and the
+        node's `Unavailable` as long as it does not even say where the chain is: all for the next tick.
+        """
+        if not self.outbox.open_rows() and not self.outbox.leavable_rows():
+            return 0
+        lane = self.outbox.lane
+        lane.acquire()
+        if reason := lane.stopped():
+            raise LaneStopped(lane.account, reason)
+        # The count before the receipts: a nonce below it has its receipt on this node.
+        used = self.client.nonce(self._signer.address)
+        head = self.client.head()
+        self._aftercare.step(used, head)
+        for item in self.outbox.open_rows():
+            step = self._start if item.nonce is None else self._follow
+            apart(item.intent.function, functools.partial(step, item, used, head))
+        return len(self.outbox.open_rows())
+
+    def _spent(self, item: Item) -> bool:
+        """Whether an act was signed too often to be planned again. What only freed its nonce was no try of it."""
+        if sum(not is_empty(each.raw) for each in self.outbox.attempts(item.id)) < self._policy.max_attempts:
+            return False
+        telemetry.log("sender.not_planned", id=item.id, function=item.intent.function, why="signed too often")
+        return True
+
+    def _void(self, item: Item) -> bool:
+        """Whether no version that was ever signed can be mined any more: its nonce was used in a block that is final."""
+        attempts, head = self.outbox.attempts(item.id), self.client.head()
+        then = at_number(max(head.number - self._policy.final_after, 0))
+        return not attempts or self.client.nonce(self._signer.address, then) > max(each.nonce for each in attempts)
+
+    # --- not signed yet ---
+
+    def _start(self, item: Item, used: int, head: Block) -> None:
+        answer, gas, why = self._ask(item.intent)
+        now = self.outbox.lane.clock.now()
+        if is_past(item.intent, head) or now - item.updated_at > self._policy.give_up_after_s:
+            answer, why = Answer.LATE, "deadline"
+        elif is_stale(item.intent, (), now):
+            answer, why = Answer.LATE, "not handed in soon enough"
+        if answer is Answer.GO:
+            fees = offered(head.base_fee_wei, left(item.intent, head), self._policy.max_fee_wei)
+            attempt = self.outbox.sign(item.id, used, self._maker(item.intent, gas, fees))
+            self._hand_in(item, attempt)
+        elif answer is not Answer.WAIT:
+            self._end(item, _ENDS[answer], why)
+
+    def _ask(self, intent: Intent) -> tuple[Answer, int, str]:
+        """State check and dry run: the answer, a gas limit, and the contract's reason."""
+        answer = self._check(intent)
+        if answer is not Answer.GO:
+            return answer, 0, "round"
+        request = {
+            "from": self._signer.address, "to": intent.contract, "data": "0x" + intent.calldata.hex(),
+            "value": hex(intent.value_wei),
+        }  # fmt: skip
+        try:
+            estimate = self.client.estimate(request)
+        except ChainReverted as error:
+            return self._classify(intent.function, error), 0, str(error)
+        except RpcRefused as error:
+            # Too little money, say: this act waits, those behind it do not.
+            telemetry.log_error("sender.not_estimated", error, function=intent.function)
+            return Answer.WAIT, 0, str(error)
+        # Half more: a settlement or a draw costs more in a later block than in the estimate's.
+        return Answer.GO, estimate + estimate // 2 + 20_000, ""
+
+    # --- signed ---
+
+    def _follow(self, item: Item, used: int, head: Block) -> None:
+        # Not those of an earlier nonce: a row that was planned again is a new transaction.
+        attempts = tuple(each for each in self.outbox.attempts(item.id) if each.nonce == item.nonce)
+        found = self._receipt(attempts, head)
+        if found is not None:
+            self._suspects.pop(item.id, None)
+            self._mined(item, *found, head)
+            return
+        if item.state is State.MINED:
+            item = self.outbox.mark(item.id, State.BROADCAST, detail="its block left the chain")
+            telemetry.log("sender.reorganised", id=item.id, function=item.intent.function)
+        assert item.nonce is not None, "a signed row has a nonce"
+        if item.nonce < used:
+            self._suspect(item, head)
+            return
+        self._push(item, attempts, head)
+
+    def _receipt(self, attempts: tuple[Attempt, ...], head: Block) -> tuple[Attempt, Inclusion] | None:
+        """The version that was mined with its receipt, if its block is in the chain."""
+        found = self.client.receipts([each.tx_hash for each in attempts], head)
+        for attempt, receipt in zip(attempts, found, strict=True):
+            if receipt is not None and self.client.block(receipt.number).hash == receipt.block_hash:
+                return attempt, receipt
+        return None
+
+    def _mined(self, item: Item, attempt: Attempt, receipt: Inclusion, head: Block) -> None:
+        number, block_hash = receipt.number, receipt.block_hash
+        if item.state is not State.MINED or item.block_hash != block_hash:
+            item = self.outbox.mark(item.id, State.MINED, block_number=number, block_hash=block_hash)
+        if head.number - number + 1 < self._policy.confirmations:
+            return
+        if is_empty(attempt.raw):
+            self._end(item, State.EXPIRED, "deadline")
+            return
+        if receipt.succeeded:
+            self.outbox.mark(item.id, State.CONFIRMED)
+            telemetry.count("sender_confirmed", function=item.intent.function)
+            return
+        intent = item.intent
+        call = Call(self._signer, intent.contract, intent.calldata, intent.value_wei, receipt.gas_used * 2)
+        self._end(item, State.REVERTED, why_reverted(self.client, call, number), block_number=number, block_hash=block_hash)
+
+    def _suspect(self, item: Item, head: Block) -> None:
+        # One look may fall between two states of a node; a second one in a later block cannot.
+        first = self._suspects.setdefault(item.id, head.number)
+        if head.number <= first:
+            return
+        lane = self.outbox.lane
+        lane.stop(f"nonce {item.nonce} was used by somebody else")
+        self._end(item, State.REPLACED, "its nonce was used by somebody else")
+        raise LaneStopped(lane.account, lane.stopped())
+
+    def _push(self, item: Item, attempts: tuple[Attempt, ...], head: Block) -> None:
+        last, now = attempts[-1], self.outbox.lane.clock.now()
+        late = is_past(item.intent, head) or is_stale(item.intent, attempts, now)
+        good = is_empty(last.raw) or not late
+        # Stored bytes go out before any others are made: a crash may have come before their first broadcast.
+        if good and item.state is State.SIGNED and self._hand_in(item, last):
+            return
+        higher = self._emptied(last, head) if late else self._higher(item, attempts, head)
+        if higher is not None:
+            last = self.outbox.replace(item.id, higher)
+            telemetry.log("sender.fee_raised", id=item.id, attempt=last.attempt, function=item.intent.function)
+            self._hand_in(item, last)
+        elif good and item.state is State.BROADCAST and not self.client.knows(last.tx_hash):
+            self._hand_in(item, last)
+
+    def _higher(self, item: Item, attempts: tuple[Attempt, ...], head: Block) -> Callable[[int], Signed] | None:
+        """A better paid version, if the last one is stuck, the act makes sense and the ceiling allows a valid raise.
+
+        No node takes bytes below the base fee, and every later act waits for their nonce: then even an act that is moot by now
+        is sent, to revert in its block.
+        """
+        (old, old_gas), remaining = fees_of(attempts[-1].raw), left(item.intent, head)
+        fees = raised(old, head.base_fee_wei, remaining, self._policy.max_fee_wei)
+        invalid, hurry = old.max_fee < head.base_fee_wei, outgrown(old, remaining)
+        spent = len(attempts) >= self._policy.max_attempts and not (invalid or hurry)
+        if fees is None or spent or not (hurry or self._is_old(attempts[-1])):
+            return None
+        answer, gas, _ = self._ask(item.intent)
+        if answer is not Answer.GO and not (invalid or item.state is State.SIGNED):
+            return None
+        return self._maker(item.intent, max(gas, old_gas), fees)
+
+    def _emptied(self, last: Attempt, head: Block) -> Callable[[int], Signed] | None:
+        """Nothing, in place of an act that came too late: later acts wait for its nonce. None while that is under way."""
+        if is_empty(last.raw) and not self._is_old(last):
+            return None
+        old, _ = fees_of(last.raw)
+        fees = raised(old, head.base_fee_wei, None, self._policy.max_fee_wei) or old
+        call = Call(self._signer, self._signer.address, b"", 0, EMPTY_GAS)
+        return lambda nonce: Signed(*sign(self.client, call, nonce, fees))
+
+    def _is_old(self, attempt: Attempt) -> bool:
+        return self.outbox.lane.clock.now() - attempt.signed_at >= self._policy.bump_after_s
+
+    def _hand_in(self, item: Item, attempt: Attempt) -> bool:
+        """Whether the node has the bytes now."""
+        try:
+            self.client.broadcast(attempt.raw)
+        except (RpcRefused, ChainReverted) as error:
+            # "already known", "nonce too low": the next look finds the receipt. Anything else is tried again next tick.
+            telemetry.log_error("sender.not_accepted", error, id=item.id, function=item.intent.function)
+            if not any(known in str(error).lower() for known in _HARMLESS):
+                return False
+        self.outbox.broadcast(item.id, attempt.tx_hash)
+        return True
+
+    def _maker(self, intent: Intent, gas: int, fees: Fees) -> Callable[[int], Signed]:
+        call = Call(self._signer, intent.contract, intent.calldata, intent.value_wei, min(gas, TX_GAS_CAP))
+        return lambda nonce: Signed(*sign(self.client, call, nonce, fees))
+
+    def _end(self, item: Item, state: State, why: str, **block: Any) -> None:
+        self.outbox.mark(item.id, state, detail=why, **block)
+        telemetry.log("sender.ended", id=item.id, function=item.intent.function, state=state, why=why)
+        telemetry.count("sender_ended", function=item.intent.function, state=state)
+
+
+_ENDS = {Answer.DONE: State.SUPERSEDED, Answer.LATE: State.EXPIRED, Answer.REFUSED: State.REVERTED}
+
+_HARMLESS = ("already known", "already imported", "nonce too low")
+"""What nodes say of bytes that they have, or of a nonce that is in a block."""

@@ -1,0 +1,133 @@
+"""EIP-1559 transactions: signing, and the one-shot pipelined sending of deployments.
+
+Actors never send from here: their writes go through `chain.sending.sender`, which survives a crash (design section 2).
+"""
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from eth_account import Account
+from eth_account.typed_transactions.typed_transaction import TypedTransaction
+from hexbytes import HexBytes
+
+from bytewise.protocol.errors import ChainReverted, RpcRefused, TryAgain, Unavailable
+from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.units import Address, Blob, Digest, digest
+from bytewise.service.clock import monotonic_s
+from chain.client.access import Chain
+from chain.client.rpc import Inclusion, at_number
+from chain.sending.fees import Fees, fees_at, raised
+
+EMPTY_GAS = 21_000
+"""Gas of a transaction that does nothing."""
+
+TX_GAS_CAP = 2**24
+"""Most gas of one transaction (EIP-7825)."""
+
+ATTEMPTS = 4
+"""How often `send_all` hands in what no block has: at first, and after each further part of its time."""
+
+_POLL_S = 0.1
+
+
+class Call(NamedTuple):
+    """One transaction to be; `to` is None for a deployment."""
+
+    signer: LocalSigner
+    to: Address | None
+    data: bytes
+    value_wei: int
+    gas: int
+
+
+def sign(client: Chain, call: Call, nonce: int, fees: Fees) -> tuple[Blob, Digest]:
+    """Raw bytes and hash of the signed transaction."""
+    fields: dict[str, Any] = {
+        "type": 2, "chainId": client.chain_id, "nonce": nonce, "gas": call.gas, "value": call.value_wei,
+        "maxFeePerGas": fees.max_fee, "maxPriorityFeePerGas": fees.tip, "data": call.data,
+    }  # fmt: skip
+    if call.to is not None:
+        fields["to"] = bytes.fromhex(call.to[2:])
+    signed = Account.sign_transaction(fields, call.signer.secret)
+    return Blob(bytes(signed.raw_transaction)), digest(bytes(signed.hash))
+
+
+def fees_of(raw: bytes) -> tuple[Fees, int]:
+    """Fees and gas limit of signed bytes of ours."""
+    fields = TypedTransaction.from_bytes(HexBytes(raw)).as_dict()
+    return Fees(int(fields["maxFeePerGas"]), int(fields["maxPriorityFeePerGas"])), int(fields["gas"])
+
+
+def is_empty(raw: bytes) -> bool:
+    """Whether signed bytes of ours do nothing but use their nonce: every act has calldata."""
+    return not TypedTransaction.from_bytes(HexBytes(raw)).as_dict()["data"]
+
+
+def send_all(client: Chain, calls: Sequence[Call], timeout_s: float) -> list[Inclusion]:
+    """Sends all calls without waiting between them, in order per signer, and waits for every receipt.
+
+    What has none after a part of `timeout_s` seconds is handed in again with more fees and the same nonce, `ATTEMPTS` times in
+    all: nodes lose transactions. `ChainReverted` names the first call that failed; `TryAgain` after `timeout_s` seconds.
+    """
+    nonces = _nonces(client, calls)
+    fees = fees_at(client.head().base_fee_wei)
+    ceiling = 2 * fees.max_fee
+    versions: list[list[Digest]] = [[] for _ in calls]
+    found: list[Inclusion | None] = [None] * len(calls)
+    for attempt in range(ATTEMPTS):
+        waiting = [place for place, receipt in enumerate(found) if receipt is None]
+        signed = [sign(client, calls[place], nonces[place], fees) for place in waiting]
+        for place, (_, tx_hash) in zip(waiting, signed, strict=True):
+            versions[place].append(tx_hash)
+        # A node that kept the last version, or put it into a block just now, may refuse another; receipts tell.
+        with contextlib.suppress(*((RpcRefused,) if attempt else ())):
+            for raw, _ in signed:
+                client.broadcast(raw)
+        found = _wait(client, versions, timeout_s / ATTEMPTS)
+        receipts = [receipt for receipt in found if receipt is not None]
+        if len(receipts) == len(calls):
+            return _succeeded(client, calls, receipts)
+        fees = raised(fees, client.head().base_fee_wei, None, ceiling) or fees
+    lost = [f"0x{each[-1].hex()}" for each, receipt in zip(versions, found, strict=True) if receipt is None]
+    raise TryAgain("chain", f"no receipt of {len(lost)} of {len(calls)} transactions after {timeout_s} s: {', '.join(lost[:8])}")
+
+
+def why_reverted(client: Chain, call: Call, block: int) -> str:
+    """The decoded error of a reverted call repeated on the state after its block, which it did not change; best effort."""
+    request = {"from": call.signer.address, "data": "0x" + call.data.hex(), "value": hex(call.value_wei), "gas": hex(call.gas)}
+    if call.to is not None:
+        request["to"] = call.to
+    try:
+        client.replay(request, at_number(block))
+    except (ChainReverted, Unavailable) as error:
+        return str(error)
+    return "no reason on the state after its block"
+
+
+def _nonces(client: Chain, calls: Sequence[Call]) -> list[int]:
+    """The nonce of each call: signers count on from what the chain has of them."""
+    accounts = sorted({call.signer.address for call in calls})
+    following = {who: itertools.count(client.nonce(who)) for who in accounts}
+    return [next(following[call.signer.address]) for call in calls]
+
+
+def _succeeded(client: Chain, calls: Sequence[Call], receipts: list[Inclusion]) -> list[Inclusion]:
+    for call, receipt in zip(calls, receipts, strict=True):
+        if not receipt.succeeded:
+            raise ChainReverted(call.to or "deployment", why_reverted(client, call, receipt.number))
+    return receipts
+
+
+def _wait(client: Chain, versions: Sequence[Sequence[Digest]], timeout_s: float) -> list[Inclusion | None]:
+    """The receipt of one version of each transaction: all, or what there is after so many seconds."""
+    until = monotonic_s() + timeout_s
+    pause = threading.Event()
+    while True:
+        looked = iter(client.receipts([tx_hash for each in versions for tx_hash in each]))
+        found = [next((one for one in [next(looked) for _ in each] if one is not None), None) for each in versions]
+        if None not in found or monotonic_s() > until:
+            return found
+        pause.wait(_POLL_S)

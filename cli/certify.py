@@ -1,0 +1,213 @@
+"""`bytewise model vectors` and `bytewise duty certify`: what a model must answer, and the word of a verifier that computed it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import CannotExecute, ConfigurationError, Fault, MalformedValue, NotExact, UnknownEnvironment
+from bytewise.protocol.records.environment import Environment
+from bytewise.protocol.records.model_vectors import Vectors
+from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.units import ZERO_DIGEST, Digest, digest, hex0x, unhex
+from bytewise.service.clock import SystemClock
+from bytewise.service.settings import load_settings
+from bytewise.storage.duties import Duties
+from bytewise.storage.engine import check_revision, open_database
+from chain.client.access import open_chain
+from chain.client.address_book import read_network, verify_code
+from chain.deployment.calls import Act, dry_run
+from chain.reads.documents import RegistryDocuments
+from chain.reads.reader import DocketReader
+from chain.reads.records import Item, Status
+from chain.sending.keys import load_signer
+from cli.exits import Exit
+from verifier.orders import CERTIFY, ordered_word
+from verifier.settings import NodeSettings
+
+ArtifactArgument = Annotated[Path, typer.Argument(help="Folder of the model's artifact.")]
+EnvironmentOption = Annotated[
+    Path | None, typer.Option("--environment", help="File of the environment that this machine is; for profile pinned-1.")
+]
+DeviceOption = Annotated[str, typer.Option("--device", help="cpu or cuda.")]
+ThreadsOption = Annotated[int, typer.Option("--threads", min=1, max=1024, help="Threads of the engine.")]
+
+
+def vectors(
+    artifact: ArtifactArgument,
+    out: Annotated[Path, typer.Argument(help="New file for the vectors, canonical JSON.")],
+    environment: EnvironmentOption = None,
+    device: DeviceOption = "cpu",
+    threads: ThreadsOption = 1,
+) -> None:
+    """Compute the vectors with which a model and its environments are proposed, and print their digest.
+
+    The questions follow from the model id. Publish the file: whoever gets other answers sees in it which ones.
+
+    Exit codes: 0 written, 3 this machine cannot tell, 64 asked wrongly.
+    """
+    if out.exists():
+        raise ConfigurationError(out.name, "exists already")
+    if not out.parent.is_dir():
+        raise ConfigurationError(str(out), "there is no folder for it")
+    found = _computed(artifact, _environment(environment), device, threads)
+    try:
+        with out.open("xb") as stream:
+            stream.write(encode(found))
+    except OSError as error:
+        raise ConfigurationError(out.name, str(error.strerror)) from None
+    print(hex0x(found.digest))
+
+
+def certify(
+    item: Annotated[str, typer.Argument(metavar="ITEM", help="Model id, or digest of an environment, 0x-hex; it is proposed.")],
+    artifact: ArtifactArgument,
+    config: Annotated[Path, typer.Option("--config", help="Settings file of the member (`python -m committee`).")],
+    published: Annotated[
+        Path | None, typer.Option("--vectors", help="The proposer's vectors: to be told which differ, if any do.")
+    ] = None,
+    environment: EnvironmentOption = None,
+    device: DeviceOption = "cpu",
+    threads: ThreadsOption = 1,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Only compute and compare; order nothing.")] = False,
+) -> None:
+    """Certify a proposed model or environment, if your engine gives every vector of it; the running member sends your word.
+
+    An environment is certified with a model that it serves. The questions are not the proposer's choice; all of them are
+    computed, and the profile's own vectors, on this machine.
+
+    Exit codes: 0 all the same (and ordered), 2 something differs, 3 this machine cannot tell, 5 the node does not answer,
+    64 asked wrongly, or refused by the contract (not proposed, too late, no weight, certified before).
+    """
+    member = _member(config)
+    name = _digest(item)
+    proposed = _proposed(member, name)
+    theirs = None if published is None else _published(published, proposed)
+    found = _computed(artifact, _place(member, name, proposed, environment), device, threads)
+    if proposed.pool == ZERO_DIGEST and found.model_id != name:
+        raise ConfigurationError("ARTIFACT", f"is model {hex0x(found.model_id)}, not {hex0x(name)}")
+    if found.digest != proposed.vectors:
+        _tell_differences(found, proposed, theirs)
+        raise typer.Exit(Exit.MISMATCH)
+    print(f"all vectors are the same: {hex0x(found.digest)}")
+    if not dry:
+        _order(member, name, proposed)
+        print("ordered; the running member sends it")
+
+
+class Member(NamedTuple):
+    """Whose word it will be."""
+
+    settings: NodeSettings
+    signer: LocalSigner
+    reader: DocketReader
+
+
+def _member(config: Path) -> Member:
+    settings = load_settings(NodeSettings, config)
+    network = read_network(settings.network_file)
+    client = open_chain(*settings.rpc, network.chain_id, settings.rpc_timeout_s)
+    return Member(settings, load_signer(settings.key_file), DocketReader(client, verify_code(client, network)))
+
+
+def _proposed(member: Member, name: Digest) -> Item:
+    """The item, if the contract takes this member's word for it now: to compute it may take long."""
+    reader = member.reader
+    proposed = reader.item(name, reader.head())
+    if proposed.status is not Status.PROPOSED:
+        raise ConfigurationError("ITEM", f"{hex0x(name)} is {proposed.status.name}, not PROPOSED")
+    try:
+        dry_run(reader.client, reader.network, member.signer.address, Act("Registry", "certify", (name, proposed.vectors)))
+    except Fault as error:
+        raise ConfigurationError("ITEM", f"cannot be certified by {member.signer.address} now: {error}") from None
+    return proposed
+
+
+def _published(file: Path, proposed: Item) -> Vectors:
+    try:
+        theirs = decode(Vectors, file.read_bytes())
+    except OSError as error:
+        raise ConfigurationError(file.name, str(error.strerror)) from None
+    except Fault as error:
+        raise ConfigurationError(file.name, f"are no vectors: {error}") from None
+    if theirs.digest != proposed.vectors:
+        raise ConfigurationError(file.name, f"are {hex0x(theirs.digest)}, proposed is {hex0x(proposed.vectors)}")
+    return theirs
+
+
+def _place(member: Member, name: Digest, proposed: Item, file: Path | None) -> Environment | None:
+    """The environment that is certified, as the chain has it; of a model, that of the file."""
+    if proposed.pool == ZERO_DIGEST:
+        return _environment(file)
+    if file is not None:
+        raise ConfigurationError("--environment", "is for models: an environment is read from the chain")
+    try:
+        return RegistryDocuments(member.reader).environment(name, member.reader.head())
+    except UnknownEnvironment as error:
+        raise ConfigurationError("ITEM", str(error)) from None
+
+
+def _computed(artifact: Path, environment: Environment | None, device: str, threads: int) -> Vectors:
+    # Here, since only these verbs of many need torch, which takes seconds to import.
+    from bytewise.inference.manifest import MANIFEST_FILE
+    from bytewise.inference.profiles import open_engine, profile_of
+    from bytewise.inference.reproduce import vectors_of
+
+    if not (artifact / MANIFEST_FILE).is_file():
+        raise ConfigurationError("ARTIFACT", f"{artifact} is no folder of an artifact: {MANIFEST_FILE} is not there")
+    if environment is not None and environment.profile != profile_of(artifact):
+        said = f"is of profile {profile_of(artifact)[:40]}, the environment of {environment.profile[:40]}"
+        raise ConfigurationError("ARTIFACT", said)
+    try:
+        with Progress(console=Console(stderr=True), transient=True) as bars:
+            engine = open_engine(artifact, environment, threads=threads, device=device, progress=_teller(bars, "reading"))
+            return vectors_of(engine, _teller(bars, "computing"))
+    except (CannotExecute, NotExact) as error:
+        Console(stderr=True).print(f"this machine cannot tell: {error}", style="red", markup=False)
+        raise typer.Exit(Exit.INCONCLUSIVE) from None
+
+
+def _tell_differences(found: Vectors, proposed: Item, theirs: Vectors | None) -> None:
+    errors = Console(stderr=True)
+    other = "" if proposed.pool == ZERO_DIGEST else ", or ARTIFACT is another model than the proposer's"
+    said = f"this engine gives {hex0x(found.digest)}, proposed is {hex0x(proposed.vectors)}{other}"
+    errors.print(f"not certified: {said}", markup=False)
+    for line in ("--vectors FILE of the proposer shows which",) if theirs is None else found.differences(theirs):
+        errors.print(line, style="red", markup=False)
+
+
+def _order(member: Member, name: Digest, proposed: Item) -> None:
+    database = open_database(member.settings.database)
+    check_revision(database)
+    # Not into the outbox: the member's process alone plans what its account sends.
+    subject = ordered_word(name, proposed.vectors, proposed.certify_until)
+    Duties(database, SystemClock()).order(CERTIFY, subject, proposed.certify_until)
+
+
+def _environment(file: Path | None) -> Environment | None:
+    try:
+        return None if file is None else decode(Environment, file.read_bytes())
+    except OSError as error:
+        raise ConfigurationError(str(file), str(error.strerror)) from None
+    except Fault as error:
+        raise ConfigurationError(str(file), f"is no environment: {error}") from None
+
+
+def _digest(text: str) -> Digest:
+    try:
+        return digest(unhex(text.lower()))
+    except MalformedValue:
+        raise ConfigurationError("ITEM", "must be 0x and 64 hex digits") from None
+
+
+def _teller(bars: Progress, doing: str) -> Callable[[str, int, int], None]:
+    task = bars.add_task(doing, total=None)
+
+    def tell(name: str, done: int, total: int) -> None:
+        bars.update(task, description=f"{doing} {name}", completed=done, total=total)
+
+    return tell

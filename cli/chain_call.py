@@ -1,0 +1,103 @@
+"""`bytewise chain call`: any call of the contracts, by names; what guardian, curator and everybody else may do at once."""
+
+from typing import Annotated
+
+import typer
+
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.units import Address
+from chain.client.arguments import read_arguments, signature
+from chain.client.artifacts import ADAPTERS, BESIDE, Interface
+from chain.deployment.calls import Act
+from chain.deployment.plan import code, names
+from chain.reads.bond_pools import verify_bond_pool
+from chain.reads.roles import ROLES, holders
+from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
+from cli.privileged_call import DevnetOption, FromOption, KeyOption, Office, SendOption, account_option, deliver, office
+from cli.verify import Output, OutputOption
+
+ContractArgument = Annotated[str, typer.Argument(metavar="CONTRACT", help="As in docs/contracts.md: Guardian, Registry, …")]
+FunctionArgument = Annotated[
+    str | None, typer.Argument(metavar="FUNCTION", help="Without one: the functions of the contract are listed.")
+]
+ArgumentsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="ARGUMENTS", help="Whole numbers, 0x-hex, true or false, text; JSON for lists; @FILE for what is long."
+    ),
+]
+
+AtOption = Annotated[str | None, typer.Option("--at", help="Where a BondPool is, 0x-hex: no address book has it.")]
+
+
+def call(
+    contract: ContractArgument,
+    function: FunctionArgument = None,
+    arguments: ArgumentsArgument = None,
+    at: AtOption = None,
+    value: Annotated[int, typer.Option("--value", min=0, max=2**256 - 1, help="Wei that go with it.")] = 0,
+    network: NetworkOption = NETWORK_FILE,
+    rpc: RpcOption = RPC_URLS,
+    sender: FromOption = None,
+    key: KeyOption = None,
+    devnet_account: DevnetOption = None,
+    send: SendOption = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Try a call in the name of who may make it, and print target and calldata to sign elsewhere; with --key and --send, send it.
+
+    A guardian pauses for an hour: `bytewise chain call Guardian pause 3600`. Without --from or --key the call is tried in the
+    name of whoever holds its role. Calls of a timelock's role are made by a vote: `bytewise chain propose`. Part of a challenge's
+    bond: `bytewise chain call BondPool contribute --at POOL --value WEI`; the pool's code, court and ledger are checked first.
+
+    Exit codes: 0 the contract takes it (or took it), 5 the node does not answer, 64 asked wrongly, or refused by the contract.
+    """
+    interface = interface_of(contract, BESIDE)
+    if function is None:
+        print("\n".join(signature(entry) for _, entry in sorted(interface.writing().items())))
+        return
+    act = act_of(contract, function, arguments or [], value, BESIDE)._replace(at=_place(contract, at))
+    of = office(network, rpc, sender, key, devnet_account, send, output)
+    if act.at:
+        verify_bond_pool(of.client, of.network, act.at)
+    deliver(of if of.account else of._replace(account=_holder(of, act)), act)
+
+
+def _place(contract: str, at: str | None) -> Address | None:
+    """Where a contract is that no address book has; None for another."""
+    if (contract in BESIDE) != (at is not None):
+        is_missing = "no address book has it: name its address" if contract in BESIDE else "the address book says where that is"
+        raise ConfigurationError("--at", f"{contract}: {is_missing}")
+    return None if at is None else account_option("--at", at)
+
+
+def act_of(contract: str, function: str | None, arguments: list[str], value_wei: int = 0, beside: tuple[str, ...] = ()) -> Act:
+    """The act that a user typed; `ConfigurationError` for a contract, function or argument that is none."""
+    known = interface_of(contract, beside).writing()
+    if function is None or function not in known:
+        listed, given = ", ".join(sorted(known)) or "none", "" if function is None else f"; {function} is none that writes"
+        raise ConfigurationError("FUNCTION", f"name one function of {contract}: {listed}{given}")
+    return Act(contract, function, read_arguments(known[function], arguments), value_wei)
+
+
+def interface_of(contract: str, beside: tuple[str, ...] = ()) -> Interface:
+    """The interface of a contract of the address book or `beside` it; `ConfigurationError` for another name."""
+    known = (*names(()), *ADAPTERS, *beside)
+    if contract not in known:
+        raise ConfigurationError("CONTRACT", f"{contract} is none of {', '.join(known)}")
+    return code(contract)
+
+
+def _holder(of: Office, act: Act) -> Address:
+    """Who holds the role that a call needs; `ConfigurationError` if anybody may make it, or only a vote."""
+    manager, asked = of.network.addresses.access_manager, (act.target(of.network), act.calldata[:4])
+    role: int = of.client.call("AccessManager", manager, "getTargetFunctionRole", *asked, block="latest")
+    name = ROLES.get(role, str(role))
+    # Role 0 is what the manager says of every function that it was told nothing about.
+    found = holders(of.reader, of.reader.head()).get(name, ()) if role else ()
+    timelocks = (of.network.addresses.short_timelock, of.network.addresses.long_timelock)
+    if any(each in timelocks for each in found):
+        raise ConfigurationError(str(act), f"is for {name}, which is a vote's: `bytewise chain propose {act.contract} …`")
+    if not found:
+        raise ConfigurationError("account", f"{act} has no role of its own: say who makes it, with --from or --key")
+    return found[0]

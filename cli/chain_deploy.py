@@ -1,0 +1,216 @@
+"""`bytewise chain deploy`: what is asked is checked first, then sent, and a run that stopped is gone on with."""
+
+import enum
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from bytewise.protocol.address_book import StakeSource
+from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault, MalformedValue, RpcRefused, TryAgain
+from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS
+from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Address, Digest, digest, hex0x, unhex
+from chain.client.access import Chain
+from chain.client.address_book import write_network
+from chain.deployment import deploy as deploying
+from chain.deployment.draft import Draft, first_nonce, path_of, read_draft, steps_taken, write_draft
+from chain.deployment.eigenlayer import verify_eigenlayer, verify_operator_set
+from chain.deployment.params import DEVNET, changed, complete, read_changes
+from chain.deployment.plan import DEVNET_SHAPE, LEAST_LONG_DELAY_DAYS, LONG_DELAY_DAYS, MAIN_NET, Restaked, Site, Vote, steps
+from cli.connect import NETWORK_FILE, RPC_URLS, RpcOption, chain_of
+from cli.privileged_call import account_option, signer_of
+from cli.stake_options import ManagerOption, MaxAgeOption, SetOption, StakeOption, StrategyOption, restaked
+
+MAX_POOLS = 128
+"""Of one registry, for good (`Verifiers.MAX_POOLS`)."""
+
+
+class ShapeName(enum.StrEnum):
+    """Lengths in blocks that a deployment fixes for ever."""
+
+    DEVNET = "devnet"
+    MAIN = "main"
+
+
+AccountOption = Annotated[str | None, typer.Option(help="Account, 0x-hex; the deployer's by default.")]
+_SLOW = "Days before what moves stake: with 64 or more all can leave first, whatever a guardian stops."
+LongDelayOption = Annotated[int, typer.Option("--long-delay", min=LEAST_LONG_DELAY_DAYS, max=3_650, help=_SLOW)]
+
+
+def deploy(
+    chain_id: Annotated[int, typer.Option("--chain-id", help="Chain that the node must be on.")],
+    rpc: RpcOption = RPC_URLS,
+    key: Annotated[Path | None, typer.Option("--key", help="Key file of the deployer, 0x-hex.")] = None,
+    devnet_account: Annotated[int | None, typer.Option("--devnet-account", min=0, help="Or: this account of anvil.")] = None,
+    pool: Annotated[list[str] | None, typer.Option("--pool", help="Digest of a pool of verifiers; repeat it for more.")] = None,
+    params: Annotated[Path | None, typer.Option("--params", help="TOML file; complete, but on a test chain.")] = None,
+    shape: Annotated[ShapeName, typer.Option("--shape", help="For blocks of one second, or of twelve.")] = ShapeName.DEVNET,
+    guardian: AccountOption = None,
+    curator: AccountOption = None,
+    votes: AccountOption = None,
+    long_delay: LongDelayOption = LONG_DELAY_DAYS,
+    stake: StakeOption = StakeSource.NATIVE,
+    allocation_manager: ManagerOption = None,
+    strategy: StrategyOption = None,
+    operator_set: SetOption = None,
+    max_age: MaxAgeOption = None,
+    out: Annotated[Path, typer.Option("--out", help="Address book to write; must not exist.")] = NETWORK_FILE,
+    plan: Annotated[bool, typer.Option("--plan", help="Say what would be sent and what it costs, and send nothing.")] = False,
+) -> None:
+    """Deploy and wire all contracts and give the roles away; the deployer has no power afterwards.
+
+    A run that stopped leaves OUT.draft with all addresses; the same command again goes on from there. With --stake eigenlayer:
+    run --plan, have the service create the operator set for the address that it prints, then run without --plan.
+
+    Exit codes: 0 done, 5 the node does not answer or transactions of the account wait for a block, 64 asked wrongly (a parameter
+    outside its bounds or too little money, say; nothing was sent) or another run by the account has deployed in its place.
+    """
+    _verify_place(out)
+    client = chain_of(rpc, chain_id)
+    deployer = signer_of(chain_id, key, devnet_account)
+    vote = _vote(deployer.address, (guardian, curator, votes), long_delay)
+    chosen = _first(chain_id, params), DEVNET_SHAPE if shape is ShapeName.DEVNET else MAIN_NET
+    held = restaked(stake, allocation_manager, strategy, operator_set, max_age, *chosen)
+    draft, nonce = _begun(client, deployer, out)
+    site = deploying.survey(client, deployer.address, *chosen, _pools(pool or []), vote, nonce, held)
+    _run(client, deployer, site, draft, nonce, out, plan)
+
+
+def _begun(client: Chain, deployer: LocalSigner, out: Path) -> tuple[Draft | None, int]:
+    """The draft of a deployment that was begun, if one was, and the nonce of its first transaction."""
+    draft = read_draft(out)
+    return draft, first_nonce(client, deployer.address) if draft is None else int(draft.nonce)
+
+
+def _run(client: Chain, deployer: LocalSigner, site: Site, draft: Draft | None, nonce: int, out: Path, plan: bool) -> None:
+    taken = 0 if draft is None else _gone_on_with(client, draft, out, site)
+    _verify(client, site, taken, plan)
+    if plan:
+        return
+    if draft is None:
+        draft = write_draft(out, site, nonce, deploying.planned_book(client, site))
+    _send(client, deployer, site, taken, out)
+    write_network(out, deploying.finished(client, site, draft.book))
+    path_of(out).unlink(missing_ok=True)
+    print(out)
+
+
+def _gone_on_with(client: Chain, draft: Draft, out: Path, site: Site) -> int:
+    taken = steps_taken(client, draft, out, site)
+    print(f"{path_of(out)}: goes on after {taken} of {len(steps(site))} transactions")
+    return taken
+
+
+def _vote(deployer: Address, offices: tuple[str | None, str | None, str | None], long_delay_days: int) -> Vote:
+    options = zip(("--guardian", "--curator", "--votes"), offices, strict=True)
+    guardian, curator, holder = (_account(option, text) if text is not None else deployer for option, text in options)
+    return Vote(guardian, curator, holder, long_delay_s=long_delay_days * 86_400)
+
+
+def _verify(client: Chain, site: Site, taken: int, plan: bool) -> None:
+    """What the chain can say before anything is sent; printed if it is only planned, also what cannot be paid."""
+    try:
+        deploying.verify_parameters(client, site)
+    except Fault as error:
+        raise ConfigurationError("parameters", str(error)) from None
+    if site.restaked:
+        verify_eigenlayer(client, site, site.restaked)
+    if plan:
+        _print_plan(client, deploying.rehearse(client, site, taken))
+    if site.restaked:
+        _verify_set(client, site, site.restaked, told=plan)
+    _verify_money(client, site, taken, told=plan)
+
+
+def _send(client: Chain, deployer: LocalSigner, site: Site, taken: int, out: Path) -> None:
+    try:
+        deploying.take(client, deployer, site, taken)
+    except RpcRefused as error:
+        raise TryAgain("chain", f"{error}; {_how_to_go_on(out)}, once no transaction of the account waits for a block") from None
+    except BytewiseError:
+        typer.echo(_how_to_go_on(out), err=True)
+        raise
+
+
+def _how_to_go_on(out: Path) -> str:
+    return f"the deployment has begun, its addresses are in {path_of(out)}: give the same command again to go on"
+
+
+def _verify_place(out: Path) -> None:
+    """`ConfigurationError` unless the book and its draft can be written there."""
+    if os.path.lexists(out):
+        raise ConfigurationError("--out", f"{out} exists already: name a new file")
+    if not out.parent.is_dir():
+        raise ConfigurationError("--out", f"{out.parent} is no folder: make it first, or name a file elsewhere")
+    if not os.access(out.parent, os.W_OK | os.X_OK):
+        raise ConfigurationError("--out", f"nothing can be written in {out.parent}: name a file elsewhere")
+
+
+def _verify_set(client: Chain, site: Site, stake: Restaked, told: bool) -> None:
+    if told:
+        print(
+            f"stake source: {site.at['StakeVault']}, as long as {site.deployer} sends nothing else first; set "
+            f"{stake.avs}:{stake.set_id} must name it as slasher and as redistribution recipient"
+        )
+        print(f"a record of stake counts for {stake.max_age} blocks, and can be slashed for {stake.horizon}")
+    verify_operator_set(client, site, stake)
+
+
+def _verify_money(client: Chain, site: Site, taken: int, told: bool) -> None:
+    needs, have = deploying.most_wei(client, site, taken), client.balance(site.deployer, "latest")
+    line = f"{site.deployer} has {_ether(have)} ETH, this may take {_ether(needs)} ETH at the fees of now"
+    if have < needs:
+        raise ConfigurationError("balance", f"{line}: send it the rest first")
+    if told:
+        print(f"{line}: enough")
+
+
+def _ether(wei: int) -> str:
+    return f"{wei / 10**18:.6f}"
+
+
+def _first(chain_id: int, file: Path | None) -> ParamSet:
+    values = read_changes(file) if file else {}
+    return changed(DEVNET, values) if chain_id in TEST_CHAIN_IDS else complete(values)
+
+
+def _account(option: str, text: str) -> Address:
+    found = account_option(option, text)
+    if found == ZERO_ADDRESS:
+        raise ConfigurationError(option, "is the zero address, which nobody can sign for: name an account")
+    return found
+
+
+def _pools(texts: list[str]) -> list[Digest]:
+    if len(texts) > MAX_POOLS:
+        raise ConfigurationError("--pool", f"is given {len(texts)} times: a registry takes {MAX_POOLS} pools, for good")
+    found: list[Digest] = []
+    for text in texts:
+        try:
+            pool = digest(unhex(text.lower()))
+        except MalformedValue:
+            raise ConfigurationError("--pool", "must be 0x and 64 hex digits") from None
+        if pool == ZERO_DIGEST:
+            raise ConfigurationError("--pool", "is zero, which means no pool to the contracts: name its digest")
+        if pool in found:
+            raise ConfigurationError("--pool", f"{hex0x(pool)} is given twice: name each pool once")
+        found.append(pool)
+    return found
+
+
+def _print_plan(client: Chain, plan: list[deploying.Rehearsed]) -> None:
+    table = Table(title=f"{len(plan)} transactions", title_justify="left")
+    for heading in ("contract", "act", "address", "bytes", "gas: estimate", "at most"):
+        table.add_column(heading, justify="left" if heading in ("contract", "act", "address") else "right", overflow="fold")
+    for each in plan:
+        gas = "" if each.estimate is None else f"{each.estimate:,}"
+        table.add_row(each.step.contract[:24], each.step.verb, each.at, f"{len(each.step.data):,}", gas, f"{each.limit:,}")
+    Console().print(table)
+    most = sum(each.limit for each in plan)
+    fee = client.head().base_fee_wei
+    print(f"at most {most:,} gas, {_ether(most * fee)} ETH at the base fee of now; no estimate: only after others")

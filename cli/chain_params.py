@@ -1,0 +1,83 @@
+"""`bytewise chain params`: a version of the parameters shown, and changes tried."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.errors import ConfigurationError, Fault
+from chain.acts.governed import set_params
+from chain.client.address_book import address_of, verify_code
+from chain.deployment.calls import Act, dry_run
+from chain.deployment.lengths import measured_block_s, read_lengths, verify_lengths
+from chain.deployment.params import changed, read_changes
+from chain.reads.reader import DocketReader
+from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
+
+SetOption = Annotated[Path | None, typer.Option("--set", help="TOML file with tables times, committee, money, shares.")]
+BlockOption = Annotated[int | None, typer.Option("--block-s", min=1, help="Seconds of a block; as measured by default.")]
+
+
+def params(
+    network: NetworkOption = NETWORK_FILE,
+    rpc: RpcOption = RPC_URLS,
+    version: Annotated[int, typer.Option("--version", min=0, help="0: the one in force.")] = 0,
+    changes: SetOption = None,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Only check the changes against bounds and law.")] = False,
+    block_s: BlockOption = None,
+) -> None:
+    """Show a version of the parameters; with --set, check changes on the chain and print the call that a proposal needs.
+
+    `bytewise chain propose --params FILE` makes the proposal.
+
+    Exit codes: 0 shown or legal, 5 the node does not answer, 64 outside the bounds, against the static law, or too short for
+    the stake epochs of a pool.
+    """
+    book = address_book(network)
+    client = chain_of(rpc, book.chain_id)
+    reader = DocketReader(client, verify_code(client, book))
+    if changes is None:
+        print(_as_toml(_present(reader, version)))
+        return
+    act = change_of(reader, changes, version, block_s)
+    print("legal" if dry else f"target {address_of(book, act.contract)}\ncalldata 0x{act.calldata.hex()}")
+
+
+def change_of(reader: DocketReader, file: Path, version: int = 0, block_s: int | None = None) -> Act:
+    """The vote's act that changes parameters as a file says, if contract and stake epochs let it; else `ConfigurationError`.
+
+    From `version`, 0 for the one in force; `block_s` seconds are a block's, None for as long as they are.
+    """
+    new, book = changed(_present(reader, version), read_changes(file)), reader.network
+    act = set_params(new)
+    try:
+        # In the name of who would set them: the short timelock, after a vote.
+        dry_run(reader.client, book, book.addresses.short_timelock, act)
+    except Fault as error:
+        raise ConfigurationError(file.name, str(error)) from None
+    takes = block_s or measured_block_s(reader.client)
+    for pool in book.pools:
+        verify_lengths(new, read_lengths(reader.client, book, pool, takes))
+    return act
+
+
+def _present(reader: DocketReader, version: int) -> ParamSet:
+    head = reader.head()
+    newest = reader.params_version(head)
+    if version > newest:
+        raise ConfigurationError("--version", f"is {version}: this network has versions 1 to {newest}; 0 is the one in force")
+    return reader.params(version or newest, head)
+
+
+def _as_toml(params: ParamSet) -> str:
+    def written(value: Any) -> str:
+        return str(list(value)) if isinstance(value, tuple) else json.dumps(value)
+
+    parts = dataclasses.asdict(params)
+    return "\n\n".join(
+        f"[{part}]\n" + "\n".join(f"{name} = {written(value)}" for name, value in values.items())
+        for part, values in parts.items()
+    )

@@ -1,0 +1,241 @@
+"""`bytewise chain propose`, `proposals`, `vote`, `queue`, `execute`, `cancel`: what only a vote may do, from idea to deed."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bytewise.protocol.errors import ConfigurationError, Fault
+from bytewise.protocol.units import ZERO_ADDRESS
+from chain.acts import proposals as voting
+from chain.acts.proposals import GOVERNOR, Proposal, ProposalState, Support
+from chain.acts.upgrade import acts_for
+from chain.client.address_book import verify_code
+from chain.client.artifacts import legible
+from chain.client.rpc import at_number
+from chain.deployment.calls import Act
+from cli.act_list import acts_of
+from cli.chain_call import ArgumentsArgument, act_of
+from cli.chain_params import BlockOption, change_of
+from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book
+from cli.privileged_call import DevnetOption, FromOption, KeyOption, Office, SendOption, deliver, moment, office
+from cli.terminal import printable
+from cli.verify import Output, OutputOption
+
+ProposalArgument = Annotated[str, typer.Argument(metavar="PROPOSAL", help="Its number, as `bytewise chain proposals` shows it.")]
+
+ListedFunction = Annotated[str | None, typer.Argument(metavar="FUNCTION", help="`bytewise chain call CONTRACT` lists them.")]
+_CALLS = 'Or: JSON list of {"contract", "function", "arguments"}, and "value" in wei if any go along; done together.'
+CallsOption = Annotated[Path | None, typer.Option("--calls", help=_CALLS)]
+
+_COURT = "Or: address book of a new court that is deployed and wired; its roles, movers and place, done together."
+CourtOption = Annotated[Path | None, typer.Option("--court", help=_COURT)]
+
+
+def propose(
+    contract: Annotated[str | None, typer.Argument(metavar="CONTRACT", help="As for `bytewise chain call`.")] = None,
+    function: ListedFunction = None,
+    arguments: ArgumentsArgument = None,
+    params: Annotated[Path | None, typer.Option("--params", help="Or: TOML file of changes of the parameters.")] = None,
+    calls: CallsOption = None,
+    court: CourtOption = None,
+    description: Annotated[str, typer.Option("--description", help="What it is for; it tells two proposals apart.")] = "",
+    block_s: BlockOption = None,
+    network: NetworkOption = NETWORK_FILE,
+    rpc: RpcOption = RPC_URLS,
+    sender: FromOption = None,
+    key: KeyOption = None,
+    devnet_account: DevnetOption = None,
+    send: SendOption = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Propose calls to the vote. They are tried in the name of the timelock that may make them: the short one, else the long one.
+
+    The proposer needs votes (`bytewise chain call GovernanceToken delegate ACCOUNT`).
+
+    Exit codes: 0 can be proposed (or was), 5 the node does not answer, 64 asked wrongly, or refused by a contract.
+    """
+    if [contract, params, calls, court].count(None) != 3:
+        raise ConfigurationError("proposal", "give CONTRACT FUNCTION ARGUMENTS, --params, --calls or --court, one of them")
+    of = office(network, rpc, sender, key, devnet_account, send, output)
+    if params is not None:
+        acts = [change_of(of.reader, params, block_s=block_s)]
+    elif calls is not None:
+        acts = acts_of(calls)
+    elif court is not None:
+        acts = acts_for(of.network, verify_code(of.client, address_book(court)))
+    else:
+        acts = [act_of(str(contract), function, arguments or [])]
+    try:
+        contents = voting.contents_of(of.client, of.network, acts, description)
+    except Fault as error:
+        raise ConfigurationError("proposal", f"neither timelock may do this: {error}") from None
+    number = voting.id_of(of.client, of.network, contents)
+    deliver(of, voting.propose(contents), {"proposal": str(number), "does": "; ".join(voting.told(of.network, contents))})
+
+
+def proposals(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, output: OutputOption = Output.TABLE) -> None:
+    """List all proposals: what each does, how its vote stands, what comes next.
+
+    Exit codes: 0 listed, 5 the node does not answer, 64 asked wrongly.
+    """
+    of, listed = office(network, rpc, None, None, None, send=False), []
+    head = of.reader.head()
+    for each in voting.proposals(of.client, of.network, head):
+        where = (GOVERNOR, of.network.addresses.bytewise_governor)
+        votes: Mapping[str, int] = of.client.call(*where, "proposalVotes", each.id, block=at_number(head))
+        does, state = voting.told(of.network, each.contents), voting.state_of(of.client, of.network, each.id, head)
+        row = {
+            "proposal": str(each.id),
+            "state": state.name,
+            "by": each.proposer,
+            "description": legible(each.contents.description),
+        }
+        tally = {name: str(votes[f"{name}Votes"]) for name in ("for", "against", "abstain")}
+        listed.append({**row, "does": does, "votes": tally, "next": _next(of, each, state, head)})
+    if output is Output.JSON:
+        print(json.dumps(listed, indent=2))
+        return
+    if not listed:
+        print(f"no proposals up to block {head}")
+    for shown in listed:
+        for name, value in shown.items():
+            print(printable(f"{name}: {'; '.join(value) if isinstance(value, list) else value}"))
+        print()
+
+
+def vote(
+    proposal: ProposalArgument,
+    support: Annotated[str, typer.Argument(metavar="SUPPORT", help="for, against or abstain.")],
+    network: NetworkOption = NETWORK_FILE,
+    rpc: RpcOption = RPC_URLS,
+    sender: FromOption = None,
+    key: KeyOption = None,
+    devnet_account: DevnetOption = None,
+    send: SendOption = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Vote, once.
+
+    Exit codes: 0 the vote counts (or was sent), 5 the node does not answer, 64 asked wrongly, or too early or late.
+    """
+    if support.upper() not in Support.__members__:
+        raise ConfigurationError("SUPPORT", f"{support} is none of for, against, abstain")
+    of = office(network, rpc, sender, key, devnet_account, send, output)
+    found, _ = _found(of, proposal, ProposalState.ACTIVE)
+    weight: int = of.client.call(
+        GOVERNOR, of.network.addresses.bytewise_governor, "getVotes", of.named(), found.vote_start, block="latest"
+    )
+    if not weight:
+        raise ConfigurationError("votes", f"{of.named()} had none at block {found.vote_start}, when this vote was weighed")
+    deliver(of, voting.cast_vote(found.id, Support[support.upper()]), {"votes": str(weight)})
+
+
+def queue(
+    proposal: ProposalArgument,
+    network: NetworkOption = NETWORK_FILE,
+    rpc: RpcOption = RPC_URLS,
+    sender: FromOption = None,
+    key: KeyOption = None,
+    devnet_account: DevnetOption = None,
+    send: SendOption = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Start the short timelock of what was voted; anybody may.
+
+    Exit codes: 0 can be queued (or was), 5 the node does not answer, 64 asked wrongly, or too early or late.
+    """
+    of = _anybody(office(network, rpc, sender, key, devnet_account, send, output))
+    found, _ = _found(of, proposal, ProposalState.SUCCEEDED)
+    deliver(of, voting.queue(found.contents))
+
+
+def execute(
+    proposal: ProposalArgument,
+    network: NetworkOption = NETWORK_FILE,
+    rpc: RpcOption = RPC_URLS,
+    sender: FromOption = None,
+    key: KeyOption = None,
+    devnet_account: DevnetOption = None,
+    send: SendOption = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Do what a timelock has held for long enough; anybody may. Twice for the long one, which the first starts.
+
+    Exit codes: 0 can be done (or was), 5 the node does not answer, 64 asked wrongly, or too early or late.
+    """
+    of = _anybody(office(network, rpc, sender, key, devnet_account, send, output))
+    found, state = _found(of, proposal, ProposalState.QUEUED, ProposalState.EXECUTED)
+    if state is ProposalState.EXECUTED:
+        deliver(of, _slow(of, found))
+        return
+    governor = of.network.addresses.bytewise_governor
+    _wait_for("the short timelock", of, of.client.call(GOVERNOR, governor, "proposalEta", found.id, block="latest"))
+    deliver(of, voting.execute(found.contents))
+
+
+def cancel(
+    proposal: ProposalArgument,
+    network: NetworkOption = NETWORK_FILE,
+    rpc: RpcOption = RPC_URLS,
+    sender: FromOption = None,
+    key: KeyOption = None,
+    devnet_account: DevnetOption = None,
+    send: SendOption = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Take your own proposal back before its vote begins.
+
+    Exit codes: 0 can be taken back (or was), 5 the node does not answer, 64 asked wrongly, too late, or not yours.
+    """
+    of = office(network, rpc, sender, key, devnet_account, send, output)
+    found, _ = _found(of, proposal, ProposalState.PENDING)
+    deliver(of, voting.cancel(found.contents))
+
+
+def _found(of: Office, text: str, *wanted: ProposalState) -> tuple[Proposal, ProposalState]:
+    head = of.reader.head()
+    found = next((each for each in voting.proposals(of.client, of.network, head) if str(each.id) == text), None)
+    if found is None:
+        raise ConfigurationError("PROPOSAL", f"{text[:80]} is not on this network: `bytewise chain proposals` lists all")
+    state = voting.state_of(of.client, of.network, found.id, head)
+    if state not in wanted:
+        raise ConfigurationError("PROPOSAL", f"is {state.name}: {_next(of, found, state, head)}")
+    return found, state
+
+
+def _next(of: Office, proposal: Proposal, state: ProposalState, head: int) -> str:
+    """What comes next, for people."""
+    if state is ProposalState.PENDING:
+        return f"its vote begins after block {proposal.vote_start}; this is block {head}"
+    if state is ProposalState.ACTIVE:
+        return f"its vote lasts until block {proposal.vote_end}; this is block {head}"
+    if state is ProposalState.QUEUED:
+        governor = of.network.addresses.bytewise_governor
+        eta: int = of.client.call(GOVERNOR, governor, "proposalEta", proposal.id, block=at_number(head))
+        return f"can be executed from {moment(eta)} on"
+    if state is ProposalState.EXECUTED and (operation := voting.slow_operation(of.network, proposal.contents)):
+        ready = voting.slow_ready_at(of.client, of.network, operation, head)
+        return f"can be executed by the long timelock from {moment(ready)} on" if ready > 1 else "nothing"
+    return "to be queued" if state is ProposalState.SUCCEEDED else "nothing"
+
+
+def _slow(of: Office, proposal: Proposal) -> Act:
+    operation, head = voting.slow_operation(of.network, proposal.contents), of.reader.head()
+    ready = 0 if operation is None else voting.slow_ready_at(of.client, of.network, operation, head)
+    if operation is None or ready <= 1:
+        raise ConfigurationError("PROPOSAL", "is EXECUTED: nothing of it waits in the long timelock")
+    _wait_for("the long timelock", of, ready)
+    return voting.execute_slow(operation)
+
+
+def _wait_for(what: str, of: Office, ready_at: int) -> None:
+    now = of.client.head().timestamp
+    if now < ready_at:
+        raise ConfigurationError("PROPOSAL", f"{what} holds it until {moment(ready_at)}; the chain's time is {moment(now)}")
+
+
+def _anybody(of: Office) -> Office:
+    return of if of.account else of._replace(account=ZERO_ADDRESS)

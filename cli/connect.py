@@ -1,0 +1,94 @@
+"""How a verb reaches a network: the address book, an RPC node, DA proxies. All are given by the user; none is trusted."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from bytewise.da.client import DaClient
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue
+from bytewise.protocol.units import Digest, digest, unhex
+from bytewise.service.endpoints import rpc_endpoints
+from chain.client.access import Chain, open_chain
+from chain.client.address_book import read_network, verify_code
+from chain.client.read_ahead import ReadAheadClient
+from chain.reads.documents import RegistryDocuments
+from chain.reads.history import CourtHistory
+from chain.reads.reader import DocketReader
+from cli.bounded_store import BoundedStore
+
+TIMEOUT_S = 20.0
+"""Of one call to a node or proxy."""
+
+NetworkOption = Annotated[Path, typer.Option("--network", help="Address book of the network (network.json).", show_default=True)]
+RpcOption = Annotated[
+    list[str],
+    typer.Option("--rpc", help="URL of a JSON-RPC node of that chain; repeat it, and most must agree.", show_default=True),
+]
+DaOption = Annotated[
+    list[str], typer.Option("--da", help="URL of an EigenDA proxy; repeat it for a second opinion.", show_default=True)
+]
+ReceiptArgument = Annotated[
+    str, typer.Argument(metavar="RECEIPT_ID", help="0x and 64 hex digits, as in the answer's receipt.receipt_id.")
+]
+
+NETWORK_FILE = Path("network.json")
+RPC_URL = "http://127.0.0.1:8545"
+RPC_URLS = [RPC_URL]
+DA_URLS = ["http://127.0.0.1:3100"]
+
+
+class Connection(NamedTuple):
+    """A network as a verb sees it."""
+
+    network: Network
+    reader: DocketReader
+    history: CourtHistory
+    documents: RegistryDocuments
+    da: BoundedStore
+
+
+@contextmanager
+def connected(network_file: Path, rpc: list[str], da: list[str]) -> Iterator[Connection]:
+    """The network of an address book; `ConfigurationError` if the file is no address book of that chain."""
+    network = address_book(network_file)
+    chain = chain_of(rpc, network.chain_id)
+    reader = DocketReader(chain, verify_code(chain, network))
+    with DaClient(tuple(da), TIMEOUT_S) as client:
+        yield Connection(network, reader, CourtHistory(reader), RegistryDocuments(reader), BoundedStore(client.get))
+
+
+def chain_of(rpc: list[str], chain_id: int) -> Chain:
+    """The chain behind one node, or behind several of which most must agree; `ConfigurationError` for one that is named twice."""
+    urls, quorum = rpc_endpoints("", tuple(rpc), 0)
+    return open_chain(urls, quorum, chain_id, TIMEOUT_S)
+
+
+def read_ahead_of(rpc: list[str], chain_id: int) -> Chain:
+    """The same for reads of numbered blocks that are fetched many at a time (`chain.client.read_ahead`)."""
+    urls, quorum = rpc_endpoints("", tuple(rpc), 0)
+    return open_chain(urls, quorum, chain_id, TIMEOUT_S, ReadAheadClient)
+
+
+def address_book(file: Path) -> Network:
+    """The address book of a file; `ConfigurationError` if it is none."""
+    try:
+        return read_network(file)
+    except Fault as error:
+        raise ConfigurationError(file.name, f"is no address book: {error}") from None
+
+
+def receipt_argument(text: str) -> Digest:
+    """The receipt id that a user typed; `ConfigurationError` if it is none."""
+    return digest_argument("RECEIPT_ID", text)
+
+
+def digest_argument(name: str, text: str) -> Digest:
+    """The digest that a user typed as an argument of this name; `ConfigurationError` if it is none."""
+    try:
+        return digest(unhex(text.lower()))
+    except MalformedValue:
+        raise ConfigurationError(name, "must be 0x and 64 hex digits") from None

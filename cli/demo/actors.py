@@ -1,0 +1,110 @@
+"""Starts the actors, each with its own configuration file, and waits until each says that it is ready."""
+
+import socket
+from typing import Any
+
+from bytewise.protocol.suites import is_rebuilt
+from cli.demo.build import MODEL_NAME, Models
+from cli.demo.plan import CHAIN_ID, OPERATORS, VERIFIERS, Options
+from cli.demo.processes import Network
+from cli.demo.site import HOST, Site, write_toml
+
+ANVIL = "chain/contracts/node_modules/@foundry-rs/anvil-linux-amd64/bin/anvil"
+READY_S = 180.0
+
+
+def start_chain(site: Site, network: Network) -> None:
+    """One anvil chain with a block each second and instant finality depth of two blocks."""
+    command = [str(site.root / ANVIL), "--host", HOST, "--port", str(site.ports.chain), "--chain-id", str(CHAIN_ID)]
+    network.start("chain", [*command, "--block-time", "1", "--slots-in-an-epoch", "1", "--silent"])
+    network.wait("chain", lambda: listening(site.ports.chain), READY_S)
+
+
+def start_stores(site: Site, network: Network) -> None:
+    """The DA store, and the node through which members see the chain."""
+    config = write_toml(site.of("da") / "da.toml", {"directory": site.of("da") / "blobs", "port": site.ports.da})
+    network.python("da", "bytewise.da", "serve", "--config", str(config))
+    network.python("proxy", "adversaries.rpc_proxy", "--upstream", site.rpc_url, "--port", str(site.ports.proxy))
+
+
+def start_enclaves(site: Site, network: Network, models: Models) -> None:
+    """One long-lived enclave for each verifier; it needs no chain."""
+    for name in VERIFIERS:
+        config = {
+            "artifact": models.served, "socket": site.of(name) / "enclave.sock", "chain_id": CHAIN_ID,
+            "evidence": "simulated", "platform_file": site.of(name) / "platform.pem", "insecure_accept_simulated": True,
+            "ready_file": site.of(name) / "enclave.ready", "rebuild_keys": is_rebuilt(site.epoch),
+        }  # fmt: skip
+        path = write_toml(site.of(name) / "enclave.toml", config)
+        network.python(f"{name}-enclave", "enclave", "--config", str(path))
+
+
+def start_operators(site: Site, network: Network, models: Models, options: Options) -> None:
+    """The honest operator, and the dishonest one unless the demo runs without an adversary."""
+    for name in OPERATORS:
+        folder = site.of(name)
+        config = {
+            "database_url": site.database(name),
+            "listen": {"certificate_file": folder / "tls.pem", "key_file": folder / "tls.key",
+                       "host": HOST, "port": site.ports.operators[OPERATORS.index(name)]},
+            "model": {"name": MODEL_NAME, "artifact": models.served, "environment_file": site.environment_file},
+            "network": {"file": site.network_file, "rpc": site.rpc_url, "da": [site.da_url], "accept_simulated": True,
+                        "accept_rebuilt": is_rebuilt(site.epoch)},
+            "keys": {"operator_file": folder / "account.key", "gateway_file": folder / "gateway.key",
+                     "journal_file": folder / "journal.key"},
+            "limits": {"tick_s": 1, "anchor_within_s": 60, "request_ttl_s": 600},
+        }  # fmt: skip
+        path = str(write_toml(folder / "operator.toml", config))
+        if name == "dishonest" and options.adversary:
+            network.python(name, "adversaries.dishonest_operator", "--config", path, "--other", str(models.other))
+        else:
+            network.python(name, "serving", "--config", path)
+
+
+def start_members(site: Site, network: Network, options: Options) -> None:
+    """One duty process for each verifier, and the watchtower, which has no stake and no enclave."""
+    for name in VERIFIERS:
+        extra = {
+            "enclave_socket": site.of(name) / "enclave.sock", "audits": options.audits, "tip_urls": [site.tips_url],
+            "tip_certificate_file": site.of("watchtower") / "tls.pem",
+        }  # fmt: skip
+        config = _node(site, name, "verifier", site.member_rpc_url(name), extra)
+        network.python(name, "committee", "--config", config)
+    tower = site.of("watchtower")
+    tips = {"port": site.ports.tips, "certificate_file": tower / "tls.pem", "tls_key_file": tower / "tls.key"}
+    config = _node(site, "watchtower", "watchtower", site.rpc_url, {"challenges": options.watchtower, "tips": tips})
+    network.python("watchtower", "verifier", "--config", config)
+
+
+def start_challenger(site: Site, network: Network, receipt_id: str) -> None:
+    """Somebody who disputes one honest receipt."""
+    config = _node(site, "challenger", "watchtower", site.rpc_url, {})
+    network.python("challenger", "adversaries.frivolous_challenger", "--config", config, receipt_id)
+
+
+def _node(site: Site, name: str, role: str, rpc_url: str, extra: dict[str, Any]) -> str:
+    folder = site.of(name)
+    config = {
+        "role": role, "rpc_url": rpc_url, "network_file": site.network_file, "key_file": folder / "account.key",
+        "database": site.database(name), "journal_key_file": folder / "journal.key", "da_urls": [site.da_url],
+        "ready_file": folder / "ready", "rpc_timeout_s": 5, **extra,
+    }  # fmt: skip
+    return str(write_toml(folder / "node.toml", config))
+
+
+def wait_ready(site: Site, network: Network) -> None:
+    """Every process answers: ports are open, ready files are written."""
+    ports = {"da": site.ports.da, "proxy": site.ports.proxy}
+    ports |= {f"shard{i + 1}": port for i, port in enumerate(site.ports.shards)}
+    for name, port in ports.items():
+        network.wait(name, lambda port=port: listening(port), READY_S)  # type: ignore[misc]
+    files = [site.of(name) / "enclave.ready" for name in VERIFIERS] + [site.of(n) / "ready" for n in (*VERIFIERS, "watchtower")]
+    for path in files:
+        network.wait(f"{path.parent.name} {path.name}", path.exists, READY_S)
+
+
+def listening(port: int) -> bool:
+    """Whether something accepts connections on a loopback port."""
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex((HOST, port)) == 0

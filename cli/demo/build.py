@@ -1,0 +1,201 @@
+"""Everything that is there before the actors start: models, keys, certificates, contracts, stakes, databases."""
+
+import secrets
+import shutil
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives import hashes
+
+from bytewise.inference.artifact import artifact
+from bytewise.inference.determinism import environment
+from bytewise.inference.profiles import open_engine
+from bytewise.inference.reproduce import vectors_of
+from bytewise.protocol import digests
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import Bug
+from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, Role
+from bytewise.protocol.records.environment import Environment
+from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
+from bytewise.service.certificates import make_certificate
+from bytewise.storage.migrate import migrate
+from bytewise.tee.measurement import measure
+from bytewise.tee_simulated.__main__ import simulated_policy
+from bytewise.tee_simulated.root import Platform, issue, make_root
+from chain.client.address_book import write_network
+from chain.client.rpc import ChainClient
+from chain.deployment import deploy
+from chain.deployment.deploy import Policy, fund
+from chain.deployment.plan import Vote
+from chain.reads.reader import DocketReader
+from chain.sending.keys import devnet_signer, save_signer
+from cli.demo import ceremony, plan
+from cli.demo.plan import CHAIN_ID, OPERATORS, SHARDS, VERIFIERS
+from cli.demo.processes import Network as Processes
+from cli.demo.site import Site
+
+MODEL_NAME = "lighthouse"
+CHECKPOINT = Path("models") / MODEL_NAME
+STAKERS = (*OPERATORS, *VERIFIERS)
+ACCOUNTS = (*STAKERS, "watchtower", "challenger")
+RPC_TIMEOUT_S = 20.0
+BUILD_TIMEOUT_S = 300.0
+"""Of each thing that is made before the actors start: some times what a busy machine takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """Converted artifacts."""
+
+    served: Path
+    """What every receipt names."""
+    other: Path
+    """What the dishonest operator runs once instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What `build` leaves for the actors."""
+
+    network: Network
+    """Address book."""
+    environment: Environment
+    """Registered environment."""
+    accounts: dict[str, Address]
+    """Account of each actor."""
+
+
+def make_models(site: Site, processes: Processes) -> Models:
+    """Converts the trained checkpoint, and one without its last layer for who cheats; or takes both from the last run."""
+    checkpoint, thinner = site.root / CHECKPOINT, site.folder / "checkpoint-other"
+    models = Models(site.artifact, site.artifact.with_name("other"))
+    python = f"{sys.executable} -m"
+    convert = f"{python} cli model convert"
+    commands = {
+        models.served: f"{convert} {checkpoint} {models.served}",
+        models.other: f"{python} adversaries.thinner_model {checkpoint} {thinner} && {convert} {thinner} {models.other}",
+    }
+    key, stamp = _conversion(site.root), site.artifact.with_name("key")
+    fresh = stamp.exists() and stamp.read_text() == key and all(path.exists() for path in commands)
+    if not fresh:
+        shutil.rmtree(site.artifact.parent, ignore_errors=True)
+        site.artifact.parent.mkdir(parents=True)
+        for path, command in commands.items():
+            processes.start(f"model-{path.name}", ["sh", "-c", command])
+        for path in commands:
+            processes.expect_success(f"model-{path.name}", BUILD_TIMEOUT_S)
+        stamp.write_text(key)
+    return models
+
+
+def _conversion(root: Path) -> str:
+    # What the artifacts depend on: the checkpoint, and the converter with its libraries.
+    program = measure(root, "bytewise.inference.convert.convert")
+    content = [path.read_bytes() for path in sorted((root / CHECKPOINT).iterdir()) if path.is_file()]
+    return digests.sha256(program + b"".join(digests.sha256(data) for data in content)).hex()
+
+
+def make_keys(site: Site) -> dict[str, LocalSigner]:
+    """Draws every account key, the operators' certificates and the simulated platforms."""
+    signers = {name: LocalSigner(secrets.token_bytes(32)) for name in ACCOUNTS}
+    for name, signer in signers.items():
+        save_signer(site.of(name) / "account.key", signer)
+    for name in OPERATORS:
+        save_signer(site.of(name) / "gateway.key", LocalSigner(secrets.token_bytes(32)))
+        make_certificate(site.of(name) / "tls.pem", site.of(name) / "tls.key", "127.0.0.1", "bytewise operator")
+    tower = site.of("watchtower")
+    make_certificate(tower / "tls.pem", tower / "tls.key", "127.0.0.1", "bytewise watchtower")
+    make_root(site.of("tee"))
+    for name in VERIFIERS:
+        issue(site.of("tee"), site.of(name) / "platform.pem")
+    return signers
+
+
+def make_policy(site: Site, models: Models) -> AppraisalPolicy:
+    """The policy that accepts this run's simulated root and this source tree's shard and enclave of the served model."""
+    policy = simulated_policy(site.of("tee"), CHAIN_ID, 1, model=artifact.model_id_of(models.served))
+    site.policy_file.write_bytes(encode(policy))
+    return policy
+
+
+def make_environment(site: Site, models: Models) -> Environment:
+    """The environment of every receipt of this run."""
+    found = environment(artifact.load(models.served), container=measure(site.root))
+    site.environment_file.write_bytes(encode(found))
+    return found
+
+
+def migrate_databases(site: Site) -> None:
+    """Migrates one database and gives every actor its own copy."""
+    actors = [*OPERATORS, *VERIFIERS, "watchtower", "challenger", "kms", *(f"shard{i}" for i in range(1, SHARDS + 1))]
+    template = site.folder / "template.db"
+    migrate(f"sqlite:///{template}")
+    for actor in actors:
+        site.of(actor).mkdir(exist_ok=True)
+        shutil.copyfile(template, site.of(actor) / "actor.db")
+
+
+def build(site: Site, processes: Processes, signers: dict[str, LocalSigner], models: Models) -> Built:
+    """Deploys the contracts, has the shards make the key while policy and stakes come, has model and environment certified."""
+    client = ChainClient(site.rpc_url, CHAIN_ID, RPC_TIMEOUT_S)
+    deployer = devnet_signer(CHAIN_ID, 0)
+    policy, place = make_policy(site, models), make_environment(site, models)
+    pool, served = plan.pool_of(place), artifact.load(models.served)
+    with ThreadPoolExecutor(2) as threads:
+        migrating, computing = threads.submit(migrate_databases, site), threads.submit(_vectors, models.served)
+        fund(client, deployer, {signer.address: plan.FUNDS_WEI for signer in signers.values()})
+        _mine(client, 2)
+        vote = Vote(guardian=deployer.address, curator=deployer.address, holder=deployer.address)
+        network = deploy.deploy(client, deployer, deploy.survey(client, deployer.address, plan.PARAMS, plan.SHAPE, [pool], vote))
+        migrating.result(BUILD_TIMEOUT_S)
+        vectors = computing.result(BUILD_TIMEOUT_S)
+    write_network(site.network_file, network)
+    ceremony.begin(site, processes)
+    proposals = [
+        deploy.environment_proposal(place, pool, vectors),
+        deploy.Proposed(served.model_id, ZERO_DIGEST, vectors, encode(served.manifest)),
+    ]
+    measurements = [each.measurement for each in policy.measurements if each.role is Role.VERIFIER_ENCLAVE]
+    appraisal = Policy(policy.digest, policy.serial, encode(policy))
+    deploy.put_in_force(client, network, deployer, measurements, proposals, appraisal)
+    deploy.join(client, network, [_joiner(site, name, signers[name], pool, measurements[0]) for name in STAKERS])
+    network = ceremony.finish(site, processes, client, network, deployer)
+    items = dict.fromkeys([place.digest, served.model_id], vectors)
+    _certify(client, network, deployer, [signers[name] for name in VERIFIERS], items)
+    write_network(site.network_file, network)
+    return Built(network, place, {name: signer.address for name, signer in signers.items()})
+
+
+def _joiner(site: Site, name: str, signer: LocalSigner, pool: Digest, measurement: Digest) -> deploy.Joiner:
+    if name in OPERATORS:
+        return deploy.Joiner(signer, plan.STAKE_WEI[name], site.operator_url(name))
+    machine = Platform(site.of(name) / "platform.pem").pck_ca.certificate.fingerprint(hashes.SHA256())
+    return deploy.Joiner(signer, plan.STAKE_WEI[name], None, pool, Digest(machine), measurement)
+
+
+def _certify(
+    client: ChainClient, network: Network, curator: LocalSigner, verifiers: list[LocalSigner], items: dict[Digest, Digest]
+) -> None:
+    """Stake weighs from the next stake epoch on; then who has it says what it reproduced, and the curator puts it in force."""
+    reader = DocketReader(client, network)
+    head = reader.head()
+    pool = reader.pool(network.pools[0].digest, head)
+    if pool is None:
+        raise Bug("the curator has not added the pool")
+    _mine(client, pool.epoch_end - head + 1)
+    deploy.certify(client, network, verifiers, items)
+    deploy.activate(client, network, curator, list(items))
+
+
+def _vectors(served: Path) -> Digest:
+    # All verifiers of the demo are on this machine: what one `bytewise duty certify` computes, each would.
+    return vectors_of(open_engine(served, None)).digest
+
+
+def _mine(client: ChainClient, blocks: int) -> None:
+    """Blocks of the development chain, a second apart, without waiting for them."""
+    client.rpc("anvil_mine", hex(blocks), hex(1))

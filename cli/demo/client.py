@@ -1,0 +1,92 @@
+"""The users of the network: the real `openai` client, asking over TLS with the operator's certificate pinned."""
+
+import json
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import openai
+
+from bytewise.protocol.errors import TryAgain
+from cli.demo.plan import FREQUENCY_PENALTY, MAX_TOKENS, Question
+
+TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a client keeps of one answer."""
+
+    operator: str
+    """Name of the asked operator."""
+    receipt_id: str
+    """0x-hex."""
+    prompt_tokens: int
+    """Tokens of the assembled prompt."""
+    completion_tokens: int
+    """Tokens of the answer."""
+    tokens_hash: str
+    """As signed in the receipt, 0x-hex."""
+    mode: int
+    """`Mode` of the receipt."""
+    client_mode: int
+    """`ClientMode` of the receipt."""
+    temperature: float
+    """As asked."""
+    assurance: str
+    """What the answer says of its key epoch."""
+    retried_same_receipt: bool | None
+    """For the question that was posted twice: whether both answers carry one receipt."""
+    opening: Path
+    """File with what opens the receipt, for `bytewise verify --opening`."""
+    text: str = ""
+    """What the answer says; shown, and written nowhere else."""
+
+
+class Client:
+    """One user with one operator."""
+
+    def __init__(self, operator: str, url: str, certificate: Path, model: str) -> None:
+        context = ssl.create_default_context(cafile=str(certificate))
+        http = httpx2.Client(verify=context, timeout=TIMEOUT_S)
+        self._api = openai.OpenAI(base_url=f"{url}/v1", api_key="none", http_client=http, timeout=TIMEOUT_S)
+        self._operator = operator
+        self._model = model
+
+    def ask(self, question: Question, folder: Path, repeat: bool = False) -> Answer:
+        """Asks; keeps the opening in the folder. `repeat` posts the same body again, as the retry of a lost answer."""
+        reply = self._post(question)
+        receipt = reply["receipt"]["receipt_id"]
+        same = self._post(question, retry=1)["receipt"]["receipt_id"] == receipt if repeat else None
+        opening = folder / f"{receipt}.json"
+        opening.write_text(json.dumps(reply["opening"], separators=(",", ":"), sort_keys=True))
+        usage = reply["usage"]
+        signed = reply["receipt"]["signed"]["receipt"]
+        return Answer(
+            self._operator, receipt, usage["prompt_tokens"], usage["completion_tokens"], signed["tokens_hash"],
+            int(signed["mode"]), int(signed["client_mode"]), question.temperature, reply["assurance"], same, opening,
+            reply["choices"][0]["message"]["content"] or "",
+        )  # fmt: skip
+
+    def _post(self, question: Question, retry: int = 0) -> dict[str, Any]:
+        try:
+            reply = self._api.chat.completions.create(
+                model=self._model,
+                messages=[{"role": "user", "content": question.text}],
+                max_tokens=MAX_TOKENS,
+                temperature=question.temperature,
+                top_p=question.top_p,
+                frequency_penalty=FREQUENCY_PENALTY,
+                seed=question.seed,
+                extra_headers={"x-stainless-retry-count": str(retry)},
+            )
+        except openai.OpenAIError as error:
+            raise TryAgain(f"operator {self._operator}", str(error)[:200]) from None
+        body: dict[str, Any] = json.loads(reply.model_dump_json())
+        return body
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._api.close()

@@ -1,0 +1,154 @@
+"""`bytewise demo`: runs the demo, prints its tables, writes `demo-report.json`, and judges by exit code."""
+
+import enum
+import json
+import secrets
+import signal
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from bytewise.protocol.errors import BytewiseError
+from bytewise.protocol.suites import hybrid_epoch, rebuilt_epoch
+from bytewise.protocol.units import hex0x
+from bytewise.service.files import replace_file
+from cli import status_table
+from cli.demo.plan import Options
+
+if TYPE_CHECKING:
+    from cli.demo.director import Fate
+    from cli.demo.run import Demo
+
+EXIT_MISSING = 3
+"""Inconclusive: the network ran, but not every fact was read back."""
+EXIT_FAILED = 1
+PLAIN_WIDTH = 120
+"""Columns where the output is no terminal."""
+ROOT = Path(__file__).parents[2]
+
+
+class Adversary(enum.StrEnum):
+    """How many operators cheat."""
+
+    ONE = "one"
+    NONE = "none"
+
+
+class Switch(enum.StrEnum):
+    """Whether a part of the network works."""
+
+    ON = "on"
+    OFF = "off"
+
+
+class Keys(enum.StrEnum):
+    """Of which suite the shards' key is."""
+
+    PLAIN = "plain"
+    HYBRID = "hybrid"
+    REBUILT = "rebuilt"
+
+
+_EPOCHS = {Keys.PLAIN: 1, Keys.HYBRID: hybrid_epoch(1), Keys.REBUILT: rebuilt_epoch(1)}
+"""Number of the key epoch."""
+_KEYS_HELP = (
+    "`hybrid`: a key epoch whose envelopes need P-256 and the shards' ML-KEM-768 keys; `rebuilt`: one whose key enclaves put "
+    "together from shares."
+)
+
+
+def demo(
+    adversary: Annotated[
+        Adversary, typer.Option(help="`none`: both operators are honest; the demo must then fail.")
+    ] = Adversary.ONE,
+    audits: Annotated[Switch, typer.Option(help="`off`: verifiers run no light audits; the demo must then fail.")] = Switch.ON,
+    watchtower: Annotated[Switch, typer.Option(help="`off`: nobody challenges; the demo must then fail.")] = Switch.ON,
+    keys: Annotated[Keys, typer.Option(help=_KEYS_HELP)] = Keys.PLAIN,
+    keep: Annotated[bool, typer.Option(help="Leave the network running and print its endpoints.")] = False,
+    report: Annotated[
+        Path, typer.Option(help="Where the report goes, in place of the last run's; the run's folder has one too.")
+    ] = Path("demo-report.json"),
+) -> None:
+    """Run a whole network on this machine and watch it catch four frauds.
+
+    One chain, a data availability store, three key shards, two operators, five staked verifiers with an enclave each and a
+    watchtower start as processes of their own. Exit code 0: every fact was read back; 3: some are missing, and named.
+    """
+    # Here, for no other verb should wait until torch and the client of OpenAI are loaded.
+    from cli.demo.run import Demo
+
+    console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+    folder = ROOT / "runs" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
+    options = Options(adversary is Adversary.ONE, audits is Switch.ON, watchtower is Switch.ON, _EPOCHS[keys], keep, folder)
+    running = Demo(ROOT, options, f"canary-{secrets.token_hex(8)}", console)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    raise typer.Exit(_conduct(running, console, report))
+
+
+def _conduct(running: "Demo", console: Console, report: Path) -> int:
+    """Runs it to its end, or until it is interrupted, and ends its processes; the exit code."""
+    logs = running.site.folder.relative_to(ROOT)
+    # Until everything is said, whoever is told to end may only just be starting.
+    code, midway = EXIT_FAILED, True
+    try:
+        code = _tell(running, console, report)
+        midway = False
+        if running.options.keep:
+            _keep(running, console)
+    except BytewiseError as error:
+        console.print(f"[bold red]The demo stopped: {error}[/]\nLogs of every process are in {logs}.")
+        code = EXIT_FAILED
+    except KeyboardInterrupt:
+        console.print("Interrupted: all processes are told to end.")
+    finally:
+        # Nobody who interrupts twice leaves processes behind.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        crashed = running.network.unclean(midway)
+    if crashed:
+        console.print(f"[bold red]Processes did not end cleanly: {crashed}[/]\nLogs of every process are in {logs}.")
+    return code or (EXIT_FAILED if crashed else 0)
+
+
+def _keep(running: "Demo", console: Console) -> None:
+    from cli.demo import keeping
+
+    assert running.book is not None, "the story was told"
+    spare = keeping.make_spare(running.site)
+    keeping.write_variables(running.site, running.book, {**running.accounts, "spare": spare})
+    keeping.show(running.site, console)
+    keeping.stay(running.network, console)
+
+
+def _tell(running: "Demo", console: Console, path: Path) -> int:
+    from cli.demo import facts
+    from cli.demo.keeping import endpoints
+    from cli.demo.run import versions
+
+    found = running.run()
+    names: dict[str, str] = {account: name for name, account in running.accounts.items()}
+    status_table.show(found.status, console, names)
+    for fact, holds in found.facts.items():
+        console.print(f"  [{'green]yes' if holds else 'bold red]NO '}[/]  {fact}")
+    document = facts.as_document(found, versions(), endpoints(running.site))
+    document["names"] = {name: account for account, name in names.items()}
+    document["fates"] = {"killed": _fate(running.fates.killed), "absent": _fate(running.fates.absent)}
+    document["processes"] = running.network.pids()
+    document["folder"] = str(running.site.folder.relative_to(ROOT))
+    data = (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
+    # Of runs at the same time each keeps its own, and the last one's is where the documents say, whole.
+    (running.site.folder / "demo-report.json").write_bytes(data)
+    replace_file(path, data)
+    if found.missing:
+        console.print(f"[bold red]{len(found.missing)} facts are missing: {'; '.join(found.missing)}[/]")
+        return EXIT_MISSING
+    console.print(f"[bold green]Every fact was read back.[/] {found.wall_s:.0f} s, {found.peak_pss_mb:.0f} MB; report in {path}")
+    return 0
+
+
+def _fate(fate: "Fate | None") -> dict[str, Any] | None:
+    return None if fate is None else {"member": fate.member, "dispute": hex0x(fate.dispute), "round": fate.round}

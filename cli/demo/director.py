@@ -1,0 +1,146 @@
+"""What befalls committee members: one is killed at the worst moment and comes back, another stays away from one dispute.
+
+Both are chosen after the draw, among members with one to five of fifteen seats, so that the verdict can stand without them.
+"""
+
+from dataclasses import dataclass
+
+import httpx2
+from eth_utils.crypto import keccak
+
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.snapshot import Case, Docket, Seat
+from bytewise.protocol.units import Address, Digest
+from bytewise.service.clock import SystemClock
+from bytewise.storage.duties import Duties
+from bytewise.storage.engine import open_database
+from bytewise.storage.nonce_lease import Lane
+from bytewise.storage.outbox import Outbox, State
+from chain.reads.reader import DocketReader
+from cli.demo.plan import CHAIN_ID, VERIFIERS
+from cli.demo.processes import Network
+from cli.demo.site import Site
+
+MOST_SEATS = 5
+CONTROL_TIMEOUT_S = 5.0
+COMMIT_SELECTOR = keccak(b"commit(bytes32,uint256,bytes32)")[:4]
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What was done to one member in one dispute."""
+
+    member: str
+    """Name of the member."""
+    dispute: Digest
+    """In which dispute."""
+    round: int
+    """In which round."""
+
+
+@dataclass(slots=True)
+class Fates:
+    """What befell members, for the judge of facts."""
+
+    killed: Fate | None = None
+    """Who was killed after its commitment was broadcast."""
+    absent: Fate | None = None
+    """Who stayed away."""
+    kill_status: int | None = None
+    """Exit status of the killed process."""
+    swallowed: str | None = None
+    """Answer of the chain that the killed member never saw: proof that the broadcast had happened."""
+    journal_unmarked: bool | None = None
+    """Whether the killed member's outbox still said SIGNED when it was dead."""
+    same_bytes: bool | None = None
+    """Whether the transaction that it had signed before is the one on-chain."""
+
+
+class Director:
+    """Chooses, kills, restarts and sends away; called with each new docket."""
+
+    def __init__(self, site: Site, network: Network, accounts: dict[str, Address]) -> None:
+        self._site = site
+        self._network = network
+        self._names = {accounts[name]: name for name in VERIFIERS}
+        self.fates = Fates()
+        self._signed_hash: Digest | None = None
+
+    def step(self, docket: Docket) -> str | None:
+        """Does what is due; returns a sentence for the audience when something happened."""
+        if self.fates.killed is not None and self.fates.kill_status is None:
+            return self._kill_if_caught()
+        for dispute in docket.cases:
+            if dispute.phase is not Phase.COMMIT:
+                continue
+            if self.fates.absent is None and self._elsewhere(dispute, self.fates.killed):
+                return self._send_away(dispute)
+            if self.fates.killed is None and self._elsewhere(dispute, self.fates.absent):
+                return self._lay_in_wait(dispute)
+        return None
+
+    def _elsewhere(self, dispute: Case, other: Fate | None) -> bool:
+        return (other is None or other.dispute != dispute.id) and self._candidate(dispute, other) is not None
+
+    def _candidate(self, dispute: Case, other: Fate | None) -> Seat | None:
+        free = [
+            member
+            for member in dispute.members
+            if 1 <= member.seat_mask.bit_count() <= MOST_SEATS
+            and not member.committed
+            and member.voter in self._names
+            and (other is None or self._names[member.voter] != other.member)
+        ]
+        # Who has most seats has the longest work ahead of it, or the most to lose: either way the clearest case.
+        return max(free, key=lambda member: member.seat_mask.bit_count(), default=None)
+
+    def _send_away(self, dispute: Case) -> str:
+        member = self._candidate(dispute, self.fates.killed)
+        assert member is not None
+        name = self._names[member.voter]
+        engine = open_database(self._site.database(name))
+        Duties(engine, SystemClock()).decline(dispute.id)
+        engine.dispose()
+        self.fates.absent = Fate(name, dispute.id, dispute.round)
+        return f"{name} stays away from dispute {dispute.id.hex()[:8]} ({member.seat_mask.bit_count()} of {dispute.seats} seats)"
+
+    def _lay_in_wait(self, dispute: Case) -> str | None:
+        member = self._candidate(dispute, self.fates.absent)
+        assert member is not None
+        name = self._names[member.voter]
+        needle = (COMMIT_SELECTOR + dispute.id).hex()
+        answer = httpx2.post(self._site.control_url, json={"member": name, "needle": needle}, timeout=CONTROL_TIMEOUT_S)
+        answer.raise_for_status()
+        self.fates.killed = Fate(name, dispute.id, dispute.round)
+        return f"{name} will be killed right after its commitment in dispute {dispute.id.hex()[:8]} is broadcast"
+
+    def _kill_if_caught(self) -> str | None:
+        assert self.fates.killed is not None
+        caught = httpx2.get(self._site.control_url, timeout=CONTROL_TIMEOUT_S).json()
+        if not caught:
+            return None
+        self.fates.swallowed = caught[0]["answer"]
+        self.fates.kill_status = self._network.kill(self.fates.killed.member)
+        self._look_at_the_outbox(self.fates.killed)
+        self._network.restart(self.fates.killed.member)
+        return f"{self.fates.killed.member} was killed (SIGKILL) before it could mark its commitment, and starts again"
+
+    def finish(self, reader: DocketReader) -> None:
+        """Looks up whether the bytes that were signed before the kill are the ones on-chain."""
+        if self._signed_hash is not None:
+            (receipt,) = reader.client.receipts([self._signed_hash])
+            self.fates.same_bytes = receipt is not None and receipt.succeeded
+
+    def _look_at_the_outbox(self, fate: Fate) -> None:
+        engine = open_database(self._site.database(fate.member))
+        account = next(address for address, name in self._names.items() if name == fate.member)
+        outbox = Outbox(Lane(engine, SystemClock(), CHAIN_ID, account))
+        commits = [
+            item
+            for item in outbox.open_rows()
+            if item.intent.function == "commit" and item.intent.subject.startswith(fate.dispute)
+        ]
+        attempts = [attempt for item in commits for attempt in outbox.attempts(item.id)]
+        self.fates.journal_unmarked = [item.state for item in commits] == [State.SIGNED] and len(attempts) == 1
+        self._signed_hash = attempts[0].tx_hash if attempts else None
+        engine.dispose()

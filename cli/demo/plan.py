@@ -1,0 +1,123 @@
+"""Who runs in the demo, with which stakes, times and questions. Every figure of the demo is here."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bytewise.protocol import digests
+from bytewise.protocol.digests import Label
+from bytewise.protocol.records.environment import Environment
+from bytewise.protocol.units import Digest
+from chain.deployment.params import DEVNET, changed
+from chain.deployment.plan import DEVNET_SHAPE
+
+ETHER = 10**18
+
+VERIFIERS = ("ada", "ben", "cleo", "dan", "eva")
+OPERATORS = ("honest", "dishonest")
+SHARDS = 3
+THRESHOLD = 2
+CHAIN_ID = 31337
+MAX_TOKENS = 64
+"""Answers are this long: the model has more to say about each question."""
+
+FREQUENCY_PENALTY = 0.8
+"""A small model that always takes the likeliest token says one sentence for ever."""
+
+GATE_RUNS, GATE_TRAFFIC, GATE_TOKENS = 2, 2, 16
+"""The gate at the end: identical requests of each kind alone and again in traffic, different ones beside each, tokens."""
+
+STAKE_WEI = {"honest": 40 * ETHER, "dishonest": 80 * ETHER, **{name: 10 * ETHER for name in VERIFIERS}}
+"""Who cheats is slashed for each fraud, and serves on if the network stays up."""
+FUNDS_WEI = 100 * ETHER
+"""Given to every account by the development chain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One request of the demo's users."""
+
+    operator: str
+    """Whom to ask."""
+    text: str
+    """The user message; at least 64 tokens."""
+    temperature: float
+    """0 is greedy."""
+    top_p: float
+    """Nucleus mass."""
+    seed: int
+    """Sampler seed."""
+
+
+def questions(canary: str) -> tuple[Question, ...]:
+    """Five for the honest operator (two sampled, one holding the canary) and four for the dishonest one."""
+    honest = (
+        f"Please remember the code word {canary} and tell me about the with statement: what happens when the block is left, who "
+        "closes the file, what becomes of an exception that was raised inside, and why that is better than closing it by hand "
+        "at the end of the function?",
+        "What is a generator? Explain to a new colleague, in simple words, how a function with the yield statement returns an "
+        "iterator, when the body of the function runs, what is kept between two values, and what happens when there is nothing "
+        "more to return. A few clear sentences and the names of the functions to read about next would help most.",
+        "Explain the difference between a list and a tuple. Which of the two can be changed after it was made, which can be the "
+        "key of a dictionary, what does it cost to append an item to each of them, and when should a careful programmer prefer "
+        "the one to the other? Please say it so that somebody who has never written a program can follow.",
+        "What is a thread? Describe what a lock is for, how two threads that wait for each other can stop a whole program, what "
+        "the global interpreter lock has to do with it, and when it would be better to start several processes instead of "
+        "several threads. Begin with the simplest example that you can think of, please.",
+        "Tell me about regular expressions. What does a pattern match, how are groups written and used in a replacement, what "
+        "is the difference between search and match, and why are raw strings used for the patterns in nearly every example of "
+        "the documentation? I have read the chapter twice and still mix up the two functions.",
+    )
+    dishonest = (
+        "What is a module? Explain where the interpreter looks for the file when a program says import, what is stored in the "
+        "cache beside it, what a package is, and how the names of a module are found by the functions that are defined in it. "
+        "My own program finds the wrong file, and I do not see why.",
+        "Explain exceptions. How does a program raise one, which handler is chosen when several could match, when is the finally "
+        "clause executed, and what should a library do with an error that it does not understand and cannot repair by itself? "
+        "Please name the classes that every programmer should know.",
+        "Tell me about dictionaries. What may be a key and what may not, in which order are the items returned, what happens "
+        "when a key is missing, and how can a program count the words of a text with a class of the collections module? "
+        "A short answer will do, if it is a good one.",
+        "What is an iterator? Describe the two methods that an object of that kind must have, what the for statement does with "
+        "them, how the end is announced, and what the difference is between an iterator and the list that it was made from. "
+        "I would like to write one of my own for the lines of several files.",
+    )
+    sampled = (False, True, False, True, False)
+    return (
+        *(Question("honest", text, 0.8 if hot else 0.0, 0.9 if hot else 1.0, 7 + i)
+          for i, (text, hot) in enumerate(zip(honest, sampled, strict=True))),
+        *(Question("dishonest", text, 0.0, 1.0, 90 + i) for i, text in enumerate(dishonest)),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the demo was asked to run."""
+
+    adversary: bool
+    """False: both operators are honest (the demo must then fail, naming the missing facts)."""
+    audits: bool
+    """False: verifiers post no light audits."""
+    watchtower: bool
+    """False: nobody opens disputes on audits."""
+    epoch: int
+    """Of the key that the shards make: its number says of which suite it is."""
+    keep: bool
+    """True: the network stays up and its endpoints are printed."""
+    folder: Path
+    """Where the run's files go."""
+
+
+PARAMS = changed(DEVNET, {
+    "times": {"window": 75, "commit_time": 45, "reveal_time": 25, "execution_bound": 15, "appeal_time": 6, "airgap": 6},
+    "money": {"audit_unit": 10 * ETHER, "slash_amount": 8 * ETHER, "min_operator_stake": 8 * ETHER},
+    "shares": {"audit_rate_bps": 9_000},
+})  # fmt: skip
+"""The development parameters, shortened so that the whole story fits into minutes. One audit seat is one verifier's stake."""
+
+SHAPE = replace(DEVNET_SHAPE, epoch_blocks=20, lookahead=2, shortest=2)
+"""Short stake epochs: no dispute waits for its seed for more than twenty blocks."""
+
+
+def pool_of(place: Environment) -> Digest:
+    """The pool of all who judge answers of this environment's arithmetic profile."""
+    return digests.labelled(Label.POOL, place.profile.encode())

@@ -1,0 +1,226 @@
+"""The demo from start to end: build, start, ask, watch, read back, judge."""
+
+import json
+import platform
+import ssl
+import textwrap
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from rich.console import Console
+
+from bytewise.protocol.address_book import Network as Book
+from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.errors import Unavailable
+from bytewise.protocol.suites import suite_of
+from bytewise.protocol.units import ZERO_DIGEST, Address, hex0x
+from bytewise.service.clock import SystemClock
+from bytewise.storage.archive import Archive
+from bytewise.storage.engine import open_database
+from chain.client.rpc import ChainClient
+from chain.reads.reader import DocketReader
+from cli.demo import actors, build, ceremony, facts, plan
+from cli.demo.build import MODEL_NAME, Built
+from cli.demo.client import Answer, Client
+from cli.demo.director import Director, Fates
+from cli.demo.loopback import ensure_up
+from cli.demo.plan import OPERATORS, VERIFIERS, Options, questions
+from cli.demo.processes import Network
+from cli.demo.site import Site, new_site
+from cli.demo.view import Story
+from cli.status import whole_docket
+from verifier.watch.list_reader import GOOD
+from verifier.watch.open_windows import is_over
+
+HEALTH_TIMEOUT_S = 5.0
+SHOWN = 100
+"""Characters of an answer that the audience sees."""
+WATCH_S = 300.0
+"""Bound of the watching phase: twice what it takes."""
+
+
+class Demo:
+    """One run."""
+
+    def __init__(self, root: Path, options: Options, canary: str, console: Console) -> None:
+        ensure_up()
+        self.options = options
+        self.story = Story(console)
+        self.site: Site = new_site(root, options.folder, options.epoch)
+        self.network = Network(self.site.folder, root, self.story.waiting)
+        self.canary = canary
+        (self.site.openings / "canary.txt").write_text(canary)
+        self.answers: list[Answer] = []
+        self.book: Book | None = None
+        self.accounts: dict[str, Address] = {}
+        self.fates = Fates()
+        self._lock = threading.Lock()
+
+    def run(self) -> facts.Report:
+        """The whole story; the report says which facts were read back."""
+        with self.story:
+            built = self._start()
+            self.book, self.accounts = built.network, built.accounts
+            director = Director(self.site, self.network, built.accounts)
+            self.fates = director.fates
+            reader = DocketReader(ChainClient(self.site.rpc_url, plan.CHAIN_ID, build.RPC_TIMEOUT_S), built.network)
+            with ThreadPoolExecutor(len(OPERATORS)) as pool:
+                asking = [pool.submit(self._ask, name) for name in OPERATORS]
+                self._watch(reader, director, built, asking)
+                for each in asking:
+                    each.result(1.0)
+        return self._read_back(reader, director, built)
+
+    def _start(self) -> Built:
+        site, network, say = self.site, self.network, self.story.say
+        say("a chain, a data availability store and some twenty other processes start on this machine")
+        actors.start_chain(site, network)
+        actors.start_stores(site, network)
+        signers = build.make_keys(site)
+        models = build.make_models(site, network)
+        actors.start_enclaves(site, network, models)
+        say("models are made and converted; five enclaves verify the artifact while contracts are deployed")
+        built = build.build(site, network, signers, models)
+        say("contracts are deployed, stakes are bonded; three shards made a key that nobody holds (any two open one receipt)")
+        actors.start_operators(site, network, models, self.options)
+        ceremony.start_shards(site, network)
+        actors.start_members(site, network, self.options)
+        actors.wait_ready(site, network)
+        for name in OPERATORS:
+            network.wait(f"operator {name}", lambda name=name: self._healthy(name), actors.READY_S)  # type: ignore[misc]
+        say("everybody is ready")
+        return built
+
+    def _healthy(self, operator: str) -> bool:
+        try:
+            trust = ssl.create_default_context(cafile=str(self.site.of(operator) / "tls.pem"))
+            url = f"{self.site.operator_url(operator)}/health"
+            return httpx2.get(url, verify=trust, timeout=HEALTH_TIMEOUT_S).status_code == 200
+        except httpx2.HTTPError:
+            return False
+
+    def _ask(self, operator: str) -> None:
+        client = Client(operator, self.site.operator_url(operator), self.site.of(operator) / "tls.pem", MODEL_NAME)
+        mine = [question for question in questions(self.canary) if question.operator == operator]
+        for number, question in enumerate(mine):
+            # The second question to the honest operator is posted twice, as a client's retry would.
+            answer = client.ask(question, self.site.openings, repeat=number == 1 and operator == "honest")
+            with self._lock:
+                self.answers.append(answer)
+            said = textwrap.shorten(answer.text, SHOWN, placeholder=" …")
+            self.story.say(
+                f"the {operator} operator answered {answer.completion_tokens} tokens, receipt {answer.receipt_id[:10]}: “{said}”"
+            )
+            if number == 1 and operator == "honest":
+                self._frivolous(answer.receipt_id)
+        client.close()
+
+    def _frivolous(self, receipt_id: str) -> None:
+        actors.start_challenger(self.site, self.network, receipt_id)
+        self.story.say(f"somebody will dispute the honest receipt {receipt_id[:10]} out of spite")
+
+    def _watch(self, reader: DocketReader, director: Director, built: Built, asking: list[Any]) -> None:
+        names = {account: name for name, account in built.accounts.items()}
+        seen: set[str] = set()
+        end = self.story.elapsed_s + WATCH_S
+        # The director looks often, blocks come each second: each is read once.
+        read = lru_cache(maxsize=1)(partial(self._read_block, reader))
+
+        def settled() -> bool:
+            try:
+                docket, anchored, left_s = read(reader.head())
+            except Unavailable:
+                return False
+            happened = director.step(docket)
+            if happened:
+                self.story.say(happened)
+            self._tell(docket, names, seen)
+            self.story.show(docket, names, left_s)
+            final = all(map(is_over, docket.cases))
+            asked = all(each.done() for each in asking) and anchored >= len(self.answers)
+            return (asked and final and left_s < 0) or self.story.elapsed_s > end
+
+        self.network.wait("the verdicts", settled, WATCH_S + 10)
+
+    def _tell(self, docket: Docket, names: dict[Any, str], seen: set[str]) -> None:
+        for dispute in docket.cases:
+            for sentence in facts.news(dispute, names):
+                if sentence not in seen:
+                    seen.add(sentence)
+                    self.story.say(sentence)
+
+    def _read_block(self, reader: DocketReader, block: int) -> tuple[Docket, int, int]:
+        """The docket, receipts anchored so far, and seconds until the last of their windows is over (negative: over)."""
+        docket = whole_docket(reader, block)
+        batches = reader.batches(reader.network.deploy_block, block)
+        last = max((each.window_end for each in docket.batches), default=docket.clock)
+        return docket, sum(batch.count for batch in batches), last - docket.clock
+
+    def _read_back(self, reader: DocketReader, director: Director, built: Built) -> facts.Report:
+        self.story.say("a fresh process reads the whole story back from the chain")
+        director.finish(reader)
+        out = self.site.folder / "status.json"
+        self.network.start("status", facts.status_command(self.site), out)
+        self.network.expect_success("status", build.BUILD_TIMEOUT_S)
+        status = json.loads(out.read_text())
+        checked = {name: _checked(self.site.database(name)) for name in VERIFIERS}
+        judged = facts.judge(status, checked, self.answers, director.fates, built.accounts)
+        judged |= _accepted(reader, self.site, self.answers)
+        judged |= _signed_for(reader, self.site)
+        judged |= facts.gated(self._gate())
+        answers = facts.answers_document(self.answers)
+        return facts.Report(judged, status, answers, self.story.elapsed_s, self.network.peak_pss_bytes / 2**20)
+
+    def _gate(self) -> dict[str, Any]:
+        # After everything else was read back: its receipts belong to no fact.
+        self.story.say("identical requests are fired at the honest operator, alone and among other traffic")
+        out = self.site.folder / "gate.json"
+        self.network.start("gate", facts.gate_command(self.site), out)
+        self.network.finish("gate", build.BUILD_TIMEOUT_S)
+        told = out.read_text()
+        return dict(json.loads(told)) if told else {}
+
+
+def _checked(database: str) -> int:
+    """How many receipts a verifier's own database says that it checked and found good."""
+    engine = open_database(database)
+    try:
+        return len(Archive(engine, SystemClock()).receipts(finding=GOOD))
+    finally:
+        engine.dispose()
+
+
+def _accepted(reader: DocketReader, site: Site, answers: list[Answer]) -> dict[str, bool]:
+    """`isFinal` of every honest receipt, asked with the public list's receipt, signature and path."""
+    honest = {answer.receipt_id for answer in answers if answer.operator == "honest"}
+    block, final = reader.head(), set()
+    engine = open_database(site.database("watchtower"))
+    for seen in Archive(engine, SystemClock()).receipts():
+        identifier = hex0x(seen.receipt_id)
+        if identifier in honest:
+            reader.verify_final(seen.signed, seen.batch_id, seen.proof, block)
+            final.add(identifier)
+    engine.dispose()
+    return {"isFinal says of every honest receipt that it is accepted": bool(honest) and final == honest}
+
+
+def _signed_for(reader: DocketReader, site: Site) -> dict[str, bool]:
+    """Whether the chain has seen the signatures of those who hold the key's shares, and everybody sealed to that key."""
+    block = reader.head()
+    signed = reader.epoch_on_chain(site.epoch, block).transcript != ZERO_DIGEST
+    named = {batch.key_epoch for batch in reader.batches(reader.network.deploy_block, block)}
+    return {
+        "the shards of the key signed on-chain for the shares that they made together": signed,
+        f"every receipt is sealed to that key, of suite {suite_of(site.epoch)}": named == {site.epoch},
+    }
+
+
+def versions() -> dict[str, str]:
+    """What this run consisted of."""
+    names = ("torch", "transformers", "web3", "cryptography", "sqlalchemy", "openai")
+    return {"python": platform.python_version(), **{name: version(name) for name in names}}

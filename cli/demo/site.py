@@ -1,0 +1,155 @@
+"""The files of one run: a folder for each actor with its own configuration, keys and database."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from cli.demo.plan import OPERATORS, SHARDS, VERIFIERS
+from cli.demo.ports import free_ports
+
+HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """TCP ports of this run."""
+
+    chain: int
+    da: int
+    proxy: int
+    tips: int
+    shards: tuple[int, ...]
+    channels: tuple[int, ...]
+    operators: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where everything of one run is."""
+
+    root: Path
+    """The checkout."""
+    folder: Path
+    """The run's folder."""
+    ports: Ports
+    """Loopback ports."""
+    epoch: int
+    """Key epoch."""
+
+    @property
+    def rpc_url(self) -> str:
+        """The chain itself."""
+        return f"http://{HOST}:{self.ports.chain}"
+
+    def member_rpc_url(self, name: str) -> str:
+        """The chain as a member sees it: through the node that may swallow answers."""
+        return f"http://{HOST}:{self.ports.proxy}/{name}"
+
+    @property
+    def control_url(self) -> str:
+        """Orders for that node."""
+        return f"http://{HOST}:{self.ports.proxy}/control"
+
+    @property
+    def tips_url(self) -> str:
+        """Where auditors tell the watchtower what they found."""
+        return f"https://{HOST}:{self.ports.tips}"
+
+    @property
+    def da_url(self) -> str:
+        """The DA store."""
+        return f"http://{HOST}:{self.ports.da}"
+
+    def shard_url(self, index: int) -> str:
+        """HTTPS address of a KMS shard; index from 1."""
+        return f"https://{HOST}:{self.ports.shards[index - 1]}"
+
+    def shard_channel(self, index: int) -> str:
+        """Where a KMS shard takes attested channels; index from 1."""
+        return f"{HOST}:{self.ports.channels[index - 1]}"
+
+    def operator_url(self, name: str) -> str:
+        """HTTPS address of an operator."""
+        return f"https://{HOST}:{self.ports.operators[OPERATORS.index(name)]}"
+
+    def of(self, actor: str) -> Path:
+        """An actor's own folder."""
+        return self.folder / actor
+
+    def database(self, actor: str) -> str:
+        """URL of an actor's own database."""
+        return f"sqlite:///{self.of(actor) / 'actor.db'}"
+
+    @property
+    def network_file(self) -> Path:
+        """The address book."""
+        return self.folder / "network.json"
+
+    @property
+    def epoch_file(self) -> Path:
+        """The public document of the key ceremony."""
+        return self.folder / "epoch.json"
+
+    @property
+    def scribe_key(self) -> Path:
+        """Account of who keeps the log of the key ceremony."""
+        return self.folder / "kms" / "scribe.key"
+
+    @property
+    def spare_key(self) -> Path:
+        """Key of an account that no process uses; there if the network stays up."""
+        return self.folder / "spare" / "account.key"
+
+    @property
+    def policy_file(self) -> Path:
+        """The appraisal policy."""
+        return self.folder / "policy.json"
+
+    @property
+    def environment_file(self) -> Path:
+        """The registered environment."""
+        return self.folder / "environment.json"
+
+    @property
+    def artifact(self) -> Path:
+        """The model that every receipt names; kept from run to run."""
+        return self.root / "build" / "models" / "lighthouse"
+
+    @property
+    def openings(self) -> Path:
+        """What the clients keep."""
+        return self.folder / "client"
+
+
+def new_site(root: Path, folder: Path, epoch: int) -> Site:
+    """An empty folder for one run with a key of this epoch, with free ports."""
+    ports = free_ports(4 + 2 * SHARDS + len(OPERATORS))
+    rest = iter(ports[4:])
+    shards, channels, operators = (tuple(islice(rest, count)) for count in (SHARDS, SHARDS, len(OPERATORS)))
+    site = Site(root, folder, Ports(ports[0], ports[1], ports[2], ports[3], shards, channels, operators), epoch)
+    folder.mkdir(parents=True, exist_ok=False)
+    for actor in (*OPERATORS, *VERIFIERS, "watchtower", "challenger", "deployer", "client", "da", "kms", "tee"):
+        site.of(actor).mkdir()
+    return site
+
+
+def write_toml(path: Path, values: Mapping[str, Any]) -> Path:
+    """Writes a configuration file: plain values first, one section for each mapping."""
+    lines = [f"{key} = {_toml(value)}" for key, value in values.items() if not isinstance(value, Mapping)]
+    for section, inner in values.items():
+        if isinstance(inner, Mapping):
+            lines += [f"\n[{section}]", *(f"{key} = {_toml(value)}" for key, value in inner.items())]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(_toml(each) for each in value) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + "}"
+    # JSON's strings, numbers and booleans are TOML's.
+    return json.dumps(str(value) if isinstance(value, Path) else value)

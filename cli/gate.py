@@ -1,0 +1,73 @@
+"""`bytewise gate`: identical seeded requests to a running endpoint must get identical bytes."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from cli.endpoint import Endpoint
+from cli.exits import Exit
+from cli.gating import Finding, Plan, run
+from cli.verify import Output, OutputOption
+
+
+def gate(
+    url: Annotated[str, typer.Argument(metavar="URL", help="Base address of an OpenAI-compatible endpoint.")],
+    model: Annotated[str, typer.Option("--model", help="Served model; by default the first that the endpoint lists.")] = "",
+    certificate: Annotated[
+        Path | None, typer.Option("--certificate", help="TLS certificate to trust, PEM, e.g. the operator's tls.pem.")
+    ] = None,
+    runs: Annotated[int, typer.Option("--runs", min=2, max=10_000, help="Identical requests alone, and again in traffic.")] = 5,
+    traffic: Annotated[int, typer.Option("--traffic", min=1, max=64, help="Different requests in flight beside each.")] = 3,
+    tokens: Annotated[int, typer.Option("--tokens", min=1, max=2**20, help="New tokens of each answer.")] = 32,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=2**53 - 1, help="Sampler seed of the identical requests.")] = 1,
+    api_key: Annotated[str, typer.Option("--api-key", help="Sent as bearer token.", envvar="BYTEWISE_API_KEY")] = "none",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Fire identical seeded requests at an endpoint, alone and among other traffic; fail on the first differing byte.
+
+    A greedy and a sampled request are repeated. Text, finish reason, logprobs, token ids, usage and replay recipe must be equal
+    to the byte; ids, times, nonces and signatures are new each time and not compared. Each request has an idempotency key of
+    its own, so that an endpoint that remembers answers computes every one of them.
+
+    Example: bytewise gate https://127.0.0.1:8443 --certificate tls.pem --runs 20
+
+    Exit codes: 0 identical, 2 a byte differs, 3 the endpoint repeated an answer instead of computing it, 5 it does not answer,
+    64 asked wrongly.
+    """
+    endpoint = Endpoint(url, certificate, api_key)
+    try:
+        plan = Plan(model or endpoint.model(), runs, traffic, tokens, seed)
+        with Progress(console=Console(stderr=True), transient=True) as bars:
+            task = bars.add_task("asking", total=plan.total)
+            found = run(endpoint, plan, lambda done, total: bars.update(task, completed=done, total=total))
+    finally:
+        endpoint.close()
+    if output is Output.JSON:
+        print(json.dumps(found.as_json(), indent=2))
+    else:
+        _show(found, Console())
+    raise typer.Exit(_exit(found))
+
+
+def _exit(found: Finding) -> Exit:
+    if found.difference is not None:
+        return Exit.MISMATCH
+    return Exit.INCONCLUSIVE if found.replayed else Exit.OK
+
+
+def _show(found: Finding, console: Console) -> None:
+    counted = f"{found.answers} answers, {found.compared} comparisons, {found.bytes} bytes"
+    where = found.difference
+    if where is not None:
+        told = f"DIFFERENT: {where.request} request, answer {where.answer}, {where.part}, byte {where.byte} ({counted})"
+        console.print(
+            f"{told}\n  first answer: {where.expected!r}\n  this answer:  {where.found!r}", markup=False, soft_wrap=True
+        )
+    elif found.replayed:
+        console.print(f"INCONCLUSIVE: two answers carry one receipt, so one was not computed ({counted})", markup=False)
+    else:
+        console.print(f"IDENTICAL: {counted}", markup=False)

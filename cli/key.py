@@ -1,0 +1,212 @@
+"""`bytewise kms`: conducts key ceremonies and opens the epochs that they made."""
+
+import json
+import secrets
+from collections.abc import Collection
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.errors import CeremonyFailed, ConfigurationError
+from bytewise.protocol.keys.ceremony import Plan, Purpose
+from bytewise.protocol.keys.epochs import EpochState
+from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.units import hex0x
+from bytewise.service import telemetry
+from bytewise.service.settings import load_settings
+from bytewise.storage.migrate import migrate
+from chain.acts.epochs import Signed, open_epoch, reshare_epoch, retire_epoch
+from chain.client.access import Chain
+from chain.client.address_book import verify_code, write_network
+from chain.reads.reader import DocketReader
+from chain.sending.keys import load_signer
+from cli import key_erased, key_forks, key_init, key_log, key_shard
+from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
+from kms.ceremony.coordinator import epoch_document, share_consents, share_signatures, transcript_of, unproven, verify_proven
+from kms.ceremony.session import agreed_plan, concluded, conduct
+from kms.ceremony.state import Ceremony
+from kms.settings import CeremonySettings
+
+app = typer.Typer(no_args_is_help=True, help="Keys that nobody holds: make, renew, move, repair and end them; see who used them.")
+app.add_typer(key_log.app, name="log")
+app.add_typer(key_forks.app, name="forks")
+app.command()(key_init.init)
+app.command()(key_erased.erased)
+app.command()(key_shard.status)
+app.command()(key_shard.backup)
+app.command()(key_shard.restore)
+
+ConfigOption = Annotated[Path, typer.Option("--config", help="Settings of the ceremony (kms.settings.CeremonySettings).")]
+CuratorOption = Annotated[Path, typer.Option("--key", help="Key file of the curator.")]
+WithoutOption = Annotated[
+    list[int] | None,
+    typer.Option("--without", metavar="INDEX", min=1, help="A shard that did not prove its share; repeat it for each of them."),
+]
+DryOption = Annotated[bool, typer.Option("--plan", help="Write and show the plan, and begin nothing.")]
+
+
+@app.command()
+def dkg(config: ConfigOption, plan: DryOption = False) -> None:
+    """Make a key with the shards of the settings; nobody ever holds it. The same command goes on after a crash.
+
+    An epoch numbered 2 · 2^32 + k (8589934593 is the first) is hybrid: its envelopes need the key and the shards' ML-KEM-768
+    keys, which are drawn with it. It needs 2t - 1 shards, and its shares are never dealt again. One numbered 3 · 2^32 + k
+    (12884901889 is the first) has a key that enclaves rebuild; every shard must allow that (`release_shares`).
+
+    Exit codes: 0 made, 3 it failed and nothing changed, 64 asked wrongly.
+    """
+    _ceremony(config, Purpose.GENERATE, plan)
+
+
+@app.command()
+def reshare(config: ConfigOption, plan: DryOption = False) -> None:
+    """Deal the shares of an epoch's key again: to the same shards, or to the entries of the settings. The key stays.
+
+    Exit codes: 0 done, 3 it failed and the old shares stay, 64 asked wrongly.
+    """
+    _ceremony(config, Purpose.RESHARE, plan)
+
+
+@app.command()
+def repair(config: ConfigOption, plan: DryOption = False) -> None:
+    """Give the shard `heir` the share that it lost, from the others'. Nothing else changes.
+
+    Exit codes: 0 done, 3 it failed, 64 asked wrongly.
+    """
+    _ceremony(config, Purpose.REPAIR, plan)
+
+
+@app.command("open")
+def open_(
+    config: ConfigOption,
+    key: CuratorOption,
+    network: NetworkOption = NETWORK_FILE,
+    rpc: RpcOption = RPC_URLS,
+    without: WithoutOption = None,
+) -> None:
+    """Put what a ceremony made in force: a new epoch, or new shares of one. Log and chain ask that enough shards signed for it.
+
+    Every shard that gets a share must have proved it on the canary, but those that are named by `--without`: exactly those that
+    did not, or nothing is sent. Give each of them its share before it is needed (`bytewise kms repair`).
+
+    Exit codes: 0 in force, 3 the ceremony is not done, or shards proved no share and are not named, 5 the node does not answer,
+    64 asked wrongly (a shard that proved its share is named, say).
+    """
+    state, book = concluded(load_settings(CeremonySettings, config)), address_book(network)
+    client = chain_of(rpc, book.chain_id)
+    opened = put_in_force(client, verify_code(client, book), load_signer(key), state, without or ())
+    write_network(network, opened)
+    reader, epoch = DocketReader(client, opened), state.plan.epoch
+    now = reader.epoch_on_chain(epoch, reader.head())
+    stands = "in force" if now.state is EpochState.ACTIVE else now.state.name
+    print(f"key epoch {epoch}, shares of version {state.plan.version}, is {stands} and in {network}; assurance: {now.assurance}")
+
+
+def put_in_force(client: Chain, book: Network, curator: LocalSigner, state: Ceremony, without: Collection[int] = ()) -> Network:
+    """The address book after the chain was told what a ceremony made, with its signatures. What was told before is not again.
+
+    Nothing is told if a shard but those of `without` did not prove its share (`kms.ceremony.coordinator.verify_proven`).
+    """
+    verify_proven(state, without)
+    document, reader = epoch_document(state), DocketReader(client, book)
+    signed = Signed(transcript_of(state), share_signatures(state), share_consents(state))
+    head = reader.head()
+    policy, found = reader.docket(curator.address, head).policy, reader.epoch_on_chain(document.record.epoch, head)
+    if state.plan.purpose is Purpose.GENERATE:
+        return open_epoch(client, book, curator, document, policy, signed, found)
+    return reshare_epoch(client, book, curator, document, signed, found)
+
+
+@app.command()
+def rotate(
+    config: ConfigOption,
+    key: CuratorOption,
+    network: NetworkOption = NETWORK_FILE,
+    rpc: RpcOption = RPC_URLS,
+    without: WithoutOption = None,
+) -> None:
+    """Make the key of the next epoch and put it in force: `dkg`, then `open`. The same command goes on after a crash.
+
+    The epoch before drains: its shards go on serving it, each process its own epoch, until `bytewise kms retire`. If shards
+    proved no share it stays in force, unless the same command names exactly them by `--without` (`open`).
+
+    Exit codes: 0 in force, 3 nothing changed: the ceremony failed, or shards proved no share and are not named, 5 the node does
+    not answer, 64 asked wrongly.
+    """
+    _ceremony(config, Purpose.GENERATE, dry=False)
+    open_(config, key, network, rpc, without)
+
+
+@app.command()
+def retire(
+    epoch: Annotated[int, typer.Argument(metavar="EPOCH", min=1, max=2**64 - 1, help="A key epoch that drains.")],
+    key: CuratorOption,
+    network: NetworkOption = NETWORK_FILE,
+    rpc: RpcOption = RPC_URLS,
+) -> None:
+    """End a key epoch for good, once no dispute can need its key any more. Its shards then erase their shares.
+
+    Exit codes: 0 retired, 5 too early or the node does not answer, 64 asked wrongly (the epoch is in force, say).
+    """
+    book, curator = address_book(network), load_signer(key)
+    client = chain_of(rpc, book.chain_id)
+    reader = DocketReader(client, verify_code(client, book))
+    found = reader.epoch_on_chain(epoch, reader.head())
+    retire_epoch(client, book, curator, epoch, found.state)
+    now = "each of its shards is stopped and runs `python -m kms erase --config serve.toml` now"
+    print(f"key epoch {epoch} ({found.assurance}) is retired; {now}")
+
+
+def _ceremony(config: Path, purpose: Purpose, dry: bool) -> None:
+    settings = load_settings(CeremonySettings, config)
+    signer, network = load_signer(settings.scribe_key_file), address_book(settings.network_file)
+    signed = agreed_plan(settings, purpose, network.contracts, signer, secrets.token_bytes)
+    print(f"plan {hex0x(signed.plan.digest)} in {settings.plan_file}")
+    if dry:
+        print(json.dumps(_agreed(signed.plan), indent=2))
+        return
+    telemetry.configure("kms-scribe")
+    migrate(settings.database_url)
+    state = conduct(settings, signed, signer)
+    print(json.dumps(_told(state), indent=2))
+    if state.result is None:
+        raise CeremonyFailed(state.id.hex()[:16], state.reason)
+
+
+def _agreed(plan: Plan) -> dict[str, object]:
+    """What whoever approves the plan has to look at."""
+    return {
+        "purpose": plan.purpose.name,
+        "epoch": plan.epoch,
+        "opened_by": f"{plan.threshold} of {len(plan.receivers)}",
+        "quorum": plan.quorum,
+        "reveal_budget": plan.reveal_budget,
+        "assurance": plan.assurance,
+        "scribe": plan.scribe,
+        "dealers": {seat.index: f"{seat.address} at {seat.url}" for seat in plan.dealers},
+        "receivers": {seat.index: f"{seat.address} at {seat.url}" for seat in plan.receivers},
+        "heir": plan.heir.address if plan.heir else None,
+    }
+
+
+def _told(state: Ceremony) -> dict[str, object]:
+    """What everybody may know of a ceremony."""
+    result = state.result
+    if result is None and not state.reason:
+        raise ConfigurationError("ceremony", f"stands in {state.phase.name}")
+    return {
+        "ceremony": hex0x(state.id),
+        "assurance": state.plan.assurance,
+        "phase": state.phase.name,
+        "reason": state.reason,
+        "messages": state.length,
+        "head": hex0x(state.head),
+        "transcript": hex0x(result.transcript) if result else None,
+        "public_key": hex0x(result.public_key) if result else None,
+        "dealers": list(result.qualified) if result else [],
+        "confirmed": sorted(state.partials),
+        "unproven": list(unproven(state)),
+        "liars": dict(state.lies),
+    }

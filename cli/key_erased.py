@@ -1,0 +1,154 @@
+"""`bytewise kms erased`: whether enough shards say that they have erased their shares."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors import ConfigurationError, Fault
+from bytewise.protocol.keys.ceremony import Erasure, SignedErasure
+from bytewise.protocol.suites import is_rebuilt
+from bytewise.protocol.units import ZERO_DIGEST, Address
+from chain.client.address_book import verify_code
+from chain.reads.reader import DocketReader
+from chain.reads.share_history import dealings
+from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
+from cli.exits import Exit
+from cli.terminal import moment, printable
+from cli.verify import Output, OutputOption
+from kms.ceremony.erasures import Counted, Wanted, count, judge, wanted_shares
+
+FilesArgument = Annotated[
+    list[Path], typer.Argument(metavar="FILE...", help="Statements of one key epoch: `erasure-*.json` of the shards' folders.")
+]
+
+
+def erased(
+    files: FilesArgument,
+    network: NetworkOption = NETWORK_FILE,
+    rpc: RpcOption = RPC_URLS,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Verify erasure statements, and tell whether so many shards gave one that old shares, or an ended key, are out of reach.
+
+    With n shards of which t open, n - t + 1 must say so, of each version of the shares: who had them, and how many opened, the
+    chain told when they were dealt. Nobody can check such a word; each is held against the account that the chain names, the
+    network, the key epoch and the version that it speaks of.
+
+    Exit codes: 0 enough say so of each version, 2 a statement is forged or of another network, 3 too few say so of one yet,
+    5 the node does not answer, 64 asked wrongly.
+    """
+    said = [_read(file) for file in files]
+    epochs = sorted({each.statement.epoch for each in said})
+    if len(epochs) != 1:
+        raise ConfigurationError("FILE...", f"statements of key epochs {', '.join(map(str, epochs))}: give those of one")
+    book = address_book(network)
+    client = chain_of(rpc, book.chain_id)
+    reader = DocketReader(client, verify_code(client, book))
+    block = reader.head()
+    found = reader.epoch_on_chain(epochs[0], block)
+    wanted = wanted_shares(book.contracts, epochs[0], found, dealings(client, book, epochs[0], block))
+    judged = [_best(each, wanted) for each in said]
+    counts = [count([judge(each, shares) for each in said], shares) for shares in wanted]
+    if output is Output.JSON:
+        print(json.dumps(_state(files, judged, wanted, counts), indent=2))
+    else:
+        for line in (*map(_told, files, judged), *_summed(wanted, counts)):
+            print(printable(line))
+    if any(each.false for each in judged):
+        raise typer.Exit(Exit.MISMATCH)
+    raise typer.Exit(Exit.OK if all(map(_is_enough, wanted, counts)) else Exit.INCONCLUSIVE)
+
+
+def _best(signed: SignedErasure, wanted: Sequence[Wanted]) -> Counted:
+    """What a statement says about the version for which it counts, or else about the newest of which its shard had a share."""
+    judged = [judge(signed, each) for each in reversed(wanted)]
+    held = [each for each, shares in zip(judged, reversed(wanted), strict=True) if signed.shard in shares.holders]
+    return next((each for each in judged if not (each.false or each.besides)), (held or judged)[0])
+
+
+def _is_enough(wanted: Wanted, counts: Mapping[int, Erasure]) -> bool:
+    return len(counts) >= wanted.needed
+
+
+def _missing(wanted: Wanted, counts: Mapping[int, Erasure]) -> dict[int, Address]:
+    return {index: each for index, each in enumerate(wanted.holders, start=1) if index not in counts}
+
+
+def _read(file: Path) -> SignedErasure:
+    try:
+        return decode(SignedErasure, file.read_bytes())
+    except (OSError, Fault) as error:
+        why = f"is no erasure statement (`python -m kms erase` writes them): {str(error)[:200]}"
+        raise ConfigurationError(str(file), why) from None
+
+
+def _told(file: Path, judged: Counted) -> str:
+    if judged.false:
+        return f"{file}: FALSE: {judged.false}"
+    if judged.besides:
+        return f"{file}: does not count: {judged.signed.shard} {judged.besides}"
+    said = judged.signed.statement
+    when = moment(said.at, "%Y-%m-%d %H:%M UTC")
+    kept = "no share of the epoch" if said.kept == ZERO_DIGEST else f"no share but that of version {said.version}"
+    return f"{file}: {judged.signed.shard} has {kept} since {when}; {said.erased} files erased"
+
+
+def _summed(wanted: Sequence[Wanted], counts: Sequence[Mapping[int, Erasure]]) -> Iterator[str]:
+    newest = wanted[-1]
+    yield f"key epoch {newest.epoch} ({newest.on_chain.assurance})"
+    for shares, counted in zip(wanted, counts, strict=True):
+        line = (
+            f"shares of version {shares.version}: {len(counted)} of {len(shares.holders)} shards say so; {shares.needed} must, "
+        )
+        line += f"for any {shares.threshold} of their shares open"
+        if not _is_enough(shares, counted):
+            silent = (f"{index} {each}" for index, each in _missing(shares, counted).items())
+            line += f"; NOT out of reach: missing are shards {', '.join(silent)}"
+        yield line
+    what = f"the key of epoch {newest.epoch}" if newest.ended else f"the shares of epoch {newest.epoch} before those in force"
+    if all(map(_is_enough, wanted, counts)):
+        yield f"out of reach, if they kept their word: {what}"
+    else:
+        yield f"NOT out of reach: {what}"
+    if is_rebuilt(newest.epoch):
+        yield "enclaves rebuilt this key: what shards erase says nothing about them"
+
+
+def _state(
+    files: Sequence[Path], judged: Sequence[Counted], wanted: Sequence[Wanted], counts: Sequence[Mapping[int, Erasure]]
+) -> dict[str, Any]:
+    newest = wanted[-1]
+    return {
+        "epoch": newest.epoch,
+        "state": newest.on_chain.state.name,
+        "assurance": newest.on_chain.assurance,
+        "version": newest.on_chain.version,
+        "versions": [
+            {
+                "version": shares.version,
+                "holders": len(shares.holders),
+                "threshold": shares.threshold,
+                "needed": shares.needed,
+                "said": sorted(counted),
+                "missing": list(_missing(shares, counted).values()),
+                "enough": _is_enough(shares, counted),
+            }
+            for shares, counted in zip(wanted, counts, strict=True)
+        ],
+        "enough": all(map(_is_enough, wanted, counts)),
+        "statements": [
+            {
+                "file": str(file),
+                "shard": each.signed.shard,
+                "erased": each.signed.statement.erased,
+                "at": each.signed.statement.at,
+                "false": each.false,
+                "besides": each.besides,
+            }
+            for file, each in zip(files, judged, strict=True)
+        ],
+    }

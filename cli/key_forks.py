@@ -1,0 +1,107 @@
+"""`bytewise kms forks`: scribes that signed two logs of one ceremony, as shards kept it, proven to anybody."""
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue
+from bytewise.protocol.keys.ceremony_forks import Fork, LogCopy, fork_of_copies, read_copy, verify_fork
+from bytewise.protocol.units import Address, address, hex0x
+from bytewise.service.settings import load_settings
+from bytewise.storage.ceremonies import Ceremonies
+from bytewise.storage.engine import check_revision, open_database
+from cli.exits import Exit
+from cli.key_shard import ShardOption
+from kms.settings import ShardSettings
+
+app = typer.Typer(no_args_is_help=True, help="Scribes that signed two logs of one key ceremony: what shards kept, and its proof.")
+
+OutOption = Annotated[
+    Path | None, typer.Option("--out", help="Folder for one file of each ceremony, which `verify` reads; all of it is public.")
+]
+FilesArgument = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files that shards wrote with `show --out`.")]
+ScribeOption = Annotated[str, typer.Option("--scribe", help="Address of the scribe; a file of any other is refused.")]
+
+
+@app.command()
+def show(config: ShardOption, out: OutOption = None) -> None:
+    """Tell of which ceremonies the scribe showed this shard a second log, and verify what it signed. The shard may be running.
+
+    With `--out` the log of every ceremony goes to a file, as its scribe signed it, the second log beside it. `verify` over files
+    of two shards also finds the fork of which each saw one log only.
+
+    Exit codes: 0 no second log is kept, 2 a scribe is proven to have signed two, 64 asked wrongly.
+    """
+    settings = load_settings(ShardSettings, config)
+    engine = open_database(settings.database_url)
+    check_revision(engine)
+    copies = Ceremonies(engine).copies()
+    if out is not None:
+        _write(out, copies)
+    _conclude(f"{len(copies)} logs of this shard", [each.fork for each in copies if each.fork is not None])
+
+
+@app.command()
+def verify(files: FilesArgument, scribe: ScribeOption = "") -> None:
+    """Verify logs of ceremonies as shards wrote them, and look for two of one ceremony that part.
+
+    It needs no network: the plan in each file names the scribe, whose signatures are over that plan. A scribe whose database was
+    lost, and that began the same plan again, has signed two as well: nobody can tell that from a lie.
+
+    Exit codes: 0 no scribe is proven to have signed two logs, 2 one is, 64 a file is not what a shard writes, or of another
+    scribe.
+    """
+    expected = _scribe(scribe)
+    copies = [_read(file, expected) for file in files]
+    between = (fork_of_copies(one, other) for one, other in combinations(copies, 2))
+    found = [each for each in (*(copy.fork for copy in copies), *between) if each is not None]
+    _conclude(f"{len(copies)} logs of {len({copy.plan.plan.digest for copy in copies})} ceremonies", found)
+
+
+def _conclude(what: str, forks: Sequence[Fork]) -> None:
+    """Prints who is convicted of what, once for each ceremony, and ends the verb."""
+    for fork in {each.plan.plan.digest: each for each in reversed(forks)}.values():
+        for line in _told(fork):
+            print(line)
+    if forks:
+        raise typer.Exit(Exit.MISMATCH)
+    print(f"{what}: no scribe signed two of one ceremony")
+
+
+def _told(fork: Fork) -> Iterable[str]:
+    plan, at = verify_fork(fork), fork.shorter.length
+    yield f"scribe {plan.scribe} signed two logs of ceremony {hex0x(plan.digest)}"
+    yield f"  of key epoch {plan.epoch} on chain {plan.chain_id}, KeyEpochs {plan.key_epochs}"
+    yield f"  one has head {hex0x(fork.shorter.head)} after {at} messages"
+    further = f", which goes on to the signed head {hex0x(fork.longer.head)} of {fork.longer.length}" if fork.between else ""
+    yield f"  the other {hex0x(fork.at)}{further}"
+
+
+def _write(folder: Path, copies: Iterable[LogCopy]) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for copy in copies:
+            (folder / f"ceremony-{copy.plan.plan.digest.hex()[:16]}.json").write_bytes(encode(copy))
+    except OSError as error:
+        raise ConfigurationError("--out", f"{folder.name}: {error.strerror}") from None
+
+
+def _read(file: Path, scribe: Address | None) -> LogCopy:
+    try:
+        copy = read_copy(file.read_bytes())
+    except (OSError, Fault) as error:
+        raise ConfigurationError(file.name, f"is no log of a ceremony that its scribe signed: {str(error)[:200]}") from None
+    if scribe not in (None, copy.plan.plan.scribe):
+        raise ConfigurationError(file.name, f"is of scribe {copy.plan.plan.scribe}, not of {scribe}")
+    return copy
+
+
+def _scribe(given: str) -> Address | None:
+    try:
+        return address(given) if given else None
+    except MalformedValue as error:
+        raise ConfigurationError("--scribe", str(error)) from None

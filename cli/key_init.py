@@ -1,0 +1,286 @@
+"""`bytewise kms init`: the folder of a new key shard, with keys, database, and settings that explain themselves."""
+
+import json
+import os
+import secrets
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+from urllib.parse import urlsplit
+
+import typer
+
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import ConfigurationError, MalformedValue
+from bytewise.protocol.units import ZERO_ADDRESS, Address, address
+from bytewise.service.settings import load_settings
+from bytewise.storage.migrate import migrate
+from chain.client.node import verify_url
+from cli.connect import NETWORK_FILE, RPC_URL, NetworkOption, address_book
+from kms.settings import ShardSettings
+from kms.storage import keyring
+from kms.storage.files import KEY_BYTES, create, wipe
+from kms.storage.sealing import IN_FOLDER, LIMIT_S, Sealing
+
+RPC_URLS = [RPC_URL]
+SETTINGS, DATABASE = "serve.toml", "shard.sqlite"
+AUDITS_PER_EPOCH = 1000
+"""For a start: what it costs is one proven partial each."""
+
+_TEMPLATE = """\
+# Settings of the key shard at {url}, made by `bytewise kms init`.
+# Start it with `python -m kms serve --config` and the path of this file. A relative path here is one beside this file.
+
+# Where it listens: HTTPS for its public log and for ceremonies, and attested channels, over which alone it gives partials. Others
+# reach both at the addresses in entry.json, which differ behind a proxy.
+host = {host}
+port = {port}
+channel_port = {channel_port}
+
+# Keys, sealed shares, and the newest policy that it accepted. Back them up after every ceremony: `bytewise kms backup`.
+folder = "."
+# What seals shares and account there: the key in storage.key, or in a file elsewhere; or wrapped in storage.wrapped, by one
+# command that reads the key from stdin and prints it wrapped, and another that reverses that at every start (a key service, a
+# token, a TPM: docs/ceremonies.md). A program and its arguments each, run without a shell; `python -m kms wrap` changes to them
+# later.
+{sealing}
+# What it released, signed and chained. It must never go back: replicate it by its own means, away from the backups of the folder.
+# PostgreSQL works too: name it here, and run `python -m bytewise.storage migrate` once.
+database_url = {database_url}
+
+# The epoch that it serves. Until a ceremony has made it (`bytewise kms dkg`) the shard only takes part in ceremonies; then put
+# the document here and restart.
+epoch_file = "epoch.json"
+# Which enclaves get keys, signed by the governors below; needed as soon as there is an epoch.
+policy_file = "policy.json"
+# Contracts and key epochs of the network.
+network_file = {network_file}
+
+# Nodes of the chain, best your own. With several, what fewer than `rpc_quorum` of them say alike is not acted on: set rpc_urls
+# and rpc_quorum in place of rpc_url.
+{rpc}
+# rpc_quorum = 2
+# Which blocks decide a release: "finalized", or "latest" on a chain that finalizes none.
+finality = "finalized"
+
+# The only account whose key ceremonies it takes part in.
+scribe = {scribe}
+# Plans, by digest, that may give shares of its keys to other shards. Look at a plan (`bytewise kms reshare --plan`) before.
+# approved = ["0x..."]
+
+# Who approves appraisal policies, and how many of them must.
+{governance}
+
+# Whether it has a part in key epochs numbered from 3 * 2^32 on: enclaves are given its share and rebuild the key (ADR 149).
+# release_shares = true
+
+# How it is attested to the enclaves that ask it: "tdx" or "snp", with a folder of collateral or certificates that is kept
+# current. Needed as soon as there is an epoch.
+{attestation}
+
+# Light audits that it serves in one epoch at most. Seats of disputes are never refused for it.
+audits_per_epoch = {audits}
+# true refuses simulated evidence, policies and epochs, and blocks that are not final.
+production = {production}
+"""
+
+
+_HARDWARE = """\
+# evidence = "tdx"
+# endorsements = "endorsements\""""
+
+_SIMULATED = """\
+# Here it is simulated: `python -m bytewise.tee_simulated issue` makes the platform file.
+evidence = "simulated"
+platform_file = "platform.pem"
+insecure_accept_simulated = true"""
+
+
+class Choices(NamedTuple):
+    """What only the operator knows."""
+
+    url: str
+    """HTTPS address at which others will reach the shard."""
+    channel: str
+    """`host:port` of its attested channels."""
+    scribe: str
+    """Account of who keeps the logs of ceremonies."""
+    network_file: Path
+    """Address book."""
+    rpc: list[str]
+    """Nodes."""
+    governors: list[str]
+    """Accounts that approve policies; none only with `simulated`."""
+    needed: int
+    """How many of them must."""
+    simulated: bool
+    """Whether this is a shard of a test network."""
+    sealing: Sealing = IN_FOLDER
+    """Where its storage key is."""
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder; what it holds is secret.")],
+    url: Annotated[str, typer.Option("--url", help="Address at which others will reach this shard: https://host:port.")],
+    channel: Annotated[str, typer.Option("--channel", help="Where they will reach its attested channels: host:port.")],
+    scribe: Annotated[str, typer.Option("--scribe", help="Account of who conducts key ceremonies (`bytewise kms dkg`).")],
+    network: NetworkOption = NETWORK_FILE,
+    rpc: Annotated[list[str], typer.Option("--rpc", help="URL of a node; repeat it to ask several.")] = RPC_URLS,
+    governor: Annotated[list[str] | None, typer.Option("--governor", help="Account that approves policies; repeat it.")] = None,
+    needed: Annotated[
+        int | None, typer.Option("--governors-needed", min=1, help="How many must sign a policy; by default more than half.")
+    ] = None,
+    simulated: Annotated[bool, typer.Option("--simulated", help="A shard of a test network: simulated enclaves count.")] = False,
+    key: Annotated[
+        Path | None, typer.Option("--storage-key", help="New file for the key that seals shares, outside FOLDER.")
+    ] = None,
+    wrap: Annotated[str, typer.Option("--wrap", help="Command that wraps that key instead: stdin to stdout, no shell.")] = "",
+    unwrap: Annotated[str, typer.Option("--unwrap", help="Command that gives it back, run at every start.")] = "",
+) -> None:
+    """Make the folder of a new key shard: keys that only it has, its database, and settings with a comment for each.
+
+    Then: give FOLDER/entry.json, which is public, to who plans the ceremony; start the shard, `python -m kms serve --config
+    FOLDER/serve.toml`; when the ceremony is done, put its epoch document into FOLDER/epoch.json and restart. Everything else in
+    FOLDER is secret: share and account are sealed under FOLDER/storage.key, so a copy of the folder is the shard, unless
+    `--storage-key` puts that key elsewhere, or `--wrap` and `--unwrap` keep it with a key service, a token or a TPM.
+    `docs/ceremonies.md` tells the whole story.
+
+    Exit codes: 0 made, 5 the command of `--wrap` or `--unwrap` fails, 64 asked wrongly (the folder or the key's file
+    exists, say); unless 0, nothing was made.
+    """
+    governors = governor or []
+    sealing = Sealing(key.absolute() if key else None, _words("--wrap", wrap), _words("--unwrap", unwrap))
+    choices = Choices(url, channel, scribe, network, rpc, governors, needed or len(governors) // 2 + 1, simulated, sealing)
+    address_book(network)
+    account = make_folder(folder.absolute(), choices)
+    print(
+        f"shard {account} in {folder}: give {folder / keyring.ENTRY} to the scribe, "
+        f"then python -m kms serve --config {folder / SETTINGS}"
+    )
+
+
+def make_folder(folder: Path, choices: Choices) -> str:
+    """All of it or nothing; the new shard's account.
+
+    `ConfigurationError` if the folder or the storage key's file exists, or a choice cannot be right.
+    """
+    if not choices.simulated and not choices.governors:
+        raise ConfigurationError("--governor", "missing: who approves policies? (`--simulated` for a test network)")
+    if choices.governors and not choices.needed <= len(set(choices.governors)):
+        raise ConfigurationError("--governors-needed", f"{choices.needed} of {len(set(choices.governors))}")
+    text = settings_text(folder, choices)
+    if folder.exists():
+        raise ConfigurationError(str(folder), "exists; keys in it are never overwritten")
+    with _key_elsewhere(folder, choices.sealing.key_file), _becoming(folder) as draft:
+        keyring.enrol(draft, choices.url, secrets.token_bytes, choices.sealing)
+        entry = keyring.entry(draft, choices.url, choices.channel)
+        (draft / keyring.ENTRY).write_bytes(encode(entry))
+        (draft / SETTINGS).write_text(text)
+        load_settings(ShardSettings, draft / SETTINGS)
+        migrate(f"sqlite:///{draft / DATABASE}")
+    return entry.address
+
+
+def settings_text(folder: Path, choices: Choices) -> str:
+    """The settings file, TOML; `ConfigurationError` for an address that is none."""
+    host, port = _place("--url", choices.url, "https://")
+    channel_host, channel_port = _place("--channel", choices.channel, "")
+    if (host, port) == (channel_host, channel_port):
+        raise ConfigurationError(
+            "--channel", f"{choices.channel[:80]} is the place of --url: attested channels have another port"
+        )
+    for each in choices.rpc:
+        verify_url(each)
+    one = len(choices.rpc) == 1
+    governors = [_account("--governor", each) for each in choices.governors]
+    governed = f"policy_governors = {_toml(governors)}\npolicy_threshold = {choices.needed}"
+    return _TEMPLATE.format(
+        url=choices.url, host=_toml(host), port=port, channel_port=channel_port,
+        database_url=_toml(f"sqlite:///{folder / DATABASE}"), network_file=_toml(str(choices.network_file.absolute())),
+        scribe=_toml(_account("--scribe", choices.scribe)),
+        rpc=f"rpc_url = {_toml(choices.rpc[0])}" if one else f"rpc_urls = {_toml(choices.rpc)}",
+        governance=governed if governors else '# policy_governors = ["0x..."]\n# policy_threshold = 1',
+        attestation=_SIMULATED if choices.simulated else _HARDWARE, audits=AUDITS_PER_EPOCH,
+        production=_toml(not choices.simulated), sealing=_sealing_text(choices.sealing),
+    )  # fmt: skip
+
+
+def _sealing_text(sealing: Sealing) -> str:
+    given = {
+        "storage_key_file": str(sealing.key_file) if sealing.key_file else None,
+        "wrap_command": list(sealing.wrap) or None,
+        "unwrap_command": list(sealing.unwrap) or None,
+    }
+    examples = {"storage_key_file": "storage.key", "wrap_command": ["wrap"], "unwrap_command": ["unwrap"]}
+    lines = [f"{name} = {_toml(value)}" if value else f"# {name} = {_toml(examples[name])}" for name, value in given.items()]
+    return "\n".join([*lines, f"# wrap_limit_s = {LIMIT_S}"])
+
+
+def _words(option: str, text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise ConfigurationError(option, f"{text[:80]}: {error}") from None
+
+
+def _account(option: str, text: str) -> Address:
+    try:
+        account = address(text)
+    except MalformedValue:
+        raise ConfigurationError(option, f"{text[:80]} is not 0x and 40 hex digits") from None
+    if account == ZERO_ADDRESS:
+        raise ConfigurationError(option, f"{account} is nobody's account: nobody has its key")
+    return account
+
+
+def _place(option: str, text: str, scheme: str) -> tuple[str, int]:
+    try:
+        parts = urlsplit(text if scheme else f"//{text}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if not host or not port or text != f"{scheme}{parts.netloc}" or parts.username is not None:
+        raise ConfigurationError(option, f"{text[:80]} is not {scheme}host:port")
+    return host, port
+
+
+@contextmanager
+def _key_elsewhere(folder: Path, key_file: Path | None) -> Iterator[None]:
+    """Draws the storage key there, where nothing was; gone if the end is not reached."""
+    if key_file is None:
+        yield
+        return
+    if Path(os.path.realpath(key_file)).is_relative_to(os.path.realpath(folder)):
+        why = f"{key_file} is in {folder}: who copies that would have the key. Name a file elsewhere, or leave the option out"
+        raise ConfigurationError("--storage-key", why)
+    create(key_file, secrets.token_bytes(KEY_BYTES).hex().encode())
+    try:
+        yield
+    except BaseException:
+        wipe(key_file)
+        raise
+
+
+@contextmanager
+def _becoming(folder: Path) -> Iterator[Path]:
+    """A folder beside it that takes its name at the end; gone if that is not reached."""
+    try:
+        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    except OSError as error:
+        raise ConfigurationError(str(folder), error.strerror or "cannot be made") from None
+    try:
+        yield draft
+        os.rename(draft, folder)
+    except OSError as error:
+        raise ConfigurationError(str(folder), f"{error.strerror}: nothing was made") from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _toml(value: Any) -> str:
+    # JSON's strings, numbers, booleans and lists of strings are TOML's.
+    return json.dumps(value)

@@ -1,0 +1,177 @@
+"""`bytewise kms log`: what the shards released, fetched and checked by anybody, trusting none of them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.jobs import EpochRecord
+from bytewise.protocol.suites import is_rebuilt
+from bytewise.protocol.units import Digest, hex0x
+from chain.client.access import Chain
+from cli.connect import NETWORK_FILE, NetworkOption, ReceiptArgument, address_book, chain_of, read_ahead_of, receipt_argument
+from cli.exits import Exit
+from cli.key_log_audit import Court, Known, Looked, court_of, judged, known_of, known_or_booked, look, worst
+from cli.key_log_table import Subject, print_found, print_progress, print_story
+from cli.verify import Output, OutputOption
+from kms.release_log.copies import LogCopy, copies_in
+from kms.release_log.log_holders import SharesHistory
+from kms.release_log.opening_report import Kept, story_of
+
+app = typer.Typer(no_args_is_help=True, help="Who opened which receipt, when, why, and under which evidence.")
+
+LOGS = Path("release-logs")
+
+LogsOption = Annotated[Path, typer.Option("--logs", help="Folder of your copies of the logs.", show_default=True)]
+EpochOption = Annotated[int, typer.Option("--epoch", min=0, max=2**64 - 1, help="Key epoch; 0: the newest of the address book.")]
+ChainOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rpc",
+        help="Also ask this node who had the shares when, and whether every ticket was a right when it was used: a seat in its "
+        "dispute, or a drawn audit; repeat it, and most must agree. Needs an archive node for the past.",
+    ),
+]
+HoldersOption = Annotated[
+    list[str] | None,
+    typer.Option("--rpc", help="Ask this node, not the address book, who had the shares when; repeat it, and most must agree."),
+]
+
+
+@app.command()
+def verify(
+    network: NetworkOption = NETWORK_FILE,
+    epoch: EpochOption = 0,
+    logs: LogsOption = LOGS,
+    rpc: ChainOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Fetch the release log of every shard, check it, hold it against your copy of last time, and keep what is new.
+
+    Also of shards that had shares of the key before they were dealt again. A log proves itself: every record is signed, names the
+    one before, and comes with the ticket that the voter signed. That its end was cut off shows only to who kept a copy: run this
+    regularly. Nothing that a shard shows replaces what you have.
+
+    Exit codes: 0 every log is whole, 2 a shard altered, cut off or contradicted its log or released without a right, 3 a release
+    cannot be judged, or what a former shard released cannot be told, 5 a shard or the node does not answer, 64 asked wrongly, or
+    a copy was altered. Of several 2 goes before 64, 64 before 5, and 5 before 3; what was found at each shard is told.
+    """
+    book = address_book(network)
+    record, client = _epoch(book, epoch), _client(book, rpc)
+    known = known_or_booked(book, record, client)
+    looked, tell = [], print_progress if output is Output.TABLE else _tell_nobody
+    for each in known.history.holders().values():
+        looked.append(look(book, known.history, each, LogCopy(logs, record.epoch, each.address)))
+        tell(looked[-1])
+    # Asked after the shards, so that the node, unless it is behind, has every block that a shard had.
+    court, found = _judged(book, known, looked, rpc, tell if rpc else _tell_nobody)
+    print_found(record, found, court.failure, output)
+    others = sorted({each.record.epoch for each in book.epochs} - {record.epoch})
+    if others and not epoch:
+        typer.echo(f"not looked at, for this is the newest key epoch: {others}; --epoch names one of them", err=True)
+    raise typer.Exit(worst([court.exit, *(code for each in found for code in each.exits)]))
+
+
+@app.command()
+def show(
+    receipt: ReceiptArgument,
+    network: NetworkOption = NETWORK_FILE,
+    epoch: EpochOption = 0,
+    logs: LogsOption = LOGS,
+    rpc: HoldersOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Tell who asked for the key of a receipt, when, why, and under which evidence, from the copies that `verify` keeps.
+
+    A seat opened a receipt if as many holders of one version of the shares as open with them released to it, under one ticket or
+    under several of its own. Where shards released to several seats that many together, it says so: they would have to collude.
+    In a key epoch whose key enclaves rebuild, a share opens every receipt, whichever it was released for.
+
+    A receipt is of one key epoch: without `--epoch` that in whose copies it has a record, else the newest.
+
+    Exit codes: 0 shown, 3 whether it was opened cannot be told from these copies, 4 not opened and no record of this receipt,
+    5 the node does not answer, 64 asked wrongly, or no copies: run `bytewise kms log verify` first.
+    """
+    book, wanted = address_book(network), receipt_argument(receipt)
+    found, unread = _copies_with(book, logs, wanted)
+    record = _epoch(book, epoch or found)
+    history = known_of(book, record, _client(book, rpc)).history
+    kept = list(_kept(book, history, record.epoch, logs))
+    if not any(each.seen_at or each.entries for each in kept):
+        do = "`bytewise kms log verify` fetches them; --epoch names another"
+        raise ConfigurationError(str(logs), f"has no log of key epoch {record.epoch}: {do}")
+    story = story_of(wanted, history, kept, is_rebuilt(record.epoch))
+    print_story(wanted, Subject(record.epoch, record.assurance, history, bool(rpc)), story, output)
+    elsewhere = unread if not (epoch or found) else []
+    if elsewhere:
+        do = "fetch their logs (`verify --epoch`), or name the receipt's own (its `keyEpoch`) by --epoch"
+        typer.echo(f"cannot tell: the receipt may be of key epoch {elsewhere}, of which there is no copy; {do}", err=True)
+    if story.untold or elsewhere:
+        raise typer.Exit(Exit.INCONCLUSIVE)
+    raise typer.Exit(Exit.OK if story.records else Exit.NOT_FOUND)
+
+
+def _copies_with(book: Network, logs: Path, receipt: Digest) -> tuple[int, list[int]]:
+    """The key epoch in whose copies a receipt is named, 0 if in none; and those of which there is no copy.
+
+    Nothing is verified here: it only says where to look.
+    """
+    unread: list[int] = []
+    named, wanted = 0, hex0x(receipt).encode()
+    for epoch in sorted(each.record.epoch for each in book.epochs):
+        copies = [each for each in copies_in(logs, epoch) if each.path.is_file()]
+        if any(wanted in each.path.read_bytes() for each in copies):
+            named = epoch
+        # Of a shard that released nothing there is only when its log was read.
+        if not copies and not any(logs.glob(f"releases-{epoch}-0x*.seen")):
+            unread.append(epoch)
+    return named, unread
+
+
+def _kept(book: Network, history: SharesHistory, epoch: int, logs: Path) -> Iterator[Kept]:
+    """Copies of everybody who had shares, and of whoever else there is a copy."""
+    strangers = (each.shard for each in copies_in(logs, epoch))
+    for shard in dict.fromkeys((*history.holders(), *strangers)):
+        copy = LogCopy(logs, epoch, shard)
+        yield Kept(shard, copy.read(book.epochs_domain)[0], copy.seen_at())
+
+
+def _judged(
+    book: Network, known: Known, looked: Sequence[Looked], rpc: list[str] | None, tell: Callable[[Looked], None]
+) -> tuple[Court, list[Looked]]:
+    """What the chain says of each log, with a bar of how many releases are read for: each takes up to a dozen reads."""
+    ahead, before = read_ahead_of(rpc, book.chain_id) if rpc else None, 0
+    with Progress(console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task("judging releases", total=sum(len(each.kept.entries) for each in looked), visible=bool(rpc))
+
+        def count(done: int) -> None:
+            bars.update(task, completed=before + done)
+
+        def finish(each: Looked) -> None:
+            nonlocal before
+            before += len(each.kept.entries)
+            count(0)
+            tell(each)
+
+        court = court_of(known, ahead, count)
+        return court, judged(looked, court, finish)
+
+
+def _tell_nobody(_: Looked) -> None:
+    """Who reads JSON reads all of it at the end."""
+
+
+def _client(book: Network, rpc: list[str] | None) -> Chain | None:
+    return chain_of(rpc, book.chain_id) if rpc else None
+
+
+def _epoch(book: Network, number: int) -> EpochRecord:
+    records = {document.record.epoch: document.record for document in book.epochs}
+    if not records or (number and number not in records):
+        raise ConfigurationError("network.json", f"has no key epoch {number or ''}; it has {sorted(records)}")
+    return records[number or max(records)]  # type: ignore[index]

@@ -1,0 +1,143 @@
+"""What `bytewise kms status` shows: key epochs as the chain has them, and whether their shards are there and serve them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from bytewise.protocol.digests import keccak256
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors import Fault, ShardRefused, Unavailable
+from bytewise.protocol.jobs import ShardRecord
+from bytewise.protocol.keys.epochs import EpochDocument, EpochOnChain, EpochState, ShardInfo
+from bytewise.protocol.suites import kind_of, suite_of
+from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Digest
+from chain.reads.reader import DocketReader
+from cli.labels import warn
+from cli.terminal import plain
+from kms.shard_client import NO_PAGE, ShardClient
+
+SERVED = (EpochState.ACTIVE, EpochState.DRAINING, EpochState.COMPROMISED)
+"""States in which shards must answer."""
+
+_NOTHING = "nothing"
+
+_AWAITS = "serves no epoch yet: its operator puts the epoch's document at its epoch_file, and starts it again"
+
+Ask = Callable[[ShardRecord], ShardInfo]
+"""What a shard says of itself; a `Fault` or `Unavailable` if it does not."""
+
+
+def ask_over_https(timeout_s: float) -> Ask:
+    """Asks the shard's `/v1/info`, trusting its pinned certificate only."""
+
+    def ask(shard: ShardRecord) -> ShardInfo:
+        with ShardClient(shard, timeout_s) as client:
+            return decode(ShardInfo, client.call("GET", "/v1/info", b""))
+
+    return ask
+
+
+def collect(reader: DocketReader, ask: Ask) -> dict[str, Any]:
+    """All key epochs of the address book at the newest block, as plain data; `wrong` and `silent` list what should not be."""
+    block = reader.head()
+    docket = reader.docket(ZERO_ADDRESS, block)
+    final = reader.final()
+    epochs = [
+        _epoch(each, _chains(reader, each.record.epoch, block, final), docket.policy, ask) for each in reader.network.epochs
+    ]
+    wrong = [line for each in epochs for line in each["wrong"]]
+    if docket.active_epoch not in (0, *(each["epoch"] for each in epochs)):
+        wrong.append(f"key epoch {docket.active_epoch} of the chain is not in the address book: get the new book")
+    silent = [shard["index"] for each in epochs for shard in each["shards"] if shard["says"] == _NOTHING]
+    return {"block": block, "active_epoch": docket.active_epoch, "epochs": epochs, "wrong": wrong, "silent": len(silent)}
+
+
+def show(state: Mapping[str, Any], console: Console) -> None:
+    """Prints a collected state."""
+    console.print(f"block {state['block']}: key epoch {state['active_epoch'] or 'none'} is active", style="bold")
+    for epoch in state["epochs"]:
+        title = (
+            f"key epoch {epoch['epoch']}: {epoch['state']}, shares of version {epoch['version']}, any {epoch['threshold']} open"
+        )
+        title += f", assurance {epoch['assurance'] or 'none'}, {epoch['kind']}"
+        signed = "their holders signed for them" if epoch["confirmed"] else "nobody signed for them"
+        table = Table(title=f"{title}; {signed}", title_justify="left")
+        for heading in ("shard", "account", "address", "says"):
+            table.add_column(heading, overflow="fold")
+        for shard in epoch["shards"]:
+            table.add_row(str(shard["index"]), shard["account"], plain(shard["url"]), plain(shard["says"]))
+        console.print(table)
+        warn(console, epoch["assurance"])
+    for line in state["wrong"]:
+        console.print(plain(line, "red"), soft_wrap=True)
+
+
+def _chains(reader: DocketReader, epoch: int, block: int, final: int | None) -> tuple[EpochOnChain, ...]:
+    """A key epoch at the newest block, and at the newest final one."""
+    return tuple(reader.epoch_on_chain(epoch, number) for number in (block, final) if number is not None)
+
+
+def _epoch(document: EpochDocument, chains: Sequence[EpochOnChain], policy: Digest, ask: Ask) -> dict[str, Any]:
+    record, on_chain = document.record, chains[0]
+    served = on_chain.state in SERVED
+    shards = [_shard(each, record.epoch, policy, ask, chains if served else ()) for each in record.shards]
+    name = f"key epoch {record.epoch}"
+    wrong = [f"{name}: shard {each['index']} {each['says']}" for each in shards if each["wrong"]]
+    if on_chain.state is EpochState.NONE:
+        wrong.append(f"{name} is in the address book and not on the chain")
+    elif on_chain.commitments != b"".join(document.commitments):
+        wrong.append(f"{name}: the chain means version {on_chain.version}, the address book has other shares: get the new book")
+    return {
+        "epoch": record.epoch,
+        "suite": suite_of(record.epoch),
+        "kind": kind_of(record.epoch),
+        "state": on_chain.state.name,
+        "assurance": on_chain.assurance,
+        "version": on_chain.version,
+        "confirmed": on_chain.transcript != ZERO_DIGEST,
+        "threshold": record.threshold,
+        "shards": shards,
+        "wrong": wrong,
+    }
+
+
+def _shard(shard: ShardRecord, epoch: int, policy: Digest, ask: Ask, chains: Sequence[EpochOnChain]) -> dict[str, Any]:
+    says, wrong = _said(shard, epoch, policy, ask, chains) if chains else ("not asked", False)
+    return {"index": shard.index, "account": shard.address, "url": shard.url, "says": says, "wrong": wrong}
+
+
+def _said(shard: ShardRecord, epoch: int, policy: Digest, ask: Ask, chains: Sequence[EpochOnChain]) -> tuple[str, bool]:
+    try:
+        info = ask(shard)
+    except Unavailable:
+        return _NOTHING, False
+    except Fault as error:
+        # A shard without an epoch has no such page.
+        is_idle = isinstance(error, ShardRefused) and error.values[-1] == NO_PAGE
+        return _AWAITS if is_idle else f"refuses: {error}", True
+    for wrong, says in (
+        ((info.shard, info.index) != (shard.address, shard.index), f"is {info.shard}, shard {info.index}"),
+        (info.epoch != epoch, f"serves key epoch {info.epoch}"),
+        (info.policy != policy, "has another appraisal policy than the chain"),
+    ):
+        if wrong:
+            return says, True
+    return _share_said(info, chains)
+
+
+def _share_said(info: ShardInfo, chains: Sequence[EpochOnChain]) -> tuple[str, bool]:
+    """What follows of the shares that it has: it answers with those of the final block, from which the newest may differ."""
+    if info.shares is None:
+        return "serves; of an earlier build, it does not say which shares", False
+    newest, version = chains[0], "unknown" if info.version is None else info.version
+    if info.shares not in [keccak256(each.commitments) for each in chains]:
+        why = f"has its share of version {version}, and the chain means version {newest.version}: it opens nothing"
+        return why, True
+    if not info.in_force:
+        reads = "cannot read the chain" if info.in_force is None else "reads of the chain that other shares are meant"
+        return f"has its share of version {version}, and {reads}: it answers nobody", True
+    if info.shares != keccak256(newest.commitments):
+        return f"serves version {version}, until version {newest.version} is final", False
+    return "serves", False

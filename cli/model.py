@@ -1,0 +1,141 @@
+"""`bytewise model`: make small models, convert checkpoints, look at artifacts and check them."""
+
+import enum
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Column, Table
+
+from bytewise.protocol.errors import ArtifactMismatch, ConfigurationError
+from bytewise.protocol.units import hex0x
+from cli.artifact_table import described
+from cli.exits import Exit
+from cli.terminal import plain
+from cli.verify import Output, OutputOption
+
+
+class Bits(enum.StrEnum):
+    """Precisions of weights."""
+
+    EIGHT = "8"
+    SIXTEEN = "16"
+
+
+class Equalise(enum.StrEnum):
+    """Whether channels are equalised."""
+
+    AUTO = "auto"
+    OFF = "off"
+
+
+app = typer.Typer(no_args_is_help=True, help="Make small models; convert, pin, show and check artifacts.")
+
+
+@app.command()
+def make(
+    out: Annotated[Path, typer.Argument(help="Folder to write the checkpoint to; must not exist.")],
+    seed: Annotated[int, typer.Option("--seed", min=0, max=2**63 - 1, help="Another seed is another model.")] = 1,
+    layers: Annotated[int, typer.Option("--layers", min=1, max=64)] = 4,
+    width: Annotated[int, typer.Option("--width", min=32, max=4096, help="Hidden size; heads are 8, key-value heads 2.")] = 256,
+    context: Annotated[int, typer.Option("--context", min=64, max=131072, help="Most tokens of prompt and answer.")] = 2048,
+) -> None:
+    """Write a small Llama-family checkpoint from a seed: the same bytes on every machine.
+
+    It knows nothing; its answers are printable nonsense that depends on every token before them.
+    """
+    from bytewise.inference.convert.make import make_model
+
+    make_model(out, seed, layers=layers, width=width, context=context)
+    print(out)
+
+
+@app.command()
+def convert(
+    checkpoint: Annotated[Path, typer.Argument(help="Hugging Face checkpoint folder of a supported family.")],
+    out: Annotated[Path, typer.Argument(help="Folder to write the artifact to; must not exist.")],
+    bits: Annotated[
+        Bits, typer.Option("--bits", help="Of the weights: 16 doubles size and work for a closer model.")
+    ] = Bits.EIGHT,
+    head_bits: Annotated[Bits | None, typer.Option("--head-bits", help="Of the output head alone; else as --bits.")] = None,
+    equalise: Annotated[
+        Equalise, typer.Option("--equalise", help="Scale outlier channels by powers of two where the error shrinks: free later.")
+    ] = Equalise.AUTO,
+    calibration: Annotated[
+        Path | None, typer.Option("--calibration", help="Text on which that error is measured; else tokens of a hash.")
+    ] = None,
+    context: Annotated[
+        int | None,
+        typer.Option("--context", min=1, max=131072, help="Most tokens of prompt and answer; else the checkpoint's own."),
+    ] = None,
+) -> None:
+    """Convert a checkpoint to an artifact and print its model id. The same checkpoint and options give the same id everywhere.
+
+    Needs little memory: the checkpoint is read some rows at a time. A conversion that is interrupted leaves no artifact: start
+    it again.
+    """
+    from bytewise.inference.convert.convert import Options
+    from bytewise.inference.convert.convert import convert as convert_checkpoint
+
+    if equalise is Equalise.OFF and calibration is not None:
+        raise ConfigurationError("--calibration", "nothing is measured with --equalise off")
+    wide_head = None if head_bits is None else int(head_bits)
+    options = Options(int(bits), wide_head, equalise is Equalise.AUTO, calibration, context)
+    with _progress("converting") as tell:
+        model_id = convert_checkpoint(checkpoint, out, tell, options=options)
+    print(hex0x(model_id))
+
+
+@app.command()
+def show(artifact: Annotated[Path, typer.Argument(help="Artifact folder.")], output: OutputOption = Output.TABLE) -> None:
+    """What an artifact says of itself: shape, precision, equalised channels, bound, sizes. Its weights are not read."""
+    from bytewise.inference.artifact.artifact import read_manifest
+    from bytewise.protocol.encoding import to_json
+
+    manifest = read_manifest(artifact)
+    if output is Output.JSON:
+        print(json.dumps({"model_id": hex0x(manifest.model_id), **to_json(manifest)}, indent=2))
+        return
+    table = Table("", Column("", overflow="fold"), show_header=False, box=None)
+    for name, value in described(manifest).items():
+        table.add_row(name, plain(value))
+    Console().print(table)
+
+
+@app.command()
+def check(artifact: Annotated[Path, typer.Argument(help="Artifact folder.")]) -> None:
+    """Hash every byte of an artifact, prove its bound of activations again, and print its model id.
+
+    Who registers a model should ask this first: loading trusts the bound.
+
+    Exit codes: 0 all bytes are those of the model id and prove its bound, 2 something differs (its name is printed), 64 there
+    is no artifact.
+    """
+    from bytewise.inference.artifact.artifact import load
+    from bytewise.inference.convert.proof import verify_bound
+
+    try:
+        with _progress("hashing") as tell:
+            loaded = load(artifact, tell)
+            verify_bound(loaded)
+    except ArtifactMismatch as error:
+        Console(stderr=True).print(plain(str(error), "red"))
+        raise typer.Exit(Exit.MISMATCH) from None
+    print(hex0x(loaded.model_id))
+
+
+@contextmanager
+def _progress(doing: str) -> Iterator[Callable[[str, int, int], None]]:
+    # On standard error, so that standard output stays what was asked for.
+    with Progress(console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(doing, total=None)
+
+        def tell(name: str, done: int, total: int) -> None:
+            bars.update(task, description=f"{doing} {name}", completed=done, total=total)
+
+        yield tell

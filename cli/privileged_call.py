@@ -1,0 +1,162 @@
+"""How a verb hands over a call that somebody with an office makes: tried first, then printed for whoever signs, or sent."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue, RpcRefused
+from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.units import Address, hex0x
+from chain.client.access import Chain
+from chain.client.address_book import verify_code
+from chain.client.arguments import read_address
+from chain.client.rpc import Inclusion
+from chain.deployment.calls import Act, dry_run, measured, request_of
+from chain.reads.reader import DocketReader
+from chain.sending.fees import fees_at
+from chain.sending.keys import devnet_signer, load_signer
+from chain.sending.transactions import send_all
+from cli.connect import address_book, chain_of
+from cli.terminal import printable
+from cli.verify import Output
+
+SEND_TIMEOUT_S = 120.0
+"""For one transaction of a person: ten blocks of main net."""
+
+FromOption = Annotated[
+    str | None, typer.Option("--from", help="Account that will sign elsewhere, 0x-hex: the call is tried in its name.")
+]
+KeyOption = Annotated[Path | None, typer.Option("--key", help="Or: key file of that account, 0x-hex, readable by you alone.")]
+DevnetOption = Annotated[int | None, typer.Option("--devnet-account", min=0, help="Or: this account of anvil.")]
+SendOption = Annotated[bool, typer.Option("--send", help="Sign with --key and send; without it nothing is sent.")]
+
+
+class Office(NamedTuple):
+    """Who asks, on which network."""
+
+    client: Chain
+    reader: DocketReader
+    signer: LocalSigner | None
+    account: Address | None
+    """Who will sign; None if nobody was named."""
+    send: bool
+    output: Output
+
+    @property
+    def network(self) -> Network:
+        """The address book."""
+        return self.reader.network
+
+    def named(self) -> Address:
+        """Who will sign; `ConfigurationError` if nobody was named."""
+        if self.account is None:
+            raise ConfigurationError("account", "who is to sign? Give --from, or --key")
+        return self.account
+
+
+def office(
+    file: Path, rpc: list[str], who: str | None, key: Path | None, devnet_account: int | None, send: bool,
+    output: Output = Output.TABLE,
+) -> Office:  # fmt: skip
+    """The network of an address book, its code checked, and who asks; `ConfigurationError` for what contradicts itself."""
+    if sum(each is not None for each in (who, key, devnet_account)) > 1:
+        raise ConfigurationError("account", "give one of --from, --key and --devnet-account")
+    book = address_book(file)
+    signer = signer_of(book.chain_id, key, devnet_account) if (key, devnet_account) != (None, None) else None
+    if send and signer is None:
+        raise ConfigurationError("--send", "needs the key of who sends: --key FILE")
+    client = chain_of(rpc, book.chain_id)
+    reader = DocketReader(client, verify_code(client, book))
+    named = account_of(who) if who else None
+    return Office(client, reader, signer, signer.address if signer else named, send, output)
+
+
+def deliver(of: Office, act: Act, more: Mapping[str, Any] | None = None) -> None:
+    """Tries an act in the name of who will sign, prints it, and sends it if that was asked; `more` is printed with it.
+
+    `ConfigurationError` with the contract's reason if it would refuse the act now.
+    """
+    who = of.named()
+    if act.value_wei:
+        _verify_balance(of, who, act.value_wei, "wei go with the call")
+    try:
+        dry_run(of.client, of.network, who, act)
+    except Fault as error:
+        raise ConfigurationError(str(act), f"refused for {who}: {error}") from None
+    request: dict[str, Any] = request_of(of.network, who, act)
+    if of.output is Output.JSON:
+        told = {"chain_id": of.network.chain_id, **request, **(more or {})}
+        if of.signer is not None and of.send:
+            done = _sent(of, of.signer, act)
+            told |= {"block": done.number, "transaction": hex0x(done.transaction)}
+        print(json.dumps(told))
+        return
+    print(f"{act} may be called by {who}")
+    named = {**(more or {}), "target": request["to"], "value": act.value_wei, "calldata": request["data"]}
+    for name, value in named.items():
+        print(printable(f"{name} {value}"))
+    if of.send and of.signer:
+        done = _sent(of, of.signer, act)
+        print(f"done in block {done.number}, transaction {hex0x(done.transaction)}")
+
+
+def signer_of(chain_id: int, key: Path | None, devnet_account: int | None) -> LocalSigner:
+    """The key of a file, or of an account of anvil; `ConfigurationError` unless it is one of the two."""
+    if (key is None) == (devnet_account is None):
+        raise ConfigurationError("key", "give --key or --devnet-account, one of them")
+    if key is not None:
+        return load_signer(key)
+    assert devnet_account is not None, "one of the two is given"
+    return devnet_signer(chain_id, devnet_account)
+
+
+def account_of(text: str) -> Address:
+    """The account that a user typed; `ConfigurationError` if it is none."""
+    try:
+        return read_address(text)
+    except MalformedValue:
+        raise ConfigurationError(
+            "account", f"{text[:60]} is none: 0x and 40 hex digits, with their checksum if of both cases"
+        ) from None
+
+
+def account_option(option: str, text: str) -> Address:
+    """The account that a user gave with an option, which an error names."""
+    try:
+        return account_of(text)
+    except ConfigurationError as error:
+        raise ConfigurationError(option, str(error.values[1])) from None
+
+
+def moment(unix_s: int) -> str:
+    """A time for people."""
+    try:
+        return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        # Anybody proposes any delay.
+        return f"second {unix_s}"
+
+
+def _verify_balance(of: Office, who: Address, wei: int, what: str) -> int:
+    have = of.client.balance(who, "latest")
+    if have < wei:
+        raise ConfigurationError("balance", f"{who} has {have} wei, {wei} {what}: send it the rest first")
+    return have
+
+
+def _sent(of: Office, signer: LocalSigner, act: Act) -> Inclusion:
+    """Sends the act; what the chain says of it."""
+    try:
+        call = measured(of.client, of.network, signer, act)
+        most = act.value_wei + call.gas * fees_at(of.client.head().base_fee_wei).max_fee
+        _verify_balance(of, signer.address, most, "may go with the call and for its gas")
+        (receipt,) = send_all(of.client, [call], SEND_TIMEOUT_S)
+    except (Fault, RpcRefused) as error:
+        # The chain has moved since it was tried.
+        raise ConfigurationError(str(act), f"not done: {error}") from None
+    return receipt

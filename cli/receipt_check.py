@@ -1,0 +1,323 @@
+"""The paper's Algorithm 3: everything public about a receipt, and with its opening a re-execution, to one conclusion.
+
+What an opening adds: who holds it can recompute the answer. Without it nobody outside may, and the chain's verdict or the
+drawn audits are the strongest things that can be said.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bytewise.crypto.envelope import verify_receipt_envelope
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.court.settlement import CONVICTIONS
+from bytewise.protocol.decisions.snapshot import Case
+from bytewise.protocol.errors import (
+    CannotExecute,
+    ChainReverted,
+    ClientSignatureBad,
+    Fault,
+    PlaintextNotCanonical,
+    RequestHashMismatch,
+    TokensHashMismatch,
+    Unavailable,
+)
+from bytewise.protocol.records.compare import Divergence, differing_fields
+from bytewise.protocol.records.opening import verify_opening
+from bytewise.protocol.records.receipt import Receipt
+from bytewise.protocol.records.seal import Payload, pad
+from bytewise.protocol.records.statements import AuditOutcome, Verdict
+from bytewise.protocol.suites import kind_of
+from bytewise.protocol.units import Digest, hex0x
+from cli.connect import Connection
+from cli.exits import Exit
+from cli.finding import Found, Search
+from cli.labels import Labels
+from cli.shown_members import Comparison
+
+if TYPE_CHECKING:
+    from bytewise.inference.profiles import AnyEngine
+    from bytewise.inference.tokenizer import Tokenizer
+
+PASS, FAIL, UNKNOWN = "PASS", "FAIL", "UNKNOWN"
+LoadProgress = Callable[[str, int, int], None]
+
+
+class Check(NamedTuple):
+    """One thing that was looked at."""
+
+    name: str
+    result: str
+    detail: str
+
+
+class Rerun(NamedTuple):
+    """A re-execution: its first divergence from the claim, with the text of both tokens where there are any."""
+
+    divergence: Divergence | None
+    expected_text: str
+    claimed_text: str
+    fields: tuple[str, ...]
+    """Fields of the receipt that are not what the re-execution gives: `tokensHash`, `outHash` or both."""
+
+
+class Standing(NamedTuple):
+    """What the chain says about a receipt."""
+
+    final: bool | None
+    """Accepted for good; None where that takes a proof of membership that nobody has."""
+    open_reason: str
+    """Why it is not accepted for good, in plain words; empty if it is."""
+    dispute: Case | None
+    audits: dict[str, int]
+    """Posted results by outcome."""
+    assurance: str
+    """The label of the receipt's key epoch; empty where the chain does not name its epoch."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """NONE until the airgap of the dispute is over: before, a verdict may be appealed, refunded or held."""
+        return Verdict.NONE if self.dispute is None or self.dispute.phase is not Phase.FINAL else self.dispute.verdict
+
+
+class Conclusion(NamedTuple):
+    """What it comes to."""
+
+    word: str
+    exit: Exit
+    reason: str
+
+
+class Texts(NamedTuple):
+    """What tokens decode to."""
+
+    prompt: str
+    """Of the request, control tokens by name."""
+    answer: str
+    """Of the receipt's tokens, up to the first stop string."""
+
+
+class Seen(NamedTuple):
+    """What a verification of one receipt saw."""
+
+    identifier: Digest
+    checks: list[Check]
+    end: Conclusion
+    standing: Standing | None = None
+    outcome: Rerun | None = None
+    shown: Comparison | None = None
+    """None where no answer was given, or its opening is not of this receipt."""
+    expected: dict[str, Any] | None = None
+    """The answer that `shown` was compared with."""
+    texts: Texts | None = None
+    """None without an opening of this receipt or without the model's tokenizer."""
+
+
+def public_checks(connection: Connection, found: Found) -> list[Check]:
+    """Everything that needs no right to open. Of a receipt that was found in its list, list, root, sequence and signature fit."""
+    header, receipt = found.header, found.checked.signed.receipt
+    label = label_of(connection, found)
+    anchored = f"number {receipt.seq} in batch {header.batch_id}, block {header.block}"
+    checks = [
+        Check("anchored", PASS, anchored)
+        if found.is_listed
+        else Check("anchored", UNKNOWN, f"{anchored}, or another receipt is"),
+        Check("operator signature", PASS, receipt.operator),
+        Check("key epoch", PASS, f"epoch {receipt.key_epoch} is on-chain; assurance: {label}; {kind_of(receipt.key_epoch)}"),
+        Check("environment", PASS, f"{found.environment.profile}, registered as {hex0x(receipt.environment)[:18]}…"),
+    ]
+    fault = found.checked.fault
+    checks.append(Check("record", PASS, "no defect") if fault is None else Check("record", FAIL, str(fault)))
+    checks.append(_envelope(connection, found))
+    return checks
+
+
+def chain_standing(connection: Connection, search: Search, identifier: Digest) -> Standing:
+    """Verdict, audits and finality, at the block of the search; of a receipt that was not found, what the chain alone shows."""
+    reader, first, head = connection.reader, connection.network.deploy_block, search.head
+    opened = [each for each in connection.history.opened(first, head) if each.receipt_id == identifier]
+    dispute = reader.case(opened[0].dispute, head, identifier) if opened else None
+    posted = [result for result, _ in reader.audits(first, head) if result.receipt_id == identifier]
+    audits = {outcome.name.lower(): 0 for outcome in AuditOutcome}
+    for result in posted:
+        audits[AuditOutcome(result.result).name.lower()] += 1
+    if search.found is not None:
+        label = label_of(connection, search.found)
+    else:
+        cases, batches = [] if dispute is None else [dispute], reader.batches(first, head)
+        label = Labels(reader, head).of_receipts(posted, cases, batches).get(identifier, "")
+    return Standing(*_finality(connection, search.found), dispute, audits, label)
+
+
+def _finality(connection: Connection, found: Found | None) -> tuple[bool | None, str]:
+    if found is None or not found.is_listed:
+        return None, "cannot tell without the list of its batch"
+    try:
+        connection.reader.verify_final(found.checked.signed, found.header.batch_id, found.checked.proof, found.head)
+    except ChainReverted as error:
+        reason = error.values[2] if len(error.values) > 2 else None
+        return False, _NOT_FINAL.get(getattr(reason, "name", ""), f"not accepted: {error.values[1]}")
+    return True, ""
+
+
+_NOT_FINAL = {
+    "WindowOpen": "not yet: its challenge window is open",
+    "DisputePending": "not yet: a dispute is running",
+    "DemandPending": "not yet: what is withheld is demanded",
+    "ReceiptVoid": "never: the receipt is void",
+    "BatchIsVoid": "never: its batch is void",
+}
+"""What the contract's refusals of `isFinal` mean."""
+
+
+def label_of(connection: Connection, found: Found) -> str:
+    """The chain's label of the receipt's key epoch, at the block of the search."""
+    return connection.reader.epoch_on_chain(found.checked.signed.receipt.key_epoch, found.head).assurance
+
+
+def check_opening(found: Found, identifier: Digest, payload: Payload) -> tuple[Check, Conclusion | None]:
+    """Whether the opening is of this receipt; a conclusion if there is nothing left to re-run."""
+    try:
+        verify_opening(found.checked.signed.receipt, identifier, pad(payload), found.environment, found.header.anchored_at)
+    except (RequestHashMismatch, TokensHashMismatch, ClientSignatureBad, PlaintextNotCanonical) as error:
+        # Anybody can write a file: one that does not fit accuses nobody.
+        reason = "record_incomplete: this opening is not of this receipt"
+        return Check("opening", FAIL, str(error)), Conclusion("INCONCLUSIVE", Exit.INCONCLUSIVE, reason)
+    except Fault as error:
+        return Check("opening", FAIL, str(error)), Conclusion("DEFECTIVE", Exit.MISMATCH, f"a defect of the record: {error}")
+    return Check("opening", PASS, "request and answer hash to the anchored receipt"), None
+
+
+class Model(NamedTuple):
+    """The receipt's model, opened."""
+
+    engine: "AnyEngine"
+    words: "Tokenizer"
+
+
+def open_model(found: Found, artifact: Path | None, progress: LoadProgress) -> Model:
+    """The model of the receipt; `CannotExecute` if this machine cannot tell."""
+    # Here, since only this verb of many needs torch, which takes seconds to import.
+    from bytewise.inference.profiles import model_id_of, open_engine
+    from bytewise.inference.tokenizer import Tokenizer
+
+    receipt = found.checked.signed.receipt
+    if artifact is None:
+        raise CannotExecute(f"model_missing: give the artifact of model {hex0x(receipt.model_id)} with --artifact")
+    if model_id_of(artifact) != receipt.model_id:
+        raise CannotExecute(f"model_missing: {artifact.name} is another model than {hex0x(receipt.model_id)}")
+    engine = open_engine(artifact, found.environment, progress=progress)
+    return Model(engine, Tokenizer(engine.artifact))
+
+
+def rerun(receipt: Receipt, payload: Payload, model: Model) -> Rerun:
+    """Verifies the answer by one forward pass; `CannotExecute` if this machine cannot tell."""
+    engine, words = model
+    verification = engine.confirm(payload.request, engine.verify(payload.request, payload.output, receipt.out_hash))
+    truth, divergence = verification.truth, verification.divergence
+    fields = differing_fields(receipt, truth.output.tokens_hash, truth.trace_root)
+    if divergence is None:
+        return Rerun(None, "", "", fields)
+    expected, claimed = (words.text([token]) if token is not None else "" for token in (divergence.expected, divergence.claimed))
+    return Rerun(divergence, expected, claimed, fields)
+
+
+def conclude(checks: list[Check], standing: Standing, outcome: Rerun | None, shown: Comparison | None) -> Conclusion:
+    """One word for everything that was seen. A re-execution of one's own is stronger than anybody's word."""
+    failed = next((check for check in checks if check.result == FAIL), None)
+    if outcome is not None and (outcome.fields or outcome.divergence is not None):
+        return Conclusion("MISMATCH", Exit.MISMATCH, _mismatch(outcome))
+    if shown is not None and shown.differences:
+        return altered(shown)
+    if failed is not None:
+        return Conclusion("DEFECTIVE", Exit.MISMATCH, f"{failed.name}: {failed.detail}")
+    if outcome is not None:
+        told = "" if shown is not None and shown.has_text else "; the file shows no text that could be compared"
+        return Conclusion("VERIFIED", Exit.OK, f"the re-execution gives the same bytes, computation included{told}")
+    return _beside_text(_from_chain(standing), shown)
+
+
+def _beside_text(known: Conclusion, shown: Comparison | None) -> Conclusion:
+    """What others say of a receipt, for who has a file: it says nothing of a text that was not compared with the receipt."""
+    if known.exit is not Exit.OK or shown is None or not shown.leaves_text_open:
+        return known
+    why = "but the text in the file was not compared: that takes its opening and --artifact"
+    return Conclusion("INCONCLUSIVE", Exit.INCONCLUSIVE, f"the receipt is {known.word} ({known.reason}), {why}")
+
+
+def altered(shown: Comparison) -> Conclusion:
+    """Of a file that differs from what was signed."""
+    members = ", ".join(each.member for each in shown.differences[:5])
+    more = f" and {len(shown.differences) - 5} more" if len(shown.differences) > 5 else ""
+    return Conclusion("MISMATCH", Exit.MISMATCH, f"the file shows what was not signed: {members}{more}")
+
+
+def check_shown(shown: Comparison, has_words: bool) -> Check:
+    """The comparison of a saved answer in one line."""
+    more = f" and {len(shown.unchecked) - 8} more" if len(shown.unchecked) > 8 else ""
+    unchecked = f"; nothing at hand determines {', '.join(shown.unchecked[:8])}{more}" if shown.unchecked else ""
+    if shown.differences:
+        return Check("shown answer", FAIL, f"{len(shown.differences)} of {shown.compared} members differ{unchecked}")
+    told = f"{shown.compared} members are what was signed{unchecked}"
+    if shown.has_text:
+        return Check("shown answer", PASS, told)
+    why = "the file shows no text" if has_words else "no text was compared: that takes opening and artifact"
+    return Check("shown answer", UNKNOWN, f"{why}; {told}")
+
+
+def without_list(standing: Standing, missing: Conclusion, outcome: Rerun | None, shown: Comparison | None = None) -> Conclusion:
+    """The same where no list shows that a batch has the receipt: only a dispute, which takes that proof, stands in for it."""
+    known = _beside_text(_from_chain(standing), shown)
+    if standing.dispute is not None and outcome is not None:
+        known = conclude([], standing, outcome, shown)
+    elif outcome is not None:
+        known = known._replace(reason="the re-execution gives the same bytes, but nothing shows that a batch has this receipt")
+    elif standing.dispute is None:
+        known = known._replace(reason=f"the chain alone: {known.reason}")
+    is_decided = known.exit in (Exit.OK, Exit.MISMATCH) or missing.exit is Exit.NOT_FOUND
+    is_known = standing.dispute is not None and is_decided
+    return (known if is_known else missing)._replace(reason=f"{missing.reason}; {known.reason}")
+
+
+def _mismatch(outcome: Rerun) -> str:
+    fields = " and ".join(outcome.fields)
+    told = f"{fields} of the receipt {'are' if len(outcome.fields) > 1 else 'is'} not what the re-execution gives"
+    where = outcome.divergence
+    return (
+        told
+        if where is None
+        else f"first divergence at token {where.position}: {where.kind.value}" + (f"; {told}" if fields else "")
+    )
+
+
+def _from_chain(standing: Standing) -> Conclusion:
+    dispute, audits, verdict = standing.dispute, standing.audits, standing.verdict
+    if verdict is Verdict.UPHELD:
+        return Conclusion("UPHELD", Exit.OK, "a committee re-executed it and found the same bytes")
+    if verdict in CONVICTIONS:
+        return Conclusion(verdict.name, Exit.MISMATCH, "the committee's verdict")
+    if verdict is Verdict.REFUNDED:
+        return Conclusion("INCONCLUSIVE", Exit.INCONCLUSIVE, "the guardian ended the dispute; the receipt is void")
+    if verdict is Verdict.DRAW:
+        return Conclusion("INCONCLUSIVE", Exit.INCONCLUSIVE, "the dispute ended in a draw; the receipt is void")
+    if dispute is not None:
+        return Conclusion("INCONCLUSIVE", Exit.INCONCLUSIVE, "a dispute is running")
+    if audits["mismatch"]:
+        said = f"{audits['mismatch']} drawn auditors say mismatch, {audits['match']} match; nobody has won a dispute"
+        return Conclusion("INCONCLUSIVE", Exit.INCONCLUSIVE, said)
+    if audits["match"]:
+        return Conclusion("AUDITED", Exit.OK, f"{audits['match']} drawn auditors re-executed it and found the same bytes")
+    still = "accepted by default, but nobody re-executed it" if standing.final else standing.open_reason
+    return Conclusion("INCONCLUSIVE", Exit.INCONCLUSIVE, f"no right to open, no verdict, no audit: {still}")
+
+
+def _envelope(connection: Connection, found: Found) -> Check:
+    signed = found.checked.signed
+    try:
+        data = connection.da.get(signed.locator)
+        verify_receipt_envelope(connection.network.anchor_domain, signed.receipt, data)
+    except Unavailable as error:
+        return Check("sealed envelope", UNKNOWN, str(error))
+    except Fault as error:
+        return Check("sealed envelope", FAIL, str(error))
+    return Check("sealed envelope", PASS, f"{len(data)} bytes on DA, sealed to epoch {signed.receipt.key_epoch}")

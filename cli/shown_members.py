@@ -1,0 +1,165 @@
+"""What an answer shows, member by member, against what its receipt, its opening and its tokens determine.
+
+The expected answer is made as the operator makes it (`serving.answer`), from what was checked: the anchored receipt, the
+registered environment, the chain's label, and an opening that hashes to the receipt. Other members are named as unchecked.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from bytewise.protocol.errors import Fault
+from bytewise.protocol.records.receipt import SignedReceipt
+from bytewise.protocol.records.seal import Payload
+from bytewise.protocol.signing import verify_signature
+from bytewise.protocol.units import Digest
+from cli.finding import Found
+from serving.answer import completion, opened_members, public_members
+from serving.request_builder import Words
+
+NOTHING = ("tool_calls", "function_call", "audio", "annotations", "reasoning_content", "reasoning")
+"""Members of a message that clients show beside the text: no tokens of this profile decode to any of them."""
+BY_WORDS = ("content", "logprobs")
+"""Members of a choice that only the model's tokenizer determines."""
+LOCATORS = ("eigendalink", "receipt.signed.locator")
+"""May be others than the list's: a locator changes without a new signature (design section 4)."""
+EXCERPT = 60
+"""Characters of a text that are shown of a difference."""
+
+
+class Difference(NamedTuple):
+    """A shown member that is not what was signed."""
+
+    member: str
+    """Its path in the file, such as `choices[0].message.content`."""
+    shown: str
+    expected: str
+    """Both as excerpts from where they part, in Python's notation, which has no control characters."""
+
+
+@dataclass(slots=True)
+class Comparison:
+    """Shown members against what determines them."""
+
+    compared: int = 0
+    """Members that were compared."""
+    differences: list[Difference] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+    """Paths of members that nothing at hand determines."""
+    has_text: bool = False
+    """Whether a text is shown and was compared."""
+
+    @property
+    def leaves_text_open(self) -> bool:
+        """Whether the file shows of a choice what was not compared: its text, most of all."""
+        return any("choices" in path for path in self.unchecked)
+
+    def add(self, shown: object, expected: object, path: str) -> None:
+        """Compares a value and everything in it."""
+        if isinstance(shown, dict) and isinstance(expected, Mapping):
+            for name, value in shown.items():
+                self._add_member(value, expected, name, f"{path}.{name}" if path else name)
+        elif isinstance(shown, list) and isinstance(expected, list):
+            self._add_list(shown, expected, path)
+        else:
+            self._add_value(shown, expected, path)
+
+    def merge(self, other: "Comparison") -> None:
+        """Adds what was found elsewhere in the same file."""
+        self.compared += other.compared
+        self.differences += other.differences
+        self.unchecked += other.unchecked
+        self.has_text |= other.has_text
+
+    def _add_member(self, value: object, expected: Mapping[str, Any], name: str, path: str) -> None:
+        if name in expected:
+            self.add(value, expected[name], path)
+        elif "choices[" in path and name not in BY_WORDS:
+            # Of a choice everything is known: what it has besides could be shown for its text.
+            self.add(value, None, path)
+        elif value is not None:
+            # The official client writes members of its own that nobody sent as null.
+            self.unchecked.append(path)
+
+    def _add_list(self, shown: list[Any], expected: list[Any], path: str) -> None:
+        for i, (have, want) in enumerate(zip(shown, expected, strict=False)):
+            self.add(have, want, f"{path}[{i}]")
+        if len(shown) != len(expected):
+            self.compared += 1
+            where = f"{path}[{len(expected)}]" if len(shown) > len(expected) else path
+            self.differences.append(Difference(where, f"{len(shown)} items", f"{len(expected)} items"))
+
+    def _add_value(self, shown: object, expected: object, path: str) -> None:
+        self.compared += 1
+        self.has_text |= path.endswith(".message.content")
+        is_same = shown == expected and isinstance(shown, bool) == isinstance(expected, bool)
+        if not is_same and not (expected is None and shown in ("", [], {})):
+            self.differences.append(Difference(path, *_excerpts(shown, expected)))
+
+
+def expected_answer(
+    found: Found, identifier: Digest, label: str, payload: Payload | None, words: Words | None, signed: SignedReceipt | None
+) -> dict[str, Any]:
+    """The answer of a receipt as far as it is determined: without an opening what is public, without `words` all but the text.
+
+    `signed` is what the file has: an operator may sign one receipt twice, so its signature counts if it is one.
+    """
+    stated = _stated(found, identifier, signed)
+    answer = public_members(identifier, stated, found.environment, label)
+    if payload is None:
+        return answer
+    if words is None:
+        answer |= opened_members(payload, found.environment)
+    else:
+        answer = completion(identifier, stated, payload, found.environment, words, label)
+    answer["choices"][0]["message"] |= dict.fromkeys(NOTHING)
+    return answer
+
+
+def compare_answer(shown: Mapping[str, Any], expected: Mapping[str, Any], path: str = "") -> Comparison:
+    """Every member of a shown answer; `path` is where it stands in its file."""
+    found = Comparison()
+    found.add(dict(shown), expected, path)
+    locators = tuple(f"{path}.{name}" if path else name for name in LOCATORS)
+    found.unchecked += [each.member for each in found.differences if each.member in locators]
+    found.differences = [each for each in found.differences if each.member not in locators]
+    return found
+
+
+def compare_choice(whole: Mapping[str, Any], place: int, expected: Mapping[str, Any]) -> Comparison:
+    """One place of the list `choices` of an answer with several."""
+    found, choices = Comparison(), whole.get("choices")
+    if isinstance(choices, list) and place < len(choices):
+        found.add(choices[place], {**expected["choices"][0], "index": place}, f"choices[{place}]")
+    return found
+
+
+def compare_rest(whole: Mapping[str, Any], expected: Mapping[str, Any]) -> Comparison:
+    """What an answer with several choices shows of all of them: how many there are, their usage, and the members of the first."""
+    apart = ("choices", "answers")
+    found = compare_answer({k: v for k, v in whole.items() if k not in apart}, expected)
+    for name in apart:
+        if isinstance(shown := whole.get(name), list):
+            found.add([None] * len(shown), [None] * len(expected[name]), name)
+        elif shown is not None:
+            found.add(shown, expected[name], name)
+    return found
+
+
+def _stated(found: Found, identifier: Digest, signed: SignedReceipt | None) -> SignedReceipt:
+    listed = found.checked.signed
+    if signed is None or signed.receipt != listed.receipt:
+        return listed
+    try:
+        verify_signature("receipt", identifier, signed.signature, listed.receipt.operator)
+    except Fault:
+        return listed
+    return SignedReceipt(listed.receipt, signed.signature, listed.locator)
+
+
+def _excerpts(shown: object, expected: object) -> tuple[str, str]:
+    if not (isinstance(shown, str) and isinstance(expected, str)):
+        return ascii(shown)[:EXCERPT], ascii(expected)[:EXCERPT]
+    start = next((i for i, (a, b) in enumerate(zip(shown, expected, strict=False)) if a != b), min(len(shown), len(expected)))
+    start, lead = max(0, start - EXCERPT // 4), "..." if start > EXCERPT // 4 else ""
+    return lead + ascii(shown[start : start + EXCERPT]), lead + ascii(expected[start : start + EXCERPT])

@@ -1,0 +1,217 @@
+"""What a stranger can read of a network with an RPC address and the address book: receipts, verdicts, money.
+
+Plain JSON data: amounts in wei as decimal strings, digests as 0x-hex. Everything is read at one block.
+"""
+
+import functools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.snapshot import AnchoredBatch, Case, Docket, Seat
+from bytewise.protocol.digests import out_hash
+from bytewise.protocol.records.receipt import BatchHeader
+from bytewise.protocol.records.statements import AuditOutcome, AuditResult, Outcome, Verdict
+from bytewise.protocol.suites import kind_of
+from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Address, Digest, hex0x
+from chain.reads.documents import RegistryDocuments
+from chain.reads.history import CourtHistory, Ending, Opening, SeatEnd
+from chain.reads.host_claims import PremiseHistory
+from chain.reads.reader import DocketReader
+from chain.reads.records import MoneyTotals
+from cli.labels import Labels
+from cli.quotes import Policies, Quoted, judged, registered_policy
+
+_Seat = tuple[Digest, int, Address]
+"""Dispute, round and holder."""
+
+
+def collect(reader: DocketReader) -> dict[str, Any]:
+    """The whole public state at the newest block."""
+    block, first = reader.head(), reader.network.deploy_block
+    history, docket, labels = CourtHistory(reader), whole_docket(reader, block), Labels(reader, block)
+    audits = [result for result, _ in reader.audits(first, block)]
+    batches = reader.batches(first, block)
+    endings = history.endings(first, block)
+    money = reader.money(block)
+    return {
+        "chain_id": reader.network.chain_id,
+        "block": block,
+        "timestamp": docket.timestamp,
+        "clock": docket.clock,
+        "batches": [_batch(each, docket, labels) for each in batches],
+        "receipts": _receipts(audits, docket.cases, labels.of_receipts(audits, docket.cases, batches)),
+        "disputes": _disputes(reader, docket, history, endings, labels),
+        "accounts": _accounts(reader, docket),
+        "money": {name: str(getattr(money, name)) for name in MoneyTotals.__dataclass_fields__},
+        "key_epoch": docket.active_epoch,
+        "key_kind": kind_of(docket.active_epoch) if docket.active_epoch else "",
+        "assurance": labels.of_epoch(docket.active_epoch),
+        "money_sums": money.sums and all(ending.sums for ending in endings),
+    }
+
+
+def whole_docket(reader: DocketReader, block: int) -> Docket:
+    """The docket of nobody, with all disputes and batches that ever were."""
+    docket = reader.docket(ZERO_ADDRESS, block, reader.opened(reader.network.deploy_block, block))
+    batches = list[AnchoredBatch]()
+    while len(batches) < docket.batch_count and (page := reader.anchored(len(batches), block)):
+        batches += page
+    return replace(docket, batches=tuple(batches))
+
+
+def _batch(header: BatchHeader, docket: Docket, labels: Labels) -> dict[str, Any]:
+    anchored = docket.batch(header.batch_id)
+    assert anchored is not None, "read at the same block"
+    return {
+        "batch": header.batch_id,
+        "operator": header.operator,
+        "first_seq": header.first_seq,
+        "count": header.count,
+        "anchored_at": header.anchored_at,
+        "window_end": anchored.window_end,
+        "window_over": docket.clock > anchored.window_end,
+        "released": anchored.released,
+        "key_epoch": header.key_epoch,
+        "assurance": labels.of_epoch(header.key_epoch),
+    }
+
+
+def _receipts(
+    audits: Sequence[AuditResult], disputes: Sequence[Case], labels: Mapping[Digest, str]
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Receipts that the chain names: audited or disputed ones."""
+    verdicts = {dispute.receipt_id: _verdict(dispute) for dispute in disputes}
+    named: dict[Digest, dict[Address, str]] = {}
+    for audit in audits:
+        named.setdefault(audit.receipt_id, {})[audit.verifier] = AuditOutcome(audit.result).name.lower()
+    found = []
+    for identifier, auditors in (named | {each: named.get(each, {}) for each in verdicts}).items():
+        results = Counter(auditors.values())
+        verdict = verdicts.get(identifier)
+        said = {outcome.name.lower(): results[outcome.name.lower()] for outcome in AuditOutcome}
+        found.append({
+            "receipt": hex0x(identifier), "audits": said, "auditors": auditors,
+            "verdict": None if verdict is None else verdict.name, "assurance": labels[identifier],
+        })  # fmt: skip
+    return found
+
+
+def _verdict(case: Case) -> Verdict:
+    """NONE until the dispute is over: what can be appealed or refunded is no verdict yet."""
+    return case.verdict if case.phase is Phase.FINAL else Verdict.NONE
+
+
+def _disputes(
+    reader: DocketReader, docket: Docket, history: CourtHistory, endings: Sequence[Ending], labels: Labels
+) -> list[dict[str, Any]]:  # fmt: skip
+    first, block = reader.network.deploy_block, docket.number
+    documents = RegistryDocuments(reader)
+    policies = functools.cache(lambda digest: registered_policy(documents, digest, block))
+    ends: dict[_Seat, list[SeatEnd]] = {}
+    for each in history.seats(first, block):
+        ends.setdefault((each.dispute, each.round, each.voter), []).append(each)
+    votes = _Votes(
+        Counter((each.dispute, each.round, each.voter) for each in history.commitments(first, block)),
+        {(each.vote.dispute, each.vote.round, each.vote.voter): each for each in reversed(history.openings(first, block))},
+        ends, policies, reader.network, PremiseHistory(reader, block), labels,
+    )  # fmt: skip
+    money = {ending.dispute: ending for ending in endings}
+    return [_dispute(each, votes, money.get(each.id)) for each in docket.cases]
+
+
+class _Votes(NamedTuple):
+    """What the chain says of seats, by dispute, round and holder."""
+
+    commitments: Mapping[_Seat, int]
+    """How many."""
+    openings: Mapping[_Seat, Opening]
+    """The first."""
+    ends: Mapping[_Seat, Sequence[SeatEnd]]
+    policies: Policies
+    network: Network
+    premises: PremiseHistory
+    labels: Labels
+
+    def quote(self, case: Case, opened: Opening) -> Quoted:
+        """What the quote of an opened vote is worth."""
+        label, premises = self.labels.of_epoch(case.key_epoch), self.premises.of(case, opened.block)
+        return judged(self.policies, self.network.disputes_domain, case.receipt_id, opened, premises, label)
+
+
+def _dispute(case: Case, votes: _Votes, ending: Ending | None) -> dict[str, Any]:
+    return {
+        "dispute": hex0x(case.id),
+        "receipt": hex0x(case.receipt_id),
+        "operator": case.operator,
+        "challenger": case.challenger.account,
+        "challenger_knew": case.challenger.knew,
+        "phase": case.phase.name,
+        "round": case.round,
+        "assurance": votes.labels.of_epoch(case.key_epoch),
+        "seats": case.seats,
+        "verdict": _verdict(case).name,
+        "claim": hex0x(case.claim),
+        "replacement": None if case.replacement == ZERO_DIGEST else hex0x(case.replacement),
+        "members": [_member(case, member, votes) for member in case.members],
+        "paid_out": case.paid and all(each.settled == each.seats for each in case.rounds),
+        "money": None if ending is None else _ending(ending),
+    }
+
+
+def _member(case: Case, member: Seat, votes: _Votes) -> dict[str, Any]:
+    where = (case.id, case.round, member.voter)
+    opened, ends = votes.openings.get(where), votes.ends.get(where, ())
+    quote = None if opened is None else votes.quote(case, opened)
+    charged: Counter[str] = Counter()
+    for each in ends:
+        if each.penalty:
+            charged[each.standing.name.lower().replace("_", " ")] += each.penalty
+    return {
+        "voter": member.voter,
+        "seats": member.seat_mask.bit_count(),
+        "commitments": votes.commitments.get(where, 0),
+        "revealed": any(member.group),
+        "outcome": None if opened is None else Outcome(opened.vote.outcome).name,
+        "out_hash": None if opened is None else hex0x(out_hash(opened.vote.tokens_hash, opened.vote.trace_root)),
+        "tokens_hash": None if opened is None else hex0x(opened.vote.tokens_hash),
+        "attested_passes": None if quote is None else quote.passes,
+        "quote": None if quote is None else quote.finding,
+        "paid_wei": str(sum(each.pay for each in ends)),
+        "charged": {what: str(amount) for what, amount in charged.items()},
+    }
+
+
+def _ending(ending: Ending) -> dict[str, str]:
+    apart = ("dispute", "verdict", "block")
+    return {f"{name}_wei": str(value) for name, value in ending._asdict().items() if name not in apart}
+
+
+def _accounts(reader: DocketReader, docket: Docket) -> list[dict[str, str]]:
+    block = docket.number
+    roles: dict[Address, str] = dict.fromkeys(RegistryDocuments(reader).operators(block), "operator")
+    for pool in reader.network.pools:
+        roles |= {each.account: "verifier" for each in reader.verifiers(pool.digest, block)}
+    for case in docket.cases:
+        roles.setdefault(case.challenger.account, "challenger")
+    return [{"account": account, "role": role, **_holdings(reader, account, block)} for account, role in roles.items()]
+
+
+def _holdings(reader: DocketReader, account: Address, block: int) -> dict[str, str]:
+    found = reader.holdings(account, block)
+    return {
+        "stake_wei": str(found.stake_wei),
+        "free_wei": str(found.free_wei),
+        "unbonding_wei": str(found.unbonding_wei),
+        "credit_wei": str(found.credit_wei),
+        "balance_wei": str(found.balance_wei),
+    }
+
+
+def short(identifier: str | Digest) -> str:
+    """First eight hex digits of an identifier, for tables."""
+    text = identifier if isinstance(identifier, str) else hex0x(identifier)
+    return text[2:10]

@@ -1,0 +1,284 @@
+"""`bytewise verify` and `bytewise receipt show`."""
+
+import enum
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, TaskID
+
+from bytewise.protocol.encoding import to_json
+from bytewise.protocol.errors import CannotExecute, ConfigurationError
+from bytewise.protocol.records.seal import Payload
+from bytewise.protocol.units import Digest, hex0x
+from cli import receipt_check, report
+from cli.connect import (
+    DA_URLS,
+    NETWORK_FILE,
+    RPC_URLS,
+    Connection,
+    DaOption,
+    NetworkOption,
+    ReceiptArgument,
+    RpcOption,
+    connected,
+    receipt_argument,
+)
+from cli.exits import Exit
+from cli.finding import Found, Search, find_receipt
+from cli.receipt_check import Check, Conclusion, Model, Rerun, Seen, Texts, label_of
+from cli.saved_answer import Choice, SavedAnswer, read_answer
+from cli.shown_members import compare_answer, compare_choice, compare_rest, expected_answer
+from cli.terminal import plain
+from serving.answer import several
+
+if TYPE_CHECKING:
+    from bytewise.inference.tokenizer import Tokenizer
+
+
+class Output(enum.StrEnum):
+    """How a verb tells its result."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+OutputOption = Annotated[Output, typer.Option("--output", help="For people or for programs.")]
+OpeningOption = Annotated[Path | None, typer.Option("--opening", help="What the client kept: the answer, or its opening.")]
+ArtifactOption = Annotated[Path | None, typer.Option("--artifact", help="Folder of the model's artifact, to re-execute.")]
+
+
+SubjectArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="RECEIPT_ID|FILE", help="The file of a saved answer; or 0x and 64 hex digits, as in its receipt.receipt_id."
+    ),
+]
+
+
+class Asked(NamedTuple):
+    """What the user asks about, and has beside it."""
+
+    receipts: list[tuple[Digest, Choice | None]]
+    """At least one, each with what the file has of it."""
+    saved: SavedAnswer | None
+    """None without a file."""
+    is_whole: bool
+    """Whether everything that the file shows is asked about, not one receipt of it."""
+    artifact: Path | None
+
+
+def verify(
+    subject: SubjectArgument, network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, da: DaOption = DA_URLS,
+    opening: OpeningOption = None, artifact: ArtifactOption = None, output: OutputOption = Output.TABLE,
+) -> None:  # fmt: skip
+    """Check an answer or a receipt, by re-running it if you hold its opening (the paper's Algorithm 3).
+
+    Of a saved answer every shown member is compared with what was signed. With --artifact DIR its text is compared with what the
+    receipt's tokens decode to, and the answer is recomputed: VERIFIED, or the first divergence. Without opening or artifact,
+    everything public is checked and the chain's verdict or the drawn audits are reported; else INCONCLUSIVE: no right to open. A
+    file whose text was not compared is INCONCLUSIVE, too.
+
+    Exit codes: 0 verified, 2 mismatch, altered answer or defect proven, 3 inconclusive, 4 not found, 5 a service is down (for DA
+    this waits 5 s in all), 64 asked wrongly. Of several receipts in one answer 2 goes before 5, 5 before 4, and 4 before 3.
+    """
+    asked = _asked(subject, opening, artifact)
+    with connected(network, rpc, da) as connection, _progress() as bars:
+        seen = [_look(connection, identifier, choice, asked, bars) for identifier, choice in asked.receipts]
+    if asked.is_whole and asked.saved is not None and asked.saved.is_several:
+        seen[0] = _with_rest(seen, asked.saved)
+    end = min((each.end for each in seen), key=lambda each: _WORST_FIRST.index(each.exit))
+    if output is Output.JSON:
+        print(report.as_json(seen, end))
+    else:
+        report.show(Console(), seen)
+    raise typer.Exit(int(end.exit))
+
+
+_WORST_FIRST = (Exit.MISMATCH, Exit.UNAVAILABLE, Exit.NOT_FOUND, Exit.INCONCLUSIVE, Exit.OK)
+
+
+def show(
+    receipt_id: ReceiptArgument, network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, da: DaOption = DA_URLS
+) -> None:
+    """Print a receipt as JSON: its signed record, its batch and where its sealed envelope lies.
+
+    Exit codes: 0 found, 4 not found, 5 a service is down, 64 asked wrongly.
+    """
+    identifier = receipt_argument(receipt_id)
+    with connected(network, rpc, da) as connection, _progress() as bars:
+        search = _search(connection, identifier, None, bars)
+        label = "" if search.found is None else label_of(connection, search.found)
+    if (found := search.found) is None:
+        end = _not_found(search)
+        Console(stderr=True).print(plain(f"{end.word}: {end.reason}", "bold"))
+        raise typer.Exit(int(end.exit))
+    batch = {name: value for name, value in to_json(found.header).items() if name not in ("operator", "environment", "model_id")}
+    proof = [hex0x(each) for each in found.checked.proof]
+    signed = to_json(found.checked.signed)
+    told = {"receipt_id": hex0x(identifier), **signed, "assurance": label, "batch": batch, "proof": proof}
+    print(json.dumps(told, indent=2))
+
+
+def _asked(subject: str, opening: Path | None, artifact: Path | None) -> Asked:
+    if artifact is not None and not artifact.is_dir():
+        raise ConfigurationError("--artifact", f"{artifact} is no folder: name the one that `bytewise model convert` wrote")
+    file = Path(subject)
+    if _IDENTIFIER.fullmatch(subject) or not file.is_file():
+        try:
+            identifier = receipt_argument(subject)
+        except ConfigurationError:
+            why = "must be 0x and 64 hex digits, or the file of a saved answer; there is no such file"
+            raise ConfigurationError("RECEIPT_ID|FILE", why) from None
+        saved = None if opening is None else read_answer(opening)
+        choice = None if saved is None else saved.of_receipt(identifier)
+        if opening is not None and choice is not None and choice.payload is None:
+            raise ConfigurationError(opening.name, f"has no opening; `bytewise verify {opening.name}` checks what it shows")
+        return Asked([(identifier, choice)], saved, False, artifact)
+    if opening is not None:
+        raise ConfigurationError(
+            "--opening", f"is for a receipt that is named by its id; {file.name} is read for its own opening"
+        )
+    saved = read_answer(file)
+    named = [(each.receipt_id, each) for each in saved.choices if each.receipt_id is not None]
+    if len(named) < len(saved.choices):
+        raise ConfigurationError(
+            file.name, "names no receipt (receipt.receipt_id): give RECEIPT_ID and `--opening` with this file"
+        )
+    return Asked(list(named), saved, True, artifact)
+
+
+_IDENTIFIER = re.compile("0x[0-9a-fA-F]{64}")
+
+
+def _search(connection: Connection, identifier: Digest, choice: Choice | None, bars: Progress) -> Search:
+    task: TaskID = bars.add_task("reading lists of receipts", total=None)
+
+    def tell(done: int, total: int) -> None:
+        bars.update(task, completed=done, total=total)
+
+    search = find_receipt(connection, identifier, tell, None if choice is None else choice.signed)
+    bars.remove_task(task)
+    return search
+
+
+def _not_found(search: Search) -> Conclusion:
+    if search.skipped_in is not None:
+        reason = (
+            f"its operator skipped its number: batch {search.skipped_in.batch_id} has an empty leaf there. "
+            "Hand the receipt to a watchtower, which reports it"
+        )
+        return Conclusion("NOT FOUND", Exit.NOT_FOUND, reason)
+    if search.unread:
+        reason = f"da_unavailable: {len(search.unread)} lists could not be read ({search.unread[0]})"
+        return Conclusion("UNAVAILABLE", Exit.UNAVAILABLE, reason)
+    reason = "no anchored batch has this receipt"
+    if search.faulty:
+        reason = f"no list that fits its batch has this receipt; {len(search.faulty)} lists do not fit ({search.faulty[0]})"
+    return Conclusion("NOT FOUND", Exit.NOT_FOUND, reason)
+
+
+def _look(connection: Connection, identifier: Digest, choice: Choice | None, asked: Asked, bars: Progress) -> Seen:
+    search = _search(connection, identifier, choice, bars)
+    standing = receipt_check.chain_standing(connection, search, identifier)
+    if search.found is None and not search.unread and standing.dispute is None:
+        return Seen(identifier, [], _not_found(search))
+    if search.found is None:
+        return Seen(identifier, [], receipt_check.without_list(standing, _not_found(search), None), standing)
+    seen = _verify(connection, search.found, choice, asked, bars, Seen(identifier, [], _not_found(search), standing))
+    if search.found.is_listed or seen.end.exit is Exit.MISMATCH:
+        return seen
+    return seen._replace(end=receipt_check.without_list(standing, _not_found(search), seen.outcome, seen.shown))
+
+
+def _verify(connection: Connection, found: Found, choice: Choice | None, asked: Asked, bars: Progress, seen: Seen) -> Seen:
+    """What is seen of a receipt that was found; `seen` has its standing."""
+    standing = seen.standing
+    assert standing is not None, "read by the caller"
+    seen = seen._replace(checks=receipt_check.public_checks(connection, found))
+    model, failure = None, ""
+    if choice is not None and choice.payload is not None:
+        check, early = receipt_check.check_opening(found, seen.identifier, choice.payload)
+        seen.checks.append(check)
+        if early is not None:
+            return seen._replace(end=early)
+        model, failure = _model(found, asked.artifact, bars)
+    if choice is not None:
+        seen = _compare(found, choice, asked, None if model is None else model.words, seen)
+        if model is not None and choice.payload is not None:
+            outcome, failure = _rerun(found, choice.payload, model)
+            seen = seen._replace(outcome=outcome)
+    end = receipt_check.conclude(seen.checks, standing, seen.outcome, seen.shown)
+    if failure:
+        seen.checks.append(Check("re-execution", receipt_check.UNKNOWN, failure))
+        end = end._replace(reason=failure) if end.exit is Exit.INCONCLUSIVE else end
+    return seen._replace(end=end)
+
+
+def _model(found: Found, artifact: Path | None, bars: Progress) -> tuple[Model | None, str]:
+    """The receipt's model, or why this machine has none."""
+    task = bars.add_task("loading the model", total=None)
+
+    def tell(_name: str, done: int, total: int) -> None:
+        bars.update(task, completed=done, total=total)
+
+    try:
+        return receipt_check.open_model(found, artifact, tell), ""
+    except CannotExecute as error:
+        return None, str(error.values[0])
+    finally:
+        bars.remove_task(task)
+
+
+def _rerun(found: Found, payload: Payload, model: Model) -> tuple[Rerun | None, str]:
+    try:
+        return receipt_check.rerun(found.checked.signed.receipt, payload, model), ""
+    except CannotExecute as error:
+        return None, str(error.values[0])
+
+
+def _compare(found: Found, choice: Choice, asked: Asked, words: "Tokenizer | None", seen: Seen) -> Seen:
+    """What the file shows, beside what is determined by the receipt, its opening and, with `words`, its tokens."""
+    label = "" if seen.standing is None else seen.standing.assurance
+    expected = expected_answer(found, seen.identifier, label, choice.payload, words, choice.signed)
+    if words is not None and choice.payload is not None:
+        content = expected["choices"][0]["message"]["content"]
+        seen = seen._replace(texts=Texts(words.text_with_control(choice.payload.request.prompt), content))
+    if choice.shown is None or asked.saved is None or asked.saved.shown is None:
+        seen.checks.append(
+            Check("shown answer", receipt_check.UNKNOWN, "the file has only the opening: no shown text to compare")
+        )
+        return seen
+    is_several = asked.saved.is_several
+    shown = compare_answer(choice.shown, expected, f"answers[{choice.place}]" if is_several else "")
+    if is_several and choice.payload is not None:
+        shown.merge(compare_choice(asked.saved.shown, choice.place, expected))
+    if is_several and not asked.is_whole:
+        shown.unchecked.append("what the file has beside this choice")
+    seen.checks.append(receipt_check.check_shown(shown, words is not None))
+    return seen._replace(shown=shown, expected=expected)
+
+
+def _with_rest(seen: list[Seen], saved: SavedAnswer) -> Seen:
+    """The first receipt of a file, also for what the file shows of all choices together."""
+    first, answers = seen[0], [each.expected for each in seen if each.expected is not None and "choices" in each.expected]
+    if first.shown is None or saved.shown is None or len(answers) < len(seen):
+        return first
+    rest = compare_rest(saved.shown, several(answers))
+    first.shown.merge(rest)
+    checks = [each for each in first.checks if each.name != "shown answer"]
+    checks.append(receipt_check.check_shown(first.shown, first.texts is not None))
+    is_worse = rest.differences and first.end.exit is not Exit.MISMATCH
+    return first._replace(checks=checks, end=receipt_check.altered(first.shown) if is_worse else first.end)
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    # On standard error, so that standard output stays what was asked for.
+    with Progress(console=Console(stderr=True), transient=True) as bars:
+        yield bars

@@ -1,0 +1,72 @@
+"""One forked process that does one thing and ends: what it held is gone with it, whatever language runtimes keep."""
+
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn
+
+from bytewise.tee import confinement
+from enclave.failure_report import EXIT_BUG, report
+
+OPENING_LIMIT_S = 600.0
+"""Longest that such a process may take to open its engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What it says once it waits for what it was started for."""
+
+    unfenced: tuple[str, ...]
+    """Names of the fences that do not hold around it."""
+
+
+class Apart:
+    """Such a process, seen from the one that started it. That one must have no threads whose locks the work would need."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        """Starts `work` in it. An error of it is reported, and its exit code is then EXIT_BUG."""
+        parent = os.getpid()
+        # A pipe ends with the last process that can write to it: this says the same as a pidfd, which not every sandbox allows.
+        self.descriptor, living = os.pipe()
+        """Readable once it has ended, and what it started with it."""
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self.descriptor)
+            _run(work, parent)
+        os.close(living)
+
+    def has_ended(self, within_s: float = 0) -> bool:
+        """Whether it has ended, or does within so many seconds."""
+        return bool(select.select([self.descriptor], [], [], within_s)[0])
+
+    def kill(self) -> None:
+        """Ends it at once."""
+        if not self.has_ended():
+            os.kill(self.pid, signal.SIGKILL)
+
+    def reap(self) -> int:
+        """Its exit code, once it has ended; minus the signal that ended it."""
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self.descriptor)
+        return os.waitstatus_to_exitcode(status)
+
+
+def _run(work: Callable[[], None], parent: int) -> NoReturn:
+    code = EXIT_BUG
+    try:
+        # Nobody keeps it when its keeper is gone.
+        confinement.die_with_parent(parent, signal.SIGKILL)
+        # What is meant for the whole group is the keeper's to obey: it then ends this process.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        work()
+        code = 0
+    except BaseException as error:  # noqa: BLE001  top of the process: whatever it is, nothing of it may be printed
+        report(type(error), error, error.__traceback__)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)

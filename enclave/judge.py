@@ -1,0 +1,112 @@
+"""The vote function, cases 2 to 5 of design section 9: what a seat says of one receipt, whose bytes are at hand.
+
+Case 1 (no bytes) is the duty process's. The order is part of the protocol: the first case that applies is the vote.
+"""
+
+from typing import NamedTuple, Protocol
+
+from bytewise.ports import Engine, KeySource
+from bytewise.protocol.errors import CannotExecute, Defect, ForeignChain, MalformedValue, NoKey, OutsideLimits, TicketRefused
+from bytewise.protocol.jobs import RunJob
+from bytewise.protocol.reasons import TicketFlaw
+from bytewise.protocol.records import trace
+from bytewise.protocol.records.compare import Verification, differing_fields
+from bytewise.protocol.records.environment import PROFILE_EXACT_1
+from bytewise.protocol.records.opening import verify_opening
+from bytewise.protocol.records.receipt import receipt_id
+from bytewise.protocol.records.request import Request
+from bytewise.protocol.records.seal import Payload, envelope_hash
+from bytewise.protocol.records.statements import CannotReason, Outcome, TicketKind
+from bytewise.protocol.signing import Domain
+from bytewise.protocol.units import ZERO_DIGEST, Digest
+
+
+class Judgement(NamedTuple):
+    """What the seat says, and in how many teacher-forced passes it found out."""
+
+    outcome: Outcome
+    code: int = 0
+    tokens_hash: Digest = ZERO_DIGEST
+    trace_root: Digest = ZERO_DIGEST
+    round_digest: Digest = ZERO_DIGEST
+    verify_passes: int = 0
+
+
+class JudgingEngine(Engine, Protocol):
+    """An engine that can reproduce a divergence on a second backend."""
+
+    def confirm(self, request: Request, verification: Verification) -> Verification:
+        """The same verification once a second backend agrees with it; `CannotExecute` if it does not."""
+        ...
+
+
+def verify_job(job: RunJob, chain_id: int) -> Digest:
+    """Receipt id of a consistent job for this chain; a `Fault` of the duty process that sent it otherwise."""
+    if job.contracts.chain_id != chain_id:
+        raise ForeignChain(job.contracts.chain_id, chain_id)
+    identifier = receipt_id(Domain(job.contracts.chain_id, job.contracts.anchor), job.receipt)
+    kind = int(job.ticket.kind)
+    if kind not in (TicketKind.DISPUTE, TicketKind.AUDIT):
+        raise TicketRefused(f"kind {kind}", TicketFlaw.UNKNOWN_KIND)
+    subject = identifier if kind == TicketKind.AUDIT else job.ticket.subject
+    for what, have, want in (
+        ("receipt", job.ticket.receipt_id, identifier),
+        ("subject", job.ticket.subject, subject),
+        ("epoch of the ticket", job.ticket.key_epoch, job.receipt.key_epoch),
+        ("epoch record", job.epoch.epoch, job.receipt.key_epoch),
+        ("environment", job.environment.digest, job.receipt.environment),
+    ):
+        if have != want:
+            raise TicketRefused(f"job names another {what}", TicketFlaw.OTHER_JOB)
+    if envelope_hash(job.envelope) != job.receipt.envelope_hash:
+        raise MalformedValue("job", "other envelope bytes than the receipt names")
+    return identifier
+
+
+def judge(
+    job: RunJob, identifier: Digest, keys: KeySource, transport_secret: bytes, engine: JudgingEngine, model_id: Digest,
+    profile: str = PROFILE_EXACT_1,
+) -> Judgement:  # fmt: skip
+    """The judgement on a verified job by an engine of artifact `model_id` and that profile.
+
+    Errors other than those of the vote function are the caller's: no vote follows from them.
+    """
+    try:
+        plaintext = keys.open(job, transport_secret)
+        payload = verify_opening(job.receipt, identifier, plaintext, job.environment, job.anchored_at)
+    except Defect as defect:
+        return Judgement(Outcome.INVALID, defect.code)
+    except NoKey:
+        return Judgement(Outcome.NO_KEY)
+    if job.environment.profile != profile:
+        return Judgement(Outcome.CANNOT_EXECUTE, CannotReason.PROFILE_UNKNOWN)
+    if model_id != job.receipt.model_id:
+        return Judgement(Outcome.CANNOT_EXECUTE, CannotReason.MODEL_MISSING)
+    try:
+        verification = _execute(job, payload, engine)
+    except CannotExecute as error:
+        reason = next((each for each in error.values if isinstance(each, CannotReason)), CannotReason.BACKEND)
+        return Judgement(Outcome.CANNOT_EXECUTE, reason)
+    except (MemoryError, OutsideLimits):
+        # Limits of the registered environment were checked above: what still does not fit is this engine's limit.
+        return Judgement(Outcome.CANNOT_EXECUTE, CannotReason.RESOURCES)
+    return _executed(job, verification)
+
+
+def _execute(job: RunJob, payload: Payload, engine: JudgingEngine) -> Verification:
+    # The sealed output hashes to the receipt's tokensHash (`verify_opening`), so no divergence means that both fields are equal.
+    verification = engine.verify(payload.request, payload.output, job.receipt.out_hash)
+    if verification.divergence is None:
+        return verification
+    # A wrong conviction is the worst that a seat can do: another backend must find the same first.
+    return engine.confirm(payload.request, verification)
+
+
+def _executed(job: RunJob, verification: Verification) -> Judgement:
+    truth = verification.truth
+    tokens_hash, root = truth.output.tokens_hash, truth.trace_root
+    assert (verification.divergence is None) == (not differing_fields(job.receipt, tokens_hash, root))
+    # An audit has no round: nobody else's work could be copied, and the digest would only add a secret to keep.
+    is_dispute = TicketKind(job.ticket.kind) is TicketKind.DISPUTE
+    digest = trace.round_digest(job.round_seed, job.ticket.subject, truth.leaves) if is_dispute else ZERO_DIGEST
+    return Judgement(Outcome.EXECUTED, 0, tokens_hash, root, digest, verification.verify_passes)

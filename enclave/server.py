@@ -1,0 +1,80 @@
+"""The job socket: a unix-domain stream that only the owner may open, one connection and one job at a time."""
+
+import os
+import socket
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+from bytewise.protocol.errors import ConfigurationError, Fault, Unavailable
+from bytewise.protocol.jobs import JobFailed, Prepare, RunJob
+from bytewise.service import frames, telemetry
+from enclave.session import Bench, Session
+
+MESSAGE_TIMEOUT_S = 30.0
+"""A local peer that stalls longer in mid-conversation is gone."""
+
+_POLL_S = 0.5
+_PATH_LIMIT = 107
+"""Bytes of a socket path (unix(7): sun_path of 108 with its final zero)."""
+_CREDENTIALS = struct.Struct("3i")
+
+
+def listen(path: Path) -> socket.socket:
+    """A listening socket at `path`, mode 0600; a socket file left by a dead process is replaced."""
+    if len(os.fsencode(path)) > _PATH_LIMIT:
+        raise ConfigurationError("socket", f"path is longer than {_PATH_LIMIT} bytes")
+    if path.is_socket():
+        path.unlink()
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        server.bind(str(path))
+    except OSError as error:
+        raise ConfigurationError("socket", error.strerror) from None
+    finally:
+        os.umask(before)
+    server.listen(4)
+    server.settimeout(_POLL_S)
+    return server
+
+
+def serve_one(server: socket.socket, bench: Bench, taken: Callable[[], None] = lambda: None) -> bool:
+    """One conversation with the owner, whether it brings a job or not; `taken` is told when it begins. False if nobody came."""
+    try:
+        peer, _ = server.accept()
+    except TimeoutError:
+        return False
+    with peer:
+        peer.settimeout(MESSAGE_TIMEOUT_S)
+        if _owner(peer) != os.getuid():
+            return False
+        taken()
+        _converse(peer, bench)
+    return True
+
+
+def _converse(peer: socket.socket, bench: Bench) -> None:
+    try:
+        ask = frames.receive(peer, Prepare)
+        session = Session(bench, ask.receipt_id)
+        bench.switchboard.peer = peer
+        frames.send(peer, session.prepare())
+        job = frames.receive(peer, RunJob)
+        frames.send(peer, session.run(job))
+    except (Fault, Unavailable) as error:
+        telemetry.log_error("enclave.failed", error)
+        telemetry.count("bytewise_enclave_failures_total", error=type(error).__name__)
+        _apologise(peer, JobFailed(type(error).__name__, isinstance(error, Unavailable)))
+
+
+def _apologise(peer: socket.socket, failure: JobFailed) -> None:
+    try:
+        frames.send(peer, failure)
+    except Unavailable as gone:
+        telemetry.log_error("enclave.peer_gone", gone)
+
+
+def _owner(peer: socket.socket) -> int:
+    raw = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(raw)[1])

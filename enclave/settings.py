@@ -1,0 +1,59 @@
+"""Settings of one enclave process."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.evidence.appraisal_policy import EvidenceType
+from bytewise.protocol.jobs import JOB_LIMIT_S
+from bytewise.tee.quoters import verify_attestation
+
+
+@dataclass(frozen=True, slots=True)
+class EnclaveSettings:
+    """What an enclave needs to start; it holds no key of an account and no address of a chain node."""
+
+    artifact: Path
+    """Folder of the converted model."""
+    socket: Path
+    """Job socket, in the actor's own folder."""
+    chain_id: int
+    """The one chain whose jobs it takes."""
+    evidence: EvidenceType
+    """How it is attested."""
+    platform_file: Path | None = None
+    """Key file of the simulated platform (evidence `simulated` only)."""
+    endorsements: Path | None = None
+    """Folder of collateral or certificates that the machine's owner keeps current (evidence `tdx` and `snp`)."""
+    insecure_accept_simulated: bool = False
+    """The explicit switch without which evidence `simulated` is refused."""
+    threads: int = 1
+    """Threads of the engine."""
+    backend: str = ""
+    """Integer backend; empty: the fastest that passes its known-answer test."""
+    environment_file: Path | None = None
+    """Registered Environment that this machine is, as canonical JSON; needed by an artifact of profile `pinned-1` only."""
+    device: str = "cpu"
+    """Where the engine runs: `cpu` or `cuda`."""
+    cache_bytes: int = 0
+    """Most memory of the keys and values of one job; 0: half of what the weights leave of the machine's or control group's."""
+    key_timeout_s: float = 10.0
+    """Timeout of one call to a key shard."""
+    job_limit_s: int = JOB_LIMIT_S
+    """Longest that one job may take before its process is ended; the duty process is told and waits as long."""
+    working_bytes: int = 4 * 2**30
+    """Address space that one job's process may have beyond weights, libraries and `cache_bytes`."""
+    rebuild_keys: bool = False
+    """Whether to open envelopes of key epochs whose key is put together from shares (ADR 149), in a process for each; otherwise
+    a seat has no key for them."""
+    require_fences: bool = False
+    """Whether not to start where a fence (`bytewise.tee.confinement`) cannot be put up; otherwise it is logged and told."""
+    ready_file: Path | None = None
+    """Written once jobs are taken, for whoever started the process."""
+
+    def __post_init__(self) -> None:
+        verify_attestation(self.evidence, self.platform_file, self.endorsements, self.insecure_accept_simulated, self.chain_id)
+        if self.job_limit_s <= 0 or self.working_bytes <= 0:
+            raise ConfigurationError("job_limit_s, working_bytes", "must be above zero")
+        if self.evidence is not EvidenceType.SIMULATED and self.device != "cpu":
+            raise ConfigurationError("evidence", f"{self.device} without evidence of its own makes an enclave simulated")

@@ -1,0 +1,31 @@
+"""How an enclave reaches shards: it asks the duty process at the other end of the job socket, which hands in a connected stream.
+
+What travels on the stream is between enclave and shard (`enclave.enclave_channel`); the enclave needs no network.
+"""
+
+import socket
+import threading
+
+from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.jobs import Dial, Dialled, ShardRecord
+from bytewise.service import frames
+
+
+class Switchboard:
+    """Streams to shards for the one conversation that runs. Threads may dial at once: they are served one after the other."""
+
+    def __init__(self) -> None:
+        self.peer: socket.socket | None = None
+        """The job socket's connection; whoever serves it sets it."""
+        self._turn = threading.Lock()
+
+    def dial(self, shard: ShardRecord, timeout_s: float) -> socket.socket:
+        """A stream to a shard of the job's epoch; `TryAgain` if there is no job or the duty process could not connect."""
+        if self.peer is None:
+            raise TryAgain(shard.channel, "no job is being served")
+        with self._turn:
+            frames.send(self.peer, Dial(shard.index))
+            answer = frames.receive(self.peer, Dialled)
+            if answer.error:
+                raise TryAgain(shard.channel, str(answer.error)[:40])
+            return frames.receive_stream(self.peer)

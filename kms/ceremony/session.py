@@ -1,0 +1,153 @@
+"""One ceremony from settings to result: makes or finds the plan, keeps the log, reaches the shards; the scribe's program."""
+
+import contextlib
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TypeVar
+
+from bytewise.crypto.curve import Rng
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import CeremonyFailed, ConfigurationError, Fault
+from bytewise.protocol.jobs import Contracts
+from bytewise.protocol.keys.ceremony import (
+    CeremonySeat,
+    Plan,
+    Purpose,
+    ShardEntry,
+    SharesSource,
+    SignedPlan,
+    announce,
+    verify_plan,
+)
+from bytewise.protocol.keys.epochs import EpochDocument
+from bytewise.protocol.signing import Signer
+from bytewise.protocol.units import Address, Digest
+from bytewise.service.clock import monotonic_s
+from bytewise.service.files import replace_file, shown_name
+from bytewise.storage.ceremonies import Ceremonies
+from bytewise.storage.engine import check_revision, open_database
+from kms.ceremony.coordinator import Scribe, epoch_document, seats
+from kms.ceremony.link import HttpsLink
+from kms.ceremony.state import Ceremony, Phase
+from kms.ceremony.state_machine import replay
+from kms.settings import CeremonySettings
+from kms.storage.keyring import load_document
+
+T = TypeVar("T")
+
+PAUSE_S = 0.25
+"""Between two rounds in which nobody had anything to say."""
+
+
+def make_plan(settings: CeremonySettings, purpose: Purpose, contracts: Contracts, scribe: Address, rng: Rng) -> Plan:
+    """The plan of these settings and of the files that they name; `ConfigurationError` or `CeremonyRefused` if it is wrong."""
+    receivers = _numbered(settings.entries)
+    dealers, source, heir = receivers, None, None
+    if purpose is not Purpose.GENERATE:
+        document = _source(settings)
+        dealers = tuple(CeremonySeat(s.index, s.address, s.url, s.channel, s.certificate) for s in document.record.shards)
+        source = SharesSource(settings.source_version, document.commitments)
+        receivers = receivers or dealers
+    if purpose is Purpose.REPAIR:
+        heir = next((seat for seat in dealers if seat.index == settings.heir), None)
+        dealers = tuple(seat for seat in dealers if seat.index != settings.heir)
+        receivers = tuple(CeremonySeat(i, s.address, s.url, s.channel, s.certificate) for i, s in enumerate(dealers, start=1))
+    return Plan(
+        purpose=purpose, chain_id=contracts.chain_id, key_epochs=contracts.key_epochs, epoch=settings.epoch,
+        attempt=Digest(rng(32)), scribe=scribe, dealers=dealers, receivers=receivers, heir=heir, threshold=settings.threshold,
+        quorum=settings.quorum, reveal_budget=settings.reveal_budget, source=source, assurance=settings.assurance,
+    )  # fmt: skip
+
+
+def agreed_plan(settings: CeremonySettings, purpose: Purpose, contracts: Contracts, signer: Signer, rng: Rng) -> SignedPlan:
+    """The plan in `plan_file`; made and written there if there is none. Its digest is what operators approve.
+
+    `ConfigurationError` if the settings ask for anything else than the plan that is there.
+    """
+    for name in ("plan_file", "out_file"):
+        folder = getattr(settings, name).parent
+        if not folder.is_dir():
+            raise ConfigurationError(name, f"{folder}: no such folder; make it, or name a file in one that is there")
+    if not settings.plan_file.exists():
+        signed = announce(signer, make_plan(settings, purpose, contracts, signer.address, rng))
+        replace_file(settings.plan_file, encode(signed))
+    signed = _read(SignedPlan, settings.plan_file)
+    plan = verify_plan(signed)
+    if (plan.purpose, plan.epoch, plan.scribe) != (purpose, settings.epoch, signer.address):
+        raise ConfigurationError(settings.plan_file.name, "is of another ceremony; give each its own file")
+    wanted = make_plan(settings, purpose, contracts, signer.address, rng)
+    # A source is found by the chain's shares of then; once its ceremony is over it may be another.
+    other = [each.name for each in fields(Plan) if each.name not in ("attempt", "source") and _differ(plan, wanted, each.name)]
+    if other:
+        raise ConfigurationError(
+            settings.plan_file.name, f"says otherwise than the settings: {', '.join(other)}; keep them, or name a new plan_file"
+        )
+    return signed
+
+
+def _differ(plan: Plan, wanted: Plan, name: str) -> bool:
+    return bool(getattr(plan, name) != getattr(wanted, name))
+
+
+def conduct(settings: CeremonySettings, signed: SignedPlan, signer: Signer) -> Ceremony:
+    """Runs a ceremony to its end, or goes on with one; writes the epoch document if it made shares for all its receivers."""
+    plan, records = signed.plan, _records(settings)
+    with _links(plan) as links:
+        scribe = Scribe(plan, signer, records, links)
+        state = scribe.run(settings.phase_s, PAUSE_S, monotonic_s, threading.Event().wait)
+    if state.phase is Phase.DONE and plan.heir is None:
+        replace_file(settings.out_file, encode(epoch_document(state)))
+    return state
+
+
+def concluded(settings: CeremonySettings) -> Ceremony:
+    """A ceremony that is done, recomputed from plan and stored log; else `CeremonyFailed`, or `ConfigurationError` of one
+    that puts nothing in force."""
+    plan = verify_plan(_read(SignedPlan, settings.plan_file))
+    kept = _records(settings).find(plan.digest)
+    state = replay(plan, kept.log if kept else ())
+    if plan.heir is not None:
+        raise ConfigurationError(settings.plan_file.name, "is of a repair, which puts nothing in force: its heir has its share")
+    if state.phase is not Phase.DONE:
+        unfinished = f"it has not ended, and stands in {state.phase.name}: run the command that makes it to its end first"
+        raise CeremonyFailed(plan.digest.hex()[:16], state.reason or unfinished)
+    return state
+
+
+def _records(settings: CeremonySettings) -> Ceremonies:
+    engine = open_database(settings.database_url)
+    check_revision(engine)
+    return Ceremonies(engine)
+
+
+@contextlib.contextmanager
+def _links(plan: Plan) -> Iterator[Mapping[Address, HttpsLink]]:
+    with contextlib.ExitStack() as stack:
+        yield {address: stack.enter_context(HttpsLink(seat)) for address, seat in seats(plan).items()}
+
+
+def _numbered(files: tuple[Path, ...]) -> tuple[CeremonySeat, ...]:
+    entries = [_read(ShardEntry, file) for file in files]
+    return tuple(
+        CeremonySeat(i, each.address, each.url, each.channel, each.certificate) for i, each in enumerate(entries, start=1)
+    )
+
+
+def _source(settings: CeremonySettings) -> EpochDocument:
+    if settings.source_file is None:
+        raise ConfigurationError("source_file", "missing: the epoch document whose shares are dealt again")
+    document = load_document(settings.source_file)
+    if document.record.epoch != settings.epoch:
+        raise ConfigurationError(settings.source_file.name, f"is of key epoch {document.record.epoch}")
+    return document
+
+
+def _read(cls: type[T], path: Path) -> T:
+    try:
+        return decode(cls, path.read_bytes())
+    except OSError as error:
+        raise ConfigurationError(shown_name(path), error.strerror) from None
+    except Fault as error:
+        raise ConfigurationError(path.name, str(error)[:200]) from None

@@ -1,0 +1,1 @@
+"""The shard process: attested channels, HTTPS, release policy, release (design section 8)."""

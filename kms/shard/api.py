@@ -1,0 +1,102 @@
+"""The shard's HTTPS face: its public log, and ceremonies; canonical JSON in and out, size capped before anything is parsed.
+
+Releases go over attested channels (`kms.shard.listener`).
+"""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Annotated
+
+import uvicorn
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import BytewiseError, Fault, NotCanonical, Unavailable
+from bytewise.protocol.keys.ceremony_log import MAX_EXCHANGE_BYTES
+from bytewise.service import telemetry
+from kms.ceremony.participant import Desk
+from kms.shard.http_limits import Intake, Turns, listening, server_config
+from kms.shard.refusals import refusal
+from kms.shard.release import Shard
+
+_JSON = "application/json"
+
+_RETRY_AFTER_S = 1
+"""What who is told to try again is told to wait for."""
+
+
+async def capped_body(request: Request) -> AsyncIterator[bytes]:
+    """The request body, within the caps of `kms.shard.http_limits`."""
+    intake: Intake = request.app.state.intake
+    async with intake.body(request, MAX_EXCHANGE_BYTES) as body:
+        yield body
+
+
+Body = Annotated[bytes, Depends(capped_body)]
+
+
+def build_app(shard: Shard | None, desk: Desk | None = None) -> FastAPI:
+    """The application of a shard that serves an epoch, takes part in ceremonies, or both; endpoints run in worker threads."""
+    app = FastAPI(title="bytewise kms shard", docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.intake = Intake()
+    if shard is not None:
+        _add_records(app, shard)
+    if desk is not None:
+        _add_ceremonies(app, desk)
+    app.add_exception_handler(BytewiseError, _refused)
+    return app
+
+
+def _add_ceremonies(app: FastAPI, desk: Desk) -> None:
+    def ceremony(body: Body) -> Response:
+        return _answer(lambda: desk.exchange(body))
+
+    app.add_api_route("/v1/ceremony", ceremony, methods=["POST"])
+
+
+def _add_records(app: FastAPI, shard: Shard) -> None:
+    pages = Turns()
+
+    def info() -> Response:
+        return _answer(shard.info)
+
+    async def log(request: Request) -> Response:
+        first, epoch = (_number(request, name) for name in ("from", "epoch"))
+        async with pages.turn(request.client.host if request.client else ""):
+            return await run_in_threadpool(_answer, lambda: shard.log(first or 0, epoch))
+
+    app.add_api_route("/v1/info", info, methods=["GET"])
+    app.add_api_route("/v1/log", log, methods=["GET"])
+
+
+def serve(app: FastAPI, host: str, port: int, certificate: Path, key: Path) -> None:
+    """Serves over TLS until SIGTERM or SIGINT; the caller installed handlers for them, so that the process exits clean.
+
+    `ConfigurationError` for an address, certificate or key that cannot be had.
+    """
+    config = server_config(app, host, port, certificate, key)
+    with listening("port", host, port) as socket:
+        telemetry.log("kms.serving", host=host, port=port)
+        uvicorn.Server(config).run([socket])
+
+
+def _number(request: Request, name: str) -> int | None:
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise NotCanonical(f"{name} is not a number")
+    return int(text)
+
+
+def _answer(produce: Callable[[], object]) -> Response:
+    return Response(encode(produce()), media_type=_JSON)
+
+
+def _refused(_request: Request, error: Exception) -> Response:
+    if not isinstance(error, BytewiseError):
+        raise error
+    status = 503 if isinstance(error, Unavailable) else 403 if isinstance(error, Fault) else 500
+    headers = {"Retry-After": str(_RETRY_AFTER_S)} if isinstance(error, Unavailable) else None
+    return Response(encode(refusal(error)), status_code=status, headers=headers, media_type=_JSON)

@@ -1,0 +1,160 @@
+"""What a shard asks the chain: everything about one ticket at one block (design sections 2 and 8)."""
+
+from typing import Protocol
+
+from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.decisions.snapshot import AnchoredBatch, Docket, Holdings
+from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.keys.epochs import AuditDrawing, ChainFacts, EpochOnChain
+from bytewise.protocol.keys.release_view import ReleaseView
+from bytewise.protocol.records.receipt import BatchHeader
+from bytewise.protocol.records.statements import Ticket, TicketKind
+from bytewise.protocol.units import Address, Digest
+from kms.shard.share_rotation import SharesInForce
+
+BEACON_DELAY_BLOCKS = 2
+"""Light audits of a batch are drawn by the hash of the second block after it: nobody knows it when the batch is posted."""
+
+
+class KeyView(Protocol):
+    """A shard's whole view of the chain."""
+
+    def read(self, ticket: Ticket, batch_id: int) -> ChainFacts:
+        """All facts about the ticket, at one block; `Unavailable` if the chain cannot be read."""
+        ...
+
+    def shares(self, epoch: int) -> SharesInForce:
+        """The shares of a key epoch in force; `Unavailable` if the chain cannot be read."""
+        ...
+
+    def time(self) -> int:
+        """Wall time of the newest block, unix seconds; `Unavailable` if the chain cannot be read."""
+        ...
+
+
+class DrawingChain(Protocol):
+    """What draws auditors, read of the chain at named blocks."""
+
+    def block_hash(self, number: int) -> Digest:
+        """Hash of a block."""
+        ...
+
+    def batch(self, batch_id: int, block: int) -> tuple[BatchHeader, AnchoredBatch] | None:
+        """A batch by its number, without its locator; None if there is none."""
+        ...
+
+    def params(self, version: int, block: int) -> ParamSet:
+        """A version of all parameters."""
+        ...
+
+    def stake_at(self, account: Address, stake_block: int, block: int) -> int:
+        """Wei that counted for an account at the end of an earlier block."""
+        ...
+
+    def pool_of(self, environment: Digest, block: int) -> Digest:
+        """Pool whose verifiers judge an environment; zero if there is no such environment."""
+        ...
+
+
+class KeyChain(DrawingChain, Protocol):
+    """The chain client as a shard needs it: reads, each pinned to one block."""
+
+    def head(self) -> int:
+        """Number of the newest block at the configured finality."""
+        ...
+
+    def docket(self, who: Address, block: int) -> Docket:
+        """One `Lens` view: protocol clock, policy."""
+        ...
+
+    def release_view(self, voter: Address, epoch: int, dispute: Digest | None, receipt_id: Digest) -> ReleaseView:
+        """What a ticket of this voter, key epoch, dispute and receipt is decided by, at the newest final block.
+
+        The dispute's receipt is zero if it is about another one.
+        """
+        ...
+
+    def epoch_on_chain(self, epoch: int, block: int) -> EpochOnChain:
+        """A key epoch as the chain has it; NONE if there is none."""
+        ...
+
+    def is_open_for_disputes(self, epoch: int, block: int) -> bool:
+        """Whether a dispute may still need the key of an epoch."""
+        ...
+
+
+class ChainCeremonyView:
+    """`CeremonyView` over the chain client."""
+
+    def __init__(self, chain: KeyChain) -> None:
+        self._chain = chain
+
+    def key_epoch(self, epoch: int) -> EpochOnChain:
+        """The epoch at the newest final block."""
+        return self._chain.epoch_on_chain(epoch, self._chain.head())
+
+    def is_open_for_disputes(self, epoch: int) -> bool:
+        """Whether a dispute may still need the key of the epoch, at the newest final block."""
+        return self._chain.is_open_for_disputes(epoch, self._chain.head())
+
+
+class ChainKeyView:
+    """`KeyView` over the chain client; `own` is the shard's account, which dockets are read for."""
+
+    def __init__(self, chain: KeyChain, own: Address) -> None:
+        self._chain = chain
+        self._own = own
+
+    def read(self, ticket: Ticket, batch_id: int) -> ChainFacts:
+        """All facts about the ticket, each read at the newest final block."""
+        is_audit = ticket.kind == TicketKind.AUDIT.value
+        subject = None if is_audit else ticket.subject
+        block, docket, key, record, case = self._chain.release_view(ticket.voter, ticket.key_epoch, subject, ticket.receipt_id)
+        voter = docket.me
+        if record is None:
+            raise TryAgain("chain view", f"no key epoch {ticket.key_epoch} at block {block}")
+        return ChainFacts(
+            number=docket.number,
+            timestamp=docket.timestamp,
+            clock=docket.clock,
+            policy=docket.policy,
+            is_verifier=any(voter.pool),
+            case=case,
+            drawing=drawing_at(self._chain, ticket.voter, voter, batch_id, block) if is_audit else None,
+            epoch_state=key.state,
+            assurance=record.assurance,
+            public_key=record.public_key,
+            commitments=key.commitments,
+            holders=key.shards,
+            version=key.version,
+            hybrid=record.hybrid,
+        )
+
+    def shares(self, epoch: int) -> SharesInForce:
+        """The shares of a key epoch in force at the newest final block."""
+        block = self._chain.head()
+        key = self._chain.epoch_on_chain(epoch, block)
+        return SharesInForce(block, key.version, key.commitments, key.shards)
+
+    def time(self) -> int:
+        """Wall time of the newest final block, unix seconds."""
+        return self._chain.docket(self._own, self._chain.head()).timestamp
+
+
+def drawing_at(chain: DrawingChain, who: Address, voter: Holdings, batch_id: int, block: int) -> AuditDrawing | None:
+    """What draws the auditors of a batch, `voter` among them, at a block; None without such a batch or before its beacon."""
+    found = chain.batch(batch_id, block)
+    if found is None or found[0].block + BEACON_DELAY_BLOCKS > block:
+        return None
+    header, anchored = found
+    params = chain.params(anchored.params_version, block)
+    # Not today's stake: who sees the beacon could make an account that it draws.
+    stake = chain.stake_at(who, header.block, block)
+    ours = any(voter.pool) and voter.pool == chain.pool_of(header.environment, block)
+    return AuditDrawing(
+        batch=header,
+        window_end=anchored.window_end,
+        beacon=chain.block_hash(header.block + BEACON_DELAY_BLOCKS),
+        rate_bps=params.shares.audit_rate_bps,
+        seats=stake // params.money.audit_unit if ours else 0,
+    )

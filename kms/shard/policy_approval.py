@@ -1,0 +1,77 @@
+"""A governor's side of an appraisal policy: says what it changes, and signs it."""
+
+from pathlib import Path
+from typing import TypeVar
+
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import ConfigurationError, Fault
+from bytewise.protocol.evidence.appraisal_policy import (
+    AppraisalPolicy,
+    PlatformRule,
+    SignedPolicy,
+    TrustedMeasurement,
+    approval_digest,
+    entry_digest,
+)
+from bytewise.protocol.evidence.policy_updates import Times, first_standing, succeed
+from bytewise.protocol.signing import Signer, recover
+from bytewise.protocol.units import hex0x
+from bytewise.service.files import replace_file
+
+T = TypeVar("T")
+
+
+def approve(policy_file: Path, out_file: Path, signer: Signer) -> SignedPolicy:
+    """The policy of `policy_file` with the signatures that `out_file` has already and ours, written to `out_file`.
+
+    `ConfigurationError` for files that cannot be read or written, or if `out_file` is about another policy. What others signed
+    is never lost.
+    """
+    policy = _read(AppraisalPolicy, policy_file)
+    given = _read(SignedPolicy, out_file) if out_file.exists() else SignedPolicy(policy, ())
+    if given.policy != policy:
+        raise ConfigurationError(out_file.name, "holds signatures over another policy")
+    digest = approval_digest(policy)
+    others = [each for each in given.signatures if recover(digest, each) != signer.address]
+    signed = SignedPolicy(policy, (*others, signer.sign(digest)))
+    replace_file(out_file, encode(signed))
+    return signed
+
+
+def changes(before: AppraisalPolicy, after: AppraisalPolicy) -> tuple[str, ...]:
+    """What a shard does on seeing `after` behind `before`, a line for each entry; `PolicyRefused` if it refuses it."""
+    waiting = {each.entry for each in succeed(first_standing(before), after, Times(0, 0)).pending}
+    old: tuple[PlatformRule | TrustedMeasurement, ...] = (*before.rules, *before.measurements)
+    new: tuple[PlatformRule | TrustedMeasurement, ...] = (*after.rules, *after.measurements)
+    added = (
+        f"{'waits' if entry_digest(each) in waiting else 'counts at once'}: {_line(each)}" for each in new if each not in old
+    )
+    ended = (f"ends at once: {_line(each)}" for each in old if each not in new)
+    return (*added, *ended)
+
+
+def read_policy(path: Path) -> AppraisalPolicy:
+    """The policy of a file, bare or with its signatures, as shards have it."""
+    try:
+        return _read(SignedPolicy, path).policy
+    except ConfigurationError:
+        return _read(AppraisalPolicy, path)
+
+
+def _line(entry: PlatformRule | TrustedMeasurement) -> str:
+    name = hex0x(entry_digest(entry))
+    if isinstance(entry, PlatformRule):
+        statuses = ", ".join(each.value for each in entry.statuses)
+        return f"platform rule {entry.type.value} {name}: {statuses}; out-of-date levels for {entry.out_of_date_grace_s or 0} s"
+    covers = ", ".join(each.value for each in entry.covers)
+    where = f"as {entry.role.value} on {entry.platform.value}, covers {covers}, gpu {entry.gpu.value}"
+    return f"program {hex0x(entry.measurement)} {where}: {entry.statement}"
+
+
+def _read(cls: type[T], path: Path) -> T:
+    try:
+        return decode(cls, path.read_bytes())
+    except OSError as error:
+        raise ConfigurationError(path.name, error.strerror) from None
+    except Fault as error:
+        raise ConfigurationError(path.name, str(error)) from None

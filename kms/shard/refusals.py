@@ -1,0 +1,42 @@
+"""What a shard says when it refuses, over HTTPS and over attested channels alike: the error's class and rule, nothing else.
+
+And how many refusals it puts on its record.
+"""
+
+import threading
+from collections import Counter
+
+from bytewise.protocol.errors import BytewiseError, Unavailable
+from bytewise.protocol.keys.epochs import Refusal
+from bytewise.protocol.units import Address
+from bytewise.service import telemetry
+
+REFUSALS_A_DAY = 50
+"""Refusals of one verifier that a shard puts on its record in a day of the chain; more are in its log only."""
+
+_DAY_S = 86_400
+
+
+def refusal(error: BytewiseError) -> Refusal:
+    """The refusal that tells of an error, which is logged and counted here."""
+    telemetry.log_error("kms.refused", error)
+    telemetry.count("bytewise_kms_refusals_total", rule=error.rule)
+    return Refusal(type(error).__name__, error.rule, isinstance(error, Unavailable))
+
+
+class Quota:
+    """Refusals on the record, by verifier and day. Thread-safe; a restart forgets those of the day."""
+
+    def __init__(self) -> None:
+        self._day = 0
+        self._taken: Counter[Address] = Counter()
+        self._lock = threading.Lock()
+
+    def take(self, voter: Address, now: int) -> bool:
+        """Whether one more refusal of this verifier at unix second `now` goes on the record."""
+        with self._lock:
+            if now // _DAY_S != self._day:
+                self._day, self._taken = now // _DAY_S, Counter()
+            free = self._taken[voter] < REFUSALS_A_DAY
+            self._taken[voter] += free
+            return free

@@ -1,0 +1,256 @@
+"""The shard: checks a request in the order of design section 8, records the release, and only then answers.
+
+"No log, no partial": the signed record is committed to the database before the partial is computed, so a crash in between
+leaves a record without an answer and never an answer without a record.
+"""
+
+import threading
+import time
+
+from bytewise.crypto import hpke, hybrid
+from bytewise.crypto.curve import Rng, decode_point, encode_scalar
+from bytewise.crypto.proofs import prove_partial
+from bytewise.ports import Clock
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import BytewiseError, ConfigurationError, EpochClosed, Fault, TooLarge, TryAgain
+from bytewise.protocol.evidence.appraisal_policy import Role
+from bytewise.protocol.evidence.policy_updates import Standing
+from bytewise.protocol.evidence.release_evidence import SignedGrounds, grounds_digest
+from bytewise.protocol.jobs import Contracts, anchor_domain, key_domain
+from bytewise.protocol.keys.epochs import (
+    MAX_RELEASE_BODY_BYTES,
+    MAX_RELEASE_MARKS,
+    ChainFacts,
+    Decision,
+    EpochDocument,
+    HybridPartial,
+    Partial,
+    ReleaseAnswer,
+    ReleaseLog,
+    ReleaseRequest,
+    ShardInfo,
+    SignedRelease,
+    SignedTicket,
+    decision_to_give,
+    partial_info,
+    share_info,
+)
+from bytewise.protocol.keys.release_log import LogHead
+from bytewise.protocol.records.seal import HybridEnvelope, seal_context
+from bytewise.protocol.records.statements import Release
+from bytewise.protocol.signing import Signer, typed_digest
+from bytewise.protocol.suites import is_rebuilt
+from bytewise.protocol.units import U8, U64, Blob
+from bytewise.service import telemetry
+from bytewise.storage.releases import ReleaseRecords, Usage
+from bytewise.tee.binding import Attested, Terms
+from kms.shard import release_policy
+from kms.shard.chain_view import KeyView
+from kms.shard.grounds import grounds_of
+from kms.shard.refusals import Quota
+from kms.shard.release_policy import Admitted
+from kms.shard.share_rotation import Find, Renewal, SharesInForce, shares_in_force
+from kms.storage.folder_lock import Held, unsaid
+from kms.storage.keyring import HeldShare
+
+ADMISSIONS = 4
+"""Requests that are parsed and checked at the same time, which may be large. What comes after, reads of the chain above all, is
+not counted, so that a slow node keeps nobody from being admitted."""
+
+LOOK_S = 5.0
+"""Between two reads of the chain for those who only ask what is served."""
+
+ADMISSION_WAIT_S = 2.0
+"""A request waits this long to be admitted and is then told to try again; an admission takes some 10 to 200 ms."""
+
+
+class Shard:
+    """One key holder of one epoch. Methods are thread-safe: the database serialises what must be."""
+
+    def __init__(
+        self,
+        document: EpochDocument,
+        share: HeldShare,
+        find: Find,
+        signer: Signer,
+        contracts: Contracts,
+        appraisal: Standing,
+        view: KeyView,
+        records: ReleaseRecords,
+        rng: Rng,
+        clock: Clock,
+        audits_per_epoch: int,
+        release_shares: bool = False,
+        held: Held = unsaid,
+    ) -> None:
+        """`find`: looks for the share anew once the key was dealt again. `held`: told of what share it has no other. `clock`: the
+        machine's, after which no block is dated by far.
+        `release_shares`: without it `ConfigurationError` for an epoch whose key enclaves rebuild. It changes no other."""
+        if is_rebuilt(document.record.epoch) and not release_shares:
+            raise ConfigurationError(f"key epoch {document.record.epoch}", "asks for shares, and release_shares is not set")
+        listed = next((each for each in document.record.shards if each.index == share.index), None)
+        if listed is None or listed.address != signer.address:
+            raise ConfigurationError("shard", f"{signer.address} is not shard {share.index} of this epoch")
+        self._document = document
+        self._index = share.index
+        self._renewal = Renewal(document, share, find, held)
+        self._looking = threading.Lock()
+        self._look_again = 0.0
+        self._signer = signer
+        self._contracts = contracts
+        self._appraisal = appraisal
+        self._view = view
+        self._records = records
+        self._rng = rng
+        self._clock = clock
+        self._audits_per_epoch = audits_per_epoch
+        self._refusals = Quota()
+        self._admissions = threading.BoundedSemaphore(ADMISSIONS)
+
+    @property
+    def signer(self) -> Signer:
+        """Its account."""
+        return self._signer
+
+    def terms(self) -> Terms:
+        """What it demands of who asks for a release: an enclave of the policy, about this network and epoch."""
+        epoch = self._document.record.epoch
+        return Terms(Role.KEY_SHARD, Role.VERIFIER_ENCLAVE, self._contracts, epoch, self._appraisal, None)
+
+    def info(self) -> ShardInfo:
+        """What this shard serves, and whether its share is the one that the chain means."""
+        self._look()
+        record, held = self._document.record, self._renewal.held()
+        return ShardInfo(
+            record.epoch, self._index, self._signer.address, record.assurance, self._appraisal.policy.digest,
+            held.shares, held.version, held.in_force,
+        )  # fmt: skip
+
+    def _look(self) -> None:
+        """Follows the chain as a request would, at most once in `LOOK_S`: anybody may ask for `info`."""
+        now = time.monotonic()
+        with self._looking:
+            if now < self._look_again:
+                return
+            self._look_again = now + LOOK_S
+        try:
+            self._renewal.follow(self._meant())
+        except BytewiseError as error:
+            telemetry.log_error("kms.would_not_answer", error)
+
+    def _meant(self) -> SharesInForce:
+        try:
+            return self._view.shares(self._document.record.epoch)
+        except BytewiseError:
+            self._renewal.lost_sight()
+            raise
+
+    def log(self, first: int, epoch: int | None = None) -> ReleaseLog:
+        """Release records from index `first` on, a bounded page of them; of the epoch that is served, or of one that was."""
+        return ReleaseLog(self._records.page(self._document.record.epoch if epoch is None else epoch, first))
+
+    def release(self, body: bytes, peer: Attested) -> ReleaseAnswer:
+        """The sealed partial and the record of its release, or the named rule; `peer` satisfied `terms` and asks now."""
+        if not self._admissions.acquire(timeout=ADMISSION_WAIT_S):
+            raise TryAgain("shard", "busy with other requests")
+        try:
+            request, admitted = self._admit(body, peer)
+        finally:
+            self._admissions.release()
+        facts = release_policy.verify_not_ahead(self._view.read(request.ticket, request.batch_id), self._clock.now())
+        with self._renewal.using(self._meant_by(facts)) as share:
+            signed = self._decide(request, admitted, facts)
+            return self._answer(request, admitted, signed, share)
+
+    def _admit(self, body: bytes, peer: Attested) -> tuple[ReleaseRequest, Admitted]:
+        if len(body) > MAX_RELEASE_BODY_BYTES:
+            raise TooLarge(f"{len(body)} bytes, at most {MAX_RELEASE_BODY_BYTES}")
+        request = decode(ReleaseRequest, body, MAX_RELEASE_MARKS)
+        if request.ticket.key_epoch != self._document.record.epoch:
+            raise EpochClosed(request.ticket.key_epoch, "not served here")
+        admitted = release_policy.verify_request(request, self._contracts, peer)
+        hybrid.verify_for(admitted.envelope, self._document.record, request.ticket.receipt_id)
+        return request, admitted
+
+    def _meant_by(self, facts: ChainFacts) -> SharesInForce:
+        ours = self._document.record
+        if (facts.public_key, facts.assurance, facts.hybrid) != (ours.public_key, ours.assurance, ours.hybrid):
+            raise ConfigurationError("epoch document", f"the chain shows another key epoch at block {facts.number}")
+        return shares_in_force(facts)
+
+    def _decide(self, request: ReleaseRequest, admitted: Admitted, facts: ChainFacts) -> SignedRelease:
+        release_policy.verify_waited(self._appraisal, admitted.peer.evidence, facts)
+        try:
+            seats = release_policy.verify_right(request, admitted, self._contracts, facts)
+
+            def released(usage: Usage, head: LogHead) -> SignedRelease:
+                release_policy.verify_limits(request.ticket, seats, usage.instances, usage.audits, self._audits_per_epoch)
+                release_policy.verify_records(usage.of_receipt, usage.given)
+                release_policy.verify_date(usage.newest, facts)
+                return self._record(request, admitted, facts, head, None)
+
+            return self._records.append(request.ticket, released)
+        except Fault as fault:
+            self._refuse(request, admitted, facts, fault)
+            raise
+
+    def _refuse(self, request: ReleaseRequest, admitted: Admitted, facts: ChainFacts, fault: Fault) -> None:
+        ticket = request.ticket
+        telemetry.log("kms.refused", receipt=ticket.receipt_id, rule=fault.rule, reason=fault.reason, voter=ticket.voter)
+
+        def recorded(usage: Usage, head: LogHead) -> SignedRelease:
+            release_policy.verify_date(usage.newest, facts)
+            return self._record(request, admitted, facts, head, fault)
+
+        # Only registered verifiers leave a refusal on the record, and few of them: others could fill the disk.
+        if facts.is_verifier and self._refusals.take(ticket.voter, facts.timestamp):
+            self._records.append(ticket, recorded)
+
+    def _record(
+        self, request: ReleaseRequest, admitted: Admitted, facts: ChainFacts, head: LogHead, refused: Fault | None
+    ) -> SignedRelease:
+        ticket = request.ticket
+        record = Release(
+            receipt_id=ticket.receipt_id,
+            ticket_hash=admitted.ticket_hash,
+            key_epoch=ticket.key_epoch,
+            shard=self._signer.address,
+            voter=ticket.voter,
+            evidence_hash=admitted.peer.evidence.evidence_hash,
+            transport_key_hash=ticket.transport_key_hash,
+            previous=head.digest,
+            index=U64(head.next_index),
+            decision=U8(decision_to_give(ticket.key_epoch) if refused is None else Decision.REFUSED),
+            decided_at=U64(facts.timestamp),
+        )
+        digest = typed_digest(key_domain(self._contracts), record)
+        grounds = grounds_of(request, admitted.peer.evidence, self._appraisal.policy.serial, refused)
+        why = SignedGrounds(grounds, self._signer.sign(grounds_digest(digest, grounds)))
+        return SignedRelease(record, self._signer.sign(digest), SignedTicket(ticket, request.ticket_signature), why)
+
+    def _answer(self, request: ReleaseRequest, admitted: Admitted, signed: SignedRelease, share: HeldShare) -> ReleaseAnswer:
+        sealed, shown = self._sealed(request, admitted, share), admitted.peer.evidence
+        telemetry.log(
+            f"kms.{Decision(signed.record.decision).name.lower()}", receipt=request.ticket.receipt_id, voter=request.ticket.voter,
+            index=signed.record.index, assurance=shown.assurance, tcb=shown.claims.status.value, gpu=shown.program.gpu.value,
+        )  # fmt: skip
+        return ReleaseAnswer(sealed, signed.record, signed.signature)
+
+    def _sealed(self, request: ReleaseRequest, admitted: Admitted, share: HeldShare) -> Blob:
+        ticket, key = request.ticket, admitted.peer.hello.transport_key
+        to = self._signer.address, ticket.receipt_id, admitted.ticket_hash, ticket.key_epoch
+        if is_rebuilt(self._document.record.epoch):
+            return hpke.seal_to_transport(key, share_info(*to), encode_scalar(share.scalar()))
+        base = decode_point(admitted.envelope.enc)
+        partial = prove_partial(share.index, share.scalar(), base, ticket.receipt_id, self._rng)
+        return hpke.seal_to_transport(key, partial_info(*to), encode(self._given(partial, request, admitted, share)))
+
+    def _given(self, partial: Partial, request: ReleaseRequest, admitted: Admitted, share: HeldShare) -> Partial | HybridPartial:
+        envelope, record = admitted.envelope, self._document.record
+        if record.hybrid is None or not isinstance(envelope, HybridEnvelope):
+            return partial
+        place = hybrid.Place(seal_context(anchor_domain(self._contracts), request.receipt), record.epoch)
+        given = hybrid.give(partial, envelope, place, share.kem_seed(), record.hybrid.digest)
+        if given.share is None:
+            telemetry.log("kms.part_does_not_open", receipt=request.ticket.receipt_id, operator=request.receipt.operator)
+        return given

@@ -1,0 +1,211 @@
+"""Decides whether a request may have a partial: pure, from gathered facts, cheapest and most public first (design section 8).
+
+Who asks was attested before (`bytewise.tee.channel`). `verify_request` needs nothing but the request; `verify_right` needs the
+chain at one block; `verify_limits` what this shard released before. Each returns what was verified or raises the named rule. A
+request that a view one block behind would refuse is `TryAgain`, never a refusal.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bytewise.crypto.envelope import verify_receipt_envelope
+from bytewise.protocol import merkle
+from bytewise.protocol.court import sortition
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.snapshot import Case
+from bytewise.protocol.errors import BudgetSpent, EpochClosed, EvidenceRefused, ForeignChain, TicketRefused, TryAgain
+from bytewise.protocol.evidence.appraisal_policy import EvidenceType, entry_digest
+from bytewise.protocol.evidence.policy_updates import Standing
+from bytewise.protocol.jobs import Contracts, anchor_domain, key_domain
+from bytewise.protocol.keys.epochs import AuditDrawing, ChainFacts, EpochState, ReleaseRequest
+from bytewise.protocol.keys.release_log import LAG_S
+from bytewise.protocol.reasons import TicketFlaw
+from bytewise.protocol.records.receipt import SignedReceipt, receipt_id, verify_receipt
+from bytewise.protocol.records.seal import Envelope
+from bytewise.protocol.records.statements import Ticket, TicketKind, transport_key_hash
+from bytewise.protocol.signing import typed_digest, verify_signature
+from bytewise.protocol.units import Digest
+from bytewise.tee.appraisal import Appraised
+from bytewise.tee.binding import Attested
+
+INSTANCES_PER_SEAT = 2
+"""Distinct enclave instances of one voter per seat and round: one restart. Counted per voter, so that nobody can use up the
+instances of others; over a committee of s seats that is at most 2s per receipt."""
+
+RECORDS_PER_INSTANCE = 1000
+"""Records of what one instance was given under one right. A seat that has to begin its job again and again, since other shards
+are away, does not come near it in any round."""
+
+AHEAD_S = LAG_S // 2
+"""Most seconds by which a block is dated after the shard's own clock. Beside a record of such a date true blocks still count that
+are as old as the rest of `LAG_S`; an honest final one is a quarter of an hour old."""
+
+AUDIT_SEATS = 1
+"""A drawn audit counts as one seat."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """What a request is once everything that needs no chain was checked."""
+
+    envelope: Envelope
+    """With a proof under the recomputed context."""
+    peer: Attested
+    """Who asks."""
+    ticket_hash: Digest
+    """EIP-712 digest of the ticket."""
+
+
+def verify_request(request: ReleaseRequest, contracts: Contracts, peer: Attested) -> Admitted:
+    """Envelope proof and ticket signature, in this order; and that the ticket is for the transport key of who asks."""
+    ticket, receipt = request.ticket, request.receipt
+    if receipt.chain_id != contracts.chain_id:
+        raise ForeignChain(receipt.chain_id, contracts.chain_id)
+    envelope = verify_receipt_envelope(anchor_domain(contracts), receipt, request.envelope)
+    ticket_hash = typed_digest(key_domain(contracts), ticket)
+    verify_signature("ticket", ticket_hash, request.ticket_signature, ticket.voter)
+    _verify_ticket_names(request, contracts, peer)
+    return Admitted(envelope, peer, ticket_hash)
+
+
+def verify_right(request: ReleaseRequest, admitted: Admitted, contracts: Contracts, facts: ChainFacts) -> int:
+    """Seats for which the ticket gives the right at the block of `facts` (1 for an audit)."""
+    ticket = request.ticket
+    if admitted.peer.hello.policy != facts.policy:
+        raise TryAgain("appraisal policy", "the chain has another than this shard")
+    verify_unexpired(ticket, facts.clock)
+    _verify_assurance(admitted.peer.evidence, facts)
+    is_dispute = ticket.kind == TicketKind.DISPUTE.value
+    seats = dispute_seats(ticket, facts.case, facts.number) if is_dispute else _drawn(request, contracts, facts)
+    verify_epoch(ticket, facts.epoch_state)
+    return seats
+
+
+def verify_unexpired(ticket: Ticket, clock: int) -> Ticket:
+    """The ticket, unless it has expired by the protocol clock."""
+    if clock >= ticket.expires_at:
+        raise TicketRefused(f"expired at {ticket.expires_at}, protocol time {clock}", TicketFlaw.EXPIRED)
+    return ticket
+
+
+def verify_epoch(ticket: Ticket, state: EpochState) -> EpochState:
+    """The state of the ticket's key epoch, if that is open for such a ticket."""
+    open_states = {EpochState.ACTIVE, EpochState.DRAINING}
+    if ticket.kind == TicketKind.DISPUTE.value:
+        open_states.add(EpochState.COMPROMISED)
+    if state not in open_states:
+        raise EpochClosed(ticket.key_epoch, state.name)
+    return state
+
+
+def dispute_seats(ticket: Ticket, case: Case | None, block: int) -> int:
+    """Seats of the ticket's voter in the round that commits or reveals; `case` is the ticket's dispute at a block."""
+    if case is None:
+        raise TryAgain("chain view", f"no dispute {ticket.subject.hex()} at block {block}")
+    if case.id != ticket.subject or case.receipt_id != ticket.receipt_id:
+        raise TicketRefused("dispute is about another receipt", TicketFlaw.OTHER_DISPUTE)
+    if case.phase > Phase.REVEAL or case.round > ticket.round:
+        raise TicketRefused(f"dispute is in round {case.round}, {case.phase.name}", TicketFlaw.ROUND_OVER)
+    if case.round < ticket.round or case.phase not in (Phase.COMMIT, Phase.REVEAL):
+        raise TryAgain("chain view", f"round {ticket.round} is not drawn at block {block}")
+    return _seats_of(ticket, case)
+
+
+def verify_audit(ticket: Ticket) -> Ticket:
+    """The ticket of an audit, if it names what such a ticket names."""
+    if ticket.subject != ticket.receipt_id or ticket.round != 0:
+        raise TicketRefused("an audit's subject is its receipt, its round 0", TicketFlaw.NO_AUDIT)
+    return ticket
+
+
+def audit_seats(ticket: Ticket, drawing: AuditDrawing, clock: int) -> int:
+    """Seats of an audit whose window is open and whose voter the batch's beacon drew."""
+    if clock > drawing.window_end:
+        raise TicketRefused(f"window of batch {drawing.batch.batch_id} is over", TicketFlaw.WINDOW_OVER)
+    if not sortition.audit_is_drawn(drawing.beacon, ticket.receipt_id, ticket.voter, drawing.rate_bps, drawing.seats):
+        raise TicketRefused(f"{ticket.voter} is not drawn to audit receipt {ticket.receipt_id.hex()}", TicketFlaw.NOT_DRAWN)
+    return AUDIT_SEATS
+
+
+def verify_waited(standing: Standing, evidence: Appraised, facts: ChainFacts) -> Appraised:
+    """The evidence, unless what accepts it still waits by the chain's time: a clock that jumped ahead ended no wait."""
+    if {entry_digest(evidence.program), entry_digest(evidence.rule)} & standing.waiting(facts.timestamp):
+        raise TryAgain("appraisal policy", f"what was added to it does not count yet at block {facts.number}")
+    return evidence
+
+
+def verify_limits(ticket: Ticket, seats: int, instances: frozenset[Digest], audits: int, budget: int) -> Ticket:
+    """The ticket, unless a limit is used up: `instances` that already got this subject, round and voter's key; for a new
+    audit, `audits` released in this epoch against its budget. Budgets never refuse a dispute seat."""
+    allowed = INSTANCES_PER_SEAT * seats
+    if len(instances | {ticket.instance}) > allowed:
+        raise BudgetSpent("instances", allowed)
+    if ticket.kind == TicketKind.AUDIT.value and not instances and audits >= budget:
+        raise BudgetSpent("audit", budget)
+    return ticket
+
+
+def verify_records(of_receipt: int, given: Callable[[], int]) -> None:
+    """`BudgetSpent` if an instance has too many records of what it was given under one right. `given` counts them, which takes
+    long where there are many; it is not asked while all of the receipt are fewer."""
+    if of_receipt >= RECORDS_PER_INSTANCE and given() >= RECORDS_PER_INSTANCE:
+        raise BudgetSpent("records", RECORDS_PER_INSTANCE)
+
+
+def verify_not_ahead(facts: ChainFacts, now: int) -> ChainFacts:
+    """The facts, unless their block is of long after `now`, a unix second of the shard's own clock: `TryAgain`.
+
+    A record of such a date would stop the shard until that time had come (`verify_date`), and make its log a liar's.
+    """
+    if facts.timestamp > now + AHEAD_S:
+        why = f"block {facts.number} is dated {facts.timestamp}, and this machine's clock is at {now}"
+        raise TryAgain("chain view", f"{why}: set the clock right if it is behind; else the node's answer is false, ask others")
+    return facts
+
+
+def verify_date(newest: int, facts: ChainFacts) -> int:
+    """The block's time, unless it is so long before the `newest` date on record that auditors would take the log for a liar's:
+    `TryAgain`, since the node is behind the one that was asked then."""
+    if facts.timestamp + LAG_S < newest:
+        raise TryAgain("chain view", f"block {facts.number} is {newest - facts.timestamp} s older than the newest date on record")
+    return facts.timestamp
+
+
+def _verify_ticket_names(request: ReleaseRequest, contracts: Contracts, peer: Attested) -> Ticket:
+    ticket, identifier = request.ticket, receipt_id(anchor_domain(contracts), request.receipt)
+    if ticket.receipt_id != identifier:
+        raise TicketRefused(f"is for receipt {ticket.receipt_id.hex()}, not {identifier.hex()}", TicketFlaw.OTHER_RECEIPT)
+    key = peer.hello.transport_key
+    if not key or ticket.transport_key_hash != transport_key_hash(key):
+        raise TicketRefused("is for another transport key than the channel's", TicketFlaw.OTHER_KEY)
+    if ticket.key_epoch != request.receipt.key_epoch:
+        raise TicketRefused(f"is for key epoch {ticket.key_epoch}, not {request.receipt.key_epoch}", TicketFlaw.OTHER_EPOCH)
+    if ticket.kind not in (TicketKind.DISPUTE.value, TicketKind.AUDIT.value):
+        raise TicketRefused(f"kind {ticket.kind}", TicketFlaw.UNKNOWN_KIND)
+    return ticket
+
+
+def _verify_assurance(evidence: Appraised, facts: ChainFacts) -> Appraised:
+    simulated = evidence.type is EvidenceType.SIMULATED
+    if simulated != (facts.assurance == EvidenceType.SIMULATED.value):
+        raise EvidenceRefused(f"type {evidence.type.value} for an epoch labelled {facts.assurance}")
+    return evidence
+
+
+def _seats_of(ticket: Ticket, case: Case) -> int:
+    seat = case.seat_of(ticket.voter)
+    if seat is None or seat.seat_mask == 0:
+        raise TicketRefused(f"{ticket.voter} has no seat in round {case.round}", TicketFlaw.NO_SEAT)
+    return seat.seat_mask.bit_count()
+
+
+def _drawn(request: ReleaseRequest, contracts: Contracts, facts: ChainFacts) -> int:
+    ticket, drawing = verify_audit(request.ticket), facts.drawing
+    if drawing is None:
+        raise TryAgain("chain view", f"no batch {request.batch_id} or no beacon at block {facts.number}")
+    signed, batch = SignedReceipt(request.receipt, request.receipt_signature, ""), drawing.batch
+    identifier = verify_receipt(anchor_domain(contracts), signed)
+    if batch.operator != request.receipt.operator or batch.key_epoch != request.receipt.key_epoch:
+        raise TicketRefused(f"batch {batch.batch_id} has another operator or epoch", TicketFlaw.OTHER_BATCH)
+    merkle.verify_batch_proof(batch.root, merkle.batch_leaf(identifier, request.receipt.seq), request.proof)
+    return audit_seats(ticket, drawing, facts.clock)

@@ -1,0 +1,1 @@
+"""The folder of a shard: sealed keys, files, lock, log position."""

@@ -1,0 +1,192 @@
+"""What seals a shard's secrets at rest: a port, and AES-256-GCM under the folder's storage key, which lies in a file, or wrapped
+(`storage.wrapped`) so that only a command of the operator's gives it back: a key service, a token, a TPM (ADR 160).
+"""
+
+import base64
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_bytes
+from typing import Protocol
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from bytewise.crypto.curve import Rng
+from bytewise.protocol import digests
+from bytewise.protocol.digests import Label
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import ConfigurationError, Fault
+from bytewise.protocol.units import Blob, Digest
+from bytewise.service.secret import Secret
+from kms.storage.files import KEY_BYTES, create, is_wiped, read_key, wipe, write_whole
+from kms.storage.wrapping import ask
+
+STORAGE_KEY, WRAPPED_KEY = "storage.key", "storage.wrapped"
+LIMIT_S, MAX_LIMIT_S = 30.0, 600.0
+"""Longest wait for the command, by default and at all."""
+_NONCE_BYTES = 12
+
+
+class Sealer(Protocol):
+    """Seals short secrets for one purpose each."""
+
+    def seal(self, plain: bytes, context: Digest) -> bytes:
+        """The sealed secret, which opens for the same context only."""
+        ...
+
+    def open(self, sealed: bytes, context: Digest) -> Secret:
+        """What was sealed; `ConfigurationError` if it was altered, or sealed elsewhere or for another context."""
+        ...
+
+
+class StorageKey:
+    """AES-256-GCM under one key, the context as associated data; what is sealed is 12 bytes of nonce and the ciphertext."""
+
+    __slots__ = ("_aead", "_name")
+
+    def __init__(self, key: Secret, name: str) -> None:
+        self._aead = AESGCM(key.reveal())
+        self._name = name
+
+    def seal(self, plain: bytes, context: Digest) -> bytes:
+        """See `Sealer`."""
+        nonce = token_bytes(_NONCE_BYTES)
+        return nonce + self._aead.encrypt(nonce, plain, context)
+
+    def open(self, sealed: bytes, context: Digest) -> Secret:
+        """See `Sealer`."""
+        try:
+            return Secret(self._aead.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], context))
+        except (InvalidTag, ValueError):
+            raise ConfigurationError(self._name, "does not open what it sealed") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Sealing:
+    """Where the storage key of a folder is; by default in the folder's `storage.key`."""
+
+    key_file: Path | None = None
+    """The file that has it: 32 bytes as hex."""
+    wrap: tuple[str, ...] = ()
+    """Program and arguments that read the key from stdin and print it wrapped."""
+    unwrap: tuple[str, ...] = ()
+    """Program and arguments that read what `wrap` printed and print the key."""
+    limit_s: float = LIMIT_S
+    """Longest time in seconds that either may take."""
+
+    def __post_init__(self) -> None:
+        if bool(self.wrap) != bool(self.unwrap):
+            raise ConfigurationError("wrap_command", "and unwrap_command: both, or neither of them")
+        if self.wrap and self.key_file is not None:
+            raise ConfigurationError("storage_key_file", "and wrap_command: one of them keeps the storage key")
+        if not 0 < self.limit_s <= MAX_LIMIT_S:
+            raise ConfigurationError("wrap_limit_s", f"{self.limit_s:g} is not above 0 and at most {MAX_LIMIT_S:g}")
+
+
+IN_FOLDER = Sealing()
+
+
+@dataclass(frozen=True, slots=True)
+class WrappedKey:
+    """`storage.wrapped`."""
+
+    wrapped: Blob
+    """What the command printed."""
+    check: Blob
+    """Nothing, sealed under the key: tells the key from another one."""
+
+
+def open_sealer(folder: Path, sealing: Sealing = IN_FOLDER) -> Sealer:
+    """The sealer of a folder, with its key at hand: the command, if there is one, runs once.
+
+    `ConfigurationError` for a file or a command that cannot be right, `TryAgain` for a command that fails or is late.
+    """
+    if not sealing.wrap:
+        path = sealing.key_file or folder / STORAGE_KEY
+        return StorageKey(Secret(read_key(path)), path.name)
+    if (folder / STORAGE_KEY).exists():
+        raise ConfigurationError(
+            STORAGE_KEY, "lies in the folder, and the settings have a wrap_command: run `python -m kms wrap`"
+        )
+    return StorageKey(_unwrapped(_read(folder), sealing), WRAPPED_KEY)
+
+
+def verify_same_key(folder: Path, sealing: Sealing) -> None:
+    """Nothing is sealed under a key file while the folder has a storage key of its own that is another: `ConfigurationError`."""
+    own = folder / STORAGE_KEY
+    if sealing.key_file and own.exists() and read_key(own) != read_key(sealing.key_file):
+        raise ConfigurationError(
+            "storage_key_file",
+            f"{sealing.key_file.name} is another key than {STORAGE_KEY} in the folder, which sealed its shares: name that one",
+        )
+
+
+def draw_key(folder: Path, sealing: Sealing, rng: Rng) -> None:
+    """Draws the folder's storage key where the settings want it; one that is there is kept. Errors as of `open_sealer`.
+
+    A file that is there is kept only if `open_sealer` would take it: shares are never sealed under what is no key.
+    """
+    if sealing.wrap:
+        if not (folder / WRAPPED_KEY).exists():
+            _store(folder, Secret(rng(KEY_BYTES)), sealing)
+        return
+    path = sealing.key_file or folder / STORAGE_KEY
+    if path.exists():
+        read_key(path)
+    else:
+        create(path, rng(KEY_BYTES).hex().encode())
+
+
+def wrap_folder(folder: Path, sealing: Sealing) -> None:
+    """Takes the storage key of a folder out of its file, which is wiped, and keeps it wrapped; shares stay as they are.
+
+    The same call goes on after a crash. Errors as of `open_sealer`; the file stays until the command gave the key back.
+    """
+    if not sealing.wrap:
+        raise ConfigurationError("wrap_command", "missing: what wraps the storage key?")
+    if (folder / WRAPPED_KEY).exists() and is_wiped(folder / STORAGE_KEY):
+        _unwrapped(_read(folder), sealing)
+        (folder / STORAGE_KEY).unlink(missing_ok=True)
+        return
+    key = Secret(read_key(folder / STORAGE_KEY))
+    if not (folder / WRAPPED_KEY).exists():
+        _store(folder, key, sealing)
+    if _unwrapped(_read(folder), sealing) != key:
+        raise ConfigurationError(STORAGE_KEY, f"is another key than {WRAPPED_KEY} has; one of them is of another folder")
+    wipe(folder / STORAGE_KEY)
+
+
+def _store(folder: Path, key: Secret, sealing: Sealing) -> None:
+    wrapped = ask("wrap_command", sealing.wrap, key.reveal(), sealing.limit_s)
+    shown = (key.reveal(), key.reveal().hex().encode(), key.reveal().hex().upper().encode(), base64.b64encode(key.reveal())[:-1])
+    if any(form in wrapped for form in shown):
+        raise ConfigurationError(f"wrap_command ({sealing.wrap[0]})", "what it prints has the key in it: it wraps nothing")
+    stored = WrappedKey(Blob(wrapped), Blob(StorageKey(key, WRAPPED_KEY).seal(b"", _CHECK)))
+    _unwrapped(stored, sealing)  # before anything depends on it
+    write_whole(folder / WRAPPED_KEY, encode(stored))
+
+
+def _unwrapped(stored: WrappedKey, sealing: Sealing) -> Secret:
+    key = Secret(ask("unwrap_command", sealing.unwrap, stored.wrapped, sealing.limit_s))
+    named = f"unwrap_command ({sealing.unwrap[0]})"
+    if len(key.reveal()) != KEY_BYTES:
+        raise ConfigurationError(
+            named, f"it printed {len(key.reveal())} bytes and not the {KEY_BYTES} of the key that was wrapped"
+        )
+    try:
+        StorageKey(key, WRAPPED_KEY).open(stored.check, _CHECK)
+    except ConfigurationError:
+        raise ConfigurationError(named, "it printed another key than was wrapped: does it use the key that wrapped it?") from None
+    return key
+
+
+def _read(folder: Path) -> WrappedKey:
+    try:
+        return decode(WrappedKey, (folder / WRAPPED_KEY).read_bytes())
+    except OSError as error:
+        raise ConfigurationError(WRAPPED_KEY, f"{error.strerror}: the storage key of this folder was never wrapped") from None
+    except Fault as error:
+        raise ConfigurationError(WRAPPED_KEY, str(error)[:200]) from None
+
+
+_CHECK = digests.labelled(Label.STORAGE_KEY)

@@ -1,0 +1,88 @@
+"""What goes into the next batch, in order: receipts, and signed empty leaves for numbers whose receipts can be posted no more.
+
+Batches have contiguous numbers, and an empty leaf takes the place of a receipt that is lost or late, so that it keeps no later
+one out (ADR 199). A receipt that can still be posted is never skipped.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from bytewise.protocol.records.receipt import BatchHeader, ListEntry, Receipt, SignedReceipt
+from bytewise.protocol.units import Digest
+from bytewise.storage.receipt_store import Books
+
+NO_RECEIPT = "there is no receipt with it"
+CLOSED = "its environment, model or key epoch has closed, or the pool that judges it has stopped, for too long"
+
+
+class Service(NamedTuple):
+    """What one batch header names, and what can be closed, stopped or ended apart from others."""
+
+    environment: Digest
+    model_id: Digest
+    key_epoch: int
+
+    @classmethod
+    def of(cls, record: Receipt | BatchHeader) -> "Service":
+        """That under which a receipt was signed, or a batch is posted."""
+        return cls(record.environment, record.model_id, record.key_epoch)
+
+
+class Until(NamedTuple):
+    """How long a receipt may be sent; the earlier one is the lesser."""
+
+    at: int
+    """Last second of chain time."""
+    why: str
+    """What it is too late for afterwards."""
+
+
+class Slot(NamedTuple):
+    """One number of the next batch."""
+
+    seq: int
+    signed: SignedReceipt | None
+    """Its receipt, if that can be posted."""
+    why: str
+    """Otherwise, why the number is skipped."""
+
+
+def unanchored(books: Books) -> tuple[SignedReceipt, ...]:
+    """The oldest receipt of the batch that is not known to be anchored, if any, and the oldest that is in no batch, if any.
+
+    Without them all is anchored, also while another thread builds batches: a receipt goes from no batch into one and to the
+    chain, and is looked for in that order.
+    """
+    loose = books.unbatched(1)
+    header = books.open_batch()
+    return (*(books.in_batch(header.first_seq, 1) if header else ()), *loose)
+
+
+def receipts_of(leaves: Sequence[ListEntry]) -> tuple[SignedReceipt, ...]:
+    """Those that are no empty leaves."""
+    return tuple(each for each in leaves if isinstance(each, SignedReceipt))
+
+
+def slots(numbers: range, receipts: Sequence[SignedReceipt], untils: Mapping[int, Until], now: int) -> list[Slot]:
+    """What becomes of each number: its receipt, if it has one that may be sent at `now`, chain time, or why it is skipped."""
+    found: dict[int, SignedReceipt] = {each.receipt.seq: each for each in receipts}
+    return [_slot(seq, found.get(seq), untils.get(seq), now) for seq in numbers]
+
+
+def uniform_head(waiting: Sequence[Slot]) -> list[Slot]:
+    """The longest run from the start that one header can name: its receipts are of one environment, model and key epoch."""
+    run: list[Slot] = []
+    service = None
+    for each in waiting:
+        own = Service.of(each.signed.receipt) if each.signed is not None else service
+        if service is not None and own != service:
+            break
+        service = own
+        run.append(each)
+    return run
+
+
+def _slot(seq: int, signed: SignedReceipt | None, until: Until | None, now: int) -> Slot:
+    if signed is None or until is None:
+        return Slot(seq, None, NO_RECEIPT)
+    return Slot(seq, None, until.why) if now > until.at else Slot(seq, signed, "")

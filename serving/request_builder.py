@@ -1,0 +1,141 @@
+"""From an understood chat request to the Request that is signed and executed: prompt, seed, nonce, expiry (design sections 3, 4).
+
+In `client=delegated` the gateway does this with its own key, and the receipt says so.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from bytewise.protocol.errors import BadRequest, MalformedValue, OutsideLimits, UnsupportedModel
+from bytewise.protocol.records.environment import Environment
+from bytewise.protocol.records.opening import verify_limits
+from bytewise.protocol.records.request import MAX_LOGPROBS, REQUEST_VERSION, DecodePolicy, Request, choice_seed
+from bytewise.protocol.records.seal import client_digest
+from bytewise.protocol.signing import Signer
+from bytewise.protocol.units import MAX_SAFE_INTEGER, U64, U256, Blob, Digest
+from serving.openai import Ask
+from serving.refusals import Code
+
+Rng = Callable[[int], bytes]
+"""Random bytes, injected: `os.urandom` in the service."""
+
+
+class Words(Protocol):
+    """The artifact's tokenizer, as far as the gateway needs it."""
+
+    @property
+    def stop_tokens(self) -> tuple[int, ...]:
+        """Token ids that end an answer."""
+        ...
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of token ids of the model."""
+        ...
+
+    def render(self, messages: list[dict[str, str]]) -> tuple[int, ...]:
+        """Prompt of a conversation, by the artifact's chat template."""
+        ...
+
+    def text(self, token_ids: tuple[int, ...], stop_strings: tuple[str, ...] = ()) -> str:
+        """Text of tokens, up to the first stop string."""
+        ...
+
+    def written(self, token_ids: tuple[int, ...]) -> bytes:
+        """Bytes of tokens."""
+        ...
+
+    def refusal(self, schema: str) -> str:
+        """Why no answer can satisfy a JSON schema; empty if one can."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What this operator serves; fixed for the life of the process."""
+
+    model_name: str
+    """Name under which clients ask."""
+    model_id: Digest
+    template_digest: Digest
+    tokenizer_digest: Digest
+    environment: Environment
+    chain_id: int
+    request_ttl_s: int
+    """How long after its making a Request may be anchored, pauses not counted: well above the longest anchoring delay."""
+
+
+def make_request(
+    ask: Ask, offer: Offer, words: Words, client: Signer, rng: Rng, now: int, pause_s: int = 0
+) -> tuple[Request, Blob]:
+    """The Request and the gateway's signature over it; `BadRequest` names the parameter that is outside the limits.
+
+    `now` is chain time, Unix seconds. No pause stops the clock of the expiry: it is `pause_s`, the longest one, later (ADR 108).
+    """
+    prompt = _render(ask, words)
+    limits = offer.environment.limits
+    room = limits.max_context - len(prompt)
+    most = MAX_LOGPROBS // (1 if ask.logprobs is None else ask.logprobs + 1)
+    wanted = ask.max_new_tokens if ask.max_new_tokens is not None else min(room, limits.max_new_tokens, most)
+    if room < 1 or wanted > room:
+        raise BadRequest("messages", _too_long(limits.max_context, len(prompt), max(wanted, 1)), Code.CONTEXT)
+    if wanted > limits.max_new_tokens:
+        raise BadRequest("max_completion_tokens", f"is {wanted}, this server allows {limits.max_new_tokens}")
+    if ask.logprobs is not None and wanted > most:
+        raise BadRequest(
+            "top_logprobs", f"of {wanted} tokens are too many for one answer: at most {most} tokens can have so many"
+        )
+    _verify_words(ask, words)
+    # A drawn seed stays below 2^53, so that any client can send it back as a JSON number.
+    seed = ask.seed if ask.seed is not None else int.from_bytes(rng(7), "big") & MAX_SAFE_INTEGER
+    decode = DecodePolicy(
+        wanted, ask.temperature, ask.top_p, ask.top_k, words.stop_tokens, min_p=ask.min_p,
+        repetition_penalty=ask.repetition_penalty, presence_penalty=ask.presence_penalty,
+        frequency_penalty=ask.frequency_penalty, logit_bias=ask.logit_bias, stop_strings=ask.stop_strings,
+        logprobs=ask.logprobs, grammar=ask.grammar,
+    )  # fmt: skip
+    request = Request(
+        version=REQUEST_VERSION, model_id=offer.model_id, model_name=offer.model_name, environment=offer.environment.digest,
+        decode=decode, seed=U64(seed), prompt=prompt, template_digest=offer.template_digest,
+        tokenizer_digest=offer.tokenizer_digest, prompt_commitments=None, nonce=Digest(rng(32)), chain_id=U256(offer.chain_id),
+        expiry=U64(now + offer.request_ttl_s + pause_s), client=client.address, reply_key=None,
+    )  # fmt: skip
+    try:
+        verify_limits(request, offer.environment)
+    except OutsideLimits as error:
+        raise BadRequest("messages", str(error)) from None
+    return request, client.sign(client_digest(request.req_hash, offer.chain_id))
+
+
+def make_choices(request: Request, count: int, client: Signer, rng: Rng) -> list[tuple[Request, Blob]]:
+    """Requests, with signatures, of `count` choices: the request itself, then others with seeds and nonces of their own."""
+    others = [replace(request, seed=choice_seed(request.seed, i), nonce=Digest(rng(32))) for i in range(1, count)]
+    return [(each, client.sign(client_digest(each.req_hash, each.chain_id))) for each in (request, *others)]
+
+
+def _too_long(context: int, prompt: int, new: int) -> str:
+    # In OpenAI's words, which clients look for where they do not look at the code.
+    return (
+        f"This model's maximum context length is {context} tokens. However, your messages resulted in {prompt} tokens, and the "
+        f"answer may have {new}: shorten the messages or lower max_completion_tokens"
+    )
+
+
+def _verify_words(ask: Ask, words: Words) -> None:
+    for token, _ in ask.logit_bias:
+        if token >= words.vocabulary:
+            raise BadRequest(f"logit_bias.{token}", f"is no token of this model, which has {words.vocabulary}")
+    refusal = "" if ask.grammar is None else words.refusal(ask.grammar)
+    if refusal:
+        raise BadRequest("response_format", f"no answer can satisfy the schema: {refusal[:200]}")
+
+
+def _render(ask: Ask, words: Words) -> tuple[int, ...]:
+    try:
+        prompt = words.render([{"role": role, "content": text} for role, text in ask.messages])
+    except (UnsupportedModel, MalformedValue) as error:
+        raise BadRequest("messages", f"the model cannot read them: {error}") from None
+    if not prompt:
+        raise BadRequest("messages", "render to an empty prompt")
+    return prompt

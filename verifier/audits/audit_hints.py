@@ -1,0 +1,123 @@
+"""What auditors that found a fraud tell watchtowers before they publish: the answer that will win (design section 9, alpha).
+
+A challenger earns the opener's share only if it committed to the right answer, which it cannot compute. A drawn auditor hands it
+over, to watchtowers of its choice. A tip proves itself: it opens the commitment of a result that its verifier signed.
+"""
+
+import queue
+import ssl
+import threading
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+
+from bytewise.protocol.court.tally import key_of
+from bytewise.protocol.digests import out_hash
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import CommitmentMismatch, NotAMember
+from bytewise.protocol.records.statements import AuditResult, Outcome, audit_commitment
+from bytewise.protocol.signing import Domain, typed_digest, verify_signature
+from bytewise.protocol.units import U8, ZERO_DIGEST, Address, Blob, Digest
+from bytewise.service import telemetry
+
+MAX_TIPS = 4096
+"""Tips that are kept: the oldest go first."""
+MAX_TIPS_EACH = 64
+"""Of one verifier, so that none can push out what others told."""
+MAX_WAITING = 256
+"""Tips that wait to be sent; a tip is a favour, and more are dropped."""
+TIMEOUT_S = 5.0
+"""Of one exchange."""
+PATH = "/v1/tip"
+
+
+@dataclass(frozen=True, slots=True)
+class Tip:
+    """What an auditor found, before its result is opened on the chain."""
+
+    result: AuditResult
+    """The result that it will publish."""
+    signature: Blob
+    """The auditor's, over the result."""
+    outcome: U8
+    """`Outcome`."""
+    code: U8
+    """Defect code; 0 if EXECUTED."""
+    tokens_hash: Digest
+    """Recomputed, or zero."""
+    trace_root: Digest
+    """Recomputed, or zero."""
+    salt: Digest
+    """Opens the result's commitment."""
+
+    @property
+    def key(self) -> Digest:
+        """What a verdict says that agrees (`court.count.key_of`)."""
+        executed = self.outcome == Outcome.EXECUTED.value
+        return key_of(self.outcome, self.code, out_hash(self.tokens_hash, self.trace_root) if executed else ZERO_DIGEST)
+
+
+class TipBox:
+    """Tips of verifiers, by receipt. `verifiers` may be asked by any thread. Thread-safe."""
+
+    def __init__(self, domain: Domain, verifiers: Container[Address]) -> None:
+        self._domain = domain
+        self._verifiers = verifiers
+        self._tips: dict[tuple[Digest, Address], Tip] = {}
+        self._lock = threading.Lock()
+
+    def put(self, tip: Tip) -> None:
+        """Keeps a tip that its verifier signed; the fault otherwise. What is cheap is looked at first."""
+        result = tip.result
+        if result.verifier not in self._verifiers:
+            raise NotAMember(result.verifier, "any pool", 0)
+        found = audit_commitment(result.receipt_id, result.verifier, tip.tokens_hash, tip.trace_root, tip.salt)
+        if found != result.commitment:
+            raise CommitmentMismatch(result.verifier, result.commitment.hex())
+        verify_signature("tip", typed_digest(self._domain, result), tip.signature, result.verifier)
+        with self._lock:
+            self._tips[(result.receipt_id, result.verifier)] = tip
+            own = [key for key in self._tips if key[1] == result.verifier]
+            if len(own) > MAX_TIPS_EACH:
+                del self._tips[own[0]]
+            while len(self._tips) > MAX_TIPS:
+                del self._tips[next(iter(self._tips))]
+
+    def key(self, posted: Iterable[AuditResult]) -> Digest | None:
+        """The answer that most of these published results were told to stand for; None if nobody told."""
+        with self._lock:
+            told = [(result, self._tips.get((result.receipt_id, result.verifier))) for result in posted]
+        keys = [tip.key for result, tip in told if tip is not None and tip.result == result]
+        return max(keys, key=keys.count) if keys else None
+
+
+class TipSender:
+    """Tells watchtowers, in a thread of its own: votes have deadlines, and a watchtower may be slow. Who does not answer is left
+    alone, for a tip is a favour."""
+
+    def __init__(self, urls: tuple[str, ...], certificate: Path) -> None:
+        self._urls = urls
+        self._context = ssl.create_default_context(cafile=str(certificate))
+        self._waiting: queue.Queue[Tip] = queue.Queue(MAX_WAITING)
+        threading.Thread(target=self._loop, name="tips out", daemon=True).start()
+
+    def __call__(self, tip: Tip) -> None:
+        """Takes a tip for each watchtower; never waits."""
+        try:
+            self._waiting.put_nowait(tip)
+        except queue.Full:
+            telemetry.log("tip.dropped", receipt=tip.result.receipt_id)
+
+    def _loop(self) -> None:
+        while True:
+            self._tell(self._waiting.get())
+
+    def _tell(self, tip: Tip) -> None:
+        for url in self._urls:
+            try:
+                answer = httpx2.post(url + PATH, content=encode(tip), verify=self._context, timeout=TIMEOUT_S)
+                telemetry.log("tip.sent", receipt=tip.result.receipt_id, status=answer.status_code)
+            except httpx2.HTTPError as error:
+                telemetry.log("tip.not_sent", receipt=tip.result.receipt_id, error=type(error).__name__)

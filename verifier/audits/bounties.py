@@ -1,0 +1,174 @@
+"""From a signed result of a light audit to its bounty: posted, opened after the window, paid once another agrees (docs/adr/107).
+
+What the chain shows moves a row on, never what was planned: a sender drops an act that has to wait for too long.
+"""
+
+from typing import NamedTuple
+
+from bytewise.ports import ChainView, Sender
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.actions import ClaimBounty, OpenAudit, PostAudit
+from bytewise.protocol.decisions.audits import AuditDuty, AuditStage
+from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.digests import out_hash
+from bytewise.protocol.records.statements import AuditOutcome
+from bytewise.protocol.units import Address, Digest, unhex
+from bytewise.service import telemetry
+from bytewise.storage.archive import Audit, Audits
+from verifier.watch.records import Live, Records
+
+PENDING, SIGNED, POSTED, OPENED, AGREED, DONE, FAILED = "PENDING", "SIGNED", "POSTED", "OPENED", "AGREED", "DONE", "FAILED"
+"""States of an audit. POSTED, OPENED and AGREED mean that the chain showed it."""
+
+AGREEMENT = 2
+"""Verifiers that must have shown the same for a bounty (`Audits`)."""
+CLAIMS_AT_ONCE = 16
+"""Bounties claimed at one time, of matches and of mismatches, the oldest first: each is tried in every block until it is paid."""
+
+
+class Patience(NamedTuple):
+    """How long an audit is kept in each state after its deadline, protocol time, and what is said of one that is given up."""
+
+    seconds: int
+    state: str
+    why: str
+
+
+_MINUTES, _DAY = 600, 86_400
+PATIENCE = {
+    PENDING: Patience(_MINUTES, FAILED, "its window was over before it was judged"),
+    SIGNED: Patience(_MINUTES, FAILED, "its window was over before it was published"),
+    POSTED: Patience(_DAY, FAILED, "what it found could not be shown"),
+    OPENED: Patience(_MINUTES, DONE, "nobody showed the same"),
+    # A pool fills with every batch, and the hourly limit lets a day's worth through in a day.
+    AGREED: Patience(_DAY, FAILED, "its bounty was not paid"),
+}
+"""The deadline is the end of the window, from OPENED on the opening, and after a dispute its end."""
+
+
+class Bounties:
+    """The audits of one verifier from their draw on, but for judging."""
+
+    def __init__(self, chain: ChainView, records: Records, audits: Audits, verifier: Address) -> None:
+        self._chain = chain
+        self._records = records
+        self._audits = audits
+        self._verifier = verifier
+
+    def duties(self, docket: Docket) -> list[AuditDuty]:
+        """What there is to do, after a look at what the chain shows of it."""
+        rows = [row for state in (PENDING, SIGNED, POSTED, OPENED) for row in self._audits.audits(state)]
+        due = [self._duty(row, docket) for row in rows]
+        claims = [self._duty(row, docket) for row in self._claimable(docket)]
+        return [duty for duty in due if duty is not None and not duty.agreed] + [duty for duty in claims if duty is not None]
+
+    def post(self, action: PostAudit, sender: Sender) -> None:
+        """Publishes the stored result."""
+        row = self._row(action.result.receipt_id)
+        assert row.signature is not None, "decided from this row"
+        sender.post_audit(action.result, row.signature, action.batch_id)
+
+    def collect(self, action: OpenAudit | ClaimBounty, sender: Sender) -> None:
+        """Shows what the result committed to, or claims the bounty for it."""
+        row, live = self._row(action.receipt_id), self._records.find(action.receipt_id)
+        assert row.result is not None and live is not None, "decided from this row"
+        if isinstance(action, OpenAudit):
+            tokens_hash, trace_root, salt = _opening(row)
+            sender.open_audit(row.receipt_id, row.result.verifier, tokens_hash, trace_root, salt)
+        else:
+            sender.claim_bounty(live.seen.signed, live.seen.proof, row.result)
+
+    def _claimable(self, docket: Docket) -> list[Audit]:
+        """What may be paid: nothing while a dispute of the receipt runs, which is none of the time that we wait."""
+        in_court = {case.receipt_id for case in docket.cases if case.phase is not Phase.FINAL}
+        agreed = self._audits.audits(AGREED)
+        for row in agreed:
+            if row.receipt_id in in_court and docket.clock > row.deadline:
+                self._audits.extend(row.receipt_id, docket.clock)
+        sure: list[Audit] = []
+        doubts: list[Audit] = []
+        for row in (each for each in agreed if each.receipt_id not in in_court):
+            is_doubt = row.result is not None and row.result.result == AuditOutcome.MISMATCH.value
+            (doubts if is_doubt else sure).append(row)
+        # Each kind has its places: what no dispute ever bears out must not keep what is sure from being paid.
+        return sure[:CLAIMS_AT_ONCE] + doubts[:CLAIMS_AT_ONCE]
+
+    def _duty(self, row: Audit, docket: Docket) -> AuditDuty | None:
+        live = self._records.find(row.receipt_id)
+        if live is None:
+            self._patience(row, docket)
+            return None
+        row = self._advanced(self._extended(row, live, docket), live, docket)
+        if row.state in (DONE, FAILED) or not self._patience(row, docket):
+            return None
+        stage = _STAGES[row.state]
+        return AuditDuty(row.receipt_id, live.header.batch_id, row.result, stage, agreed=row.state == AGREED)
+
+    def _extended(self, row: Audit, live: Live, docket: Docket) -> Audit:
+        """A window that stood still ends later."""
+        batch = docket.batch(live.header.batch_id)
+        if row.state not in (PENDING, SIGNED, POSTED) or batch is None or batch.window_end <= row.deadline:
+            return row
+        self._audits.extend(row.receipt_id, batch.window_end)
+        return row._replace(deadline=batch.window_end)
+
+    def _advanced(self, row: Audit, live: Live, docket: Docket) -> Audit:
+        """The row as the chain shows it. One that was posted is not asked for again before its window is over."""
+        if row.state == SIGNED or row.state == AGREED or (row.state == POSTED and docket.clock > row.deadline):
+            state = self._shown(row, self._chain.audit_stage(row.receipt_id, live.header.batch_id, self._verifier, docket.number))
+        elif row.state == OPENED and self._is_agreed(row, live, docket):
+            state = AGREED
+        else:
+            return row
+        if state == row.state:
+            return row
+        self._audits.mark(row.receipt_id, state)
+        telemetry.log("audit.moved", receipt=row.receipt_id, state=state)
+        deadline = row.deadline
+        if state == OPENED:
+            # Others have as long as ever to show the same, also after an opening that had to wait.
+            deadline = max(deadline, docket.clock)
+            self._audits.extend(row.receipt_id, deadline)
+        return row._replace(state=state, deadline=deadline)
+
+    def _shown(self, row: Audit, stage: AuditStage) -> str:
+        assert row.result is not None, "signed"
+        if stage is AuditStage.PAID or (stage is not AuditStage.NOTHING and row.result.result == AuditOutcome.NONE.value):
+            return DONE  # what found nothing has nothing to show
+        if stage is AuditStage.OPENED:
+            return row.state if row.state == AGREED else OPENED
+        return POSTED if stage is AuditStage.POSTED else SIGNED
+
+    def _is_agreed(self, row: Audit, live: Live, docket: Docket) -> bool:
+        tokens_hash, trace_root, _ = _opening(row)
+        found = out_hash(tokens_hash, trace_root)
+        return self._chain.agreeing(row.receipt_id, live.header.batch_id, found, docket.number) >= AGREEMENT
+
+    def _patience(self, row: Audit, docket: Docket) -> bool:
+        """Whether there is some left; a row without is ended."""
+        limit = PATIENCE[row.state]
+        if docket.clock <= row.deadline + limit.seconds:
+            return True
+        self._audits.mark(row.receipt_id, limit.state, limit.why)
+        telemetry.log("audit.given_up", receipt=row.receipt_id, state=row.state, why=limit.why)
+        return False
+
+    def _row(self, receipt_id: Digest) -> Audit:
+        found = self._audits.find(receipt_id)
+        assert found is not None, "decided from this row"
+        return found
+
+
+_STAGES = {
+    PENDING: AuditStage.NOTHING, SIGNED: AuditStage.NOTHING, POSTED: AuditStage.POSTED, OPENED: AuditStage.OPENED,
+    AGREED: AuditStage.OPENED,
+}  # fmt: skip
+
+
+def _opening(row: Audit) -> tuple[Digest, Digest, Digest]:
+    """Tokens hash, trace root and salt of a signed result."""
+    return (
+        Digest(unhex(row.opening["tokens_hash"])),
+        Digest(unhex(row.opening["trace_root"])),
+        Digest(unhex(row.opening["salt"])),
+    )

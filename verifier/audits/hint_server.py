@@ -1,0 +1,163 @@
+"""Where a watchtower takes tips: HTTPS for strangers, so everything that one of them can hold is bounded.
+
+A connection has one thread, one request and `EXCHANGE_S` in all, however it spends them; there are `MAX_CONNECTIONS` at a time,
+and `MAX_FROM_ONE` of one address. Who is no verifier costs a look into a set, then the connection ends.
+"""
+
+import io
+import re
+import socket
+import ssl
+import threading
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors import BytewiseError
+from bytewise.service import telemetry
+from bytewise.service.clock import monotonic_s
+from verifier.audits.audit_hints import PATH, Tip, TipBox
+
+MAX_TIP_BYTES = 4096
+"""A tip has about 700."""
+MAX_CONNECTIONS = 32
+"""Open at one time."""
+MAX_FROM_ONE = 4
+"""Of them from one address: an auditor has one, and some auditors may share an address."""
+EXCHANGE_S = 5.0
+"""From a connection's acceptance to its end, handshake included."""
+
+
+class TipServer:
+    """Takes tips in threads of its own until `close`."""
+
+    def __init__(self, box: TipBox, host: str, port: int, certificate: Path, key: Path, exchange_s: float = EXCHANGE_S) -> None:
+        self._server = _Server((host, port), _Handler)
+        self._server.box, self._server.exchange_s = box, exchange_s
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        # Not before a thread of its own has the connection: a client that says nothing keeps nobody waiting.
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="tips", daemon=True)
+        self._thread.start()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._server.server_address[1])
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return self._server.open
+
+    def close(self) -> None:
+        """Stops listening."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    box: TipBox
+    exchange_s: float
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._lock = threading.Lock()
+        self._open: Counter[str] = Counter()
+
+    @property
+    def open(self) -> int:
+        with self._lock:
+            return self._open.total()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """A thread for the connection, if there is room."""
+        who = str(client_address[0])
+        if not self._take(who):
+            telemetry.count("bytewise_tips_refused_total", reason="connections")
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._give_back(who)
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """The connection's thread."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._give_back(str(client_address[0]))
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A connection that broke is its client's affair; the library would print a trace."""
+        telemetry.count("bytewise_tips_refused_total", reason="broken")
+
+    def _take(self, who: str) -> bool:
+        with self._lock:
+            if self._open.total() >= MAX_CONNECTIONS or self._open[who] >= MAX_FROM_ONE:
+                return False
+            self._open[who] += 1
+            return True
+
+    def _give_back(self, who: str) -> None:
+        with self._lock:
+            self._open[who] -= 1
+            if not self._open[who]:
+                del self._open[who]
+
+
+class _Until(io.RawIOBase):
+    """A socket that is read until a moment: bytes that come one by one buy no time."""
+
+    def __init__(self, connection: socket.socket, until: float) -> None:
+        super().__init__()
+        self._connection = connection
+        self._until = until
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        left_s = self._until - monotonic_s()
+        if left_s <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left_s)
+        return self._connection.recv_into(buffer)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+
+    def setup(self) -> None:
+        super().setup()
+        self.connection.settimeout(self.server.exchange_s)
+        until = monotonic_s() + self.server.exchange_s
+        self.rfile = io.BufferedReader(_Until(self.connection, until))
+
+    def do_POST(self) -> None:
+        """One tip."""
+        length = self.headers.get("Content-Length", "")
+        if self.path != PATH or not re.fullmatch("[0-9]{1,4}", length) or int(length) > MAX_TIP_BYTES:
+            self._answer(400)
+            return
+        try:
+            self.server.box.put(decode(Tip, self.rfile.read(int(length))))
+            self._answer(204)
+        except BytewiseError as error:
+            telemetry.count("bytewise_tips_refused_total", reason=type(error).__name__)
+            telemetry.log_error("tip.refused", error)
+            self._answer(403)
+
+    def log_message(self, *args: object) -> None:
+        """Silent: the journal of the process says what matters."""
+
+    def _answer(self, status: int) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()

@@ -1,0 +1,1 @@
+"""Availability demands: made, followed, ended (design section 9)."""

@@ -1,0 +1,229 @@
+"""Demands what operators withhold, ends demands that nobody answered, disputes what a demand did not bring (design section 9).
+
+`Unavailable` never accuses. Bytes that DA failed to give several times, past the fetch deadline, while it gave us others, are
+demanded with a small bond; what the chain then says is no doubt any more.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from bytewise.ports import ChainView, Sender
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.decisions.actions import Action, DemandAnchor, DemandEnvelope, DemandList, OpenDispute
+from bytewise.protocol.decisions.decide_demands import Demand, DemandPolicy, Missing, decide_demands, decide_ends
+from bytewise.protocol.decisions.demands import DemandRecord
+from bytewise.protocol.decisions.disputes import MovePolicy
+from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.records.receipt import BatchHeader, SignedReceipt, anchor_subject, list_subject
+from bytewise.protocol.units import Address, Digest
+from bytewise.service import telemetry
+from verifier.audits.draws import Draws
+from verifier.demands.arrears import Arrears
+from verifier.demands.demand_index import DemandBook
+from verifier.demands.follow_up import FollowUp
+from verifier.demands.own_disputes import OwnDisputes
+from verifier.stake.refusals import Refusals
+from verifier.watch.absence_check import HAND_IN_S, Certainty, Control
+from verifier.watch.receipt_inbox import Given
+from verifier.watch.records import Records
+
+NO_END = 2**63
+"""A receipt can be demanded as long as its number is not anchored."""
+
+
+class Means(NamedTuple):
+    """Whose bonds, how many, and what for."""
+
+    me: Address
+    policy: DemandPolicy
+    moves: MovePolicy
+    disputes: bool
+    """Whether what a demand did not bring is disputed."""
+    fetches: bool = True
+    """Whether what a demand brought is fetched: for audits, and before a dispute. Seats fetch what they judge themselves."""
+
+
+class Demander:
+    """The part of a node that looks after demands; with a budget of 0 it asks for nothing, and still follows and ends them."""
+
+    def __init__(
+        self, chain: ChainView, network: Network, records: Records, control: Control, means: Means, given: Given | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._chain = chain
+        self._subjects = network.demands_domain
+        self._records = records
+        self._means = means
+        self._given = given
+        self._book = DemandBook(chain, int(network.deploy_block), means.policy.budget_s)
+        self._draws = Draws(chain)
+        self._follow_up = FollowUp(chain, records, monotonic)
+        self._certainty = Certainty(control)
+        self._refusals = Refusals()
+        self._arrears = Arrears(chain, self._book, int(network.deploy_block), means.me, means.moves)
+        self._own = OwnDisputes(chain, network, means.me)
+        self._beyond: set[Digest] = set()
+        """Subjects of which the log says that their bond is beyond our means."""
+        self._ordered: set[Digest] = set()
+        """Receipts that we decided to dispute, until the chain shows it."""
+        self._handed_over: Mapping[Digest, SignedReceipt] = {}
+        """What clients gave us, as of this step."""
+
+    def step(self, docket: Docket) -> tuple[Action, ...]:
+        """What to demand, to end and to dispute. Arrears come last: nothing runs out for them."""
+        self._book.follow(docket)
+        me, known = self._means.me, self._book.known
+        if self._means.fetches:
+            self._follow_up.step(docket, known)
+        actions: list[Action] = [*decide_ends(docket, known, me, self._means.moves)]
+        if self._means.policy.budget_wei > 0 and not docket.paused:
+            actions += self._wanted(docket)
+        return (*actions, *self._arrears.step(docket))
+
+    def _wanted(self, docket: Docket) -> list[Action]:
+        me, policy, known = self._means.me, self._means.policy, self._book.known
+        self._handed_over = {} if self._given is None else self._given.receipts()
+        self._own.follow(docket)
+        overdue = self._records.overdue(docket, policy.tries)
+        unwon = {each for each in known if self._own.is_unwon(each)}
+        self._refusals.begin()
+        missing, is_needed = tuple(self._missing(overdue, docket)), partial(self._is_needed, docket=docket)
+        chosen = decide_demands(docket, missing, known, me, policy, unwon, is_needed)
+        self._tell_beyond(chosen.beyond, docket)
+        unserved = self._unserved(docket) if self._means.disputes else ()
+        self._certainty.begin({*unserved, *(each.subject for each in chosen.demands)})
+        demands = [each.demand for each in chosen.demands if self._is_certain(each, overdue, docket)]
+        return [*demands, *self._disputes(unserved, docket)]
+
+    def ask(self, action: Demand, sender: Sender) -> None:
+        """Sends a demand with what it has to show."""
+        match action:
+            case DemandList():
+                sender.demand_list(action.batch_id, action.bond_wei, HAND_IN_S)
+            case DemandEnvelope():
+                live = self._records.find(action.receipt_id)
+                if live is None:
+                    raise TryAgain("archive", f"receipt {action.receipt_id.hex()} was not seen yet")
+                member = (live.seen.signed, live.header.batch_id, live.seen.proof)
+                sender.demand_envelope(*member, action.bond_wei, HAND_IN_S)
+            case DemandAnchor():
+                signed = self._handed_over.get(action.receipt_id)
+                if signed is None:
+                    raise TryAgain("given_folder", f"receipt {action.receipt_id.hex()} was taken away")
+                sender.demand_anchor(signed, action.bond_wei, HAND_IN_S)
+
+    # --- what is missing ---
+
+    def _missing(self, overdue: dict[int | Digest, BatchHeader], docket: Docket) -> Iterator[Missing]:
+        lists = {**self._records.faulty, **{key: header for key, header in overdue.items() if isinstance(key, int)}}
+        for batch_id, header in sorted(lists.items()):
+            batch = docket.batch(batch_id)
+            if batch is not None:
+                # The answer grows with the leaves, and so does the bond.
+                demand = DemandList(batch_id, self._bond(batch.params_version, docket) * header.count)
+                yield Missing(list_subject(self._subjects, batch_id), demand, batch.window_end)
+        for key, header in overdue.items():
+            if not isinstance(key, int) and key not in self._book.known:
+                yield from self._envelope(key, header, docket)
+        # Last: nothing runs out for them.
+        yield from self._unanchored(docket)
+
+    def _envelope(self, receipt_id: Digest, header: BatchHeader, docket: Docket) -> Iterator[Missing]:
+        batch = docket.batch(header.batch_id)
+        if batch is None or batch.is_void:
+            return
+        demand = DemandEnvelope(receipt_id, self._bond(batch.params_version, docket))
+        # Its window stands still while it is demanded, and no longer: what is left has to be enough for a dispute.
+        yield Missing(receipt_id, demand, batch.window_end - self._means.policy.margin_s)
+
+    def _is_needed(self, missing: Missing, docket: Docket) -> bool:
+        """An envelope by whom was drawn to audit it, or by a client that asked about it: other envelopes nobody needs. An anchor
+        as long as it is owed: not once somebody has demanded or anchored it since."""
+        match missing.demand:
+            case DemandEnvelope(receipt_id):
+                return self._is_wanted(receipt_id, docket)
+            case DemandAnchor(receipt_id, bond):
+                signed = self._handed_over[receipt_id]
+                ask = partial(self._chain.anchor_demand_refused, self._means.me, signed, bond, docket.number)
+                return not self._refusals.is_refused(missing.subject, ask, docket)
+            case _:
+                return True
+
+    def _is_wanted(self, receipt_id: Digest, docket: Docket) -> bool:
+        if receipt_id in self._handed_over:
+            return True
+        live = self._records.find(receipt_id)
+        return live is not None and self._draws.has(receipt_id, live.header, docket)
+
+    def _unanchored(self, docket: Docket) -> Iterator[Missing]:
+        given = self._handed_over
+        delay = self._chain.params(docket.params_version, docket.number).times.max_anchor_delay if given else 0
+        late = {name: each.receipt for name, each in given.items() if docket.timestamp > each.receipt.anchor_by + delay}
+        operators = {who: self._chain.holdings(who, docket.number) for who in {each.operator for each in late.values()}}
+        for receipt_id, receipt in late.items():
+            operator, subject = operators[receipt.operator], anchor_subject(self._subjects, receipt_id)
+            # No batch has number 0: who signs it owes what can never be shown.
+            is_owed = operator.is_operator and (receipt.seq == 0 or operator.last_seq < receipt.seq)
+            if is_owed and not self._book.was_demanded(subject, docket):
+                yield Missing(subject, DemandAnchor(receipt_id, self._bond(docket.params_version, docket)), NO_END)
+
+    def _bond(self, version: int, docket: Docket) -> int:
+        return self._chain.params(version, docket.number).money.demand_bond
+
+    def _tell_beyond(self, beyond: tuple[Missing, ...], docket: Docket) -> None:
+        """Once for each. Not of envelopes: whether we need one is only found by a draw, and it was not made."""
+        lost = {each.subject: each for each in beyond if not isinstance(each.demand, DemandEnvelope)}
+        self._beyond.intersection_update(lost)
+        for subject in lost.keys() - self._beyond:
+            kind, bond = type(lost[subject].demand).__name__, lost[subject].demand.bond_wei
+            budget, balance = self._means.policy.budget_wei, docket.me.balance_wei
+            telemetry.log("demand.foregone", subject=subject, kind=kind, bond_wei=bond, budget_wei=budget, balance_wei=balance)
+        self._beyond.update(lost)
+
+    # --- how sure we are ---
+
+    def _is_certain(self, missing: Missing, overdue: dict[int | Digest, BatchHeader], docket: Docket) -> bool:
+        """That a list does not fit, or a number is not anchored, the chain says; what DA does not give is asked for once more."""
+        match missing.demand:
+            case DemandList(batch_id) if batch_id in overdue:
+                ask = partial(self._records.read_list, overdue[batch_id], docket)
+                return self._certainty.is_gone(missing.subject, ask, docket)
+            case DemandEnvelope(receipt_id):
+                return self._certainty.is_gone(missing.subject, partial(self._records.fetch, receipt_id), docket)
+            case _:
+                return True
+
+    def _unserved(self, docket: Docket) -> tuple[Digest, ...]:
+        """What demands did not bring: our own, and those of others for receipts whose envelope we would have demanded."""
+        found = self._follow_up.unserved(docket, self._book.known, self._means.me, self._means.policy.tries)
+        return tuple(each for each in found if self._book.known[each].by == self._means.me or self._is_wanted(each, docket))
+
+    def _disputes(self, unserved: tuple[Digest, ...], docket: Docket) -> Iterator[OpenDispute]:
+        """The committee finds whether bytes are there; who withheld them from it as well is slashed."""
+        left = min(docket.me.balance_wei, self._means.policy.dispute_budget_wei - self._risked(docket))
+        self._ordered.intersection_update(unserved)
+        # What is on its way already comes first, or another could take its place in the budget.
+        for receipt_id in sorted(unserved, key=lambda each: each not in self._ordered):
+            demand = self._book.known[receipt_id]
+            bond = self._required_bond(demand, docket)
+            end = self._chain.window_end(receipt_id, demand.batch_id, docket.number)
+            if bond > left or docket.clock + self._means.policy.margin_s // 2 > end:
+                continue
+            ask = partial(self._records.obtain, receipt_id, demand.batch_id, docket)
+            if self._certainty.is_gone(receipt_id, ask, docket):
+                left -= bond
+                self._ordered.add(receipt_id)
+                telemetry.log("demand.disputed", receipt=receipt_id, state=demand.state.name)
+                yield OpenDispute(receipt_id, bond)
+
+    def _risked(self, docket: Docket) -> int:
+        """Bonds of our disputes over envelopes that were demanded within the budget's time."""
+        since = docket.clock - self._means.policy.budget_s
+        found = [each for name, each in self._book.known.items() if each.opened_at > since and self._own.has(name)]
+        return sum(self._required_bond(each, docket) for each in found)
+
+    def _required_bond(self, demand: DemandRecord, docket: Docket) -> int:
+        return self._chain.params(demand.params_version, docket.number).required_bond

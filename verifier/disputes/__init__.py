@@ -1,0 +1,1 @@
+"""Disputes that a watchtower opens, and reports of equivocation."""

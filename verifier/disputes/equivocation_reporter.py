@@ -1,0 +1,105 @@
+"""Reports operators that signed two receipts with one number, or one with a number that they anchored as an empty leaf: the proof
+is in our hands, and a share of the penalty is ours.
+
+What clients handed over is compared with what is anchored, and lists that do not fit with what their batches turned out to be.
+"""
+
+import functools
+from collections.abc import Callable
+
+from bytewise.ports import ChainView, Sender
+from bytewise.protocol.decisions.actions import Action, ReportEquivocation, ReportSkipped
+from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.digests import keccak256
+from bytewise.protocol.errors import Fault, TryAgain, Unavailable
+from bytewise.protocol.records.receipt import SignedReceipt
+from bytewise.protocol.units import Address, Digest
+from bytewise.service import telemetry
+from bytewise.storage.archive import Archive
+from verifier.stake.refusals import Refusals
+from verifier.watch.event_counter import Tally
+from verifier.watch.leaf_index import MAX_PROOFS, Double, LeafBook, Number, P, Proofs, Skip
+from verifier.watch.receipt_inbox import Given
+
+Report = ReportEquivocation | ReportSkipped
+
+
+class Reporter:
+    """The part of a watchtower that reports equivocation and skipped numbers. Implements `node.Part`."""
+
+    def __init__(
+        self, chain: ChainView, first_block: int, me: Address, leaves: LeafBook, archive: Archive, given: Given | None = None
+    ) -> None:
+        self._chain = chain
+        self._times = {
+            ReportEquivocation: Tally[tuple[Address, int]](chain, chain.reported, first_block),
+            ReportSkipped: Tally[tuple[Address, int]](chain, chain.skipped, first_block),
+        }
+        self._me = me
+        self._leaves = leaves
+        self._archive = archive
+        self._given = given
+        self._refusals = Refusals()
+
+    def step(self, docket: Docket) -> tuple[Action, ...]:
+        """What to report: what the chain would punish now. What it has punished it refuses, and is asked for seldom."""
+        self._refusals.begin()
+        self._compare(() if self._given is None else tuple(self._given.receipts().values()))
+        kinds = (ReportEquivocation, self._leaves.doubles.found), (ReportSkipped, self._leaves.skips.found)
+        faults = {_name(kind, number): (kind, number) for kind, found in kinds for number in found}
+        found = (self._decided(name, *faults[name], docket) for name in self._refusals.in_turn(faults))
+        return tuple(each for each in found if each is not None)
+
+    def report(self, action: Report, sender: Sender) -> None:
+        """Sends the proof."""
+        number = Number(action.operator, action.seq)
+        match action:
+            case ReportEquivocation():
+                sender.report_equivocation(*_known(self._leaves.doubles, number), action.times)
+            case ReportSkipped():
+                sender.report_skipped(*_known(self._leaves.skips, number), action.times)
+
+    def _compare(self, given: tuple[SignedReceipt, ...]) -> None:
+        anchored = self._archive.numbered({(each.receipt.operator, int(each.receipt.seq)) for each in given})
+        for signed in (*(each.signed for each in anchored), *given):
+            self._leaves.note(signed)
+
+    def _decided(self, name: Digest, kind: type[Report], number: Number, docket: Docket) -> Report | None:
+        try:
+            if self._refusals.is_refused(name, self._question(kind, number, docket), docket):
+                return None
+            # As with demands, each time is an act of its own: the one before is in the outbox for good.
+            return kind(*number, self._times[kind].times(number, docket))
+        except (Fault, Unavailable) as error:
+            # One that cannot be counted now keeps back no other.
+            telemetry.count("bytewise_report_failures_total", error=type(error).__name__)
+            telemetry.log_error("report.not_tried", error, operator=number.operator, seq=number.seq)
+            return None
+
+    def _question(self, kind: type[Report], number: Number, docket: Docket) -> Callable[[], str | None]:
+        proofs: Proofs[Double] | Proofs[Skip]
+        if kind is ReportEquivocation:
+            proofs, double = self._leaves.doubles, self._leaves.doubles.found[number]
+            ask = functools.partial(self._chain.report_refused, self._me, *double, docket.number)
+        else:
+            proofs, skip = self._leaves.skips, self._leaves.skips.found[number]
+            ask = functools.partial(self._chain.skip_refused, self._me, *skip, docket.number)
+
+        def answer() -> str | None:
+            why = ask()
+            if why is not None:
+                proofs.note_refused(number)
+            return why
+
+        return answer
+
+
+def _known(proofs: Proofs[P], number: Number) -> P:
+    if number not in proofs.found:
+        raise TryAgain("leaves", f"what number {number.seq} of {number.operator} contradicts was not seen since the start")
+    return proofs.found[number]
+
+
+@functools.lru_cache(2 * MAX_PROOFS)
+def _name(kind: type[Report], number: Number) -> Digest:
+    return Digest(keccak256(kind.__name__.encode() + bytes.fromhex(number.operator[2:]) + number.seq.to_bytes(8, "big")))

@@ -1,0 +1,158 @@
+"""The watchtower without keys: challenges on the posted results of publicly drawn auditors alone (design section 3)."""
+
+from typing import NamedTuple
+
+from bytewise.ports import ChainView, Sender
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.court.commitments import alt_commit, dispute_id
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.actions import Action, OpenDispute
+from bytewise.protocol.decisions.audits import AuditedReceipt, WatchPolicy, decide_watchtower
+from bytewise.protocol.decisions.disputes import Alternative, decide_challenger
+from bytewise.protocol.decisions.snapshot import AnchoredBatch, Case, Docket
+from bytewise.protocol.digests import keccak256
+from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.records.statements import AuditOutcome, AuditResult
+from bytewise.protocol.signing import Signer
+from bytewise.protocol.units import Address, Digest
+from bytewise.service import telemetry
+from kms.shard.chain_view import BEACON_DELAY_BLOCKS
+from verifier.audits.audit_hints import TipBox
+from verifier.watch.absence_check import HAND_IN_S
+from verifier.watch.records import Live, Records
+
+
+class Seen(NamedTuple):
+    """A posted result."""
+
+    result: AuditResult
+    made_at: int
+    """Chain time: what its verifier says, or that of the block at which we read it, if that was earlier."""
+
+
+class Watchtower:
+    """Collects posted audits, opens disputes, and shows what it knew. All but tips is read from the chain again at a start."""
+
+    def __init__(
+        self,
+        chain: ChainView,
+        network: Network,
+        records: Records,
+        signer: Signer,
+        policy: WatchPolicy,
+        tips: TipBox | None = None,
+    ) -> None:
+        self._chain = chain
+        self._network = network
+        self._records = records
+        self._signer = signer
+        self._tips = tips
+        self._first_block = int(network.deploy_block)
+        self._next_block = self._first_block
+        self._last: tuple[int, Digest] | None = None
+        self._policy = policy
+        self._posted: dict[Digest, list[Seen]] = {}
+        self._beacons: dict[int, Digest] = {}
+        self._seats: dict[tuple[int, Address], int] = {}
+        self._disputed: set[Digest] = set()
+        self._committed: dict[Digest, Digest] = {}
+
+    def step(self, docket: Docket) -> tuple[Action, ...]:
+        """Reads new audit results, then says what to challenge and what to show."""
+        self._read(docket)
+        self._forget_closed(docket)
+        self._disputed |= {case.receipt_id for case in docket.cases if case.receipt_id in self._posted}
+        challenges = decide_watchtower(docket, self._audited(docket), self._disputed, self._policy)
+        return (*challenges, *decide_challenger(docket, self._signer.address, self._alternatives(docket)))
+
+    def open(self, action: OpenDispute, sender: Sender) -> None:
+        """Sends the challenge with the receipt and its path to the root."""
+        live = self._records.find(action.receipt_id)
+        if live is None:
+            raise TryAgain("archive", f"receipt {action.receipt_id.hex()} was not seen yet")
+        signed, batch = live.seen.signed, live.seen.batch_id
+        commitment = self._commitment(action.receipt_id)
+        sender.open_dispute(signed.receipt, signed.signature, batch, live.seen.proof, commitment, action.bond_wei, HAND_IN_S)
+
+    def _commitment(self, receipt_id: Digest) -> Digest:
+        """To the answer that auditors told us; without one to nothing that can win, and then alpha is not ours."""
+        domain, against = self._network.disputes_domain, self._against(receipt_id)
+        dispute = dispute_id(domain, receipt_id)
+        key = None if self._tips is None else self._tips.key(against)
+        telemetry.log("challenge.knows", receipt=receipt_id, told=key is not None)
+        salt = self._salt(dispute)
+        return alt_commit(domain, dispute, self._signer.address, salt if key is None else key, salt)
+
+    def _salt(self, dispute: Digest) -> Digest:
+        # A signature that only we can make, always the same: nothing has to be stored to open the commitment later.
+        return Digest(keccak256(self._signer.sign(keccak256(b"bytewise alternative" + dispute))))
+
+    def _alternatives(self, docket: Docket) -> dict[Digest, Alternative]:
+        """Of our disputes with a verdict: what it says, if that is what we committed to."""
+        me, domain = self._signer.address, self._network.disputes_domain
+        known: dict[Digest, Alternative] = {}
+        for case in docket.cases:
+            if case.phase is Phase.AIRGAP and (case.challenger.account, case.challenger.knew) == (me, False):
+                salt = self._salt(case.id)
+                if alt_commit(domain, case.id, me, case.key, salt) == self._committed_to(case, docket):
+                    known[case.id] = Alternative(case.key, salt)
+        return known
+
+    def _committed_to(self, case: Case, docket: Docket) -> Digest | None:
+        if case.id not in self._committed:
+            found = self._chain.alt_commits(self._signer.address, self._first_block, docket.number)
+            self._committed |= {each.id: found[each.id] for each in docket.cases if each.id in found}
+        return self._committed.get(case.id)
+
+    def _against(self, receipt_id: Digest) -> list[AuditResult]:
+        posted = [each.result for each in self._posted.get(receipt_id, [])]
+        return [each for each in posted if each.result == AuditOutcome.MISMATCH.value]
+
+    def _read(self, docket: Docket) -> None:
+        if self._last is not None and self._chain.block_hash(self._last[0]) != self._last[1]:
+            telemetry.log("watchtower.reread", from_block=self._first_block)
+            self._next_block = self._first_block
+            for kept in (self._posted, self._beacons, self._seats, self._committed, self._disputed):
+                kept.clear()
+        if self._next_block > docket.number:
+            return
+        for result, _signature in self._chain.audits(self._next_block, docket.number):
+            self._posted.setdefault(result.receipt_id, []).append(Seen(result, min(result.audited_at, docket.timestamp)))
+            telemetry.log("audit.seen", receipt=result.receipt_id, verifier=result.verifier, result=result.result)
+        self._next_block = docket.number + 1
+        self._last = (docket.number, docket.block_hash)
+
+    def _forget_closed(self, docket: Docket) -> None:
+        """What can no longer be challenged. A result is younger than its batch: also one whose batch was not fetched yet."""
+        oldest = min((each.anchored_at for each in docket.batches if docket.is_open(each.batch_id)), default=docket.timestamp)
+        young = {name: [each for each in kept if each.made_at >= oldest] for name, kept in self._posted.items()}
+        self._posted = {name: kept for name, kept in young.items() if kept}
+        self._disputed &= self._posted.keys()
+        self._beacons = {batch: kept for batch, kept in self._beacons.items() if docket.is_open(batch)}
+        self._seats = {key: kept for key, kept in self._seats.items() if docket.is_open(key[0])}
+        current = {case.id for case in docket.cases}
+        self._committed = {dispute: kept for dispute, kept in self._committed.items() if dispute in current}
+
+    def _audited(self, docket: Docket) -> tuple[AuditedReceipt, ...]:
+        found = []
+        for live in self._records.live:
+            receipt_id, header = live.seen.receipt_id, live.header
+            batch, at = docket.batch(header.batch_id), header.block + BEACON_DELAY_BLOCKS
+            if receipt_id not in self._posted or receipt_id in self._disputed or at > docket.number or batch is None:
+                continue
+            if header.batch_id not in self._beacons:
+                self._beacons[header.batch_id] = self._chain.block_hash(at)
+            found.append(self._one(live, batch, docket))
+        return tuple(found)
+
+    def _one(self, live: Live, batch: AnchoredBatch, docket: Docket) -> AuditedReceipt:
+        results = tuple(each.result for each in self._posted[live.seen.receipt_id])
+        params = self._chain.params(batch.params_version, docket.number)
+        for who in {each.verifier for each in results}:
+            if (batch.batch_id, who) not in self._seats:
+                stake = self._chain.stake_at(who, live.header.block, docket.number)
+                self._seats[(batch.batch_id, who)] = stake // params.money.audit_unit
+        seats = tuple((each.verifier, self._seats[(batch.batch_id, each.verifier)]) for each in results)
+        beacon = self._beacons[batch.batch_id]
+        rate, bond = params.shares.audit_rate_bps, params.required_bond
+        return AuditedReceipt(live.seen.receipt_id, batch.batch_id, beacon, seats, rate, results, bond)

@@ -1,0 +1,134 @@
+"""Performs actions: the one place where a decision becomes a job, a record or a transaction.
+
+Every action may be performed again: outbox, protection table and worker know what was begun. The journal is written first.
+"""
+
+from collections import OrderedDict
+from typing import Protocol, TypeVar
+
+from bytewise.ports import Sender
+from bytewise.protocol.decisions.actions import (
+    Action,
+    AnswerList,
+    CastCommit,
+    CastReveal,
+    ClaimBounty,
+    DemandAnchor,
+    DemandEnvelope,
+    DemandList,
+    OpenAudit,
+    OpenDispute,
+    PostAudit,
+    ReportEquivocation,
+    ReportSkipped,
+    RunAudit,
+    RunVoteJob,
+)
+from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.errors import Bug, Fault, Unavailable
+from bytewise.protocol.units import hex0x
+from bytewise.service import telemetry
+from bytewise.storage.journal import Journal
+from verifier.audits.auditor import Auditor
+from verifier.demands.demander import Demander
+from verifier.disputes.equivocation_reporter import Reporter
+from verifier.disputes.watchtower import Watchtower
+from verifier.moves import MoveSender, make_move, told, told_of_demand
+
+T = TypeVar("T")
+
+MAX_RECORDED = 4096
+"""Actions of which it is remembered that they are in the journal: more than are due at one time. Those decided last stay."""
+
+
+class Voting(Protocol):
+    """What `committee` adds."""
+
+    def start(self, action: RunVoteJob, docket: Docket) -> None:
+        """Begins to find a vote."""
+        ...
+
+    def commit(self, action: CastCommit, sender: Sender) -> None:
+        """Sends a protected vote's commitment."""
+        ...
+
+    def reveal(self, action: CastReveal, sender: Sender) -> None:
+        """Opens it."""
+        ...
+
+
+class Performer:
+    """Carries out what was decided; parts that a role lacks are None, and their actions then a `Bug`."""
+
+    def __init__(
+        self, sender: MoveSender, journal: Journal, auditor: Auditor | None, watchtower: Watchtower | None, voting: Voting | None,
+        demander: Demander | None = None, reporter: Reporter | None = None,
+    ) -> None:  # fmt: skip
+        self._sender = sender
+        self._journal = journal
+        self._auditor = auditor
+        self._watchtower = watchtower
+        self._voting = voting
+        self._demander = demander
+        self._reporter = reporter
+        self._recorded: OrderedDict[Action, None] = OrderedDict()
+
+    def perform_all(self, actions: tuple[Action, ...], docket: Docket) -> None:
+        """Performs each action; one that fails is logged and counted, and decided again at the next tick."""
+        for action in actions:
+            try:
+                self._perform(action, docket)
+            except (Fault, Unavailable) as error:
+                name = type(action).__name__
+                telemetry.count("bytewise_action_failures_total", action=name, error=type(error).__name__)
+                telemetry.log_error("action.failed", error, action=name)
+
+    def _perform(self, action: Action, docket: Docket) -> None:
+        match action:
+            case RunAudit():
+                _present(self._auditor).start(action, docket)
+            case RunVoteJob():
+                _present(self._voting).start(action, docket)
+            case PostAudit():
+                self._record(action, action.result.receipt_id, {"result": action.result.result})
+                _present(self._auditor).post(action, self._sender)
+            case OpenAudit() | ClaimBounty():
+                self._record(action, action.receipt_id, {})
+                _present(self._auditor).collect(action, self._sender)
+            case OpenDispute():
+                self._record(action, action.receipt_id, {"bond_wei": str(action.bond_wei)})
+                _present(self._watchtower).open(action, self._sender)
+            case DemandList() | DemandEnvelope() | DemandAnchor():
+                self._record(action, *told_of_demand(action))
+                _present(self._demander).ask(action, self._sender)
+            case ReportEquivocation() | ReportSkipped():
+                self._record(action, bytes.fromhex(action.operator[2:]), {"seq": str(action.seq), "times": action.times})
+                _present(self._reporter).report(action, self._sender)
+            case CastCommit():
+                self._record(action, action.vote.dispute, {"round": action.vote.round, "commitment": hex0x(action.commitment)})
+                _present(self._voting).commit(action, self._sender)
+            case CastReveal():
+                self._record(action, action.vote.dispute, {"round": action.vote.round})
+                _present(self._voting).reveal(action, self._sender)
+            case AnswerList():
+                raise Bug("an operator's act in a verifier")
+            case _:
+                self._record(action, *told(action))
+                make_move(self._sender, action)
+
+    def _record(self, action: Action, subject: bytes, body: dict[str, object]) -> None:
+        """The intent, once and not at each tick: an action is decided again until the chain shows it."""
+        if action in self._recorded:
+            self._recorded.move_to_end(action)
+            return
+        self._journal.append(f"act.{type(action).__name__}", subject, body)
+        self._recorded[action] = None
+        if len(self._recorded) > MAX_RECORDED:
+            self._recorded.popitem(last=False)
+        telemetry.log("action.begun", action=type(action).__name__, subject=subject)
+
+
+def _present(part: T | None) -> T:
+    if part is None:
+        raise Bug("an action for a part that this role does not have")
+    return part

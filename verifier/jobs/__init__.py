@@ -1,0 +1,1 @@
+"""Jobs for the enclave: tickets, the worker thread, the job socket."""

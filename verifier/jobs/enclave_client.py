@@ -1,0 +1,115 @@
+"""The duty process's side of the job socket; implements `bytewise.ports.EnclaveJobs`.
+
+While a job runs it also opens the enclave's streams to shards. The enclave names a shard by its index in the job's own epoch
+record, and so cannot have anything else dialled.
+"""
+
+import socket
+from pathlib import Path
+from typing import Any
+
+from bytewise.protocol.errors import ConfigurationError, MalformedValue, TryAgain
+from bytewise.protocol.jobs import Dial, Dialled, JobFailed, JobResult, Prepare, Prepared, RunJob
+from bytewise.protocol.units import Digest
+from bytewise.service import frames, shard_connection, telemetry
+from bytewise.service.clock import monotonic_s
+
+DIAL_TIMEOUT_S = 5.0
+"""For a connection to one shard."""
+
+ENDING_S = 5.0
+"""How much longer than the enclave's own limit we wait: it ends what takes too long, and then hangs up."""
+
+
+class JobSocket:
+    """One job at a time: `prepare` opens a conversation, `run` ends it."""
+
+    def __init__(self, path: Path, prepare_timeout_s: float) -> None:
+        self._path = path
+        self._prepare_timeout_s = prepare_timeout_s
+        self._until = 0.0
+        self._peer: socket.socket | None = None
+
+    def prepare(self, receipt_id: Digest) -> Prepared:
+        """A fresh transport key for one job; `TryAgain` if the enclave is not there or busy for too long."""
+        self.close()
+        peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        peer.settimeout(self._prepare_timeout_s)
+        try:
+            peer.connect(str(self._path))
+        except OSError as error:
+            peer.close()
+            raise TryAgain("enclave", type(error).__name__) from None
+        self._peer = peer
+        frames.send(peer, Prepare(receipt_id))
+        prepared: Prepared = self._receive(peer, Prepared)
+        self._until = monotonic_s() + prepared.limit_s + ENDING_S
+        if prepared.unfenced:
+            telemetry.log("enclave.unfenced", missing=prepared.unfenced)
+            telemetry.count("bytewise_unfenced_jobs_total")
+        return prepared
+
+    def run(self, job: RunJob) -> JobResult:
+        """The result; `TryAgain` if the enclave died, took too long or says that a retry may help."""
+        peer = self._peer
+        if peer is None:
+            raise TryAgain("enclave", "no prepared job")
+        try:
+            result = self._served(peer, job, self._until)
+        finally:
+            self.close()
+        return verify_result(job, result)
+
+    def close(self) -> None:
+        """Ends the conversation; the enclave then forgets the prepared key."""
+        if self._peer is not None:
+            self._peer.close()
+            self._peer = None
+
+    def _served(self, peer: socket.socket, job: RunJob, until: float) -> JobResult:
+        frames.send(peer, job)
+        while True:
+            left = until - monotonic_s()
+            if left <= 0:
+                raise TryAgain("enclave", "out of time")
+            peer.settimeout(left)
+            answer = self._receive(peer, JobResult, Dial)
+            if isinstance(answer, JobResult):
+                return answer
+            _dial(peer, job, answer)
+
+    def _receive(self, peer: socket.socket, *expected: type) -> Any:
+        answer = frames.receive(peer, *expected, JobFailed)
+        if isinstance(answer, JobFailed):
+            self.close()
+            if answer.retryable:
+                raise TryAgain("enclave", answer.error)
+            raise MalformedValue("job", f"the enclave refused it: {answer.error}")
+        return answer
+
+
+def _dial(peer: socket.socket, job: RunJob, asked: Dial) -> None:
+    shard = next((each for each in job.epoch.shards if each.index == asked.index), None)
+    if shard is None:
+        raise MalformedValue("job", f"the enclave asked for shard {asked.index}, which is not of its epoch")
+    try:
+        stream = shard_connection.dial(shard, DIAL_TIMEOUT_S)
+    except (OSError, ConfigurationError) as error:
+        frames.send(peer, Dialled(type(error).__name__))
+        return
+    with stream:
+        frames.send(peer, Dialled(""))
+        frames.send_stream(peer, stream)
+
+
+def verify_result(job: RunJob, result: JobResult) -> JobResult:
+    """The result, if it answers this job; otherwise `MalformedValue`."""
+    for what, have, want in (
+        ("subject", result.subject, job.ticket.subject),
+        ("round", result.round, job.ticket.round),
+        ("receipt", result.receipt_id, job.ticket.receipt_id),
+        ("voter", result.voter, job.ticket.voter),
+    ):
+        if have != want:
+            raise MalformedValue("job result", f"names another {what}")
+    return result

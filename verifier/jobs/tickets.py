@@ -1,0 +1,70 @@
+"""Builds a job for the enclave: the ticket, signed by the seat's key for one transport key, and all that the job needs."""
+
+from typing import NamedTuple
+
+from bytewise.ports import EnclaveJobs
+from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.jobs import Contracts, EpochRecord, JobResult, RunJob
+from bytewise.protocol.records.environment import Environment
+from bytewise.protocol.records.receipt import BatchHeader, SignedReceipt
+from bytewise.protocol.records.statements import Ticket, TicketKind, transport_key_hash
+from bytewise.protocol.signing import Domain, Signer, typed_digest
+from bytewise.protocol.units import U8, U16, U64, ZERO_DIGEST, Blob, Digest
+from verifier.jobs.enclave_presence import EnclaveAway
+
+
+class Case(NamedTuple):
+    """One receipt with everything public that a job about it needs, read at one block."""
+
+    receipt_id: Digest
+    signed: SignedReceipt
+    header: BatchHeader
+    proof: tuple[Digest, ...]
+    envelope: bytes
+    environment: Environment
+    epoch: EpochRecord
+    policy: Blob
+
+
+class Right(NamedTuple):
+    """Why we may open it: a seat in a round, or a drawn audit; `expires_at` in chain time."""
+
+    kind: TicketKind
+    subject: Digest
+    round: int
+    round_seed: Digest
+    expires_at: int
+
+
+def audit_right(receipt_id: Digest, expires_at: int) -> Right:
+    """The right of a drawn auditor."""
+    return Right(TicketKind.AUDIT, receipt_id, 0, ZERO_DIGEST, expires_at)
+
+
+def vote_right(dispute: Digest, round_number: int, round_seed: Digest, expires_at: int) -> Right:
+    """The right of a seat holder."""
+    return Right(TicketKind.DISPUTE, dispute, round_number, round_seed, expires_at)
+
+
+def run_job(enclave: EnclaveJobs, signer: Signer, contracts: Contracts, case: Case, right: Right) -> JobResult:
+    """Has the enclave judge a receipt: asks for a transport key, signs the ticket for it, sends the job.
+
+    `EnclaveAway` if there is no enclave that takes a job; whatever else is raised comes of the job itself.
+    """
+    try:
+        prepared = enclave.prepare(case.receipt_id)
+    except TryAgain as error:
+        raise EnclaveAway(*error.values) from None
+    ticket = Ticket(
+        kind=U8(right.kind), subject=right.subject, round=U16(right.round), receipt_id=case.receipt_id,
+        voter=signer.address, transport_key_hash=transport_key_hash(prepared.transport_key), instance=prepared.instance,
+        key_epoch=case.signed.receipt.key_epoch, expires_at=U64(right.expires_at),
+    )  # fmt: skip
+    domain = Domain(contracts.chain_id, contracts.key_epochs)
+    job = RunJob(
+        ticket=ticket, ticket_signature=signer.sign(typed_digest(domain, ticket)), receipt=case.signed.receipt,
+        receipt_signature=case.signed.signature, batch_id=case.header.batch_id, proof=case.proof,
+        anchored_at=case.header.anchored_at, envelope=Blob(case.envelope), environment=case.environment,
+        epoch=case.epoch, contracts=contracts, round_seed=right.round_seed, policy=case.policy,
+    )  # fmt: skip
+    return enclave.run(job)

@@ -1,0 +1,126 @@
+"""One thread that runs enclave jobs, votes before audits, so that the tick never waits for one (design section 2).
+
+Each job is known by a key; a key that waits or runs is not taken again, and its result is collected once. While the enclave is
+away one job at a time is taken, to see whether it is back (`verifier.jobs.enclave_presence`).
+"""
+
+import heapq
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from bytewise.protocol.errors import Bug, BytewiseError
+from bytewise.protocol.jobs import JobResult
+from bytewise.protocol.units import Digest
+from bytewise.service import telemetry
+from bytewise.service.clock import monotonic_s
+from verifier.jobs.enclave_presence import EnclaveAway, Presence
+
+VOTE, AUDIT = 0, 1
+"""Priorities: lower runs first."""
+
+JobKey = tuple[str, Digest, int]
+"""`audit` or `vote`, its subject, its round."""
+
+_JOIN_S = 2.0
+_IDLE_S = 60.0
+
+
+class Finished(NamedTuple):
+    """What became of one job."""
+
+    key: JobKey
+    outcome: JobResult | BytewiseError
+
+
+class Worker:
+    """A queue and its thread."""
+
+    def __init__(self, monotonic: Callable[[], float] = monotonic_s) -> None:
+        self._presence = Presence(monotonic)
+        self._condition = threading.Condition()
+        self._waiting: list[tuple[int, int, JobKey]] = []
+        self._jobs: dict[JobKey, Callable[[], JobResult]] = {}
+        self._finished: list[Finished] = []
+        self._count = 0
+        self._stopped = False
+        self._broken: BaseException | None = None
+        self._thread = threading.Thread(target=self._loop, name="jobs", daemon=True)
+        self._thread.start()
+
+    def busy(self) -> frozenset[JobKey]:
+        """Keys that wait, run, or have a result that nobody collected."""
+        with self._condition:
+            return frozenset(self._jobs)
+
+    def away(self) -> bool:
+        """Whether a job would find no enclave: the last one found none, and it is too early to ask again, or another one asks."""
+        with self._condition:
+            return self._presence.down and (self._presence.pausing or bool(self._jobs))
+
+    def submit(self, priority: int, key: JobKey, job: Callable[[], JobResult]) -> None:
+        """Queues a job unless its key is busy."""
+        with self._condition:
+            if key in self._jobs:
+                return
+            self._jobs[key] = job
+            self._count += 1
+            heapq.heappush(self._waiting, (priority, self._count, key))
+            self._condition.notify()
+
+    def collect(self) -> tuple[Finished, ...]:
+        """Results since the last call; raises a `Bug` that ended the thread."""
+        with self._condition:
+            if self._broken is not None:
+                raise self._broken
+            finished, self._finished = tuple(self._finished), []
+            for each in finished:
+                del self._jobs[each.key]
+            return finished
+
+    def stop(self) -> None:
+        """Takes no further job; one that runs is abandoned with the process."""
+        with self._condition:
+            self._stopped = True
+            self._condition.notify()
+        self._thread.join(_JOIN_S)
+
+    def _loop(self) -> None:
+        while True:
+            with self._condition:
+                self._condition.wait_for(lambda: self._waiting or self._stopped, timeout=_IDLE_S)
+                if self._stopped:
+                    return
+                if not self._waiting:
+                    continue
+                _, _, key = heapq.heappop(self._waiting)
+                job = self._jobs[key]
+            outcome = self._run(job)
+            if outcome is None:
+                return
+            with self._condition:
+                self._finished.append(Finished(key, outcome))
+
+    def _run(self, job: Callable[[], JobResult]) -> JobResult | BytewiseError | None:
+        if self._presence.pausing:
+            return EnclaveAway("enclave", "took no job a moment ago")  # this one waited behind the one that found out
+        try:
+            result = job()
+            self._presence.found()
+            return result
+        except Bug as bug:
+            self._break(bug)
+        except EnclaveAway as error:
+            self._presence.lost(error)
+            return error
+        except BytewiseError as error:
+            self._presence.found()
+            telemetry.log_error("job.failed", error)
+            return error
+        except Exception as error:  # noqa: BLE001  top of the thread: the next tick raises it and ends the process
+            self._break(error)
+        return None
+
+    def _break(self, error: BaseException) -> None:
+        with self._condition:
+            self._broken = error

@@ -1,0 +1,73 @@
+"""Slashed stake that arrives late: fetched from EigenLayer once it pays, and shared once it is in its pot.
+
+A native vault pays at once, and then nothing is found here. What a dispute slashed is shared by `PayOut`.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from bytewise.ports import ChainView
+from bytewise.protocol.decisions.actions import CollectReport
+from bytewise.protocol.decisions.actions_of_stake import CollectSlash
+from bytewise.protocol.decisions.disputes import MovePolicy, is_my_turn
+from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.units import Address, Digest
+from verifier.stake.refusals import Refusals
+from verifier.watch.event_counter import SETTLED_BLOCKS, Tally
+
+
+class LateChain(ChainView, Protocol):
+    """What this part reads beside."""
+
+    def deferred_payments(self, from_block: int, to_block: int) -> tuple[tuple[int, Digest], ...]:
+        """Slash and pot of each payment that the stake source could not make at once in these blocks."""
+        ...
+
+    def collect_refused(self, who: Address, slash_id: int, block: int) -> str | None:
+        """Why the stake source would not pay what a slash took, asked by `who`; None if it would."""
+        ...
+
+    def sharing_refused(self, who: Address, ref: Digest, block: int) -> str | None:
+        """Why the chain would not share what a report slashed, asked by `who`; None if it would."""
+        ...
+
+
+class LatePay:
+    """Payments that were deferred, by their events. The chain is asked now and then what it would take. A `node.Part`."""
+
+    def __init__(self, chain: LateChain, first_block: int, me: Address, moves: MovePolicy) -> None:
+        self._chain = chain
+        self._deferred = Tally[tuple[int, Digest]](chain, chain.deferred_payments, first_block)
+        self._me = me
+        self._moves = moves
+        self._refusals = Refusals()
+        self._next_look = 0
+
+    def step(self, docket: Docket) -> tuple[CollectSlash | CollectReport, ...]:
+        """What the chain would take now. Nothing runs out for it: events are looked for once in `SETTLED_BLOCKS` blocks."""
+        if docket.paused or docket.number < self._next_look or not is_my_turn(docket, self._moves):
+            return ()
+        self._refusals.begin()
+        due = self._due(docket)
+        found = tuple(
+            action
+            for name in self._refusals.in_turn(due)
+            for action, ask in (due[name],)
+            if not self._refusals.is_refused(name, ask, docket)
+        )
+        self._next_look = docket.number + SETTLED_BLOCKS
+        return found
+
+    def _due(self, docket: Docket) -> dict[Digest, tuple[CollectSlash | CollectReport, Callable[[], str | None]]]:
+        """What may be due, by name, and how the chain is asked about it."""
+        known, who, block = self._deferred.known(docket), self._me, docket.number
+        fetch, share = self._chain.collect_refused, self._chain.sharing_refused
+        due: dict[Digest, tuple[CollectSlash | CollectReport, Callable[[], str | None]]] = {
+            Digest(slash.to_bytes(32, "big")): (CollectSlash(slash), partial(fetch, who, slash, block)) for slash, _ in known
+        }
+        # A later payment to the same pot is shared by an act of its own: the one before is in the outbox for good.
+        for ref, payments in Counter(ref for _, ref in known).items():
+            due[ref] = CollectReport(ref, payments), partial(share, who, ref, block)
+        return due

@@ -1,0 +1,55 @@
+"""The record of an account's own stake at EigenLayer, made anew in time (ADR 152).
+
+A vault of the network's own needs none, and then nothing is asked but once.
+"""
+
+from functools import partial
+from typing import Protocol
+
+from bytewise.ports import ChainView
+from bytewise.protocol.decisions.actions_of_stake import SyncStake
+from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.decisions.stake import StakeRecord, decide_sync, next_look
+from bytewise.protocol.units import Address
+from verifier.watch.event_counter import SETTLED_BLOCKS, Tally
+
+
+class RecordChain(ChainView, Protocol):
+    """What this part reads beside."""
+
+    def record_life(self, block: int) -> int | None:
+        """Blocks for which a record of stake counts; None where a vault of the network's own holds the stake."""
+        ...
+
+    def stake_records(self, account: Address, from_block: int, to_block: int) -> tuple[tuple[int, int], ...]:
+        """Block and wei of each record of an account in these blocks."""
+        ...
+
+    def recordable(self, account: Address, block: int) -> int:
+        """Wei that a record of the account would show if it were made now."""
+        ...
+
+
+class OwnRecord:
+    """What is recorded of our stake, by its events. The chain is looked at now and then. A `node.Part`."""
+
+    def __init__(self, chain: RecordChain, first_block: int, me: Address) -> None:
+        self._chain = chain
+        self._records = Tally[tuple[int, int]](chain, partial(chain.stake_records, me), first_block)
+        self._me = me
+        self.next_look = 0
+        """Block before which nothing is read."""
+
+    def step(self, docket: Docket) -> tuple[SyncStake, ...]:
+        """The record that is due now, in a pause too: records grow old by blocks."""
+        number = docket.number
+        if number < self.next_look:
+            return ()
+        life = self._chain.record_life(number)
+        due = None if life is None else decide_sync(number, self._me, self._record(docket, life))
+        self.next_look = number + SETTLED_BLOCKS if life is None else next_look(number, life, SETTLED_BLOCKS)
+        return () if due is None else (due,)
+
+    def _record(self, docket: Docket, life: int) -> StakeRecord:
+        block, wei = (self._records.known(docket) or ((0, 0),))[-1]
+        return StakeRecord(block, wei, self._chain.recordable(self._me, docket.number), life)

@@ -1,0 +1,150 @@
+"""The CHECK tier: everything that a batch must be without any decryption (design section 10). Pure.
+
+A batch's list is judged as one: who cannot prove all its leaves has proven none.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from bytewise.protocol import merkle
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors import (
+    AnchoredLate,
+    Fault,
+    ListMismatch,
+    MalformedValue,
+    TryAgain,
+    UnknownEnvironment,
+    UnknownKeyEpoch,
+)
+from bytewise.protocol.records.environment import Environment
+from bytewise.protocol.records.receipt import (
+    BatchHeader,
+    ClientMode,
+    EmptyLeaf,
+    Mode,
+    Receipt,
+    ReceiptList,
+    SignedLeaf,
+    SignedReceipt,
+    plain_enclave_key,
+    receipt_id,
+    verify_entry,
+    verify_list,
+)
+from bytewise.protocol.signing import Domain
+from bytewise.protocol.units import ZERO_DIGEST, Digest
+
+LOCATOR_PREFIX = "eigenda:"
+"""Every locator of version 1 names a DA certificate."""
+
+
+MAX_ENTRY_BYTES = 8 * 1024
+"""Largest share of one receipt in the list: the record and its signature take 1.5 kB, a locator up to 6 kB."""
+
+
+class CheckedReceipt(NamedTuple):
+    """A receipt of a batch whose list fits, with its path to the root and what is wrong with the receipt itself."""
+
+    receipt_id: Digest
+    signed: SignedReceipt
+    proof: tuple[Digest, ...]
+    fault: Fault | None
+
+
+class SkippedNumber(NamedTuple):
+    """An empty leaf of a batch whose list fits: its operator says that it has no receipt with this number."""
+
+    leaf: EmptyLeaf
+    proof: tuple[Digest, ...]
+    """Path to the root."""
+
+
+class CheckedBatch(NamedTuple):
+    """What the leaves of a batch are, each part in the order of its numbers."""
+
+    receipts: tuple[CheckedReceipt, ...]
+    skipped: tuple[SkippedNumber, ...]
+
+
+def verify_batch(
+    anchor: Domain, header: BatchHeader, data: bytes, environment: Environment, epochs: frozenset[int]
+) -> CheckedBatch:
+    """The receipts of a batch, each with its own fault if it has one, and the numbers that it skips.
+
+    Raises the named fault of the list: size, bytes, signature, sequence, header, foreign chain, epoch, root. `environment` is the
+    registered document of the header's environment; `epochs` are the key epochs that the chain knows.
+    """
+    if len(data) > header.count * MAX_ENTRY_BYTES:
+        raise ListMismatch(header.batch_id, "size")
+    members = verify_list(anchor, header, decode(ReceiptList, data))
+    if header.key_epoch not in epochs:
+        raise UnknownKeyEpoch(header.key_epoch)
+    if environment.digest != header.environment:
+        raise UnknownEnvironment("environment", environment.digest.hex(), header.environment.hex())
+    receipts = tuple(
+        CheckedReceipt(name, signed, proof, _fault(header, name, signed, environment))
+        for name, signed, proof in members
+        if isinstance(signed, SignedReceipt)
+    )
+    return CheckedBatch(receipts, _skipped((signed.record, proof) for _, signed, proof in members))
+
+
+def verify_leaves(
+    anchor: Domain, header: BatchHeader, leaves: Sequence[SignedLeaf], data: bytes, environment: Environment
+) -> CheckedBatch:
+    """The receipts of a batch whose list does not fit it, each with its own fault, and the numbers that it skips: as the answer
+    to a demand shows them.
+
+    The contract has compared numbers, signatures and root: `TryAgain` if the root is another here, for then the node errs. `data`
+    are the list's bytes, whatever they are: where they hold the same receipt, its locator is there.
+    """
+    identifiers = [receipt_id(anchor, each.record) for each in leaves]
+    nodes = [merkle.batch_leaf(name, each.record.seq) for name, each in zip(identifiers, leaves, strict=True)]
+    tree = merkle.batch_tree(nodes) if nodes else None
+    if tree is None or tree.root != header.root:
+        raise TryAgain("chain", f"the answer for the list of batch {header.batch_id} has another root")
+    locators, found = _locators(data), []
+    for place, (identifier, leaf) in enumerate(zip(identifiers, leaves, strict=True)):
+        if isinstance(leaf.record, EmptyLeaf):
+            continue
+        entry = SignedReceipt(leaf.record, leaf.signature, locators.get(leaf.signature, ""))
+        try:
+            verify_entry(header, leaf.record, header.first_seq + place)
+            fault = _fault(header, identifier, entry, environment)
+        except Fault as error:
+            fault = error
+        found.append(CheckedReceipt(identifier, entry, tree.proofs[place], fault))
+    return CheckedBatch(tuple(found), _skipped((each.record, proof) for each, proof in zip(leaves, tree.proofs, strict=True)))
+
+
+def _skipped(leaves: Iterable[tuple[Receipt | EmptyLeaf, tuple[Digest, ...]]]) -> tuple[SkippedNumber, ...]:
+    return tuple(SkippedNumber(leaf, proof) for leaf, proof in leaves if isinstance(leaf, EmptyLeaf))
+
+
+def _locators(data: bytes) -> Mapping[bytes, str]:
+    try:
+        entries = decode(ReceiptList, data).entries
+        return {each.signature: each.locator for each in entries if isinstance(each, SignedReceipt)}
+    except Fault:
+        return {}
+
+
+def _fault(header: BatchHeader, identifier: Digest, entry: SignedReceipt, environment: Environment) -> Fault | None:
+    receipt = entry.receipt
+    if receipt.anchor_by < header.anchored_at:
+        return AnchoredLate(identifier.hex(), header.anchored_at, receipt.anchor_by)
+    if receipt.gpu_arch != environment.gpu_arch_id:
+        return UnknownEnvironment("architecture", receipt.gpu_arch.hex(), environment.gpu_arch)
+    if not entry.locator.startswith(LOCATOR_PREFIX):
+        return MalformedValue("locator", entry.locator[:60])
+    if ZERO_DIGEST in (receipt.req_hash, receipt.tokens_hash, receipt.out_hash, receipt.envelope_hash):
+        return MalformedValue("receipt", "a zero digest")
+    if receipt.issued_at > receipt.anchor_by:
+        return MalformedValue("issued_at", f"{receipt.issued_at} is after anchor_by, {receipt.anchor_by}")
+    if (receipt.mode, receipt.enclave_key) != (Mode.PLAIN.value, plain_enclave_key()):
+        # Mode tee needs a co-signature of the operator's enclave, which version 0 has no place for.
+        return MalformedValue("mode", f"{receipt.mode} with enclave key {receipt.enclave_key}")
+    if receipt.client_mode not in (ClientMode.SIGNED.value, ClientMode.DELEGATED.value):
+        return MalformedValue("client mode", str(receipt.client_mode))
+    return None

@@ -1,0 +1,53 @@
+"""Bytes as DA serves them, and what an operator answered to a demand: a list on the chain itself, or a new place of an envelope.
+
+An operator that answered in time has kept its duty, wherever the first locator leads by now.
+"""
+
+from bytewise.ports import BlobStore, ChainView
+from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.digests import Label, labelled
+from bytewise.protocol.errors import BadCertificate, NotServed, Unavailable
+from bytewise.protocol.records.receipt import BatchHeader, list_subject
+from bytewise.protocol.signing import Domain
+from bytewise.protocol.units import Digest
+
+
+class Served:
+    """Bytes with a labelled hash. `NotServed` if DA was asked just now and gave none that fit; any other error is the chain's."""
+
+    def __init__(self, chain: ChainView, da: BlobStore, demands: Domain) -> None:
+        self._chain = chain
+        self._da = da
+        self._subjects = demands
+
+    def list_of(self, header: BatchHeader, docket: Docket) -> bytes:
+        """The list of a batch, from DA or from the chain."""
+        what = f"list of batch {header.batch_id}"
+        try:
+            return self._get(header.locator, Label.LIST, header.list_hash, what)
+        except NotServed:
+            batch = docket.batch(header.batch_id)
+            if batch is not None and not batch.list_answered:
+                raise
+            subject = list_subject(self._subjects, header.batch_id)
+            answer = self._chain.answered(subject, header.block, docket.number)
+            if answer is None or labelled(Label.LIST, answer) != header.list_hash:
+                raise
+            return answer
+
+    def envelope(self, locator: str, envelope_hash: Digest, receipt_id: Digest) -> bytes:
+        """An envelope from where its receipt's list says that it is."""
+        return self._get(locator, Label.ENVELOPE, envelope_hash, f"envelope of receipt {receipt_id.hex()}")
+
+    def cured_envelope(self, envelope_hash: Digest, receipt_id: Digest, header: BatchHeader, docket: Docket) -> bytes | None:
+        """An envelope from where its operator said that it is when it was demanded; None if that was never said."""
+        answer = self._chain.answered(receipt_id, header.block, docket.number)
+        # Whatever bytes an operator posts: a locator that is no text leads nowhere, and nothing more.
+        return None if answer is None else self.envelope(answer.decode("utf-8", "replace"), envelope_hash, receipt_id)
+
+    def _get(self, locator: str, label: Label, wanted: Digest, what: str) -> bytes:
+        # Other bytes are no fault of the operator: any proxy may answer with anything.
+        try:
+            return self._da.get(locator, lambda data: labelled(label, data) == wanted)
+        except (Unavailable, BadCertificate) as error:
+            raise NotServed(what, str(error)) from None

@@ -1,0 +1,58 @@
+"""How often something happened on the chain, by its events: each block is read once, however many ask and however often."""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+from typing import Generic, TypeVar
+
+from bytewise.ports import ChainView
+from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.units import Digest
+from bytewise.service import telemetry
+
+K = TypeVar("K", bound=Hashable)
+
+SETTLED_BLOCKS = 64
+"""Blocks behind the head that are counted for good, unless the chain moves even there; those after them are read each time."""
+BLOCKS_PER_READ = 20_000
+"""Blocks read before it is remembered how far that came: a first count that breaks off goes on from there."""
+
+
+class Tally(Generic[K]):
+    """Counts what `read` gives for a closed range of blocks, from a first block on. It asks nothing until it is asked."""
+
+    def __init__(self, chain: ChainView, read: Callable[[int, int], Iterable[K]], first_block: int) -> None:
+        self._chain = chain
+        self._read = read
+        self._first_block = first_block
+        self._counted: Counter[K] = Counter()
+        self._last: tuple[int, Digest] | None = None
+        """The last block of those that are counted."""
+        self._recent: Counter[K] = Counter()
+        self._as_of: Digest | None = None
+
+    def times(self, key: K, docket: Docket) -> int:
+        """How often it happened up to the docket's block; an error of the chain if that cannot be read."""
+        self._follow(docket)
+        return self._counted[key] + self._recent[key]
+
+    def known(self, docket: Docket) -> tuple[K, ...]:
+        """Everything that ever happened up to the docket's block, oldest first."""
+        self._follow(docket)
+        return tuple(dict.fromkeys((*self._counted, *self._recent)))
+
+    def _follow(self, docket: Docket) -> None:
+        if self._as_of == docket.block_hash:
+            return
+        if self._last is not None and self._chain.block_hash(self._last[0]) != self._last[1]:
+            telemetry.log("tally.reread", from_block=self._first_block)
+            self._counted.clear()
+            self._last = None
+        start = self._first_block if self._last is None else self._last[0] + 1
+        while start <= docket.number - SETTLED_BLOCKS:
+            end = min(start + BLOCKS_PER_READ - 1, docket.number - SETTLED_BLOCKS)
+            # The hash before the events: if the chain moves between the two, the next look reads them again.
+            last = end, self._chain.block_hash(end)
+            self._counted.update(self._read(start, end))
+            self._last, start = last, end + 1
+        self._recent = Counter(self._read(start, docket.number) if start <= docket.number else ())
+        self._as_of = docket.block_hash

@@ -1,0 +1,89 @@
+"""Reads the list of a batch, wherever it is, and keeps the receipts that it proves (design section 5)."""
+
+from bytewise.ports import ChainView, Documents
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.errors import Fault
+from bytewise.protocol.records.environment import Environment
+from bytewise.protocol.records.receipt import BatchHeader, list_subject
+from bytewise.protocol.units import Digest
+from bytewise.service import telemetry
+from bytewise.storage.archive import Archive
+from verifier.watch.batch_check import CheckedBatch, verify_batch, verify_leaves
+from verifier.watch.blob_fetcher import Served
+from verifier.watch.leaf_index import LeafBook, Number, Place
+from verifier.watch.policies import Policies
+
+NEW, CHECKED, FAULTY, WITHHELD = "NEW", "CHECKED", "FAULTY", "WITHHELD"
+"""Our word for a batch."""
+GOOD = "Good"
+"""Finding of a receipt without fault; otherwise the class of the fault, or `Withheld`."""
+
+
+class Lists:
+    """Lists of batches."""
+
+    def __init__(
+        self, chain: ChainView, documents: Documents, served: Served, archive: Archive, network: Network,
+        leaves: LeafBook | None = None,
+    ) -> None:  # fmt: skip
+        self._chain = chain
+        self._documents = documents
+        self._served = served
+        self._archive = archive
+        self._anchor = network.anchor_domain
+        self._subjects = network.demands_domain
+        self._leaf_book = leaves
+        self._environments: dict[Digest, Environment] = {}
+        self.policies = Policies(documents)
+        """Appraisal policies, from the same documents."""
+
+    def read(self, header: BatchHeader, docket: Docket) -> bool:
+        """Whether the list that DA or the chain gives, which is the one that the chain names, proves its receipts; or else the
+        answer to a demand does. They are then kept. `NotServed` if DA was asked just now and has no such bytes."""
+        environment = self.environment(header.environment, docket.number)
+        epochs = frozenset({int(self._chain.epoch(header.key_epoch, docket.number).epoch)})
+        data = self._served.list_of(header, docket)
+        try:
+            checked = verify_batch(self._anchor, header, data, environment, epochs)
+        except Fault as fault:
+            shown = self._shown(header, data, environment, docket)
+            if shown is None:
+                self._archive.mark_batch(header.batch_id, FAULTY, str(fault))
+                telemetry.log_error("batch.faulty", fault, batch=header.batch_id)
+                return False
+            checked = shown
+        self._keep(header, checked)
+        return True
+
+    def environment(self, digest: Digest, block: int) -> Environment:
+        """A registered environment's document; it never changes once published."""
+        if digest not in self._environments:
+            self._environments[digest] = self._documents.environment(digest, block)
+        return self._environments[digest]
+
+    def _shown(self, header: BatchHeader, data: bytes, environment: Environment, docket: Docket) -> CheckedBatch | None:
+        batch = docket.batch(header.batch_id)
+        if batch is not None and not batch.list_answered:
+            return None
+        subject = list_subject(self._subjects, header.batch_id)
+        leaves = self._chain.answered_leaves(subject, header.block, docket.number)
+        if leaves is None:
+            return None
+        checked = verify_leaves(self._anchor, header, leaves, data, environment)
+        if self._leaf_book is not None:
+            # What the list says beside what the batch is: both are signed.
+            self._leaf_book.note_list(header, data)
+            for each in checked.receipts:
+                self._leaf_book.note(each.signed)
+        return checked
+
+    def _keep(self, header: BatchHeader, checked: CheckedBatch) -> None:
+        if self._leaf_book is not None:
+            for leaf, proof in checked.skipped:
+                self._leaf_book.note_skipped(Number(leaf.operator, int(leaf.seq)), Place(header.batch_id, proof))
+        for each in checked.receipts:
+            finding, detail = (GOOD, "") if each.fault is None else (type(each.fault).__name__, str(each.fault))
+            self._archive.add_receipt(each.receipt_id, header.batch_id, each.signed, each.proof, finding, detail)
+            telemetry.log("receipt.checked", receipt=each.receipt_id, batch=header.batch_id, finding=finding)
+        self._archive.mark_batch(header.batch_id, CHECKED)

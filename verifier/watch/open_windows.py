@@ -1,0 +1,120 @@
+"""All disputes that can still change and all open windows at one block."""
+
+from dataclasses import replace
+
+from bytewise.ports import ChainView
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.snapshot import AnchoredBatch, Case, DisputeOpening, Docket
+from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.units import Address, Digest
+from bytewise.service import telemetry
+
+BLOCKS_PER_STEP = 50_000
+"""Blocks whose events are read before it is noted how far: what a node refuses later does not have to be read again."""
+
+CHECKPOINTS = 64
+"""Blocks up to which events were read, and which are compared with the chain after a reorganisation."""
+
+
+class OpenDisputes:
+    """The disputes that can still change, found by the events of their openings, from the deployment on.
+
+    A process that starts again reads all events again. After a reorganisation it reads again from the last block on that both
+    branches have.
+    """
+
+    def __init__(self, chain: ChainView, first_block: int) -> None:
+        self._chain = chain
+        self._first_block = first_block
+        self._read: list[tuple[int, Digest]] = []
+        self._openings: dict[Digest, DisputeOpening] = {}
+        self._closed: dict[Digest, int] = {}
+
+    def at(self, block: int) -> tuple[DisputeOpening, ...]:
+        """Openings up to a block, oldest first, but for disputes that were over before; some may be of another branch.
+
+        `TryAgain` if the chain was reorganised meanwhile.
+        """
+        self._rewind(block)
+        first = self._read[-1][0] + 1 if self._read else self._first_block
+        for start in range(first, block + 1, BLOCKS_PER_STEP):
+            self._extend(start, min(start + BLOCKS_PER_STEP - 1, block))
+        return tuple(each for name, each in self._openings.items() if name not in self._closed)
+
+    def accept(self, docket: Docket) -> Docket:
+        """The docket, if it is of the block up to which events were read; notes which disputes are over for good."""
+        if self._read and self._read[-1] != (docket.number, docket.block_hash):
+            raise TryAgain("chain", f"block {docket.number} changed while disputes were read")
+        self._closed |= {case.id: docket.number for case in docket.cases if is_over(case)}
+        return docket
+
+    def _extend(self, start: int, end: int) -> None:
+        before = self._chain.block_hash(end)
+        found = self._chain.opened(start, end)
+        if self._chain.block_hash(end) != before:
+            raise TryAgain("chain", f"block {end} changed while disputes were read")
+        self._openings |= {each.id: each for each in found}
+        self._read.append((end, before))
+        if len(self._read) > CHECKPOINTS:
+            self._read.pop(0)
+            self._forget(self._read[0][0])
+
+    def _forget(self, block: int) -> None:
+        """What was over at a block to which no reorganisation leads back is never asked for again."""
+        over = {name for name, seen in self._closed.items() if seen < block}
+        self._closed = {name: seen for name, seen in self._closed.items() if name not in over}
+        self._openings = {name: each for name, each in self._openings.items() if name not in over}
+
+    def _rewind(self, block: int) -> None:
+        """Forgets what was read of blocks that the chain has no more."""
+        kept = len(self._read)
+        while kept and not self._has(*self._read[kept - 1], block):
+            kept -= 1
+        if kept == len(self._read):
+            return
+        self._read = self._read[:kept]
+        last = self._read[-1][0] if self._read else self._first_block - 1
+        telemetry.log("disputes.reread", from_block=last + 1)
+        self._openings = {name: each for name, each in self._openings.items() if each.block <= last}
+        self._closed = {name: seen for name, seen in self._closed.items() if seen <= last}
+
+    def _has(self, number: int, block_hash: Digest, block: int) -> bool:
+        return number <= block and self._chain.block_hash(number) == block_hash
+
+
+class DocketPages:
+    """Reads dockets with every dispute that can still change, and every batch whose window may be open or whose list is owed."""
+
+    def __init__(self, chain: ChainView, me: Address, first_block: int) -> None:
+        self._chain = chain
+        self._me = me
+        self._disputes = OpenDisputes(chain, first_block)
+        self._first_batch = 0
+
+    def read(self, block: int) -> Docket:
+        """The docket at a block, with all disputes but those that were over before, and with `batches`."""
+        found = self.read_cases(block)
+        return replace(found, batches=self._batches(found))
+
+    def read_cases(self, block: int) -> Docket:
+        """The same without `batches`."""
+        return self._disputes.accept(self._chain.docket(self._me, block, self._disputes.at(block)))
+
+    def _batches(self, docket: Docket) -> tuple[AnchoredBatch, ...]:
+        # Another branch may have fewer batches, and others in their place.
+        self._first_batch = min(self._first_batch, docket.batch_count)
+        found: list[AnchoredBatch] = []
+        while self._first_batch + len(found) < docket.batch_count:
+            page = self._chain.anchored(self._first_batch + len(found), docket.number)
+            if not page:
+                raise TryAgain("chain", f"block {docket.number} changed while batches were read")
+            found += page
+        # Once the clock is past a window it is past it for good; a demand that nobody answered still has to be ended.
+        over = next((i for i, each in enumerate(found) if docket.clock <= each.window_end or each.list_demanded), len(found))
+        self._first_batch += over
+        return tuple(found[over:])
+
+
+def is_over(case: Case) -> bool:
+    """Whether a dispute is over for good, all its seats paid or charged."""
+    return case.phase is Phase.FINAL and case.paid and all(each.settled == each.seats for each in case.rounds)

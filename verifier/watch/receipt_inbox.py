@@ -1,0 +1,72 @@
+"""Receipts that clients hand to a watchtower, because they never saw them on the chain or nobody can open them.
+
+One file for each, in a folder of the watchtower's: the `receipt.signed` member of an answer. Nothing else of the answer is
+needed, and what a client asked is nobody's business.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from bytewise.protocol.encoding import from_json, verify_depth
+from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue
+from bytewise.protocol.records.receipt import SignedReceipt, verify_receipt
+from bytewise.protocol.signing import Domain
+from bytewise.protocol.units import Digest
+from bytewise.service import telemetry
+
+MAX_FILES = 4096
+"""Receipts kept at a time; further files wait until others are taken away."""
+MAX_FILE_BYTES = 32 * 1024
+"""A receipt with its locator takes a few kilobytes."""
+
+
+class _File(NamedTuple):
+    """One that changes is read again: it may have been read while it was being copied."""
+
+    name: str
+    changed_ns: int
+    size: int
+
+
+class Given:
+    """The folder, read again at each step; a file without a receipt of this network is named once, and again if it changes."""
+
+    def __init__(self, folder: Path, anchor: Domain) -> None:
+        if not folder.is_dir():
+            raise ConfigurationError("given_folder", f"{folder.name} is no folder")
+        self._folder = folder
+        self._anchor = anchor
+        self._read: dict[_File, tuple[Digest, SignedReceipt] | None] = {}
+
+    def receipts(self) -> Mapping[Digest, SignedReceipt]:
+        """All receipts in the folder, each with the operator's valid signature."""
+        names = sorted(path.name for path in self._folder.glob("*.json"))[:MAX_FILES]
+        files = [file for file in map(self._stat, names) if file is not None]
+        self._read = {file: self._read[file] if file in self._read else self._open(file.name) for file in files}
+        return dict(found for found in self._read.values() if found is not None)
+
+    def _stat(self, name: str) -> _File | None:
+        try:
+            found = (self._folder / name).stat()
+        except OSError:  # It was taken away since.
+            return None
+        return _File(name, found.st_mtime_ns, found.st_size)
+
+    def _open(self, name: str) -> tuple[Digest, SignedReceipt] | None:
+        try:
+            with (self._folder / name).open("rb") as file:
+                data = file.read(MAX_FILE_BYTES + 1)
+            if len(data) > MAX_FILE_BYTES:
+                raise MalformedValue(name, f"more than {MAX_FILE_BYTES} bytes")
+            signed = from_json(SignedReceipt, json.loads(verify_depth(data)))
+            found = verify_receipt(self._anchor, signed), signed
+        except (OSError, ValueError) as error:
+            telemetry.log("given.unreadable", file=name, error=type(error).__name__)
+            return None
+        except Fault as fault:
+            telemetry.log_error("given.refused", fault, file=name)
+            return None
+        telemetry.log("given.taken", file=name, receipt=found[0])
+        return found

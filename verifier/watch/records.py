@@ -1,0 +1,299 @@
+"""Everything public that this node has seen: follows batches, fetches lists and ciphertext, checks, keeps (design section 10).
+
+Missing bytes become the finding `Withheld` after a deadline of chain time: it accuses nobody, and later bytes replace it.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from bytewise.ports import BlobStore, ChainView, Documents
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.errors import Fault, NotServed, TryAgain, Unavailable
+from bytewise.protocol.records.environment import Environment
+from bytewise.protocol.records.receipt import BatchHeader
+from bytewise.protocol.units import Digest
+from bytewise.service import telemetry
+from bytewise.storage.archive import Archive, SeenReceipt
+from bytewise.storage.cursor import Cursor, Mark
+from verifier.jobs.tickets import Case
+from verifier.watch.backlog import Backlog
+from verifier.watch.blob_fetcher import Served
+from verifier.watch.leaf_index import LeafBook
+from verifier.watch.list_reader import CHECKED, FAULTY, GOOD, NEW, WITHHELD, Lists
+
+WITHHELD_FINDING = "Withheld"
+FETCH_BUDGET_S = 2.0
+"""Wall-clock time of one tick after which no further fetch begins: a slow store must not hold up votes."""
+CURSOR_STRIDE = 20
+"""Blocks after which the cursor is stored although nothing was found: a restart reads at most these again."""
+
+
+class Live(NamedTuple):
+    """A checked receipt whose window is open."""
+
+    seen: SeenReceipt
+    header: BatchHeader
+
+
+class Records:
+    """The public records of one node."""
+
+    def __init__(
+        self, chain: ChainView, documents: Documents, da: BlobStore, archive: Archive, cursor: Cursor, network: Network,
+        fetch_deadline_s: int, monotonic: Callable[[], float] = time.monotonic, leaves: LeafBook | None = None,
+    ) -> None:  # fmt: skip
+        self._chain = chain
+        self._archive = archive
+        self._cursor = cursor
+        self._network = network
+        self._served = Served(chain, da, network.demands_domain)
+        self._lists = Lists(chain, documents, self._served, archive, network, leaves)
+        self._fetch_deadline_s = fetch_deadline_s
+        self._monotonic = monotonic
+        self._live: dict[Digest, Live] = {}
+        self._unread: dict[int, BatchHeader] = {}
+        self._faulty: dict[int, BatchHeader] = {}
+        self._backlog: Backlog[int | Digest] = Backlog()
+        """Batches whose list, and receipts whose ciphertext, is still to be had."""
+        self._followed: Digest | None = None
+
+    @property
+    def live(self) -> tuple[Live, ...]:
+        """Checked receipts whose window was open at the last step."""
+        return tuple(self._live.values())
+
+    def find(self, receipt_id: Digest) -> Live | None:
+        """A checked receipt, whatever its age."""
+        if receipt_id in self._live:
+            return self._live[receipt_id]
+        seen = self._archive.receipt(receipt_id)
+        batch = None if seen is None else self._archive.batch(seen.batch_id)
+        return None if seen is None or batch is None else Live(seen, batch.header)
+
+    def follow(self, docket: Docket) -> None:
+        """Reads new batches up to the docket's block, from the chain alone; `TryAgain` if that moved meanwhile."""
+        if self._followed == docket.block_hash:
+            return
+        seen = self._cursor.head()
+        common = self._cursor.common(self._chain.block_hash)
+        start = self._network.deploy_block if common is None else common.number + 1
+        found = self._chain.batches(start, docket.number) if start <= docket.number else ()
+        self._verify_unmoved(common, docket)
+        # Whatever fails between here and the end is begun again as after a start.
+        clean, self._followed = self._followed is not None, None
+        if common != seen:
+            telemetry.log("chain.reorganised", back_to=start - 1)
+        if common != seen or not clean:
+            self._take_back(start - 1, docket)
+        self._store(start, found, docket)
+        self._followed = docket.block_hash
+
+    def step(self, docket: Docket) -> None:
+        """Follows, then fetches and checks what is missing, as long as the tick's budget lasts. After all that has a deadline."""
+        self.follow(docket)
+        self._look_again(docket)
+        self._fetch_due(docket)
+        for key in [key for key, live in self._live.items() if not _is_open(live.header, docket)]:
+            del self._live[key]
+            self._backlog.drop(key)
+
+    def obtain(self, receipt_id: Digest, batch_id: int, docket: Docket) -> bytes:
+        """Ciphertext of a disputed receipt: kept, or else asked of DA now, whatever was found before; the list first if need be.
+
+        `NotServed` only if DA has just been asked and gave nothing that fits; every other error says nothing about the bytes.
+        """
+        if self.find(receipt_id) is None:
+            batch = self._archive.batch(batch_id)
+            if batch is None:
+                raise TryAgain("archive", f"batch {batch_id} was not seen yet")
+            if not self.read_list(batch.header, docket):
+                raise NotServed(f"a list of batch {batch_id} that fits it", "faulty")
+        try:
+            return self.fetch(receipt_id)
+        except NotServed:
+            live = self._required(receipt_id)
+            name = live.seen.signed.receipt.envelope_hash
+            data = self._served.cured_envelope(name, receipt_id, live.header, docket)
+            if data is None:
+                raise
+            self._archive.keep_envelope(data)
+            return data
+
+    def fetch(self, receipt_id: Digest) -> bytes:
+        """Ciphertext of a receipt that was checked: own archive first, then DA. `NotServed` if that has no bytes that fit."""
+        live = self._required(receipt_id)
+        receipt = live.seen.signed.receipt
+        data: bytes | None = self._archive.envelope(receipt.envelope_hash)
+        if data is None:
+            data = self._served.envelope(live.seen.signed.locator, receipt.envelope_hash, receipt_id)
+            self._archive.keep_envelope(data)
+        if live.seen.finding == WITHHELD_FINDING:
+            self._mark(live, GOOD)
+        return data
+
+    def case(self, receipt_id: Digest, docket: Docket) -> Case:
+        """What a job about the receipt needs, its ciphertext from the archive; `Unavailable` while something is missing."""
+        live = self._required(receipt_id)
+        header = live.header
+        envelope = self._archive.envelope(live.seen.signed.receipt.envelope_hash)
+        if envelope is None:
+            raise TryAgain("archive", f"ciphertext of {receipt_id.hex()} was not fetched yet")
+        return Case(
+            receipt_id, live.seen.signed, header, live.seen.proof, envelope,
+            self.environment(header.environment, docket.number), self._chain.epoch(header.key_epoch, docket.number),
+            self._lists.policies.document(docket.policy, docket.number),
+        )  # fmt: skip
+
+    def environment(self, digest: Digest, block: int) -> Environment:
+        """A registered environment's document."""
+        return self._lists.environment(digest, block)
+
+    @property
+    def faulty(self) -> Mapping[int, BatchHeader]:
+        """Open batches whose list, though it is the one that the chain names, does not fit them."""
+        return self._faulty
+
+    def overdue(self, docket: Docket, tries: int) -> dict[int | Digest, BatchHeader]:
+        """Open batches whose list, and receipts whose ciphertext, nobody gave us in so many tries, past the fetch deadline."""
+        wanted: dict[int | Digest, BatchHeader] = dict(self._unread.items())
+        wanted.update((key, live.header) for key, live in self._live.items())
+        late = {key: each for key, each in wanted.items() if _is_open(each, docket) and self._is_late(each, docket)}
+        return {key: header for key, header in late.items() if self._backlog.failures(key) >= tries}
+
+    def _load(self, docket: Docket) -> None:
+        for batch in self._archive.batches(CHECKED):
+            if _is_open(batch.header, docket):
+                self._remember(batch.header)
+        for batch in self._archive.batches(NEW):
+            self._await(batch.header)
+        for batch in self._archive.batches(FAULTY):
+            if _is_open(batch.header, docket):
+                self._faulty[batch.header.batch_id] = batch.header
+        for batch in self._archive.batches(WITHHELD):
+            if _is_open(batch.header, docket):
+                self._await(batch.header)
+
+    def _verify_unmoved(self, common: Mark | None, docket: Docket) -> None:
+        # A block's hash fixes all its ancestors: if the last one is still the docket's, so was everything that was read.
+        kept = common is None or self._chain.block_hash(common.number) == common.hash
+        if not kept or self._chain.block_hash(docket.number) != docket.block_hash:
+            raise TryAgain("chain", "reorganised while events were read")
+
+    def _take_back(self, block: int, docket: Docket) -> None:
+        """Forgets what came after a block.
+
+        The mark goes first, as it comes last in `_store`: it never claims a row that is not there, and rows beyond it, left by
+        a process that died, go at the next start.
+        """
+        self._cursor.rewind(block)
+        self._archive.rewind(block)
+        for kept in (self._live, self._unread, self._faulty, self._backlog):
+            kept.clear()
+        self._load(docket)
+
+    def _store(self, start: int, found: tuple[BatchHeader, ...], docket: Docket) -> None:
+        for header in found:
+            seen = self._archive.add_batch(header, NEW)
+            if seen.state == NEW:
+                self._await(header)
+            telemetry.log("batch.seen", batch=header.batch_id, operator=header.operator, count=header.count)
+        if found or docket.number - start >= CURSOR_STRIDE:
+            self._cursor.advance(docket.number, docket.block_hash)
+
+    def _await(self, header: BatchHeader) -> None:
+        self._unread[header.batch_id] = header
+        self._backlog.add(header.batch_id)
+
+    def _fetch_due(self, docket: Docket) -> None:
+        until = self._monotonic() + FETCH_BUDGET_S
+        while due := self._backlog.due(docket.timestamp):
+            for key in due:
+                if self._monotonic() >= until:
+                    telemetry.log("fetch.postponed", waiting=len(self._backlog.due(docket.timestamp)))
+                    return
+                if isinstance(key, int):
+                    self._try_list(key, docket)
+                else:
+                    self._try_envelope(key, docket)
+
+    def _try_list(self, batch_id: int, docket: Docket) -> None:
+        header = self._unread[batch_id]
+        try:
+            self.read_list(header, docket)
+        except NotServed as error:
+            if self._is_late(header, docket):
+                self._archive.mark_batch(batch_id, WITHHELD, str(error))
+                telemetry.log("batch.withheld", batch=batch_id, detail=str(error))
+        except (Unavailable, Fault) as error:
+            # Not a word about the list: the chain could not be read, and only that.
+            telemetry.log_error("batch.unread", error, batch=batch_id)
+        else:
+            return
+        if _is_open(header, docket) or not self._is_late(header, docket):
+            self._backlog.failed(batch_id, docket.timestamp)
+        else:
+            self._settled(batch_id)
+
+    def read_list(self, header: BatchHeader, docket: Docket) -> bool:
+        """Whether a list is found now that proves its batch's receipts, which are then kept; `NotServed` if there is none."""
+        good = self._lists.read(header, docket)
+        self._settled(header.batch_id)
+        if _is_open(header, docket):
+            if good:
+                self._remember(header)
+            else:
+                self._faulty[header.batch_id] = header
+        return good
+
+    def _look_again(self, docket: Docket) -> None:
+        """A list that was demanded is on the chain: no pause holds it up, nor that what DA gave did not fit."""
+        for batch_id, header in (*self._faulty.items(), *self._unread.items()):
+            batch = docket.batch(batch_id)
+            if batch is None or batch.list_answered:
+                self._faulty.pop(batch_id, None)
+            if batch is not None and batch.list_answered:
+                self._backlog.drop(batch_id)
+                self._await(header)
+
+    def _settled(self, batch_id: int) -> None:
+        self._unread.pop(batch_id, None)
+        self._backlog.drop(batch_id)
+
+    def _remember(self, header: BatchHeader) -> None:
+        for seen in self._archive.receipts(header.batch_id):
+            self._live[seen.receipt_id] = Live(seen, header)
+            if self._archive.envelope(seen.signed.receipt.envelope_hash) is None:
+                self._backlog.add(seen.receipt_id)
+
+    def _try_envelope(self, receipt_id: Digest, docket: Docket) -> None:
+        live = self._required(receipt_id)
+        try:
+            self.fetch(receipt_id)
+        except NotServed as error:
+            if self._is_late(live.header, docket) and live.seen.finding == GOOD:
+                self._mark(live, WITHHELD_FINDING, str(error))
+                telemetry.log("receipt.withheld", receipt=receipt_id, detail=str(error))
+            self._backlog.failed(receipt_id, docket.timestamp)
+        else:
+            self._backlog.drop(receipt_id)
+
+    def _mark(self, live: Live, finding: str, detail: str = "") -> None:
+        key = live.seen.receipt_id
+        self._archive.mark_receipt(key, finding, detail)
+        if key in self._live:
+            self._live[key] = Live(live.seen._replace(finding=finding, detail=detail), live.header)
+
+    def _required(self, receipt_id: Digest) -> Live:
+        live = self.find(receipt_id)
+        if live is None:
+            raise TryAgain("archive", f"receipt {receipt_id.hex()} was not seen yet")
+        return live
+
+    def _is_late(self, header: BatchHeader, docket: Docket) -> bool:
+        return docket.timestamp > header.anchored_at + self._fetch_deadline_s
+
+
+def _is_open(header: BatchHeader, docket: Docket) -> bool:
+    return docket.is_open(header.batch_id)
