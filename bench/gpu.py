@@ -20,10 +20,9 @@ from bench.peer_transformers import Transformers
 from bench.rounds import Samples, interleaved, medians, times_faster
 from bench.worker import Engine
 from bytewise.inference.artifact import artifact
-from bytewise.inference.cuda.backends import CUDA_BACKENDS
-from bytewise.inference.cuda.runner import open_cuda
+from bytewise.inference.cuda.runner import CUDA_BACKENDS, open_cuda
 from bytewise.inference.determinism import fixed
-from bytewise.inference.pinned.machine import read_gpu
+from bytewise.inference.pinned.fingerprint import read_gpu
 from bytewise.protocol.errors import BytewiseError
 from bytewise.protocol.units import Digest
 

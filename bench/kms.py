@@ -26,8 +26,7 @@ from bytewise.protocol.jobs import RunJob, ShardRecord
 from bytewise.protocol.keys.epochs import ReleaseRequest
 from bytewise.protocol.records.statements import TicketKind
 from bytewise.tee.channel import Channel
-from enclave.enclave_channel import ask, open_channel
-from enclave.release_client import ShardKeySource
+from enclave.release_client import ShardKeySource, ask, open_channel
 from kms.shard.chain_view import ChainKeyView
 from kms.storage import keyring
 from tests.anvil import running_anvil

@@ -1,20 +1,142 @@
 """`bytewise chain`: deploy the contracts, look at a deployment; calls, votes and parameters are in modules of their own."""
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
-from chain.client.address_book import verify_code
+from bytewise.protocol.address_book import StakeSource
+from bytewise.protocol.units import ZERO_ADDRESS, hex0x
+from chain.client.address_book import contracts, verify_code
+from chain.client.rpc import at_number
 from chain.reads.reader import DocketReader
+from chain.reads.records import MoneyTotals
+from chain.reads.restaking import Restaking
+from chain.reads.roles import holders, irregularities
 from cli import chain_vote
 from cli.chain_call import call
 from cli.chain_deploy import deploy
 from cli.chain_params import params
-from cli.chain_status import collect, show
 from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
 from cli.exits import Exit
+from cli.labels import warn
+from cli.status_table import ether
+from cli.terminal import plain
 from cli.verify import Output, OutputOption
+
+# What `bytewise chain status` shows: plain JSON data, and tables for people. Amounts in wei as decimal strings.
+
+
+def collect(reader: DocketReader) -> dict[str, Any]:
+    """A deployment at the newest block; its code is checked before (`book.verify_code`)."""
+    block, network = reader.head(), reader.network
+    docket = reader.docket(ZERO_ADDRESS, block)
+    held = holders(reader, block)
+    restaking = reader.restaking(block)
+    money = reader.money(block)
+    return {
+        "chain_id": network.chain_id,
+        "block": block,
+        "clock": {"timestamp": docket.timestamp, "clock": docket.clock, "paused": docket.paused},
+        "contracts": contracts(network),
+        "roles": {role: list(accounts) for role, accounts in held.items()},
+        "irregular": [*irregularities(network, held), *(restaking.flaws(network.addresses.stake_vault) if restaking else ())],
+        "stake": _stake(restaking),
+        "long_delay_s": _long_delay_s(reader, block),
+        "params_version": docket.params_version,
+        "pools": [_pool(reader, pool.digest, block) for pool in network.pools],
+        "active_epoch": docket.active_epoch,
+        "assurance": reader.epoch_on_chain(docket.active_epoch, block).assurance,
+        "policy": {"digest": hex0x(docket.policy), "serial": docket.policy_serial},
+        "batches": docket.batch_count,
+        "disputes": len(reader.opened(network.deploy_block, block)),
+        "price_wei": str(docket.price_wei),
+        "money": {name: str(getattr(money, name)) for name in MoneyTotals.__dataclass_fields__},
+        "money_sums": money.sums,
+    }
+
+
+def _stake(found: Restaking | None) -> dict[str, Any]:
+    """Who holds the stake, and what records of it count for."""
+    if found is None:
+        return {"source": StakeSource.NATIVE.value}
+    return {
+        "source": StakeSource.EIGENLAYER.value,
+        "allocation_manager": found.allocations,
+        "strategy": found.strategy,
+        "operator_set": f"{found.avs}:{found.set_id}",
+        "max_age": found.max_age,
+        "horizon": found.horizon,
+        "longest_s": found.longest_s,
+        "slasher": found.slasher,
+        "recipient": found.recipient,
+    }
+
+
+def _long_delay_s(reader: DocketReader, block: int) -> int:
+    """Seconds that what moves stake waits: with less than 64 days a guardian can hold stake for longer (ADR 172)."""
+    where = ("TimelockController", reader.network.addresses.long_timelock)
+    return int(reader.client.call(*where, "getMinDelay", block=at_number(block)))
+
+
+def _pool(reader: DocketReader, digest: Any, block: int) -> dict[str, Any]:
+    pool = reader.pool(digest, block)
+    if pool is None:
+        return {"pool": hex0x(digest), "added": False}
+    return {
+        "pool": hex0x(digest),
+        "added": True,
+        "verifiers": pool.weighing,
+        "units": pool.units,
+        "seatable": pool.seatable,
+        "stake_epoch": pool.epoch,
+        "epoch_ends_in_blocks": pool.epoch_end - block,
+        "stopped_s": pool.stopped,
+    }
+
+
+def show(state: Mapping[str, Any], console: Console) -> None:
+    """Prints a collected state."""
+    clock = state["clock"]
+    stands = "stands still" if clock["paused"] else "runs"
+    console.print(f"chain {state['chain_id']}, block {state['block']}; the clock {stands} at {clock['clock']}", style="bold")
+    console.print(_table("contracts, with the code of the address book", ("contract", "address"), state["contracts"].items()))
+    roles = [(role, "\n".join(accounts)) for role, accounts in state["roles"].items()]
+    console.print(_table("roles", ("role", "held by"), roles))
+    console.print(f"what moves stake waits {state['long_delay_s'] / 86_400:g} days")
+    columns = ("pool", "added", "verifiers", "units", "seatable", "stake epoch", "ends in blocks", "stopped s")
+    rows = [(each["pool"][:10], *(str(value) for name, value in each.items() if name != "pool")) for each in state["pools"]]
+    console.print(_table("pools", columns, rows))
+    console.print(
+        f"parameters version {state['params_version']}, key epoch {state['active_epoch']} ({state['assurance'] or 'none'}), "
+        f"{state['batches']} batches, {state['disputes']} disputes, a place costs {ether(state['price_wei'])}"
+    )
+    stake = state["stake"]
+    if stake["source"] == StakeSource.EIGENLAYER.value:
+        console.print(
+            f"stake is at EigenLayer: set {stake['operator_set']}, strategy {stake['strategy']}; a record counts for "
+            f"{stake['max_age']} blocks and can be slashed for {stake['horizon']}"
+        )
+    else:
+        console.print("stake is in a vault of the network's own")
+    word = "sums to the wei" if state["money_sums"] else "DOES NOT SUM"
+    console.print(f"stake {ether(state['money']['total_stake'])}, all money {word}")
+    for line in state["irregular"]:
+        console.print(plain(line, "red"))
+    warn(console, state["assurance"])
+
+
+def _table(title: str, columns: tuple[str, ...], rows: Any) -> Table:
+    table = Table(title=title, title_justify="left")
+    for each in columns:
+        table.add_column(each, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
 
 app = typer.Typer(no_args_is_help=True, help="Deploy the contracts; look at a deployment; call and vote.")
 app.command()(deploy)

@@ -1,6 +1,8 @@
 """How a verb reaches a network: the address book, an RPC node, DA proxies. All are given by the user; none is trusted."""
 
-from collections.abc import Iterator
+import queue
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -9,16 +11,54 @@ import typer
 
 from bytewise.da.client import DaClient
 from bytewise.protocol.address_book import Network
-from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue
+from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue, TryAgain, Unavailable
 from bytewise.protocol.units import Digest, digest, unhex
-from bytewise.service.endpoints import rpc_endpoints
+from bytewise.service.clock import monotonic_s
+from bytewise.service.settings import rpc_endpoints
 from chain.client.access import Chain, open_chain
 from chain.client.address_book import read_network, verify_code
 from chain.client.read_ahead import ReadAheadClient
 from chain.reads.documents import RegistryDocuments
 from chain.reads.history import CourtHistory
 from chain.reads.reader import DocketReader
-from cli.bounded_store import BoundedStore
+
+# Reads of a DA store that may be away: a verb waits for it a few seconds in all, however many blobs it asks for.
+
+PATIENCE_S = 5.0
+"""Longest wait of a verb for reads that brought nothing, all of them together."""
+
+
+class BoundedStore:
+    """The read side of a store; reads that succeed cost nothing of the patience. For one thread."""
+
+    def __init__(self, get: Callable[[str], bytes], patience_s: float = PATIENCE_S) -> None:
+        self._get, self._patience_s, self._left_s = get, patience_s, patience_s
+
+    def get(self, locator: str) -> bytes:
+        """The bytes of a locator, or its errors; `TryAgain` without asking once the patience is spent."""
+        if self._left_s <= 0:
+            raise TryAgain("DA", f"brought nothing in {self._patience_s:.0f} s")
+        answer: queue.Queue[bytes | Exception] = queue.Queue()
+        began = monotonic_s()
+        # In a thread of its own, which does not keep the process: no timeout of the client bounds names, trickles and retries.
+        threading.Thread(target=self._ask, args=(locator, answer), daemon=True).start()
+        try:
+            found = answer.get(timeout=self._left_s)
+        except queue.Empty:
+            self._left_s = 0
+            raise TryAgain("DA", f"brought nothing in {self._patience_s:.0f} s") from None
+        if isinstance(found, bytes):
+            return found
+        if isinstance(found, Unavailable):
+            self._left_s -= monotonic_s() - began
+        raise found
+
+    def _ask(self, locator: str, answer: "queue.Queue[bytes | Exception]") -> None:
+        try:
+            answer.put(self._get(locator))
+        except Exception as error:  # noqa: BLE001  (raised again by the reader)
+            answer.put(error)
+
 
 TIMEOUT_S = 20.0
 """Of one call to a node or proxy."""

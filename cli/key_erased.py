@@ -19,7 +19,7 @@ from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, addres
 from cli.exits import Exit
 from cli.terminal import moment, printable
 from cli.verify import Output, OutputOption
-from kms.ceremony.erasures import Counted, Wanted, count, judge, wanted_shares
+from kms.ceremony.erasure import Counted, Wanted, count, judge, wanted_shares
 
 FilesArgument = Annotated[
     list[Path], typer.Argument(metavar="FILE...", help="Statements of one key epoch: `erasure-*.json` of the shards' folders.")

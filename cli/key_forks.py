@@ -9,7 +9,7 @@ import typer
 
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue
-from bytewise.protocol.keys.ceremony_forks import Fork, LogCopy, fork_of_copies, read_copy, verify_fork
+from bytewise.protocol.keys.ceremony_log import Fork, LogCopy, fork_of_copies, read_copy, verify_fork
 from bytewise.protocol.units import Address, address, hex0x
 from bytewise.service.settings import load_settings
 from bytewise.storage.ceremonies import Ceremonies

@@ -20,8 +20,7 @@ from cli.key_log_audit import Court, Known, Looked, court_of, judged, known_of, 
 from cli.key_log_table import Subject, print_found, print_progress, print_story
 from cli.verify import Output, OutputOption
 from kms.release_log.copies import LogCopy, copies_in
-from kms.release_log.log_holders import SharesHistory
-from kms.release_log.opening_report import Kept, story_of
+from kms.release_log.opening_report import Kept, SharesHistory, story_of
 
 app = typer.Typer(no_args_is_help=True, help="Who opened which receipt, when, why, and under which evidence.")
 

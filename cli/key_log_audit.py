@@ -17,11 +17,9 @@ from chain.reads.reader import DocketReader
 from chain.reads.share_history import dealings
 from cli.connect import TIMEOUT_S
 from cli.exits import Exit
-from kms.release_log.copies import LogCopy, client_of, pages_of
+from kms.release_log.copies import LogCopy, client_of, out_of_order, pages_of
 from kms.release_log.entitlement import LATER, Judged, Seen, Unjudged, judge, judge_none, read_ahead
-from kms.release_log.log_holders import SharesHistory, history_in, out_of_force, place_of
-from kms.release_log.log_order import out_of_order
-from kms.release_log.opening_report import Kept
+from kms.release_log.opening_report import Kept, SharesHistory, history_in, out_of_force, place_of
 
 _WORST_FIRST = (Exit.MISMATCH, Exit.USAGE, Exit.UNAVAILABLE, Exit.INCONCLUSIVE, Exit.OK)
 

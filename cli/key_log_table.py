@@ -17,8 +17,7 @@ from cli.key_log_audit import Looked
 from cli.labels import warn
 from cli.terminal import moment, plain
 from cli.verify import Output
-from kms.release_log.log_holders import SharesHistory
-from kms.release_log.opening_report import Entry, Story
+from kms.release_log.opening_report import Entry, SharesHistory, Story
 
 _NO_TICKET = "the shards kept no ticket"
 

@@ -6,8 +6,7 @@ from typing import NamedTuple
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import BytewiseError
 from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy
-from bytewise.protocol.evidence.claims import ResultStatement, named_evidence
-from bytewise.protocol.evidence.premises import ChainPremises, differing
+from bytewise.protocol.evidence.claims import ChainPremises, ResultStatement, differing, named_evidence
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import U256, Digest
 from bytewise.tee.appraisal import decode_result_quote, verify_result_quote

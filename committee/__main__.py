@@ -22,8 +22,7 @@ from bytewise.service.schedule import stop_on_signals
 from bytewise.service.settings import load_settings
 from bytewise.storage.duties import DONE, MISSED, Duties
 from bytewise.storage.engine import check_revision, open_database
-from bytewise.storage.lease_keeper import kept_lease
-from bytewise.storage.nonce_lease import Lane
+from bytewise.storage.nonce_lease import Lane, kept_lease
 from bytewise.storage.protection import Protection
 from chain.client.access import open_chain
 from chain.client.address_book import read_network, verify_code

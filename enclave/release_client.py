@@ -1,25 +1,29 @@
 """The enclave's side: asks t shards at once over attested channels, checks everything they say, combines, opens the envelope.
 
 Nothing that a shard answers is believed: its release record must be signed, name our ticket and stand in one log with those that
-it gave us before, and what it gives must prove itself (`enclave.pieces`).
+it gave us before, and what it gives must prove itself (`enclave.release_client`).
 A shard that lies or fails is named to `on_failure`, and another is asked in its place.
 """
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
 from itertools import islice
 
 from Crypto.PublicKey.ECC import EccPoint
 
-from bytewise.crypto import hpke, hybrid
+from bytewise.crypto import hpke, hybrid, reconstruction
 from bytewise.crypto.curve import GENERATOR, decode_point, decode_scalar, encode_point
 from bytewise.crypto.envelope import open_with_point, verify_receipt_envelope
+from bytewise.crypto.erasable import erase
+from bytewise.crypto.hybrid import Place
+from bytewise.crypto.proofs import verify_partial
 from bytewise.crypto.reconstruction import TransportKey
 from bytewise.crypto.shares import combine
 from bytewise.ports import Quoter
-from bytewise.protocol.encoding import decode
+from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import (
     BytewiseError,
     ConfigurationError,
@@ -28,28 +32,123 @@ from bytewise.protocol.errors import (
     PartDoesNotOpen,
     ReleaseNotRecorded,
     ShardLied,
+    ShardRefused,
     TicketRefused,
+    TryAgain,
     Unavailable,
 )
 from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, Role
 from bytewise.protocol.evidence.claims import Evidence, evidence_digest
 from bytewise.protocol.evidence.policy_updates import first_standing
 from bytewise.protocol.jobs import RunJob, ShardRecord, anchor_domain, key_domain
-from bytewise.protocol.keys.epochs import ReleaseAnswer, ReleaseRequest, decision_to_give
+from bytewise.protocol.keys.epochs import (
+    HybridPartial,
+    Partial,
+    Refusal,
+    ReleaseAnswer,
+    ReleaseReply,
+    ReleaseRequest,
+    decision_to_give,
+    partial_info,
+    share_info,
+)
 from bytewise.protocol.reasons import TicketFlaw
-from bytewise.protocol.records.seal import Envelope, HybridEnvelope
+from bytewise.protocol.records.seal import Envelope, HybridEnvelope, seal_context
 from bytewise.protocol.records.statements import Release
 from bytewise.protocol.signing import typed_digest, verify_signature
 from bytewise.protocol.suites import is_rebuilt
-from bytewise.protocol.units import U8, Digest
+from bytewise.protocol.units import U8, Blob, Digest
 from bytewise.service import telemetry
 from bytewise.service.clock import ForwardClock, SystemClock
 from bytewise.service.shard_connection import Dial, dial
 from bytewise.tee.binding import Terms
-from bytewise.tee.channel import End
-from enclave.enclave_channel import ask, open_channel
+from bytewise.tee.channel import Channel, End, connect
 from enclave.log_continuity import Promise, Promises
-from enclave.pieces import Piece, forget, place_of, shared_point, take
+
+# What single shards gave an enclave for one envelope, checked, and what t of them make together, by the suite of the epoch.
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one shard gave; shows none of it."""
+
+    point: EccPoint | None = field(default=None, repr=False)
+    """Its partial; None in an epoch whose key is rebuilt."""
+    share: int | None = field(default=None, repr=False)
+    """Its share of the PSK, in a hybrid epoch."""
+    of_key: bytearray | None = field(default=None, repr=False)
+    """Its share of the key, in an epoch whose key is rebuilt."""
+
+
+def take(job: RunJob, ticket_hash: Digest, envelope: Envelope, shard: ShardRecord, sealed: bytes, to: TransportKey) -> Piece:
+    """What a shard sealed to the job's transport key; a `Fault` names what is wrong with it, `ShardLied` above all."""
+    receipt, key = job.ticket.receipt_id, decode_point(shard.verification_key)
+    names = shard.address, receipt, ticket_hash, job.ticket.key_epoch
+    if is_rebuilt(job.ticket.key_epoch):
+        return Piece(of_key=reconstruction.take(sealed, to, share_info(*names), shard.index, key))
+    opened = hpke.open_from_transport(to.secret, partial_info(*names), sealed)
+    given = decode(HybridPartial, opened) if isinstance(envelope, HybridEnvelope) else None
+    partial = given.partial if given is not None else decode(Partial, opened)
+    point = verify_partial(partial, shard.index, key, decode_point(envelope.enc), receipt)
+    if given is None or not isinstance(envelope, HybridEnvelope):
+        return Piece(point)
+    return Piece(point, hybrid.verify_share(given, shard.index, envelope, place_of(job), job.epoch, receipt))
+
+
+def shared_point(pieces: Mapping[int, Piece], envelope: Envelope) -> EccPoint:
+    """x·R of the epoch's private key x and the envelope's ephemeral point R, from t pieces; shares of x are erased."""
+    shares = {index: piece.of_key for index, piece in pieces.items() if piece.of_key is not None}
+    if shares:
+        return reconstruction.times_key(decode_point(envelope.enc), shares)
+    return combine({index: piece.point for index, piece in pieces.items() if piece.point is not None})
+
+
+def forget(pieces: Iterable[Piece]) -> None:
+    """Erases what can be erased of them."""
+    erase(*(piece.of_key for piece in pieces if piece.of_key is not None))
+
+
+def place_of(job: RunJob) -> Place:
+    """Which envelope of which epoch a job is about."""
+    return Place(seal_context(anchor_domain(job.contracts), job.receipt), job.receipt.key_epoch)
+
+
+# An enclave's attested channel to one shard: dialled for one job, asked once, closed (design sections 7 and 8).
+
+MAX_REPLY_BYTES = 64 * 1024
+"""A release answer has about 2 KB."""
+
+_MAX_REPLY_MARKS = 64
+"""Most brackets, commas and backslashes of a reply; it has some 20."""
+
+
+def open_channel(shard: ShardRecord, end: End, transport_key: Blob, timeout_s: float, dial: Dial = dial) -> Channel:
+    """The channel to a shard, for a partial that is sealed to `transport_key`.
+
+    `TryAgain` if nobody is there; else errors as of `connect`.
+    """
+    try:
+        stream = dial(shard, timeout_s)
+    except OSError as error:
+        raise TryAgain(shard.channel, type(error).__name__) from None
+    return connect(stream, end, transport_key, timeout_s)
+
+
+def ask(channel: Channel, shard: ShardRecord, request: ReleaseRequest, timeout_s: float) -> ReleaseAnswer:
+    """The shard's answer, not yet believed; `ShardRefused` with its rule, `TryAgain` if it says so."""
+    channel.send(encode(request), timeout_s)
+    reply = decode(ReleaseReply, channel.receive(MAX_REPLY_BYTES, timeout_s), _MAX_REPLY_MARKS)
+    if reply.answer is None:
+        assert reply.refusal is not None
+        raise _refused(shard, reply.refusal)
+    return reply.answer
+
+
+def _refused(shard: ShardRecord, refusal: Refusal) -> BytewiseError:
+    if refusal.retryable:
+        return TryAgain(shard.channel, refusal.error)
+    return ShardRefused(shard.channel, f"{refusal.error} {refusal.rule}")
+
 
 TIMEOUT_S = 10.0
 """For a connection, for both ends' evidence, and for an answer each; a shard needs about 30 ms for one, plus its chain reads."""

@@ -11,8 +11,7 @@ from bytewise.crypto.hpke import transport_keypair
 from bytewise.ports import KeySource, Quoter
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import TicketRefused
-from bytewise.protocol.evidence.claims import Evidence, ResultQuote, ResultStatement, result_report_data
-from bytewise.protocol.evidence.premises import premises_of
+from bytewise.protocol.evidence.claims import Evidence, ResultQuote, ResultStatement, premises_of, result_report_data
 from bytewise.protocol.jobs import JOB_LIMIT_S, JobResult, Prepared, RunJob
 from bytewise.protocol.reasons import TicketFlaw
 from bytewise.protocol.records.environment import PROFILE_EXACT_1

@@ -1,6 +1,6 @@
 """How an enclave reaches shards: it asks the duty process at the other end of the job socket, which hands in a connected stream.
 
-What travels on the stream is between enclave and shard (`enclave.enclave_channel`); the enclave needs no network.
+What travels on the stream is between enclave and shard (`enclave.release_client`); the enclave needs no network.
 """
 
 import socket

@@ -157,7 +157,7 @@ class _Parts:
 
 
 def _quotes_by_files(settings: EnclaveSettings) -> bool:
-    # The kernel's interface to hardware evidence is a file that is written (`bytewise.tee.configfs`).
+    # The kernel's interface to hardware evidence is a file that is written (`bytewise.tee.quoters`).
     return settings.evidence is not EvidenceType.SIMULATED
 
 

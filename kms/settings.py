@@ -8,8 +8,7 @@ from bytewise.protocol.errors import ConfigurationError, MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.suites import is_key_epoch
 from bytewise.protocol.units import U64, ZERO_ADDRESS, Address, Digest, address
-from bytewise.service.endpoints import Endpoints, rpc_endpoints
-from bytewise.service.settings import DatabaseUrl
+from bytewise.service.settings import DatabaseUrl, Endpoints, rpc_endpoints
 from kms.storage.sealing import LIMIT_S, Sealing
 
 

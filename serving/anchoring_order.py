@@ -4,12 +4,38 @@ Batches have contiguous numbers, and an empty leaf takes the place of a receipt 
 one out (ADR 199). A receipt that can still be posted is never skipped.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.records.receipt import BatchHeader, ListEntry, Receipt, SignedReceipt
+from bytewise.protocol.records.request import Request
 from bytewise.protocol.units import Digest
 from bytewise.storage.receipt_store import Books
+
+# Until when a receipt may be anchored: a Request that has expired by then is a defect of the record (R-28), and convicts us.
+
+EXPIRED = "its request expires, and anchoring it would convict this operator"
+
+
+def verify_time_left(request: Request, until: int) -> Request:
+    """The request, if it lives `until` then: the promise that its receipt will make, and the longest pause beyond it, in chain
+    time. `TryAgain` if it waited too long for the engine."""
+    if request.expiry < until:
+        raise TryAgain("engine", "the request waited for too long")
+    return request
+
+
+def expiry_of(signed: SignedReceipt, answer: bytes | None) -> int:
+    """Unix seconds of chain time at which the receipt's Request expires; without our copy of the answer, its `anchorBy`.
+
+    That is never later: see `verify_time_left`.
+    """
+    if answer is None:
+        return signed.receipt.anchor_by
+    return int(json.loads(answer)["opening"]["request"]["expiry"])
+
 
 NO_RECEIPT = "there is no receipt with it"
 CLOSED = "its environment, model or key epoch has closed, or the pool that judges it has stopped, for too long"

@@ -30,8 +30,19 @@ from bytewise.protocol.units import U32, U64, U256, Digest
 from bytewise.service import telemetry
 from bytewise.storage.journal import Journal
 from bytewise.storage.receipt_store import Books
-from serving.anchoring_order import CLOSED, NO_RECEIPT, Service, Slot, Until, receipts_of, slots, unanchored, uniform_head
-from serving.deadline import EXPIRED, expiry_of
+from serving.anchoring_order import (
+    CLOSED,
+    EXPIRED,
+    NO_RECEIPT,
+    Service,
+    Slot,
+    Until,
+    expiry_of,
+    receipts_of,
+    slots,
+    unanchored,
+    uniform_head,
+)
 from serving.readiness import Standing, Watch
 
 FEE_MARGIN = 2

@@ -23,8 +23,8 @@ from bytewise.protocol.units import U8, U64, U256, ZERO_DIGEST, Blob, Digest, he
 from bytewise.service import telemetry
 from bytewise.storage.journal import Journal
 from bytewise.storage.receipt_store import Books, Issued
+from serving.anchoring_order import verify_time_left
 from serving.answer import completion, several
-from serving.deadline import verify_time_left
 from serving.openai import Ask
 from serving.readiness import Standing, Watch
 from serving.request_builder import Offer, Rng, Words, make_choices, make_request

@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bytewise.protocol.errors import ConfigurationError
-from bytewise.service.endpoints import Endpoints, rpc_endpoints
-from bytewise.service.settings import DatabaseUrl
+from bytewise.service.settings import DatabaseUrl, Endpoints, rpc_endpoints
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 Threads: uvicorn's loop is the main thread; one thread loads the model and then ticks; one thread runs the engine.
 """
 
+import json
 import logging
 import os
 import ssl
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import uvicorn
 
@@ -20,19 +21,19 @@ from bytewise.inference.profiles import AnyEngine, open_engine, torch_instead
 from bytewise.inference.tokenizer import Tokenizer
 from bytewise.ports import Engine
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault, Unavailable
+from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault, NotExact, Unavailable
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.records.environment import PROFILE_EXACT_1, Environment
 from bytewise.protocol.records.receipt import receipt_id
-from bytewise.protocol.signing import Domain
+from bytewise.protocol.signing import Domain, Signer
+from bytewise.protocol.units import Address
 from bytewise.service import schedule, telemetry
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.service.exit_codes import exit_of
 from bytewise.storage.duties import Duties as Orders
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.journal import Journal, journal_key
-from bytewise.storage.lease_keeper import kept_lease
-from bytewise.storage.nonce_lease import Lane
+from bytewise.storage.nonce_lease import Lane, kept_lease
 from bytewise.storage.receipt_store import Books
 from chain.acts.actor import ContractSender, contract_sender
 from chain.client.access import open_chain
@@ -45,14 +46,65 @@ from serving.batch_duties import Duties
 from serving.batcher import Batcher
 from serving.chain_view import AllDisputes, OperatorStanding, OwnBatches
 from serving.disputes import OwnDisputes
-from serving.openai import Ask
-from serving.own_stake import OwnStake
+from serving.json_numbers import parse_json
+from serving.openai import Ask, read_ask
 from serving.pipeline import Hands, Pipeline
 from serving.readiness import Watch
-from serving.request_builder import Offer
+from serving.request_builder import Offer, Words, make_request
 from serving.request_queue import Desk, Ticket
 from serving.settings import Model, OperatorSettings
-from serving.warm_up import warm_up
+from verifier.stake.stake_record import OwnRecord, RecordChain
+
+# An operator's own record of stake at EigenLayer, without which it cannot post (ADR 152).
+
+
+class Recorder(Protocol):
+    """The part of a sender that is used."""
+
+    def sync_stake(self, account: Address, block: int) -> None:
+        """Has the stake source record an account's stake, in the place of its record of that block."""
+        ...
+
+
+class OwnStake:
+    """Looks at the own record now and then, and has it made anew in time."""
+
+    def __init__(self, chain: RecordChain, sender: Recorder, first_block: int, operator: Address) -> None:
+        self._chain = chain
+        self._sender = sender
+        self._operator = operator
+        self._record = OwnRecord(chain, first_block, operator)
+
+    def step(self) -> None:
+        """What is due, once however often it is decided."""
+        head = self._chain.head()
+        if head < self._record.next_look:
+            return
+        for due in self._record.step(self._chain.docket(self._operator, head)):
+            self._sender.sync_stake(due.account, due.block)
+
+
+# What an operator does before it says that it is ready: answer, and check its own answers by the verifier's way.
+
+NEW_TOKENS = 8
+TEMPERATURES = (0, 0.8)
+"""Greedy and sampled: both ways through the sampler."""
+
+
+def warm_up(engine: Engine, offer: Offer, words: Words, client: Signer) -> int:
+    """How many tokens were generated and verified; `NotExact` if the engine contradicts itself."""
+    new, total = min(NEW_TOKENS, offer.environment.limits.max_new_tokens), 0
+    for temperature in TEMPERATURES:
+        question = {"messages": [{"role": "user", "content": "Are you warm?"}], "max_tokens": new, "seed": 1}
+        body = json.dumps(question | {"model": offer.model_name, "temperature": temperature}).encode()
+        request, _ = make_request(read_ask(parse_json(body)), offer, words, client, bytes, now=0)
+        answer = engine.generate(request)
+        found = engine.verify(request, answer.output, answer.out_hash)
+        if found.divergence is not None:
+            raise NotExact(f"warm-up at temperature {temperature}: verification differs at token {found.divergence.position}")
+        total += answer.output.completion_tokens
+    return total
+
 
 FRESH_TICKS, FRESH_S = 15, 30.0
 """A reading of the chain older than so many ticks, and seconds, is stale: requests are refused until the chain answers."""

@@ -16,7 +16,7 @@ from bytewise.protocol.records.statements import Finding
 from bytewise.protocol.signing import Domain, LocalSigner, struct_values
 from bytewise.protocol.stake_tree import StakeTree
 from bytewise.protocol.units import ZERO_DIGEST, Address, Blob, Digest
-from chain.acts.certificates import certificate
+from chain.acts.disputes import certificate
 from tests.anvil import CHAIN_ID, Anvil
 from tests.court_facts import facts, money, within
 from tests.court_network import ENVIRONMENT, OWNER, SHAPE, SHORTEST, CourtNetwork, Read

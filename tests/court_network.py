@@ -12,7 +12,7 @@ from bytewise.protocol.signing import Domain, LocalSigner
 from bytewise.protocol.stake_tree import TreeShape
 from bytewise.protocol.units import U8, U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Address, Blob, Digest, short_text
 from chain.client.artifacts import interface
-from chain.client.headers import header_rlp
+from chain.client.blocks import header_rlp
 from chain.client.rpc import hex_bytes
 from chain.deployment.deploy import created_address
 from tests.anvil import CHAIN_ID, Anvil

@@ -20,7 +20,7 @@ from chain.reads.history import CourtHistory
 from chain.reads.reader import DocketReader
 from tests.anvil import Anvil
 from tests.devnet import CHALLENGER, OPERATORS, VERIFIERS, Batch, batch, deployed, mine, sender, word
-from verifier.moves import Move, make_move
+from verifier.executor import Move, make_move
 
 QUOTE = Blob(b"quote")
 EAGER = MovePolicy(turns=1, overdue=0, seats_per_draw=8, seats_per_settlement=8)

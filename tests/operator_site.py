@@ -34,7 +34,7 @@ from chain.deployment.params import DEVNET
 from chain.deployment.plan import DEVNET_SHAPE, Vote
 from chain.reads.reader import DocketReader
 from chain.sending.keys import save_signer
-from cli.demo.ports import free_ports
+from cli.demo.site import free_ports
 from kms.storage.keyring import enrol
 from tests.anvil import Anvil, running_anvil
 from tests.devnet import (

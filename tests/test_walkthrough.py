@@ -37,7 +37,7 @@ from tests.dockets import case as a_case
 from tests.dockets import holdings
 from tests.village import CONTRACTS, ETHER, PARAMS, Village
 from tests.world import ANCHOR, CHAIN_ID, DISPUTES, NOW, World, word
-from verifier.audits.audit import conclude
+from verifier.audits.auditor import conclude
 from verifier.jobs.tickets import Case, audit_right, run_job, vote_right
 from verifier.watch.batch_check import CheckedReceipt, verify_batch
 

@@ -23,8 +23,8 @@ from bytewise.protocol.records.seal import pad
 from bytewise.protocol.records.statements import Finding, Outcome, Verdict, Vote
 from bytewise.protocol.signing import Domain, struct_values, typed_digest
 from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Address, Digest
-from chain.acts.certificates import certificate
 from chain.acts.demands import _leaf_values
+from chain.acts.disputes import certificate
 from enclave.judge import Judgement
 from tests.anvil import CHAIN_ID, Anvil
 from tests.court_network import OWNER, Read

@@ -8,13 +8,17 @@ Exit codes: `bytewise.service.exit_codes`.
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from bytewise.da.client import DaClient
+from bytewise.protocol.decisions.actions import Action
+from bytewise.protocol.decisions.snapshot import Docket
 from bytewise.protocol.errors import BytewiseError, ConfigurationError
 from bytewise.protocol.jobs import EpochRecord
+from bytewise.protocol.keys.epochs import EpochOnChain
 from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
 from bytewise.service.exit_codes import Parser, exit_of
@@ -25,8 +29,7 @@ from bytewise.storage.cursor import Cursor
 from bytewise.storage.duties import Duties
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.journal import Journal, journal_key
-from bytewise.storage.lease_keeper import kept_lease
-from bytewise.storage.nonce_lease import Lane
+from bytewise.storage.nonce_lease import Lane, kept_lease
 from chain.acts.actor import contract_sender
 from chain.client.access import open_chain
 from chain.client.address_book import read_network, verify_code
@@ -37,26 +40,49 @@ from chain.sending.sender import SenderPolicy
 from kms.shard.share_rotation import as_dealt
 from verifier.audits.audit_hints import TipBox, TipSender
 from verifier.audits.auditor import Auditor
-from verifier.audits.hint_server import TipServer
-from verifier.audits.members import Members
+from verifier.audits.hint_server import Members, TipServer
 from verifier.demands.demander import Demander, Means
 from verifier.disputes.equivocation_reporter import Reporter
 from verifier.disputes.watchtower import Watchtower
-from verifier.epoch_label import EpochLabel
 from verifier.executor import Performer, Voting
 from verifier.jobs.enclave_client import JobSocket
 from verifier.jobs.worker import Worker
 from verifier.node import Node, Part, Votes
 from verifier.orders import Orders
 from verifier.settings import NodeSettings, Role
-from verifier.stake.deferred_slashes import LatePay
-from verifier.stake.refused_slashes import RefusedSlashes
+from verifier.stake.deferred_slashes import LatePay, RefusedSlashes
 from verifier.stake.stake_record import OwnRecord
-from verifier.watch.control import ControlledStore
+from verifier.watch.absence_check import ControlledStore
 from verifier.watch.leaf_index import LeafBook
 from verifier.watch.open_windows import DocketPages
 from verifier.watch.receipt_inbox import Given
 from verifier.watch.records import Records
+
+# Says which key epoch is in force and what the chain calls it: who reads the log must know if that is simulated (fence 6).
+
+
+class EpochReader(Protocol):
+    """What is asked of the chain."""
+
+    def epoch_on_chain(self, epoch: int, block: int) -> EpochOnChain:
+        """A key epoch as `KeyEpochs` has it."""
+        ...
+
+
+class EpochLabel:
+    """A part of every duty process that wants nothing done."""
+
+    def __init__(self, chain: EpochReader) -> None:
+        self._chain = chain
+        self._told = 0
+
+    def step(self, docket: Docket) -> Sequence[Action]:
+        """Tells the epoch when it is another than before; an epoch keeps its label for good."""
+        epoch = docket.active_epoch
+        if epoch not in (0, self._told):
+            telemetry.key_epoch(epoch, self._chain.epoch_on_chain(epoch, docket.number).assurance)
+            self._told = epoch
+        return ()
 
 
 class FollowingReader(DocketReader):

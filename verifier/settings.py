@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bytewise.protocol.decisions.audits import WatchPolicy
-from bytewise.protocol.decisions.decide_demands import DemandPolicy
+from bytewise.protocol.decisions.demands import DemandPolicy
 from bytewise.protocol.decisions.disputes import MovePolicy, VotePolicy
 from bytewise.protocol.errors import ConfigurationError
-from bytewise.service.endpoints import Endpoints, rpc_endpoints
-from bytewise.service.settings import DatabaseUrl
+from bytewise.service.settings import DatabaseUrl, Endpoints, rpc_endpoints
 
 
 class Role(enum.StrEnum):

@@ -14,8 +14,16 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from bytewise.crypto.curve import GENERATOR, Rng, decode_point, decode_scalar, encode_point, random_scalar
-from bytewise.crypto.points import POINT_BYTES, point_flaw
+from bytewise.crypto.curve import (
+    GENERATOR,
+    POINT_BYTES,
+    Rng,
+    decode_point,
+    decode_scalar,
+    encode_point,
+    point_flaw,
+    random_scalar,
+)
 from bytewise.protocol.errors import MalformedPoint, MalformedValue
 from bytewise.protocol.units import Blob
 

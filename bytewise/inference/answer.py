@@ -9,10 +9,8 @@ from torch import Tensor
 
 from bytewise.inference.artifact.token_table import Lexicon
 from bytewise.inference.engine_paths import HeadRow
-from bytewise.inference.sampling.adjust import Adjustment
 from bytewise.inference.sampling.constraint import Schemas
-from bytewise.inference.sampling.logprobs import token_logprobs
-from bytewise.inference.sampling.sampler import choose
+from bytewise.inference.sampling.sampler import Adjustment, choose, token_logprobs
 from bytewise.inference.sampling.stops import StopStrings
 from bytewise.protocol.errors import CannotExecute, UnsupportedModel
 from bytewise.protocol.records.compare import Generated

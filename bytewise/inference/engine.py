@@ -1,8 +1,8 @@
 """generate and verify: one request gives one string of bytes, and checking a claim is one forward pass (design section 6)."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic
 
 import torch
 
@@ -10,20 +10,67 @@ from bytewise.inference import memory
 from bytewise.inference.answer import Answer, Words
 from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.backend_selection import AnyPath, open_path, other_backend
-from bytewise.inference.batching import batches
 from bytewise.inference.determinism import fixed
 from bytewise.inference.dispatch_guard import guarded
-from bytewise.inference.engine_paths import HeadRow
+from bytewise.inference.engine_paths import AnyCache, HeadRow
 from bytewise.inference.exact.quantise import NOT_FINITE
 from bytewise.inference.judging import Claim, Judge
 from bytewise.inference.manifest import TOKENIZER_FILE
-from bytewise.inference.prefix import Prefix
 from bytewise.protocol.errors import CannotExecute, NotExact, OutsideLimits
 from bytewise.protocol.records.compare import Generated, Verification
 from bytewise.protocol.records.environment import PROFILE_EXACT_1
 from bytewise.protocol.records.request import Output, Request, execution_hash
 from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import Digest
+
+# Which claims are judged in one pass: as many as fit into memory.
+
+
+def batches(order: Sequence[int], size: Callable[[int], int], fits: Callable[[int, int], bool]) -> Iterator[Sequence[int]]:
+    """Cuts claims, ascending by their tokens `size`, into runs of which `fits(claims, tokens of the longest)`.
+
+    A claim that does not even fit alone is a run of its own: what becomes of it is for others to say.
+    """
+    start = 0
+    for stop, claim in enumerate(order):
+        if stop > start and not fits(stop + 1 - start, size(claim)):
+            yield order[start:stop]
+            start = stop
+    if start < len(order):
+        yield order[start:]
+
+
+# Reuse of a cached prefix: an answer whose prompt begins as the last conversation did starts from its keys and values.
+
+ROOM = 1024
+"""Caches are this much larger than needed, so that a conversation can go on in them."""
+
+
+class Prefix(Generic[AnyCache]):
+    """The cache of the newest conversation, and the tokens in it."""
+
+    def __init__(self, make: Callable[[int], AnyCache], longest: int) -> None:
+        """`make` gives an empty cache of a capacity; `longest` bounds what is added to it."""
+        self._make, self._longest = make, longest
+        self._kept: tuple[AnyCache, list[int]] | None = None
+
+    def take(self, prompt: Sequence[int], capacity: int) -> tuple[AnyCache, int]:
+        """A cache of at least that capacity, and how many tokens of the prompt are in it; never all of them."""
+        kept, self._kept = self._kept, None
+        if kept is None or kept[0].capacity < capacity:
+            # The old one is given back before the new one is made: there is never room for two.
+            del kept
+            return self._make(max(capacity, min(capacity + ROOM, self._longest))), 0
+        cache, tokens = kept
+        pairs = zip(tokens, prompt[:-1], strict=False)
+        shared = next((i for i, (old, new) in enumerate(pairs) if old != new), min(len(tokens), len(prompt) - 1))
+        cache.crop(shared)
+        return cache, shared
+
+    def put(self, cache: AnyCache, tokens: Sequence[int]) -> None:
+        """Keeps a cache that holds exactly these tokens, instead of the one before."""
+        self._kept = (cache, list(tokens))
+
 
 Judged = Verification | CannotExecute | OutsideLimits
 """What becomes of one claim of several."""

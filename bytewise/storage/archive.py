@@ -16,7 +16,7 @@ from bytewise.protocol.records.receipt import BatchHeader, SignedReceipt
 from bytewise.protocol.records.statements import AuditResult
 from bytewise.protocol.units import Address, Blob, Digest, hex0x, unhex
 from bytewise.storage.engine import insert_if_absent, reading, writing
-from bytewise.storage.tables_network import AuditRow, EnvelopeRow, SeenBatchRow, SeenReceiptRow
+from bytewise.storage.tables import AuditRow, EnvelopeRow, SeenBatchRow, SeenReceiptRow
 
 NUMBERS_PER_QUERY = 256
 """Two variables each, of the 999 that any SQLite takes."""

@@ -12,12 +12,10 @@ from sqlalchemy import Connection, Engine, insert, select, update
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import Fault, LogForked, StoreCorrupt
 from bytewise.protocol.keys.ceremony import Plan, SignedPlan
-from bytewise.protocol.keys.ceremony_forks import Fork, LogCopy
-from bytewise.protocol.keys.ceremony_log import Message, SignedHead
+from bytewise.protocol.keys.ceremony_log import Fork, LogCopy, Message, SignedHead
 from bytewise.protocol.units import Digest
-from bytewise.storage.engine import insert_if_absent, reading, writing
-from bytewise.storage.locks import alone
-from bytewise.storage.tables_ceremonies import CeremonyForkRow, CeremonyLogRow, CeremonyRow, CeremonyWordRow
+from bytewise.storage.engine import alone, insert_if_absent, reading, writing
+from bytewise.storage.tables import CeremonyForkRow, CeremonyLogRow, CeremonyRow, CeremonyWordRow
 
 T = TypeVar("T")
 

@@ -7,9 +7,8 @@ from sqlalchemy import Engine, delete, insert, select
 
 from bytewise.protocol.errors import StoreCorrupt
 from bytewise.protocol.units import Digest
-from bytewise.storage.engine import reading, writing
-from bytewise.storage.locks import alone
-from bytewise.storage.tables_core import CursorRow
+from bytewise.storage.engine import alone, reading, writing
+from bytewise.storage.tables import CursorRow
 
 KEPT_BLOCKS = 256
 """Hashes kept per reader: several epochs of reorganisation, far beyond finality's normal lag."""

@@ -9,7 +9,7 @@ from sqlalchemy import Engine, select, update
 
 from bytewise.ports import Clock
 from bytewise.storage.engine import insert_if_absent, reading, writing
-from bytewise.storage.tables_core import DutyRow
+from bytewise.storage.tables import DutyRow
 
 PENDING = "PENDING"
 DONE = "DONE"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, create_engine, event, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, SQLAlchemyError
@@ -19,6 +19,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from bytewise.protocol.errors import ConfigurationError, StoreCorrupt, TryAgain
 from bytewise.storage.base import Base
+from bytewise.storage.tables import LockRow
 
 HEAD = "0009"
 """Newest Alembic revision; a test compares it with the migrations, so that actors need not import Alembic."""
@@ -150,3 +151,14 @@ def _mapped() -> Iterator[None]:
 def _reason(error: DBAPIError) -> str:
     # Never values: they can hold what an actor must not log. PostgreSQL repeats them in the lines after the first.
     return str(error.orig).partition("\n")[0][:120]
+
+
+# Being alone in a transaction: a locked row per name on PostgreSQL; on SQLite every writer is alone already.
+
+
+def alone(connection: Connection, name: str) -> None:
+    """Waits until this transaction, a `writing` one, is the only one inside `name`, until it ends."""
+    if connection.dialect.name == "sqlite":
+        return
+    insert_if_absent(connection, LockRow, name=name)
+    connection.execute(select(LockRow.name).where(LockRow.name == name).with_for_update()).one()

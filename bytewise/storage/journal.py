@@ -17,9 +17,8 @@ from bytewise.protocol.digests import Label
 from bytewise.protocol.errors import Fault, StoreCorrupt
 from bytewise.protocol.units import ZERO_DIGEST, Digest
 from bytewise.service.secret import read_secret, write_secret
-from bytewise.storage.engine import reading, writing
-from bytewise.storage.locks import alone
-from bytewise.storage.tables_core import JournalRow
+from bytewise.storage.engine import alone, reading, writing
+from bytewise.storage.tables import JournalRow
 
 
 class Entry(NamedTuple):

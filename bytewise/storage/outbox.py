@@ -20,7 +20,7 @@ from bytewise.protocol.errors import StoreCorrupt
 from bytewise.protocol.units import Address, Blob, Digest
 from bytewise.storage.engine import insert_if_absent, reading, writing
 from bytewise.storage.nonce_lease import Lane
-from bytewise.storage.tables_core import AttemptRow, OutboxRow
+from bytewise.storage.tables import AttemptRow, OutboxRow
 
 
 class State(enum.StrEnum):

@@ -18,7 +18,7 @@ from bytewise.protocol.records.statements import Vote
 from bytewise.protocol.units import ZERO_DIGEST, Address, Blob, Digest, hex0x, unhex
 from bytewise.storage.engine import insert_if_absent, reading, writing
 from bytewise.storage.nonce_lease import Lane
-from bytewise.storage.tables_core import ProtectedVoteRow
+from bytewise.storage.tables import ProtectedVoteRow
 
 _FORMAT = "bytewise-protection-1"
 

@@ -16,9 +16,8 @@ from bytewise.protocol.digests import Label, labelled
 from bytewise.protocol.errors import SequenceBroken, StoreCorrupt
 from bytewise.protocol.records.receipt import BatchHeader, ListEntry, ReceiptList, SignedReceipt
 from bytewise.protocol.units import Address, Digest
-from bytewise.storage.engine import insert_if_absent, reading, writing
-from bytewise.storage.locks import alone
-from bytewise.storage.tables_network import AnswerRow, IssuedRow, OwnBatchRow, SequenceRow
+from bytewise.storage.engine import alone, insert_if_absent, reading, writing
+from bytewise.storage.tables import AnswerRow, IssuedRow, OwnBatchRow, SequenceRow
 
 BUILT = "BUILT"
 """A batch whose header may have been sent."""

@@ -19,9 +19,8 @@ from bytewise.protocol.keys.release_log import START, LogHead, verify_log
 from bytewise.protocol.records.statements import Release, Ticket, TicketKind
 from bytewise.protocol.signing import Domain, typed_digest
 from bytewise.protocol.units import Blob, Digest
-from bytewise.storage.engine import insert_if_absent, reading, writing
-from bytewise.storage.locks import alone
-from bytewise.storage.tables_keys import BudgetRow, InstanceRow, ReleaseRow
+from bytewise.storage.engine import alone, insert_if_absent, reading, writing
+from bytewise.storage.tables import BudgetRow, InstanceRow, ReleaseRow
 
 T = TypeVar("T")
 

@@ -7,6 +7,10 @@ One order for every type, so that what a simulated run exercises is what judges 
 import hmac
 from dataclasses import dataclass
 
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from bytewise.protocol import digests
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import (
     EvidenceExpired,
@@ -37,6 +41,9 @@ from bytewise.protocol.evidence.appraisal_policy import (
 from bytewise.protocol.evidence.claims import (
     MAX_EVIDENCE_BYTES,
     MAX_EVIDENCE_MARKS,
+    MAX_SIMULATED_LIFETIME_S,
+    PLATFORM_ID_BYTES,
+    SIMULATED_ROOT_NAME,
     Evidence,
     NamedEvidence,
     ResultQuote,
@@ -48,12 +55,72 @@ from bytewise.protocol.evidence.claims import (
     signed_part,
 )
 from bytewise.protocol.units import Digest
+from bytewise.tee.certificates import UNREADABLE
 from bytewise.tee.claims import Claims, GpuClaims
 from bytewise.tee.collateral import issued_at
 from bytewise.tee.dcap import verify_quote
-from bytewise.tee.fences import verify_hardware, verify_simulated
 from bytewise.tee.gpu import verify_gpu
 from bytewise.tee.snp import certificate_time, verify_report
+
+# Whom production trusts: fingerprints of the vendors' roots, compiled in; a policy can only choose among them (fence 1).
+
+VENDOR_ROOTS: dict[EvidenceType, frozenset[str]] = {
+    # Intel SGX Root CA: SHA-256 of the certificate.
+    EvidenceType.TDX: frozenset({"44a0196b2b99f889b8e149e95b807a350e7424964399e885a7cbb8ccfab674d3"}),
+    # ARK-Milan and ARK-Genoa: SHA-256 of the public key (SubjectPublicKeyInfo), which is all that signs.
+    EvidenceType.SNP: frozenset(
+        {
+            "9f056bee44377e29308cb5ffa895bdfb62d18881fa6bed8d6f075b0204089cb9",
+            "429a69c9422aa258ee4d8db5fcda9c6470ef15f8cd5a9cebd6cbc7d90b863831",
+        }
+    ),
+    EvidenceType.SIMULATED: frozenset(),
+}
+"""SHA-256 of each root in DER, in hex. Later generations of AMD's processors have roots of their own and need their line here."""
+
+
+def is_vendor_root(kind: EvidenceType, root: bytes) -> bool:
+    """Whether the root is the vendor's own for this type of evidence."""
+    return digests.sha256(root).hex() in VENDOR_ROOTS[kind]
+
+
+# What keeps simulated evidence and hardware apart inside the verifier (`research/kms.md` 6): fences 1, 2, 4 and 7.
+
+
+def verify_hardware(rule: PlatformRule, claims: Claims) -> Claims:
+    """Claims of real hardware: under a vendor's own root, whatever the policy lists, and without the simulator's marks."""
+    if not is_vendor_root(rule.type, rule.root):
+        raise UntrustedRoot(f"root of the rule is not the vendor's for {rule.type.value}")
+    if claims.simulated:
+        raise EvidenceRefused("marked as simulated")
+    if not any(claims.platform_id):
+        raise EvidenceRefused("hardware without a platform id")
+    return claims
+
+
+def verify_simulated(policy: AppraisalPolicy, rule: PlatformRule, claims: Claims) -> Claims:
+    """Claims of the simulator: by the switch, under a root that says so, marked, nameless and short-lived."""
+    # The policy cannot be built without the switch; it is asked again here so that either check alone suffices.
+    if not policy.insecure_accept_simulated:
+        raise EvidenceRefused("simulated evidence without insecure_accept_simulated")
+    if not _is_simulated_root(rule.root):
+        raise UntrustedRoot("root of the rule is not marked as simulated")
+    if not claims.simulated:
+        raise EvidenceRefused("simulated evidence that is not marked as such")
+    if claims.platform_id != bytes(PLATFORM_ID_BYTES):
+        raise EvidenceRefused("simulated evidence with a platform id")
+    if claims.expires_at - claims.issued_at > MAX_SIMULATED_LIFETIME_S:
+        raise EvidenceRefused("simulated evidence that lives too long")
+    return claims
+
+
+def _is_simulated_root(der: bytes) -> bool:
+    try:
+        names = x509.load_der_x509_certificate(der).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    except UNREADABLE:
+        return False
+    return [name.value for name in names] == [SIMULATED_ROOT_NAME]
+
 
 CLOCK_SKEW_S = 30
 """Evidence may be issued this far ahead of our clock."""

@@ -7,7 +7,7 @@ other end of this one, or for another key, role, policy or epoch has other repor
 
 from dataclasses import dataclass
 
-from bytewise.crypto.points import point_flaw
+from bytewise.crypto.curve import point_flaw
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode

@@ -5,12 +5,21 @@ application says is sent or read before both proofs hold. How the messages look 
 byte for its kind and four for its length.
 """
 
+import datetime
 import enum
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from OpenSSL import SSL, crypto
 
 from bytewise.ports import Clock, Quoter
+from bytewise.protocol import digests
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import BytewiseError, ChannelBroken, ChannelRefused, Fault, MalformedValue, Unavailable
 from bytewise.protocol.keys.epochs import Refusal
@@ -19,9 +28,223 @@ from bytewise.protocol.signing import Signer
 from bytewise.protocol.units import U64, Blob, Digest
 from bytewise.service.clock import monotonic_s
 from bytewise.tee import binding
-from bytewise.tee.binding import MAX_HELLO_BYTES, MAX_PROOF_BYTES, VERSION, Attested, Hello, Proof, Statement, Terms
-from bytewise.tee.ephemeral import LIFETIME_S, EphemeralKey
-from bytewise.tee.tls import TlsSession
+from bytewise.tee.binding import (
+    EXPORTER_BYTES,
+    EXPORTER_LABEL,
+    MAX_HELLO_BYTES,
+    MAX_PROOF_BYTES,
+    VERSION,
+    Attested,
+    Hello,
+    Proof,
+    Statement,
+    Terms,
+)
+from bytewise.tee.certificates import UNREADABLE
+
+# The key of one end of one attested channel, in a certificate of its own that says nothing but the key and ten minutes.
+
+LIFETIME_S = 600
+"""From the first to the last second of a certificate, and the longest life of a channel."""
+
+SKEW_S = 60
+"""The certificate starts this much earlier, for peers whose clock is behind; one whose clock is ahead has as much less of it."""
+
+
+class EphemeralKey:
+    """A fresh P-256 key with its certificate; never printed, never stored."""
+
+    __slots__ = ("certificate", "key")
+
+    def __init__(self, now: int) -> None:
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        start = datetime.datetime.fromtimestamp(now - SKEW_S, datetime.UTC)
+        # Who has the key is told by evidence: a name here would be the sender's word.
+        nobody = x509.Name([])
+        self.certificate = (
+            x509.CertificateBuilder()
+            .subject_name(nobody)
+            .issuer_name(nobody)
+            .public_key(self.key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(start)
+            .not_valid_after(start + datetime.timedelta(seconds=LIFETIME_S))
+            .sign(self.key, hashes.SHA256())
+        )
+
+
+def key_name(certificate: x509.Certificate) -> Digest:
+    """SHA-256 of the certificate's SubjectPublicKeyInfo: how evidence names a TLS key."""
+    return digests.sha256(certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
+
+
+def verify_certificate(certificate: x509.Certificate, now: int) -> Digest:
+    """Name of the certificate's key, if it is on P-256 and the certificate is short-lived and valid at unix second `now`.
+
+    `ChannelRefused` otherwise. That the sender has the key is TLS's to verify, whose key it is evidence's.
+    """
+    try:
+        key = certificate.public_key()
+        start = int(certificate.not_valid_before_utc.timestamp())
+        end = int(certificate.not_valid_after_utc.timestamp())
+    except UNREADABLE as error:
+        raise ChannelRefused("certificate", f"does not parse: {type(error).__name__}") from None
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise ChannelRefused("certificate", "its key is not on P-256")
+    if end - start > LIFETIME_S:
+        raise ChannelRefused("certificate", f"valid for {end - start} s, at most {LIFETIME_S}")
+    if not start <= now < end:
+        raise ChannelRefused("certificate", f"valid from {start} to {end}, now {now}")
+    return key_name(certificate)
+
+
+# One TLS 1.3 session of two self-signed keys over a stream socket: every wait has a deadline, what a stranger sends has a cap.
+
+MAX_STRANGER_BYTES = MAX_PROOF_BYTES + 64 * 1024
+"""Most bytes that are taken from the network before the other end is attested: a proof, and a handshake of some 5 KiB."""
+
+_CHUNK_BYTES = 16 * 1024
+"""A TLS record's plaintext."""
+
+_CODES = SSL.X509VerificationCodes
+_ACCEPTED = {_CODES.OK, _CODES.ERR_DEPTH_ZERO_SELF_SIGNED_CERT, _CODES.ERR_CERT_NOT_YET_VALID, _CODES.ERR_CERT_HAS_EXPIRED}
+"""One certificate that signed itself. Its dates are judged after the handshake, by the clock that judges everything else here."""
+
+T = TypeVar("T")
+
+
+class TlsSession:
+    """A session whose handshake is done. For one thread at a time; never printed."""
+
+    def __init__(self, peer: socket.socket, own: EphemeralKey, *, server: bool, now: int, until: float) -> None:
+        """Runs the handshake until the monotonic second `until`; certificates are judged at unix second `now`.
+
+        `ChannelBroken` if it does not come about, `ChannelRefused` for a certificate that cannot be the other end's.
+        """
+        self._peer = peer
+        self._left: int | None = MAX_STRANGER_BYTES
+        self._shown = False
+        self._tls = SSL.Connection(self._context(own), None)
+        (self._tls.set_accept_state if server else self._tls.set_connect_state)()
+        self._run(self._tls.do_handshake, until)
+        certificate = self._shown_certificate()
+        # A resumed handshake shows no certificate: what it would give is one of a session before.
+        if not self._shown or certificate is None:
+            raise ChannelRefused("handshake", "resumes another session")
+        self.own_key: Digest = key_name(own.certificate)
+        """Name of this end's key."""
+        self.peer_key: Digest = verify_certificate(certificate, now)
+        """Name of the other end's key."""
+
+    def exporter(self) -> bytes:
+        """Secret of this session alone, the same at both ends (RFC 8446 section 7.5)."""
+        return self._tls.export_keying_material(EXPORTER_LABEL, EXPORTER_BYTES)
+
+    def trust(self) -> None:
+        """The other end is attested: from here on it may send as much as its messages' own caps allow."""
+        self._left = None
+
+    def write(self, data: bytes, until: float) -> None:
+        """Sends all of it; `ChannelBroken` if the other end does not take it in time."""
+        view = memoryview(data)
+        while view:
+            taken = self._run(lambda: self._tls.send(bytes(view[:_CHUNK_BYTES])), until)  # noqa: B023
+            view = view[taken:]
+
+    def read(self, size: int, until: float) -> bytes:
+        """Exactly `size` bytes; `ChannelBroken` if they do not come in time."""
+        data = bytearray()
+        while len(data) < size:
+            wanted = min(size - len(data), _CHUNK_BYTES)
+            data += self._run(lambda: self._tls.recv(wanted), until)  # noqa: B023
+        return bytes(data)
+
+    def close(self) -> None:
+        """Says good-bye if that needs no waiting, and closes the socket."""
+        try:
+            self._tls.shutdown()
+            self._flush(monotonic_s() + 1)
+        except (SSL.Error, ChannelBroken):
+            pass  # the other end is gone, which is what was wanted
+        self._peer.close()
+
+    def _shown_certificate(self) -> x509.Certificate | None:
+        try:
+            return self._tls.get_peer_certificate(as_cryptography=True)
+        # OpenSSL is laxer about versions than the parser.
+        except UNREADABLE as error:
+            raise ChannelRefused("certificate", f"does not parse: {type(error).__name__}") from None
+
+    def _context(self, own: EphemeralKey) -> SSL.Context:
+        context = SSL.Context(SSL.TLS_METHOD)
+        context.set_min_proto_version(SSL.TLS1_3_VERSION)
+        context.set_max_proto_version(SSL.TLS1_3_VERSION)
+        context.set_options(SSL.OP_NO_TICKET | SSL.OP_NO_RENEGOTIATION | SSL.OP_NO_COMPRESSION)
+        context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
+        context.set_verify(SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT, self._accept)
+        context.use_certificate(own.certificate)
+        context.use_privatekey(own.key)
+        return context
+
+    def _accept(self, _tls: SSL.Connection, _certificate: crypto.X509, error: int, depth: int, _ok: int) -> bool:
+        self._shown = True
+        return depth == 0 and error in _ACCEPTED
+
+    def _run(self, act: Callable[[], T], until: float) -> T:
+        while True:
+            try:
+                result = act()
+            except SSL.WantReadError:
+                self._flush(until)
+                self._feed(until)
+            except SSL.ZeroReturnError:
+                raise ChannelBroken("ended", "by the other end") from None
+            except SSL.Error as error:
+                self._flush(until)
+                raise ChannelBroken("broken", _reason(error)) from None
+            else:
+                self._flush(until)
+                return result
+
+    def _feed(self, until: float) -> None:
+        try:
+            self._peer.settimeout(_seconds_left(until))
+            data = self._peer.recv(_CHUNK_BYTES)
+        except OSError as error:
+            raise ChannelBroken("broken", type(error).__name__) from None
+        if not data:
+            raise ChannelBroken("ended", "without a good-bye")
+        if self._left is not None:
+            self._left -= len(data)
+            if self._left < 0:
+                raise ChannelRefused("stranger", f"sent more than {MAX_STRANGER_BYTES} bytes", ChannelFlaw.TOO_LARGE)
+        self._tls.bio_write(data)
+
+    def _flush(self, until: float) -> None:
+        while True:
+            try:
+                data = self._tls.bio_read(2 * _CHUNK_BYTES)
+            except SSL.WantReadError:
+                return
+            try:
+                self._peer.settimeout(_seconds_left(until))
+                self._peer.sendall(data)
+            except OSError as error:
+                raise ChannelBroken("broken", type(error).__name__) from None
+
+
+def _seconds_left(until: float) -> float:
+    left = until - monotonic_s()
+    if left <= 0:
+        raise ChannelBroken("broken", "out of time")
+    return left
+
+
+def _reason(error: SSL.Error) -> str:
+    # OpenSSL's queue: (library, function, reason) each.
+    queue = error.args[0] if error.args else ()
+    return str(queue[-1][-1]) if isinstance(queue, list) and queue else type(error).__name__
+
 
 HANDSHAKE_S = 10.0
 """From the first byte to the last proof; a quote takes up to a second, the rest some 20 ms."""

@@ -1,14 +1,132 @@
 """Opens the quoter that a program's settings name: the machine's own, or the simulator."""
 
 import atexit
-from collections.abc import Callable
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from cryptography.hazmat.primitives.serialization import Encoding
+
 from bytewise.ports import Quoter
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import ConfigurationError, EvidenceMalformed, MalformedValue, TryAgain
 from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS, EvidenceType
+from bytewise.protocol.evidence.claims import REPORT_DATA_BYTES, SNP_REPORT_BYTES, Evidence, SnpCertificates
+from bytewise.protocol.units import Blob
 from bytewise.tee import mode
-from bytewise.tee.configfs import ConfigfsQuoter
+from bytewise.tee.certificates import read_chain
+from bytewise.tee.collateral import MAX_COLLATERAL_BYTES, from_service
+
+# A quoter for real hardware: reports through the kernel's configfs-tsm (Linux 6.7 on; Documentation/ABI/testing/configfs-tsm).
+
+REPORTS = Path("/sys/kernel/config/tsm/report")
+"""Where the kernel has it."""
+
+PROVIDERS = {"tdx_guest": EvidenceType.TDX, "sev_guest": EvidenceType.SNP}
+"""Content of the attribute `provider`."""
+
+ATTEMPTS = 3
+"""Tries while somebody else uses the same entry."""
+
+MAX_OUTPUT_BYTES = 64 * 1024
+
+
+class ConfigfsQuoter:
+    """Implements `bytewise.ports.Quoter` by an entry of its own in configfs; `close` removes it.
+
+    `endorsements` is a folder that the machine's owner keeps current: `collateral.json` as Intel's services answer it (`tdx`), or
+    `ask.pem`, `vcek.pem` and `crl.der` (`snp`; the list only where rules ask for one). It is read at each quote. What is wrong in
+    it is found by who appraises the evidence.
+    """
+
+    def __init__(self, endorsements: Path, reports: Path = REPORTS, name: str = "bytewise") -> None:
+        self._endorsements = endorsements
+        # Threads of this process take turns; another process would have an entry of its own.
+        self._lock = threading.Lock()
+        self._entry = reports / f"{name}-{os.getpid()}"
+        try:
+            self._entry.mkdir()
+        except OSError as error:
+            raise ConfigurationError("configfs-tsm", f"{reports}: {error.strerror}") from None
+        try:
+            provider = self._read("provider").decode(errors="replace").strip()
+            if provider not in PROVIDERS:
+                raise ConfigurationError("configfs-tsm", f"provider {provider[:40]} is none that we can verify")
+        except ConfigurationError:
+            self.close()
+            raise
+        self.type = PROVIDERS[provider]
+
+    def quote(self, report_data: bytes) -> Blob:
+        """Evidence over 64 bytes of report data; `TryAgain` while others keep using the entry."""
+        if len(report_data) != REPORT_DATA_BYTES:
+            raise MalformedValue("report data", f"{len(report_data)} bytes instead of {REPORT_DATA_BYTES}")
+        with self._lock:
+            quote = Blob(self._report(report_data))
+        if self.type is EvidenceType.TDX:
+            return Blob(encode(Evidence(self.type, quote, from_service(self._endorsement("collateral.json")), None, Blob(b""))))
+        crl = self._endorsement("crl.der") if (self._endorsements / "crl.der").exists() else b""
+        certificates = SnpCertificates(self._certificate("ask.pem"), self._certificate("vcek.pem"), Blob(crl))
+        return Blob(encode(Evidence(self.type, Blob(quote[:SNP_REPORT_BYTES]), None, certificates, Blob(b""))))
+
+    def close(self) -> None:
+        """Gives the entry back."""
+        with contextlib.suppress(OSError):
+            self._entry.rmdir()
+
+    def _report(self, report_data: bytes) -> bytes:
+        # `generation` counts writes: the report is ours only if nobody wrote between our write and our read of it.
+        for _ in range(ATTEMPTS):
+            before = self._generation()
+            self._write("inblob", report_data)
+            if self._generation() != before + 1:
+                continue
+            found = self._read("outblob")
+            if found and self._generation() == before + 1:
+                return found
+        raise TryAgain("configfs-tsm", f"entry {self._entry.name} is used by somebody else")
+
+    def _generation(self) -> int:
+        text = self._read("generation").strip()
+        if not text.isdigit():
+            raise ConfigurationError("configfs-tsm", "generation is no number")
+        return int(text)
+
+    def _read(self, attribute: str) -> bytes:
+        with self._named(attribute), (self._entry / attribute).open("rb") as file:
+            found = file.read(MAX_OUTPUT_BYTES + 1)
+        if len(found) > MAX_OUTPUT_BYTES:
+            raise ConfigurationError("configfs-tsm", f"{attribute} of more than {MAX_OUTPUT_BYTES} bytes")
+        return found
+
+    def _write(self, attribute: str, data: bytes) -> None:
+        # Unbuffered: the kernel takes each write call as a whole value.
+        with self._named(attribute), (self._entry / attribute).open("wb", buffering=0) as file:
+            file.write(data)
+
+    @contextlib.contextmanager
+    def _named(self, attribute: str) -> Iterator[None]:
+        try:
+            yield
+        except BlockingIOError:
+            raise TryAgain("configfs-tsm", f"{attribute} is being made") from None
+        except OSError as error:
+            raise ConfigurationError("configfs-tsm", f"{attribute}: {error.strerror}") from None
+
+    def _endorsement(self, name: str) -> bytes:
+        try:
+            with (self._endorsements / name).open("rb") as file:
+                return file.read(MAX_COLLATERAL_BYTES + 1)
+        except OSError as error:
+            raise ConfigurationError(name, error.strerror) from None
+
+    def _certificate(self, name: str) -> Blob:
+        try:
+            return Blob(read_chain(self._endorsement(name))[0].public_bytes(Encoding.DER))
+        except EvidenceMalformed:
+            raise ConfigurationError(name, "is no certificate") from None
 
 
 def verify_attestation(

@@ -9,10 +9,9 @@ from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.signing import LocalSigner
 from bytewise.storage.nonce_lease import Lane
 from bytewise.storage.outbox import Outbox
-from chain.acts.accounts import AccountActs
+from chain.acts.accounts import AccountActs, EigenLayerActs
 from chain.acts.demands import DemandActs
 from chain.acts.disputes import DisputeActs
-from chain.acts.eigenlayer_acts import EigenLayerActs
 from chain.acts.state_check import check_round, classify
 from chain.client.access import Chain
 from chain.sending.sender import SenderPolicy, TransactionSender

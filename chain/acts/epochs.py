@@ -26,7 +26,7 @@ class Signed(NamedTuple):
     transcript: Digest
     """Of the ceremony."""
     signatures: Sequence[Blob]
-    """One for each shard in order, empty for who did not sign (`kms.ceremony.result.signed_shares`)."""
+    """One for each shard in order, empty for who did not sign (`kms.ceremony.state.signed_shares`)."""
     consents: Sequence[Blob] = ()
     """Of a key that was dealt again: one for each shard before, in the order of the chain, of the same."""
 

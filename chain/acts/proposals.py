@@ -8,18 +8,98 @@ import enum
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from eth_abi.abi import encode
+
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.errors import ChainReverted, ConfigurationError, Fault, MalformedValue
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest, address
+from chain.acts import governed
 from chain.acts.governed import Timelock
-from chain.acts.queued import try_queued
 from chain.client.access import Chain
-from chain.client.address_book import address_of
+from chain.client.address_book import address_of, field_of
 from chain.client.artifacts import Reason, text_bytes
 from chain.client.rpc import at_number, reading_answer
 from chain.deployment.calls import Act, dry_run
 from chain.deployment.plan import code, names
+
+# Calls that the governor takes from its timelock, tried before they are voted on.
+
+_ENDS_SLOT, _CALLS_SLOT = 5, 6
+"""Of the governor's storage: the ends of the queue (the first call's number in the low half, the next free one in the high half),
+and its calls by number."""
+
+_EMPTY_QUEUE = 0x31
+"""Solidity's panic for taking from an empty array: the governor's queue has no such call."""
+
+
+def try_queued(client: Chain, network: Network, timelock: Address, act: Act) -> None:
+    """`dry_run` of an act on the governor in the name of its timelock, as if a proposal had it done.
+
+    `ConfigurationError` if the node answers no calls on a changed state: another one must be asked.
+    """
+    slots = {_word(_ENDS_SLOT): _word(1 << 128), "0x" + _place_of_first().hex(): "0x" + keccak256(act.calldata).hex()}
+    changed: dict[str, Any] = {address_of(network, act.contract): {"stateDiff": slots}}
+    try:
+        dry_run(client, network, timelock, act, changed)
+    except ChainReverted as error:
+        reason = error.values[2] if len(error.values) > 2 else None
+        if isinstance(reason, Reason) and (reason.name, reason.arguments.get("code")) == ("Panic", _EMPTY_QUEUE):
+            what = f"the node cannot try {act}: it answers no eth_call on a changed state (state override)"
+            raise ConfigurationError("rpc", f"{what}; name another node") from None
+        raise
+
+
+def _place_of_first() -> bytes:
+    """Slot of call number 0 of the queue."""
+    return keccak256(encode(["uint256", "uint256"], [0, _CALLS_SLOT]))
+
+
+def _word(value: int) -> str:
+    return f"0x{value:064x}"
+
+
+# A new court beside the old one (docs/contracts.md, section 5): what one vote must say to put it in force.
+
+COURT = ("FeeMarket", "ReceiptAnchor", "Demands", "Settlement", "Rounds", "Breaker", "Disputes", "Audits", "Lens")
+"""What a new court consists of, in the order of creation; everything else stays."""
+
+ROLES = (
+    ("Breaker", ("resetBreaker",), 5),
+    ("FeeMarket", ("setLimits",), 3),
+)
+"""Contract, functions and role (`chain.reads.roles.ROLES`), as `Charter` has them for the first court."""
+
+
+def acts_for(old: Network, new: Network) -> list[Act]:
+    """What one proposal does to put the court of the new book in force beside that of the old one.
+
+    Roles come first: the court is never without curator. Clock and guardian are those of the old court.
+    `ConfigurationError` names what the books do not share.
+    """
+    _verify_beside(old, new)
+    ruled = [
+        governed.set_function_role(address_of(new, name), [code(name).selector(each) for each in functions], role)
+        for name, functions, role in ROLES
+    ]
+    movers = [governed.set_money_mover(address_of(new, name), allowed=True) for name in ("Settlement", "Demands", "Audits")]
+    movers += [
+        governed.set_stake_mover(address_of(new, name), allowed=True) for name in ("Settlement", "ReceiptAnchor", "Demands")
+    ]
+    movers.append(governed.set_money_source(address_of(new, "Disputes"), allowed=True))
+    return [*ruled, *movers, governed.set_court(address_of(new, "Breaker"))]
+
+
+def _verify_beside(old: Network, new: Network) -> None:
+    fields = [field_of(name) for name in COURT]
+    shared: Sequence[str] = [name for name in type(old.addresses).__dataclass_fields__ if name not in fields]
+    differ = [name for name in shared if getattr(old.addresses, name) != getattr(new.addresses, name)]
+    if old.chain_id != new.chain_id or differ:
+        raise ConfigurationError("--court", f"is no court of this network: its {', '.join(differ) or 'chain'} is another")
+    same = [name for name in fields if getattr(old.addresses, name) == getattr(new.addresses, name)]
+    if same:
+        raise ConfigurationError("--court", f"has the old {', '.join(same)}: a court is a new set of {len(COURT)} contracts")
+
 
 GOVERNOR = "BytewiseGovernor"
 

@@ -26,7 +26,7 @@ class Chain(Protocol):
         ...
 
     def raw_block(self, number: int) -> Any:
-        """The canonical block at a height as JSON-RPC gives it, None if there is none; `chain.client.headers` checks its hash."""
+        """The canonical block at a height as JSON-RPC gives it, None if there is none; `chain.client.blocks` checks its hash."""
         ...
 
     def call(self, contract: str, at: Address, function: str, *arguments: Any, block: str | dict[str, Any]) -> Any:

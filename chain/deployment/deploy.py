@@ -21,15 +21,87 @@ from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Digest, address
 from chain.client.access import Chain
 from chain.client.address_book import code_hashes, field_of, verify_code
+from chain.client.blocks import header_rlp
 from chain.client.error_rules import as_rule
-from chain.client.headers import header_rlp
-from chain.deployment import office_acts
 from chain.deployment.calls import CALL_GAS, DOCUMENT_GAS_PER_BYTE, Act, call_of
 from chain.deployment.deployment_check import verify_chosen, verify_offices
 from chain.deployment.lengths import lengths_of, verify_lengths
 from chain.deployment.plan import TREE, Header, Restaked, Shape, Site, Step, Vote, names, steps
 from chain.sending.fees import fees_at
 from chain.sending.transactions import TX_GAS_CAP, Call, send_all
+
+# What the guardian and the curator may do at once (`Charter`); key epochs from a ceremony are in `chain.acts.epochs`.
+
+# --- guardian ---
+
+
+def pause(seconds: int) -> Act:
+    """Stops the protocol clock, for at most `maxPause` and again only when the longest dispute has passed since."""
+    return Act("Guardian", "pause", (seconds,))
+
+
+def unpause() -> Act:
+    """Ends a pause early."""
+    return Act("Guardian", "unpause")
+
+
+def refund(court: Address, dispute: Digest) -> Act:
+    """Gives everybody its own back in a dispute that is decided and not ended."""
+    return Act("Guardian", "refund", (court, dispute))
+
+
+def compromise_epoch(epoch: int) -> Act:
+    """Ends a key epoch that leaked: what was sealed to it must be taken as read."""
+    return Act("KeyEpochs", "compromise", (epoch,))
+
+
+# --- curator ---
+
+
+def add_pool(pool: Digest, tree: Address) -> Act:
+    """Lets verifiers join a pool, which is weighed by its own tree; there are 128 at most, and none goes."""
+    return Act("Registry", "addPool", (pool, tree))
+
+
+def set_measurement(measurement: Digest, allowed: bool) -> Act:
+    """Allows what an enclave runs, or forbids it; who runs it is weighed again by `Registry.refresh`."""
+    return Act("Registry", "setMeasurement", (measurement, allowed))
+
+
+def set_policy(digest: Digest, serial: int, document: bytes) -> Act:
+    """Puts an appraisal policy in force; its serial is above the one before."""
+    return Act("Registry", "setPolicy", (digest, serial, document))
+
+
+def propose_item(digest: Digest, pool: Digest, vectors: Digest, document: bytes) -> Act:
+    """Proposes an environment with its pool, or a model (pool zero). Anybody may; over a running proposal the curator."""
+    return Act("Registry", "propose", (digest, pool, vectors, document))
+
+
+def activate_item(digest: Digest) -> Act:
+    """Puts an environment or model in force that was certified, or opens one again that was closed."""
+    return Act("Registry", "activate", (digest,))
+
+
+def close_item(digest: Digest) -> Act:
+    """Takes no more batches for an environment or model; what is anchored stays."""
+    return Act("Registry", "close", (digest,))
+
+
+def readmit_operator(who: Address) -> Act:
+    """Takes batches of an operator again that too many draws suspended."""
+    return Act("Registry", "readmit", (who,))
+
+
+def drain_epoch(epoch: int) -> Act:
+    """Has nothing new sealed to a key epoch; its shards answer until its retention is over."""
+    return Act("KeyEpochs", "drain", (epoch,))
+
+
+def reset_breaker(environment: Digest) -> Act:
+    """Lets convictions in an environment go on after the breaker held them."""
+    return Act("Breaker", "resetBreaker", (environment,))
+
 
 DEFAULT_TIMEOUT_S = 60.0
 """For a whole step: many blocks of any chain we deploy on."""
@@ -203,10 +275,10 @@ def put_in_force(
 
     Items become ACTIVE by `activate`, once verifiers certified them; key epochs by `epoch_acts.open_epoch`.
     """
-    acts = [office_acts.add_pool(pool.digest, pool.tree) for pool in network.pools]
-    acts += [office_acts.set_measurement(each, allowed=True) for each in measurements]
-    acts += [office_acts.propose_item(each.digest, each.pool, each.vectors, each.document) for each in proposals]
-    acts.append(office_acts.set_policy(policy.digest, policy.serial, policy.document))
+    acts = [add_pool(pool.digest, pool.tree) for pool in network.pools]
+    acts += [set_measurement(each, allowed=True) for each in measurements]
+    acts += [propose_item(each.digest, each.pool, each.vectors, each.document) for each in proposals]
+    acts.append(set_policy(policy.digest, policy.serial, policy.document))
     send_all(client, [call_of(curator, network, act) for act in acts], timeout_s)
 
 
@@ -261,7 +333,7 @@ def activate(
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Puts certified items in force."""
-    send_all(client, [call_of(curator, network, office_acts.activate_item(item)) for item in items], timeout_s)
+    send_all(client, [call_of(curator, network, activate_item(item)) for item in items], timeout_s)
 
 
 def fund(client: Chain, rich: LocalSigner, accounts: Mapping[Address, int], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:

@@ -102,7 +102,7 @@ class Header:
     number: int
     """Height."""
     rlp: Blob
-    """`chain.client.headers.header_rlp`."""
+    """`chain.client.blocks.header_rlp`."""
 
 
 @dataclass(frozen=True, slots=True)

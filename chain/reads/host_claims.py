@@ -1,11 +1,11 @@
 """What the chain said while a round ran, against which the premises of its quotes are held
-(`bytewise.protocol.evidence.premises`)."""
+(`bytewise.protocol.evidence.claims`)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bytewise.protocol.decisions.snapshot import Case
-from bytewise.protocol.evidence.premises import ChainPremises, keys_digest
+from bytewise.protocol.evidence.claims import ChainPremises, keys_digest
 from bytewise.protocol.suites import SUITE_HYBRID, suite_of
 from bytewise.protocol.units import ZERO_DIGEST, Digest
 from chain.client.artifacts import Log

@@ -5,22 +5,96 @@ from dataclasses import replace
 from typing import Any
 
 from bytewise.protocol.address_book import Network
+from bytewise.protocol.court.commitments import dispute_id
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.decisions.audits import AuditStage
 from bytewise.protocol.decisions.demands import DemandKind, DemandRecord
 from bytewise.protocol.decisions.snapshot import OPEN_END, AnchoredBatch, Case, DisputeOpening, Docket, Holdings, Seat
 from bytewise.protocol.errors import ChainReverted
+from bytewise.protocol.jobs import EpochRecord
+from bytewise.protocol.keys.epochs import EpochOnChain, EpochState, ReleaseView
 from bytewise.protocol.records.receipt import BatchHeader, SignedLeaf, SignedReceipt
 from bytewise.protocol.records.statements import AuditResult
 from bytewise.protocol.signing import struct_values
 from bytewise.protocol.units import ZERO_DIGEST, Address, Blob, Digest
 from chain.client.access import Chain
-from chain.client.artifacts import interface
+from chain.client.artifacts import View, interface
 from chain.client.rpc import at_hash, at_number, reading_answer
 from chain.client.structs import from_struct
-from chain.reads import decoding
-from chain.reads.epoch_reader import EpochReader
+from chain.reads import records
+from chain.reads.epoch_endpoints import epoch_on_chain, pinned_epoch
 from chain.reads.records import Item, MoneyTotals, Pool, PoolMember, RestakedTotals
+from chain.reads.restaking import RestakingReader
+
+# Reads of key epochs, and of all that one release of a key is decided by.
+
+
+class EpochReader(RestakingReader):
+    """Reads `KeyEpochs`."""
+
+    def final(self) -> int | None:
+        """Number of the newest final block, by which shards decide; None before one has `KeyEpochs`.
+
+        A deployment takes many blocks: `deploy_block`, and those after it, have none of its contracts yet.
+        """
+        number = self.client.head("finalized").number
+        (code,) = self.client.codes([self.network.addresses.key_epochs], at_number(number))
+        return number if code else None
+
+    def epoch(self, epoch: int, block: int) -> EpochRecord:
+        """A key epoch: endpoints from the address book, everything else as the chain pins it at this block.
+
+        `UnknownKeyEpoch` if the chain does not have it, `TryAgain` if our book does not yet, `ConfigurationError` if both have it
+        and contradict each other.
+        """
+        return pinned_epoch(epoch, self._epoch(epoch, block), self.network.epoch)
+
+    def epoch_on_chain(self, epoch: int, block: int) -> EpochOnChain:
+        """A key epoch as the chain has it, whether or not our book lists it."""
+        return epoch_on_chain(self._epoch(epoch, block))
+
+    def epoch_state(self, epoch: int, block: int) -> EpochState:
+        """State of a key epoch at a block; NONE if there is none."""
+        raw = self._epoch(epoch, block)
+        with reading_answer("epoch state"):
+            return EpochState(raw["state"])
+
+    def is_open_for_disputes(self, epoch: int, block: int) -> bool:
+        """Whether a dispute may still need the key of an epoch, at a block; False if there is none."""
+        return bool(
+            self.client.call("KeyEpochs", self.network.addresses.key_epochs, "isOpenForDisputes", epoch, block=at_number(block))
+        )
+
+    def release_view(self, voter: Address, epoch: int, dispute: Digest | None, receipt_id: Digest) -> ReleaseView:
+        """What a shard decides a ticket of this voter, key epoch, dispute and receipt by, at the newest block at the configured
+        finality. The dispute's receipt is zero if it is about another one.
+
+        Two round trips: the block, and all views at its hash. Errors as of `epoch`, but that an unknown epoch is none.
+        """
+        seen, lens = self.client.head(self._tag), ("Lens", self.network.addresses.lens)
+        views = [View(*lens, "snapshot", (voter, [])), View(*self._epoch_info, (epoch,))]
+        if dispute is not None:
+            views.append(View(*lens, "disputeView", (dispute,)))
+        snapshot, raw, *cases = self.client.views(views, at_hash(seen.hash))
+        key = epoch_on_chain(raw)
+        record = None if key.state is EpochState.NONE else pinned_epoch(epoch, raw, self.network.epoch)
+        with reading_answer("release view"):
+            receipt = ZERO_DIGEST if dispute is None else self._receipt_of(dispute, receipt_id)
+            found = next((records.case(each, receipt) for each in cases if each["phase"]), None)
+            return ReleaseView(seen.number, records.docket(snapshot, seen.hash), key, record, found)
+
+    def _receipt_of(self, dispute: Digest, receipt_id: Digest) -> Digest:
+        """The receipt's id if the dispute is about it, else zero: a dispute's id is a hash of it."""
+        return receipt_id if dispute_id(self.network.disputes_domain, receipt_id) == dispute else ZERO_DIGEST
+
+    def _epoch(self, epoch: int, block: int) -> Mapping[str, Any]:
+        raw: Mapping[str, Any] = self.client.call(*self._epoch_info, epoch, block=at_number(block))
+        return raw
+
+    @property
+    def _epoch_info(self) -> tuple[str, Address, str]:
+        return "KeyEpochs", self.network.addresses.key_epochs, "epochInfo"
+
 
 CASES_PER_CALL = 32
 """Disputes in one call: some 400,000 gas each at 31 seats, below any node's cap for `eth_call`."""
@@ -48,13 +122,13 @@ class DocketReader(EpochReader):
         at, first = at_hash(seen.hash), openings[:CASES_PER_CALL]
         raw = self.client.call("Lens", self._at.lens, "snapshot", who, [each.id for each in first], block=at)
         with reading_answer("snapshot"):
-            found = decoding.docket(raw, seen.hash, first)
+            found = records.docket(raw, seen.hash, first)
         more: list[Case] = []
         for start in range(CASES_PER_CALL, len(openings), CASES_PER_CALL):
             page = openings[start : start + CASES_PER_CALL]
             raws = self.client.call("Lens", self._at.lens, "disputes", [each.id for each in page], block=at)
             with reading_answer("disputes"):
-                more += decoding.cases(raws, page)
+                more += records.cases(raws, page)
         return replace(found, cases=(*found.cases, *more))
 
     def opened(self, from_block: int, to_block: int) -> tuple[DisputeOpening, ...]:
@@ -67,20 +141,20 @@ class DocketReader(EpochReader):
         """One dispute with its current round, or None if it does not exist; its receipt is zero if it is about another one."""
         raw = self._lens("disputeView", dispute, block=block)
         with reading_answer("disputeView"):
-            return decoding.case(raw, self._receipt_of(dispute, receipt_id)) if raw["phase"] else None
+            return records.case(raw, self._receipt_of(dispute, receipt_id)) if raw["phase"] else None
 
     def holdings(self, who: Address, block: int) -> Holdings:
         """An account in its roles."""
         raw = self._lens("accountView", who, block=block)
         with reading_answer("accountView"):
-            return decoding.holdings(raw)
+            return records.holdings(raw)
 
     def members(self, dispute: Digest, round_number: int, block: int) -> tuple[Seat, ...]:
         """Members of any round of a dispute, in the order of their first seats."""
         at = at_number(block)
         raw = self.client.call("Rounds", self._at.rounds, "membersOf", dispute, round_number, block=at)
         with reading_answer("membersOf"):
-            return tuple(decoding.seat(each) for each in raw)
+            return tuple(records.seat(each) for each in raw)
 
     # --- parameters ---
 
@@ -103,19 +177,19 @@ class DocketReader(EpochReader):
         logs = self.client.logs("ReceiptAnchor", self._at.receipt_anchor, ["BatchAnchored"], from_block, to_block)
         with reading_answer("BatchAnchored"):
             found = [(log.values["batchId"], log.values["batch"], log.values["header"]["locator"]) for log in logs]
-            return tuple(decoding.header(*each) for each in found)
+            return tuple(records.header(*each) for each in found)
 
     def anchored(self, from_batch: int, block: int) -> tuple[AnchoredBatch, ...]:
         """Windows, demands and collateral of at most `BATCHES_PER_PAGE` batches from an id on."""
         raw = self._lens("batches", from_batch, BATCHES_PER_PAGE, block=block)
         with reading_answer("batches"):
-            return tuple(decoding.anchored(each) for each in raw)
+            return tuple(records.anchored(each) for each in raw)
 
     def batch(self, batch_id: int, block: int) -> tuple[BatchHeader, AnchoredBatch] | None:
         """A batch by its number, without its locator, which only its event has; None if there is none."""
         raw = self._lens("batches", batch_id, 1, block=block)
         with reading_answer("batches"):
-            return (decoding.header(batch_id, raw[0]["batch"], b""), decoding.anchored(raw[0])) if raw else None
+            return (records.header(batch_id, raw[0]["batch"], b""), records.anchored(raw[0])) if raw else None
 
     def demands(self, subjects: tuple[Digest, ...], block: int) -> tuple[DemandRecord, ...]:
         """Demands by subject, in that order."""
@@ -153,7 +227,7 @@ class DocketReader(EpochReader):
         """What a demanded list's batch is made of, in order, as its answer in these blocks shows it."""
         found = self._answer_to(subject, from_block, to_block)
         with reading_answer("Answered"):
-            return None if found is None else decoding.leaves(interface("Demands").arguments("answerList", found["answer"]))
+            return None if found is None else records.leaves(interface("Demands").arguments("answerList", found["answer"]))
 
     def list_subject(self, batch_id: int) -> Digest:
         """Subject of a demand for the list of a batch."""
@@ -176,7 +250,7 @@ class DocketReader(EpochReader):
     def audits(self, from_block: int, to_block: int) -> tuple[tuple[AuditResult, Blob], ...]:
         """Audit results posted in these blocks, with their signatures."""
         logs = self.client.logs("Audits", self._at.audits, ["AuditPosted"], from_block, to_block)
-        return tuple(decoding.audit_of(log) for log in logs)
+        return tuple(records.audit_of(log) for log in logs)
 
     def audit_stage(self, receipt_id: Digest, batch_id: int, verifier: Address, block: int) -> AuditStage:
         """How far a verifier's audit of a receipt of a batch has come; NOTHING if somebody brought it for another batch."""

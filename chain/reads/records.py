@@ -1,9 +1,169 @@
 """What `Lens` and `Registry` say beside disputes, with the fields' names of `ILens` and `IRegistry` in snake case."""
 
 import enum
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from bytewise.protocol.units import Address, Digest
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.snapshot import (
+    AnchoredBatch,
+    Case,
+    Challenger,
+    DisputeOpening,
+    Docket,
+    Holdings,
+    RoundSeats,
+    Seat,
+    Seed,
+)
+from bytewise.protocol.records.receipt import BatchHeader, EmptyLeaf, Receipt, SignedLeaf
+from bytewise.protocol.records.statements import AuditResult, Verdict
+from bytewise.protocol.units import U8, U32, U64, Address, Blob, Digest
+from chain.client.artifacts import Log
+from chain.client.structs import from_struct
+
+# Answers of `Lens` as records of ours; every function inside `reading_answer`.
+
+Raw = Mapping[str, Any]
+"""A decoded struct."""
+
+OPEN, ANSWERED = 1, 2
+"""`IReceiptAnchor.State` of a demand."""
+
+
+def audit_of(log: Log) -> tuple[AuditResult, Blob]:
+    """Result and signature of an `AuditPosted` event."""
+    v = log.values
+    result = AuditResult(
+        receipt_id=Digest(v["receiptId"]),
+        verifier=Address(v["verifier"]),
+        result=U8(v["result"]),
+        commitment=Digest(v["commitment"]),
+        audited_at=U64(v["auditedAt"]),
+    )
+    return result, Blob(v["signature"])
+
+
+def docket(raw: Raw, block_hash: Digest, openings: Sequence[DisputeOpening] = ()) -> Docket:
+    """A snapshot with the disputes of these openings."""
+    return Docket(
+        block_hash=block_hash,
+        number=raw["number"],
+        timestamp=raw["timestamp"],
+        clock=raw["clock"],
+        paused=raw["pausedUntil"] > raw["timestamp"],
+        params_version=raw["paramsVersion"],
+        required_bond_wei=raw["requiredBond"],
+        price_wei=raw["price"],
+        me=holdings(raw["account"]),
+        cases=cases(raw["disputes"], openings),
+        batch_count=raw["batchCount"],
+        active_epoch=raw["activeEpoch"],
+        policy=Digest(raw["policyDigest"]),
+        policy_serial=raw["policySerial"],
+    )
+
+
+def holdings(raw: Raw) -> Holdings:
+    """An account."""
+    return Holdings(
+        balance_wei=raw["balance"],
+        stake_wei=raw["stake"],
+        free_wei=raw["free"],
+        collateral_wei=raw["collateral"],
+        unbonding_wei=raw["unbonding"],
+        unbond_due_wei=raw["unbondDue"],
+        credit_wei=raw["credit"],
+        credit_due_wei=raw["creditDue"],
+        operator_until=raw["operatorUntil"],
+        last_seq=raw["lastSeq"],
+        pool=Digest(raw["verifier"]["pool"]),
+        place=raw["place"],
+    )
+
+
+def cases(raws: Sequence[Raw], openings: Sequence[DisputeOpening]) -> tuple[Case, ...]:
+    """Disputes with their current rounds, in the order of their openings, but for those that this block does not have."""
+    pairs = zip(raws, openings, strict=True)
+    return tuple(case(raw, opening.receipt_id) for raw, opening in pairs if raw["phase"])
+
+
+def case(raw: Raw, receipt_id: Digest) -> Case:
+    """A dispute about that receipt with its current round."""
+    d, r = raw["dispute"], raw["round"]
+    return Case(
+        id=Digest(raw["id"]), receipt_id=receipt_id, batch_id=d["batchId"], operator=Address(d["operator"]),
+        environment=Digest(d["environment"]), claim=Digest(d["claim"]), key_epoch=d["keyEpoch"],
+        params_version=d["paramsVersion"], phase=Phase(raw["phase"]), level=r["level"], round=d["round"], seats=r["seats"],
+        drawn=r["drawn"], quorum=raw["quorum"], rearms=r["rearms"], seed=_seed(raw["seed"], r["seedBlock"]),
+        round_seed=Digest(r["roundSeed"]), commit_s=raw["commitTime"], commit_end=r["commitEnd"],
+        reveal_end=r["revealEnd"], settleable=raw["settleable"],
+        certified_group=Digest(r["certifiedGroup"]), appealed=d["appealed"], appeal_bond_wei=raw["appealBond"],
+        appeal_end=d["appealEnd"], airgap_end=d["airgapEnd"], held=raw["held"], verdict=Verdict(d["verdict"]),
+        key=Digest(d["key"]), replacement=Digest(d["replacement"]), ended=raw["account"]["ended"], paid=raw["account"]["paid"],
+        members=tuple(seat(each) for each in raw["members"]),
+        challenger=Challenger(Address(d["challenger"]), raw["knew"]),
+        rounds=tuple(RoundSeats(each["seats"], each["settled"]) for each in raw["rounds"]),
+    )  # fmt: skip
+
+
+def seat(raw: Raw) -> Seat:
+    """A member of a round."""
+    return Seat(Address(raw["voter"]), raw["seatMask"], Digest(raw["commitment"]), Digest(raw["group"]))
+
+
+def anchored(raw: Raw) -> AnchoredBatch:
+    """A batch as far as its operator's duties go."""
+    batch, demand = raw["batch"], raw["listDemand"]
+    demanded = demand["state"] == OPEN
+    return AnchoredBatch(
+        batch_id=raw["id"],
+        operator=Address(batch["operator"]),
+        first_seq=batch["firstSeq"],
+        params_version=batch["paramsVersion"],
+        window_end=raw["windowEnd"],
+        is_void=batch["isVoid"],
+        released=batch["released"],
+        list_demanded=demanded,
+        list_deadline=demand["deadline"] if demanded else 0,
+        list_answered=demand["state"] == ANSWERED,
+        anchored_at=batch["anchoredAt"],
+    )
+
+
+def header(batch_id: int, raw: Raw, locator: bytes) -> BatchHeader:
+    """A batch as its event shows it; `locator` is only there."""
+    return BatchHeader(
+        batch_id=batch_id,
+        operator=Address(raw["operator"]),
+        first_seq=U64(raw["firstSeq"]),
+        count=U32(raw["count"]),
+        root=Digest(raw["root"]),
+        list_hash=Digest(raw["listHash"]),
+        environment=Digest(raw["environment"]),
+        model_id=Digest(raw["modelId"]),
+        key_epoch=U64(raw["keyEpoch"]),
+        # Whatever bytes an operator posts: a locator that is no text leads nowhere, and nothing more.
+        locator=locator.decode("utf-8", "replace"),
+        anchored_at=U64(raw["anchoredAt"]),
+        block=U64(raw["blockNumber"]),
+    )
+
+
+def leaves(arguments: Sequence[Any]) -> tuple[SignedLeaf, ...]:
+    """Leaves among the arguments of `answerList`; a receipt of mode 0 stands for the empty leaf of its number."""
+    _, _, receipts, signatures = arguments
+    return tuple(SignedLeaf(_leaf(raw), Blob(sig)) for raw, sig in zip(receipts, signatures, strict=True))
+
+
+def _leaf(raw: Raw) -> Receipt | EmptyLeaf:
+    receipt = from_struct(Receipt, raw)
+    return receipt if receipt.mode else EmptyLeaf(receipt.operator, receipt.seq, receipt.chain_id)
+
+
+def _seed(raw: Raw, block: int) -> Seed:
+    return Seed(block, raw["lost"], raw["drawable"])
 
 
 class Status(enum.IntEnum):

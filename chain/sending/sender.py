@@ -14,21 +14,113 @@ A nonce that none of our versions used, and that is used, was used by somebody e
 
 import enum
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from bytewise.protocol.errors import ChainReverted, LaneStopped, RpcRefused
+from bytewise.protocol.errors import ChainReverted, Fault, LaneStopped, RpcRefused, Unavailable
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Address
 from bytewise.service import telemetry
 from bytewise.storage.outbox import OPEN, Attempt, Intent, Item, Outbox, Signed, State
 from chain.client.access import Chain
 from chain.client.rpc import Block, Inclusion, at_number
-from chain.sending.aftercare import FINAL_AFTER, Aftercare
-from chain.sending.apart import apart
 from chain.sending.fees import Fees, offered, outgrown, raised
-from chain.sending.lateness import is_past, is_stale, left, times_moved
 from chain.sending.transactions import EMPTY_GAS, TX_GAS_CAP, Call, fees_of, is_empty, sign, why_reverted
+
+# When an act is too late: for the contract, by chain time; or because what it rests on was seen too long ago, by ours.
+
+
+def is_past(intent: Intent, head: Block) -> bool:
+    """Whether the contract's deadline is over."""
+    return 0 < intent.deadline < head.timestamp
+
+
+def left(intent: Intent, head: Block) -> int | None:
+    """Seconds of chain time until the deadline; None without one."""
+    return intent.deadline - head.timestamp if intent.deadline else None
+
+
+def is_stale(intent: Intent, attempts: Sequence[Attempt], now: int) -> bool:
+    """Whether nobody asked for the act lately and no node was given any version of it; `now` in Unix seconds."""
+    return 0 < intent.hand_in_by < now and all(is_empty(each.raw) or each.broadcast_at is None for each in attempts)
+
+
+def times_moved(old: Intent, new: Intent, now: int) -> bool:
+    """Whether an act that is asked for again has to be written down with new times: of the time to hand it in half is gone."""
+    return old.deadline != new.deadline or (new.hand_in_by > 0 and 2 * (old.hand_in_by - now) < new.hand_in_by - now)
+
+
+# Steps that do not wait for each other: what endpoints cannot agree about one act keeps no other from its deadline.
+
+
+def apart(function: str, step: Callable[[], None]) -> bool:
+    """Takes a step about an act, and says whether it came to an end; a failure is logged and counted, for the next tick.
+
+    `LaneStopped` goes on: it is about all acts.
+    """
+    try:
+        step()
+        return True
+    except LaneStopped:
+        raise
+    except (Fault, Unavailable) as error:
+        telemetry.count("bytewise_sender_step_failures_total", function=function, error=type(error).__name__)
+        telemetry.log_error("sender.step_failed", error, function=function)
+        return False
+
+
+# What happens to a transaction after it was believed: its block becomes final, or leaves the chain (design section 2).
+
+FINAL_AFTER = 96
+"""Blocks after which a block is believed for good: three epochs, one more than finality takes; full nodes keep 128 states."""
+
+
+class Aftercare:
+    """Looks after the ended rows of one outbox."""
+
+    def __init__(self, client: Chain, outbox: Outbox, final_after: int = FINAL_AFTER) -> None:
+        self._client = client
+        self._outbox = outbox
+        self._final_after = final_after
+        self._seen: Block | None = None
+
+    def step(self, used: int, head: Block) -> None:
+        """Takes back what left the chain, to BROADCAST, and marks as FINAL what cannot leave it any more.
+
+        `used` is the account's count of transactions. A block's hash fixes all its ancestors: while the head of the last step is
+        in the chain, only rows that are about to become FINAL are looked at one by one.
+        """
+        moved, looked = self._seen is None or self._left(self._seen.number, self._seen.hash, head), True
+        for item in self._outbox.leavable_rows():
+            looked &= apart(item.intent.function, functools.partial(self._look, item, used, head, moved))
+        apart("loose", functools.partial(self._push_loose, used))
+        if looked:
+            self._seen = head
+
+    def _look(self, item: Item, used: int, head: Block, moved: bool) -> None:
+        ripe = item.state is State.CONFIRMED and head.number - (item.block_number or 0) >= self._final_after
+        if self._vanished(item, used, head, moved or ripe):
+            self._outbox.mark(item.id, State.BROADCAST, detail="its block left the chain")
+            telemetry.log("sender.reorganised", id=item.id, function=item.intent.function)
+        elif ripe:
+            self._outbox.mark(item.id, State.FINAL)
+
+    def _vanished(self, item: Item, used: int, head: Block, look: bool) -> bool:
+        assert item.nonce is not None, "rows without a nonce are not asked for"
+        if item.nonce >= used:
+            return True
+        return look and item.block_number is not None and self._left(item.block_number, item.block_hash, head)
+
+    def _left(self, number: int, block_hash: bytes | None, head: Block) -> bool:
+        return number > head.number or self._client.block(number).hash != block_hash
+
+    def _push_loose(self, used: int) -> None:
+        """Hands in bytes whose row was planned again under a later nonce: that one waits for them."""
+        for attempt in self._outbox.loose(used):
+            try:
+                self._client.broadcast(attempt.raw)
+            except (RpcRefused, ChainReverted) as error:
+                telemetry.log_error("sender.loose_not_accepted", error, nonce=attempt.nonce)
 
 
 class Answer(enum.Enum):

@@ -9,15 +9,108 @@ from dataclasses import dataclass, field
 
 from Crypto.PublicKey.ECC import EccPoint
 
+from bytewise.crypto import hpke
 from bytewise.crypto.curve import GENERATOR, ORDER, Rng, decode_point, decode_scalar, encode_point, encode_scalar, random_scalar
-from bytewise.crypto.schnorr import knows_log, prove_log
-from bytewise.crypto.shares import evaluate
+from bytewise.crypto.proofs import knows_log, prove_log, prove_partial, verify_partial
+from bytewise.crypto.shares import evaluate, verification_key
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors import DealerLied, MalformedValue
-from bytewise.protocol.keys.ceremony_log import Deal
+from bytewise.protocol.errors import DealerLied, MalformedValue, ShardLied
+from bytewise.protocol.keys.ceremony_log import Complaint, Deal, SealedDeal
+from bytewise.protocol.keys.epochs import Partial
 from bytewise.protocol.units import Blob, Digest
-from kms.ceremony.sealing import seal, verify_sealed
+
+# One value for one receiver: sealed under HPKE, with the proof that its sealer chose the ephemeral key itself.
+
+SEALED_BYTES = 48
+"""A scalar and the tag of AES-256-GCM."""
+
+
+def handing(ceremony: Digest, transcript: Digest) -> Digest:
+    """What stands for the ceremony where helpers of a repair seal to the heir: no hand is a deal of the same numbers."""
+    return digests.labelled(Label.CEREMONY_HAND, ceremony, transcript)
+
+
+def seal(ceremony: Digest, dealer: int, receiver: int, value: int, key: Blob, rng: Rng) -> SealedDeal:
+    """One scalar under HPKE; our own KEM code, so that the receiver can prove later what was in it."""
+    ephemeral = random_scalar(rng)
+    enc = encode_point(GENERATOR * ephemeral)
+    secret = hpke.shared_secret(decode_point(key) * ephemeral, enc, key)
+    info = _info(ceremony, dealer, receiver)
+    ciphertext = Blob(hpke.key_schedule(secret, info).seal(encode_scalar(value)))
+    e, f = prove_log(Label.CEREMONY_EPHEMERAL, ephemeral, rng, ceremony, dealer, receiver, enc, ciphertext)
+    return SealedDeal(receiver, enc, ciphertext, encode_scalar(e), encode_scalar(f))
+
+
+def verify_sealed(ceremony: Digest, dealer: int, sealed: SealedDeal) -> SealedDeal:
+    """The sealed value, if all that is public about it holds; else `DealerLied`. What is inside only its receiver sees."""
+    place = f"what it sealed to {sealed.receiver}"
+    if len(sealed.ciphertext) != SEALED_BYTES:
+        raise DealerLied(dealer, f"{place} has {len(sealed.ciphertext)} bytes")
+    try:
+        point, e, f = decode_point(sealed.enc), decode_scalar(sealed.e), decode_scalar(sealed.f)
+    except MalformedValue as error:
+        raise DealerLied(dealer, f"{place}: {error}") from None
+    statement = (ceremony, dealer, sealed.receiver, sealed.enc, sealed.ciphertext)
+    if not knows_log(Label.CEREMONY_EPHEMERAL, point, e, f, *statement):
+        raise DealerLied(dealer, f"does not know the ephemeral key of {place}")
+    return sealed
+
+
+def unseal(ceremony: Digest, dealer: int, sealed: SealedDeal, point: EccPoint, key: Blob) -> int:
+    """The scalar, given deal key times `enc`; `DealerLied` if there is none."""
+    info = _info(ceremony, dealer, sealed.receiver)
+    raw = hpke.key_schedule(hpke.shared_secret(point, sealed.enc, key), info).open(sealed.ciphertext)
+    if raw is None:
+        raise DealerLied(dealer, f"its deal to {sealed.receiver} does not open")
+    try:
+        return decode_scalar(raw)
+    except MalformedValue:
+        raise DealerLied(dealer, f"its deal to {sealed.receiver} is no scalar") from None
+
+
+def _info(ceremony: Digest, dealer: int, receiver: int) -> Digest:
+    return digests.labelled(Label.CEREMONY_DEAL, ceremony, dealer, receiver)
+
+
+# Complaints that anybody can judge: the receiver shows the point that opens a deal, and proves that it is that point.
+
+
+def open_deal(
+    ceremony: Digest, dealer: int, sealed: SealedDeal, point: EccPoint, key: Blob, commitments: Sequence[EccPoint]
+) -> int:
+    """The receiver's value, if it is on the dealer's polynomial; else `DealerLied`. `point` is deal key times `enc`."""
+    value = unseal(ceremony, dealer, sealed, point, key)
+    # A value of 0 has no point; a random polynomial has it once in 2^256, and the dealer is then named wrongly.
+    if value == 0 or GENERATOR * value != verification_key(sealed.receiver, commitments):
+        raise DealerLied(dealer, f"its deal to {sealed.receiver} is not on its polynomial")
+    return value
+
+
+def complain(ceremony: Digest, dealer: int, sealed: SealedDeal, secret: int, rng: Rng) -> Complaint:
+    """The point that opens a deal, proven; `secret` is the receiver's deal key."""
+    context = _context(ceremony, dealer, sealed.receiver)
+    shown = prove_partial(sealed.receiver, secret, decode_point(sealed.enc), context, rng)
+    return Complaint(dealer, shown.point, shown.e, shown.f)
+
+
+def judge(
+    ceremony: Digest, complaint: Complaint, sealed: SealedDeal, key: Blob, commitments: Sequence[EccPoint]
+) -> DealerLied | ShardLied | None:
+    """What a complaint shows: the dealer's lie, the receiver's bad proof, or (None) that the deal is good and now public."""
+    receiver, base = sealed.receiver, decode_point(sealed.enc)
+    shown = Partial(receiver, complaint.point, complaint.e, complaint.f)
+    try:
+        context = _context(ceremony, complaint.dealer, receiver)
+        point = verify_partial(shown, receiver, decode_point(key), base, context)
+        open_deal(ceremony, complaint.dealer, sealed, point, key, commitments)
+    except (DealerLied, ShardLied) as lie:
+        return lie
+    return None
+
+
+def _context(ceremony: Digest, dealer: int, receiver: int) -> Digest:
+    return digests.labelled(Label.CEREMONY_COMPLAINT, ceremony, dealer, receiver)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import CeremonyRefused, ConfigurationError, LogForked, ShareMissing, TooLarge
 from bytewise.protocol.keys.ceremony import Plan, SignedPlan, verify_plan
-from bytewise.protocol.keys.ceremony_forks import brought, find_fork
 from bytewise.protocol.keys.ceremony_log import (
     MAX_EXCHANGE_BYTES,
     MAX_EXCHANGE_MARKS,
@@ -22,6 +21,8 @@ from bytewise.protocol.keys.ceremony_log import (
     Exchange,
     ExchangeAnswer,
     Message,
+    brought,
+    find_fork,
     head_after,
     say,
     verify_brought,
@@ -32,10 +33,9 @@ from bytewise.service import telemetry
 from bytewise.service.secret import Secret
 from bytewise.storage.ceremonies import Ceremonies, Kept
 from kms.ceremony.authority import CeremonyView, Trust, is_wanted, verify_authority
-from kms.ceremony.responses import Member, due, kem_seed, new_share
+from kms.ceremony.responses import SEED_BYTES, Member, due, kem_seed, new_share
 from kms.ceremony.state import Ceremony, Phase, getting
 from kms.ceremony.state_machine import apply, begin
-from kms.ceremony.streams import SEED_BYTES
 from kms.storage import keyring
 from kms.storage.sealing import Sealer
 

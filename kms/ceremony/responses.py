@@ -11,6 +11,8 @@ from bytewise.crypto import hpke
 from bytewise.crypto.curve import GENERATOR, Rng, decode_point, encode_point, encode_scalar, random_scalar
 from bytewise.crypto.proofs import prove_partial
 from bytewise.crypto.shares import combine_values, verification_key
+from bytewise.protocol import digests
+from bytewise.protocol.digests import Label
 from bytewise.protocol.errors import DealerLied, ShareMissing
 from bytewise.protocol.keys.ceremony import CeremonySeat, Purpose
 from bytewise.protocol.keys.ceremony_log import (
@@ -28,12 +30,39 @@ from bytewise.protocol.keys.ceremony_log import (
 from bytewise.protocol.signing import Signer
 from bytewise.service.secret import Secret
 from kms.ceremony import canary
-from kms.ceremony.complaints import complain, open_deal
-from kms.ceremony.deals import Opening, commitment_digest, deal, prepare, weighted_value
-from kms.ceremony.result import Result, signed_shares, weights
-from kms.ceremony.sealing import handing, seal, unseal
-from kms.ceremony.state import Ceremony, Phase, newcomers
-from kms.ceremony.streams import stream
+from kms.ceremony.deals import (
+    Opening,
+    commitment_digest,
+    complain,
+    deal,
+    handing,
+    open_deal,
+    prepare,
+    seal,
+    unseal,
+    weighted_value,
+)
+from kms.ceremony.state import Ceremony, Phase, Result, newcomers, signed_shares, weights
+
+# All randomness of one shard in one ceremony, from one seed that is kept until the ceremony has ended.
+
+SEED_BYTES = 32
+
+
+def stream(seed: Secret, *name: bytes | int) -> Rng:
+    """A generator of bytes that depends on the seed and on its name alone."""
+    key = digests.labelled(Label.CEREMONY_STREAM, seed.reveal(), *name)
+    blocks = 0
+
+    def read(size: int) -> bytes:
+        nonlocal blocks
+        data = b""
+        while len(data) < size:
+            data += digests.labelled(Label.CEREMONY_STREAM, key, blocks)
+            blocks += 1
+        return data[:size]
+
+    return read
 
 
 class Member(NamedTuple):

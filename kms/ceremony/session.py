@@ -5,12 +5,13 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
+from types import TracebackType
 from typing import TypeVar
 
 from bytewise.crypto.curve import Rng
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import CeremonyFailed, ConfigurationError, Fault
-from bytewise.protocol.jobs import Contracts
+from bytewise.protocol.jobs import Contracts, ShardRecord
 from bytewise.protocol.keys.ceremony import (
     CeremonySeat,
     Plan,
@@ -21,19 +22,43 @@ from bytewise.protocol.keys.ceremony import (
     announce,
     verify_plan,
 )
+from bytewise.protocol.keys.ceremony_log import MAX_EXCHANGE_BYTES, MAX_EXCHANGE_MARKS, Exchange, ExchangeAnswer
 from bytewise.protocol.keys.epochs import EpochDocument
 from bytewise.protocol.signing import Signer
-from bytewise.protocol.units import Address, Digest
+from bytewise.protocol.units import Address, Blob, Digest
 from bytewise.service.clock import monotonic_s
 from bytewise.service.files import replace_file, shown_name
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import check_revision, open_database
 from kms.ceremony.coordinator import Scribe, epoch_document, seats
-from kms.ceremony.link import HttpsLink
 from kms.ceremony.state import Ceremony, Phase
 from kms.ceremony.state_machine import replay
 from kms.settings import CeremonySettings
+from kms.shard_client import ShardClient
 from kms.storage.keyring import load_document
+
+# The scribe's way to a shard: HTTPS, with the certificate pinned that the plan names.
+
+
+class HttpsLink:
+    """One shard of a plan; a context manager."""
+
+    def __init__(self, seat: CeremonySeat) -> None:
+        record = ShardRecord(seat.index, seat.address, seat.url, seat.channel, seat.certificate, Blob(b""))
+        self._client = ShardClient(record, most=MAX_EXCHANGE_BYTES)
+
+    def __enter__(self) -> "HttpsLink":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._client.__exit__(kind, error, trace)
+
+    def exchange(self, asked: Exchange, timeout_s: float) -> ExchangeAnswer:
+        """One exchange; `TryAgain` if the shard cannot be reached or is not done in time, `ShardRefused` with its rule if it
+        refuses."""
+        answer = self._client.call("POST", "/v1/ceremony", encode(asked), timeout_s)
+        return decode(ExchangeAnswer, answer, MAX_EXCHANGE_MARKS)
+
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,12 +17,34 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue, ReleaseLogBroken, TryAgain
 from bytewise.protocol.evidence.release_evidence import Grounds
 from bytewise.protocol.keys.epochs import ReleaseLog, SignedRelease
-from bytewise.protocol.keys.release_log import START, LogHead, verify_log, verify_owner
+from bytewise.protocol.keys.release_log import LAG_S, START, LogHead, verify_log, verify_owner
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Address, address
 from bytewise.service.clock import SystemClock, monotonic_s
-from kms.release_log.log_order import out_of_order
 from kms.shard_client import ShardBusy, ShardClient
+
+# What one record after the other shows, each of them signed and in its place: dates that go back, and tickets or grounds that
+# shards of one build always keep and a liar leaves out.
+
+
+def out_of_order(entries: Iterable[SignedRelease]) -> Iterator[str]:
+    """A line for each record of a log that is dated long before one that it follows, or lacks what one before it has.
+
+    `entries` are the whole log from its first record on.
+    """
+    newest, at, has_ticket, has_grounds = 0, 0, False, False
+    for signed in entries:
+        index, date = signed.record.index, signed.record.decided_at
+        if date + LAG_S < newest:
+            yield f"record {index} is dated {newest - date} s before record {at}"
+            newest = 0
+        if date >= newest:
+            newest, at = date, index
+        for what, there, before in (("ticket", signed.right, has_ticket), ("grounds", signed.grounds, has_grounds)):
+            if before and there is None:
+                yield f"record {index} has no {what}, and a record before it has"
+        has_ticket, has_grounds = has_ticket or signed.right is not None, has_grounds or signed.grounds is not None
+
 
 MAX_PAGE_BYTES = 2**20
 """Largest answer of a shard that is taken: a shard's own has at most 512 KiB, unless one record has more."""
@@ -91,7 +113,7 @@ class LogCopy:
 
         `ReleaseLogBroken`, and nothing is kept of the page, if it is wrong, contradicts the copy, or ends before it; a
         signed record that contradicts is kept in a file beside the copy. `TryAgain` if the log is longer, or another process
-        adds to the copy. Records that are out of order (`kms.release_log.log_order`) are kept, and `ReleaseLogBroken` names them.
+        adds to the copy. Records that are out of order (`kms.release_log.copies`) are kept, and `ReleaseLogBroken` names them.
         """
         with self._alone():
             began, (kept, head) = SystemClock().now(), self.read(domain)

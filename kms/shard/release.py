@@ -15,7 +15,7 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import BytewiseError, ConfigurationError, EpochClosed, Fault, TooLarge, TryAgain
 from bytewise.protocol.evidence.appraisal_policy import Role
 from bytewise.protocol.evidence.policy_updates import Standing
-from bytewise.protocol.evidence.release_evidence import SignedGrounds, grounds_digest
+from bytewise.protocol.evidence.release_evidence import AuditPlace, Grounds, SignedGrounds, grounds_digest
 from bytewise.protocol.jobs import Contracts, anchor_domain, key_domain
 from bytewise.protocol.keys.epochs import (
     MAX_RELEASE_BODY_BYTES,
@@ -37,21 +37,42 @@ from bytewise.protocol.keys.epochs import (
 )
 from bytewise.protocol.keys.release_log import LogHead
 from bytewise.protocol.records.seal import HybridEnvelope, seal_context
-from bytewise.protocol.records.statements import Release
+from bytewise.protocol.records.statements import Release, TicketKind
 from bytewise.protocol.signing import Signer, typed_digest
 from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import U8, U64, Blob
 from bytewise.service import telemetry
 from bytewise.storage.releases import ReleaseRecords, Usage
+from bytewise.tee.appraisal import Appraised
 from bytewise.tee.binding import Attested, Terms
 from kms.shard import release_policy
 from kms.shard.chain_view import KeyView
-from kms.shard.grounds import grounds_of
 from kms.shard.refusals import Quota
 from kms.shard.release_policy import Admitted
 from kms.shard.share_rotation import Find, Renewal, SharesInForce, shares_in_force
 from kms.storage.folder_lock import Held, unsaid
 from kms.storage.keyring import HeldShare
+
+# What a shard writes down beside a release record: why it decided as it did.
+
+
+def grounds_of(request: ReleaseRequest, shown: Appraised, policy_serial: int, refused: Fault | None) -> Grounds:
+    """On what a request was decided; `refused` is why nothing was given.
+
+    Where a refused request says that its receipt is anchored nobody verified, and it can be long.
+    """
+    is_audit = refused is None and request.ticket.kind == TicketKind.AUDIT.value
+    return Grounds(
+        evidence=shown.named,
+        platform=shown.program.platform,
+        measurement=shown.claims.measurement,
+        status=shown.claims.status,
+        gpu=shown.program.gpu,
+        policy=U64(policy_serial),
+        refusal="" if refused is None else refused.rule,
+        audit=AuditPlace(request.batch_id, request.receipt.seq, request.proof) if is_audit else None,
+    )
+
 
 ADMISSIONS = 4
 """Requests that are parsed and checked at the same time, which may be large. What comes after, reads of the chain above all, is

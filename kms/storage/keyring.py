@@ -13,8 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bytewise.crypto import hpke
-from bytewise.crypto.curve import Rng, decode_point, decode_scalar, encode_scalar
-from bytewise.crypto.points import POINT_BYTES
+from bytewise.crypto.curve import POINT_BYTES, Rng, decode_point, decode_scalar, encode_scalar
 from bytewise.crypto.shares import verify_share
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label

@@ -30,7 +30,7 @@ from bytewise.service.settings import library_variables
 from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key
 from cli.connect import Connection, connected, receipt_argument
-from cli.demo.keeping import COMMANDS
+from cli.demo.command import COMMANDS
 from cli.demo.plan import OPERATORS, SHARDS, THRESHOLD, VERIFIERS
 from cli.finding import find_receipt
 from kms.shard.chain_view import BEACON_DELAY_BLOCKS

@@ -9,16 +9,19 @@ from typing import NamedTuple
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import BadSignature, CeremonyRefused, Fault, LogForked, Unavailable
 from bytewise.protocol.keys.ceremony import Plan, announce
-from bytewise.protocol.keys.ceremony_forks import LogCopy, fork_of_copies, read_copy, verify_fork
 from bytewise.protocol.keys.ceremony_log import (
     MAX_EXCHANGE_MARKS,
     Exchange,
     ExchangeAnswer,
+    LogCopy,
     Message,
     bring,
+    fork_of_copies,
     head_after,
+    read_copy,
     read_message,
     sign_head,
+    verify_fork,
 )
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.suites import hybrid_epoch

@@ -15,9 +15,7 @@ from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.tee import binding
 from bytewise.tee.binding import Proof, Statement
 from bytewise.tee.certificates import UNREADABLE
-from bytewise.tee.channel import _Kind, _receive
-from bytewise.tee.ephemeral import EphemeralKey, verify_certificate
-from bytewise.tee.tls import TlsSession
+from bytewise.tee.channel import EphemeralKey, TlsSession, _Kind, _receive, verify_certificate
 from tests.fuzz.edits import mutant
 from tests.fuzz.of_evidence import shared_bench
 from tests.fuzz.target import Target, corpus, same, target

@@ -13,16 +13,22 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, EvidenceMalformed, EvidenceRefused, Fault, ForeignChain, TryAgain
 from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, SignedPolicy, approval_digest
-from bytewise.protocol.evidence.claims import Collateral, ResultQuote, ResultStatement, SnpCertificates, result_report_data
+from bytewise.protocol.evidence.claims import (
+    Collateral,
+    Premises,
+    ResultQuote,
+    ResultStatement,
+    SnpCertificates,
+    result_report_data,
+)
 from bytewise.protocol.evidence.policy_updates import Pending, Standing, verify_approval
-from bytewise.protocol.evidence.premises import Premises
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U8, U16, U64, U256, Blob, Digest
 from bytewise.tee.appraisal import verify_result_quote
 from bytewise.tee.collateral import from_service, issued_at
-from bytewise.tee.configfs import ConfigfsQuoter
 from bytewise.tee.dcap import verify_quote
 from bytewise.tee.gpu import verify_gpu
+from bytewise.tee.quoters import ConfigfsQuoter
 from bytewise.tee.snp import certificate_time, verify_report
 from bytewise.tee.strict_json import read_object, unix_second
 from tests.fuzz.edits import Reader, mutant

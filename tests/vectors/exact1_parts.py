@@ -15,7 +15,7 @@ from bytewise.inference.exact.linear import SharedProduct
 from bytewise.inference.exact.matmul import Float64Backend
 from bytewise.inference.exact.quantise import quantise
 from bytewise.inference.known_answers.operations import integers
-from bytewise.inference.moe import ExactRouter
+from bytewise.inference.model import ExactRouter
 from bytewise.inference.runner import Runner
 from bytewise.protocol import digests
 from tests.unit.inference.tiny import LLAMA3, VARIANTS, YARN, tiny

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bytewise.inference.artifact.artifact import Artifact
-from bytewise.inference.convert import proof
+from bytewise.inference.convert import bound as proof
 from bytewise.inference.convert.bound import Bounds, LayerReach, Reach
 from bytewise.inference.determinism import fixed
 from bytewise.protocol.encoding import to_json

@@ -3,8 +3,10 @@
 The draw is public: anyone can repeat it from the hash of a block that nobody knew when the batch was posted.
 """
 
+import enum
 import functools
 from collections.abc import Callable
+from typing import NamedTuple
 
 from bytewise.ports import ChainView, EnclaveJobs, Sender
 from bytewise.protocol.address_book import Network
@@ -13,22 +15,124 @@ from bytewise.protocol.decisions.actions import Action, ClaimBounty, OpenAudit, 
 from bytewise.protocol.decisions.audits import decide_auditor
 from bytewise.protocol.decisions.snapshot import Docket
 from bytewise.protocol.jobs import JobResult
+from bytewise.protocol.records.compare import differing_fields
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.preflight import Preflight, Record, preflight
-from bytewise.protocol.records.statements import Outcome
+from bytewise.protocol.records.receipt import BatchHeader, Receipt
+from bytewise.protocol.records.statements import AuditOutcome, AuditResult, CannotReason, Outcome, audit_commitment
 from bytewise.protocol.signing import Signer, typed_digest
-from bytewise.protocol.units import Digest, hex0x
+from bytewise.protocol.units import U8, U64, Address, Digest, hex0x
 from bytewise.service import telemetry
 from bytewise.storage.archive import Audits
 from bytewise.storage.journal import Journal
 from kms.shard.chain_view import BEACON_DELAY_BLOCKS
-from verifier.audits.audit import Cause, conclude
 from verifier.audits.audit_hints import Tip
 from verifier.audits.bounties import FAILED, Bounties
 from verifier.jobs.enclave_presence import EnclaveAway
 from verifier.jobs.tickets import audit_right, run_job
 from verifier.jobs.worker import AUDIT, Finished, Worker
 from verifier.watch.records import Live, Records
+
+# Light audits: what a job's result says about an operator, and to whom a mismatch is due (design sections 10 and 11). Pure.
+
+
+class Cause(enum.StrEnum):
+    """To what a result that is no match is attributed, before anybody acts on it."""
+
+    NOTHING = "match"
+    OPERATOR = "operator"
+    ENVIRONMENT = "environment drift"
+    RECORD = "record too thin"
+    VERIFIER = "verifier"
+
+
+class Audited(NamedTuple):
+    """A light audit's result for the public, its cause, and the salt that opens its commitment later."""
+
+    result: AuditResult
+    cause: Cause
+    salt: Digest
+
+
+def attribute(job: JobResult, receipt: Receipt, checklist: Preflight, profile: str) -> Cause:
+    """The cause of a result. A difference was already reproduced by a second backend inside the enclave."""
+    match Outcome(job.outcome):
+        case Outcome.EXECUTED:
+            if not differing_fields(receipt, job.tokens_hash, job.trace_root):
+                return Cause.NOTHING
+            return Cause.RECORD if checklist.too_thin_for(profile) else Cause.OPERATOR
+        case Outcome.INVALID:
+            return Cause.OPERATOR
+        case Outcome.CANNOT_EXECUTE:
+            foreign = (CannotReason.PROFILE_UNKNOWN, CannotReason.ENVIRONMENT)
+            return Cause.ENVIRONMENT if CannotReason(job.code) in foreign else Cause.VERIFIER
+        case Outcome.UNAVAILABLE | Outcome.NO_KEY:
+            return Cause.VERIFIER
+
+
+def conclude(job: JobResult, receipt: Receipt, checklist: Preflight, profile: str, salt: Digest, audited_at: int) -> Audited:
+    """The unsigned audit result of a job. `audited_at`: time of the block that was read."""
+    cause = attribute(job, receipt, checklist, profile)
+    words = {Cause.NOTHING: AuditOutcome.MATCH, Cause.OPERATOR: AuditOutcome.MISMATCH}
+    word = words.get(cause, AuditOutcome.NONE)
+    commitment = audit_commitment(job.receipt_id, job.voter, job.tokens_hash, job.trace_root, salt)
+    return Audited(AuditResult(job.receipt_id, job.voter, U8(word), commitment, U64(audited_at)), cause, salt)
+
+
+# Whether anybody was drawn to audit a receipt: the draw is public, and who was drawn cannot audit what is missing.
+
+
+class _Batch(NamedTuple):
+    batch_id: int
+    block: int
+
+
+class Draws:
+    """Draws of batches in open windows."""
+
+    def __init__(self, chain: ChainView) -> None:
+        self._chain = chain
+        self._stakes: dict[_Batch, tuple[tuple[Address, int], ...]] = {}
+        self._drawn: dict[_Batch, dict[tuple[Digest, Digest], bool]] = {}
+        """By receipt and beacon: as often as it is asked, and whatever stays missing, a draw is computed once."""
+        self._beacons: dict[tuple[int, Digest], Digest] = {}
+        """By number of the beacon's block and hash of the docket's: a block's hash fixes all its ancestors."""
+
+    def has(self, receipt_id: Digest, header: BatchHeader, docket: Docket) -> bool:
+        """Whether anybody was drawn to audit the receipt; False while its beacon is not there."""
+        batch, at = docket.batch(header.batch_id), header.block + BEACON_DELAY_BLOCKS
+        if batch is None or at > docket.number:
+            return False
+        beacon, known = self._beacon(at, docket), self._known(header, docket)
+        if (receipt_id, beacon) not in known:
+            params = self._chain.params(batch.params_version, docket.number)
+            rate, unit = params.shares.audit_rate_bps, params.money.audit_unit
+            stakes = self._stakes_of(header, docket)
+            drawn = any(audit_is_drawn(beacon, receipt_id, who, rate, stake // unit) for who, stake in stakes)
+            known[(receipt_id, beacon)] = drawn
+        return known[(receipt_id, beacon)]
+
+    def _known(self, header: BatchHeader, docket: Docket) -> dict[tuple[Digest, Digest], bool]:
+        key = _Batch(header.batch_id, header.block)
+        if key not in self._drawn:
+            self._drawn = {each: found for each, found in self._drawn.items() if docket.is_open(each.batch_id)}
+            self._drawn[key] = {}
+        return self._drawn[key]
+
+    def _beacon(self, at: int, docket: Docket) -> Digest:
+        key = at, docket.block_hash
+        if key not in self._beacons:
+            self._beacons = {each: found for each, found in self._beacons.items() if each[1] == docket.block_hash}
+            self._beacons[key] = self._chain.block_hash(at)
+        return self._beacons[key]
+
+    def _stakes_of(self, header: BatchHeader, docket: Docket) -> tuple[tuple[Address, int], ...]:
+        key = _Batch(header.batch_id, header.block)
+        if key not in self._stakes:
+            self._stakes = {each: found for each, found in self._stakes.items() if docket.is_open(each.batch_id)}
+            self._stakes[key] = self._chain.auditors(header.environment, header.block, docket.number)
+        return self._stakes[key]
+
 
 MAX_ATTEMPTS = 3
 """Jobs per audit: a third failure is no longer chance."""

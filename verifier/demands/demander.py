@@ -11,24 +11,186 @@ from typing import NamedTuple
 
 from bytewise.ports import ChainView, Sender
 from bytewise.protocol.address_book import Network
-from bytewise.protocol.decisions.actions import Action, DemandAnchor, DemandEnvelope, DemandList, OpenDispute
-from bytewise.protocol.decisions.decide_demands import Demand, DemandPolicy, Missing, decide_demands, decide_ends
-from bytewise.protocol.decisions.demands import DemandRecord
-from bytewise.protocol.decisions.disputes import MovePolicy
+from bytewise.protocol.court.commitments import dispute_id
+from bytewise.protocol.court.settlement import CONVICTIONS
+from bytewise.protocol.decisions.actions import Action, DemandAnchor, DemandEnvelope, DemandList, Expire, OpenDispute
+from bytewise.protocol.decisions.demands import (
+    Demand,
+    DemandKind,
+    DemandPolicy,
+    DemandRecord,
+    DemandState,
+    Missing,
+    decide_demands,
+    decide_ends,
+    is_over,
+)
+from bytewise.protocol.decisions.disputes import MovePolicy, is_my_turn
 from bytewise.protocol.decisions.snapshot import Docket
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors import Fault, NotServed, TryAgain, Unavailable
 from bytewise.protocol.records.receipt import BatchHeader, SignedReceipt, anchor_subject, list_subject
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
-from verifier.audits.draws import Draws
-from verifier.demands.arrears import Arrears
+from verifier.audits.auditor import Draws
 from verifier.demands.demand_index import DemandBook
-from verifier.demands.follow_up import FollowUp
-from verifier.demands.own_disputes import OwnDisputes
 from verifier.stake.refusals import Refusals
 from verifier.watch.absence_check import HAND_IN_S, Certainty, Control
+from verifier.watch.backlog import Backlog
+from verifier.watch.event_counter import Tally
 from verifier.watch.receipt_inbox import Given
-from verifier.watch.records import Records
+from verifier.watch.records import FETCH_BUDGET_S, Records
+
+# What becomes of demanded envelopes: they are fetched from where the answer says, and those that never came can be disputed.
+
+OTHERS_PAUSE_S = 60
+"""Protocol time after the end of a demand in which only who made it disputes; half of the window if less of that is left."""
+
+
+class FollowUp:
+    """Envelopes whose demand has ended, until they are here or can be questioned no more."""
+
+    def __init__(self, chain: ChainView, records: Records, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._chain = chain
+        self._records = records
+        self._monotonic = monotonic
+        self._waiting: Backlog[Digest] = Backlog()
+        self._settled: set[Digest] = set()
+        self._ended_at: dict[Digest, int] = {}
+        """When we first saw that a demand had ended."""
+
+    def step(self, docket: Docket, known: Mapping[Digest, DemandRecord]) -> None:
+        """Asks for what is due, as long as the tick's budget lasts; `known` are all demands."""
+        self._settled &= known.keys()
+        self._ended_at = {subject: since for subject, since in self._ended_at.items() if subject in known}
+        for subject, demand in known.items():
+            ended = demand.state in (DemandState.ANSWERED, DemandState.EXPIRED) or is_over(docket, demand)
+            if demand.kind is DemandKind.ENVELOPE and ended and subject not in self._settled:
+                self._waiting.add(subject)
+                self._ended_at.setdefault(subject, docket.clock)
+        until = self._monotonic() + FETCH_BUDGET_S
+        for subject in self._waiting.due(docket.clock):
+            if self._monotonic() >= until:
+                telemetry.log("demands.postponed", waiting=len(self._waiting.due(docket.clock)))
+                return
+            self._try(subject, known.get(subject), docket)
+
+    def unserved(self, docket: Docket, known: Mapping[Digest, DemandRecord], me: Address, tries: int) -> tuple[Digest, ...]:
+        """Receipts that are not disputed, whose demand has ended, and that DA still does not give after so many tries.
+
+        Ours come first. Whoever made a demand has a pause to dispute what it did not bring; then anybody may: an operator that
+        demands its own envelopes would be disputed by nobody else.
+        """
+        disputed = {case.receipt_id for case in docket.cases}
+        found = [name for name in known if name not in disputed and self._waiting.failures(name) >= tries]
+        ours = [name for name in found if known[name].by == me]
+        return (*ours, *(name for name in found if known[name].by != me and self._is_anybodys(name, known[name], docket)))
+
+    def _is_anybodys(self, subject: Digest, demand: DemandRecord, docket: Docket) -> bool:
+        since, end = self._ended_at[subject], self._chain.window_end(subject, demand.batch_id, docket.number)
+        return docket.clock >= since + min(OTHERS_PAUSE_S, max(end - since, 0) // 2)
+
+    def _try(self, subject: Digest, demand: DemandRecord | None, docket: Docket) -> None:
+        if demand is None or self._chain.window_end(subject, demand.batch_id, docket.number) < docket.clock:
+            self._end(subject)
+            return
+        try:
+            self._records.obtain(subject, demand.batch_id, docket)
+        except NotServed as error:
+            self._waiting.failed(subject, docket.clock)
+            telemetry.log_error("demand.brought_nothing", error, receipt=subject, state=demand.state.name)
+        except (Fault, Unavailable) as error:
+            telemetry.log_error("demand.not_followed", error, receipt=subject)
+        else:
+            telemetry.log("demand.brought", receipt=subject)
+            self._end(subject)
+
+    def _end(self, subject: Digest) -> None:
+        self._settled.add(subject)
+        self._waiting.drop(subject)
+
+
+# Penalties of unanswered demands that found too little stake: the rest is taken once the operator has stake again.
+
+PAID = "AlreadyPunished"
+"""The chain's reason once a penalty was taken in full."""
+
+
+class Arrears:
+    """Demands that ended in vain, until their penalty is paid: asked of the chain now and then, and ended once more."""
+
+    def __init__(self, chain: ChainView, book: DemandBook, first_block: int, me: Address, moves: MovePolicy) -> None:
+        self._chain = chain
+        self._book = book
+        self._times = Tally(chain, chain.expired, first_block)
+        self._me = me
+        self._moves = moves
+        self._refusals = Refusals()
+
+    def step(self, docket: Docket) -> tuple[Expire, ...]:
+        """What the chain would take now: ours, for a share is ours; in turns also others', whose maker may not want it taken."""
+        self._refusals.begin()
+        if docket.paused:
+            return ()
+        mine = is_my_turn(docket, self._moves)
+        due = (subject for subject, each in self._book.unpaid.items() if each.by == self._me or mine)
+        found = (self._end(subject, docket) for subject in self._refusals.in_turn(due))
+        return tuple(each for each in found if each is not None)
+
+    def _end(self, subject: Digest, docket: Docket) -> Expire | None:
+        try:
+            if self._refusals.is_refused(subject, partial(self._ask, subject, docket), docket):
+                return None
+            # Each time is an act of its own: the one before is in the outbox for good.
+            return Expire(subject, self._times.times(subject, docket))
+        except (Fault, Unavailable) as error:
+            # One that cannot be counted now keeps back no other.
+            telemetry.count("bytewise_arrears_failures_total", error=type(error).__name__)
+            telemetry.log_error("arrears.not_tried", error, subject=subject)
+            return None
+
+    def _ask(self, subject: Digest, docket: Docket) -> str | None:
+        why = self._chain.expiry_refused(self._me, subject, docket.number)
+        if why is not None and PAID in why:
+            self._book.note_paid(subject)
+        return why
+
+
+# Our own disputes, as the chain remembers them: what they cost counts, restarts or not.
+
+
+class OwnDisputes:
+    """Disputes that one account opened."""
+
+    def __init__(self, chain: ChainView, network: Network, me: Address) -> None:
+        self._chain = chain
+        self._domain = network.disputes_domain
+        self._me = me
+        self._first_block = int(network.deploy_block)
+        self._next_block = self._first_block
+        self._last: tuple[int, Digest] | None = None
+        self._ours: set[Digest] = set()
+        self._won: set[Digest] = set()
+
+    def follow(self, docket: Docket) -> None:
+        """Reads what was opened since; another branch of the chain is read from its beginning."""
+        if self._last is not None and self._chain.block_hash(self._last[0]) != self._last[1]:
+            self._next_block, self._last = self._first_block, None
+            self._ours.clear()
+            self._won.clear()
+        if self._next_block <= docket.number:
+            self._ours |= self._chain.alt_commits(self._me, self._next_block, docket.number).keys()
+            self._next_block, self._last = docket.number + 1, (docket.number, docket.block_hash)
+        self._won |= {case.id for case in docket.cases if case.ended and case.verdict in CONVICTIONS and case.id in self._ours}
+
+    def has(self, receipt_id: Digest) -> bool:
+        """Whether we put a bond on a receipt."""
+        return dispute_id(self._domain, receipt_id) in self._ours
+
+    def is_unwon(self, receipt_id: Digest) -> bool:
+        """Whether we did, and never saw that it was won."""
+        dispute = dispute_id(self._domain, receipt_id)
+        return dispute in self._ours and dispute not in self._won
+
 
 NO_END = 2**63
 """A receipt can be demanded as long as its number is not anchored."""

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Protocol
 
 from bytewise.ports import ChainView
-from bytewise.protocol.decisions.actions_of_stake import SyncStake
+from bytewise.protocol.decisions.actions import SyncStake
 from bytewise.protocol.decisions.snapshot import Docket
 from bytewise.protocol.decisions.stake import StakeRecord, decide_sync, next_look
 from bytewise.protocol.units import Address

@@ -1,12 +1,91 @@
 """How sure we are that bytes are missing: before money goes on it they are asked for again, between two proofs that DA works."""
 
+import time
 from collections.abc import Callable, Collection
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from bytewise.ports import BlobStore
 from bytewise.protocol.decisions.snapshot import Docket
-from bytewise.protocol.errors import Fault, NotServed, Unavailable
+from bytewise.protocol.digests import Label, labelled
+from bytewise.protocol.errors import BadCertificate, Fault, NotServed, Unavailable
 from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
+
+# Whether DA serves us at all: before we say that somebody's bytes are missing, we fetch others that must be there.
+
+OWN_BLOB_BYTES = 64
+"""Random, so that no store has it by chance."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 15.0, 600.0
+"""Wall time between two blobs of ours, ever longer while none of them is given back: a DA that takes blobs and gives none is not
+filled with them."""
+
+
+class _Given(NamedTuple):
+    locator: str
+    digest: Digest
+
+
+class ControlledStore:
+    """A `BlobStore` that remembers what it gave last, and can be asked whether it works."""
+
+    def __init__(self, da: BlobStore, rng: Callable[[int], bytes], monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._da = da
+        self._rng = rng
+        self._monotonic = monotonic
+        self._last: _Given | None = None
+        self._own: _Given | None = None
+        self._pause_s = FIRST_PAUSE_S
+        self._not_before = 0.0
+
+    def put(self, data: bytes) -> str:
+        """See `BlobStore.put`."""
+        return self._da.put(data)
+
+    def get(self, locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
+        """See `BlobStore.get`."""
+        data = self._da.get(locator, accept)
+        self._last = _Given(locator, _digest(data))
+        return data
+
+    def works(self) -> bool:
+        """Whether DA gives, now, what it gave last; or, where that is nothing, a blob that we put there."""
+        if self._last is not None and self._gives(self._last):
+            return True
+        if self._own is not None and self._own != self._last and self._gives(self._own):
+            self._last = self._own
+            return True
+        own = self._put_own() if self._monotonic() >= self._not_before else None
+        if own is None or not self._gives(own):
+            return False
+        self._last, self._pause_s = own, FIRST_PAUSE_S
+        self._not_before = self._monotonic() + self._pause_s
+        return True
+
+    def _put_own(self) -> _Given | None:
+        """Another blob of ours, if DA says that it took it. Only then does the next one wait for the end of a pause: a DA that
+        takes nothing is not filled, and a seat has to vote soon after it is back."""
+        data = self._rng(OWN_BLOB_BYTES)
+        try:
+            self._own = _Given(self._da.put(data), _digest(data))
+        except Unavailable as error:
+            telemetry.log_error("da.no_control", error)
+            return None
+        self._not_before = self._monotonic() + self._pause_s
+        self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+        return self._own
+
+    def _gives(self, given: _Given) -> bool:
+        try:
+            self._da.get(given.locator, lambda data: _digest(data) == given.digest)
+        except (Unavailable, BadCertificate) as error:
+            telemetry.log_error("da.control_failed", error)
+            return False
+        return True
+
+
+def _digest(data: bytes) -> Digest:
+    return labelled(Label.ENVELOPE, data)
+
 
 QUESTIONS_PER_STEP = 2
 """Each asks DA three times: a tick must end."""

@@ -3,16 +3,36 @@
 from bytewise.ports import ChainView, Documents
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.decisions.snapshot import Docket
-from bytewise.protocol.errors import Fault
+from bytewise.protocol.errors import Fault, UnknownEnvironment
+from bytewise.protocol.evidence.appraisal_policy import policy_digest
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.receipt import BatchHeader, list_subject
-from bytewise.protocol.units import Digest
+from bytewise.protocol.units import ZERO_DIGEST, Blob, Digest
 from bytewise.service import telemetry
 from bytewise.storage.archive import Archive
 from verifier.watch.batch_check import CheckedBatch, verify_batch, verify_leaves
 from verifier.watch.blob_fetcher import Served
 from verifier.watch.leaf_index import LeafBook, Number, Place
-from verifier.watch.policies import Policies
+
+# The appraisal policy in force as bytes: what enclaves and shards judge each other by, found in the chain's events once.
+
+
+class Policies:
+    """Keeps the one that was asked for last: policies change once in months."""
+
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
+        self._last = ZERO_DIGEST, Blob(b"")
+
+    def document(self, digest: Digest, block: int) -> Blob:
+        """Canonical bytes of the policy with this digest; `UnknownEnvironment` if the chain shows none up to the block."""
+        if self._last[0] != digest:
+            data = Blob(self._documents.policy_document(digest, block))
+            if policy_digest(data) != digest:
+                raise UnknownEnvironment("policy", digest.hex(), "its document is another's")
+            self._last = digest, data
+        return self._last[1]
+
 
 NEW, CHECKED, FAULTY, WITHHELD = "NEW", "CHECKED", "FAULTY", "WITHHELD"
 """Our word for a batch."""

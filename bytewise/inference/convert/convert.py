@@ -5,20 +5,31 @@ artifact is written as it is made.
 """
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
+
+import torch
+from torch import Tensor
 
 from bytewise.inference.artifact import generation, layout
 from bytewise.inference.artifact.artifact import Progress, model_id_line
+from bytewise.inference.artifact.families import Linear, Norm, family_of, linears, norms
 from bytewise.inference.artifact.token_table import Lexicon
+from bytewise.inference.artifact.weights import Rounded, round_weight
 from bytewise.inference.convert import checkpoint as checkpoints
-from bytewise.inference.convert.calibrate import hashed_tokens, text_tokens
+from bytewise.inference.convert.bound import Bounds, LayerReach, Reach
+from bytewise.inference.convert.calibrate import Calibration, hashed_tokens, text_tokens
 from bytewise.inference.convert.checkpoint import Checkpoint
-from bytewise.inference.convert.conversion import EMBEDDING, Conversion
+from bytewise.inference.convert.equalise import Equaliser, Shifts
 from bytewise.inference.convert.shards import TensorReader
 from bytewise.inference.convert.staging_dir import claimed
 from bytewise.inference.convert.tensor_writer import TensorWriter
 from bytewise.inference.determinism import fixed
+from bytewise.inference.exact import rope
+from bytewise.inference.exact.elementwise import sqrt32
+from bytewise.inference.exact.linear import Tensors
 from bytewise.inference.known_answers import operations
 from bytewise.inference.manifest import (
     FORMAT,
@@ -39,6 +50,147 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import UnsupportedModel
 from bytewise.protocol.records.environment import PROFILE_EXACT_1
 from bytewise.protocol.units import Digest
+
+# The tensors of one artifact, in the order of computation, some rows at a time.
+
+HEAD, EMBEDDING, LAST_NORM = "lm_head", "model.embed_tokens", Norm("norm", "model.norm.weight", 0)
+"""Names in the checkpoint, linear layers without `.weight`."""
+
+
+class Conversion:
+    """Writes the tensors of a checkpoint. `UnsupportedModel` names a tensor or an operation that cannot be exact."""
+
+    def __init__(
+        self, source: Checkpoint, reader: TensorReader, writer: TensorWriter, precision: Precision, tokens: tuple[int, ...]
+    ) -> None:
+        """Channels are equalised on the calibration `tokens`, if there are any."""
+        self._source, self._reader, self._writer, self._precision = source, reader, writer, precision
+        self._shape, self._family = source.architecture, family_of(source.architecture.family)
+        self._tokens = tokens
+        self._equaliser = Equaliser(self._shape, reader, precision.weight_bits, tokens) if tokens else None
+
+    def run(self) -> int:
+        """Writes all tensors; the proven bound of activations."""
+        constants, shape = self._constants(), self._shape
+        bounds = Bounds(shape, self._embedding(constants), _largest(*_tables(constants)), float(constants["attention_scale"]))
+        calibration = Calibration(shape, self._calibration_rows(constants), constants) if self._tokens else None
+        for index in range(shape.layers):
+            bounds.layer(index, self._layer(index, calibration))
+        norm, head = self._norm(LAST_NORM), self._head()
+        shifts = Shifts()
+        if calibration and self._equaliser:
+            shifts = self._equaliser.head(calibration.normed(norm), head, self._precision.head_bits)
+        bound = bounds.head(self._write_linear(head, self._precision.head_bits, shifts), self._write_norm("norm", norm, shifts))
+        if self._source.tied and self._reader.has(f"{HEAD}.weight"):
+            self._verify_repeated_head()
+        self._reader.finish()
+        return bound
+
+    def equalisation(self) -> Equalisation | None:
+        """What was done to channels."""
+        return self._equaliser.record() if self._equaliser else None
+
+    def _constants(self) -> Tensors:
+        """Writes what does not depend on the weights."""
+        shape, source = self._shape, self._source
+        # Positions 0 to max_context: one more than a context holds.
+        try:
+            tables = rope.factor_tables(source.rope, shape.head_width, shape.max_context + 1)
+            if not all(bool(torch.isfinite(table).all()) for table in tables.values()):
+                raise ValueError("not finite")
+        except (ValueError, TypeError, ArithmeticError) as error:
+            raise UnsupportedModel(f"config.json: rope parameters give no angles: {str(error)[:100]}") from None
+        constants = {f"rope.{name}": table for name, table in tables.items()}
+        constants["epsilon"] = torch.tensor([source.epsilon], dtype=torch.float32)
+        constants["attention_scale"] = torch.ones(1) / sqrt32(torch.tensor([source.score_divisor]))
+        if self._family.scaled_embedding:
+            constants["embedding_scale"] = sqrt32(torch.tensor([float(shape.width)]))
+        for name, tensor in constants.items():
+            self._writer.write(name, tensor)
+        return constants
+
+    def _embedding(self, constants: Tensors) -> Fraction:
+        largest, tensor = 0.0, self._reader.tensor(f"{EMBEDDING}.weight", (self._shape.vocabulary, self._shape.width))
+        for block in tensor.blocks():
+            self._writer.write("embedding", block.to(tensor.dtype))
+            largest = max(largest, _largest(block))
+        return Fraction(largest) * Fraction(float(constants.get("embedding_scale", torch.ones(1))))
+
+    def _calibration_rows(self, constants: Tensors) -> Tensor:
+        tensor = self._reader.tensor(f"{EMBEDDING}.weight", (self._shape.vocabulary, self._shape.width))
+        rows = tensor.pick(self._tokens)
+        return rows * constants["embedding_scale"] if "embedding_scale" in constants else rows
+
+    def _head(self) -> Linear:
+        return Linear("head", EMBEDDING if self._source.tied else HEAD, self._shape.vocabulary, self._shape.width, False)
+
+    def _layer(self, index: int, calibration: Calibration | None) -> LayerReach:
+        reach, prefix, bits, shifts = LayerReach(), f"layers.{index}.", self._precision.weight_bits, Shifts()
+        if calibration and self._equaliser:
+            shifts = self._equaliser.layer(index, calibration.layer(index, self._plain(index)))
+        for linear in linears(self._shape, index):
+            reach.linears[linear.name.removeprefix(prefix)] = self._write_linear(linear, bits, shifts)
+        for norm in norms(self._shape, index):
+            reach.gains[norm.name.removeprefix(prefix)] = self._write_norm(norm.name, self._norm(norm), shifts)
+        return reach
+
+    def _plain(self, index: int) -> Tensors:
+        """The tensors of a layer as they are without equalisation."""
+        tensors = {norm.name: self._norm(norm) for norm in norms(self._shape, index)}
+        for linear in linears(self._shape, index):
+            parts = [(*part.limbs(self._precision.weight_bits), part.scale) for part in self._rounded(linear, Shifts())]
+            *limbs, scale = (torch.cat(column) for column in zip(*parts, strict=True))
+            tensors |= dict(zip((linear.name, f"{linear.name}.low"), limbs, strict=False))
+            tensors[f"{linear.name}.scale"] = scale
+            if linear.biased:
+                tensors[f"{linear.name}.bias"] = self._bias(linear)
+        return tensors
+
+    def _rounded(self, linear: Linear, shifts: Shifts, bits: int | None = None) -> Iterator[Rounded]:
+        start = 0
+        for block in self._reader.tensor(f"{linear.source}.weight", (linear.rows, linear.columns)).blocks():
+            yield round_weight(shifts.weight(linear.name, start, block), bits or self._precision.weight_bits)
+            start += len(block)
+
+    def _write_linear(self, linear: Linear, bits: int, shifts: Shifts) -> Reach:
+        reach = Reach()
+        for rounded in self._rounded(linear, shifts, bits):
+            for suffix, limb in zip(("", ".low"), rounded.limbs(bits), strict=False):
+                self._writer.write(linear.name + suffix, limb)
+            self._writer.write(f"{linear.name}.scale", rounded.scale)
+            reach.add(rounded)
+        if linear.biased:
+            bias = shifts.vector(linear.name, self._bias(linear))
+            self._writer.write(f"{linear.name}.bias", bias)
+            reach.add_bias(bias)
+        return reach
+
+    def _bias(self, linear: Linear) -> Tensor:
+        return self._reader.read(f"{linear.source}.bias", (linear.rows,))
+
+    def _norm(self, norm: Norm) -> Tensor:
+        weight = self._reader.read(norm.source, (norm.width or self._shape.width,))
+        return weight + 1.0 if self._family.norm_offset else weight
+
+    def _write_norm(self, name: str, weight: Tensor, shifts: Shifts) -> float:
+        weight = shifts.vector(name, weight)
+        self._writer.write(name, weight)
+        return _largest(weight)
+
+    def _verify_repeated_head(self) -> None:
+        # Some checkpoints repeat the embedding; another head would be another model.
+        size = (self._shape.vocabulary, self._shape.width)
+        both = (self._reader.tensor(f"{name}.weight", size).blocks() for name in (HEAD, EMBEDDING))
+        if not all(torch.equal(head, embedding) for head, embedding in zip(*both, strict=True)):
+            raise UnsupportedModel("lm_head.weight differs from the embedding that it is tied to")
+
+
+def _tables(constants: Tensors) -> list[Tensor]:
+    return [tensor for name, tensor in constants.items() if name.startswith("rope.")]
+
+
+def _largest(*tensors: Tensor) -> float:
+    return max(float(tensor.abs().amax()) for tensor in tensors)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,242 @@
 """The forward loop of the torch path with everything on one device."""
 
-from collections.abc import Sequence
+import contextlib
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
+from torch import Tensor
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from bytewise.inference.artifact.artifact import Artifact
-from bytewise.inference.cuda.backends import CUDA_BACKENDS
-from bytewise.inference.cuda.graphs import BUCKET, Network, StaticDecoder, can_be_static
 from bytewise.inference.engine_paths import HeadRow
-from bytewise.inference.exact.cache import ExactCache, TokenCache
-from bytewise.inference.exact.matmul import Backend, backend_named
+from bytewise.inference.exact.cache import ExactCache, Stored, TokenCache
+from bytewise.inference.exact.matmul import Backend, Float32Backend, Float64Backend, backend_named
+from bytewise.inference.exact.quantise import ACTIVATION_BITS, Rows, quantise
 from bytewise.inference.known_answers import known_models, self_test
-from bytewise.inference.runner import CHUNK, Runner
+from bytewise.inference.manifest import Architecture
+from bytewise.inference.runner import CHUNK, Runner, head_rows
 from bytewise.protocol.errors import CannotExecute
 from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import Digest
 from bytewise.service.settings import library_variables
+
+# Exact integer products on a CUDA device: the units of a GPU that multiply 8-bit integers, bfloat16, TF32 and float64.
+
+LEAST_ROWS = 32
+"""The library's int8 product wants more than 16 rows on CUDA; 32 is the next height of a tile."""
+
+UNIT = 8
+"""It wants sizes that are multiples of 8."""
+
+
+class CudaInt8Backend(Float64Backend):
+    """Two int8 limbs through the int8 tensor cores; attention in float64."""
+
+    name = "cuda-int8"
+
+    def pack(self, weight: Tensor) -> Tensor:
+        """[K, N] as a view of padded memory [N', K'], the order of operands that the tensor cores read."""
+        padded = torch.zeros((_up(weight.shape[0]), _up(weight.shape[1])), dtype=torch.int8, device=weight.device)
+        padded[: weight.shape[0], : weight.shape[1]] = weight
+        return padded[: weight.shape[0], : weight.shape[1]].t()
+
+    def product(self, values: Tensor, packed: Tensor) -> Tensor:
+        """hi = floor(q / 128) and lo = q - 128 hi, stacked and padded with zeros into one product."""
+        (rows, depth), columns, deep = values.shape, packed.shape[1], packed.stride(1)
+        whole = packed.as_strided((deep, _up(columns)), (1, deep))
+        integers = values.to(torch.int16)
+        limbs = torch.zeros((max(LEAST_ROWS, _up(2 * rows)), deep), dtype=torch.int8, device=values.device)
+        limbs[:rows, :depth] = (integers >> 7).to(torch.int8)
+        limbs[rows : 2 * rows, :depth] = (integers & 127).to(torch.int8)
+        sums = torch._int_mm(limbs, whole)[: 2 * rows, :columns]
+        return sums[:rows].to(torch.float64).mul_(128.0).add_(sums[rows:])
+
+
+class CudaFloat64Backend(Float64Backend):
+    """Float64 on the tensor cores, or beside them."""
+
+    name = "cuda-float64"
+
+
+class CudaBfloat16Backend(Float32Backend):
+    """bfloat16 limbs, which it holds exactly (|v| <= 256), summed in float32 in chunks below 2^24."""
+
+    name = "cuda-bfloat16"
+    kind = torch.bfloat16
+
+    def multiply(self, left: Tensor, right: Tensor) -> Tensor:
+        """float32 sums; on a processor, which has no such product, those of the widened operands."""
+        if not left.is_cuda:
+            return super().multiply(left.to(torch.float32), right.to(torch.float32))
+        function = torch.mm if left.dim() == 2 else torch.bmm
+        return function(left, right, out_dtype=torch.float32)
+
+
+class CudaTf32Backend(Float32Backend):
+    """float32 operands of 8 bits through the TF32 tensor cores, which read 11 of them."""
+
+    name = "cuda-tf32"
+
+    def multiply(self, left: Tensor, right: Tensor) -> Tensor:
+        """The product with TF32 allowed for its duration."""
+        with _tf32():
+            return super().multiply(left, right)
+
+
+@contextlib.contextmanager
+def _tf32() -> Iterator[None]:
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def _up(size: int) -> int:
+    return -(-size // UNIT) * UNIT
+
+
+CUDA_BACKENDS: tuple[Backend, ...] = (CudaInt8Backend(), CudaBfloat16Backend(), CudaTf32Backend(), CudaFloat64Backend())
+"""All of them, in order of the rates that their units have on paper."""
+
+
+# Decoding in fixed shapes: every step is the same sequence of kernels over the same memory, so that CUDA can replay it.
+
+BUCKET = 256
+"""Attention reads this many slots at a time: one graph for each multiple that was needed."""
+
+WARM_UP_RUNS = 3
+"""Before a capture, on a stream of its own, as the library asks for."""
+
+
+def can_be_static(shape: Architecture) -> bool:
+    """Whether a step has one shape: sliding windows cut the keys by position, experts are chosen by value."""
+    return not shape.windows and not shape.experts
+
+
+class StaticCache(ExactCache):
+    """Keys and values of one sequence in memory that does not move; which slots are filled is a tensor."""
+
+    def __init__(self, shape: Architecture, slots: int) -> None:
+        super().__init__(shape.layers, 1, shape.key_value_heads, shape.head_width, slots)
+        self.at = torch.zeros(1, dtype=torch.int64)
+        self._order = torch.arange(slots)
+
+    def load(self, source: ExactCache) -> None:
+        """Takes over all tokens of another cache of one sequence."""
+        count = source.length
+        self._values.zero_()
+        self._scale.zero_()
+        self._values[..., :count, :] = source._values[..., :count, :]
+        self._scale[..., :count] = source._scale[..., :count]
+
+    def store_newest(self, target: ExactCache) -> None:
+        """Appends the token of the last step to the other cache."""
+        slot = target.length
+        target._values[..., slot, :] = self._values[..., slot, :]
+        target._scale[..., slot] = self._scale[..., slot]
+        target.advance(1)
+
+    def advance(self, count: int) -> None:
+        """Nothing: where the next token goes is in `at`."""
+
+    def _store(self, kind: int, layer: int, rows: Rows) -> Stored:
+        values, scale = self._values[kind, layer], self._scale[kind, layer]
+        values.index_copy_(2, self.at, rows.values.to(values.dtype))
+        scale.index_copy_(3, self.at, rows.scale.transpose(2, 3))
+        return Stored(values, scale, self._order <= self.at)
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What a step computes."""
+
+    shape: Architecture
+    """Of the model."""
+    hidden: Callable[[ExactCache, Tensor, Tensor], Tensor]
+    """Final norm's output [1, 1, D] of tokens and positions [1, 1]; fills the cache."""
+    logits: Callable[[Rows], Tensor]
+    """Logits [1, V] of the quantised row."""
+
+
+class Step:
+    """One decoding step in a fixed shape: inputs and outputs are tensors that stay where they are."""
+
+    def __init__(self, network: Network, slots: int, captured: bool) -> None:
+        self.cache = StaticCache(network.shape, slots)
+        self.slots = slots
+        self._network, self._captured, self._token = network, captured, torch.zeros((1, 1), dtype=torch.int64)
+        self._graph: Any = None
+        self._compute()
+
+    def run(self, token: int, position: int) -> tuple[Rows, Tensor]:
+        """Quantised row and logits after a token at a position; both are overwritten by the next step."""
+        self._token.fill_(token)
+        self.cache.at.fill_(position)
+        if self._captured and self._graph is None and _get_current_dispatch_mode() is None:
+            # Not under the guard: it looks at values, and a capture cannot wait for them.
+            self._graph = self._capture()
+        if self._graph is None:
+            self._compute()
+        else:
+            self._graph.replay()
+        return self._rows, self._logits
+
+    def _compute(self) -> None:
+        hidden = self._network.hidden(self.cache, self._token, self.cache.at[None])
+        self._rows = quantise(hidden[0], ACTIVATION_BITS)
+        self._logits = self._network.logits(self._rows)
+
+    def _capture(self) -> Any:
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(WARM_UP_RUNS):
+                self._compute()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._compute()
+        return graph
+
+
+class StaticDecoder:
+    """Feeds tokens through fixed shapes, for one sequence after another."""
+
+    def __init__(self, network: Network, captured: bool, bucket: int = BUCKET) -> None:
+        """`captured` makes a CUDA graph of each step."""
+        self._network, self._captured, self._bucket = network, captured, bucket
+        self._steps: dict[int, Step] = {}
+        self._held: tuple[weakref.ref[ExactCache], int, int] | None = None
+        """Whose tokens a step's memory holds, how many, and in which step."""
+
+    def feed(self, cache: ExactCache, token: int) -> HeadRow:
+        """One more token at the end of a cache of one sequence."""
+        position = cache.length
+        step = self._step(-(-(position + 1) // self._bucket) * self._bucket)
+        if not self._holds(cache, step):
+            step.cache.load(cache)
+        rows, logits = step.run(token, position)
+        step.cache.store_newest(cache)
+        self._held = (weakref.ref(cache), cache.length, step.slots)
+        return head_rows(rows, logits)[0]
+
+    def forget(self) -> None:
+        """Somebody else has written to the caches: the next token takes over all of its cache again."""
+        self._held = None
+
+    def _step(self, slots: int) -> Step:
+        if slots not in self._steps:
+            self._steps[slots] = Step(self._network, slots, self._captured)
+        return self._steps[slots]
+
+    def _holds(self, cache: ExactCache, step: Step) -> bool:
+        return self._held is not None and (self._held[0](), *self._held[1:]) == (cache, cache.length, step.slots)
+
 
 WORKSPACE, WORKSPACES = "CUBLAS_WORKSPACE_CONFIG", (":4096:8", ":16:8")
 """What the library wants of the environment before it runs deterministic algorithms on CUDA."""

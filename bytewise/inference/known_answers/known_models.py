@@ -18,8 +18,7 @@ from bytewise.inference.artifact import layout
 from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.engine_paths import HeadRow
 from bytewise.inference.engine_paths import Path as ModelPath
-from bytewise.inference.known_answers.golden import MODEL_DIGESTS
-from bytewise.inference.known_answers.operations import integers
+from bytewise.inference.known_answers.operations import MODEL_DIGESTS, integers
 from bytewise.inference.manifest import FORMAT, MAX_BOUND, Architecture, Generation, Manifest, Precision
 from bytewise.inference.sampling.sampler import greedy
 from bytewise.protocol import digests

@@ -11,7 +11,7 @@ from bytewise.inference.exact.elementwise import rms_norm, silu
 from bytewise.inference.exact.matmul import Backend
 from bytewise.inference.exact.quantise import ACTIVATION_BITS, quantise
 from bytewise.inference.known_answers import operations
-from bytewise.inference.known_answers.golden import PROFILE_DIGEST
+from bytewise.inference.known_answers.operations import PROFILE_DIGEST
 from bytewise.inference.sampling.sampler import draw, keep, weigh
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label

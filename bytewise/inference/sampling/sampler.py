@@ -5,8 +5,12 @@ and top-p keep a set by threshold (weight, then lowest id), min-p by threshold a
 ascending token id, with 256 bits of SHA-256 per position.
 """
 
+import decimal
+from collections import Counter
+from collections.abc import Sequence
 from fractions import Fraction
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,8 +18,52 @@ from bytewise.inference.exact.elementwise import exp
 from bytewise.inference.exact.rounding import nearest_float32
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.records.request import DecodePolicy
-from bytewise.protocol.units import Digest
+from bytewise.protocol.records.request import DecodePolicy, TokenLogprobs
+from bytewise.protocol.units import Decimal, Digest, fraction
+
+# Penalties and biases on logits, in single float32 operations and in one order (`docs/exact-arithmetic.md`, section 8).
+
+
+class Adjustment:
+    """The adjustment of one answer's logits, which depends on the tokens of prompt and answer so far."""
+
+    def __init__(self, policy: DecodePolicy, prompt: Sequence[int], vocabulary: int) -> None:
+        self._repetition = fraction(policy.repetition_penalty)
+        self._presence = nearest_float32(fraction(policy.presence_penalty))
+        self._frequency = fraction(policy.frequency_penalty)
+        self._count: Counter[int] = Counter()
+        # Of the whole vocabulary, 0 where nothing is subtracted: x - 0 and x + 0 are x.
+        self._seen, self._often, self._once, self._bias = (np.zeros(vocabulary, dtype) for dtype in ("?", "f4", "f4", "f4"))
+        self._seen[[token for token in prompt if token < vocabulary]] = True
+        for token, bias in policy.logit_bias:
+            if token < vocabulary:
+                self._bias[token] = nearest_float32(fraction(bias))
+        self._biased = bool(self._bias.any())
+
+    def add(self, token: int) -> None:
+        """The answer has one more token."""
+        self._count[token] += 1
+        self._seen[token] = True
+        self._once[token] = self._presence
+        self._often[token] = nearest_float32(self._count[token] * self._frequency)
+
+    def apply(self, logits: Tensor) -> Tensor | None:
+        """Adjusted float32 logits [V]; None if one is not finite any more: the answer ends here."""
+        if self._repetition != 1:
+            logits = self._repeat(logits, self._repetition)
+        if self._frequency:
+            logits = logits - torch.from_numpy(self._often)
+        if self._presence:
+            logits = logits - torch.from_numpy(self._once)
+        if self._biased:
+            logits = logits + torch.from_numpy(self._bias)
+        return logits if bool(torch.isfinite(logits).all()) else None
+
+    def _repeat(self, logits: Tensor, penalty: Fraction) -> Tensor:
+        factor = torch.full((1,), nearest_float32(penalty), dtype=torch.float32)
+        moved = torch.where(logits > 0, logits / factor, logits * factor)
+        return torch.where(torch.from_numpy(self._seen), moved, logits)
+
 
 WEIGHT_ONE = float(2**40)
 """Fixed point of the weights: sums over any vocabulary below 2^22 stay below 2^62."""
@@ -92,3 +140,44 @@ def _cut(weights: Tensor, threshold: int, ties: int) -> Tensor:
 
 def _ceiling(value: Fraction) -> int:
     return -(-value.numerator // value.denominator)
+
+
+# Logprobs as exact decimals, so that an output can state them and a verifier can compare them (section 8 of the profile).
+
+FLOOR = Decimal("-9999")
+"""Logprob of a token whose weight rounds to 0."""
+
+PLACES = decimal.Decimal("0.000001")
+
+# The library's logarithm is correctly rounded. With 40 digits the difference of two is far from any tie at six decimals.
+_CONTEXT = decimal.Context(prec=40, rounding=decimal.ROUND_HALF_EVEN)
+
+
+def token_logprobs(logits: Tensor, token: int, top: int) -> TokenLogprobs:
+    """Logprobs of a token and of the `top` most probable ones, from unadjusted finite logits [V] at temperature 1."""
+    weights = weigh(logits, Fraction(1))
+    total = int(weights.sum())
+    best = [(each, logprob(int(weights[each]), total)) for each in largest(logits, top)]
+    return TokenLogprobs(logprob(int(weights[token]), total), tuple(best))
+
+
+def logprob(weight: int, total: int) -> Decimal:
+    """ln(weight / total) with six decimals, rounded half to even, as canonical text; -9999 for weight 0."""
+    if weight == 0:
+        return FLOOR
+    exact = _CONTEXT.subtract(_CONTEXT.ln(weight), _CONTEXT.ln(total))
+    digits = f"{exact.quantize(PLACES, context=_CONTEXT):f}".rstrip("0").rstrip(".")
+    return Decimal("0" if digits in ("-0", "") else digits)
+
+
+def largest(logits: Tensor, count: int) -> list[int]:
+    """Ids of the `count` largest logits, larger first, of equals the lowest id first; all of them if there are fewer."""
+    count = min(count, logits.shape[0])
+    if count == 0:
+        return []
+    # Only the values are used: which of equal values comes first is not defined there.
+    threshold = logits.topk(count).values[-1]
+    above = [int(i) for i in (logits > threshold).nonzero().squeeze(-1).tolist()]
+    above.sort(key=lambda i: (-float(logits[i]), i))
+    level = (logits == threshold).nonzero().squeeze(-1)[: count - len(above)]
+    return above + [int(i) for i in level.tolist()]

@@ -5,7 +5,7 @@ A network whose stake EigenLayer holds counts what was last recorded, and only w
 
 from dataclasses import dataclass
 
-from bytewise.protocol.decisions.actions_of_stake import SyncStake
+from bytewise.protocol.decisions.actions import SyncStake
 from bytewise.protocol.units import Address
 
 RENEW_PERCENT = 50

@@ -2,9 +2,10 @@
 
 import enum
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from bytewise.protocol import digests
-from bytewise.protocol.decisions.snapshot import Case
+from bytewise.protocol.decisions.snapshot import Case, Docket
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import LATER
 from bytewise.protocol.errors import MalformedValue
@@ -297,3 +298,21 @@ def partial_info(shard: Address, receipt_id: Digest, ticket_hash: Digest, key_ep
 def share_info(shard: Address, receipt_id: Digest, ticket_hash: Digest, key_epoch: int) -> Digest:
     """HPKE `info` of a sealed share of a key, which is thus never taken for a partial."""
     return digests.labelled(Label.RELEASED_SHARE, shard.encode(), receipt_id, ticket_hash, key_epoch)
+
+
+# What a shard reads of the chain for one release, all of it at one block.
+
+
+class ReleaseView(NamedTuple):
+    """The network as one ticket needs it."""
+
+    block: int
+    """Number of the block."""
+    docket: Docket
+    """Of the ticket's voter: protocol clock, policy and the voter's roles, but no dispute."""
+    key: EpochOnChain
+    """The ticket's key epoch, whether or not there is one."""
+    record: EpochRecord | None
+    """That epoch with its shards; None if there is none."""
+    case: Case | None
+    """The ticket's dispute; None if it names none, or one that does not exist."""

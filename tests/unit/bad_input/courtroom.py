@@ -33,7 +33,7 @@ from tests.unit.kms.world import World as KeyWorld
 from tests.unit.verifier.bench import CONTRACTS
 from tests.village import Enclave
 from tests.world import ANCHOR, CHAIN_ID, World, word
-from verifier.audits.audit import Audited, conclude
+from verifier.audits.auditor import Audited, conclude
 from verifier.jobs import tickets
 
 ANCHORED = U64(NOW - 100)

@@ -30,8 +30,7 @@ from enclave.judge import judge, verify_job
 from tests.unit.verifier import bench as b
 from tests.unit.verifier.town import ME, NETWORK, Town
 from tests.world import CHAIN_ID, MODEL, NOW, World, signer, word
-from verifier.audits.audit import Cause, conclude
-from verifier.audits.auditor import Auditor
+from verifier.audits.auditor import Auditor, Cause, conclude
 from verifier.disputes.watchtower import Watchtower
 from verifier.executor import Performer
 from verifier.jobs.worker import Worker

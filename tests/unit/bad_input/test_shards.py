@@ -19,7 +19,7 @@ from tests.unit.kms.test_client import WrongShare
 from tests.unit.verifier.bench import CONTRACTS
 from tests.village import Enclave
 from tests.world import word
-from verifier.audits.audit import Cause
+from verifier.audits.auditor import Cause
 
 
 def case_of(court: Court, cheat: bool = False) -> Case:

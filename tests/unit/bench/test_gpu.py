@@ -9,7 +9,7 @@ from bench import gpu, models
 from bench.models import Shape
 from bench.peer_transformers import Transformers
 from bytewise.inference.convert.convert import convert
-from bytewise.inference.cuda.backends import CUDA_BACKENDS
+from bytewise.inference.cuda.runner import CUDA_BACKENDS
 
 TINY = Shape("tiny", 2, 64, 96, 4, 2, 300, 128)
 OTHER = Shape("tiny", 2, 64, 96, 4, 2, 300, 128, seed=2)

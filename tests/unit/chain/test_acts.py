@@ -23,8 +23,7 @@ from bytewise.protocol.errors import (
     WrongPhase,
 )
 from bytewise.protocol.units import U16, U256, ZERO_DIGEST, Address, Blob, address
-from chain.acts.certificates import certificate, signing
-from chain.acts.disputes import COMMITS_PER_CALL, SignedCommit, parts_of
+from chain.acts.disputes import COMMITS_PER_CALL, SignedCommit, certificate, parts_of, signing
 from chain.acts.state_check import _GO_ON, _MEANINGS, classify
 from chain.client import artifacts
 from chain.client.artifacts import Reason, interface

@@ -22,13 +22,12 @@ from bytewise.protocol.errors import (
     SecondVote,
     WrongPhase,
 )
-from bytewise.protocol.evidence.premises import ChainPremises, record_digest
+from bytewise.protocol.evidence.claims import ChainPremises, record_digest
 from bytewise.protocol.records.statements import Finding, Outcome, Verdict
 from bytewise.protocol.signing import LocalSigner, struct_values, typed_digest
 from bytewise.protocol.units import U16, ZERO_DIGEST, Digest
 from bytewise.storage.outbox import State
-from chain.acts.certificates import certificate, signing
-from chain.acts.disputes import SignedCommit
+from chain.acts.disputes import SignedCommit, certificate, signing
 from chain.acts.governed import set_params
 from chain.client.address_book import read_network, verify_code, write_network
 from chain.client.rpc import ChainClient

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.decisions.actions import Action
-from bytewise.protocol.decisions.actions_of_stake import RetrySlash, SyncStake
+from bytewise.protocol.decisions.actions import Action, RetrySlash, SyncStake
 from bytewise.protocol.decisions.snapshot import Holdings
 from bytewise.protocol.records.receipt import SignedReceipt, receipt_id
 from bytewise.protocol.records.statements import Verdict
@@ -22,14 +21,14 @@ from chain.client.artifacts import Log
 from chain.deployment.params import DEVNET
 from cli.__main__ import main
 from cli.exits import Exit
-from serving.own_stake import OwnStake
+from serving.wiring import OwnStake
 from tests.anvil import Anvil
 from tests.court_session import EAGER, TRUE, Court
 from tests.devnet import CHALLENGER, OPERATORS, STAKE_WEI, VERIFIERS, mine, receipt, word
 from tests.restaked import MAX_AGE, EigenLayer
-from verifier.moves import make_move
+from verifier.executor import make_move
+from verifier.stake.deferred_slashes import RefusedSlashes
 from verifier.stake.refusals import REMEMBERED_S
-from verifier.stake.refused_slashes import RefusedSlashes
 from verifier.stake.stake_record import OwnRecord
 from verifier.watch.event_counter import SETTLED_BLOCKS
 

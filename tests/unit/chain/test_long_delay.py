@@ -5,7 +5,7 @@ import dataclasses
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.errors import ChainReverted
 from bytewise.protocol.signing import LocalSigner
-from chain.deployment import office_acts
+from chain.deployment import deploy
 from chain.deployment.calls import Act, call_of, dry_run
 from chain.deployment.params import DAY, DEVNET
 from chain.deployment.plan import LEAST_LONG_DELAY_DAYS, LONG_DELAY_DAYS
@@ -22,13 +22,13 @@ def test_a_guardian_that_pauses_whenever_it_may_holds_stake_for_less_than_our_lo
     network = founded(anvil, SLOWEST)
     send(anvil, network, STAKER, Act("StakeVault", "deposit", (), 10**18))
     longest = int(anvil.client.call("Params", network.addresses.params, "longestLive", block="latest"))
-    send(anvil, network, GUARDIAN, office_acts.pause(3 * DAY))
+    send(anvil, network, GUARDIAN, deploy.pause(3 * DAY))
     begun = anvil.client.head().timestamp
     send(anvil, network, STAKER, Act("StakeVault", "requestUnbond", (10**18,)))
     while not gone(anvil, network):
         anvil.pass_time(3 * DAY + longest)
         if not gone(anvil, network):
-            send(anvil, network, GUARDIAN, office_acts.pause(3 * DAY))
+            send(anvil, network, GUARDIAN, deploy.pause(3 * DAY))
             # As far as the clock stood when this pause began it was not due.
             assert not gone(anvil, network)
     took = anvil.client.head().timestamp - begun

@@ -7,7 +7,7 @@ import pytest
 
 from bytewise.protocol.errors import ChainReverted, NoAgreement, RpcRefused, TryAgain
 from chain.client.artifacts import Reason, interface
-from chain.client.rest import FIRST_REST_S, LONGEST_REST_S, Rest
+from chain.client.quorum import FIRST_REST_S, LONGEST_REST_S, Rest
 from chain.client.rpc import ChainClient, OtherChain
 from chain.sending.fees import fees_at
 from chain.sending.transactions import Call, sign

@@ -11,7 +11,7 @@ from bytewise.protocol.errors import LaneStopped
 from bytewise.service import telemetry
 from bytewise.storage.outbox import State
 from chain.acts.actor import ContractSender
-from chain.client.rest import LONGEST_REST_S
+from chain.client.quorum import LONGEST_REST_S
 from chain.reads.reader import DocketReader
 from chain.sending.fees import fees_at
 from chain.sending.transactions import Call, sign

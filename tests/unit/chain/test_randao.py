@@ -10,7 +10,7 @@ from bytewise.protocol.digests import keccak256, keccak256_abi
 from bytewise.protocol.errors import ChainReverted, TryAgain
 from bytewise.protocol.units import Address, digest
 from chain.client.artifacts import interface
-from chain.client.headers import header_rlp
+from chain.client.blocks import header_rlp
 from chain.client.rpc import ChainClient, at_number, hex_bytes
 from chain.deployment.deploy import created_address
 from chain.sending.transactions import Call, send_all

@@ -44,7 +44,7 @@ from tests.devnet import (
     signer,
     word,
 )
-from verifier.moves import MoveSender
+from verifier.executor import MoveSender
 from verifier.stake.deferred_slashes import LateChain
 
 

@@ -17,8 +17,7 @@ from chain.acts.actor import ContractSender
 from chain.client.address_book import write_network
 from chain.client.rpc import ChainClient
 from chain.deployment.params import DEVNET, ETHER
-from chain.sending.aftercare import FINAL_AFTER
-from chain.sending.sender import SenderPolicy
+from chain.sending.sender import FINAL_AFTER, SenderPolicy
 from chain.sending.transactions import Call
 from tests.anvil import Anvil
 from tests.devnet import FEE_WEI, MEASUREMENT, POOL, batch, deployed, mine, pump, reader, sender, signer, word

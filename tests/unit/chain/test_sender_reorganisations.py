@@ -10,9 +10,8 @@ from hexbytes import HexBytes
 from bytewise.storage.outbox import Item, State
 from chain.acts.actor import ContractSender
 from chain.deployment.params import ETHER
-from chain.sending.aftercare import FINAL_AFTER
 from chain.sending.fees import fees_at
-from chain.sending.sender import SenderPolicy
+from chain.sending.sender import FINAL_AFTER, SenderPolicy
 from tests.anvil import Anvil
 from tests.devnet import deployed, pump, reader, sender, signer
 from tests.unit.chain.desk import Desk

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.audits import WatchPolicy
-from bytewise.protocol.decisions.decide_demands import DemandPolicy
-from bytewise.protocol.decisions.demands import DemandKind, DemandState
+from bytewise.protocol.decisions.demands import DemandKind, DemandPolicy, DemandState
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.records.receipt import ReceiptList, list_subject, receipt_id
 from bytewise.protocol.signing import struct_values
@@ -27,7 +26,7 @@ from verifier.demands.demander import Demander, Means
 from verifier.disputes.watchtower import Watchtower
 from verifier.executor import Performer
 from verifier.stake.refusals import REMEMBERED_S
-from verifier.watch.control import ControlledStore
+from verifier.watch.absence_check import ControlledStore
 from verifier.watch.list_reader import CHECKED
 from verifier.watch.open_windows import DocketPages
 from verifier.watch.records import Records

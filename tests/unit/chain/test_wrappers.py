@@ -13,7 +13,7 @@ from chain.acts import governed, proposals
 from chain.acts.governed import Timelock
 from chain.acts.proposals import Contents, Support
 from chain.client.artifacts import ADAPTERS, CONTRACTS, interface
-from chain.deployment import office_acts
+from chain.deployment import deploy
 from chain.deployment.calls import Act
 from chain.deployment.params import DEVNET
 from chain.deployment.plan import DEVNET_SHAPE, Header, Site, Vote, code, names, steps
@@ -99,7 +99,7 @@ SAMPLES: dict[Any, Any] = {
 
 
 def makers() -> Iterator[tuple[str, Callable[..., Act]]]:
-    for module in (office_acts, governed, proposals):
+    for module in (deploy, governed, proposals):
         for name, made in inspect.getmembers(module, inspect.isfunction):
             if made.__module__ == module.__name__ and typing.get_type_hints(made).get("return") is Act:
                 yield name, made

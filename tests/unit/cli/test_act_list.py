@@ -6,7 +6,7 @@ import pytest
 
 from bytewise.protocol.errors import ConfigurationError
 from chain.deployment.calls import Act
-from cli.act_list import acts_of
+from cli.chain_vote import acts_of
 from tests.devnet import signer
 
 MOVER = signer(7).address

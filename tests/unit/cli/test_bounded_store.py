@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from bytewise.protocol.errors import BadCertificate, FailOver, TryAgain
-from cli.bounded_store import BoundedStore
+from cli.connect import BoundedStore
 
 
 def test_a_store_that_never_answers_is_asked_once() -> None:

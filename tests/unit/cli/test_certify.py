@@ -24,7 +24,7 @@ from bytewise.storage.outbox import State
 from chain.acts.actor import contract_sender
 from chain.client.address_book import write_network
 from chain.deployment.calls import call_of
-from chain.deployment.office_acts import propose_item
+from chain.deployment.deploy import propose_item
 from chain.sending.keys import save_signer
 from chain.sending.sender import SenderPolicy
 from chain.sending.transactions import send_all

@@ -11,8 +11,8 @@ from bytewise.protocol.address_book import Addresses, Network, Pool
 from bytewise.protocol.errors import ConfigurationError
 from chain.client.address_book import read_network, verify_code, write_network
 from chain.deployment.calls import call_of
+from chain.deployment.deploy import add_pool
 from chain.deployment.lengths import MEASURED_BLOCKS
-from chain.deployment.office_acts import add_pool
 from chain.deployment.params import DEVNET, ETHER, changed, complete, read_changes
 from chain.deployment.plan import LONG_DELAY_DAYS
 from chain.sending.transactions import send_all

@@ -7,7 +7,7 @@ import pytest
 
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.units import Address
-from chain.acts.upgrade import COURT, ROLES
+from chain.acts.proposals import COURT, ROLES
 from chain.client.address_book import address_of, code_hashes, contracts, field_of, write_network
 from chain.deployment.deploy import created_address, gas_limit, survey
 from chain.deployment.params import DEVNET

@@ -13,7 +13,7 @@ from bytewise.protocol.units import Address
 from chain.acts import proposals
 from chain.acts.governed import set_money_mover
 from chain.client.address_book import address_of
-from chain.deployment import office_acts
+from chain.deployment import deploy
 from chain.deployment.calls import Act
 from chain.deployment.plan import code
 from chain.sending.keys import save_signer
@@ -46,7 +46,7 @@ def test_a_guardian_pauses_with_its_key_and_its_multisignature_elsewhere(desk: D
     save_signer(tmp_path / "guardian.key", GUARDIAN)
     told = desk.told("call", "Guardian", "pause", "3600")
     assert told["from"] == GUARDIAN.address and told["to"] == desk.network.addresses.guardian and told["value"] == "0x0"
-    assert bytes.fromhex(told["data"][2:]) == office_acts.pause(3600).calldata
+    assert bytes.fromhex(told["data"][2:]) == deploy.pause(3600).calldata
     assert desk.read("Guardian", "pausedUntil") == 0, "nothing was sent"
     said = desk.run("call", "Guardian", "pause", "3600", "--key", str(tmp_path / "guardian.key"), "--send")
     assert f"Guardian.pause may be called by {GUARDIAN.address}" in said and "done in block" in said

@@ -11,8 +11,8 @@ import pytest
 
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.service.settings import child_environment
-from cli.demo import ports
-from cli.demo.ports import free_ports
+from cli.demo import site
+from cli.demo.site import free_ports
 from tests.source import ROOT
 
 OF_THE_KERNEL = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -20,7 +20,7 @@ OF_THE_KERNEL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 HOST = "127.0.0.1"
 
-HAND_OUT = "from cli.demo.ports import free_ports; print(*free_ports(20), flush=True); input()"
+HAND_OUT = "from cli.demo.site import free_ports; print(*free_ports(20), flush=True); input()"
 
 
 def test_none_of_the_next_hundreds_is_the_same() -> None:
@@ -63,7 +63,7 @@ def test_a_port_whose_last_connection_has_just_ended_is_free() -> None:
         asks.recv(1)
     with socket.socket() as plain, pytest.raises(OSError, match="Address already in use"):
         plain.bind((HOST, port))
-    assert ports._is_free(port)
+    assert site._is_free(port)
     socket.create_server((HOST, port)).close()
 
 
@@ -75,16 +75,16 @@ def test_more_ports_than_there_are_end_with_a_word_to_the_user(count: int) -> No
 
 def test_where_every_block_is_another_process_s_the_user_is_told() -> None:
     [first] = free_ports(1)
-    own = ports._claim([first])
+    own = site._claim([first])
     try:
         assert next(own.rest) == first + 1
         with pytest.raises(ConfigurationError, match=r"ports: all blocks from \d+ to \d+ of 127.0.0.1 are taken: end processes"):
-            ports._claim([first])
+            site._claim([first])
     finally:
         own.claim.close()
 
 
 def test_a_port_that_this_user_may_not_have_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ports, "_HOST", "192.0.2.1")
+    monkeypatch.setattr(site, "_HOST", "192.0.2.1")
     with pytest.raises(ConfigurationError, match=r"ports: 192.0.2.1:\d+: Cannot assign requested address"):
         free_ports(1)

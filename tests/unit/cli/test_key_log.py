@@ -16,7 +16,7 @@ from bytewise.protocol.evidence.appraisal_policy import Role
 from bytewise.protocol.suites import is_rebuilt, rebuilt_epoch
 from bytewise.protocol.units import U64, ZERO_DIGEST, Digest, hex0x
 from bytewise.storage.engine import open_database, writing
-from bytewise.storage.tables_keys import ReleaseRow
+from bytewise.storage.tables import ReleaseRow
 from cli.__main__ import main
 from cli.exits import Exit
 from cli.privileged_call import moment

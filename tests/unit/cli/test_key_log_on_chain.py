@@ -14,7 +14,7 @@ from chain.client.address_book import write_network
 from chain.reads.share_history import dealings
 from cli.__main__ import main
 from cli.exits import Exit
-from kms.release_log.log_holders import LATE_S
+from kms.release_log.opening_report import LATE_S
 from tests.anvil import Anvil
 from tests.devnet import reader
 from tests.unit.cli.test_kms import CURATOR, Site

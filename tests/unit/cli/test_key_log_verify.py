@@ -11,7 +11,7 @@ from bytewise.protocol.address_book import CodeHash
 from bytewise.protocol.decisions.snapshot import Case
 from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.units import ZERO_DIGEST, Digest, hex0x
-from bytewise.storage.tables_keys import ReleaseRow
+from bytewise.storage.tables import ReleaseRow
 from chain.client.address_book import contracts, write_network
 from cli import key_log, key_log_audit
 from cli.exits import Exit

@@ -22,7 +22,7 @@ from chain.deployment.params import DEVNET
 from chain.deployment.plan import DEVNET_SHAPE, Vote
 from chain.sending.keys import save_signer
 from cli.__main__ import main
-from cli.demo.ports import free_ports
+from cli.demo.site import free_ports
 from cli.exits import Exit
 from cli.key import _told
 from kms.ceremony.state import Phase

@@ -17,13 +17,12 @@ from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Blob, Diges
 from bytewise.service.clock import SystemClock
 from chain.acts.epochs import retire_epoch
 from chain.deployment.calls import measured
-from chain.deployment.office_acts import compromise_epoch
+from chain.deployment.deploy import compromise_epoch
 from chain.deployment.params import DEVNET
 from chain.sending.transactions import send_all
 from cli import key_erased
 from cli.exits import Exit
-from kms.ceremony.erasure import erase, statement_file
-from kms.ceremony.erasures import Wanted, count, judge, wanted_shares
+from kms.ceremony.erasure import Wanted, count, erase, judge, statement_file, wanted_shares
 from kms.shard.chain_view import ChainCeremonyView
 from kms.storage import accounts
 from tests.devnet import reader

@@ -9,7 +9,7 @@ import pytest
 
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, Role
-from bytewise.protocol.evidence.premises import ChainPremises, differing, premises_of, record_digest
+from bytewise.protocol.evidence.claims import ChainPremises, differing, premises_of, record_digest
 from bytewise.protocol.jobs import JobResult, RunJob
 from bytewise.protocol.records.statements import Outcome, Vote, transport_key_hash
 from bytewise.protocol.signing import Domain

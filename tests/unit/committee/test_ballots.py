@@ -20,7 +20,7 @@ from bytewise.protocol.units import U8, ZERO_DIGEST, Blob
 from bytewise.storage.duties import DECLINED, DONE, Duties
 from bytewise.storage.engine import writing
 from bytewise.storage.protection import Protection
-from bytewise.storage.tables_core import ProtectedVoteRow
+from bytewise.storage.tables import ProtectedVoteRow
 from committee.ballots import KIND, RETRY_PAUSE_S, Ballots
 from tests.unit.verifier import bench as b
 from tests.unit.verifier.town import ME, NETWORK, Town, seat

@@ -20,7 +20,7 @@ from bytewise.service.settings import child_environment
 from bytewise.storage.engine import open_database, reading
 from bytewise.storage.nonce_lease import DEFAULT_TTL_S, Lane
 from bytewise.storage.protection import Protection
-from bytewise.storage.tables_core import LaneRow
+from bytewise.storage.tables import LaneRow
 from chain.client.address_book import write_network
 from chain.sending.keys import save_signer
 from cli.exits import Exit

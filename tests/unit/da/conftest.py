@@ -12,7 +12,7 @@ import pytest
 
 from bytewise.service.clock import monotonic_s
 from bytewise.service.settings import child_environment, developer_variable
-from cli.demo.ports import free_ports
+from cli.demo.site import free_ports
 from tests.source import ROOT
 
 START_TIMEOUT_S = 60.0

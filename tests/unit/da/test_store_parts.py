@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from bytewise.da.blobs import Blobs
 from bytewise.da.certificate import certify, parse_certificate
 from bytewise.da.conventions import Refusal, encode_payload
-from bytewise.da.knobs import Knobs, go_duration, parse_go_duration
+from bytewise.da.store import Knobs, go_duration, parse_go_duration
 from bytewise.protocol.errors import FailOver, MalformedValue, TryAgain
 
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from bytewise.inference.answer import Answer, Words
 from bytewise.inference.dispatch_guard import guarded
 from bytewise.inference.engine_paths import HeadRow
-from bytewise.inference.sampling.adjust import Adjustment
-from bytewise.inference.sampling.logprobs import FLOOR, largest, logprob, token_logprobs
+from bytewise.inference.sampling.sampler import FLOOR, Adjustment, largest, logprob, token_logprobs
 from bytewise.protocol.records.request import DecodePolicy, Request
 from bytewise.protocol.units import U64, ZERO_DIGEST, Decimal
 from tests.records import between

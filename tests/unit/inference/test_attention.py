@@ -15,7 +15,7 @@ from bytewise.inference.exact.attention import AttentionRule, attend
 from bytewise.inference.exact.cache import ExactCache, Stored
 from bytewise.inference.exact.matmul import Float64Backend
 from bytewise.inference.known_answers.operations import integers
-from bytewise.inference.moe import ExactRouter
+from bytewise.inference.model import ExactRouter
 from bytewise.inference.runner import Runner
 from tests.unit.inference.tiny import tiny
 

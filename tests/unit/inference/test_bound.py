@@ -12,9 +12,8 @@ from safetensors.torch import load_file, save_file
 from bytewise.inference.artifact import artifact
 from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.artifact.weights import round_weight
-from bytewise.inference.convert.bound import Reach, root
+from bytewise.inference.convert.bound import Reach, bound_of, root, verify_bound
 from bytewise.inference.convert.convert import Options, convert
-from bytewise.inference.convert.proof import bound_of, verify_bound
 from bytewise.inference.exact.matmul import Float64Backend
 from bytewise.inference.runner import Runner
 from bytewise.protocol.errors import ArtifactMismatch, UnsupportedModel
@@ -26,7 +25,7 @@ from tests.unit.inference.tiny import VARIANTS, tiny, write_checkpoint
 def test_no_activation_of_any_family_exceeds_the_bound(variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, seen = tiny(variant, tmp_path), list[int]()
     bound = model.manifest.bound
-    for module in ("linear", "elementwise", "attention", "cache", "runner"):
+    for module in ("exact.linear", "exact.elementwise", "exact.attention", "exact.cache", "runner"):
         watch(monkeypatch, f"bytewise.inference.{module}", seen)
     runner = Runner(model, Float64Backend())
     with torch.inference_mode():

@@ -7,12 +7,11 @@ import pytest
 import torch
 
 from bytewise.inference.artifact.artifact import Artifact
-from bytewise.inference.cuda.backends import CUDA_BACKENDS
-from bytewise.inference.cuda.runner import DeviceRunner, open_cuda
+from bytewise.inference.cuda.runner import CUDA_BACKENDS, DeviceRunner, open_cuda
 from bytewise.inference.determinism import fixed
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.exact.matmul import Backend
-from bytewise.inference.known_answers.golden import PROFILE_DIGEST
+from bytewise.inference.known_answers.operations import PROFILE_DIGEST
 from bytewise.service.settings import library_variables
 from tests.unit.inference.models import varied_requests
 

@@ -8,15 +8,14 @@ from torch import Tensor
 
 from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.backend_selection import open_path
-from bytewise.inference.cuda.backends import CUDA_BACKENDS, CudaBfloat16Backend, CudaFloat64Backend, CudaInt8Backend
-from bytewise.inference.cuda.runner import DeviceRunner
+from bytewise.inference.cuda.runner import CUDA_BACKENDS, CudaBfloat16Backend, CudaFloat64Backend, CudaInt8Backend, DeviceRunner
 from bytewise.inference.determinism import fixed
 from bytewise.inference.dispatch_guard import guarded
 from bytewise.inference.engine_paths import HeadRow
 from bytewise.inference.exact.matmul import Backend, Float64Backend, backend_named
 from bytewise.inference.exact.quantise import quantise
 from bytewise.inference.known_answers import operations, self_test
-from bytewise.inference.known_answers.golden import PROFILE_DIGEST
+from bytewise.inference.known_answers.operations import PROFILE_DIGEST
 from bytewise.inference.runner import Runner
 from bytewise.protocol.errors import CannotExecute, NotExact
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from bytewise.inference.artifact.artifact import Artifact
+from bytewise.inference.convert.bound import verify_bound
 from bytewise.inference.convert.convert import convert
-from bytewise.inference.convert.proof import verify_bound
 from bytewise.inference.determinism import environment, fixed, verify_switches
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.native.library import kernels

@@ -15,7 +15,7 @@ from bytewise.inference.determinism import fixed
 from bytewise.inference.exact import elementwise
 from bytewise.inference.exact.matmul import BACKENDS, Backend, Float64Backend
 from bytewise.inference.known_answers import known_models, self_test
-from bytewise.inference.known_answers.golden import MODEL_DIGESTS, PROFILE_DIGEST
+from bytewise.inference.known_answers.operations import MODEL_DIGESTS, PROFILE_DIGEST
 from bytewise.inference.native.library import kernels
 from bytewise.inference.native.path import NativePath, missing_feature
 from bytewise.inference.runner import Runner

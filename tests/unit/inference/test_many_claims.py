@@ -11,10 +11,9 @@ import pytest
 
 from bytewise.inference import memory
 from bytewise.inference.artifact.artifact import Artifact
-from bytewise.inference.batching import batches
 from bytewise.inference.convert.convert import Options, convert
 from bytewise.inference.convert.make import make_model
-from bytewise.inference.engine import ExactEngine
+from bytewise.inference.engine import ExactEngine, batches
 from bytewise.inference.judging import Claim
 from bytewise.inference.profiles import open_engine
 from bytewise.protocol.errors import BytewiseError, CannotExecute, OutsideLimits

@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from bytewise.inference.backend_selection import fastest_first
 from bytewise.inference.determinism import fixed
 from bytewise.inference.exact.matmul import BACKENDS, Backend, Float64Backend, Int8Backend, backend_named
 from bytewise.inference.known_answers import operations, self_test
-from bytewise.inference.known_answers.golden import PROFILE_DIGEST
+from bytewise.inference.known_answers.operations import PROFILE_DIGEST
 from bytewise.inference.native.backend import NativeBackend
 from bytewise.inference.native.library import Pool, kernels
-from bytewise.inference.speed import fastest_first
 from bytewise.protocol.errors import CannotExecute, NotExact
 
 NATIVE = tuple(NativeBackend(Pool(kernel)) for kernel in kernels())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.inference.known_answers.golden import MODEL_DIGESTS
+from bytewise.inference.known_answers.operations import MODEL_DIGESTS
 from bytewise.service.settings import child_environment
 from tests.source import ROOT
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.determinism import fixed
 from bytewise.inference.known_answers import known_models
-from bytewise.inference.known_answers.golden import MODEL_DIGESTS
+from bytewise.inference.known_answers.operations import MODEL_DIGESTS
 from bytewise.inference.native.backend import product
 from bytewise.inference.native.library import Pool, kernels, library
 from bytewise.inference.native.path import NativePath

@@ -7,9 +7,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from bytewise.inference.pinned.engine import PinnedEngine
+from bytewise.inference.pinned.engine import FloatModel, PinnedEngine, head_row
 from bytewise.inference.pinned.fingerprint import fingerprint
-from bytewise.inference.pinned.model import FloatModel, head_row
 from bytewise.inference.pinned.switches import pinned
 from bytewise.inference.reproduce import vectors_of
 from bytewise.protocol import digests

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from bytewise.inference.pinned import checkpoint, machine
+from bytewise.inference.pinned import checkpoint, fingerprint
 from bytewise.inference.pinned.engine import PinnedEngine
 from bytewise.inference.profiles import model_id_of, open_engine
 from bytewise.inference.tokenizer import Tokenizer
@@ -121,11 +121,11 @@ ARM = "processor\t: 0\nFeatures\t: fp asimd sve i8mm\nCPU implementer\t: 0x41\nC
 def test_the_processor_is_read_as_the_kernel_tells_it(tmp_path: Path) -> None:
     file = tmp_path / "cpuinfo"
     file.write_text(X86)
-    found = machine.read_cpu(file)
+    found = fingerprint.read_cpu(file)
     assert (found.arch, found.driver) == ("cpu-GenuineIntel-6-143", "none")
     assert found.facts == ("cpu=A Processor", "isa=amx_int8,avx2,avx512f,fma,sse2")
     file.write_text(ARM)
-    assert machine.read_cpu(file).arch == "cpu-0x41-8-0xd4f"
+    assert fingerprint.read_cpu(file).arch == "cpu-0x41-8-0xd4f"
 
 
 @pytest.mark.parametrize("text", ["", "processor: 0\n", X86.replace("flags", "bugs"), None])
@@ -134,7 +134,7 @@ def test_an_unknown_processor_cannot_execute(tmp_path: Path, text: str | None) -
     if text is not None:
         file.write_text(text)
     with pytest.raises(CannotExecute) as caught:
-        machine.read_cpu(file)
+        fingerprint.read_cpu(file)
     assert caught.value.values[1] is CannotReason.ENVIRONMENT
 
 
@@ -148,7 +148,7 @@ def tool(folder: Path, prints: str, code: int = 0) -> str:
 
 def test_a_gpu_is_read_as_its_driver_tells_it(tmp_path: Path) -> None:
     command = tool(tmp_path, "NVIDIA H100 80GB HBM3, 9.0, 580.65.06, Enabled, Enabled, 96.00.5E.00.01")
-    found = machine.read_gpu(0, command)
+    found = fingerprint.read_gpu(0, command)
     assert (found.arch, found.driver) == ("sm_90", "580.65.06")
     assert found.facts == (
         "ecc=Enabled", "gpu=NVIDIA H100 80GB HBM3", "persistence-mode=Enabled", "vbios=96.00.5E.00.01"
@@ -159,7 +159,7 @@ def test_a_gpu_is_read_as_its_driver_tells_it(tmp_path: Path) -> None:
 def test_a_gpu_that_is_not_told_cannot_execute(tmp_path: Path, prints: str, code: int) -> None:
     for command in (tool(tmp_path, prints, code), str(tmp_path / "missing")):
         with pytest.raises(CannotExecute) as caught:
-            machine.read_gpu(0, command)
+            fingerprint.read_gpu(0, command)
         assert caught.value.values[1] is CannotReason.ENVIRONMENT
 
 

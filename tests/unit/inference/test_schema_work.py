@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bytewise.inference.sampling import schema_work
+from bytewise.inference.sampling import constraint
 from bytewise.inference.sampling.constraint import Schemas
 from tests.unit.inference.test_constraint import lexicon
 
@@ -55,15 +55,15 @@ def test_schemas_that_people_write_are_not_too_costly(name: str) -> None:
 def at_limit(limit: str, more: int) -> dict[str, Any]:
     """A schema that just fits a limit; with one `more` it does not."""
     if limit == "values":
-        return {"enum": [*range(schema_work.MOST_VALUES - 2 + more)]}
+        return {"enum": [*range(constraint.MOST_VALUES - 2 + more)]}
     if limit == "properties":
-        return {"properties": {f"p{i}": {} for i in range(schema_work.MOST_PROPERTIES + more)}}
+        return {"properties": {f"p{i}": {} for i in range(constraint.MOST_PROPERTIES + more)}}
     if limit == "patternProperties":
-        return {"patternProperties": {f"^a{i}$": {} for i in range(schema_work.MOST_PATTERN_PROPERTIES + more)}}
+        return {"patternProperties": {f"^a{i}$": {} for i in range(constraint.MOST_PATTERN_PROPERTIES + more)}}
     if limit == "common multiple":
         return {"multipleOf": 9999 + 2 * more}
     if limit == "merged patterns":
-        return {"allOf": [{"pattern": str(i)} for i in range(schema_work.MOST_MERGED_PATTERNS + more)]}
+        return {"allOf": [{"pattern": str(i)} for i in range(constraint.MOST_MERGED_PATTERNS + more)]}
     # 64 branches, (48 + 16)² properties: exactly 2^18.
     return {"properties": {f"p{i}": {} for i in range(48 + more)}, "anyOf": [{"title": "a"}] * 64}
 
@@ -72,8 +72,8 @@ def at_limit(limit: str, more: int) -> dict[str, Any]:
     "limit", ["values", "properties", "patternProperties", "common multiple", "merged patterns", "merged properties"]
 )
 def test_a_limit_is_where_the_profile_says(limit: str) -> None:
-    assert schema_work.excess(at_limit(limit, 0)) == ""
-    assert limit in schema_work.excess(at_limit(limit, 1))
+    assert constraint.excess(at_limit(limit, 0)) == ""
+    assert limit in constraint.excess(at_limit(limit, 1))
 
 
 @pytest.mark.parametrize(
@@ -84,5 +84,5 @@ def test_a_limit_is_where_the_profile_says(limit: str) -> None:
     ],
 )  # fmt: skip
 def test_no_multiple_ends_the_count(schema: dict[str, Any]) -> None:
-    assert bool(schema_work.excess(schema)) == (schema.get("multipleOf") == 10**400 + 1)
+    assert bool(constraint.excess(schema)) == (schema.get("multipleOf") == 10**400 + 1)
     assert isinstance(SCHEMAS.refusal(json.dumps(schema)), str)

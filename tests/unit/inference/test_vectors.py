@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bytewise.inference.known_answers.golden import PROFILE_DIGEST
+from bytewise.inference.known_answers.operations import PROFILE_DIGEST
 from tests.vectors import make_exact1
 
 GOLDEN: dict[str, Any] = json.loads(make_exact1.FILE.read_text())

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bytewise.crypto.curve import GENERATOR, ORDER, decode_point, encode_point, second_generator
+from bytewise.crypto.curve import FIELD, GENERATOR, ORDER, decode_point, encode_point, second_generator
 from bytewise.crypto.envelope import MAX_ENVELOPE_BYTES, seal
-from bytewise.crypto.points import FIELD
 from bytewise.protocol import errors
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import BytewiseError

@@ -25,10 +25,10 @@ from bytewise.protocol.units import Digest, address
 from bytewise.service.schedule import EXIT_BUG
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import open_database, writing
-from bytewise.storage.tables_ceremonies import CeremonyRow
+from bytewise.storage.tables import CeremonyRow
 from kms.ceremony.authority import Trust
 from kms.ceremony.participant import Desk, Holding
-from kms.ceremony.streams import SEED_BYTES
+from kms.ceremony.responses import SEED_BYTES
 from kms.shard.api import build_app, serve
 from kms.storage import accounts, keyring
 from kms.storage.sealing import Sealer, open_sealer

@@ -26,7 +26,7 @@ from chain.client.rpc import ChainClient
 from cli.__main__ import main as bytewise_main
 from kms.__main__ import main as kms_main
 from kms.ceremony import erasure, session
-from kms.ceremony.link import HttpsLink
+from kms.ceremony.session import HttpsLink
 from kms.storage import accounts
 from kms.storage.sealing import Sealer
 from tests.unit.kms.ceremony_shard import killing, lives

@@ -15,8 +15,8 @@ from bytewise.protocol.keys.ceremony import Plan
 from bytewise.protocol.units import Address
 from bytewise.service.clock import monotonic_s
 from bytewise.service.settings import child_environment
-from cli.demo.ports import free_ports
-from kms.ceremony.link import HttpsLink
+from cli.demo.site import free_ports
+from kms.ceremony.session import HttpsLink
 from kms.ceremony.state import Ceremony, Phase
 from tests.unit.kms.ceremonies import SCRIBE
 from tests.unit.kms.offices import Office, offices, scribe_over

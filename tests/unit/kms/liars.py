@@ -5,16 +5,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from bytewise.crypto.curve import GENERATOR, encode_point, encode_scalar, random_scalar
-from bytewise.crypto.schnorr import prove_log
+from bytewise.crypto.proofs import prove_log
 from bytewise.crypto.shares import evaluate
 from bytewise.protocol.digests import Label
 from bytewise.protocol.keys.ceremony_log import Body, Commit, Complaint, Confirm, Consent, Deal, Hand, Join, Judgement
 from bytewise.protocol.keys.epochs import Partial
 from bytewise.protocol.units import Blob, Digest
-from kms.ceremony.complaints import complain
-from kms.ceremony.deals import Opening, commitment_digest, deal, prepare
+from kms.ceremony.deals import Opening, commitment_digest, complain, deal, handing, prepare, seal
 from kms.ceremony.responses import _deal_secret
-from kms.ceremony.sealing import handing, seal
 from tests.unit.kms.ceremonies import Meddling, Party, Town
 from tests.unit.kms.sealers import sealed_garbage, spying, with_sealed
 

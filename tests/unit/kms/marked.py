@@ -7,7 +7,7 @@ from pathlib import Path
 from sqlalchemy import delete
 
 from bytewise.storage.engine import open_database, writing
-from bytewise.storage.tables_keys import ReleaseRow
+from bytewise.storage.tables import ReleaseRow
 from kms.shard.release import Shard
 from tests.unit.kms.test_policies import start
 from tests.unit.kms.world import World, empty_database

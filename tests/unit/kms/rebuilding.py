@@ -16,7 +16,7 @@ from bytewise.protocol.units import Digest
 from bytewise.service.clock import SystemClock
 from bytewise.tee_simulated.quoter import SimulatedQuoter
 from bytewise.tee_simulated.root import Platform
-from enclave import pieces
+from enclave import release_client
 from enclave.release_client import ShardKeySource
 
 
@@ -41,7 +41,7 @@ def main() -> None:
     """Opens the job."""
     job, platform, measurement, *careless = sys.argv[1:]
     if careless:
-        for module in (erasable, pieces, reconstruction):
+        for module in (erasable, release_client, reconstruction):
             module.erase = lambda *_: None  # type: ignore[attr-defined]
     reconstruction.interpolate = showing(reconstruction.interpolate)  # type: ignore[attr-defined]
     quoter = SimulatedQuoter(Platform(Path(platform)), Digest(bytes.fromhex(measurement)), SystemClock())

@@ -8,8 +8,7 @@ from Crypto.PublicKey.ECC import EccPoint
 
 from bytewise.crypto.curve import GENERATOR, ORDER, decode_point, encode_point, encode_scalar, random_scalar
 from bytewise.protocol.keys.ceremony_log import Body, Deal, Judgement
-from kms.ceremony.deals import deal, prepare
-from kms.ceremony.sealing import seal
+from kms.ceremony.deals import deal, prepare, seal
 from tests.unit.kms.ceremonies import Party, Town
 from tests.unit.kms.liars import index_of
 

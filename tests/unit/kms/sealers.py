@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from bytewise.crypto.curve import GENERATOR, decode_point, encode_point, encode_scalar, random_scalar
-from bytewise.crypto.schnorr import prove_log
+from bytewise.crypto.proofs import prove_log
 from bytewise.protocol.digests import Label
 from bytewise.protocol.keys.ceremony_log import Body, Deal, SealedDeal
 from bytewise.protocol.units import Blob, Digest
-from kms.ceremony.sealing import SEALED_BYTES
+from kms.ceremony.deals import SEALED_BYTES
 from tests.unit.kms.ceremonies import Meddling, Party, Town
 
 

@@ -19,7 +19,7 @@ from bytewise.protocol.records.seal import envelope_hash
 from bytewise.protocol.units import Blob, Digest
 from bytewise.tee.appraisal import Appraised
 from bytewise.tee.binding import Attested, Hello
-from enclave.enclave_channel import ask, open_channel
+from enclave.release_client import ask, open_channel
 from kms.shard.release import ADMISSIONS, Shard
 from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.kms.world import World, refused, wait_until

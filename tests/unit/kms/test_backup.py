@@ -19,7 +19,7 @@ from bytewise.protocol.units import ZERO_DIGEST, Address, Blob
 from bytewise.service.clock import SystemClock
 from bytewise.service.secret import write_secret
 from bytewise.storage.engine import open_database, writing
-from bytewise.storage.tables_keys import ReleaseRow
+from bytewise.storage.tables import ReleaseRow
 from kms import backup
 from kms.backup import Restored, back_up, open_backup, restore
 from kms.ceremony.erasure import erase

@@ -17,8 +17,7 @@ from bytewise.service.secret import Secret
 from bytewise.service.settings import library_variables
 from kms.ceremony.coordinator import share_consents
 from kms.ceremony.responses import due, new_share
-from kms.ceremony.result import signed_shares
-from kms.ceremony.state import Phase
+from kms.ceremony.state import Phase, signed_shares
 from kms.ceremony.state_machine import apply, begin, replay
 from tests.unit.kms.ceremonies import RUNNING, SCRIBE, Party, Town, generated, in_force, opens, party, plan_for, seat
 from tests.unit.kms.liars import ALL, DEALERS, HELPERS, HOLDERS, RECEIVERS, SILENT

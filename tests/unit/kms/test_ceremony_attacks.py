@@ -13,11 +13,9 @@ from bytewise.crypto.shares import combine_values
 from bytewise.protocol.errors import CeremonyRefused, DealerLied
 from bytewise.protocol.keys.ceremony_log import Body, Deal, Judgement, read_message
 from bytewise.protocol.units import Digest
-from kms.ceremony import deals, responses, steps
-from kms.ceremony.complaints import open_deal
-from kms.ceremony.deals import commitment_digest, deal, prepare, verify_deal, weighted_value
+from kms.ceremony import deals, responses, state_machine
+from kms.ceremony.deals import commitment_digest, deal, open_deal, prepare, unseal, verify_deal, weighted_value
 from kms.ceremony.responses import Member, _deal_secret, due
-from kms.ceremony.sealing import unseal
 from kms.ceremony.state import Ceremony, Phase
 from tests.unit.kms.ceremonies import Meddling, Party, Town, generated, opens, party, plan_for, seat
 from tests.unit.kms.liars import ALL, deal_as_hand
@@ -52,7 +50,7 @@ def test_attack_13_without_the_hash_round_the_last_dealer_chooses_the_key_and_wi
     assert "other commitments than it committed to" in town.state.lies[town.plan.dealers[2].address]
     assert town.state.result is not None and town.state.result.qualified == (1, 2, 4)
     # Control: who may deal what it chose when it knew the others is no liar, and the key is as it wants it, every time.
-    monkeypatch.setattr(steps, "verify_deal", verify_uncommitted)
+    monkeypatch.setattr(state_machine, "verify_deal", verify_uncommitted)
     for _ in range(3):
         town = last_speaks(chooser)
         assert not town.state.lies and is_wanted(decode_point(opens(town)))
@@ -68,14 +66,14 @@ def test_attack_13_without_proofs_of_knowledge_and_the_hash_round_the_key_is_a_d
     assert "other commitments than it committed to" in town.state.lies[liar]
     # Either defence alone names it.
     with monkeypatch.context() as patch:
-        patch.setattr(steps, "verify_deal", verify_uncommitted)
+        patch.setattr(state_machine, "verify_deal", verify_uncommitted)
         assert "does not know the value at 0" in last_speaks(rogue).state.lies[liar]
     with monkeypatch.context() as patch:
         patch.setattr(deals, "knows_log", lambda *_: True)
         assert "other commitments than it committed to" in last_speaks(rogue).state.lies[liar]
     # Control: with neither, nobody is named, and two shards sign for shares of a key of which one dealer knows all. What is left
     # is the quorum: who cheats so has no share that it could prove.
-    monkeypatch.setattr(steps, "verify_deal", verify_uncommitted)
+    monkeypatch.setattr(state_machine, "verify_deal", verify_uncommitted)
     monkeypatch.setattr(deals, "knows_log", lambda *_: True)
     town = last_speaks(rogue)
     assert town.state.result is not None and town.state.result.public_key == own
@@ -123,10 +121,10 @@ def test_attack_13_a_dealer_that_deals_twice_is_out_and_stays_in_where_only_the_
     assert set(named.state.lies) == {liar} and "said two different things" in named.state.lies[liar]
     assert named.state.result is not None and named.state.result.qualified == (2, 3)
     # Two things stop it, one message of a kind and the hash round. Without the first the second names the same dealer.
-    monkeypatch.setattr(steps, "second", lambda state, message: None)
+    monkeypatch.setattr(state_machine, "second", lambda state, message: None)
     assert "other commitments than it committed to" in dealt_twice().state.lies[liar]
     # Control: with neither, both deals are good, the newest counts, and who read the first has no share of the key.
-    monkeypatch.setattr(steps, "verify_deal", verify_uncommitted)
+    monkeypatch.setattr(state_machine, "verify_deal", verify_uncommitted)
     town = dealt_twice()
     result, shares = town.state.result, town.shares()
     assert result is not None and result.qualified == (1, 2, 3) and not town.state.lies
@@ -219,7 +217,7 @@ def test_attack_15_a_flood_of_complaints_ends_the_ceremony_and_opens_a_dealer_wh
     town = flooded()
     assert town.state.phase is Phase.FAILED and len(town.state.revealed) == 2 and town.state.result is None
     # Control: without a budget the ceremony goes on, and a part of the key that it makes stands in its log.
-    monkeypatch.setattr(steps, "failed", lambda state, reason: state)
+    monkeypatch.setattr(state_machine, "failed", lambda state, reason: state)
     town = flooded()
     assert town.state.phase is Phase.DONE and town.state.result is not None and 1 in town.state.result.qualified
     assert encode_point(GENERATOR * read_off(town, 1)) == town.state.deals[1].commitments[0]
@@ -242,7 +240,7 @@ def mended() -> Town:
 def test_no_deal_is_a_hand_and_is_where_both_are_sealed_for_the_same_place(monkeypatch: pytest.MonkeyPatch) -> None:
     town = mended()
     assert list(town.state.lies) == [town.parties[1].signer.address] and list(town.state.hands) == [1]
-    for module in (steps, responses):
+    for module in (state_machine, responses):
         monkeypatch.setattr(module, "handing", lambda ceremony, transcript: ceremony)
     town = mended()
     assert town.state.lies == {} and list(town.state.hands) == [1, 2]

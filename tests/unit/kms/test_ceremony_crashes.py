@@ -14,9 +14,8 @@ from bytewise.storage.ceremonies import Kept
 from kms.ceremony.coordinator import epoch_document
 from kms.ceremony.erasure import erase
 from kms.ceremony.participant import Desk
-from kms.ceremony.responses import Member
+from kms.ceremony.responses import SEED_BYTES, Member
 from kms.ceremony.state import Ceremony, Phase
-from kms.ceremony.streams import SEED_BYTES
 from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.kms.moments import Crash, Fuse
 from tests.unit.kms.offices import Office, OneEpoch, offices, plan, scribe_of

@@ -31,7 +31,7 @@ from bytewise.tee_simulated.root import issue, make_root
 from chain.client.address_book import read_network, write_network
 from chain.sending.keys import save_signer
 from cli.__main__ import main
-from cli.demo.ports import free_ports
+from cli.demo.site import free_ports
 from cli.exits import Exit
 from kms.shard_client import ShardClient
 from kms.storage import keyring

@@ -19,11 +19,9 @@ from bytewise.protocol.units import U64, U256, Address, Blob, Digest
 from kms.ceremony import canary
 from kms.ceremony.authority import Trust, verify_authority
 from kms.ceremony.coordinator import epoch_document, transcript_of
-from kms.ceremony.deals import deal, prepare
+from kms.ceremony.deals import _info, deal, prepare, seal, unseal, verify_sealed
 from kms.ceremony.responses import new_share
-from kms.ceremony.result import result_of
-from kms.ceremony.sealing import _info, seal, unseal, verify_sealed
-from kms.ceremony.state import Phase
+from kms.ceremony.state import Phase, result_of
 from tests.unit.kms.ceremonies import KEY_EPOCHS, SCRIBE, Party, Town, generated, party, plan_for, seat
 from tests.unit.kms.liars import HELPERS, IDENTITY
 from tests.unit.kms.offices import NO_EPOCH, Office, brought, offices, plan, scribe_over

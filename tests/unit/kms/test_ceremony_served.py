@@ -18,7 +18,7 @@ from bytewise.protocol.units import U64, U256, Address
 from bytewise.service.clock import monotonic_s
 from bytewise.service.settings import DatabaseUrl
 from bytewise.storage.migrate import migrate
-from cli.demo.ports import free_ports
+from cli.demo.site import free_ports
 from kms.ceremony import coordinator
 from kms.ceremony.coordinator import epoch_document
 from kms.ceremony.session import agreed_plan, concluded, conduct, make_plan

@@ -6,19 +6,16 @@ from dataclasses import replace
 import pytest
 
 from bytewise.crypto.curve import GENERATOR, Rng, decode_point, decode_scalar, encode_point
-from bytewise.crypto.schnorr import knows_log
+from bytewise.crypto.proofs import knows_log
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors import DealerLied, ShardLied
 from bytewise.protocol.suites import hybrid_epoch
 from bytewise.protocol.units import Blob, Digest
 from bytewise.service.secret import Secret
 from kms.ceremony import canary, responses
-from kms.ceremony.complaints import complain, judge
-from kms.ceremony.deals import commitment_digest, prepare
-from kms.ceremony.result import result_of
-from kms.ceremony.sealing import handing, seal
-from kms.ceremony.state import Phase
-from kms.ceremony.streams import stream
+from kms.ceremony.deals import commitment_digest, complain, handing, judge, prepare, seal
+from kms.ceremony.responses import stream
+from kms.ceremony.state import Phase, result_of
 from tests.unit.kms.ceremonies import Town, generated, party, plan_for, seat
 from tests.unit.kms.liars import ALL
 

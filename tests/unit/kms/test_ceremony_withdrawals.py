@@ -6,7 +6,7 @@ import pytest
 
 from bytewise.crypto.curve import decode_point
 from bytewise.protocol.keys.ceremony import SharesSource
-from kms.ceremony import closing
+from kms.ceremony import state_machine
 from kms.ceremony.state import Ceremony, Phase
 from tests.unit.kms.ceremonies import Meddling, Party, Town, generated, opens, party, plan_for
 from tests.unit.kms.rogues import constants_dealt, is_even, lying_withdrawer, withdrawer
@@ -75,7 +75,7 @@ def test_control_where_the_silent_are_left_out_they_choose_between_two_keys(
     def unasked(state: Ceremony) -> Ceremony:
         return state
 
-    monkeypatch.setattr(closing, "_verify_opened", unasked)
+    monkeypatch.setattr(state_machine, "_verify_opened", unasked)
     town = attack()
     without = constants_dealt(town)
     town.close()

@@ -139,7 +139,7 @@ def test_control_without_proofs_of_partials_one_liar_makes_an_honest_operators_e
 ) -> None:
     """Attack 12 with the defence removed: not even no key, but a verdict against who sealed rightly."""
     case, blame = disputed(world), Blame()
-    monkeypatch.setattr("enclave.pieces.verify_partial", lambda partial, *_: decode_point(partial.point))
+    monkeypatch.setattr("enclave.release_client.verify_partial", lambda partial, *_: decode_point(partial.point))
     with world.listening((1, WrongShare.of(world, 1)), (2, world.shard(2)), (3, world.shard(3))):
         with pytest.raises(EnvelopeDoesNotOpen):
             source(world, blame).open(world.job(case), world.secret)

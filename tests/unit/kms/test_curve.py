@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytewise.crypto.curve import (
+    FIELD,
     GENERATOR,
     ORDER,
     decode_point,
@@ -18,7 +19,6 @@ from bytewise.crypto.curve import (
     random_scalar,
     second_generator,
 )
-from bytewise.crypto.points import FIELD
 from bytewise.protocol.errors import Bug, MalformedPoint, MalformedValue
 
 GOOD = encode_point(GENERATOR * 5)

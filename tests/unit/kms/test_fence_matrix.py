@@ -28,7 +28,7 @@ from bytewise.protocol.evidence.appraisal_policy import (
 from bytewise.protocol.keys.epochs import Decision
 from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
-from bytewise.tee import mode, roots
+from bytewise.tee import appraisal, mode
 from bytewise.tee.dcap import td_measurement
 from bytewise.tee.policy import load_policy
 from bytewise.tee_simulated.quoter import SimulatedQuoter
@@ -129,7 +129,9 @@ class Attempt:
     def _root(self) -> Blob:
         simulators = self.world.policy.rules[0].root
         if OWN_ROOT not in self.standing:
-            self.patch.setattr(roots, "VENDOR_ROOTS", {**roots.VENDOR_ROOTS, EvidenceType.TDX: {sha256(simulators).hex()}})
+            self.patch.setattr(
+                appraisal, "VENDOR_ROOTS", {**appraisal.VENDOR_ROOTS, EvidenceType.TDX: {sha256(simulators).hex()}}
+            )
             return simulators
         # What passes for hardware meets the roots that are compiled in, whatever the policy names; what is of type simulated
         # meets the root of the policy. Another root stands for the vendor's: Intel's own is in no file of ours.

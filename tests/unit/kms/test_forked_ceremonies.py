@@ -9,11 +9,10 @@ from bytewise.crypto.curve import ORDER
 from bytewise.protocol.errors import CeremonyRefused
 from bytewise.protocol.keys.ceremony_log import Body, Deal, Join, Judgement, Message, say
 from bytewise.protocol.units import Address
-from kms.ceremony import steps
+from kms.ceremony import state_machine
 from kms.ceremony.deals import deal
-from kms.ceremony.responses import _opening, due
+from kms.ceremony.responses import _opening, due, stream
 from kms.ceremony.state import Phase
-from kms.ceremony.streams import stream
 from tests.unit.kms.ceremonies import Party, Town, generated, opens, party, plan_for, seat
 from tests.unit.kms.liars import ELSEWHERE
 
@@ -96,7 +95,7 @@ def judged_otherwise(make: Callable[[], Town]) -> Forked:
 
 def unbound(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: words mean what they say in any log."""
-    monkeypatch.setattr(steps, "verify_begun", lambda state, message, begun: begun)
+    monkeypatch.setattr(state_machine, "verify_begun", lambda state, message, begun: begun)
 
 
 def test_a_true_complaint_in_another_log_is_refused_and_names_who_complained_where_words_name_no_log(

@@ -15,12 +15,26 @@ from sqlalchemy import update
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import BadSignature, CeremonyRefused, Fault, LogForked
 from bytewise.protocol.keys.ceremony import Plan, announce
-from bytewise.protocol.keys.ceremony_forks import Fork, LogCopy, Stretch, find_fork, fork_of_copies, read_copy, verify_fork
-from bytewise.protocol.keys.ceremony_log import Exchange, ExchangeAnswer, Message, SignedHead, bring, head_after, sign_head
+from bytewise.protocol.keys.ceremony_log import (
+    Exchange,
+    ExchangeAnswer,
+    Fork,
+    LogCopy,
+    Message,
+    SignedHead,
+    Stretch,
+    bring,
+    find_fork,
+    fork_of_copies,
+    head_after,
+    read_copy,
+    sign_head,
+    verify_fork,
+)
 from bytewise.protocol.units import Address, Blob, Digest
 from bytewise.service.clock import monotonic_s
 from bytewise.storage.engine import open_database, writing
-from bytewise.storage.tables_ceremonies import CeremonyRow
+from bytewise.storage.tables import CeremonyRow
 from kms.ceremony.coordinator import Scribe, ShardLink
 from kms.ceremony.state import Phase
 from kms.ceremony.state_machine import apply

@@ -11,7 +11,7 @@ import pytest
 from bytewise.protocol.errors import ChannelBroken, ChannelRefused, TryAgain
 from bytewise.protocol.keys.epochs import MAX_RELEASE_BODY_BYTES, Decision
 from bytewise.tee.channel import Channel, connect
-from enclave.enclave_channel import ask, open_channel
+from enclave.release_client import ask, open_channel
 from kms.shard import listener
 from kms.shard.listener import ChannelServer, Places
 from tests.unit.kms.world import World, wait_until

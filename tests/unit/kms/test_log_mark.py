@@ -11,7 +11,7 @@ from bytewise.protocol.errors import ConfigurationError, StaleBackup
 from bytewise.protocol.keys.epochs import ReleaseLog
 from bytewise.service.clock import SystemClock
 from bytewise.storage.engine import open_database, writing
-from bytewise.storage.tables_keys import ReleaseRow
+from bytewise.storage.tables import ReleaseRow
 from kms.backup import back_up, restore
 from kms.storage import log_position
 from kms.storage.log_position import FILE, read_marks

@@ -9,8 +9,7 @@ from bytewise.protocol.keys.epochs import SignedRelease, SignedTicket
 from bytewise.protocol.keys.release_log import LAG_S, START, verify_log
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U8, U64
-from kms.release_log.copies import LogCopy
-from kms.release_log.log_order import out_of_order
+from kms.release_log.copies import LogCopy, out_of_order
 from kms.shard.release_policy import AHEAD_S
 from tests.unit.kms.memory_chain import NOW, OTHER_VOTER, VOTER
 from tests.unit.kms.test_release_log import DOMAIN, Entries, chained, copy, grounded, logged, of, paged, signed

@@ -17,7 +17,7 @@ from fastapi import Request
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.keys.epochs import Refusal, ReleaseLog
-from enclave.enclave_channel import ask, open_channel
+from enclave.release_client import ask, open_channel
 from kms.shard import http_limits
 from kms.shard.http_limits import Intake, Turns
 from kms.shard.release import Shard

@@ -14,8 +14,7 @@ from bytewise.protocol.units import Address, Blob
 from bytewise.storage.ceremonies import Kept
 from kms.ceremony.coordinator import Scribe
 from kms.ceremony.participant import Desk
-from kms.ceremony.result import signed_shares
-from kms.ceremony.state import Ceremony, Phase
+from kms.ceremony.state import Ceremony, Phase, signed_shares
 from kms.storage import keyring
 from tests.unit.kms.ceremonies import SCRIBE
 from tests.unit.kms.offices import Office, OneEpoch, Turns, offices, plan, scribe_of

@@ -13,8 +13,16 @@ import pytest
 from Crypto.PublicKey.ECC import EccPoint
 
 from bytewise.crypto import curve, envelope, hpke
-from bytewise.crypto.curve import GENERATOR, decode_point, encode_point, encode_scalar, random_scalar, second_generator
-from bytewise.crypto.points import FIELD, point_flaw
+from bytewise.crypto.curve import (
+    FIELD,
+    GENERATOR,
+    decode_point,
+    encode_point,
+    encode_scalar,
+    point_flaw,
+    random_scalar,
+    second_generator,
+)
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import EnvelopeProofBad, MalformedPoint, MalformedValue
 from bytewise.protocol.keys.epochs import Partial, partial_info

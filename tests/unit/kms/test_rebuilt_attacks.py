@@ -37,7 +37,7 @@ from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.suites import SUITE_P256, SUITE_REBUILT
 from bytewise.protocol.units import U8, U64, Blob, Digest
 from bytewise.service.secret import Secret
-from enclave import pieces
+from enclave import release_client
 from kms.shard.release import Shard
 from kms.shard.release_policy import Admitted
 from kms.storage import accounts, keyring
@@ -242,10 +242,10 @@ def test_pieces_of_a_job_that_names_another_kind_of_epoch_are_never_mixed(world:
     envelope = verify_receipt_envelope(anchor_domain(CONTRACTS), case.receipt, case.envelope)
     to = TransportKey(world.secret, world.public)
     with pytest.raises(MalformedValue):
-        pieces.take(as_partial, typed_digest(DOMAIN, job.ticket), envelope, shard, sealed, to)
-    piece = pieces.take(job, typed_digest(DOMAIN, job.ticket), envelope, shard, sealed, to)
+        release_client.take(as_partial, typed_digest(DOMAIN, job.ticket), envelope, shard, sealed, to)
+    piece = release_client.take(job, typed_digest(DOMAIN, job.ticket), envelope, shard, sealed, to)
     assert piece.of_key == encode_scalar(giving(world, 1)[1]._renewal.share().scalar())
-    pieces.forget([piece])
+    release_client.forget([piece])
     assert piece.of_key == bytes(32)
 
 

@@ -22,7 +22,7 @@ from bytewise.service.settings import child_environment
 from bytewise.storage import releases
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.releases import ReleaseRecords, right_id
-from bytewise.storage.tables_keys import ReleaseRow
+from bytewise.storage.tables import ReleaseRow
 from tests.unit.kms.memory_chain import CONTRACTS, OTHER_VOTER
 from tests.unit.kms.world import World
 

@@ -28,8 +28,7 @@ from kms.shard.service import build_desk, build_shard
 from kms.storage import keyring
 from kms.storage import sealing as sealing_module
 from kms.storage.files import read_key, write_whole
-from kms.storage.sealing import Sealing, draw_key, open_sealer, wrap_folder
-from kms.storage.wrapping import ask
+from kms.storage.sealing import Sealing, ask, draw_key, open_sealer, wrap_folder
 from tests.unit.kms.ceremonies import SCRIBE
 from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.kms.offices import OneEpoch, offices, plan, scribe_of

@@ -7,8 +7,7 @@ import pytest
 
 from bytewise.protocol.errors import ConfigurationError, TryAgain
 from bytewise.service.clock import monotonic_s
-from kms.shard_client import ShardClient
-from kms.timed_http import Deadline
+from kms.shard_client import Deadline, ShardClient
 from tests.unit.kms.trickling import trickling
 from tests.unit.kms.world import World
 

@@ -17,8 +17,8 @@ from bytewise.protocol.units import U256
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import DatabaseUrl
 from bytewise.storage.engine import open_database, writing
-from bytewise.storage.tables_keys import ReleaseRow
-from cli.demo.ports import free_ports
+from bytewise.storage.tables import ReleaseRow
+from cli.demo.site import free_ports
 from kms.settings import ShardSettings
 from kms.shard.http_limits import listening
 from kms.shard.policy_approval import approve

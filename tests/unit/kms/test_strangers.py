@@ -15,7 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import NotCanonical, TryAgain
 from bytewise.protocol.keys.epochs import Refusal
-from cli.demo.ports import free_ports
+from cli.demo.site import free_ports
 from kms.shard import http_limits
 from kms.shard.api import build_app
 from kms.shard.http_limits import MAX_HEADER_BYTES, Intake, server_config

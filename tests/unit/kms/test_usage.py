@@ -12,7 +12,7 @@ from bytewise.protocol.records.statements import Ticket, TicketKind
 from bytewise.protocol.units import U16, U64, Digest
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.releases import ReleaseRecords, Usage
-from bytewise.storage.tables_keys import BudgetRow
+from bytewise.storage.tables import BudgetRow
 from tests.unit.kms.memory_chain import NOW
 from tests.unit.kms.world import World, refused
 

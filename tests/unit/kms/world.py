@@ -42,7 +42,7 @@ from bytewise.tee.measurement import SHARD_ENTRY, measure
 from bytewise.tee_simulated.__main__ import policy_for
 from bytewise.tee_simulated.quoter import SimulatedQuoter, source_root
 from bytewise.tee_simulated.root import Platform, issue, make_root
-from cli.demo.ports import free_ports
+from cli.demo.site import free_ports
 from kms.shard.api import build_app
 from kms.shard.listener import ChannelServer
 from kms.shard.release import Shard

@@ -6,8 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bytewise.protocol.decisions.actions import DemandAnchor, DemandEnvelope, DemandList, Expire
-from bytewise.protocol.decisions.decide_demands import Demand, DemandPolicy, Missing, decide_demands, decide_ends, spent
-from bytewise.protocol.decisions.demands import DemandKind, DemandRecord, DemandState
+from bytewise.protocol.decisions.demands import (
+    Demand,
+    DemandKind,
+    DemandPolicy,
+    DemandRecord,
+    DemandState,
+    Missing,
+    decide_demands,
+    decide_ends,
+    spent,
+)
 from bytewise.protocol.decisions.disputes import MovePolicy
 from bytewise.protocol.decisions.snapshot import Docket
 from tests.dockets import NOW, OTHER, docket, holdings, word

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.protocol.decisions.actions_of_stake import SyncStake
+from bytewise.protocol.decisions.actions import SyncStake
 from bytewise.protocol.decisions.stake import LOOKS_PER_LIFE, StakeRecord, decide_sync, next_look
 from tests.world import signer
 

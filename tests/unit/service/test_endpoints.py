@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytewise.protocol.errors import ConfigurationError
-from bytewise.service.endpoints import Endpoints, rpc_endpoints
-from bytewise.service.settings import load_settings
+from bytewise.service.settings import Endpoints, load_settings, rpc_endpoints
 from kms.settings import ShardSettings
 from serving.settings import Network
 

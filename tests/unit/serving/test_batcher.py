@@ -18,11 +18,9 @@ from bytewise.storage.engine import open_database, reading, writing
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.migrate import migrate
 from bytewise.storage.receipt_store import Books, Issued
-from bytewise.storage.tables_core import JournalRow
-from bytewise.storage.tables_network import IssuedRow
-from serving.anchoring_order import Service, Slot, uniform_head
+from bytewise.storage.tables import IssuedRow, JournalRow
+from serving.anchoring_order import EXPIRED, Service, Slot, expiry_of, uniform_head, verify_time_left
 from serving.batcher import Batcher
-from serving.deadline import EXPIRED, expiry_of, verify_time_left
 from serving.readiness import Standing, Watch
 from tests import devnet
 from tests.anvil import CHAIN_ID

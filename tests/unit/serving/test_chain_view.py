@@ -15,7 +15,7 @@ from bytewise.storage.outbox import State
 from chain.client.artifacts import interface
 from chain.deployment.params import DEVNET
 from chain.reads.reader import DocketReader
-from chain.sending.aftercare import FINAL_AFTER
+from chain.sending.sender import FINAL_AFTER
 from chain.sending.transactions import Call
 from serving.anchoring_order import Service
 from serving.chain_view import OperatorStanding, OwnBatches

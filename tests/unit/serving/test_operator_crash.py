@@ -16,7 +16,7 @@ from bytewise.service.exit_codes import EXIT_REFUSED
 from bytewise.service.schedule import EXIT_BUG
 from bytewise.storage.migrate import migrate
 from chain.reads.reader import DocketReader
-from cli.demo.ports import free_ports
+from cli.demo.site import free_ports
 from tests.operator_site import MODEL_NAME, READY_S, ROOT, Operator, process, running_operator_site, serving, wait_ready
 
 

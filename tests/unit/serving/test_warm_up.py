@@ -9,7 +9,7 @@ from bytewise.protocol.records.compare import Generated, Verification
 from bytewise.protocol.records.request import Output, Request
 from bytewise.protocol.units import Digest
 from serving.request_builder import Offer
-from serving.warm_up import NEW_TOKENS, warm_up
+from serving.wiring import NEW_TOKENS, warm_up
 from tests.world import CHAIN_ID, MODEL, Parrot, World, word
 
 WORLD = World()

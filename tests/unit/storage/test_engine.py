@@ -15,11 +15,9 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
 from bytewise.protocol.errors import ConfigurationError, StoreCorrupt, TryAgain
-from bytewise.storage.engine import HEAD, check_revision, insert_if_absent, open_database, reading, writing
-from bytewise.storage.locks import alone
+from bytewise.storage.engine import HEAD, alone, check_revision, insert_if_absent, open_database, reading, writing
 from bytewise.storage.migrate import configuration, migrate
-from bytewise.storage.tables import METADATA
-from bytewise.storage.tables_core import CursorRow, LockRow
+from bytewise.storage.tables import METADATA, CursorRow, LockRow
 from tests.unit.storage.records import name
 
 

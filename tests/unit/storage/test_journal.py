@@ -10,7 +10,7 @@ from bytewise.protocol.errors import ConfigurationError, StoreCorrupt
 from bytewise.protocol.units import ZERO_DIGEST
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.journal import Journal, journal_key
-from bytewise.storage.tables_core import JournalRow
+from bytewise.storage.tables import JournalRow
 from tests.unit.storage.children import JOURNAL_KEY, Child, race
 from tests.unit.storage.conftest import HandClock
 

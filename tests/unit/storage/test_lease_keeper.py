@@ -9,10 +9,9 @@ from sqlalchemy import Engine, select, update
 from bytewise.protocol.errors import LaneLost, LaneOwned
 from bytewise.protocol.units import Blob
 from bytewise.storage.engine import reading, writing
-from bytewise.storage.lease_keeper import kept_lease
-from bytewise.storage.nonce_lease import Lane
+from bytewise.storage.nonce_lease import Lane, kept_lease
 from bytewise.storage.protection import Protection
-from bytewise.storage.tables_core import LaneRow
+from bytewise.storage.tables import LaneRow
 from tests.unit.storage.conftest import HandClock
 from tests.unit.storage.records import ACCOUNT, vote
 

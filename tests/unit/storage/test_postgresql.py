@@ -6,7 +6,7 @@ from sqlalchemy import Engine, make_url, select, text
 from bytewise.protocol.errors import TryAgain
 from bytewise.service.settings import developer_variable
 from bytewise.storage.engine import BUSY_TIMEOUT_MS, insert_if_absent, open_database, reading, writing
-from bytewise.storage.tables_core import LockRow
+from bytewise.storage.tables import LockRow
 
 if developer_variable("TEST_DATABASE") is None:
     pytest.skip("needs BYTEWISE_TEST_DATABASE", allow_module_level=True)

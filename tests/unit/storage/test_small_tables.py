@@ -9,7 +9,7 @@ from bytewise.storage.archive import Archive, Audits
 from bytewise.storage.cursor import Cursor, Mark
 from bytewise.storage.duties import DECLINED, DONE, MISSED, PENDING, Duties
 from bytewise.storage.engine import open_database, writing
-from bytewise.storage.tables_network import EnvelopeRow
+from bytewise.storage.tables import EnvelopeRow
 from tests.unit.storage.conftest import HandClock
 from tests.unit.storage.records import audit_result, header, name, signed_receipt
 

@@ -19,9 +19,7 @@ from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Blob, Digest
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.tee import binding, channel
 from bytewise.tee.binding import VERSION, Hello, Proof, Statement, Terms
-from bytewise.tee.channel import Channel, End, accept, connect
-from bytewise.tee.ephemeral import EphemeralKey
-from bytewise.tee.tls import TlsSession
+from bytewise.tee.channel import Channel, End, EphemeralKey, TlsSession, accept, connect
 from bytewise.tee_simulated.quoter import SimulatedQuoter
 from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.tee.bench import Bench

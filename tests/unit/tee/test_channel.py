@@ -17,8 +17,7 @@ from bytewise.protocol.evidence.policy_updates import first_standing
 from bytewise.protocol.units import U64, Blob
 from bytewise.tee import binding
 from bytewise.tee.binding import MAX_HELLO_BYTES, MAX_PROOF_BYTES
-from bytewise.tee.channel import Channel, connect, lifetime_s
-from bytewise.tee.ephemeral import LIFETIME_S, EphemeralKey, verify_certificate
+from bytewise.tee.channel import LIFETIME_S, Channel, EphemeralKey, connect, lifetime_s, verify_certificate
 from tests.unit.tee.bench import Bench, FixedClock
 from tests.unit.tee.channels import ENCLAVE, PATIENCE_S, SHARD, Ends, Task, plain_hello
 

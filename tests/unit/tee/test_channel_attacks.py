@@ -25,8 +25,7 @@ from bytewise.protocol.errors import (
 from bytewise.protocol.units import U64, U256, Blob, Digest
 from bytewise.tee import binding
 from bytewise.tee.binding import VERSION, Hello, Proof, Statement
-from bytewise.tee.channel import Channel, accept, connect
-from bytewise.tee.ephemeral import EphemeralKey
+from bytewise.tee.channel import Channel, EphemeralKey, accept, connect
 from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.tee.bench import Bench, FixedClock
 from tests.unit.tee.channels import (

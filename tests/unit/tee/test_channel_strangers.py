@@ -17,8 +17,7 @@ from bytewise.protocol.units import Digest
 from bytewise.service.clock import SystemClock
 from bytewise.tee import binding
 from bytewise.tee.binding import MAX_HELLO_BYTES, MAX_PROOF_BYTES, Statement
-from bytewise.tee.channel import accept, connect
-from bytewise.tee.ephemeral import EphemeralKey, verify_certificate
+from bytewise.tee.channel import EphemeralKey, accept, connect, verify_certificate
 from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.tee.bench import Bench
 from tests.unit.tee.channels import DATA, HELLO, PATIENCE_S, PROOF, SHARD, Ends, Task, Wire, plain_hello

@@ -12,8 +12,7 @@ from OpenSSL import SSL
 
 from bytewise.protocol.errors import ChannelBroken, ChannelRefused
 from bytewise.service.clock import SystemClock, monotonic_s
-from bytewise.tee.ephemeral import EphemeralKey
-from bytewise.tee.tls import TlsSession, _seconds_left
+from bytewise.tee.channel import EphemeralKey, TlsSession, _seconds_left
 from tests.unit.tee.channels import PATIENCE_S, Task
 
 

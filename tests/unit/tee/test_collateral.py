@@ -18,8 +18,8 @@ from bytewise.protocol.errors import (
     UntrustedRoot,
 )
 from bytewise.protocol.units import Blob
+from bytewise.tee.appraisal import verify_simulated
 from bytewise.tee.dcap import verify_quote
-from bytewise.tee.fences import verify_simulated
 from bytewise.tee_simulated.collateral import Verdict
 from bytewise.tee_simulated.quoter import LIFETIME_S
 from bytewise.tee_simulated.root import ROOT_KEY, Platform, _load_key, issue, load_root

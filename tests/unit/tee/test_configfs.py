@@ -21,8 +21,8 @@ from bytewise.protocol.evidence.claims import Collateral, Evidence
 from bytewise.protocol.units import Blob
 from bytewise.tee import mode, quoters
 from bytewise.tee.collateral import from_service
-from bytewise.tee.configfs import MAX_OUTPUT_BYTES, ConfigfsQuoter
 from bytewise.tee.dcap import verify_quote
+from bytewise.tee.quoters import MAX_OUTPUT_BYTES, ConfigfsQuoter
 from bytewise.tee.snp import verify_report
 from bytewise.tee_simulated.td_quote import body_of, platform_key, signed_quote
 from tests.unit.tee.amd import NOW, TCB, Amd, Guest

@@ -26,7 +26,7 @@ from bytewise.protocol.evidence.appraisal_policy import (
 from bytewise.protocol.evidence.claims import MAX_SIMULATED_LIFETIME_S, SIMULATED_ROOT_NAME
 from bytewise.protocol.jobs import EpochRecord, ShardRecord
 from bytewise.protocol.units import U64, U256, ZERO_ADDRESS, Blob
-from bytewise.tee import fences, roots
+from bytewise.tee import appraisal
 from bytewise.tee.appraisal import verify_evidence
 from bytewise.tee.dcap import td_measurement
 from bytewise.tee.policy import load_policy
@@ -102,7 +102,7 @@ def test_fence_1_without_the_compiled_in_roots_that_quote_would_be_hardware(
     unmarked = unmarked_platform(tmp_path)
     body = replace(bench.body, mr_config_id=bytes(48))
     evidence = replace(bench.quoter_at(bench.now, unmarked).evidence(body, ppid=b"\x07" * 16), type=EvidenceType.TDX)
-    monkeypatch.setattr(fences, "is_vendor_root", lambda kind, root: True)
+    monkeypatch.setattr(appraisal, "is_vendor_root", lambda kind, root: True)
     wrong = hardware_policy(bench, der(load_root(tmp_path / "root")))
     registers = {name: getattr(body, name) for name in ("td_attributes", "xfam", "mr_td")}
     named = replace(wrong, measurements=(replace(wrong.measurements[0], measurement=td_measurement(**registers)),))
@@ -110,8 +110,8 @@ def test_fence_1_without_the_compiled_in_roots_that_quote_would_be_hardware(
 
 
 def test_fence_1_no_simulated_root_is_a_vendors(bench: Bench) -> None:
-    assert roots.VENDOR_ROOTS[SIMULATED] == frozenset()
-    assert not any(roots.is_vendor_root(kind, bench.policy.rules[0].root) for kind in EvidenceType)
+    assert appraisal.VENDOR_ROOTS[SIMULATED] == frozenset()
+    assert not any(appraisal.is_vendor_root(kind, bench.policy.rules[0].root) for kind in EvidenceType)
 
 
 # --- 2: own type, own mark ---
@@ -128,7 +128,7 @@ def test_fences_of_relabelled_evidence_hold_without_each_other(bench: Bench, fen
     marked = bench.body if fence == "mark" else replace(bench.body, mr_config_id=bytes(48))
     ppid = bytes(16) if fence == "platform id" else b"\x07" * 16
     if fence != "root":
-        monkeypatch.setattr(fences, "is_vendor_root", lambda kind, root: True)
+        monkeypatch.setattr(appraisal, "is_vendor_root", lambda kind, root: True)
     with pytest.raises(EvidenceRefused, match={"root": "vendor's", "mark": "marked", "platform id": "without a platform"}[fence]):
         bench.appraise(relabelled(bench, marked, ppid), hardware_policy(bench))
 

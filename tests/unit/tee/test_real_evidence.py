@@ -33,11 +33,10 @@ from bytewise.protocol.evidence.appraisal_policy import (
 from bytewise.protocol.evidence.claims import MAX_EVIDENCE_BYTES, Collateral, Evidence, SnpCertificates, signed_part
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Blob, Digest
 from bytewise.service.settings import developer_variable
-from bytewise.tee.appraisal import Appraised, verify_evidence
+from bytewise.tee.appraisal import Appraised, is_vendor_root, verify_evidence
 from bytewise.tee.collateral import from_service, issued_at
 from bytewise.tee.dcap import td_measurement, verify_quote
 from bytewise.tee.gpu import verify_gpu
-from bytewise.tee.roots import is_vendor_root
 from bytewise.tee.snp import parse_report, verify_report
 from bytewise.tee_simulated.collateral import Verdict
 from bytewise.tee_simulated.td_quote import TdBody15

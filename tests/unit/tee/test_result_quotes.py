@@ -7,8 +7,7 @@ import pytest
 
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import EvidenceMalformed, EvidenceRefused, ForeignChain, MalformedValue
-from bytewise.protocol.evidence.claims import Evidence, ResultQuote, ResultStatement, result_report_data
-from bytewise.protocol.evidence.premises import Premises
+from bytewise.protocol.evidence.claims import Evidence, Premises, ResultQuote, ResultStatement, result_report_data
 from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Address, Digest
 from bytewise.tee.appraisal import verify_result_quote
 from tests.unit.tee.bench import CHAIN_ID, Bench

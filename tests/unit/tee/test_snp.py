@@ -34,7 +34,7 @@ from bytewise.protocol.evidence.appraisal_policy import (
 )
 from bytewise.protocol.evidence.claims import Evidence, SnpCertificates
 from bytewise.protocol.units import U64, U256, Blob, Digest
-from bytewise.tee import fences, snp
+from bytewise.tee import appraisal, snp
 from bytewise.tee.appraisal import verify_evidence
 from bytewise.tee.snp import certificate_time, verify_report
 from tests.unit.tee.amd import CHIP, NOW, TCB, Amd, Guest
@@ -183,7 +183,7 @@ def test_a_synthetic_vendor_is_no_vendor(amd: Amd, monkeypatch: pytest.MonkeyPat
     evidence = encode(Evidence(EvidenceType.SNP, Blob(amd.report()), None, amd.certificates(), Blob(b"")))
     with pytest.raises(UntrustedRoot, match="vendor's"):
         verify_evidence(policy, evidence, Guest().report_data, NOW, 1)
-    monkeypatch.setattr(fences, "is_vendor_root", lambda kind, root: True)
+    monkeypatch.setattr(appraisal, "is_vendor_root", lambda kind, root: True)
     assert verify_evidence(policy, evidence, Guest().report_data, NOW, 1).assurance == "hardware"
     with pytest.raises(MeasurementRefused):
         other = encode(
@@ -230,7 +230,7 @@ def test_attack_27_control_a_measurement_of_firmware_passes_any_image_where_the_
     amd: Amd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The provider's firmware loads whatever it is given: with it listed as the image, the attacker's gets keys like ours."""
-    monkeypatch.setattr(fences, "is_vendor_root", lambda kind, root: True)
+    monkeypatch.setattr(appraisal, "is_vendor_root", lambda kind, root: True)
     for image in (OURS, THEIRS):
         with pytest.raises(ConfigurationError, match="cannot cover image"):
             appraised(amd, PlatformKind.SNP_AWS, image)
@@ -248,7 +248,7 @@ def test_attack_6_control_where_nobody_asks_for_debug_a_guest_that_its_host_read
 ) -> None:
     """Two things stop it: the question, and that the guest's policy is part of its measurement."""
     guest = Guest(policy=Guest().policy | 1 << 19)
-    monkeypatch.setattr(fences, "is_vendor_root", lambda kind, root: True)
+    monkeypatch.setattr(appraisal, "is_vendor_root", lambda kind, root: True)
     listed = TrustedMeasurement(PlatformKind.SNP, amd_measurement(amd), (Coverage.IMAGE,), "the image", GpuUse.NONE)
     policy = AppraisalPolicy(U64(1), (U256(1),), (rule(amd),), (listed,), False)
     evidence = encode(Evidence(EvidenceType.SNP, Blob(amd.report(guest)), None, amd.certificates(), Blob(b"")))

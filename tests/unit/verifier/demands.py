@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bytewise.protocol.decisions.actions import Action
-from bytewise.protocol.decisions.decide_demands import DemandPolicy
+from bytewise.protocol.decisions.demands import DemandPolicy
 from bytewise.protocol.decisions.disputes import MovePolicy
 from bytewise.protocol.records.receipt import BatchHeader, SignedReceipt
 from bytewise.protocol.units import U64

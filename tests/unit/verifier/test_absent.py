@@ -24,7 +24,7 @@ from bytewise.inference import artifact
 from bytewise.inference.determinism import fixed
 from bytewise.inference.exact.matmul import Float64Backend
 from bytewise.inference.pinned import checkpoint
-from bytewise.inference.pinned.model import FloatModel
+from bytewise.inference.pinned.engine import FloatModel
 from bytewise.inference.runner import Runner
 rows, tokens = {}, list(range(40, 60))
 for folder in sorted(Path(sys.argv[2]).iterdir()):

@@ -13,7 +13,7 @@ from kms.shard.chain_view import BEACON_DELAY_BLOCKS
 from tests.unit.verifier.demands import BOND, PAST_DEADLINE_S, POLICY, STRANGER, demander, steps
 from tests.unit.verifier.town import Town
 from tests.world import word
-from verifier.audits.draws import Draws
+from verifier.audits.auditor import Draws
 
 
 def counted_draws(monkeypatch: pytest.MonkeyPatch) -> list[Digest]:
@@ -24,7 +24,7 @@ def counted_draws(monkeypatch: pytest.MonkeyPatch) -> list[Digest]:
         computed.append(receipt_id)
         return draw(beacon, receipt_id, *rest)
 
-    monkeypatch.setattr("verifier.audits.draws.audit_is_drawn", counting)
+    monkeypatch.setattr("verifier.audits.auditor.audit_is_drawn", counting)
     return computed
 
 

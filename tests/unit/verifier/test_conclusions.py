@@ -13,7 +13,7 @@ from bytewise.protocol.records.statements import AuditOutcome, CannotReason, Out
 from bytewise.protocol.units import U8, U16, ZERO_DIGEST, Blob, Digest
 from tests.unit.verifier.town import ME, WORLD
 from tests.world import NOW, word
-from verifier.audits.audit import Cause, conclude
+from verifier.audits.auditor import Cause, conclude
 
 
 def job_result(outcome: Outcome, code: int = 0, tokens: Digest = ZERO_DIGEST, root: Digest = ZERO_DIGEST) -> JobResult:

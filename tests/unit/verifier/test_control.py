@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 from bytewise.protocol.errors import TryAgain
 from tests.unit.verifier.town import Shelf, randomness
-from verifier.watch.absence_check import PAUSE_S
-from verifier.watch.control import FIRST_PAUSE_S, LONGEST_PAUSE_S, ControlledStore
+from verifier.watch.absence_check import FIRST_PAUSE_S, LONGEST_PAUSE_S, PAUSE_S, ControlledStore
 
 DAY_S = 86_400
 

@@ -18,8 +18,7 @@ from bytewise.protocol.units import Blob, Digest
 from tests.unit.verifier.demands import BOND, PAST_DEADLINE_S, POLICY, STRANGER, TOWER, TRY_S, closed, demander, step, steps
 from tests.unit.verifier.town import NETWORK, PARAMS, Town
 from tests.world import ANCHOR, DISPUTES, word
-from verifier.demands.follow_up import OTHERS_PAUSE_S
-from verifier.demands.own_disputes import OwnDisputes
+from verifier.demands.demander import OTHERS_PAUSE_S, OwnDisputes
 from verifier.watch.records import FETCH_BUDGET_S
 
 

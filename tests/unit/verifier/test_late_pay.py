@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.protocol.decisions.actions import Action, CollectReport
-from bytewise.protocol.decisions.actions_of_stake import CollectSlash
+from bytewise.protocol.decisions.actions import Action, CollectReport, CollectSlash
 from bytewise.protocol.decisions.disputes import MovePolicy
 from bytewise.protocol.errors import TryAgain
 from chain.client.artifacts import interface
@@ -15,7 +14,7 @@ from tests.unit.verifier.demands import MOVES, TOWER
 from tests.unit.verifier.outgoing import Outgoing
 from tests.unit.verifier.town import Town
 from tests.world import word
-from verifier.moves import make_move, told
+from verifier.executor import make_move, told
 from verifier.stake.deferred_slashes import LatePay
 from verifier.stake.refusals import REMEMBERED_S
 from verifier.watch.event_counter import SETTLED_BLOCKS

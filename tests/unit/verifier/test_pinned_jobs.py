@@ -27,7 +27,7 @@ from enclave import server
 from enclave.session import Bench
 from tests.unit.verifier import bench as b
 from tests.world import ANCHOR, CHAIN_ID, MODEL, World, word
-from verifier.audits.audit import Cause, attribute
+from verifier.audits.auditor import Cause, attribute
 from verifier.jobs.enclave_client import JobSocket
 from verifier.jobs.tickets import Case, run_job, vote_right
 

@@ -4,18 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.decisions.actions import Action
-from bytewise.protocol.decisions.actions_of_stake import RetrySlash, SyncStake
+from bytewise.protocol.decisions.actions import Action, RetrySlash, SyncStake
 from bytewise.protocol.decisions.disputes import MovePolicy
 from bytewise.protocol.errors import TryAgain
 from tests.unit.verifier.demands import MOVES, TOWER
 from tests.unit.verifier.outgoing import Outgoing
 from tests.unit.verifier.town import Town
 from tests.world import signer, word
-from verifier.moves import make_move, told
+from verifier.executor import make_move, told
 from verifier.node import Part
+from verifier.stake.deferred_slashes import RefusedSlashes
 from verifier.stake.refusals import QUESTIONS_PER_STEP, REMEMBERED_S
-from verifier.stake.refused_slashes import RefusedSlashes
 from verifier.stake.stake_record import OwnRecord
 from verifier.watch.event_counter import SETTLED_BLOCKS
 

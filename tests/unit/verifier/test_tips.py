@@ -21,8 +21,7 @@ from tests.unit.verifier.test_watchtower import EVERYBODY, KEY, tip
 from tests.unit.verifier.town import Town
 from tests.world import DISPUTES, signer, word
 from verifier.audits.audit_hints import MAX_WAITING, PATH, TipBox, TipSender
-from verifier.audits.hint_server import MAX_CONNECTIONS, MAX_FROM_ONE, MAX_TIP_BYTES, TipServer
-from verifier.audits.members import REFRESH_BLOCKS, Members
+from verifier.audits.hint_server import MAX_CONNECTIONS, MAX_FROM_ONE, MAX_TIP_BYTES, REFRESH_BLOCKS, Members, TipServer
 
 VOTER = signer("voter").address
 

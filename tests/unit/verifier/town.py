@@ -41,7 +41,7 @@ from tests.unit.verifier import bench as b
 from tests.unit.verifier.claims import Claims, subject_of_list
 from tests.unit.verifier.outgoing import Outgoing
 from tests.world import ANCHOR, CHAIN_ID, DEMANDS, DISPUTES, KEY_EPOCHS, NOW, World, signer, word
-from verifier.watch.control import ControlledStore
+from verifier.watch.absence_check import ControlledStore
 from verifier.watch.leaf_index import LeafBook
 from verifier.watch.open_windows import DocketPages
 from verifier.watch.records import Records
