@@ -220,7 +220,7 @@ bench-check: install ## receipts that one core checks in a second, by the size o
 soak-contracts: install ## a million calls of everybody on all contracts, then planted faults; writes bench/results/contracts_soak.json
 	@PATH="$(NODE_BIN):$$PATH" $(PY) -m bench.soak_contracts $(ARGS)
 
-slither: install $(ANALYSERS_READY) ## known mistakes in the contracts; what is found is explained in docs/contracts-analysis.md
+slither: install $(ANALYSERS_READY) ## known mistakes in the contracts; what is found is explained in docs/evidence/contracts-analysis.md
 	@cd $(CONTRACTS) && PATH="$(CURDIR)/$(ANALYSERS)/bin:$(NODE_BIN):$(FORGE_BIN):$$PATH" FOUNDRY_PROFILE=campaign \
 		slither . --exclude-informational --exclude-low --exclude-optimization --filter-paths 'node_modules|campaign|test'
 

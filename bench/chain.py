@@ -36,7 +36,7 @@ TARGETS = {
     "deposit": 45_000,
     "eigenlayer_adapter": 15_000,
 }
-"""What a prototype of the whole reached (disputes and `open`), or one of the part alone; `docs/contracts.md` says what
+"""What a prototype of the whole reached (disputes and `open`), or one of the part alone; `docs/reference/contracts.md` says what
 stands in the way."""
 
 CAP = 16_777_216

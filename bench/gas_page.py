@@ -1,8 +1,9 @@
-"""Section of `docs/contracts.md` that says what steps cost: made of the committed figures, so the page cannot lag behind them."""
+"""Section of `docs/reference/contracts.md` that says what steps cost: made of the committed figures, so the page cannot lag
+behind them."""
 
 from pathlib import Path
 
-PAGE = Path("docs/contracts.md")
+PAGE = Path("docs/reference/contracts.md")
 BEGIN, END = "<!-- gas -->", "<!-- /gas -->"
 
 NOTES = {

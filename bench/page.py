@@ -1,4 +1,4 @@
-"""The tables of `docs/speed.md`, written from the committed figures between their marks: `python -m bench.page`."""
+"""The tables of `docs/evidence/speed.md`, written from the committed figures between their marks: `python -m bench.page`."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from bench.engines import LLAMACPP, NATIVE
 from bench.inference import results_of
 from bench.machine import SETS
 
-PAGE = Path("docs/speed.md")
+PAGE = Path("docs/evidence/speed.md")
 
 Results = Mapping[str, Mapping[str, Any]]
 """What one run measured, by the instruction set of its machine."""

@@ -1,4 +1,4 @@
-"""Chances of a dispute under two verdict rules, as tails of binomials in exact fractions (`docs/verdict-rules.md`)."""
+"""Chances of a dispute under two verdict rules, as tails of binomials in exact fractions (`docs/evidence/verdict-rules.md`)."""
 
 import math
 from dataclasses import asdict, dataclass

@@ -2,7 +2,7 @@
 
 The paper's rule slashes whenever the equal seats stay below the quorum. Ours asks a larger committee unless a quorum says one
 and the same. The figures are binomial tails in exact fractions; a simulation with the network's own draw and tally stands beside
-them. `docs/verdict-rules.md` says what they mean.
+them. `docs/evidence/verdict-rules.md` says what they mean.
 """
 
 import argparse
@@ -34,7 +34,8 @@ def figures() -> list[dict[str, Any]]:
 
 
 def table(rows: list[dict[str, Any]], seats: int = 31) -> str:
-    """Markdown for `docs/verdict-rules.md`: one committee size, nobody absent, each hostile share with 1 and with 32 seeds."""
+    """Markdown for `docs/evidence/verdict-rules.md`: one committee size, nobody absent, each hostile share with 1 and with 32
+    seeds."""
     lines = [
         "| hostile stake | seeds to choose from | honest operator slashed, paper | ours | fraud passes, paper | ours |"
         " no verdict, ours | rounds, ours |",

@@ -16,7 +16,9 @@ from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
 from cli.privileged_call import DevnetOption, FromOption, KeyOption, Office, SendOption, account_option, deliver, office
 from cli.verify import Output, OutputOption
 
-ContractArgument = Annotated[str, typer.Argument(metavar="CONTRACT", help="As in docs/contracts.md: Guardian, Registry, …")]
+ContractArgument = Annotated[
+    str, typer.Argument(metavar="CONTRACT", help="As in docs/reference/contracts.md: Guardian, Registry, …")
+]
 FunctionArgument = Annotated[
     str | None, typer.Argument(metavar="FUNCTION", help="Without one: the functions of the contract are listed.")
 ]

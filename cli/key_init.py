@@ -45,8 +45,8 @@ channel_port = {channel_port}
 folder = "."
 # What seals shares and account there: the key in storage.key, or in a file elsewhere; or wrapped in storage.wrapped, by one
 # command that reads the key from stdin and prints it wrapped, and another that reverses that at every start (a key service, a
-# token, a TPM: docs/ceremonies.md). A program and its arguments each, run without a shell; `python -m kms wrap` changes to them
-# later.
+# token, a TPM: docs/guide/key-ceremony.md). A program and its arguments each, run without a shell; `python -m kms wrap` changes
+# to them later.
 {sealing}
 # What it released, signed and chained. It must never go back: replicate it by its own means, away from the backups of the folder.
 # PostgreSQL works too: name it here, and run `python -m bytewise.storage migrate` once.
@@ -147,7 +147,7 @@ def init(
     FOLDER/serve.toml`; when the ceremony is done, put its epoch document into FOLDER/epoch.json and restart. Everything else in
     FOLDER is secret: share and account are sealed under FOLDER/storage.key, so a copy of the folder is the shard, unless
     `--storage-key` puts that key elsewhere, or `--wrap` and `--unwrap` keep it with a key service, a token or a TPM.
-    `docs/ceremonies.md` tells the whole story.
+    `docs/guide/key-ceremony.md` tells the whole story.
 
     Exit codes: 0 made, 5 the command of `--wrap` or `--unwrap` fails, 64 asked wrongly (the folder or the key's file
     exists, say); unless 0, nothing was made.

@@ -1,4 +1,4 @@
-"""One receipt from request to verdict, in memory: read it from top to bottom (`docs/walkthrough.md` names the files).
+"""One receipt from request to verdict, in memory: read it from top to bottom (`docs/guide/walkthrough.md` names the files).
 
 Every step is the function that the processes call. What is left out is between them: HTTP, databases and contracts, which
 `make demo` and the tests of each folder have.

@@ -1,4 +1,4 @@
-"""Rules R-30 and up of `docs/protocol.md`: keys, disputes, the world, inference. One class per rule."""
+"""Rules R-30 and up of `docs/reference/protocol.md`: keys, disputes, the world, inference. One class per rule."""
 
 from bytewise.protocol.branches import Bug, Fault, Unavailable
 from bytewise.protocol.reasons import ClockFlaw, TicketFlaw

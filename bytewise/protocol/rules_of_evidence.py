@@ -1,4 +1,5 @@
-"""Rules R-70 and up of `docs/protocol.md`: why evidence of an enclave, or a policy for it, is refused. One class per rule."""
+"""Rules R-70 and up of `docs/reference/protocol.md`: why evidence of an enclave, or a policy for it, is refused. One class per
+rule."""
 
 from bytewise.protocol.branches import Fault, Unavailable
 from bytewise.protocol.reasons import ChannelFlaw, PointFlaw

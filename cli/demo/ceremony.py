@@ -1,4 +1,4 @@
-"""The demo's key: three shard processes make it among themselves, as `docs/ceremonies.md` says. Nobody ever holds it."""
+"""The demo's key: three shard processes make it among themselves, as `docs/guide/key-ceremony.md` says. Nobody ever holds it."""
 
 import secrets
 from pathlib import Path

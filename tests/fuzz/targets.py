@@ -1,6 +1,6 @@
 """Every decoder of `kms`, `bytewise.tee` and an enclave's job socket that reads bytes from outside, by name.
 
-`docs/attacks.md` lists their caps.
+`docs/evidence/attacks.md` lists their caps.
 """
 
 from collections.abc import Callable, Mapping

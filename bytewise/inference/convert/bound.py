@@ -2,7 +2,7 @@
 
 Every sublayer begins with an RMSNorm, which bounds its input whatever came before: |x_j| <= sqrt(D) |g_j| and, by Cauchy
 and Schwarz, |Σ w x| <= sqrt(D) max|g| ‖w‖. Computed from the artifact's own integers in exact sums and rationals, so that
-every machine proves the same. Each line is in `docs/exact-arithmetic.md`, 3.6: one more or less is another model id.
+every machine proves the same. Each line is in `docs/reference/exact-arithmetic.md`, 3.6: one more or less is another model id.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-/* Attention of one layer over the cache: section 6 of docs/exact-arithmetic.md. */
+/* Attention of one layer over the cache: section 6 of docs/reference/exact-arithmetic.md. */
 #ifndef NATIVE_ATTENTION_H
 #define NATIVE_ATTENTION_H
 

@@ -1,4 +1,4 @@
-/* What the engine asks of one instruction set. Every kernel gives the same bytes (docs/exact-arithmetic.md). */
+/* What the engine asks of one instruction set. Every kernel gives the same bytes (docs/reference/exact-arithmetic.md). */
 #ifndef NATIVE_KERNEL_H
 #define NATIVE_KERNEL_H
 

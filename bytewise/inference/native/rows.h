@@ -1,4 +1,4 @@
-/* Functions of one row of floats, as docs/exact-arithmetic.md writes them; included by each kernel, whose compiler flags and
+/* Functions of one row of floats, as docs/reference/exact-arithmetic.md writes them; included by each kernel, whose compiler flags and
  * target make vectors of them. No libm but sqrt, no fused multiply-add (-ffp-contract=off). `FN` is the kernel's target. */
 
 /* Adding and subtracting 1.5 * 2^23 rounds |x| <= 2^22 to an integer, ties to even. */

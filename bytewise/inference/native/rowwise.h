@@ -11,7 +11,7 @@ typedef struct {
 
 #define MOST_PARTS 8
 
-/* out[count][outputs of all parts] = linear layers of each row, one after the other: section 4 of docs/exact-arithmetic.md. All have
+/* out[count][outputs of all parts] = linear layers of each row, one after the other: section 4 of docs/reference/exact-arithmetic.md. All have
  * the depth of the rows. 0, FAILED_MEMORY or FAILED_FORKED. */
 int rowwise_linear(Pool *pool, const FloatRows *rows, const Weight *parts, int count, float *out);
 /* out[count][width] = RMSNorm of each row: section 5. */

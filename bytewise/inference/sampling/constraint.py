@@ -1,4 +1,5 @@
-"""Answers that satisfy a JSON schema: which tokens may come next, by llguidance (`docs/exact-arithmetic.md`, section 8).
+"""Answers that satisfy a JSON schema: which tokens may come next, by llguidance (`docs/reference/exact-arithmetic.md`, section
+8).
 
 Its masks are a function of (schema, token bytes, tokens so far, limits): the limits count steps, never time. The version is
 part of the profile, because another one may allow other tokens.

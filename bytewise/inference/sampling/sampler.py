@@ -21,7 +21,7 @@ from bytewise.protocol.digests import Label
 from bytewise.protocol.records.request import DecodePolicy, TokenLogprobs
 from bytewise.protocol.units import Decimal, Digest, fraction
 
-# Penalties and biases on logits, in single float32 operations and in one order (`docs/exact-arithmetic.md`, section 8).
+# Penalties and biases on logits, in single float32 operations and in one order (`docs/reference/exact-arithmetic.md`, section 8).
 
 
 class Adjustment:

@@ -1,6 +1,6 @@
 """Phases of a dispute, as data: what leads where, who may, and when.
 
-`Disputes` and `bytewise.protocol.court` are two implementations of this one table; `docs/contracts.md` prints it.
+`Disputes` and `bytewise.protocol.court` are two implementations of this one table; `docs/reference/contracts.md` prints it.
 """
 
 import enum

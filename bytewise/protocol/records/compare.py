@@ -11,7 +11,7 @@ from bytewise.protocol.units import Decimal, Digest
 
 
 class DivergenceClass(enum.StrEnum):
-    """Why a claim is not the answer, by what the verifier can show (`docs/exact-arithmetic.md`, section 9)."""
+    """Why a claim is not the answer, by what the verifier can show (`docs/reference/exact-arithmetic.md`, section 9)."""
 
     TOKEN = "token"
     """Another token than the computation gives: the text was altered after it, or names no token of the vocabulary."""

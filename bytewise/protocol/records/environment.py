@@ -12,7 +12,7 @@ PROFILE_EXACT_1 = "exact-1"
 
 
 PROFILE_PINNED_1 = "pinned-1"
-"""The paper's own way: floats, judged only where the whole environment is equal (docs/pinned-1.md)."""
+"""The paper's own way: floats, judged only where the whole environment is equal (docs/reference/pinned-1.md)."""
 
 
 @dataclass(frozen=True, slots=True)

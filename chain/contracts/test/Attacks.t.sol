@@ -9,7 +9,7 @@ import {ReceiptAnchor} from "../src/anchor/ReceiptAnchor.sol";
 import {AnchorBase} from "./AnchorBase.sol";
 import {Courthouse} from "./Courthouse.sol";
 
-/// @title What actors who break the rules gain in a dispute: nothing (docs/bad-inputs.md)
+/// @title What actors who break the rules gain in a dispute: nothing (docs/evidence/bad-inputs.md)
 abstract contract CourtAttacks is Courthouse {
     address internal constant COPIER = address(0xC0B1E2);
 

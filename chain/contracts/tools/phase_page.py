@@ -1,4 +1,4 @@
-"""The phase table and its diagram in `docs/contracts.md`, written from `bytewise.protocol.court.phases` between their marks.
+"""The phase table and its diagram in `docs/reference/contracts.md`, written from `bytewise.protocol.court.phases` between their marks.
 
 python chain/contracts/tools/phase_page.py           # write
 python chain/contracts/tools/phase_page.py --check   # compare; exit 1 on drift
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bytewise.protocol.court.phases import DERIVED, TRANSITIONS, Phase, Who
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "contracts.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "contracts.md"
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
 """Each attack wins once its defence is taken away: otherwise a passing test would say nothing about the defence.
 
 Mauled envelopes, poisoned partials, the paper's slashing rule and plain floats have their controls beside their own tests
-(`docs/bad-inputs.md` names them).
+(`docs/evidence/bad-inputs.md` names them).
 """
 
 from dataclasses import replace

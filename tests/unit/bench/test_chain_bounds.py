@@ -10,7 +10,7 @@ import pytest
 from bench.chain import CAP, RESULTS
 from chain.client.artifacts import ADAPTERS, CONTRACTS, interface
 
-PAGE = Path("docs/contracts.md")
+PAGE = Path("docs/reference/contracts.md")
 INHERITED = {"AccessManager", "TimelockController", "GovernanceToken", "BytewiseGovernor"}
 """Of OpenZeppelin, as they are."""
 OURS = sorted({*CONTRACTS, *ADAPTERS} - INHERITED)
@@ -41,7 +41,7 @@ def lists_of(name: str) -> set[str]:
 @pytest.mark.parametrize("name", OURS)
 def test_every_call_with_a_list_has_a_bound_on_the_page(name: str) -> None:
     said = set().union(*(functions for functions, _, _ in rows()))
-    assert lists_of(name) - said == set(), "say in docs/contracts.md, section 7, what bounds it, and measure it there"
+    assert lists_of(name) - said == set(), "say in docs/reference/contracts.md, section 7, what bounds it, and measure it there"
 
 
 def test_what_the_page_bounds_is_there_once() -> None:

@@ -167,7 +167,7 @@ def test_every_invariant_and_every_row_of_the_table_has_a_planted_fault() -> Non
 
 
 def test_every_planted_fault_stands_in_the_operating_notes() -> None:
-    notes = (CONTRACTS.parents[1] / "docs" / "contracts.md").read_text().partition("## 6.")[2]
+    notes = (CONTRACTS.parents[1] / "docs" / "reference" / "contracts.md").read_text().partition("## 6.")[2]
     assert [fault["name"] for fault in FAULTS if fault["name"] not in notes] == []
 
 
@@ -180,7 +180,7 @@ def named(paths: Iterable[Path]) -> set[tuple[str, str]]:
 
 
 def test_an_invariant_has_one_name_in_notes_contracts_and_campaign() -> None:
-    noted = named([CONTRACTS.parents[1] / "docs" / "contracts.md"])
+    noted = named([CONTRACTS.parents[1] / "docs" / "reference" / "contracts.md"])
     assert {number for number, _ in noted} == {f"I{number}" for number in range(1, len(noted) + 1)}, "each has one name"
     assert named((CONTRACTS / "campaign").glob("*.sol")) == noted, "the campaign checks each, and quotes no other"
     # That no call is dearer than a transaction is no single contract's.

@@ -80,4 +80,4 @@ def test_what_is_published_is_what_the_rules_give() -> None:
 
 
 def test_the_page_shows_the_published_table() -> None:
-    assert verdict_rules.table(PUBLISHED["exact"]) in Path("docs/verdict-rules.md").read_text()
+    assert verdict_rules.table(PUBLISHED["exact"]) in Path("docs/evidence/verdict-rules.md").read_text()

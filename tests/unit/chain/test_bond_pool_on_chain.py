@@ -139,7 +139,7 @@ def test_command_contributes_to_pools_of_its_network_only(
 
 
 def test_code_of_a_pool_shows_what_it_was_deployed_with(court: Pooled) -> None:
-    """As docs/contracts.md says: the code is what the artifact gives for the same arguments."""
+    """As docs/reference/contracts.md says: the code is what the artifact gives for the same arguments."""
     (code,) = court.anvil.client.codes([court.pool])
 
     def made(ledger: Address) -> bytes:

@@ -1,4 +1,5 @@
-"""`docs/exact-arithmetic.md` says what the code does: names, labels and hashes, so that an engine needs no look at the source."""
+"""`docs/reference/exact-arithmetic.md` says what the code does: names, labels and hashes, so that an engine needs no look at
+the source."""
 
 import dataclasses
 import json

@@ -1,6 +1,6 @@
 """Bad input to keys and enclaves, one row for each kind: what comes in, and its own error and reason.
 
-`docs/bad-inputs.md`, "Keys and enclaves: each with its own error", has the same rows in words.
+`docs/evidence/bad-inputs.md`, "Keys and enclaves: each with its own error", has the same rows in words.
 """
 
 import os

@@ -1,4 +1,5 @@
-"""Dealers that speak last and choose: the key as they like it, or a key of their own (attack 13 of `docs/attacks.md`)."""
+"""Dealers that speak last and choose: the key as they like it, or a key of their own (attack 13 of
+`docs/evidence/attacks.md`)."""
 
 import os
 from collections.abc import Iterator

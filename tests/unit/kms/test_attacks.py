@@ -1,4 +1,5 @@
-"""Attacks on keys (`docs/attacks.md` names all 28), each beside its control: the same attack wins once its defence is removed."""
+"""Attacks on keys (`docs/evidence/attacks.md` names all 28), each beside its control: the same attack wins once its defence is
+removed."""
 
 import contextlib
 import os

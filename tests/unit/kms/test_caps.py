@@ -1,4 +1,5 @@
-"""Caps of decoders that strangers reach (the table in `docs/attacks.md`): one more and no parser is reached, at the cap it is.
+"""Caps of decoders that strangers reach (the table in `docs/evidence/attacks.md`): one more and no parser is reached, at the
+cap it is.
 
 That a cap is above what honest parties send is shown beside each decoder's own tests.
 """

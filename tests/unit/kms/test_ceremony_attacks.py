@@ -1,4 +1,5 @@
-"""Attacks on key ceremonies (13 to 15 of `docs/attacks.md`), each beside its control: it wins once its defence is removed."""
+"""Attacks on key ceremonies (13 to 15 of `docs/evidence/attacks.md`), each beside its control: it wins once its defence is
+removed."""
 
 import contextlib
 import os

@@ -1,4 +1,5 @@
-"""The fences around the simulator, each in turn the only one that stands before a key release (fence 8, `docs/attestation.md`).
+"""The fences around the simulator, each in turn the only one that stands before a key release (fence 8,
+`docs/reference/attestation.md`).
 
 With every fence removed this is the ordinary test network, in which an enclave of the simulator gets a partial. Each fence adds
 one thing that production has. The evidence is shown as what it is, and as hardware's by somebody who altered the simulator.
@@ -62,7 +63,8 @@ ALONE: dict[tuple[int, str], str] = {
     (SHORT_LIFE, AS_IT_IS): PASSES,
     (SHORT_LIFE, RELABELLED): "hardware without a platform id",
 }
-"""What each fence says when it alone stands, or that such evidence passes it: the table of `docs/attestation.md` says why."""
+"""What each fence says when it alone stands, or that such evidence passes it: the table of `docs/reference/attestation.md` says
+why."""
 
 
 class Altered:
@@ -193,5 +195,5 @@ def test_a_fence_alone(world: World, monkeypatch: pytest.MonkeyPatch, fence: int
 
 def test_every_fence_that_refuses_stands_alone_somewhere_and_every_fence_is_documented() -> None:
     assert {fence for (fence, _), words in ALONE.items() if words} == set(REFUSING)
-    document = (ROOT / "docs" / "attestation.md").read_text()
+    document = (ROOT / "docs" / "reference" / "attestation.md").read_text()
     assert re.findall(r"^\| ([1-8]) \|", document, re.MULTILINE) == [str(each) for each in range(1, 9)]

@@ -269,7 +269,7 @@ def test_two_programs_of_one_scribe_over_one_database_sign_one_log(tmp_path: Pat
 
 
 def test_control_a_scribe_whose_log_went_back_signs_two_and_is_convicted(tmp_path: Path) -> None:
-    """Nobody can tell a lost database from a lie: who lost it takes another plan (docs/ceremonies.md)."""
+    """Nobody can tell a lost database from a lie: who lost it takes another plan (docs/guide/key-ceremony.md)."""
     shards, _ = offices(tmp_path, 2)
     agreed = plan(shards, 2, 2)
     scribe = scribe_of(tmp_path, agreed, shards)

@@ -51,7 +51,7 @@ def test_derived_phases_follow_from_time_or_a_count() -> None:
 
 
 def test_the_page_names_every_function_that_has_a_role() -> None:
-    page = (ROOT / "docs/contracts.md").read_text()
+    page = (ROOT / "docs/reference/contracts.md").read_text()
     roles = page[page.index("## 3. Roles") : page.index("## 4.")]
     governed = (ROOT / "chain/contracts/src/governance/Charter.sol").read_text()
     functions = {

@@ -1,4 +1,4 @@
-"""What may not be in an enclave's job process, and what `docs/enclave.md` says is."""
+"""What may not be in an enclave's job process, and what `docs/reference/enclave.md` says is."""
 
 import re
 import sys
@@ -11,7 +11,7 @@ FORBIDDEN = {
     "serving",
 }  # fmt: skip
 
-DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "enclave.md"
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "reference" / "enclave.md"
 OURS = {"tests", "bytewise", "verifier", "kms"}
 STANDARD = Path(sysconfig.get_path("stdlib")).resolve()
 

@@ -27,7 +27,7 @@ import {IStakeSource} from "../interfaces/IStakeSource.sol";
 ///      | `feed`     | anybody    | what it sends; the fees of places | audit pool   |
 ///      | `claim`    | audit pool | `bounty`                          | the verifier |
 ///
-///      Invariants (docs/contracts.md, section 6):
+///      Invariants (docs/reference/contracts.md, section 6):
 ///
 ///      I33 BOUNTY: A bounty is paid once, to a drawn verifier, for what a second one opened too and no verdict contradicts.
 contract Audits is IAudits {

@@ -16,7 +16,7 @@ import {IGuardian} from "../interfaces/IGuardian.sol";
 ///      |------------|--------------|----------------------|-----------------|
 ///      | `use`      | the operator | `price` each receipt | the audit pool  |
 ///
-///      Invariants (docs/contracts.md, section 6):
+///      Invariants (docs/reference/contracts.md, section 6):
 ///
 ///      I1 SUMS: Every fee is in the audit pool, and none stays here.
 contract FeeMarket is IFeeMarket, AccessManaged, Wired {

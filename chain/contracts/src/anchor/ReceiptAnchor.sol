@@ -34,7 +34,7 @@ import {IStakeSource} from "../interfaces/IStakeSource.sol";
 ///      | `post`     | operator's stake | `count * receiptCollateral`         | bound                                   |
 ///      | `release`  | operator's stake | the same, of the batch's parameters | free                                    |
 ///
-///      Every other transition moves nothing. Invariants (docs/contracts.md, section 6):
+///      Every other transition moves nothing. Invariants (docs/reference/contracts.md, section 6):
 ///
 ///      I10 BOUND: The collateral of a batch is bound from `post` to `release`, which frees it once.
 ///      I14 ENDS: A batch that nothing holds can be released once the longest window of its receipts is over.

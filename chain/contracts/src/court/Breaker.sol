@@ -16,7 +16,7 @@ import {IRegistry} from "../interfaces/IRegistry.sol";
 ///      -(resetBreaker, governance)-> free. Draws of as many operators close it in the registry, and as many draws of one operator
 ///      suspend that operator there: neither changes anything here.
 ///      Money: none.
-///      Invariants (docs/contracts.md, section 6):
+///      Invariants (docs/reference/contracts.md, section 6):
 ///
 ///      I13 TABLE: What is held is not finalized.
 ///      I14 ENDS: Governance resets what is held, and the guardian can refund it meanwhile.

@@ -18,7 +18,7 @@ import {ISettlement} from "../interfaces/ISettlement.sol";
 import {IStakeTree} from "../interfaces/IStakeTree.sol";
 
 /// @title Disputes: a case from a questioned receipt to its end
-/// @dev States (`docs/contracts.md` section 1):
+/// @dev States (`docs/reference/contracts.md` section 1):
 ///        NONE -open-> SEED -draw-> (DRAWING -draw->) COMMIT -time-> REVEAL -settle-> APPEAL -time-> AIRGAP -finalize-> FINAL
 ///        REVEAL -settle-> SEED (a rerun, or the next level), or AIRGAP (the last level)
 ///        APPEAL -appeal-> SEED; SEED, DRAWING -rearm-> SEED, after the third AIRGAP; APPEAL, AIRGAP -refund-> FINAL
@@ -27,7 +27,7 @@ import {IStakeTree} from "../interfaces/IStakeTree.sol";
 ///        | open     | challenger | pot: `requiredBond`      |
 ///        | appeal   | appellant  | pot: `appealBond`        |
 ///        | finalize | pot, stake | `Settlement.end`         |
-///      Invariants (docs/contracts.md, section 6):
+///      Invariants (docs/reference/contracts.md, section 6):
 ///
 ///      I13 TABLE: A dispute moves along the rows of the table alone.
 ///      I14 ENDS: From everywhere the end can be reached in the time of the law, by anybody.

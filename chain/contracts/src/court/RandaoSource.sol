@@ -6,7 +6,7 @@ import {HeaderLib} from "../libraries/HeaderLib.sol";
 import {IRandaoSource} from "../interfaces/IRandaoSource.sol";
 
 /// @title RandaoSource: a mix is a seed once its header is shown to hash to the block hash that the chain knows
-/// @dev No states, no money: a view over headers. Invariants (docs/contracts.md, section 6):
+/// @dev No states, no money: a view over headers. Invariants (docs/reference/contracts.md, section 6):
 ///
 ///      I16 DRAWN FIRST: A seed is the mix of the block that was named before anybody could know it.
 contract RandaoSource is IRandaoSource {

@@ -9,7 +9,7 @@ import {IDisputes} from "../interfaces/IDisputes.sol";
 import {IRounds} from "../interfaces/IRounds.sol";
 
 /// @title RoundStore: what is stored of a round, and what follows from it: its tally, its members, what each seat is worth
-/// @dev Invariants (docs/contracts.md, section 6):
+/// @dev Invariants (docs/reference/contracts.md, section 6):
 ///
 ///      I17 TALLY: The tally is every seat once.
 ///      I19 QUORUM: The seats of a conviction say one thing.

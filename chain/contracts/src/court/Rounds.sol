@@ -23,7 +23,7 @@ import {IStakeTree} from "../interfaces/IStakeTree.sol";
 ///        `revealEnd` -close-> counted; rearm forgets the seats of a round that waits. A round that is seated and not counted is
 ///        the running one of its dispute, so no vote asks the court.
 ///      Money: none.
-///      Invariants (docs/contracts.md, section 6):
+///      Invariants (docs/reference/contracts.md, section 6):
 ///
 ///      I16 DRAWN FIRST: Each seat is drawn once, before the first commitment.
 ///      I17 TALLY: The tally is every seat once.

@@ -23,7 +23,7 @@ import {IStakeSource} from "../interfaces/IStakeSource.sol";
 ///        | end, payOut | pot                 | credit of challenger, appellant, operator; treasury; burned; rest: seats  |
 ///        | settleSeats | pot                 | credit of right seats                                                     |
 ///        | settleSeats | verifiers' stake    | penalty pot, burned                                                       |
-///      Invariants (docs/contracts.md, section 6):
+///      Invariants (docs/reference/contracts.md, section 6):
 ///
 ///      I2 IN EQUALS OUT: What came into a dispute is what left it, and what is burned.
 ///      I4 SHARES: The parts of a slash are the slash, and a fifth of it at least is burned.

@@ -34,7 +34,7 @@ import {IStakeSource} from "../interfaces/IStakeSource.sol";
 ///      | `reportSkipped`    | operator's stake | `unanchoredPenalty`                            | who reported, and burned |
 ///
 ///      The end of a demand to anchor ends what is obliged. An envelope that is missing costs what a dispute finds. Who demanded or
-///      reported has alpha of what no dispute had locked; stake that arrives late is shared by `collect`. Invariants (docs/contracts.md, section 6):
+///      reported has alpha of what no dispute had locked; stake that arrives late is shared by `collect`. Invariants (docs/reference/contracts.md, section 6):
 ///
 ///      I4 SHARES: No report shares what disputes lock, and what it takes is shared in full, once.
 ///      I10 BOUND: What is obliged of an operator's stake is the penalty of each open demand to anchor.

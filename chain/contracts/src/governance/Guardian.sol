@@ -13,7 +13,7 @@ import {IParams} from "../interfaces/IParams.sol";
 ///
 ///      No money moves here: `refund` asks a court, which takes that from nobody else. Every court of a network has this one clock, so
 ///      that a pause stops all of them, and what is closed for one is closed for the other in the same second. Invariants
-///      (docs/contracts.md, section 6):
+///      (docs/reference/contracts.md, section 6):
 ///
 ///      I22 BOUNDED PAUSE: A pause stops the clock for at most `maxPause`, and the next one begins after the longest dispute.
 contract Guardian is IGuardian, AccessManaged {

@@ -10,7 +10,7 @@ import {IParams} from "../interfaces/IParams.sol";
 
 /// @title Params: versions of all numbers, each part in its own packed slots
 /// @dev A version: NONE -set-> IN FORCE -set (the next)-> SUPERSEDED, and never changes. No money moves. Bounds and the law of one version
-///      are `ParamLaw`'s; here is what versions owe to each other. Invariants (docs/contracts.md, section 6):
+///      are `ParamLaw`'s; here is what versions owe to each other. Invariants (docs/reference/contracts.md, section 6):
 ///
 ///      I21 FIXED PARAMETERS: What began under a version keeps its numbers.
 contract Params is IParams, AccessManaged {

@@ -6,7 +6,7 @@ import {IStakeTree} from "./IStakeTree.sol";
 import {Phase, Receipt, Verdict} from "../libraries/Types.sol";
 
 /// @title IDisputes: a receipt is questioned, a committee re-executes, a verdict is found (design section 9)
-/// @notice The phase table is in `docs/protocol.md` and `bytewise/protocol/court/phases.py`. `IRounds` has seats and votes,
+/// @notice The phase table is in `docs/reference/protocol.md` and `bytewise/protocol/court/phases.py`. `IRounds` has seats and votes,
 ///         `ISettlement` the money, `IBreaker` the environments whose convictions wait. All times are of the protocol clock.
 ///         Anybody may take every step, so no dispute waits for a party. A round is one drawn committee, counted from 1; its
 ///         level says how large it is. A rerun is a new round of the same level, because nobody got the key. The parameters are

@@ -10,7 +10,7 @@ import {IStakeTree} from "../interfaces/IStakeTree.sol";
 
 /// @title BlsKeys: keys of verdict certificates, each proven to be held by its account, and checks of their signatures
 /// @dev A key: UNKNOWN -register-> AN ACCOUNT'S -register (another)-> REPLACED, for good. Its place: UNKNOWN -notePlace-> NOTED.
-///      No money moves. Invariants (docs/contracts.md, section 6):
+///      No money moves. Invariants (docs/reference/contracts.md, section 6):
 ///
 ///      I23 CERTIFICATE: A certificate is the votes of its signers, by the keys that they had before the seed.
 ///

@@ -21,7 +21,7 @@ import {IParams} from "../interfaces/IParams.sol";
 ///        | advance, repay     | movers                  | treasury | pot, and back               |
 ///        | fund               | anybody                 | sender   | treasury                    |
 ///        | withdraw           | the account             | credit   | the account                 |
-///      Invariants (docs/contracts.md, section 6):
+///      Invariants (docs/reference/contracts.md, section 6):
 ///
 ///      I1 SUMS: Wei held are pots, credits, treasury and burned.
 ///      I3 NO CREDIT OF NOBODY: Nothing is credited to the zero address.

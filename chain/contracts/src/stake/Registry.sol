@@ -21,7 +21,7 @@ import {Status} from "../libraries/Types.sol";
 ///      NONE -registerOperator-> OPEN -suspend (breaker)-> SUSPENDED -readmit (governance)-> OPEN
 ///
 ///      What is CLOSED or SUSPENDED drains: batches are taken for `maxAnchorDelay` more. Pools and verifiers are `Verifiers`. No money
-///      moves. Invariants (docs/contracts.md, section 6):
+///      moves. Invariants (docs/reference/contracts.md, section 6):
 ///
 ///      I30 DRAINED: Nothing is anchored of what was closed, stopped or suspended for longer than `maxAnchorDelay`.
 ///      I31 SUSPENDED: An operator is suspended by more than `breakerOperators` draws within `breakerTime`, and by nothing else.

@@ -8,7 +8,7 @@ import {Wired} from "../libraries/Wired.sol";
 
 /// @title StakeTree: a sum tree of seven children by five levels, each node in two versions
 /// @dev A place: FREE -setStake (the first)-> TAKEN, for good; its units count from the next epoch on. No money moves. Invariants
-///      (docs/contracts.md, section 6):
+///      (docs/reference/contracts.md, section 6):
 ///
 ///      I7 TREE: Every node is the sum of its leaves, in the running epoch and in the next.
 ///      I8 WHOLE UNITS: A leaf is the stake of its account in whole units.

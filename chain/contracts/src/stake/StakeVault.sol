@@ -24,7 +24,7 @@ import {IStakeSource} from "../interfaces/IStakeSource.sol";
 ///      | `slash`        | active, then leaving stake | `want`, or all there is | the ledger's pot `ref`     |
 ///
 ///      Locks, collateral and obligations (`StakeBook`) move nothing: they keep stake from leaving. Held wei == totalStake +
-///      totalUnbonding (wei forced in are nobody's). Invariants (docs/contracts.md, section 6):
+///      totalUnbonding (wei forced in are nobody's). Invariants (docs/reference/contracts.md, section 6):
 ///
 ///      I5 NOT BEFORE ITS TIME: Leaving stake is paid after its delay, on the protocol clock.
 ///      I9 LEAVING IS SLASHABLE: What is on its way out can be slashed to its last second.

@@ -101,7 +101,7 @@ contract EigenDemandsTest is AnchorBase {
         else same(adapter.slashableOf(operator), 100 ether, "untouched");
     }
 
-    /// @dev The limit that docs/claims.md names: nothing can be bound at EigenLayer, and a pool can stand still for longer than
+    /// @dev The limit that docs/evidence/claims.md names: nothing can be bound at EigenLayer, and a pool can stand still for longer than
     ///      stake needs to leave there.
     function test_stake_leaves_eigenlayer_from_under_windows_that_stand_still_for_weeks(uint16 more) public {
         anchored(receipt(1));

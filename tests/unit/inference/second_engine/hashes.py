@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.source import ROOT
 
-TEXT = (ROOT / "docs" / "exact-arithmetic.md").read_text()
+TEXT = (ROOT / "docs" / "reference" / "exact-arithmetic.md").read_text()
 
 LABELS = dict(re.findall(r"^\| `([A-Z_]+)` \| `(bytewise/[a-z0-9/-]+)` \|", TEXT, re.MULTILINE))
 """The table of section 1."""

@@ -1,4 +1,4 @@
-"""A second implementation of exact-1 in Python integers and fractions alone, written from docs/exact-arithmetic.md.
+"""A second implementation of exact-1 in Python integers and fractions alone, written from docs/reference/exact-arithmetic.md.
 
 Slow and plain; shares no arithmetic with the engine, and its neighbours in this folder read the artifact's files themselves. Here
 are sections 4, 6 and 7: one sequence, token by token.

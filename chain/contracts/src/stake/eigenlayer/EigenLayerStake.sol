@@ -33,7 +33,7 @@ import {IStakeSource} from "../../interfaces/IStakeSource.sol";
 ///      | `sweep`    | this contract     | what is owed to no pot  | the pot `LATE`, which pays nobody  |
 ///
 ///      A refusal of EigenLayer never stops a verdict: what was not taken or not paid is remembered and fetched later. Invariants
-///      (docs/contracts.md, section 6):
+///      (docs/reference/contracts.md, section 6):
 ///
 ///      I11 NO MORE THAN THERE IS: A slash takes at most what the account has, and nothing of anybody else.
 contract EigenLayerStake is IEigenLayerStake, StakeBook, ReentrancyGuardTransient {
