@@ -23,7 +23,7 @@ from bytewise.inference.artifact import artifact
 from bytewise.inference.cuda.runner import CUDA_BACKENDS, open_cuda
 from bytewise.inference.determinism import fixed
 from bytewise.inference.pinned.fingerprint import read_gpu
-from bytewise.protocol.errors import BytewiseError
+from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.units import Digest
 
 OURS, PEER = "bytewise", "transformers-bf16"

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from typer.exceptions import TyperException
 
-from bytewise.protocol.errors import BytewiseError
+from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.records.environment import PROFILE_EXACT_1
 from bytewise.service.settings import load_settings
 from cli import certify, chain, dispute, key, model, pinned, verify

@@ -9,7 +9,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import CannotExecute, ConfigurationError, Fault, MalformedValue, NotExact, UnknownEnvironment
+from bytewise.protocol.errors.actors import CannotExecute, ConfigurationError, NotExact
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.records import MalformedValue, UnknownEnvironment
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.model_vectors import Vectors
 from bytewise.protocol.signing import LocalSigner

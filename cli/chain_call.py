@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import Address
 from chain.client.arguments import read_arguments, signature
 from chain.client.artifacts import ADAPTERS, BESIDE, Interface

@@ -11,7 +11,9 @@ from rich.table import Table
 
 from bytewise.protocol.address_book import StakeSource
 from bytewise.protocol.court.params import ParamSet
-from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault, MalformedValue, RpcRefused, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, RpcRefused, TryAgain
+from bytewise.protocol.errors.branches import BytewiseError, Fault
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Address, Digest, digest, hex0x, unhex

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from bytewise.protocol.court.params import ParamSet
-from bytewise.protocol.errors import ConfigurationError, Fault
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.branches import Fault
 from chain.acts.governed import set_params
 from chain.client.address_book import address_of, verify_code
 from chain.deployment.calls import Act, dry_run

@@ -8,7 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from bytewise.protocol.encoding import parse_typed
-from bytewise.protocol.errors import ConfigurationError, Fault, NotCanonical
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.records import NotCanonical
 from bytewise.protocol.units import ZERO_ADDRESS
 from chain.acts import proposals as voting
 from chain.acts.proposals import GOVERNOR, Proposal, ProposalState, Support, acts_for

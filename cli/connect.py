@@ -11,7 +11,9 @@ import typer
 
 from bytewise.da.client import DaClient
 from bytewise.protocol.address_book import Network
-from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue, TryAgain, Unavailable
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
+from bytewise.protocol.errors.branches import Fault, Unavailable
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Digest, digest, unhex
 from bytewise.service.clock import monotonic_s
 from bytewise.service.settings import rpc_endpoints

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from bytewise.protocol.decisions.snapshot import Case
-from bytewise.protocol.errors import ConfigurationError, Fault
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.records.statements import Verdict
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import load_settings

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import httpx2
 
 from bytewise.protocol.encoding import parse_typed
-from bytewise.protocol.errors import ConfigurationError, NotCanonical, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
+from bytewise.protocol.errors.records import NotCanonical
 from bytewise.service.clock import monotonic_s
 
 TIMEOUT_S = 120.0

@@ -2,9 +2,8 @@
 
 import enum
 
-from bytewise.protocol.errors import (
+from bytewise.protocol.errors.actors import (
     ArtifactMismatch,
-    BytewiseError,
     CannotExecute,
     CeremonyFailed,
     CeremonyRefused,
@@ -18,10 +17,10 @@ from bytewise.protocol.errors import (
     SharesUnproven,
     StaleBackup,
     TooEarly,
-    Unavailable,
     UnsupportedModel,
     WrongPhase,
 )
+from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 from bytewise.protocol.records.statements import CannotReason
 
 

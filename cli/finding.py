@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from bytewise.protocol.errors import Fault, Unavailable
+from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.receipt import BatchHeader, Receipt, SignedReceipt, verify_entry, verify_receipt

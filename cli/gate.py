@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from cli.endpoint import Body, Endpoint
 from cli.exits import Exit
 from cli.verify import Output, OutputOption

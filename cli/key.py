@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from bytewise.protocol.address_book import Network
-from bytewise.protocol.errors import CeremonyFailed, ConfigurationError
+from bytewise.protocol.errors.actors import CeremonyFailed, ConfigurationError
 from bytewise.protocol.keys.ceremony import Plan, Purpose
 from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.signing import LocalSigner

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import ConfigurationError, Fault
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.keys.ceremony import Erasure, SignedErasure
 from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import ZERO_DIGEST, Address

@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.keys.ceremony_log import Fork, LogCopy, fork_of_copies, read_copy, verify_fork
 from bytewise.protocol.units import Address, address, hex0x
 from bytewise.service.settings import load_settings

@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 import typer
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ConfigurationError, MalformedValue
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import ZERO_ADDRESS, Address, address
 from bytewise.service.settings import load_settings
 from bytewise.storage.migrate import migrate

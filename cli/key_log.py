@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from bytewise.protocol.address_book import Network
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import Digest, hex0x

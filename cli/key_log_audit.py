@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from bytewise.protocol.address_book import Holder, Network
-from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault, ReleaseLogBroken, TryAgain, Unavailable
+from bytewise.protocol.errors.actors import ConfigurationError, ReleaseLogBroken, TryAgain
+from bytewise.protocol.errors.branches import BytewiseError, Fault, Unavailable
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys.epochs import SignedRelease
 from bytewise.protocol.signing import Domain

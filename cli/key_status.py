@@ -8,7 +8,8 @@ from rich.table import Table
 
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import Fault, ShardRefused, Unavailable
+from bytewise.protocol.errors.actors import ShardRefused
+from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.jobs import ShardRecord
 from bytewise.protocol.keys.epochs import EpochDocument, EpochOnChain, EpochState, ShardInfo
 from bytewise.protocol.suites import kind_of, suite_of

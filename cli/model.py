@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Column, Table
 
-from bytewise.protocol.errors import ArtifactMismatch, ConfigurationError
+from bytewise.protocol.errors.actors import ArtifactMismatch, ConfigurationError
 from bytewise.protocol.units import hex0x
 from cli.exits import Exit
 from cli.terminal import plain

@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from bytewise.protocol.encoding import encode, to_json
-from bytewise.protocol.errors import ConfigurationError, Fault
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.units import ZERO_DIGEST, Digest, digest, hex0x, unhex
 
 

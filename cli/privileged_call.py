@@ -9,7 +9,9 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from bytewise.protocol.address_book import Network
-from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue, RpcRefused
+from bytewise.protocol.errors.actors import ConfigurationError, RpcRefused
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Address, hex0x
 from chain.client.access import Chain

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import BytewiseError
+from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy
 from bytewise.protocol.evidence.claims import ChainPremises, ResultStatement, differing, named_evidence
 from bytewise.protocol.signing import Domain

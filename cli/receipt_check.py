@@ -12,16 +12,9 @@ from bytewise.crypto.envelope import verify_receipt_envelope
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.settlement import CONVICTIONS
 from bytewise.protocol.decisions.snapshot import Case
-from bytewise.protocol.errors import (
-    CannotExecute,
-    ChainReverted,
-    ClientSignatureBad,
-    Fault,
-    PlaintextNotCanonical,
-    RequestHashMismatch,
-    TokensHashMismatch,
-    Unavailable,
-)
+from bytewise.protocol.errors.actors import CannotExecute, ChainReverted
+from bytewise.protocol.errors.branches import Fault, Unavailable
+from bytewise.protocol.errors.records import ClientSignatureBad, PlaintextNotCanonical, RequestHashMismatch, TokensHashMismatch
 from bytewise.protocol.records.compare import Divergence, differing_fields
 from bytewise.protocol.records.opening import verify_opening
 from bytewise.protocol.records.receipt import Receipt

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bytewise.protocol.encoding import from_json, parse_typed
-from bytewise.protocol.errors import ConfigurationError, Fault
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.records.receipt import SignedReceipt
 from bytewise.protocol.records.seal import Payload
 from bytewise.protocol.units import Digest, digest, hex0x, unhex

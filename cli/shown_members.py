@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from bytewise.protocol.errors import Fault
+from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.records.receipt import SignedReceipt
 from bytewise.protocol.records.seal import Payload
 from bytewise.protocol.signing import verify_signature

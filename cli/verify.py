@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bytewise.protocol.encoding import to_json
-from bytewise.protocol.errors import CannotExecute, ConfigurationError
+from bytewise.protocol.errors.actors import CannotExecute, ConfigurationError
 from bytewise.protocol.records.compare import DivergenceClass
 from bytewise.protocol.records.seal import Payload
 from bytewise.protocol.records.statements import Verdict

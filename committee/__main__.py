@@ -13,7 +13,8 @@ from pathlib import Path
 
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.snapshot import Case
-from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault, NoProgress, Unavailable, WrongPhase
+from bytewise.protocol.errors.actors import ConfigurationError, NoProgress, WrongPhase
+from bytewise.protocol.errors.branches import BytewiseError, Fault, Unavailable
 from bytewise.protocol.units import Digest, digest, unhex
 from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock

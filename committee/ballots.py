@@ -15,7 +15,7 @@ from bytewise.protocol.decisions.actions import Action, CastCommit, CastReveal, 
 from bytewise.protocol.decisions.disputes import Round, VotePolicy, decide_member
 from bytewise.protocol.decisions.snapshot import Case, Docket
 from bytewise.protocol.digests import keccak256
-from bytewise.protocol.errors import NotServed
+from bytewise.protocol.errors.actors import NotServed
 from bytewise.protocol.jobs import JobResult
 from bytewise.protocol.records.statements import Outcome, Vote
 from bytewise.protocol.signing import Signer

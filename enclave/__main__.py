@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from bytewise.protocol.errors import BytewiseError
+from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.service import telemetry
 from bytewise.service.settings import load_settings
 from bytewise.tee import confinement

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from bytewise.protocol.errors import CannotExecute, Fault, MalformedValue, NotExact, OutsideLimits, TryAgain
+from bytewise.protocol.errors.actors import CannotExecute, NotExact, TryAgain
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.records import MalformedValue, OutsideLimits
 from bytewise.protocol.records.compare import Generated, Verification
 from bytewise.protocol.records.request import Output, Request
 from bytewise.protocol.records.statements import CannotReason

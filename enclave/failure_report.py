@@ -3,7 +3,8 @@
 from pathlib import Path
 from types import TracebackType
 
-from bytewise.protocol.errors import ArtifactMismatch, BytewiseError, CannotExecute, ConfigurationError
+from bytewise.protocol.errors.actors import ArtifactMismatch, CannotExecute, ConfigurationError
+from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.service import telemetry
 from enclave.import_blocker import KeptOut
 

@@ -6,9 +6,10 @@ Case 1 (no bytes) is the duty process's. The order is part of the protocol: the 
 from typing import NamedTuple, Protocol
 
 from bytewise.ports import Engine, KeySource
-from bytewise.protocol.errors import CannotExecute, Defect, ForeignChain, MalformedValue, NoKey, OutsideLimits, TicketRefused
+from bytewise.protocol.errors.actors import CannotExecute, NoKey, TicketRefused
+from bytewise.protocol.errors.reasons import TicketFlaw
+from bytewise.protocol.errors.records import Defect, ForeignChain, MalformedValue, OutsideLimits
 from bytewise.protocol.jobs import RunJob
-from bytewise.protocol.reasons import TicketFlaw
 from bytewise.protocol.records import trace
 from bytewise.protocol.records.compare import Verification, differing_fields
 from bytewise.protocol.records.environment import PROFILE_EXACT_1

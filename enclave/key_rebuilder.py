@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from bytewise.crypto.hpke import transport_keypair
 from bytewise.ports import KeySource
-from bytewise.protocol import errors
-from bytewise.protocol.branches import Fault, Unavailable
-from bytewise.protocol.errors import BytewiseError, TryAgain
+from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.errors.branches import BytewiseError, Fault, Unavailable
+from bytewise.protocol.errors.catalogue import CLASSES
 from bytewise.protocol.jobs import RunJob
 from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import Blob
@@ -156,7 +156,7 @@ def _answer(source: KeySource, wanted: Wanted, secret: bytes) -> Opened | Handed
 
 def _error(opened: Opened) -> BytewiseError:
     # What the vote depends on, a defect or no key, is the same here as it was there.
-    kind = getattr(errors, opened.error, None)
-    if isinstance(kind, type) and issubclass(kind, Fault | Unavailable):
+    kind = CLASSES.get(opened.error)
+    if kind is not None and issubclass(kind, Fault | Unavailable):
         return kind(*opened.values)
     return TryAgain("rebuilder", opened.error[:40])

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bytewise.protocol.errors import ReleaseNotRecorded
+from bytewise.protocol.errors.actors import ReleaseNotRecorded
 from bytewise.protocol.keys.release_log import LogHead
 from bytewise.protocol.records.statements import Release
 from bytewise.protocol.signing import Domain, typed_digest, verify_signature

@@ -24,10 +24,8 @@ from bytewise.crypto.reconstruction import TransportKey
 from bytewise.crypto.shares import combine
 from bytewise.ports import Quoter
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import (
-    BytewiseError,
+from bytewise.protocol.errors.actors import (
     ConfigurationError,
-    EnvelopeDoesNotOpen,
     NoKey,
     PartDoesNotOpen,
     ReleaseNotRecorded,
@@ -35,8 +33,10 @@ from bytewise.protocol.errors import (
     ShardRefused,
     TicketRefused,
     TryAgain,
-    Unavailable,
 )
+from bytewise.protocol.errors.branches import BytewiseError, Unavailable
+from bytewise.protocol.errors.reasons import TicketFlaw
+from bytewise.protocol.errors.records import EnvelopeDoesNotOpen
 from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, Role
 from bytewise.protocol.evidence.claims import Evidence, evidence_digest
 from bytewise.protocol.evidence.policy_updates import first_standing
@@ -52,7 +52,6 @@ from bytewise.protocol.keys.epochs import (
     partial_info,
     share_info,
 )
-from bytewise.protocol.reasons import TicketFlaw
 from bytewise.protocol.records.seal import Envelope, HybridEnvelope, seal_context
 from bytewise.protocol.records.statements import Release
 from bytewise.protocol.signing import typed_digest, verify_signature

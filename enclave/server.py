@@ -6,7 +6,8 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
-from bytewise.protocol.errors import ConfigurationError, Fault, Unavailable
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.jobs import JobFailed, Prepare, RunJob
 from bytewise.service import frames, telemetry
 from enclave.session import Bench, Session

@@ -10,10 +10,10 @@ from functools import partial
 from bytewise.crypto.hpke import transport_keypair
 from bytewise.ports import KeySource, Quoter
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import TicketRefused
+from bytewise.protocol.errors.actors import TicketRefused
+from bytewise.protocol.errors.reasons import TicketFlaw
 from bytewise.protocol.evidence.claims import Evidence, ResultQuote, ResultStatement, premises_of, result_report_data
 from bytewise.protocol.jobs import JOB_LIMIT_S, JobResult, Prepared, RunJob
-from bytewise.protocol.reasons import TicketFlaw
 from bytewise.protocol.records.environment import PROFILE_EXACT_1
 from bytewise.protocol.records.statements import transport_key_hash
 from bytewise.protocol.units import U8, Blob, Digest

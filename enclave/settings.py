@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.jobs import JOB_LIMIT_S
 from bytewise.tee.quoters import verify_attestation

@@ -6,7 +6,7 @@ What travels on the stream is between enclave and shard (`enclave.release_client
 import socket
 import threading
 
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.jobs import Dial, Dialled, ShardRecord
 from bytewise.service import frames
 

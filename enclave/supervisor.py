@@ -11,7 +11,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bytewise.protocol.errors import Fault, TryAgain
+from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.errors.branches import Fault
 from bytewise.service import frames, telemetry
 from bytewise.service.clock import monotonic_s
 from enclave import server

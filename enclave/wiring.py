@@ -15,7 +15,8 @@ from bytewise.inference.profiles import AnyEngine, Loaded, torch_instead, verify
 from bytewise.ports import KeySource, Quoter
 from bytewise.protocol.assurance import HARDWARE, SIMULATED, warning
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import ConfigurationError, Fault
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.units import Digest

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bytewise.ports import Quoter
 from bytewise.protocol.address_book import Network
-from bytewise.protocol.errors import BytewiseError
+from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
 from bytewise.service.exit_codes import Parser, exit_of

@@ -20,7 +20,8 @@ from bytewise.ports import Clock
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault, StaleBackup
+from bytewise.protocol.errors.actors import ConfigurationError, StaleBackup
+from bytewise.protocol.errors.branches import BytewiseError, Fault
 from bytewise.protocol.keys.epochs import EpochOnChain, EpochState
 from bytewise.protocol.units import U64, Address, Blob
 from bytewise.storage.releases import ReleaseRecords

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bytewise.protocol.assurance import HARDWARE, SIMULATED
-from bytewise.protocol.errors import ConfigurationError, MalformedValue
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.suites import is_key_epoch
 from bytewise.protocol.units import U64, ZERO_ADDRESS, Address, Digest, address

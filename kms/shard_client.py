@@ -10,7 +10,8 @@ import httpx2
 
 from bytewise.protocol.address_book import Holder
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault, ShardRefused, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, ShardRefused, TryAgain
+from bytewise.protocol.errors.branches import BytewiseError, Fault
 from bytewise.protocol.jobs import ShardRecord
 from bytewise.protocol.keys.epochs import Refusal
 from bytewise.service.clock import monotonic_s

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from bytewise.protocol.errors import BytewiseError
+from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.service.exit_codes import Parser, exit_of
 from bytewise.service.settings import load_settings
 from serving.settings import OperatorSettings

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.records.receipt import BatchHeader, ListEntry, Receipt, SignedReceipt
 from bytewise.protocol.records.request import Request
 from bytewise.protocol.units import Digest

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bytewise.protocol.encoding import to_json
-from bytewise.protocol.errors import BadRequest
+from bytewise.protocol.errors.actors import BadRequest
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.receipt import SignedReceipt
 from bytewise.protocol.records.request import Output, Request

@@ -14,7 +14,8 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from bytewise.protocol.errors import BytewiseError, TryAgain
+from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.service import telemetry
 from serving.answer import RECEIPT_HEADER, NamedReceipt, name_start, receipt_body, receipt_ids

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from bytewise.ports import BlobStore, Clock
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.merkle import batch_root
 from bytewise.protocol.records.receipt import (
     BatchHeader,

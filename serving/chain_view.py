@@ -3,7 +3,7 @@
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.decisions.demands import DemandKind, DemandState
 from bytewise.protocol.decisions.snapshot import AnchoredBatch, Docket
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.records.receipt import anchor_subject
 from bytewise.protocol.units import Address, Digest

@@ -11,7 +11,8 @@ from bytewise.ports import BlobStore
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.snapshot import Case, Docket
 from bytewise.protocol.digests import Label, labelled
-from bytewise.protocol.errors import BadCertificate, Unavailable
+from bytewise.protocol.errors.actors import BadCertificate
+from bytewise.protocol.errors.branches import Unavailable
 from bytewise.protocol.merkle import batch_tree
 from bytewise.protocol.records.receipt import SignedReceipt, batch_leaves
 from bytewise.protocol.records.statements import Verdict

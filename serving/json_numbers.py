@@ -8,7 +8,8 @@ import re
 from typing import Any, NoReturn
 
 from bytewise.protocol.encoding import verify_depth
-from bytewise.protocol.errors import BadRequest, NotCanonical
+from bytewise.protocol.errors.actors import BadRequest
+from bytewise.protocol.errors.records import NotCanonical
 from bytewise.protocol.units import Decimal, decimal
 from serving.refusals import Code
 

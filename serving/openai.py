@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bytewise.protocol.errors import BadRequest
+from bytewise.protocol.errors.actors import BadRequest
 from bytewise.protocol.records.request import (
     MAX_BIASES,
     MAX_GRAMMAR_BYTES,

@@ -7,7 +7,8 @@ Reference: OpenAI API, "Error codes", and what its chat completions answer to wr
 import enum
 from typing import Any, NamedTuple
 
-from bytewise.protocol.errors import BadRequest, BytewiseError, TryAgain, Unavailable
+from bytewise.protocol.errors.actors import BadRequest, TryAgain
+from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 
 
 class Code(enum.StrEnum):

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from bytewise.protocol.errors import BadRequest, MalformedValue, OutsideLimits, UnsupportedModel
+from bytewise.protocol.errors.actors import BadRequest, UnsupportedModel
+from bytewise.protocol.errors.records import MalformedValue, OutsideLimits
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.opening import verify_limits
 from bytewise.protocol.records.request import MAX_LOGPROBS, REQUEST_VERSION, DecodePolicy, Request, choice_seed

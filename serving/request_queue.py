@@ -13,7 +13,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from bytewise.protocol.digests import Label, labelled
-from bytewise.protocol.errors import BadRequest, Bug, Unavailable
+from bytewise.protocol.errors.actors import BadRequest
+from bytewise.protocol.errors.branches import Bug, Unavailable
 from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 from serving.refusals import Busy, Code

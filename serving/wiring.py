@@ -21,7 +21,8 @@ from bytewise.inference.profiles import AnyEngine, open_engine, torch_instead
 from bytewise.inference.tokenizer import Tokenizer
 from bytewise.ports import Engine
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault, NotExact, Unavailable
+from bytewise.protocol.errors.actors import ConfigurationError, NotExact
+from bytewise.protocol.errors.branches import BytewiseError, Fault, Unavailable
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.records.environment import PROFILE_EXACT_1, Environment
 from bytewise.protocol.records.receipt import receipt_id

@@ -10,7 +10,7 @@ from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.court.phases import Event, Phase
 from bytewise.protocol.court.state import Claim, Court, Dispute
 from bytewise.protocol.decisions.snapshot import Seat
-from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.receipt import SignedReceipt, receipt_id
 from bytewise.protocol.records.statements import Finding
 from bytewise.protocol.signing import Domain, LocalSigner, struct_values

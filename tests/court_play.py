@@ -13,7 +13,7 @@ from bytewise.protocol.court.params import MAX_REARMS
 from bytewise.protocol.court.phases import AT_ANY_TIME, Event, Phase, ends
 from bytewise.protocol.court.state import Account, Challenger, Claim, Court, Dispute, Round
 from bytewise.protocol.court.tally import said_by
-from bytewise.protocol.errors import Fault, Unavailable
+from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.records.statements import Finding, Outcome, Vote
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest

@@ -18,7 +18,7 @@ from bytewise.inference.engine import ExactEngine
 from bytewise.protocol import merkle
 from bytewise.protocol.court import commitments
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import Fault
+from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.jobs import Contracts, RunJob
 from bytewise.protocol.records.receipt import (
     BatchHeader,

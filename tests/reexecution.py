@@ -11,10 +11,10 @@ from bytewise.crypto.curve import decode_point
 from bytewise.crypto.envelope import open_with_point, verify_receipt_envelope
 from bytewise.inference.engine import ExactEngine
 from bytewise.protocol.digests import out_hash
-from bytewise.protocol.errors import (
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.records import (
     ClientSignatureBad,
     Defect,
-    Fault,
     OutsideLimits,
     PlaintextNotCanonical,
     RequestDiffers,

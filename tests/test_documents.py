@@ -7,12 +7,15 @@ import tomllib
 
 import pytest
 
-from bytewise.protocol import errors
-from bytewise.protocol.branches import Bug, BytewiseError, Fault, Unavailable
 from bytewise.protocol.court.commitments import Certified, Commit
+from bytewise.protocol.errors.branches import Bug, BytewiseError, Fault, Unavailable
+from bytewise.protocol.errors.catalogue import CLASSES
+from bytewise.protocol.errors.records import (
+    Defect,
+    MalformedPoint,
+)
 from bytewise.protocol.records.receipt import EmptyLeaf, Receipt
 from bytewise.protocol.records.statements import AuditResult, Finding, Possession, Release, Shares, Ticket, Vote
-from bytewise.protocol.rules_of_records import Defect
 from bytewise.protocol.signing import type_string
 from tests.source import ROOT, files_of_tests, name_of, product_files
 
@@ -35,7 +38,7 @@ COMPLETE = (
 
 def rule_classes() -> list[type[BytewiseError]]:
     """Every class that has a rule."""
-    found = {c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, BytewiseError) and c.rule}
+    found = {c for c in CLASSES.values() if c.rule}
     return sorted(found, key=lambda cls: cls.rule)
 
 
@@ -54,7 +57,7 @@ def test_every_rule_has_exactly_one_class_and_one_line() -> None:
 def test_every_rule_with_reasons_lists_them() -> None:
     """In full, but for the words of points that an envelope or a transport key may have too."""
     listed = {rule: re.findall(r"`([a-z-]+)`", row) for rule, row in REASONS.findall(PROTOCOL)}
-    points = [str(each) for each in errors.MalformedPoint.reasons]
+    points = [str(each) for each in MalformedPoint.reasons]
     written = {cls.rule: [str(each) for each in cls.reasons] for cls in rule_classes() if cls.reasons}
     for rule in ("R-20", "R-78"):
         written[rule] = [each for each in written[rule] if each not in points]

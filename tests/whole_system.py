@@ -16,7 +16,7 @@ from bytewise.protocol.court import commitments
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.snapshot import Seat
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import Fault
+from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.records.receipt import EmptyLeaf, ListEntry, SignedEmptyLeaf, SignedReceipt, receipt_id
 from bytewise.protocol.records.request import Request
 from bytewise.protocol.records.seal import pad

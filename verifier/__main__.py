@@ -16,7 +16,8 @@ from typing import Protocol
 from bytewise.da.client import DaClient
 from bytewise.protocol.decisions.actions import Action
 from bytewise.protocol.decisions.snapshot import Docket
-from bytewise.protocol.errors import BytewiseError, ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys.epochs import EpochOnChain
 from bytewise.service import telemetry

@@ -41,7 +41,7 @@ from bytewise.protocol.decisions.actions import (
     Withdraw,
 )
 from bytewise.protocol.decisions.snapshot import Docket
-from bytewise.protocol.errors import Bug, Fault, Unavailable
+from bytewise.protocol.errors.branches import Bug, Fault, Unavailable
 from bytewise.protocol.units import Address, Digest, hex0x
 from bytewise.service import telemetry
 from bytewise.storage.journal import Journal

@@ -12,7 +12,7 @@ from bytewise.ports import ChainView
 from bytewise.protocol.decisions.actions import Action, RunAudit, RunVoteJob
 from bytewise.protocol.decisions.disputes import MovePolicy, decide_expiries, decide_moves
 from bytewise.protocol.decisions.snapshot import Docket
-from bytewise.protocol.errors import Fault, Unavailable
+from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.service import telemetry
 from verifier.audits.auditor import Auditor
 from verifier.executor import Performer

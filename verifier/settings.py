@@ -7,7 +7,7 @@ from pathlib import Path
 from bytewise.protocol.decisions.audits import WatchPolicy
 from bytewise.protocol.decisions.demands import DemandPolicy
 from bytewise.protocol.decisions.disputes import MovePolicy, VotePolicy
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.settings import DatabaseUrl, Endpoints, rpc_endpoints
 
 

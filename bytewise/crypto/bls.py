@@ -32,7 +32,8 @@ from py_ecc.optimized_bls12_381.optimized_curve import (
 )
 from py_ecc.optimized_bls12_381.optimized_pairing import final_exponentiate, pairing
 
-from bytewise.protocol.errors import BadSignature, ConfigurationError, MalformedValue
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.records import BadSignature, MalformedValue
 from bytewise.protocol.records.statements import Possession
 from bytewise.protocol.signing import Domain, typed_digest
 from bytewise.protocol.units import Address, Digest, digest, hex0x

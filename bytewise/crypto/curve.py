@@ -10,8 +10,9 @@ from Crypto.PublicKey.ECC import EccPoint
 
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors import Bug, MalformedPoint, MalformedValue
-from bytewise.protocol.reasons import PointFlaw
+from bytewise.protocol.errors.branches import Bug
+from bytewise.protocol.errors.reasons import PointFlaw
+from bytewise.protocol.errors.records import MalformedPoint, MalformedValue
 from bytewise.protocol.units import Blob
 
 # Which bytes are a P-256 point: one encoding for each (SEC 1, 2.3.4). The arithmetic on points is in `kms`.

@@ -28,11 +28,12 @@ from bytewise.crypto.shares import MAX_SHARDS
 from bytewise.protocol.assurance import HARDWARE
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import (
-    ConfigurationError,
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.reasons import EnvelopeFlaw
+from bytewise.protocol.errors.records import (
     EnvelopeDoesNotOpen,
     EnvelopeProofBad,
-    Fault,
     MalformedPoint,
     MalformedValue,
     NotCanonical,
@@ -40,7 +41,6 @@ from bytewise.protocol.errors import (
     WrongFields,
 )
 from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.reasons import EnvelopeFlaw
 from bytewise.protocol.records.receipt import Receipt, receipt_id
 from bytewise.protocol.records.seal import BUCKETS, Envelope, HybridEnvelope, Payload, envelope_hash, pad, seal_context
 from bytewise.protocol.signing import Domain

@@ -24,7 +24,7 @@ from bytewise.crypto.curve import (
     point_flaw,
     random_scalar,
 )
-from bytewise.protocol.errors import MalformedPoint, MalformedValue
+from bytewise.protocol.errors.records import MalformedPoint, MalformedValue
 from bytewise.protocol.units import Blob
 
 _KDF_ID = 0x0001

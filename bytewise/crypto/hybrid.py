@@ -14,16 +14,11 @@ from bytewise.crypto.curve import ORDER, Rng, decode_scalar, encode_scalar, rand
 from bytewise.crypto.shares import MAX_SHARDS, evaluate, lagrange
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors import (
-    ConfigurationError,
-    EnvelopeProofBad,
-    MalformedValue,
-    PartDoesNotOpen,
-    ShardLied,
-)
+from bytewise.protocol.errors.actors import ConfigurationError, PartDoesNotOpen, ShardLied
+from bytewise.protocol.errors.reasons import EnvelopeFlaw
+from bytewise.protocol.errors.records import EnvelopeProofBad, MalformedValue
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys.epochs import HybridPartial, Partial
-from bytewise.protocol.reasons import EnvelopeFlaw
 from bytewise.protocol.records.seal import Envelope, HybridEnvelope, HybridPart
 from bytewise.protocol.units import Blob, Digest
 

@@ -17,7 +17,8 @@ from bytewise.crypto.curve import (
     random_scalar,
 )
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors import MalformedValue, ShardLied
+from bytewise.protocol.errors.actors import ShardLied
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.keys.epochs import Partial
 from bytewise.protocol.units import Digest
 

@@ -14,7 +14,8 @@ from Crypto.PublicKey.ECC import EccPoint
 from bytewise.crypto import hpke
 from bytewise.crypto.curve import GENERATOR
 from bytewise.crypto.erasable import SCALAR_BYTES, erase, interpolate, is_canonical, times
-from bytewise.protocol.errors import MalformedValue, ShardLied
+from bytewise.protocol.errors.actors import ShardLied
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Blob, Digest
 
 

@@ -10,7 +10,8 @@ from functools import reduce
 from Crypto.PublicKey.ECC import EccPoint
 
 from bytewise.crypto.curve import GENERATOR, ORDER, Rng, random_scalar
-from bytewise.protocol.errors import ConfigurationError, MalformedValue
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.records import MalformedValue
 
 MAX_SHARDS = 64
 """Far above any shard set in view; bounds the work that a forged epoch document can cause."""

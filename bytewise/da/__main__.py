@@ -10,7 +10,7 @@ import uvicorn
 
 from bytewise.da.settings import StoreSettings
 from bytewise.da.store import build_app
-from bytewise.protocol.errors import BytewiseError
+from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
 from bytewise.service.exit_codes import Parser, exit_of

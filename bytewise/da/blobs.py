@@ -11,7 +11,8 @@ from typing import NamedTuple
 from bytewise.da.certificate import Certificate
 from bytewise.da.conventions import Refusal
 from bytewise.protocol import digests, encoding
-from bytewise.protocol.errors import FailOver, Fault, StoreCorrupt, TryAgain
+from bytewise.protocol.errors.actors import FailOver, StoreCorrupt, TryAgain
+from bytewise.protocol.errors.branches import Fault
 
 
 class Stored(NamedTuple):

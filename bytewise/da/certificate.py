@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from bytewise.da.conventions import VERSION_V3, VERSION_V4
 from bytewise.protocol import digests
-from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Digest
 
 MAGIC = b"bytewise-da"

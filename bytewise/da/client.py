@@ -14,15 +14,9 @@ import httpx2
 
 from bytewise.da.conventions import MAX_BODY_BYTES, STANDARD, Verdict, certificate_of, classify, locator_of
 from bytewise.protocol.encoding import verify_depth
-from bytewise.protocol.errors import (
-    BadCertificate,
-    CallerError,
-    ConfigurationError,
-    FailOver,
-    NotCanonical,
-    TryAgain,
-    Unavailable,
-)
+from bytewise.protocol.errors.actors import BadCertificate, CallerError, ConfigurationError, FailOver, TryAgain
+from bytewise.protocol.errors.branches import Unavailable
+from bytewise.protocol.errors.records import NotCanonical
 from bytewise.service import telemetry
 
 ATTEMPTS = 3

@@ -4,7 +4,7 @@ import enum
 import re
 from typing import NamedTuple
 
-from bytewise.protocol.errors import BadCertificate
+from bytewise.protocol.errors.actors import BadCertificate
 
 MAX_BODY_BYTES = 16 * 2**20
 """Largest request body of the proxy."""

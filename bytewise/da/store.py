@@ -32,7 +32,9 @@ from bytewise.da.conventions import (
 )
 from bytewise.da.settings import StoreSettings
 from bytewise.protocol.encoding import verify_depth
-from bytewise.protocol.errors import FailOver, MalformedValue, NotCanonical, Unavailable
+from bytewise.protocol.errors.actors import FailOver
+from bytewise.protocol.errors.branches import Unavailable
+from bytewise.protocol.errors.records import MalformedValue, NotCanonical
 from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
 

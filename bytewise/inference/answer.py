@@ -12,7 +12,7 @@ from bytewise.inference.engine_paths import HeadRow
 from bytewise.inference.sampling.constraint import Schemas
 from bytewise.inference.sampling.sampler import Adjustment, choose, token_logprobs
 from bytewise.inference.sampling.stops import StopStrings
-from bytewise.protocol.errors import CannotExecute, UnsupportedModel
+from bytewise.protocol.errors.actors import CannotExecute, UnsupportedModel
 from bytewise.protocol.records.compare import Generated
 from bytewise.protocol.records.request import Request, TokenLogprobs, output_for
 from bytewise.protocol.records.statements import CannotReason

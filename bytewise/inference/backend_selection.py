@@ -20,7 +20,7 @@ from bytewise.inference.native.backend import NativeBackend
 from bytewise.inference.native.library import Pool, kernels
 from bytewise.inference.native.path import NativePath, missing_feature
 from bytewise.inference.runner import Runner
-from bytewise.protocol.errors import CannotExecute, NotExact
+from bytewise.protocol.errors.actors import CannotExecute, NotExact
 from bytewise.protocol.records.statements import CannotReason
 
 # Which way to multiply is the fastest on this machine: measured, because no rule about processors is right for all of them.

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from bytewise.inference.artifact.artifact import Artifact
-from bytewise.protocol.errors import NotExact
+from bytewise.protocol.errors.actors import NotExact
 from bytewise.protocol.records.environment import PROFILE_EXACT_1, Environment, Limits, Version
 from bytewise.protocol.units import ZERO_DIGEST, Digest
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils import deterministic
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bytewise.protocol.errors import NotExact
+from bytewise.protocol.errors.actors import NotExact
 
 MOVES = frozenset(
     "_local_scalar_dense _to_copy _unsafe_view alias as_strided cat clone contiguous copy_ detach detach_ embedding expand "

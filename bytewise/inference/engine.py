@@ -16,7 +16,8 @@ from bytewise.inference.engine_paths import AnyCache, HeadRow
 from bytewise.inference.exact.quantise import NOT_FINITE
 from bytewise.inference.judging import Claim, Judge
 from bytewise.inference.manifest import TOKENIZER_FILE
-from bytewise.protocol.errors import CannotExecute, NotExact, OutsideLimits
+from bytewise.protocol.errors.actors import CannotExecute, NotExact
+from bytewise.protocol.errors.records import OutsideLimits
 from bytewise.protocol.records.compare import Generated, Verification
 from bytewise.protocol.records.environment import PROFILE_EXACT_1
 from bytewise.protocol.records.request import Output, Request, execution_hash

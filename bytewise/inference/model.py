@@ -21,7 +21,7 @@ from bytewise.inference.exact.modules import ExactActivation, ExactEmbedding, Ex
 from bytewise.inference.exact.quantise import ACTIVATION_BITS, Rows, quantise
 from bytewise.inference.exact.rounding import nearest_float32
 from bytewise.inference.manifest import MANIFEST_FILE, WEIGHTS_FILE, Architecture
-from bytewise.protocol.errors import ArtifactMismatch
+from bytewise.protocol.errors.actors import ArtifactMismatch
 from bytewise.protocol.units import Decimal, fraction
 
 # Mixture of experts: exact routing, each chosen expert an exact gated unit, added in ascending index (design section 6).

@@ -13,7 +13,8 @@ from bytewise.inference.native.library import absence, kernels
 from bytewise.inference.pinned import checkpoint
 from bytewise.inference.pinned.engine import PinnedEngine
 from bytewise.protocol.encoding import parse
-from bytewise.protocol.errors import CannotExecute, ConfigurationError, Fault
+from bytewise.protocol.errors.actors import CannotExecute, ConfigurationError
+from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.records.environment import PROFILE_PINNED_1, Environment
 from bytewise.protocol.units import Digest
 

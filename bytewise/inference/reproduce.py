@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from bytewise.inference.pinned.engine import PinnedEngine
 from bytewise.inference.profiles import AnyEngine
-from bytewise.protocol.errors import NotExact
+from bytewise.protocol.errors.actors import NotExact
 from bytewise.protocol.records.model_vectors import KINDS, Answer, Vectors, questions
 from bytewise.protocol.units import ZERO_DIGEST
 

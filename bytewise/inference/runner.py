@@ -14,7 +14,7 @@ from bytewise.inference.exact.matmul import Backend, FusedBackend
 from bytewise.inference.exact.quantise import ACTIVATION_BITS, NOT_FINITE, Rows, quantise
 from bytewise.inference.known_answers import known_models, self_test
 from bytewise.inference.model import build
-from bytewise.protocol.errors import NotExact
+from bytewise.protocol.errors.actors import NotExact
 from bytewise.protocol.units import Digest
 
 CHUNK = 256

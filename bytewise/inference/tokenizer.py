@@ -16,7 +16,7 @@ from bytewise.inference.artifact.verified import Verified
 from bytewise.inference.manifest import TEMPLATE_FILE, TOKENIZER_FILE
 from bytewise.inference.sampling.constraint import Schemas
 from bytewise.inference.sampling.stops import before_stop
-from bytewise.protocol.errors import ArtifactMismatch, BadRequest
+from bytewise.protocol.errors.actors import ArtifactMismatch, BadRequest
 
 ROLES = ("system", "user", "assistant", "tool")
 """Roles of chat messages."""

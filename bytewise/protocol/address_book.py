@@ -4,7 +4,7 @@ import enum
 from dataclasses import dataclass, field
 
 from bytewise.protocol.encoding import LATER
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.jobs import Contracts, EpochRecord, ShardRecord
 from bytewise.protocol.keys.epochs import EpochDocument
 from bytewise.protocol.signing import Domain

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeVar, cast
 import rfc8785
 
 from bytewise.protocol import units
-from bytewise.protocol.errors import MalformedValue, NotCanonical, TooLarge, WrongFields
+from bytewise.protocol.errors.records import MalformedValue, NotCanonical, TooLarge, WrongFields
 from bytewise.protocol.units import MAX_SAFE_INTEGER, WIDTHS, Address, Blob, Decimal, Digest
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import LATER
-from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.receipt import Receipt
 from bytewise.protocol.records.statements import Ticket

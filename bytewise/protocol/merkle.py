@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from bytewise.protocol.digests import Label, keccak256, labelled
-from bytewise.protocol.errors import MalformedValue, MerkleProofMismatch
+from bytewise.protocol.errors.records import MalformedValue, MerkleProofMismatch
 from bytewise.protocol.units import ZERO_DIGEST, Digest, bounded, digest
 
 COMMIT_DEPTH = 8

@@ -16,7 +16,7 @@ from eth_utils.crypto import keccak
 from eth_utils.exceptions import ValidationError
 
 from bytewise.protocol.encoding import field_types
-from bytewise.protocol.errors import BadSignature
+from bytewise.protocol.errors.records import BadSignature
 from bytewise.protocol.units import U8, U16, U32, U64, U256, WIDTHS, Address, Blob, Digest, address, bounded, digest
 
 _SOLIDITY: Mapping[Any, str] = {

@@ -4,7 +4,7 @@ Receipt, ticket, release record and chain all name the epoch by its number. A su
 in any of them, and nobody can be made to believe in another.
 """
 
-from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.errors.records import MalformedValue
 
 SUITE_P256 = 1
 """DHKEM(P-256, HKDF-SHA256), HKDF-SHA256, AES-256-GCM, mode base, with a TDH2 proof."""

@@ -9,7 +9,7 @@ import re
 from fractions import Fraction
 from typing import NewType
 
-from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.errors.records import MalformedValue
 
 Digest = NewType("Digest", bytes)
 Blob = NewType("Blob", bytes)

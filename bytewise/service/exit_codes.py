@@ -4,8 +4,7 @@ import argparse
 import sys
 from typing import NoReturn
 
-from bytewise.protocol.errors import (
-    BytewiseError,
+from bytewise.protocol.errors.actors import (
     ConfigurationError,
     LaneLost,
     LaneOwned,
@@ -14,9 +13,9 @@ from bytewise.protocol.errors import (
     ProtectionMissing,
     SecondVote,
     StaleBackup,
-    Unavailable,
     WrongPhase,
 )
+from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 from bytewise.protocol.records.statements import CannotReason
 from bytewise.service.schedule import EXIT_BUG
 

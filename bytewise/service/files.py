@@ -4,7 +4,7 @@ import os
 import secrets
 from pathlib import Path
 
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 
 
 def replace_file(path: Path, data: bytes) -> None:

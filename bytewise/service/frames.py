@@ -7,7 +7,8 @@ import socket
 from typing import Any
 
 from bytewise.protocol import encoding
-from bytewise.protocol.errors import MalformedValue, TryAgain, WrongFields
+from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.errors.records import MalformedValue, WrongFields
 from bytewise.protocol.jobs import MAX_MESSAGE_BYTES
 
 _LENGTH_BYTES = 4

@@ -16,7 +16,7 @@ from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_MAX_INSTANCES, JobEven
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from bytewise.protocol.errors import Fault, Unavailable
+from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.service import telemetry
 from bytewise.service.clock import monotonic_s
 

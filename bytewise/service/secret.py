@@ -6,7 +6,7 @@ import weakref
 from pathlib import Path
 from typing import NoReturn
 
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.files import shown_name
 
 _LIVE: "weakref.WeakSet[Secret]" = weakref.WeakSet()

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, NewType, TypeVar, cast
 
 from bytewise.protocol import encoding, units
-from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.branches import BytewiseError, Fault
 from bytewise.service.files import shown_name
 from bytewise.service.secret import Secret
 

@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Callable
 
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.jobs import ShardRecord
 
 Dial = Callable[[ShardRecord, float], socket.socket]

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 import structlog
 
 from bytewise.protocol.assurance import warning
-from bytewise.protocol.errors import BytewiseError
+from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.service.secret import Secret, scrub
 

@@ -5,7 +5,7 @@ Exit codes: 0 done, 64 a database cannot be opened or written; those named befor
 
 import sys
 
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.exit_codes import EXIT_USAGE, Parser
 from bytewise.storage.migrate import migrate
 

@@ -11,7 +11,7 @@ from sqlalchemy import Engine, Row, delete, select, tuple_, update
 from bytewise.ports import Clock
 from bytewise.protocol import digests, encoding
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors import StoreCorrupt
+from bytewise.protocol.errors.actors import StoreCorrupt
 from bytewise.protocol.records.receipt import BatchHeader, SignedReceipt
 from bytewise.protocol.records.statements import AuditResult
 from bytewise.protocol.units import Address, Blob, Digest, hex0x, unhex

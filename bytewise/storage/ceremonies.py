@@ -10,7 +10,8 @@ from typing import NamedTuple, TypeVar
 from sqlalchemy import Connection, Engine, insert, select, update
 
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import Fault, LogForked, StoreCorrupt
+from bytewise.protocol.errors.actors import LogForked, StoreCorrupt
+from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.keys.ceremony import Plan, SignedPlan
 from bytewise.protocol.keys.ceremony_log import Fork, LogCopy, Message, SignedHead
 from bytewise.protocol.units import Digest

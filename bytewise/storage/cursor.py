@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Engine, delete, insert, select
 
-from bytewise.protocol.errors import StoreCorrupt
+from bytewise.protocol.errors.actors import StoreCorrupt
 from bytewise.protocol.units import Digest
 from bytewise.storage.engine import alone, reading, writing
 from bytewise.storage.tables import CursorRow

@@ -14,7 +14,8 @@ from sqlalchemy import Connection, Engine, Row, insert, select
 from bytewise.ports import Clock
 from bytewise.protocol import digests, encoding
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors import Fault, StoreCorrupt
+from bytewise.protocol.errors.actors import StoreCorrupt
+from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.units import ZERO_DIGEST, Digest
 from bytewise.service.secret import read_secret, write_secret
 from bytewise.storage.engine import alone, reading, writing

@@ -6,7 +6,7 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.storage.engine import cause_of, check_revision, open_database
 
 _FOLDER = Path(__file__).parent / "migrations"

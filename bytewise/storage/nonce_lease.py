@@ -15,7 +15,8 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Row, and_, select, update
 
 from bytewise.ports import Clock
-from bytewise.protocol.errors import BytewiseError, LaneLost, LaneOwned, Unavailable
+from bytewise.protocol.errors.actors import LaneLost, LaneOwned
+from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 from bytewise.protocol.units import Address
 from bytewise.service import telemetry
 from bytewise.service.clock import monotonic_s

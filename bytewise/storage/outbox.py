@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, insert, or_, select, update
 
-from bytewise.protocol.errors import StoreCorrupt
+from bytewise.protocol.errors.actors import StoreCorrupt
 from bytewise.protocol.units import Address, Blob, Digest
 from bytewise.storage.engine import insert_if_absent, reading, writing
 from bytewise.storage.nonce_lease import Lane

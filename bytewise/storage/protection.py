@@ -13,7 +13,9 @@ from sqlalchemy import Connection, Engine, Row, select
 from bytewise.ports import Clock
 from bytewise.protocol import digests, encoding
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors import Fault, ProtectionMissing, SecondVote, StoreCorrupt, WrongFields
+from bytewise.protocol.errors.actors import ProtectionMissing, SecondVote, StoreCorrupt
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.records import WrongFields
 from bytewise.protocol.records.statements import Vote
 from bytewise.protocol.units import ZERO_DIGEST, Address, Blob, Digest, hex0x, unhex
 from bytewise.storage.engine import insert_if_absent, reading, writing

@@ -13,7 +13,8 @@ from sqlalchemy import Connection, Engine, delete, insert, select, update
 from bytewise.ports import Clock
 from bytewise.protocol import encoding
 from bytewise.protocol.digests import Label, labelled
-from bytewise.protocol.errors import SequenceBroken, StoreCorrupt
+from bytewise.protocol.errors.actors import StoreCorrupt
+from bytewise.protocol.errors.records import SequenceBroken
 from bytewise.protocol.records.receipt import BatchHeader, ListEntry, ReceiptList, SignedReceipt
 from bytewise.protocol.units import Address, Digest
 from bytewise.storage.engine import alone, insert_if_absent, reading, writing

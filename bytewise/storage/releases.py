@@ -12,7 +12,8 @@ from sqlalchemy import Connection, Engine, func, insert, select, update
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import Fault, ReleaseLogBroken, StoreCorrupt
+from bytewise.protocol.errors.actors import ReleaseLogBroken, StoreCorrupt
+from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.evidence.release_evidence import SignedGrounds
 from bytewise.protocol.keys.epochs import GIVEN, SignedRelease, SignedTicket
 from bytewise.protocol.keys.release_log import START, LogHead, verify_log

@@ -12,23 +12,19 @@ from cryptography.x509.oid import NameOID
 
 from bytewise.protocol import digests
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import (
+from bytewise.protocol.errors.actors import EvidenceRefused
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.evidence import (
     EvidenceExpired,
     EvidenceFromFuture,
     EvidenceMalformed,
-    EvidenceRefused,
     EvidenceReplayed,
     EvidenceTooLarge,
-    Fault,
-    ForeignChain,
-    MalformedValue,
     MeasurementRefused,
-    NotCanonical,
     TcbRefused,
-    TooLarge,
     UntrustedRoot,
-    WrongFields,
 )
+from bytewise.protocol.errors.records import ForeignChain, MalformedValue, NotCanonical, TooLarge, WrongFields
 from bytewise.protocol.evidence.appraisal_policy import (
     TYPE_OF,
     AppraisalPolicy,

@@ -11,12 +11,13 @@ from bytewise.crypto.curve import point_flaw
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import ChannelRefused, ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.evidence import ChannelRefused
+from bytewise.protocol.errors.reasons import ChannelFlaw
 from bytewise.protocol.evidence.appraisal_policy import Role
 from bytewise.protocol.evidence.claims import MAX_EVIDENCE_BYTES, REPORT_DATA_BYTES
 from bytewise.protocol.evidence.policy_updates import Standing
 from bytewise.protocol.jobs import Contracts
-from bytewise.protocol.reasons import ChannelFlaw
 from bytewise.protocol.signing import verify_signature
 from bytewise.protocol.units import U64, Address, Blob, Digest
 from bytewise.tee.appraisal import Appraised, verify_evidence

@@ -6,7 +6,7 @@ The parser reads keys, dates and extensions only when they are asked for, and re
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 
-from bytewise.protocol.errors import EvidenceMalformed
+from bytewise.protocol.errors.evidence import EvidenceMalformed
 
 UNREADABLE = (
     ValueError, x509.InvalidVersion, x509.DuplicateExtension, x509.UnsupportedGeneralNameType, UnsupportedAlgorithm,

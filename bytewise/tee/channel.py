@@ -21,9 +21,11 @@ from OpenSSL import SSL, crypto
 from bytewise.ports import Clock, Quoter
 from bytewise.protocol import digests
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import BytewiseError, ChannelBroken, ChannelRefused, Fault, MalformedValue, Unavailable
+from bytewise.protocol.errors.branches import BytewiseError, Fault, Unavailable
+from bytewise.protocol.errors.evidence import ChannelBroken, ChannelRefused
+from bytewise.protocol.errors.reasons import ChannelFlaw
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.keys.epochs import Refusal
-from bytewise.protocol.reasons import ChannelFlaw
 from bytewise.protocol.signing import Signer
 from bytewise.protocol.units import U64, Blob, Digest
 from bytewise.service.clock import monotonic_s

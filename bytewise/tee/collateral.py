@@ -2,7 +2,7 @@
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from bytewise.protocol.errors import EvidenceMalformed, EvidenceTooLarge
+from bytewise.protocol.errors.evidence import EvidenceMalformed, EvidenceTooLarge
 from bytewise.protocol.evidence.claims import Collateral
 from bytewise.protocol.units import Blob
 from bytewise.tee.certificates import read_chain, read_list

@@ -14,11 +14,11 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors import (
+from bytewise.protocol.errors.actors import EvidenceRefused
+from bytewise.protocol.errors.evidence import (
     EvidenceExpired,
     EvidenceFromFuture,
     EvidenceMalformed,
-    EvidenceRefused,
     EvidenceTooLarge,
     TcbRefused,
     UntrustedRoot,

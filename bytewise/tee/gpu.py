@@ -6,7 +6,8 @@ purpose (`gpu_nonce`), and the CPU's quote binds these very bytes (`quoted_repor
 
 from typing import Any
 
-from bytewise.protocol.errors import EvidenceExpired, EvidenceMalformed, EvidenceRefused, EvidenceReplayed, EvidenceTooLarge
+from bytewise.protocol.errors.actors import EvidenceRefused
+from bytewise.protocol.errors.evidence import EvidenceExpired, EvidenceMalformed, EvidenceReplayed, EvidenceTooLarge
 from bytewise.tee.claims import GpuClaims
 from bytewise.tee.strict_json import read_object, unix_second
 

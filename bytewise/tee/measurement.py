@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import ZERO_DIGEST, Digest
 
 ENCLAVE_ENTRY = "enclave.__main__"

@@ -2,7 +2,7 @@
 
 import sys
 
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 
 SIMULATOR = "bytewise.tee_simulated"
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, MalformedValue, NotCanonical, WrongFields
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.records import MalformedValue, NotCanonical, WrongFields
 from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, SignedPolicy
 from bytewise.protocol.evidence.policy_updates import Standing, Times, first_standing, succeed, verify_approval, verify_times
 from bytewise.protocol.units import U64, Address

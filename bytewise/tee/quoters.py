@@ -11,7 +11,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from bytewise.ports import Quoter
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ConfigurationError, EvidenceMalformed, MalformedValue, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
+from bytewise.protocol.errors.evidence import EvidenceMalformed
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS, EvidenceType
 from bytewise.protocol.evidence.claims import REPORT_DATA_BYTES, SNP_REPORT_BYTES, Evidence, SnpCertificates
 from bytewise.protocol.units import Blob

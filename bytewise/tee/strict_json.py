@@ -5,7 +5,8 @@ import json
 from typing import Any, NoReturn
 
 from bytewise.protocol.encoding import verify_depth
-from bytewise.protocol.errors import EvidenceMalformed, EvidenceTooLarge, TooLarge
+from bytewise.protocol.errors.evidence import EvidenceMalformed, EvidenceTooLarge
+from bytewise.protocol.errors.records import TooLarge
 
 
 def read_object(data: bytes, what: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 import bytewise
 from bytewise.ports import Clock
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.evidence.claims import REPORT_DATA_BYTES, Evidence
 from bytewise.protocol.units import ZERO_DIGEST, Blob, Digest

@@ -3,7 +3,7 @@
 from bytewise.crypto.bls import BlsSigner, key_hash, words
 from bytewise.protocol.digests import keccak256, keccak256_abi
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.records.receipt import BatchHeader, SignedReceipt
 from bytewise.protocol.records.statements import AuditResult
 from bytewise.protocol.signing import struct_values

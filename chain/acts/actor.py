@@ -5,7 +5,7 @@ Before a signature, and again before a fee is raised, the act is tried on the ne
 """
 
 from bytewise.protocol.address_book import Network
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.signing import LocalSigner
 from bytewise.storage.nonce_lease import Lane
 from bytewise.storage.outbox import Outbox

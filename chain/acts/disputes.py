@@ -7,7 +7,8 @@ from bytewise.crypto.bls import BlsSignature, PublicKey, aggregate, words
 from bytewise.protocol import digests, merkle
 from bytewise.protocol.court.commitments import Commit
 from bytewise.protocol.decisions.snapshot import Seat
-from bytewise.protocol.errors import MalformedValue, SecondVote
+from bytewise.protocol.errors.actors import SecondVote
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.receipt import Receipt, receipt_id
 from bytewise.protocol.records.statements import Finding, Vote
 from bytewise.protocol.signing import struct_values

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from bytewise.protocol.address_book import Network
-from bytewise.protocol.errors import ChainReverted, ConfigurationError
+from bytewise.protocol.errors.actors import ChainReverted, ConfigurationError
 from bytewise.protocol.keys.epochs import EpochDocument, EpochOnChain, EpochState
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Blob, Digest

@@ -12,7 +12,9 @@ from eth_abi.abi import encode
 
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.digests import keccak256
-from bytewise.protocol.errors import ChainReverted, ConfigurationError, Fault, MalformedValue
+from bytewise.protocol.errors.actors import ChainReverted, ConfigurationError
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest, address
 from chain.acts import governed
 from chain.acts.governed import Timelock

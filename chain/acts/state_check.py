@@ -6,7 +6,7 @@ from typing import Any
 
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.errors import ChainReverted
+from bytewise.protocol.errors.actors import ChainReverted
 from bytewise.storage.outbox import Intent
 from chain.acts.disputes import VOTING
 from chain.client.access import Chain

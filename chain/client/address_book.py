@@ -6,7 +6,7 @@ from pathlib import Path
 from bytewise.protocol.address_book import Addresses, CodeHash, Network
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import Address, Digest
 from bytewise.service.files import replace_file, shown_name
 from chain.client.access import Chain

@@ -11,7 +11,8 @@ from typing import Any
 from eth_utils.address import is_checksum_address
 
 from bytewise.protocol.encoding import parse_typed
-from bytewise.protocol.errors import ConfigurationError, MalformedValue, NotCanonical
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.records import MalformedValue, NotCanonical
 from bytewise.protocol.units import Address, address, unhex
 from chain.client.artifacts import kind_of
 

@@ -15,7 +15,8 @@ from eth_abi.abi import encode as abi_encode
 from eth_abi.exceptions import DecodingError, EncodingError
 from eth_utils.crypto import keccak
 
-from bytewise.protocol.errors import ConfigurationError, MalformedValue
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Address, Digest
 
 FOLDER = Path(__file__).parent.parent / "abi"

@@ -7,7 +7,8 @@ from typing import Any
 import rlp
 
 from bytewise.protocol.digests import keccak256
-from bytewise.protocol.errors import ConfigurationError, MalformedValue, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Address, Blob, Digest, digest
 from chain.client.access import Chain
 from chain.client.rpc import Block, at_number, hex_bytes, quantity, reading_answer

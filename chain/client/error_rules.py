@@ -5,23 +5,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.errors import (
-    BadSignature,
+from bytewise.protocol.errors.actors import (
     BondMismatch,
-    BytewiseError,
     ChainReverted,
     CommitmentMismatch,
     Held,
-    MalformedValue,
-    MerkleProofMismatch,
     NoProgress,
     NotAMember,
-    SequenceBroken,
     TooEarly,
-    UnknownKeyEpoch,
     WindowClosed,
     WrongPhase,
 )
+from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.protocol.errors.records import BadSignature, MalformedValue, MerkleProofMismatch, SequenceBroken, UnknownKeyEpoch
 from bytewise.protocol.units import hex0x
 from chain.client.artifacts import Reason
 

@@ -14,7 +14,8 @@ from eth_abi.abi import encode as abi_encode
 from eth_abi.exceptions import EncodingError
 
 from bytewise.protocol.digests import keccak256
-from bytewise.protocol.errors import ConfigurationError, MalformedValue
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Address
 from chain.client.artifacts import FOLDER
 

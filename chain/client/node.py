@@ -12,7 +12,8 @@ from web3 import HTTPProvider
 from web3.types import RPCEndpoint, RPCResponse
 
 from bytewise.protocol.encoding import verify_depth
-from bytewise.protocol.errors import ConfigurationError, TooLarge, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
+from bytewise.protocol.errors.records import TooLarge
 
 _NO_BATCHES = "if it stays so, this node takes no JSON-RPC batches, or none so long: have it take them, or name another node"
 _WRONG_IDS = "this node, or a proxy before it, mixes answers up: name another node if it stays so"

@@ -8,7 +8,8 @@ settings: a URL may hold a key.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from bytewise.protocol.errors import BytewiseError, ChainReverted, ConfigurationError, NoAgreement, RpcRefused, Unavailable
+from bytewise.protocol.errors.actors import ChainReverted, ConfigurationError, NoAgreement, RpcRefused
+from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
 from bytewise.service.clock import monotonic_s

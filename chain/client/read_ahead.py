@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bytewise.ports import MissingRead
-from bytewise.protocol.errors import BytewiseError, Unavailable
+from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 from bytewise.protocol.units import Address
 from chain.client.artifacts import View
 from chain.client.blocks import SHORT_CHAIN_BLOCKS

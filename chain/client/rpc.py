@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
-from bytewise.protocol.errors import ChainReverted, ConfigurationError, MalformedValue, RpcRefused, TryAgain, Unavailable
+from bytewise.protocol.errors.actors import ChainReverted, ConfigurationError, RpcRefused, TryAgain
+from bytewise.protocol.errors.branches import Unavailable
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Address, Digest, address, digest
 from chain.client.artifacts import Log, Reason, View, interface
 from chain.client.node import NodeHTTPProvider, verify_url

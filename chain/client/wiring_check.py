@@ -10,7 +10,7 @@ from typing import Any
 
 from bytewise.protocol.address_book import Addresses, Network, Pool, StakeSource
 from bytewise.protocol.digests import keccak256
-from bytewise.protocol.errors import ChainReverted, ConfigurationError
+from bytewise.protocol.errors.actors import ChainReverted, ConfigurationError
 from bytewise.protocol.units import Address
 from chain.client.access import Chain
 from chain.client.artifacts import View

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from bytewise.protocol.address_book import Network
-from bytewise.protocol.errors import ChainReverted
+from bytewise.protocol.errors.actors import ChainReverted
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Address, Blob
 from chain.client.access import Chain

@@ -15,7 +15,7 @@ from web3.utils.address import get_create_address
 from bytewise.protocol.address_book import Addresses, Network, Pool, StakeSource
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ChainReverted, ConfigurationError
+from bytewise.protocol.errors.actors import ChainReverted, ConfigurationError
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Digest, address

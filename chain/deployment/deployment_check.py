@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 from bytewise.protocol.court.params import ParamSet
-from bytewise.protocol.errors import ChainReverted, ConfigurationError
+from bytewise.protocol.errors.actors import ChainReverted, ConfigurationError
 from chain.client.access import Chain
 from chain.client.rpc import reading_answer
 from chain.client.structs import from_struct

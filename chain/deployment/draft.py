@@ -11,7 +11,8 @@ from pathlib import Path
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, MalformedValue, NotCanonical, TryAgain, WrongFields
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
+from bytewise.protocol.errors.records import MalformedValue, NotCanonical, WrongFields
 from bytewise.protocol.units import U64, Address, Digest
 from bytewise.service.files import replace_file
 from chain.client.access import Chain

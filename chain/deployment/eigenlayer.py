@@ -5,7 +5,7 @@
 
 from typing import Any
 
-from bytewise.protocol.errors import ChainReverted, ConfigurationError
+from bytewise.protocol.errors.actors import ChainReverted, ConfigurationError
 from bytewise.protocol.units import ZERO_ADDRESS, Address
 from chain.client.access import Chain
 from chain.client.artifacts import interface

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bytewise.protocol.address_book import Network, Pool
 from bytewise.protocol.court.params import MAX_REARMS, ParamSet
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.stake_tree import TreeShape
 from bytewise.protocol.units import Address
 from chain.client.access import Chain

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bytewise.protocol.court.params import Committee, Money, ParamSet, Shares, Times
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 
 ETHER = 10**18
 DAY = 86_400

@@ -1,7 +1,7 @@
 """Whether a contract is a bond pool of a network: its code, and what it was deployed with."""
 
 from bytewise.protocol.address_book import Network
-from bytewise.protocol.errors import ChainReverted, ConfigurationError
+from bytewise.protocol.errors.actors import ChainReverted, ConfigurationError
 from bytewise.protocol.units import Address
 from chain.client.access import Chain
 from chain.client.artifacts import View, interface

@@ -1,7 +1,8 @@
 """What governance and proposers published in events, by digest; and who is an operator (`ports.Documents`)."""
 
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import BytewiseError, UnknownEnvironment
+from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.protocol.errors.records import UnknownEnvironment
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.units import Address, Digest
 from chain.client.artifacts import Log

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bytewise.protocol.assurance import HARDWARE, SIMULATED
-from bytewise.protocol.errors import ConfigurationError, UnknownKeyEpoch
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.records import UnknownKeyEpoch
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys.epochs import EpochOnChain, EpochState
 from bytewise.protocol.units import Blob, digest

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from bytewise.crypto.bls import PublicKey
 from bytewise.protocol.court.seat_outcomes import PAID, Standing
-from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.statements import Finding, Verdict, Vote
 from bytewise.protocol.signing import camel
 from bytewise.protocol.units import ZERO_ADDRESS, Address, Blob, Digest

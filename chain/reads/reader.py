@@ -10,7 +10,7 @@ from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.decisions.audits import AuditStage
 from bytewise.protocol.decisions.demands import DemandKind, DemandRecord
 from bytewise.protocol.decisions.snapshot import OPEN_END, AnchoredBatch, Case, DisputeOpening, Docket, Holdings, Seat
-from bytewise.protocol.errors import ChainReverted
+from bytewise.protocol.errors.actors import ChainReverted
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys.epochs import EpochOnChain, EpochState, ReleaseView
 from bytewise.protocol.records.receipt import BatchHeader, SignedLeaf, SignedReceipt

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from bytewise.protocol.address_book import Network
-from bytewise.protocol.errors import ChainReverted, ConfigurationError
+from bytewise.protocol.errors.actors import ChainReverted, ConfigurationError
 from bytewise.protocol.records.receipt import Receipt, SignedReceipt
 from bytewise.protocol.signing import struct_values
 from bytewise.protocol.units import ZERO_ADDRESS, Address, Blob, Digest, address

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from bytewise.protocol.address_book import DealtShares, Holder, Network, holder
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.keys.epochs import EpochDocument
 from bytewise.protocol.units import U64, Address, Blob
 from chain.client.access import Chain

@@ -17,7 +17,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from bytewise.protocol.errors import ChainReverted, Fault, LaneStopped, RpcRefused, Unavailable
+from bytewise.protocol.errors.actors import ChainReverted, LaneStopped, RpcRefused
+from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Address
 from bytewise.service import telemetry

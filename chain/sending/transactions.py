@@ -13,7 +13,8 @@ from eth_account import Account
 from eth_account.typed_transactions.typed_transaction import TypedTransaction
 from hexbytes import HexBytes
 
-from bytewise.protocol.errors import ChainReverted, RpcRefused, TryAgain, Unavailable
+from bytewise.protocol.errors.actors import ChainReverted, RpcRefused, TryAgain
+from bytewise.protocol.errors.branches import Unavailable
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Address, Blob, Digest, digest
 from bytewise.service.clock import monotonic_s

@@ -16,7 +16,7 @@ from bytewise.inference.reproduce import vectors_of
 from bytewise.protocol import digests
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import Bug
+from bytewise.protocol.errors.branches import Bug
 from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, Role
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.signing import LocalSigner

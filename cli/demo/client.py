@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import openai
 
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from cli.demo.plan import FREQUENCY_PENALTY, MAX_TOKENS, Question
 
 TIMEOUT_S = 60.0

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from bytewise.protocol.address_book import Network as Book
-from bytewise.protocol.errors import BytewiseError
+from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.suites import hybrid_epoch, rebuilt_epoch
 from bytewise.protocol.units import Address, hex0x

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from bytewise.protocol.errors import ConfigurationError, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.service.settings import child_environment
 
 # The loopback interface: in a fresh network namespace (`unshare -rn`) it is down, and whoever may should bring it up.

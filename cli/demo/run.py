@@ -23,7 +23,7 @@ from rich.text import Text
 from bytewise.protocol.address_book import Network as Book
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.snapshot import Docket
-from bytewise.protocol.errors import Unavailable
+from bytewise.protocol.errors.branches import Unavailable
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.suites import suite_of
 from bytewise.protocol.units import ZERO_DIGEST, Address, hex0x

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from cli.demo.plan import OPERATORS, SHARDS, VERIFIERS
 
 # Ports for the processes of a network on one machine, handed out before the processes exist.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bytewise.protocol.assurance import HARDWARE, SIMULATED
-from bytewise.protocol.errors import CeremonyRefused
+from bytewise.protocol.errors.actors import CeremonyRefused
 from bytewise.protocol.keys.ceremony import Plan, Purpose
 from bytewise.protocol.keys.epochs import EpochOnChain, EpochState
 from bytewise.protocol.suites import is_rebuilt

@@ -13,7 +13,7 @@ from bytewise.crypto.curve import GENERATOR, ORDER, decode_point, encode_point
 from bytewise.crypto.shares import combine
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors import CeremonyFailed
+from bytewise.protocol.errors.actors import CeremonyFailed
 from bytewise.protocol.units import Blob, Digest
 
 MESSAGE = b"bytewise canary"

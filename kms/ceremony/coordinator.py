@@ -11,15 +11,8 @@ from typing import Protocol
 
 from bytewise.crypto.curve import encode_point
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import (
-    BytewiseError,
-    CeremonyRefused,
-    ConfigurationError,
-    Fault,
-    LogForked,
-    NoProgress,
-    SharesUnproven,
-)
+from bytewise.protocol.errors.actors import CeremonyRefused, ConfigurationError, LogForked, NoProgress, SharesUnproven
+from bytewise.protocol.errors.branches import BytewiseError, Fault
 from bytewise.protocol.jobs import EpochRecord, ShardRecord
 from bytewise.protocol.keys.ceremony import CeremonySeat, Plan, SignedPlan, announce
 from bytewise.protocol.keys.ceremony_log import PAGE_BYTES, Close, Exchange, ExchangeAnswer, Message, bring, next_head, say

@@ -15,7 +15,8 @@ from bytewise.crypto.proofs import knows_log, prove_log, prove_partial, verify_p
 from bytewise.crypto.shares import evaluate, verification_key
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors import DealerLied, MalformedValue, ShardLied
+from bytewise.protocol.errors.actors import DealerLied, ShardLied
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.keys.ceremony_log import Complaint, Deal, SealedDeal
 from bytewise.protocol.keys.epochs import Partial
 from bytewise.protocol.units import Blob, Digest

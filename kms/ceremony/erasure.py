@@ -11,7 +11,8 @@ from bytewise.ports import Clock
 from bytewise.protocol import digests
 from bytewise.protocol.address_book import DealtShares
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, Fault, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
+from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.jobs import Contracts
 from bytewise.protocol.keys.ceremony import Erasure, SignedErasure, erasure_digest, verify_erasure
 from bytewise.protocol.keys.epochs import EpochDocument, EpochOnChain, EpochState

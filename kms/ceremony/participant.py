@@ -12,7 +12,8 @@ from bytewise.crypto.curve import Rng
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import CeremonyRefused, ConfigurationError, LogForked, ShareMissing, TooLarge
+from bytewise.protocol.errors.actors import CeremonyRefused, ConfigurationError, LogForked, ShareMissing
+from bytewise.protocol.errors.records import TooLarge
 from bytewise.protocol.keys.ceremony import Plan, SignedPlan, verify_plan
 from bytewise.protocol.keys.ceremony_log import (
     MAX_EXCHANGE_BYTES,

@@ -13,7 +13,7 @@ from bytewise.crypto.proofs import prove_partial
 from bytewise.crypto.shares import combine_values, verification_key
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors import DealerLied, ShareMissing
+from bytewise.protocol.errors.actors import DealerLied, ShareMissing
 from bytewise.protocol.keys.ceremony import CeremonySeat, Purpose
 from bytewise.protocol.keys.ceremony_log import (
     Body,

@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from bytewise.crypto.curve import Rng
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import CeremonyFailed, ConfigurationError, Fault
+from bytewise.protocol.errors.actors import CeremonyFailed, ConfigurationError
+from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.jobs import Contracts, ShardRecord
 from bytewise.protocol.keys.ceremony import (
     CeremonySeat,

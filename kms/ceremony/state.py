@@ -12,7 +12,8 @@ from bytewise.crypto.curve import decode_point, encode_point
 from bytewise.crypto.shares import lagrange, verification_key
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors import CeremonyFailed, CeremonyRefused, MalformedValue, NoProgress
+from bytewise.protocol.errors.actors import CeremonyFailed, CeremonyRefused, NoProgress
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.jobs import HybridKeys
 from bytewise.protocol.keys.ceremony import CeremonySeat, Plan, Purpose
 from bytewise.protocol.keys.ceremony_log import Deal, Hand, Message

@@ -27,7 +27,8 @@ from bytewise.crypto.curve import decode_point
 from bytewise.crypto.mlkem import verify_key
 from bytewise.crypto.proofs import verify_partial
 from bytewise.crypto.shares import verification_key
-from bytewise.protocol.errors import BadSignature, CeremonyFailed, CeremonyRefused, DealerLied, MalformedValue, ShardLied
+from bytewise.protocol.errors.actors import CeremonyFailed, CeremonyRefused, DealerLied, ShardLied
+from bytewise.protocol.errors.records import BadSignature, MalformedValue
 from bytewise.protocol.keys.ceremony import CeremonySeat, Plan, Purpose
 from bytewise.protocol.keys.ceremony_log import (
     Close,

@@ -14,7 +14,9 @@ from pathlib import Path
 
 from bytewise.protocol.address_book import Holder
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue, ReleaseLogBroken, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, ReleaseLogBroken, TryAgain
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.release_evidence import Grounds
 from bytewise.protocol.keys.epochs import ReleaseLog, SignedRelease
 from bytewise.protocol.keys.release_log import LAG_S, START, LogHead, verify_log, verify_owner

@@ -14,7 +14,8 @@ from bytewise.ports import MissingRead
 from bytewise.protocol import merkle
 from bytewise.protocol.court import sortition
 from bytewise.protocol.decisions.snapshot import Case, Docket, Holdings, Seat
-from bytewise.protocol.errors import Fault, NoAgreement, RpcRefused, TryAgain, Unavailable
+from bytewise.protocol.errors.actors import NoAgreement, RpcRefused, TryAgain
+from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.evidence.release_evidence import AuditPlace
 from bytewise.protocol.keys.epochs import GIVEN, AuditDrawing, EpochState, SignedRelease
 from bytewise.protocol.keys.release_log import LAG_S

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from bytewise.protocol.address_book import DealtShares, Holder, Network, holder
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys.epochs import GIVEN, SignedRelease
 from bytewise.protocol.keys.release_log import LAG_S

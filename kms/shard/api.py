@@ -12,7 +12,8 @@ from fastapi import Depends, FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import BytewiseError, Fault, NotCanonical, Unavailable
+from bytewise.protocol.errors.branches import BytewiseError, Fault, Unavailable
+from bytewise.protocol.errors.records import NotCanonical
 from bytewise.protocol.keys.ceremony_log import MAX_EXCHANGE_BYTES
 from bytewise.service import telemetry
 from kms.ceremony.participant import Desk

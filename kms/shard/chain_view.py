@@ -4,7 +4,7 @@ from typing import Protocol
 
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.decisions.snapshot import AnchoredBatch, Docket, Holdings
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.keys.epochs import AuditDrawing, ChainFacts, EpochOnChain, ReleaseView
 from bytewise.protocol.records.receipt import BatchHeader
 from bytewise.protocol.records.statements import Ticket, TicketKind

@@ -20,7 +20,8 @@ from starlette.requests import ClientDisconnect
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from bytewise.protocol.errors import ConfigurationError, TooLarge, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
+from bytewise.protocol.errors.records import TooLarge
 from bytewise.protocol.keys.ceremony_log import MAX_EXCHANGE_BYTES
 
 HANDSHAKE_S = 10.0

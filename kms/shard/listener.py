@@ -10,7 +10,9 @@ import threading
 from collections import Counter
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import BytewiseError, ChannelBroken, TryAgain
+from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.protocol.errors.evidence import ChannelBroken
 from bytewise.protocol.keys.epochs import MAX_RELEASE_BODY_BYTES, ReleaseReply
 from bytewise.service import telemetry
 from bytewise.tee.channel import HANDSHAKE_S, Channel, End, accept

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, Fault
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.evidence.appraisal_policy import (
     AppraisalPolicy,
     PlatformRule,

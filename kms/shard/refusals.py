@@ -6,7 +6,7 @@ And how many refusals it puts on its record.
 import threading
 from collections import Counter
 
-from bytewise.protocol.errors import BytewiseError, Unavailable
+from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 from bytewise.protocol.keys.epochs import Refusal
 from bytewise.protocol.units import Address
 from bytewise.service import telemetry

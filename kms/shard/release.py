@@ -12,7 +12,9 @@ from bytewise.crypto.curve import Rng, decode_point, encode_scalar
 from bytewise.crypto.proofs import prove_partial
 from bytewise.ports import Clock
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import BytewiseError, ConfigurationError, EpochClosed, Fault, TooLarge, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, EpochClosed, TryAgain
+from bytewise.protocol.errors.branches import BytewiseError, Fault
+from bytewise.protocol.errors.records import TooLarge
 from bytewise.protocol.evidence.appraisal_policy import Role
 from bytewise.protocol.evidence.policy_updates import Standing
 from bytewise.protocol.evidence.release_evidence import AuditPlace, Grounds, SignedGrounds, grounds_digest

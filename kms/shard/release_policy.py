@@ -13,13 +13,14 @@ from bytewise.protocol import merkle
 from bytewise.protocol.court import sortition
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.snapshot import Case
-from bytewise.protocol.errors import BudgetSpent, EpochClosed, EvidenceRefused, ForeignChain, TicketRefused, TryAgain
+from bytewise.protocol.errors.actors import BudgetSpent, EpochClosed, EvidenceRefused, TicketRefused, TryAgain
+from bytewise.protocol.errors.reasons import TicketFlaw
+from bytewise.protocol.errors.records import ForeignChain
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType, entry_digest
 from bytewise.protocol.evidence.policy_updates import Standing
 from bytewise.protocol.jobs import Contracts, anchor_domain, key_domain
 from bytewise.protocol.keys.epochs import AuditDrawing, ChainFacts, EpochState, ReleaseRequest
 from bytewise.protocol.keys.release_log import LAG_S
-from bytewise.protocol.reasons import TicketFlaw
 from bytewise.protocol.records.receipt import SignedReceipt, receipt_id, verify_receipt
 from bytewise.protocol.records.seal import Envelope
 from bytewise.protocol.records.statements import Ticket, TicketKind, transport_key_hash

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bytewise.ports import Clock, Quoter
-from bytewise.protocol.errors import ConfigurationError, StaleBackup
+from bytewise.protocol.errors.actors import ConfigurationError, StaleBackup
 from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS, EvidenceType
 from bytewise.protocol.evidence.policy_updates import Standing, Times, first_standing
 from bytewise.protocol.jobs import Contracts, EpochRecord, key_domain

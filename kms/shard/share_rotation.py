@@ -15,7 +15,7 @@ from typing import NamedTuple
 from bytewise.crypto.curve import decode_point, encode_point
 from bytewise.crypto.shares import verification_key
 from bytewise.protocol import digests
-from bytewise.protocol.errors import ConfigurationError, StaleBackup, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, StaleBackup, TryAgain
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys.epochs import ChainFacts, EpochDocument
 from bytewise.protocol.units import Address, Blob, Digest

@@ -11,7 +11,8 @@ from bytewise.crypto.curve import Rng
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, Fault
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Address, Blob, Digest
 from bytewise.service.secret import Secret

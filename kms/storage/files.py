@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import BinaryIO
 
-from bytewise.protocol.errors import ConfigurationError, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.service.secret import read_secret
 
 KEY_BYTES = 32

@@ -18,7 +18,8 @@ from bytewise.crypto.shares import verify_share
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, Fault
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.keys.ceremony import ShardEntry
 from bytewise.protocol.keys.epochs import EpochDocument, SealedShare
 from bytewise.protocol.units import U64, Blob, Digest

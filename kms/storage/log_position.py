@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, Fault, StaleBackup
+from bytewise.protocol.errors.actors import ConfigurationError, StaleBackup
+from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.keys.epochs import SignedRelease
 from bytewise.protocol.signing import Domain, typed_digest
 from bytewise.protocol.units import U64, Digest

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import BadSignature, CeremonyRefused, Fault, LogForked, Unavailable
+from bytewise.protocol.errors.actors import CeremonyRefused, LogForked
+from bytewise.protocol.errors.branches import Fault, Unavailable
+from bytewise.protocol.errors.records import BadSignature
 from bytewise.protocol.keys.ceremony import Plan, announce
 from bytewise.protocol.keys.ceremony_log import (
     MAX_EXCHANGE_MARKS,

@@ -8,7 +8,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from OpenSSL import SSL
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ChannelBroken, ChannelRefused, Fault
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.evidence import ChannelBroken, ChannelRefused
 from bytewise.protocol.keys.epochs import Refusal
 from bytewise.protocol.units import Blob, Digest
 from bytewise.service.clock import SystemClock, monotonic_s

@@ -8,7 +8,9 @@ from bytewise.crypto.curve import GENERATOR, decode_point, decode_scalar, encode
 from bytewise.crypto.envelope import seal_padded, verify_envelope
 from bytewise.crypto.proofs import prove_partial, verify_partial
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import EnvelopeProofBad, Fault, MalformedValue, ShardLied
+from bytewise.protocol.errors.actors import ShardLied
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.records import EnvelopeProofBad, MalformedValue
 from bytewise.protocol.keys.epochs import HybridPartial, Partial
 from bytewise.protocol.suites import KEM_KEY_BYTES, SUITE_HYBRID
 from bytewise.protocol.units import Blob, Digest

@@ -11,7 +11,10 @@ from typing import Any
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, EvidenceMalformed, EvidenceRefused, Fault, ForeignChain, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, EvidenceRefused, TryAgain
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.evidence import EvidenceMalformed
+from bytewise.protocol.errors.records import ForeignChain
 from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, SignedPolicy, approval_digest
 from bytewise.protocol.evidence.claims import (
     Collateral,

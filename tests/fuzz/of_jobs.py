@@ -4,7 +4,8 @@ import socket
 from pathlib import Path
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import Fault, TryAgain
+from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.jobs import Prepare, RunJob
 from bytewise.protocol.units import Digest
 from bytewise.service import frames

@@ -6,7 +6,8 @@ from pathlib import Path
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, Fault, Unavailable
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.jobs import key_domain
 from bytewise.protocol.keys.ceremony import Erasure, ShardEntry, SignedErasure
 from bytewise.protocol.keys.epochs import (

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from bytewise.protocol.encoding import MAX_MARKS, decode, encode
-from bytewise.protocol.errors import Fault
+from bytewise.protocol.errors.branches import Fault
 from tests.fuzz.edits import mutant
 
 Refusals = type[Exception] | tuple[type[Exception], ...]

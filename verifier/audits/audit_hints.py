@@ -16,7 +16,7 @@ import httpx2
 from bytewise.protocol.court.tally import key_of
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import CommitmentMismatch, NotAMember
+from bytewise.protocol.errors.actors import CommitmentMismatch, NotAMember
 from bytewise.protocol.records.statements import AuditResult, Outcome, audit_commitment
 from bytewise.protocol.signing import Domain, typed_digest, verify_signature
 from bytewise.protocol.units import U8, ZERO_DIGEST, Address, Blob, Digest

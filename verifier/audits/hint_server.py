@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from bytewise.protocol.decisions.actions import Action
 from bytewise.protocol.decisions.snapshot import Docket
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import BytewiseError
+from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
 from bytewise.service.clock import monotonic_s

@@ -27,7 +27,8 @@ from bytewise.protocol.decisions.demands import (
 )
 from bytewise.protocol.decisions.disputes import MovePolicy, is_my_turn
 from bytewise.protocol.decisions.snapshot import Docket
-from bytewise.protocol.errors import Fault, NotServed, TryAgain, Unavailable
+from bytewise.protocol.errors.actors import NotServed, TryAgain
+from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.records.receipt import BatchHeader, SignedReceipt, anchor_subject, list_subject
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry

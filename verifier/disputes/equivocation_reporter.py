@@ -11,7 +11,8 @@ from bytewise.ports import ChainView, Sender
 from bytewise.protocol.decisions.actions import Action, ReportEquivocation, ReportSkipped
 from bytewise.protocol.decisions.snapshot import Docket
 from bytewise.protocol.digests import keccak256
-from bytewise.protocol.errors import Fault, TryAgain, Unavailable
+from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.records.receipt import SignedReceipt
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry

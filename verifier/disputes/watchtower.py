@@ -11,7 +11,7 @@ from bytewise.protocol.decisions.audits import AuditedReceipt, WatchPolicy, deci
 from bytewise.protocol.decisions.disputes import Alternative, decide_challenger
 from bytewise.protocol.decisions.snapshot import AnchoredBatch, Case, Docket
 from bytewise.protocol.digests import keccak256
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult
 from bytewise.protocol.signing import Signer
 from bytewise.protocol.units import Address, Digest

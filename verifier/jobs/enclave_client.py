@@ -8,7 +8,8 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from bytewise.protocol.errors import ConfigurationError, MalformedValue, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.jobs import Dial, Dialled, JobFailed, JobResult, Prepare, Prepared, RunJob
 from bytewise.protocol.units import Digest
 from bytewise.service import frames, shard_connection, telemetry

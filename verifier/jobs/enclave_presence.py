@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.service import telemetry
 from bytewise.service.clock import monotonic_s
 

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from bytewise.ports import EnclaveJobs
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.jobs import Contracts, EpochRecord, JobResult, RunJob
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.receipt import BatchHeader, SignedReceipt

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bytewise.protocol.errors import Bug, BytewiseError
+from bytewise.protocol.errors.branches import Bug, BytewiseError
 from bytewise.protocol.jobs import JobResult
 from bytewise.protocol.units import Digest
 from bytewise.service import telemetry

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from bytewise.protocol.decisions.snapshot import Docket
-from bytewise.protocol.errors import Unavailable
+from bytewise.protocol.errors.branches import Unavailable
 from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 

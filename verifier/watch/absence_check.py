@@ -7,7 +7,8 @@ from typing import NamedTuple, Protocol
 from bytewise.ports import BlobStore
 from bytewise.protocol.decisions.snapshot import Docket
 from bytewise.protocol.digests import Label, labelled
-from bytewise.protocol.errors import BadCertificate, Fault, NotServed, Unavailable
+from bytewise.protocol.errors.actors import BadCertificate, NotServed
+from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 

@@ -8,15 +8,9 @@ from typing import NamedTuple
 
 from bytewise.protocol import merkle
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import (
-    AnchoredLate,
-    Fault,
-    ListMismatch,
-    MalformedValue,
-    TryAgain,
-    UnknownEnvironment,
-    UnknownKeyEpoch,
-)
+from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.records import AnchoredLate, ListMismatch, MalformedValue, UnknownEnvironment, UnknownKeyEpoch
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.receipt import (
     BatchHeader,

@@ -6,7 +6,8 @@ An operator that answered in time has kept its duty, wherever the first locator 
 from bytewise.ports import BlobStore, ChainView
 from bytewise.protocol.decisions.snapshot import Docket
 from bytewise.protocol.digests import Label, labelled
-from bytewise.protocol.errors import BadCertificate, NotServed, Unavailable
+from bytewise.protocol.errors.actors import BadCertificate, NotServed
+from bytewise.protocol.errors.branches import Unavailable
 from bytewise.protocol.records.receipt import BatchHeader, list_subject
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Digest

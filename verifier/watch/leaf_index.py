@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Generic, NamedTuple, TypeVar
 
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import Fault
+from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.records.receipt import BatchHeader, Receipt, ReceiptList, SignedReceipt, verify_receipt
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Address, Blob, Digest

@@ -3,7 +3,8 @@
 from bytewise.ports import ChainView, Documents
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.decisions.snapshot import Docket
-from bytewise.protocol.errors import Fault, UnknownEnvironment
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.records import UnknownEnvironment
 from bytewise.protocol.evidence.appraisal_policy import policy_digest
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.receipt import BatchHeader, list_subject

@@ -5,7 +5,7 @@ from dataclasses import replace
 from bytewise.ports import ChainView
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.snapshot import AnchoredBatch, Case, DisputeOpening, Docket
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
 

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bytewise.protocol.encoding import from_json, verify_depth
-from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.receipt import SignedReceipt, verify_receipt
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Digest

@@ -10,7 +10,8 @@ from typing import NamedTuple
 from bytewise.ports import BlobStore, ChainView, Documents
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.decisions.snapshot import Docket
-from bytewise.protocol.errors import Fault, NotServed, TryAgain, Unavailable
+from bytewise.protocol.errors.actors import NotServed, TryAgain
+from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.receipt import BatchHeader
 from bytewise.protocol.units import Digest

@@ -22,7 +22,7 @@ from bytewise.inference.manifest import (
     ArtifactFile,
     Manifest,
 )
-from bytewise.protocol.errors import ArtifactMismatch, UnsupportedModel
+from bytewise.protocol.errors.actors import ArtifactMismatch, UnsupportedModel
 from bytewise.protocol.records.environment import PROFILE_EXACT_1
 from bytewise.protocol.units import Digest, hex0x
 

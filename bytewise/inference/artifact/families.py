@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bytewise.inference.exact.matmul import MAX_DEPTH, MAX_KEYS, MIN_DEPTH
 from bytewise.inference.manifest import Architecture
-from bytewise.protocol.errors import UnsupportedModel
+from bytewise.protocol.errors.actors import UnsupportedModel
 
 MOST_PARTS, MOST_TOKENS = 1024, 2**20
 """Most layers, heads or experts, and the largest vocabulary: the C engine has the same limits."""

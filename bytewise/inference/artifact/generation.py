@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bytewise.inference.manifest import Generation
-from bytewise.protocol.errors import UnsupportedModel
+from bytewise.protocol.errors.actors import UnsupportedModel
 from bytewise.protocol.records.request import MAX_STOP_TOKENS
 from bytewise.protocol.units import Decimal
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from bytewise.inference import memory
 from bytewise.inference.manifest import ArtifactFile, Piece
 from bytewise.protocol.digests import RunningSha256
-from bytewise.protocol.errors import ArtifactMismatch, CannotExecute
+from bytewise.protocol.errors.actors import ArtifactMismatch, CannotExecute
 from bytewise.protocol.records.statements import CannotReason
 
 STEP = 8 * 2**20

@@ -8,7 +8,8 @@ from bytewise.inference.manifest import MANIFEST_FILE, TEMPLATE_FILE, TOKENIZER_
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import ArtifactMismatch, CannotExecute, Fault
+from bytewise.protocol.errors.actors import ArtifactMismatch, CannotExecute
+from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import Digest
 

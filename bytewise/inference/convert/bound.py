@@ -18,7 +18,7 @@ from bytewise.inference.artifact.families import linears, norms
 from bytewise.inference.artifact.weights import BLOCK, Rounded
 from bytewise.inference.determinism import fixed
 from bytewise.inference.manifest import Architecture
-from bytewise.protocol.errors import ArtifactMismatch, UnsupportedModel
+from bytewise.protocol.errors.actors import ArtifactMismatch, UnsupportedModel
 
 LARGEST = 2**60
 """Squares of it, times a row's length, stay below 2^128."""

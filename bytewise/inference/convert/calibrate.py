@@ -20,7 +20,7 @@ from bytewise.inference.manifest import TOKENIZER_FILE, Architecture
 from bytewise.inference.model import decoder_layer
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 
 DEFAULT_TOKENS = 128
 """Tokens of a hash, where no text is given."""

@@ -15,7 +15,7 @@ from bytewise.inference.artifact.families import MOST_PARTS, Family, family_of, 
 from bytewise.inference.artifact.generation import token_ids
 from bytewise.inference.exact.matmul import MAX_KEYS
 from bytewise.inference.manifest import Architecture
-from bytewise.protocol.errors import ConfigurationError, UnsupportedModel
+from bytewise.protocol.errors.actors import ConfigurationError, UnsupportedModel
 from bytewise.protocol.units import Decimal
 
 ACTIVATIONS = {"silu": "silu", "gelu_pytorch_tanh": "gelu_tanh"}

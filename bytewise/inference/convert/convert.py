@@ -47,7 +47,7 @@ from bytewise.inference.manifest import (
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import UnsupportedModel
+from bytewise.protocol.errors.actors import UnsupportedModel
 from bytewise.protocol.records.environment import PROFILE_EXACT_1
 from bytewise.protocol.units import Digest
 

@@ -16,7 +16,7 @@ from safetensors.numpy import save
 from bytewise.inference.artifact.token_table import byte_characters
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 
 SPECIAL_TOKENS = (
     "<|begin|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>", "<|reserved-0|>", "<|reserved-1|>",

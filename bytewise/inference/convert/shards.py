@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from bytewise.inference.artifact.weights import BLOCK
-from bytewise.protocol.errors import UnsupportedModel
+from bytewise.protocol.errors.actors import UnsupportedModel
 
 INDEX_FILE = "model.safetensors.index.json"
 SINGLE_FILE = "model.safetensors"

@@ -18,7 +18,7 @@ from bytewise.inference.exact.quantise import ACTIVATION_BITS, Rows, quantise
 from bytewise.inference.known_answers import known_models, self_test
 from bytewise.inference.manifest import Architecture
 from bytewise.inference.runner import CHUNK, Runner, head_rows
-from bytewise.protocol.errors import CannotExecute
+from bytewise.protocol.errors.actors import CannotExecute
 from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import Digest
 from bytewise.service.settings import library_variables

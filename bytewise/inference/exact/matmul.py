@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bytewise.inference.exact.cache import AttendingCache
 from bytewise.inference.manifest import Architecture
-from bytewise.protocol.errors import CannotExecute
+from bytewise.protocol.errors.actors import CannotExecute
 
 MIN_DEPTH = 8
 """Shortest sum of a product: the library's int8 kernel returns unwritten memory for K = 1 (torch 2.13)."""

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bytewise.protocol.errors import UnsupportedModel
+from bytewise.protocol.errors.actors import UnsupportedModel
 
 STRIDE_BITS = 8
 STRIDE = 1 << STRIDE_BITS

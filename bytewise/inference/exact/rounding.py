@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.errors.records import MalformedValue
 
 LOWEST_EXPONENT = -149
 """float32 values are multiples of 2^-149."""

@@ -23,7 +23,7 @@ from bytewise.inference.manifest import FORMAT, MAX_BOUND, Architecture, Generat
 from bytewise.inference.sampling.sampler import greedy
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors import NotExact
+from bytewise.protocol.errors.actors import NotExact
 from bytewise.protocol.records.environment import PROFILE_EXACT_1
 from bytewise.protocol.units import ZERO_DIGEST, Decimal, Digest
 

@@ -17,7 +17,7 @@ from bytewise.inference.exact.quantise import ACTIVATION_BITS, MIN_EXPONENT, PRO
 from bytewise.inference.exact.rounding import nearest_float32
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors import NotExact
+from bytewise.protocol.errors.actors import NotExact
 from bytewise.protocol.units import Digest
 
 # Golden numbers of profile `exact-1`: they never change. Made by tests/vectors/make_exact1.py.

@@ -15,7 +15,7 @@ from bytewise.inference.known_answers.operations import PROFILE_DIGEST
 from bytewise.inference.sampling.sampler import draw, keep, weigh
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors import CannotExecute, NotExact
+from bytewise.protocol.errors.actors import CannotExecute, NotExact
 from bytewise.protocol.units import Decimal, Digest, fraction
 
 WIDTH, HEADS, SHARED, TOKENS = 64, 4, 2, 9

@@ -11,7 +11,7 @@ from bytewise.inference.exact.matmul import Weights
 from bytewise.inference.manifest import Architecture
 from bytewise.inference.native import heads
 from bytewise.inference.native.library import Pool, checked
-from bytewise.protocol.errors import CannotExecute
+from bytewise.protocol.errors.actors import CannotExecute
 from bytewise.protocol.records.statements import CannotReason
 
 EDGE = 32

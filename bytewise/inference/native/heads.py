@@ -10,7 +10,8 @@ from torch import Tensor
 from bytewise.inference.exact.cache import AttendingCache
 from bytewise.inference.manifest import Architecture
 from bytewise.inference.native.library import Pool, checked
-from bytewise.protocol.errors import CannotExecute, OutsideLimits
+from bytewise.protocol.errors.actors import CannotExecute
+from bytewise.protocol.errors.records import OutsideLimits
 from bytewise.protocol.records.statements import CannotReason
 
 MOST_HEAD_WIDTH = 256

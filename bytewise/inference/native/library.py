@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from bytewise.protocol import digests
-from bytewise.protocol.errors import CannotExecute
+from bytewise.protocol.errors.actors import CannotExecute
 from bytewise.protocol.records.statements import CannotReason
 
 STEM = "_engine"

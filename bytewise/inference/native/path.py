@@ -19,7 +19,8 @@ from bytewise.inference.manifest import WEIGHTS_FILE, Architecture
 from bytewise.inference.native.backend import NativeBackend
 from bytewise.inference.native.heads import MOST_HEAD_WIDTH
 from bytewise.inference.native.library import Pool, checked
-from bytewise.protocol.errors import ArtifactMismatch, CannotExecute, OutsideLimits
+from bytewise.protocol.errors.actors import ArtifactMismatch, CannotExecute
+from bytewise.protocol.errors.records import OutsideLimits
 from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import Digest
 

@@ -26,7 +26,8 @@ from bytewise.inference.manifest import (
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ArtifactMismatch, MalformedValue, UnsupportedModel
+from bytewise.protocol.errors.actors import ArtifactMismatch, UnsupportedModel
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.environment import PROFILE_PINNED_1
 from bytewise.protocol.units import Digest
 

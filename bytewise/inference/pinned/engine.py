@@ -16,7 +16,8 @@ from bytewise.inference.pinned.fingerprint import verify_here
 from bytewise.inference.pinned.switches import pinned
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors import ArtifactMismatch, CannotExecute, NotExact, OutsideLimits
+from bytewise.protocol.errors.actors import ArtifactMismatch, CannotExecute, NotExact
+from bytewise.protocol.errors.records import OutsideLimits
 from bytewise.protocol.records.compare import Generated, Verification
 from bytewise.protocol.records.environment import PROFILE_PINNED_1, Environment
 from bytewise.protocol.records.request import Output, Request, execution_hash

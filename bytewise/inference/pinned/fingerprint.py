@@ -14,7 +14,7 @@ from bytewise.inference.determinism import LIBRARIES, MAX_REQUEST_BYTES
 from bytewise.inference.manifest import Architecture
 from bytewise.inference.pinned.switches import flags
 from bytewise.protocol import digests
-from bytewise.protocol.errors import CannotExecute
+from bytewise.protocol.errors.actors import CannotExecute
 from bytewise.protocol.records.environment import PROFILE_PINNED_1, Environment, Limits, Version
 from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import ZERO_DIGEST, Digest

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from bytewise.inference.artifact.token_table import Lexicon
-from bytewise.protocol.errors import CannotExecute, NotExact
+from bytewise.protocol.errors.actors import CannotExecute, NotExact
 
 # What compiling a JSON schema may cost: counted in the document, before the library reads it.
 

@@ -2,7 +2,7 @@
 
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.state import Court, Dispute
-from bytewise.protocol.errors import BondMismatch, NoProgress, TooEarly, WindowClosed, WrongPhase
+from bytewise.protocol.errors.actors import BondMismatch, NoProgress, TooEarly, WindowClosed, WrongPhase
 from bytewise.protocol.units import Digest
 
 

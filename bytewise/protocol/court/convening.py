@@ -7,7 +7,8 @@ from bytewise.protocol.court import checks, commitments, verdicts
 from bytewise.protocol.court.params import MAX_REARMS
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.state import Account, Challenger, Claim, Court, Dispute, Round
-from bytewise.protocol.errors import MalformedValue, TooEarly
+from bytewise.protocol.errors.actors import TooEarly
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 
 

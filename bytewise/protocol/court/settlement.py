@@ -7,7 +7,7 @@ burned. `bytewise.protocol.court.payment` moves it.
 from dataclasses import dataclass
 
 from bytewise.protocol.court.params import BPS, ParamSet
-from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.statements import Verdict
 
 MAX_REWARD_BPS = 8_000

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label, keccak256_abi
-from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Address, Digest
 
 

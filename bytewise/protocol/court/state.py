@@ -10,7 +10,7 @@ from bytewise.protocol.court.books import Books
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.tally import Count, Said
-from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest

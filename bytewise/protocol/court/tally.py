@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from bytewise.protocol import digests
 from bytewise.protocol.digests import keccak256_abi
-from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.statements import Finding, Outcome, Verdict, Vote
 from bytewise.protocol.units import ZERO_DIGEST, Digest
 

@@ -9,7 +9,7 @@ from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.settlement import CONVICTIONS
 from bytewise.protocol.court.state import Court, Dispute, Round
 from bytewise.protocol.court.tally import judge
-from bytewise.protocol.errors import CommitmentMismatch, Held, TooEarly
+from bytewise.protocol.errors.actors import CommitmentMismatch, Held, TooEarly
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 

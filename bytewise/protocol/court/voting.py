@@ -9,7 +9,8 @@ from bytewise.protocol.court import checks, commitments
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.state import Court, Dispute, Word
 from bytewise.protocol.court.tally import said_by
-from bytewise.protocol.errors import CommitmentMismatch, MalformedValue, MerkleProofMismatch, NotAMember, TooEarly
+from bytewise.protocol.errors.actors import CommitmentMismatch, NotAMember, TooEarly
+from bytewise.protocol.errors.records import MalformedValue, MerkleProofMismatch
 from bytewise.protocol.records.statements import Finding, Vote
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest

@@ -31,7 +31,7 @@ from bytewise.protocol.decisions.actions import (
     Withdraw,
 )
 from bytewise.protocol.decisions.snapshot import AnchoredBatch, Case, Docket, Seat
-from bytewise.protocol.errors import ProtectionMissing
+from bytewise.protocol.errors.actors import ProtectionMissing
 from bytewise.protocol.records.statements import Verdict, Vote
 from bytewise.protocol.signing import Domain, typed_digest
 from bytewise.protocol.units import Address, Digest

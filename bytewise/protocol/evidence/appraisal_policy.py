@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import LATER, encode
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import U64, U256, Blob, Digest
 
 TEST_CHAIN_IDS = frozenset({1337, 31337, 11155111, 17000, 560048})

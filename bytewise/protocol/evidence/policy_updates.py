@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bytewise.protocol.encoding import LATER
-from bytewise.protocol.errors import ClockWrong, ConfigurationError, PolicyRefused
+from bytewise.protocol.errors.actors import ClockWrong, ConfigurationError
+from bytewise.protocol.errors.evidence import PolicyRefused
+from bytewise.protocol.errors.reasons import ClockFlaw
 from bytewise.protocol.evidence.appraisal_policy import (
     TYPE_OF,
     AppraisalPolicy,
@@ -23,7 +25,6 @@ from bytewise.protocol.evidence.appraisal_policy import (
     approval_digest,
     entry_digest,
 )
-from bytewise.protocol.reasons import ClockFlaw
 from bytewise.protocol.signing import recover
 from bytewise.protocol.units import U64, Address, Digest
 

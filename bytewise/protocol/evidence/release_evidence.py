@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import GpuUse, PlatformKind, TcbStatus
 from bytewise.protocol.evidence.claims import NamedEvidence
 from bytewise.protocol.units import U64, Blob, Digest

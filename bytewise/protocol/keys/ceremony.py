@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import CeremonyRefused
+from bytewise.protocol.errors.actors import CeremonyRefused
 from bytewise.protocol.signing import Signer, verify_signature
 from bytewise.protocol.suites import SUITE_HYBRID, suite_of
 from bytewise.protocol.units import U64, U256, Address, Blob, Digest

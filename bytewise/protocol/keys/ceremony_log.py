@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import CeremonyRefused
+from bytewise.protocol.errors.actors import CeremonyRefused
 from bytewise.protocol.keys.ceremony import Plan, SignedPlan, verify_plan
 from bytewise.protocol.keys.epochs import Partial
 from bytewise.protocol.signing import Signer, verify_signature

@@ -8,7 +8,7 @@ from bytewise.protocol import digests
 from bytewise.protocol.decisions.snapshot import Case, Docket
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import LATER
-from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.release_evidence import SignedGrounds
 from bytewise.protocol.jobs import EpochRecord, HybridKeys
 from bytewise.protocol.records.receipt import BatchHeader, Receipt

@@ -8,7 +8,8 @@ kept an earlier head can see (`kms.release_log.copies`).
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from bytewise.protocol.errors import BadSignature, ReleaseLogBroken
+from bytewise.protocol.errors.actors import ReleaseLogBroken
+from bytewise.protocol.errors.records import BadSignature
 from bytewise.protocol.evidence.release_evidence import SignedGrounds, grounds_digest
 from bytewise.protocol.keys.epochs import GIVEN, Decision, SignedRelease, SignedTicket, decision_to_give
 from bytewise.protocol.records.statements import Release, Ticket, TicketKind

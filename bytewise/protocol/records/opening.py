@@ -4,10 +4,10 @@ The order of the checks is part of the protocol: the first that fails is the vot
 """
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import (
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.records import (
     BadSignature,
     ClientSignatureBad,
-    Fault,
     OutsideLimits,
     PlaintextNotCanonical,
     RequestDiffers,

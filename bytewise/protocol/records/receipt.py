@@ -8,7 +8,7 @@ from typing import NamedTuple
 from bytewise.protocol import digests, merkle
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ForeignChain, ListMismatch, RootMismatch, SequenceBroken, UnknownEnvironment
+from bytewise.protocol.errors.records import ForeignChain, ListMismatch, RootMismatch, SequenceBroken, UnknownEnvironment
 from bytewise.protocol.signing import Domain, typed_digest, verify_signature
 from bytewise.protocol.units import U8, U32, U64, U256, ZERO_ADDRESS, Address, Blob, Digest
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode, verify_depth
-from bytewise.protocol.errors import MalformedValue, NotCanonical
+from bytewise.protocol.errors.records import MalformedValue, NotCanonical
 from bytewise.protocol.units import MAX_SAFE_INTEGER, U64, U256, Address, Blob, Decimal, Digest, decimal, fraction
 
 REQUEST_VERSION = 2

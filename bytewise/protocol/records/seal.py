@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode, to_json
-from bytewise.protocol.errors import PlaintextNotCanonical
+from bytewise.protocol.errors.records import PlaintextNotCanonical
 from bytewise.protocol.records.receipt import Receipt
 from bytewise.protocol.records.request import Output, Request
 from bytewise.protocol.signing import Domain

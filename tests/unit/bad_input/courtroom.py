@@ -11,7 +11,7 @@ from bytewise.crypto.envelope import seal_padded
 from bytewise.inference.determinism import environment
 from bytewise.inference.engine import ExactEngine
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import BytewiseError
+from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.evidence.claims import ResultStatement
 from bytewise.protocol.jobs import JobResult
 from bytewise.protocol.keys.epochs import Decision

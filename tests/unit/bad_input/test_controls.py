@@ -19,7 +19,8 @@ from bytewise.inference.known_answers import self_test
 from bytewise.inference.runner import Runner
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import CannotExecute, EnvelopeProofBad
+from bytewise.protocol.errors.actors import CannotExecute
+from bytewise.protocol.errors.records import EnvelopeProofBad
 from bytewise.protocol.records.compare import Generated
 from bytewise.protocol.records.request import output_for
 from bytewise.protocol.records.seal import unpad

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.errors import BadCertificate, BytewiseError, CallerError, FailOver, TryAgain
+from bytewise.protocol.errors.actors import BadCertificate, CallerError, FailOver, TryAgain
+from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.records.statements import Outcome
 from tests.unit.committee.test_ballots import Seated
 from tests.unit.verifier.town import Shelf, Town

@@ -11,10 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.protocol import errors
-from bytewise.protocol.branches import Unavailable
 from bytewise.protocol.decisions.audits import WatchPolicy
 from bytewise.protocol.decisions.disputes import MovePolicy, VotePolicy
+from bytewise.protocol.errors.actors import (
+    CannotExecute,
+)
+from bytewise.protocol.errors.branches import Unavailable
+from bytewise.protocol.errors.catalogue import CLASSES
 from bytewise.protocol.jobs import JobResult, RunJob
 from bytewise.protocol.records.compare import Verification
 from bytewise.protocol.records.preflight import Record, preflight
@@ -37,12 +40,10 @@ from verifier.jobs.worker import Worker
 from verifier.node import Node, Part
 
 WORLD = World()
-KINDS = sorted(
-    {c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, Unavailable) and c.rule}, key=lambda c: c.rule
-)
+KINDS = sorted({c for c in CLASSES.values() if issubclass(c, Unavailable) and c.rule}, key=lambda c: c.rule)
 """Every error of the branch that has a rule."""
 PLACES = ("shelf.get", "chain.head", "chain.epoch", "chain.block_hash", "enclave.prepare", "enclave.run", "keys.open")
-AWAY = [(place, kind) for place in PLACES for kind in KINDS] + [("engine", errors.CannotExecute)]
+AWAY = [(place, kind) for place in PLACES for kind in KINDS] + [("engine", CannotExecute)]
 """What is away, and how it says so; an engine has one way."""
 ACCUSING = (Outcome.EXECUTED, Outcome.INVALID)
 """Votes that say something of bytes."""
@@ -73,7 +74,7 @@ class AwayEngine(b.TwoParrots):
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
         """Never."""
-        raise errors.CannotExecute("away")
+        raise CannotExecute("away")
 
 
 def broken(town: Town, place: str, kind: type[Unavailable]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from bytewise.crypto.curve import GENERATOR, encode_point
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import (
+from bytewise.protocol.errors.records import (
     ClientSignatureBad,
     Defect,
     EnvelopeDoesNotOpen,

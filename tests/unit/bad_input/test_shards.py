@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bytewise.protocol.errors import ShardLied, ShardRefused, TicketRefused, TryAgain
+from bytewise.protocol.errors.actors import ShardLied, ShardRefused, TicketRefused, TryAgain
 from bytewise.protocol.jobs import JobResult, RunJob, key_domain
 from bytewise.protocol.records.statements import AuditOutcome, Outcome, Verdict
 from bytewise.protocol.signing import LocalSigner, typed_digest

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bench import check
-from bytewise.protocol.errors import BadSignature
+from bytewise.protocol.errors.records import BadSignature
 from bytewise.protocol.units import Blob
 
 

@@ -9,7 +9,7 @@ from bench.kms import in_turns, percentile
 from bench.kms_arithmetic import Arithmetic
 from bytewise.crypto.curve import encode_scalar
 from bytewise.crypto.envelope import open_with_point, verify_receipt_envelope
-from bytewise.protocol.errors import ShardLied
+from bytewise.protocol.errors.actors import ShardLied
 from bytewise.protocol.jobs import anchor_domain
 from bytewise.protocol.records.seal import unpad
 from bytewise.service.secret import Secret

@@ -12,16 +12,9 @@ from bytewise.protocol.court.commitments import Commit
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.snapshot import Seat
-from bytewise.protocol.errors import (
-    BondMismatch,
-    BytewiseError,
-    ChainReverted,
-    Held,
-    MalformedValue,
-    TooEarly,
-    WindowClosed,
-    WrongPhase,
-)
+from bytewise.protocol.errors.actors import BondMismatch, ChainReverted, Held, TooEarly, WindowClosed, WrongPhase
+from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import U16, U256, ZERO_DIGEST, Address, Blob, address
 from chain.acts.disputes import COMMITS_PER_CALL, SignedCommit, certificate, parts_of, signing
 from chain.acts.state_check import _GO_ON, _MEANINGS, classify

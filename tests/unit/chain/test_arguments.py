@@ -9,7 +9,7 @@ from eth_utils.address import to_checksum_address
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import hex0x
 from chain.client.arguments import read_arguments, signature
 from chain.client.artifacts import CONTRACTS, interface

@@ -5,7 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytewise.protocol.address_book import Addresses
-from bytewise.protocol.errors import BytewiseError, ConfigurationError, MalformedValue
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.receipt import EmptyLeaf, Receipt
 from bytewise.protocol.records.statements import AuditResult, Release, Shares, Ticket, Vote
 from bytewise.protocol.signing import camel, type_string

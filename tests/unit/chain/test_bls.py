@@ -12,7 +12,8 @@ from py_ecc.optimized_bls12_381.optimized_curve import G1, curve_order, neg
 
 from bytewise.crypto import bls
 from bytewise.crypto.bls import BlsSignature, BlsSigner, PublicKey
-from bytewise.protocol.errors import BadSignature, ConfigurationError, MalformedValue
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.records import BadSignature, MalformedValue
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Address, Digest, unhex
 from tests.anvil import Anvil, running_anvil

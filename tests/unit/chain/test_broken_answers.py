@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from bytewise.protocol.errors import ChainReverted, MalformedValue, TryAgain
+from bytewise.protocol.errors.actors import ChainReverted, TryAgain
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Address, Digest
 from chain.acts.state_check import classify
 from chain.client.artifacts import View, interface

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bytewise.protocol.errors import RpcRefused, TryAgain
+from bytewise.protocol.errors.actors import RpcRefused, TryAgain
 from bytewise.protocol.keys.epochs import Refusal
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry

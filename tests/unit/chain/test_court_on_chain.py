@@ -13,15 +13,8 @@ from bytewise.protocol.address_book import CodeHash
 from bytewise.protocol.court.commitments import Commit, certified_digest, sealed
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.tally import key_of, said_by
-from bytewise.protocol.errors import (
-    BondMismatch,
-    ChainReverted,
-    ConfigurationError,
-    MalformedValue,
-    MerkleProofMismatch,
-    SecondVote,
-    WrongPhase,
-)
+from bytewise.protocol.errors.actors import BondMismatch, ChainReverted, ConfigurationError, SecondVote, WrongPhase
+from bytewise.protocol.errors.records import MalformedValue, MerkleProofMismatch
 from bytewise.protocol.evidence.claims import ChainPremises, record_digest
 from bytewise.protocol.records.statements import Finding, Outcome, Verdict
 from bytewise.protocol.signing import LocalSigner, struct_values, typed_digest

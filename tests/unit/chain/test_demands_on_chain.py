@@ -10,7 +10,7 @@ from bytewise.protocol.decisions.actions import AnswerList, ExpireList, Rearm, R
 from bytewise.protocol.decisions.demands import DemandKind, DemandState
 from bytewise.protocol.decisions.disputes import decide_expiries, decide_moves, decide_operator
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ChainReverted
+from bytewise.protocol.errors.actors import ChainReverted
 from bytewise.protocol.records.receipt import ReceiptList, list_subject
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import U64

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.storage.outbox import Item, State
 from chain.deployment.params import DEVNET
 from chain.sending.sender import SenderPolicy

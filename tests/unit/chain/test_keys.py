@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from eth_account import Account
 
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.signing import LocalSigner
 from bytewise.service.secret import Secret, write_secret
 from chain.sending.keys import devnet_signer, load_signer, save_signer

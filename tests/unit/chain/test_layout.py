@@ -10,7 +10,8 @@ from bytewise.protocol.court.commitments import claim_of
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.tally import said_by
 from bytewise.protocol.digests import keccak256
-from bytewise.protocol.errors import ConfigurationError, MalformedValue
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.statements import Outcome, Verdict
 from bytewise.protocol.units import Address
 from chain.client.address_book import address_of

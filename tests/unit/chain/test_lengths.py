@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytewise.protocol.court.params import ParamSet
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from chain.deployment.lengths import SEED_ATTEMPTS, Lengths, farthest_seed, lengths_of, seed_blocks, verify_lengths
 from chain.deployment.params import DEVNET, changed
 from chain.deployment.plan import DEVNET_SHAPE, MAIN_NET

@@ -3,7 +3,7 @@
 import dataclasses
 
 from bytewise.protocol.address_book import Network
-from bytewise.protocol.errors import ChainReverted
+from bytewise.protocol.errors.actors import ChainReverted
 from bytewise.protocol.signing import LocalSigner
 from chain.deployment import deploy
 from chain.deployment.calls import Act, call_of, dry_run

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bytewise.protocol.errors import ChainReverted, NoAgreement, RpcRefused, TryAgain
+from bytewise.protocol.errors.actors import ChainReverted, NoAgreement, RpcRefused, TryAgain
 from chain.client.artifacts import Reason, interface
 from chain.client.quorum import FIRST_REST_S, LONGEST_REST_S, Rest
 from chain.client.rpc import ChainClient, OtherChain

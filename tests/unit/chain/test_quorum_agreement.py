@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.protocol.errors import ConfigurationError, RpcRefused, TryAgain, Unavailable
+from bytewise.protocol.errors.actors import ConfigurationError, RpcRefused, TryAgain
+from bytewise.protocol.errors.branches import Unavailable
 from bytewise.protocol.units import Digest
 from chain.client.access import open_chain
 from chain.client.quorum import QuorumClient

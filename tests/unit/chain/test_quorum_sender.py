@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bytewise.protocol.errors import LaneStopped
+from bytewise.protocol.errors.actors import LaneStopped
 from bytewise.service import telemetry
 from bytewise.storage.outbox import State
 from chain.acts.actor import ContractSender

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bytewise.protocol.digests import keccak256, keccak256_abi
-from bytewise.protocol.errors import ChainReverted, TryAgain
+from bytewise.protocol.errors.actors import ChainReverted, TryAgain
 from bytewise.protocol.units import Address, digest
 from chain.client.artifacts import interface
 from chain.client.blocks import header_rlp

@@ -12,7 +12,8 @@ import pytest
 
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.errors import ChainReverted, ConfigurationError, MalformedValue, TryAgain, UnknownKeyEpoch
+from bytewise.protocol.errors.actors import ChainReverted, ConfigurationError, TryAgain
+from bytewise.protocol.errors.records import MalformedValue, UnknownKeyEpoch
 from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U256, Blob

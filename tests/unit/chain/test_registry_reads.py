@@ -2,7 +2,8 @@
 
 import pytest
 
-from bytewise.protocol.errors import TryAgain, UnknownEnvironment, UnknownKeyEpoch
+from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.errors.records import UnknownEnvironment, UnknownKeyEpoch
 from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.units import ZERO_DIGEST
 from chain.client.address_book import verify_code

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from bytewise.protocol.address_book import Network
-from bytewise.protocol.errors import RpcRefused
+from bytewise.protocol.errors.actors import RpcRefused
 from bytewise.protocol.keys.epochs import EpochState
 from chain.client.rpc import Block, ChainClient
 from chain.reads.reader import DocketReader

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytewise.protocol.court.seat_outcomes import Standing
-from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import ZERO_ADDRESS, Address
 from chain.client.artifacts import Log
 from chain.reads.history import _seat_ends

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.errors import LaneOwned, LaneStopped
+from bytewise.protocol.errors.actors import LaneOwned, LaneStopped
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import child_environment
 from bytewise.storage.outbox import State

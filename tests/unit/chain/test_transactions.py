@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bytewise.protocol.errors import ChainReverted, RpcRefused, TryAgain
+from bytewise.protocol.errors.actors import ChainReverted, RpcRefused, TryAgain
 from bytewise.protocol.units import Digest
 from chain.client.rpc import ChainClient
 from chain.sending.transactions import ATTEMPTS, Call, send_all

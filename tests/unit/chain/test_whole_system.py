@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bytewise.protocol.errors import Defect
+from bytewise.protocol.errors.records import Defect
 from bytewise.protocol.records.statements import Outcome, Verdict
 from bytewise.protocol.units import ZERO_DIGEST
 from enclave.judge import Judgement

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from chain.deployment.calls import Act
 from cli.chain_vote import acts_of
 from tests.devnet import signer

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from bytewise.protocol.errors import BadCertificate, FailOver, TryAgain
+from bytewise.protocol.errors.actors import BadCertificate, FailOver, TryAgain
 from cli.connect import BoundedStore
 
 

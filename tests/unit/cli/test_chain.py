@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.address_book import Addresses, Network, Pool
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from chain.client.address_book import read_network, verify_code, write_network
 from chain.deployment.calls import call_of
 from chain.deployment.deploy import add_pool

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from chain.acts import governed, proposals
 from chain.client.quorum import QuorumClient
 from chain.client.rpc import ChainClient

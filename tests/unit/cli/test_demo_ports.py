@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.settings import child_environment
 from cli.demo import site
 from cli.demo.site import free_ports

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytewise.protocol.address_book import StakeSource
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import Address
 from chain.client.address_book import read_network, verify_code, write_network
 from chain.deployment.deploy import created_address

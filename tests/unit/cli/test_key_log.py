@@ -11,7 +11,7 @@ from sqlalchemy import delete, update
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.snapshot import Seat
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import TicketRefused
+from bytewise.protocol.errors.actors import TicketRefused
 from bytewise.protocol.evidence.appraisal_policy import Role
 from bytewise.protocol.suites import is_rebuilt, rebuilt_epoch
 from bytewise.protocol.units import U64, ZERO_DIGEST, Digest, hex0x

@@ -9,7 +9,7 @@ from sqlalchemy import delete, update
 
 from bytewise.protocol.address_book import CodeHash
 from bytewise.protocol.decisions.snapshot import Case
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.units import ZERO_DIGEST, Digest, hex0x
 from bytewise.storage.tables import ReleaseRow
 from chain.client.address_book import contracts, write_network

@@ -10,7 +10,7 @@ import pytest
 from bytewise.crypto import hpke
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ChainReverted, TryAgain
+from bytewise.protocol.errors.actors import ChainReverted, TryAgain
 from bytewise.protocol.keys.epochs import EpochDocument, EpochState
 from bytewise.protocol.suites import SUITE_P256, hybrid_epoch
 from bytewise.protocol.units import U64, Blob, Digest

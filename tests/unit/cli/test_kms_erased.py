@@ -9,7 +9,7 @@ import pytest
 
 from bytewise.protocol.address_book import DealtShares, Holder
 from bytewise.protocol.digests import keccak256
-from bytewise.protocol.errors import ConfigurationError, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.keys.ceremony import Erasure, SignedErasure, erasure_digest
 from bytewise.protocol.keys.epochs import EpochOnChain, EpochState
 from bytewise.protocol.signing import LocalSigner

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.errors import LogForked
+from bytewise.protocol.errors.actors import LogForked
 from bytewise.protocol.keys.ceremony import Plan
 from bytewise.protocol.units import hex0x
 from cli.__main__ import main

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bytewise.protocol.errors import ChainReverted, ShardRefused
+from bytewise.protocol.errors.actors import ChainReverted, ShardRefused
 from bytewise.protocol.jobs import ShardRecord
 from bytewise.protocol.keys.epochs import EpochState, ShardInfo
 from bytewise.protocol.units import ZERO_DIGEST, Blob, Digest

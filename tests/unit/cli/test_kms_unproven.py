@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ConfigurationError, SharesUnproven
+from bytewise.protocol.errors.actors import ConfigurationError, SharesUnproven
 from bytewise.protocol.keys.ceremony import Plan, announce
 from bytewise.protocol.keys.epochs import EpochDocument
 from bytewise.storage.migrate import migrate

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from bytewise.protocol import encoding
-from bytewise.protocol.errors import LaneStopped, ProtectionMissing
+from bytewise.protocol.errors.actors import LaneStopped, ProtectionMissing
 from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
 from bytewise.storage.engine import open_database

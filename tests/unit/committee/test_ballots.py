@@ -13,7 +13,7 @@ from bytewise.protocol.court.tally import said_by
 from bytewise.protocol.decisions.disputes import MovePolicy, VotePolicy
 from bytewise.protocol.decisions.snapshot import Case, RoundSeats
 from bytewise.protocol.digests import keccak256
-from bytewise.protocol.errors import ProtectionMissing, SecondVote
+from bytewise.protocol.errors.actors import ProtectionMissing, SecondVote
 from bytewise.protocol.records.statements import Outcome, Vote
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U8, ZERO_DIGEST, Blob

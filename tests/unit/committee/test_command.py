@@ -10,7 +10,7 @@ import pytest
 from bytewise.protocol.address_book import CodeHash
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ConfigurationError, NoProgress
+from bytewise.protocol.errors.actors import ConfigurationError, NoProgress
 from bytewise.protocol.units import ZERO_DIGEST, hex0x
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import child_environment, load_settings

@@ -8,7 +8,9 @@ import pytest
 
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.snapshot import Case
-from bytewise.protocol.errors import BytewiseError, MalformedValue, RpcRefused, TryAgain
+from bytewise.protocol.errors.actors import RpcRefused, TryAgain
+from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.records.statements import Outcome
 from bytewise.protocol.signing import typed_digest

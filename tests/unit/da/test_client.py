@@ -11,7 +11,7 @@ import pytest
 
 from bytewise.da.client import DaClient
 from bytewise.da.conventions import MAX_PAYLOAD_BYTES, Verdict, certificate_of, classify, locator_of
-from bytewise.protocol.errors import BadCertificate, CallerError, ConfigurationError, FailOver, TryAgain
+from bytewise.protocol.errors.actors import BadCertificate, CallerError, ConfigurationError, FailOver, TryAgain
 from cli.demo.site import free_ports
 
 LIMIT_S = 20.0

@@ -10,7 +10,8 @@ from bytewise.da.blobs import Blobs
 from bytewise.da.certificate import certify, parse_certificate
 from bytewise.da.conventions import Refusal, encode_payload
 from bytewise.da.store import Knobs, go_duration, parse_go_duration
-from bytewise.protocol.errors import FailOver, MalformedValue, TryAgain
+from bytewise.protocol.errors.actors import FailOver, TryAgain
+from bytewise.protocol.errors.records import MalformedValue
 
 
 @given(payload=st.binary(max_size=300), nonce=st.binary(min_size=16, max_size=16), version=st.sampled_from([2, 3]))

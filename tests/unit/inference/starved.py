@@ -7,7 +7,7 @@ from typing import Any
 
 from bytewise.inference.artifact import artifact
 from bytewise.inference.engine import ExactEngine, memory_bounded
-from bytewise.protocol.errors import CannotExecute
+from bytewise.protocol.errors.actors import CannotExecute
 from bytewise.protocol.records.compare import Verification
 from bytewise.protocol.records.request import output_for
 from bytewise.protocol.units import ZERO_DIGEST

@@ -27,7 +27,7 @@ from bytewise.inference.model import build
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ArtifactMismatch, CannotExecute, ConfigurationError, UnsupportedModel
+from bytewise.protocol.errors.actors import ArtifactMismatch, CannotExecute, ConfigurationError, UnsupportedModel
 from tests.unit.inference.altered import altered
 from tests.unit.inference.models import policy, request
 

@@ -16,7 +16,7 @@ from bytewise.inference.convert.bound import Reach, bound_of, root, verify_bound
 from bytewise.inference.convert.convert import Options, convert
 from bytewise.inference.exact.matmul import Float64Backend
 from bytewise.inference.runner import Runner
-from bytewise.protocol.errors import ArtifactMismatch, UnsupportedModel
+from bytewise.protocol.errors.actors import ArtifactMismatch, UnsupportedModel
 from tests.unit.inference.altered import altered
 from tests.unit.inference.tiny import VARIANTS, tiny, write_checkpoint
 

@@ -15,7 +15,7 @@ from bytewise.inference.sampling import constraint
 from bytewise.inference.sampling.constraint import Constraint, Schemas
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors import CannotExecute, NotExact
+from bytewise.protocol.errors.actors import CannotExecute, NotExact
 from bytewise.service.settings import child_environment
 from tests.source import ROOT
 

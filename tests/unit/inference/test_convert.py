@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from bytewise.inference.artifact import artifact, generation
 from bytewise.inference.convert.convert import Options, convert
 from bytewise.inference.convert.staging_dir import claimed
-from bytewise.protocol.errors import ConfigurationError, UnsupportedModel
+from bytewise.protocol.errors.actors import ConfigurationError, UnsupportedModel
 from bytewise.service.settings import child_environment
 from tests.source import ROOT
 from tests.unit.inference.large import write_large

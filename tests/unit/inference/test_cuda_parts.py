@@ -17,7 +17,7 @@ from bytewise.inference.exact.quantise import quantise
 from bytewise.inference.known_answers import operations, self_test
 from bytewise.inference.known_answers.operations import PROFILE_DIGEST
 from bytewise.inference.runner import Runner
-from bytewise.protocol.errors import CannotExecute, NotExact
+from bytewise.protocol.errors.actors import CannotExecute, NotExact
 
 each_backend = pytest.mark.parametrize("backend", CUDA_BACKENDS, ids=lambda backend: backend.name)
 BUCKET = 16

@@ -17,7 +17,7 @@ from bytewise.inference.determinism import environment, fixed, verify_switches
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.native.library import kernels
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import NotExact
+from bytewise.protocol.errors.actors import NotExact
 from bytewise.protocol.records.environment import Environment
 from tests.unit.inference.models import policy, request
 from tests.unit.inference.tiny import write_checkpoint

@@ -11,7 +11,8 @@ from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.engine import ExactEngine, memory_bounded
 from bytewise.inference.exact.matmul import Float64Backend
 from bytewise.inference.runner import Runner
-from bytewise.protocol.errors import CannotExecute, OutsideLimits
+from bytewise.protocol.errors.actors import CannotExecute
+from bytewise.protocol.errors.records import OutsideLimits
 from bytewise.protocol.records.compare import Divergence, DivergenceClass, Generated, Verification
 from bytewise.protocol.records.request import Output, Request, output_for
 from bytewise.protocol.records.statements import CannotReason

@@ -22,7 +22,8 @@ from bytewise.inference.native.backend import NativeBackend
 from bytewise.inference.native.heads import NativeHeads
 from bytewise.inference.native.library import Pool, kernels
 from bytewise.inference.runner import Runner
-from bytewise.protocol.errors import CannotExecute, OutsideLimits
+from bytewise.protocol.errors.actors import CannotExecute
+from bytewise.protocol.errors.records import OutsideLimits
 from tests.unit.inference.tiny import tiny
 from tests.unit.inference.whole_rows import forced, text
 

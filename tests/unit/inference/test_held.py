@@ -13,7 +13,7 @@ from bytewise.inference import memory
 from bytewise.inference.artifact import artifact
 from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.manifest import WEIGHTS_FILE
-from bytewise.protocol.errors import CannotExecute
+from bytewise.protocol.errors.actors import CannotExecute
 from bytewise.protocol.records.statements import CannotReason
 
 
@@ -51,7 +51,7 @@ def test_weights_that_memory_does_not_hold_are_no_mismatch(tmp_path: Path) -> No
     script = (
         "import pathlib, resource, sys; from bytewise.inference import held\n"
         "from bytewise.inference.manifest import ArtifactFile, Piece\n"
-        "from bytewise.protocol.errors import CannotExecute\n"
+        "from bytewise.protocol.errors.actors import CannotExecute\n"
         "mapped = int(pathlib.Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize()\n"
         "resource.setrlimit(resource.RLIMIT_AS, (mapped + 2**27, mapped + 2**27))\n"
         "try: held.verified(pathlib.Path(sys.argv[1]), ArtifactFile('big', (Piece('big', 2**28, bytes(32)),)), None)\n"

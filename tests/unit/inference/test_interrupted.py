@@ -11,7 +11,7 @@ import pytest
 
 from bytewise.inference.artifact import artifact
 from bytewise.inference.convert.convert import Options, convert
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from tests.unit.inference.tiny import write_checkpoint
 
 PLAIN = Options(equalise=False)

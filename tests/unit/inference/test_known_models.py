@@ -20,7 +20,7 @@ from bytewise.inference.native.library import kernels
 from bytewise.inference.native.path import NativePath, missing_feature
 from bytewise.inference.runner import Runner
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import CannotExecute, NotExact
+from bytewise.protocol.errors.actors import CannotExecute, NotExact
 from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import Digest
 from tests.unit.inference.second_engine.files import Files

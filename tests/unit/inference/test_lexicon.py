@@ -16,7 +16,7 @@ from bytewise.inference.convert.convert import convert
 from bytewise.inference.convert.make import make_model
 from bytewise.inference.convert.make import tokenizer as byte_tokenizer
 from bytewise.inference.sampling.stops import StopStrings, before_stop
-from bytewise.protocol.errors import CannotExecute, UnsupportedModel
+from bytewise.protocol.errors.actors import CannotExecute, UnsupportedModel
 from bytewise.protocol.units import ZERO_DIGEST
 from tests.world import GREEDY, World
 

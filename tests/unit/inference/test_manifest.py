@@ -10,7 +10,7 @@ from bytewise.inference.artifact import artifact
 from bytewise.inference.artifact.artifact import Artifact
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors import ArtifactMismatch
+from bytewise.protocol.errors.actors import ArtifactMismatch
 
 
 @pytest.mark.parametrize("stops", [[264], [258, 257], [257, 257], [-1], list(range(1025))], ids=lambda stops: str(stops)[:12])

@@ -16,7 +16,9 @@ from bytewise.inference.convert.make import make_model
 from bytewise.inference.engine import ExactEngine, batches
 from bytewise.inference.judging import Claim
 from bytewise.inference.profiles import open_engine
-from bytewise.protocol.errors import BytewiseError, CannotExecute, OutsideLimits
+from bytewise.protocol.errors.actors import CannotExecute
+from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.protocol.errors.records import OutsideLimits
 from bytewise.protocol.records.compare import Verification
 from bytewise.protocol.records.request import output_for
 from bytewise.protocol.records.statements import CannotReason

@@ -13,7 +13,7 @@ from bytewise.inference.known_answers import operations, self_test
 from bytewise.inference.known_answers.operations import PROFILE_DIGEST
 from bytewise.inference.native.backend import NativeBackend
 from bytewise.inference.native.library import Pool, kernels
-from bytewise.protocol.errors import CannotExecute, NotExact
+from bytewise.protocol.errors.actors import CannotExecute, NotExact
 
 NATIVE = tuple(NativeBackend(Pool(kernel)) for kernel in kernels())
 each_backend = pytest.mark.parametrize("backend", [*BACKENDS, *NATIVE], ids=lambda backend: backend.name)

@@ -13,7 +13,7 @@ from bytewise.inference.known_answers import known_models
 from bytewise.inference.native.library import kernels
 from bytewise.inference.native.path import NativePath
 from bytewise.inference.sampling.sampler import greedy
-from bytewise.protocol.errors import CannotExecute
+from bytewise.protocol.errors.actors import CannotExecute
 
 pytestmark = pytest.mark.skipif(not kernels(), reason="no compiler here: the C engine was not built")
 

@@ -21,7 +21,8 @@ from bytewise.inference.known_answers.operations import MODEL_DIGESTS
 from bytewise.inference.native.backend import product
 from bytewise.inference.native.library import Pool, kernels, library
 from bytewise.inference.native.path import NativePath
-from bytewise.protocol.errors import ArtifactMismatch, CannotExecute, OutsideLimits
+from bytewise.protocol.errors.actors import ArtifactMismatch, CannotExecute
+from bytewise.protocol.errors.records import OutsideLimits
 from bytewise.service.clock import monotonic_s
 from tests.unit.inference.whole_rows import forced, text
 

@@ -12,7 +12,8 @@ from bytewise.inference.pinned.fingerprint import fingerprint
 from bytewise.inference.pinned.switches import pinned
 from bytewise.inference.reproduce import vectors_of
 from bytewise.protocol import digests
-from bytewise.protocol.errors import CannotExecute, OutsideLimits
+from bytewise.protocol.errors.actors import CannotExecute
+from bytewise.protocol.errors.records import OutsideLimits
 from bytewise.protocol.records.compare import DivergenceClass, Generated
 from bytewise.protocol.records.environment import PROFILE_PINNED_1, Version
 from bytewise.protocol.records.request import Request, output_for

@@ -15,7 +15,7 @@ from bytewise.inference.pinned.engine import PinnedEngine
 from bytewise.inference.profiles import model_id_of, open_engine
 from bytewise.inference.tokenizer import Tokenizer
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import ArtifactMismatch, CannotExecute, ConfigurationError, UnsupportedModel
+from bytewise.protocol.errors.actors import ArtifactMismatch, CannotExecute, ConfigurationError, UnsupportedModel
 from bytewise.protocol.records.environment import PROFILE_PINNED_1, Environment
 from bytewise.protocol.records.statements import CannotReason
 from cli.__main__ import main

@@ -15,7 +15,7 @@ from bytewise.inference.artifact.families import FAMILIES
 from bytewise.inference.convert import checkpoint
 from bytewise.inference.convert.convert import Options, convert
 from bytewise.inference.exact.matmul import MAX_KEYS
-from bytewise.protocol.errors import ConfigurationError, UnsupportedModel
+from bytewise.protocol.errors.actors import ConfigurationError, UnsupportedModel
 from cli.model import app
 from tests.unit.inference.tiny import COMMON, VARIANTS, write_checkpoint
 

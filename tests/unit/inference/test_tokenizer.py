@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.tokenizer import Tokenizer
-from bytewise.protocol.errors import BadRequest
+from bytewise.protocol.errors.actors import BadRequest
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from bytewise.inference.convert.bound import Bounds, LayerReach, Reach
 from bytewise.inference.convert.convert import Options, convert
 from bytewise.inference.manifest import Architecture
 from bytewise.protocol.encoding import from_json
-from bytewise.protocol.errors import UnsupportedModel
+from bytewise.protocol.errors.actors import UnsupportedModel
 from tests.unit.inference.second_engine import bounds, files
 from tests.unit.inference.second_engine.bounds import Linear, Lines, Maxima
 from tests.unit.inference.second_engine.hashes import TEXT

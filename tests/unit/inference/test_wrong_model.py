@@ -11,7 +11,7 @@ from torch import Tensor
 from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.engine import ExactEngine
 from bytewise.protocol import digests
-from bytewise.protocol.errors import NotExact
+from bytewise.protocol.errors.actors import NotExact
 from bytewise.protocol.records.compare import Divergence, DivergenceClass, Verification
 from bytewise.protocol.records.request import output_for
 from tests.unit.inference.altered import altered

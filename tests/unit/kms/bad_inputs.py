@@ -10,13 +10,33 @@ from typing import Any
 
 from bytewise.crypto.curve import FIELD, GENERATOR, ORDER, decode_point, encode_point, second_generator
 from bytewise.crypto.envelope import MAX_ENVELOPE_BYTES, seal
-from bytewise.protocol import errors
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import BytewiseError
+from bytewise.protocol.errors.actors import (
+    ClockWrong,
+    EpochClosed,
+    TicketRefused,
+    TryAgain,
+)
+from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.protocol.errors.evidence import (
+    ChannelRefused,
+    EvidenceExpired,
+    EvidenceFromFuture,
+    EvidenceMalformed,
+    EvidenceReplayed,
+    EvidenceTooLarge,
+)
+from bytewise.protocol.errors.reasons import ChannelFlaw, ClockFlaw, EnvelopeFlaw, PointFlaw, TicketFlaw
+from bytewise.protocol.errors.records import (
+    BadSignature,
+    EnvelopeProofBad,
+    ForeignChain,
+    MalformedPoint,
+    TooLarge,
+)
 from bytewise.protocol.evidence.appraisal_policy import entry_digest
 from bytewise.protocol.evidence.policy_updates import Pending, Standing, Times, verify_times
 from bytewise.protocol.keys.epochs import MAX_RELEASE_BODY_BYTES
-from bytewise.protocol.reasons import ChannelFlaw, ClockFlaw, EnvelopeFlaw, PointFlaw, TicketFlaw
 from bytewise.protocol.records.receipt import Receipt
 from bytewise.protocol.records.seal import Envelope, envelope_hash, seal_context
 from bytewise.protocol.signing import Domain, typed_digest
@@ -192,80 +212,80 @@ def set_back(scene: Scene) -> object:
 
 Row = tuple[type[BytewiseError], str, Act]
 ROWS: dict[str, Row] = {
-    **{f"a point: {flaw}": (errors.MalformedPoint, flaw, at_point(data)) for flaw, data in POINTS.items()},
-    **{f"in an envelope: {flaw}": (errors.EnvelopeProofBad, flaw, in_envelope(data)) for flaw, data in POINTS.items()},
+    **{f"a point: {flaw}": (MalformedPoint, flaw, at_point(data)) for flaw, data in POINTS.items()},
+    **{f"in an envelope: {flaw}": (EnvelopeProofBad, flaw, in_envelope(data)) for flaw, data in POINTS.items()},
     **{
-        f"a transport key: {flaw}": (errors.ChannelRefused, flaw, in_hello(data))
+        f"a transport key: {flaw}": (ChannelRefused, flaw, in_hello(data))
         for flaw, data in POINTS.items()
         if flaw is not PointFlaw.EMPTY  # which says that there is none
     },
-    "a shifted envelope": (errors.EnvelopeProofBad, EnvelopeFlaw.PROOF, lambda scene: scene.altered(shifted)),
-    "an envelope copied to another receipt": (errors.EnvelopeProofBad, EnvelopeFlaw.PROOF, copied),
-    "an envelope sealed for another chain": (errors.EnvelopeProofBad, EnvelopeFlaw.PROOF, sealed_for_another_chain),
+    "a shifted envelope": (EnvelopeProofBad, EnvelopeFlaw.PROOF, lambda scene: scene.altered(shifted)),
+    "an envelope copied to another receipt": (EnvelopeProofBad, EnvelopeFlaw.PROOF, copied),
+    "an envelope sealed for another chain": (EnvelopeProofBad, EnvelopeFlaw.PROOF, sealed_for_another_chain),
     "no canonical envelope": (
-        errors.EnvelopeProofBad, EnvelopeFlaw.NOT_CANONICAL,
+        EnvelopeProofBad, EnvelopeFlaw.NOT_CANONICAL,
         lambda scene: scene.release(scene.named(b" {}", scene.case())),
     ),
     "an envelope without members": (
-        errors.EnvelopeProofBad, EnvelopeFlaw.WRONG_FIELDS,
+        EnvelopeProofBad, EnvelopeFlaw.WRONG_FIELDS,
         lambda scene: scene.release(scene.named(b"{}", scene.case())),
     ),
     "a scalar above the order": (
-        errors.EnvelopeProofBad, EnvelopeFlaw.MALFORMED,
+        EnvelopeProofBad, EnvelopeFlaw.MALFORMED,
         lambda scene: scene.altered(lambda e: replace(e, f=Blob(b"\xff" * 32))),
     ),
     "a ciphertext of no bucket": (
-        errors.EnvelopeProofBad, EnvelopeFlaw.NO_BUCKET,
+        EnvelopeProofBad, EnvelopeFlaw.NO_BUCKET,
         lambda scene: scene.altered(lambda e: replace(e, ciphertext=Blob(e.ciphertext + b"\0"))),
     ),
     "an envelope of another suite": (
-        errors.EnvelopeProofBad, EnvelopeFlaw.OTHER_SUITE,
+        EnvelopeProofBad, EnvelopeFlaw.OTHER_SUITE,
         lambda scene: scene.altered(lambda e: replace(e, suite=3)),
     ),
     "wrong receipt: its envelope": (
-        errors.EnvelopeProofBad, EnvelopeFlaw.OTHER_BYTES,
+        EnvelopeProofBad, EnvelopeFlaw.OTHER_BYTES,
         lambda scene: scene.release(scene.case(), envelope=Blob(scene.case(seq=2).envelope)),
     ),
-    "wrong receipt: its ticket": (errors.TicketRefused, TicketFlaw.OTHER_RECEIPT, ticket_of_another_receipt),
-    "wrong receipt: its dispute": (errors.TicketRefused, TicketFlaw.OTHER_DISPUTE, of_another_dispute),
-    "wrong epoch: in the envelope": (errors.EnvelopeProofBad, EnvelopeFlaw.OTHER_EPOCH, other_epoch_in_envelope),
+    "wrong receipt: its ticket": (TicketRefused, TicketFlaw.OTHER_RECEIPT, ticket_of_another_receipt),
+    "wrong receipt: its dispute": (TicketRefused, TicketFlaw.OTHER_DISPUTE, of_another_dispute),
+    "wrong epoch: in the envelope": (EnvelopeProofBad, EnvelopeFlaw.OTHER_EPOCH, other_epoch_in_envelope),
     "wrong epoch: in the receipt of a ticket": (
-        errors.TicketRefused, TicketFlaw.OTHER_EPOCH, lambda scene: scene.with_ticket(scene.case(epoch=2), key_epoch=U64(1)),
+        TicketRefused, TicketFlaw.OTHER_EPOCH, lambda scene: scene.with_ticket(scene.case(epoch=2), key_epoch=U64(1)),
     ),
     "wrong epoch: not served": (
-        errors.EpochClosed, "", lambda scene: scene.with_ticket(scene.case(), key_epoch=U64(2)),
+        EpochClosed, "", lambda scene: scene.with_ticket(scene.case(), key_epoch=U64(2)),
     ),
-    "wrong chain: of the receipt": (errors.ForeignChain, "", receipt_of_another_chain),
-    "wrong chain: of the ticket": (errors.BadSignature, "", ticket_of_another_chain),
+    "wrong chain: of the receipt": (ForeignChain, "", receipt_of_another_chain),
+    "wrong chain: of the ticket": (BadSignature, "", ticket_of_another_chain),
     "an expired ticket": (
-        errors.TicketRefused, TicketFlaw.EXPIRED, lambda scene: scene.with_ticket(scene.case(), expires_at=U64(NOW)),
+        TicketRefused, TicketFlaw.EXPIRED, lambda scene: scene.with_ticket(scene.case(), expires_at=U64(NOW)),
     ),
     "a ticket for another transport key": (
-        errors.TicketRefused, TicketFlaw.OTHER_KEY,
+        TicketRefused, TicketFlaw.OTHER_KEY,
         lambda scene: scene.with_ticket(scene.case(), transport_key_hash=Digest(bytes(32))),
     ),
-    "expired evidence": (errors.EvidenceExpired, "", evidence(genuine, LIFETIME_S)),
-    "future evidence": (errors.EvidenceFromFuture, "", evidence(genuine, -CLOCK_SKEW_S - 1)),
-    "replayed evidence": (errors.EvidenceReplayed, "", evidence(of_another_session)),
-    "malformed evidence": (errors.EvidenceMalformed, "", evidence(half_a_quote)),
-    "oversized: evidence": (errors.EvidenceTooLarge, "", evidence(lambda bench: bytes(2**20))),
+    "expired evidence": (EvidenceExpired, "", evidence(genuine, LIFETIME_S)),
+    "future evidence": (EvidenceFromFuture, "", evidence(genuine, -CLOCK_SKEW_S - 1)),
+    "replayed evidence": (EvidenceReplayed, "", evidence(of_another_session)),
+    "malformed evidence": (EvidenceMalformed, "", evidence(half_a_quote)),
+    "oversized: evidence": (EvidenceTooLarge, "", evidence(lambda bench: bytes(2**20))),
     "oversized: an envelope": (
-        errors.EnvelopeProofBad, EnvelopeFlaw.TOO_LARGE,
+        EnvelopeProofBad, EnvelopeFlaw.TOO_LARGE,
         lambda scene: scene.release(scene.named(bytes(MAX_ENVELOPE_BYTES + 1), scene.case())),
     ),
     "oversized: a request": (
-        errors.TooLarge, "",
+        TooLarge, "",
         lambda scene: scene.world.shard(1).release(bytes(MAX_RELEASE_BODY_BYTES + 1), scene.world.peer(scene.world.shard(1))),
     ),
-    "oversized: a hello": (errors.ChannelRefused, ChannelFlaw.TOO_LARGE, long_hello),
+    "oversized: a hello": (ChannelRefused, ChannelFlaw.TOO_LARGE, long_hello),
     "a clock far from the chain's": (
-        errors.ClockWrong, ClockFlaw.APART, lambda _: verify_times(Times(own=NOW + 7200, chain=NOW), NOW),
+        ClockWrong, ClockFlaw.APART, lambda _: verify_times(Times(own=NOW + 7200, chain=NOW), NOW),
     ),
     "clocks from before the last start": (
-        errors.ClockWrong, ClockFlaw.WENT_BACK, lambda _: verify_times(Times(own=NOW, chain=NOW), NOW + 7200),
+        ClockWrong, ClockFlaw.WENT_BACK, lambda _: verify_times(Times(own=NOW, chain=NOW), NOW + 7200),
     ),
-    "a clock that jumps ahead under a running shard": (errors.TryAgain, "", jump_ahead),
-    "a clock that is set back under a running process": (errors.EvidenceExpired, "", set_back),
+    "a clock that jumps ahead under a running shard": (TryAgain, "", jump_ahead),
+    "a clock that is set back under a running process": (EvidenceExpired, "", set_back),
 }  # fmt: skip
 ONE_CASE = [
     {"a shifted envelope", "an envelope copied to another receipt", "an envelope sealed for another chain"},

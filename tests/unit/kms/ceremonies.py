@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from bytewise.crypto.curve import GENERATOR, decode_point, encode_point
 from bytewise.crypto.shares import combine_values, verification_key
-from bytewise.protocol.errors import CeremonyRefused
+from bytewise.protocol.errors.actors import CeremonyRefused
 from bytewise.protocol.keys.ceremony import CeremonySeat, Plan, Purpose, SharesSource
 from bytewise.protocol.keys.ceremony_log import Body, Close, Message, say
 from bytewise.protocol.signing import LocalSigner

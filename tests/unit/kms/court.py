@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.decisions.snapshot import AnchoredBatch, Case, Docket, Holdings, Seat
-from bytewise.protocol.errors import RpcRefused
+from bytewise.protocol.errors.actors import RpcRefused
 from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.records.receipt import BatchHeader
 from bytewise.protocol.units import Address, Digest

@@ -7,7 +7,7 @@ from bytewise.crypto import hpke, hybrid
 from bytewise.crypto.curve import GENERATOR, decode_point, encode_point, random_scalar
 from bytewise.crypto.envelope import open_with_point, seal_padded, verify_envelope
 from bytewise.crypto.hybrid import Place, Recipients
-from bytewise.protocol.errors import EnvelopeDoesNotOpen
+from bytewise.protocol.errors.records import EnvelopeDoesNotOpen
 from bytewise.protocol.keys.epochs import HybridPartial, Partial
 from bytewise.protocol.records.seal import HybridEnvelope
 from bytewise.protocol.suites import SUITE_HYBRID, hybrid_epoch

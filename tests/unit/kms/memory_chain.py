@@ -7,7 +7,7 @@ from bytewise.protocol.court.commitments import claim_of
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.snapshot import Case as DisputeCase
 from bytewise.protocol.decisions.snapshot import Seat
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.jobs import Contracts
 from bytewise.protocol.keys.epochs import AuditDrawing, ChainFacts, EpochDocument, EpochState
 from bytewise.protocol.records.receipt import BatchHeader, Receipt

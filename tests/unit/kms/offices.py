@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.keys.ceremony import CeremonySeat, Plan, Purpose, SharesSource, announce
 from bytewise.protocol.keys.ceremony_log import Exchange, ExchangeAnswer, Message, bring
 from bytewise.protocol.keys.epochs import EpochOnChain, EpochState

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.keys.ceremony import Plan
 from bytewise.protocol.keys.ceremony_log import Exchange, ExchangeAnswer
 from bytewise.protocol.units import Address

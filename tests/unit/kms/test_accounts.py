@@ -11,7 +11,7 @@ import pytest
 
 import kms.__main__
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
 from bytewise.service.schedule import EXIT_CLEAN

@@ -12,7 +12,8 @@ import pytest
 
 from bytewise.crypto.envelope import MAX_ENVELOPE_BYTES, verify_receipt_envelope
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import EnvelopeProofBad, NotCanonical, TryAgain
+from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.errors.records import EnvelopeProofBad, NotCanonical
 from bytewise.protocol.jobs import anchor_domain
 from bytewise.protocol.keys.epochs import MAX_RELEASE_BODY_BYTES, MAX_RELEASE_MARKS, Decision, ReleaseAnswer
 from bytewise.protocol.records.seal import envelope_hash

@@ -15,14 +15,8 @@ from bytewise.crypto.curve import ORDER
 from bytewise.crypto.shares import combine_values, lagrange, split, verify_share
 from bytewise.protocol import encoding
 from bytewise.protocol.encoding import parse, parse_typed
-from bytewise.protocol.errors import (
-    BudgetSpent,
-    ConfigurationError,
-    EpochClosed,
-    NotCanonical,
-    RequestHashMismatch,
-    StaleBackup,
-)
+from bytewise.protocol.errors.actors import BudgetSpent, ConfigurationError, EpochClosed, StaleBackup
+from bytewise.protocol.errors.records import NotCanonical, RequestHashMismatch
 from bytewise.protocol.keys.epochs import MAX_RELEASE_MARKS, Decision, EpochState
 from bytewise.protocol.records import opening
 from bytewise.protocol.records.opening import verify_opening

@@ -13,7 +13,7 @@ from sqlalchemy import delete
 
 from bytewise.crypto.curve import encode_point
 from bytewise.crypto.shares import combine_values, split
-from bytewise.protocol.errors import ConfigurationError, StaleBackup, StoreCorrupt
+from bytewise.protocol.errors.actors import ConfigurationError, StaleBackup, StoreCorrupt
 from bytewise.protocol.keys.epochs import EpochOnChain, EpochState
 from bytewise.protocol.units import ZERO_DIGEST, Address, Blob
 from bytewise.service.clock import SystemClock

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from bytewise.protocol.errors import BytewiseError
-from bytewise.protocol.reasons import PointFlaw
+from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.protocol.errors.reasons import PointFlaw
 from bytewise.protocol.records.seal import pad
 from kms.shard.refusals import refusal
 from kms.storage import accounts

@@ -16,7 +16,8 @@ from cryptography import x509
 
 from bytewise.crypto import envelope
 from bytewise.protocol import encoding
-from bytewise.protocol.errors import BytewiseError, ChannelRefused
+from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.protocol.errors.evidence import ChannelRefused
 from bytewise.protocol.evidence import claims
 from bytewise.protocol.evidence.claims import SnpCertificates
 from bytewise.protocol.keys import ceremony_log

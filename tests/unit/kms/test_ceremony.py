@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import BadSignature, CeremonyRefused, Fault, NoProgress, ShareMissing
+from bytewise.protocol.errors.actors import CeremonyRefused, NoProgress, ShareMissing
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.records import BadSignature
 from bytewise.protocol.keys.ceremony import SharesSource
 from bytewise.protocol.keys.ceremony_log import Close, say
 from bytewise.protocol.signing import LocalSigner, verify_signature

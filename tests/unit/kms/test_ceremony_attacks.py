@@ -11,7 +11,7 @@ from Crypto.PublicKey.ECC import EccPoint
 
 from bytewise.crypto.curve import GENERATOR, ORDER, decode_point, encode_point, random_scalar
 from bytewise.crypto.shares import combine_values
-from bytewise.protocol.errors import CeremonyRefused, DealerLied
+from bytewise.protocol.errors.actors import CeremonyRefused, DealerLied
 from bytewise.protocol.keys.ceremony_log import Body, Deal, Judgement, read_message
 from bytewise.protocol.units import Digest
 from kms.ceremony import deals, responses, state_machine

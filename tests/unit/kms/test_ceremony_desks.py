@@ -8,7 +8,9 @@ import pytest
 
 from bytewise.crypto.curve import GENERATOR, encode_point
 from bytewise.crypto.shares import combine_values
-from bytewise.protocol.errors import CeremonyRefused, ConfigurationError, Fault, NotCanonical
+from bytewise.protocol.errors.actors import CeremonyRefused, ConfigurationError
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.records import NotCanonical
 from bytewise.protocol.keys.ceremony import Plan, SharesSource, announce
 from bytewise.protocol.keys.ceremony_log import bring
 from bytewise.protocol.keys.epochs import EpochOnChain, EpochState

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import BadSignature, CeremonyRefused, LogForked
+from bytewise.protocol.errors.actors import CeremonyRefused, LogForked
+from bytewise.protocol.errors.records import BadSignature
 from bytewise.protocol.keys.ceremony import Plan, announce
 from bytewise.protocol.keys.ceremony_log import Close, Commit, bring, head_after, read_message, say, sign_head
 from bytewise.protocol.units import Blob

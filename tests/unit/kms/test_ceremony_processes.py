@@ -17,7 +17,7 @@ from bytewise.crypto.curve import GENERATOR, encode_point
 from bytewise.crypto.shares import combine_values
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, ShardRefused, StoreCorrupt, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, ShardRefused, StoreCorrupt, TryAgain
 from bytewise.protocol.jobs import ShardRecord
 from bytewise.protocol.keys.ceremony import ShardEntry, SignedPlan
 from bytewise.protocol.keys.epochs import EpochDocument, EpochState, ShardInfo

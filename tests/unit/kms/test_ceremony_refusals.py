@@ -10,7 +10,7 @@ import pytest
 from bytewise.crypto import hpke
 from bytewise.crypto.curve import GENERATOR, ORDER, encode_point, encode_scalar, random_scalar
 from bytewise.crypto.shares import split
-from bytewise.protocol.errors import CeremonyFailed, CeremonyRefused, DealerLied, ShareMissing
+from bytewise.protocol.errors.actors import CeremonyFailed, CeremonyRefused, DealerLied, ShareMissing
 from bytewise.protocol.keys.ceremony import Plan
 from bytewise.protocol.keys.ceremony_log import Complaint, Exchange, ExchangeAnswer, Judgement, say
 from bytewise.protocol.keys.epochs import EpochOnChain

@@ -11,7 +11,7 @@ import pytest
 import uvicorn
 
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import CeremonyFailed, CeremonyRefused, ConfigurationError
+from bytewise.protocol.errors.actors import CeremonyFailed, CeremonyRefused, ConfigurationError
 from bytewise.protocol.jobs import Contracts
 from bytewise.protocol.keys.ceremony import Purpose, SignedPlan
 from bytewise.protocol.units import U64, U256, Address

@@ -8,7 +8,7 @@ import pytest
 from bytewise.crypto.curve import GENERATOR, Rng, decode_point, decode_scalar, encode_point
 from bytewise.crypto.proofs import knows_log
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors import DealerLied, ShardLied
+from bytewise.protocol.errors.actors import DealerLied, ShardLied
 from bytewise.protocol.suites import hybrid_epoch
 from bytewise.protocol.units import Blob, Digest
 from bytewise.service.secret import Secret

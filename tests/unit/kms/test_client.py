@@ -10,20 +10,10 @@ import pytest
 from bytewise.crypto.curve import decode_point, encode_scalar
 from bytewise.crypto.envelope import seal_padded
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import (
-    BadSignature,
-    BytewiseError,
-    ChannelBroken,
-    ConfigurationError,
-    EnvelopeDoesNotOpen,
-    EnvelopeProofBad,
-    MeasurementRefused,
-    NoKey,
-    ReleaseNotRecorded,
-    ShardLied,
-    ShardRefused,
-    TryAgain,
-)
+from bytewise.protocol.errors.actors import ConfigurationError, NoKey, ReleaseNotRecorded, ShardLied, ShardRefused, TryAgain
+from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.protocol.errors.evidence import ChannelBroken, MeasurementRefused
+from bytewise.protocol.errors.records import BadSignature, EnvelopeDoesNotOpen, EnvelopeProofBad
 from bytewise.protocol.jobs import RunJob, anchor_domain, key_domain
 from bytewise.protocol.keys.epochs import ReleaseAnswer, ShardInfo
 from bytewise.protocol.records.seal import envelope_hash, seal_context, unpad

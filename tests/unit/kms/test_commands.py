@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.evidence.appraisal_policy import SignedPolicy
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import DatabaseUrl, child_environment

@@ -19,7 +19,8 @@ from bytewise.crypto.curve import (
     random_scalar,
     second_generator,
 )
-from bytewise.protocol.errors import Bug, MalformedPoint, MalformedValue
+from bytewise.protocol.errors.branches import Bug
+from bytewise.protocol.errors.records import MalformedPoint, MalformedValue
 
 GOOD = encode_point(GENERATOR * 5)
 

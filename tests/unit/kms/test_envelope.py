@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bytewise.crypto.curve import GENERATOR, ORDER, decode_point, encode_point, encode_scalar, second_generator
 from bytewise.crypto.envelope import MAX_ENVELOPE_BYTES, open_with_point, seal_padded, verify_envelope, verify_receipt_envelope
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import EnvelopeDoesNotOpen, EnvelopeProofBad, MalformedValue
+from bytewise.protocol.errors.records import EnvelopeDoesNotOpen, EnvelopeProofBad, MalformedValue
 from bytewise.protocol.records.seal import BUCKETS, Envelope, envelope_hash
 from bytewise.protocol.units import U64, Blob, Digest
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.jobs import key_domain
 from bytewise.protocol.keys.ceremony import Erasure, SharesSource, SignedErasure, announce, erasure_digest, verify_erasure
 from bytewise.protocol.keys.epochs import EpochDocument, EpochState

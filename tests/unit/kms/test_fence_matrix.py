@@ -16,7 +16,7 @@ import pytest
 from bytewise.ports import Quoter
 from bytewise.protocol.digests import sha256
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ConfigurationError, EvidenceRefused
+from bytewise.protocol.errors.actors import ConfigurationError, EvidenceRefused
 from bytewise.protocol.evidence import appraisal_policy
 from bytewise.protocol.evidence.appraisal_policy import (
     AppraisalPolicy,

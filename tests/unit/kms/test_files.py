@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from kms.storage import files
 
 SECRET = b"secret"

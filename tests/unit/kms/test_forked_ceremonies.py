@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from bytewise.crypto.curve import ORDER
-from bytewise.protocol.errors import CeremonyRefused
+from bytewise.protocol.errors.actors import CeremonyRefused
 from bytewise.protocol.keys.ceremony_log import Body, Deal, Join, Judgement, Message, say
 from bytewise.protocol.units import Address
 from kms.ceremony import state_machine

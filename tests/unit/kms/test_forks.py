@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from sqlalchemy import update
 
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import BadSignature, CeremonyRefused, Fault, LogForked
+from bytewise.protocol.errors.actors import CeremonyRefused, LogForked
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.records import BadSignature
 from bytewise.protocol.keys.ceremony import Plan, announce
 from bytewise.protocol.keys.ceremony_log import (
     Exchange,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.units import U256
 from kms.shard.service import _verify_governed, build_shard

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bytewise.crypto import hpke
 from bytewise.crypto.curve import GENERATOR, decode_point, encode_point
 from bytewise.crypto.shares import combine, split
-from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.service.settings import developer_variable
 
 TYPED = json.loads((Path(__file__).parents[2] / "vectors" / "rfc9180_p256_base.json").read_text())

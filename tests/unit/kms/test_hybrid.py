@@ -15,7 +15,8 @@ from bytewise.crypto.envelope import MAX_ENVELOPE_BYTES, PART_BYTES, open_with_p
 from bytewise.crypto.hybrid import Place, Recipients
 from bytewise.crypto.shares import MAX_SHARDS
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, EnvelopeDoesNotOpen, EnvelopeProofBad, MalformedValue
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.records import EnvelopeDoesNotOpen, EnvelopeProofBad, MalformedValue
 from bytewise.protocol.records.seal import Envelope, HybridEnvelope
 from bytewise.protocol.suites import SUITE_HYBRID, SUITE_P256, hybrid_epoch, suite_of
 from bytewise.protocol.units import Blob, Digest

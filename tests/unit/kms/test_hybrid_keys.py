@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from bytewise.crypto import hpke
-from bytewise.protocol.errors import CeremonyRefused, ConfigurationError, MalformedValue
+from bytewise.protocol.errors.actors import CeremonyRefused, ConfigurationError
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.keys.ceremony_log import KemKey, say
 from bytewise.protocol.keys.epochs import EpochOnChain, EpochState
 from bytewise.protocol.suites import hybrid_epoch

@@ -15,15 +15,9 @@ from bytewise.crypto.curve import ORDER
 from bytewise.crypto.envelope import seal_padded, verify_receipt_envelope
 from bytewise.crypto.hybrid import Place, recipients
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import (
-    BytewiseError,
-    ConfigurationError,
-    EnvelopeDoesNotOpen,
-    EnvelopeProofBad,
-    NoKey,
-    PartDoesNotOpen,
-    ShardLied,
-)
+from bytewise.protocol.errors.actors import ConfigurationError, NoKey, PartDoesNotOpen, ShardLied
+from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.protocol.errors.records import EnvelopeDoesNotOpen, EnvelopeProofBad
 from bytewise.protocol.jobs import HybridKeys, anchor_domain
 from bytewise.protocol.keys.epochs import Decision, HybridPartial, Partial
 from bytewise.protocol.records.receipt import Receipt

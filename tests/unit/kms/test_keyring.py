@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.keys.epochs import SealedShare
 from bytewise.protocol.units import U64, Blob, Digest
 from kms.ceremony import participant

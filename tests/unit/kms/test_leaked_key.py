@@ -15,7 +15,8 @@ from bytewise.crypto.proofs import verify_partial
 from bytewise.crypto.reconstruction import TransportKey
 from bytewise.crypto.shares import combine
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import Fault, MalformedValue
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.jobs import anchor_domain
 from bytewise.protocol.keys.epochs import Partial, ReleaseAnswer, ReleaseReply, partial_info
 from bytewise.protocol.records.seal import unpad

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from bytewise.protocol.errors import ChannelBroken, ChannelRefused, TryAgain
+from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.errors.evidence import ChannelBroken, ChannelRefused
 from bytewise.protocol.keys.epochs import MAX_RELEASE_BODY_BYTES, Decision
 from bytewise.tee.channel import Channel, connect
 from enclave.release_client import ask, open_channel

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, ReleaseLogBroken, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, ReleaseLogBroken, TryAgain
 from bytewise.protocol.evidence.appraisal_policy import GpuUse
 from bytewise.protocol.keys.epochs import ReleaseLog, SignedRelease
 from bytewise.protocol.keys.release_log import START, verify_log

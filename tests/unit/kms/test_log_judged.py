@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bytewise.protocol.decisions.snapshot import Case
-from bytewise.protocol.errors import ChainReverted, RpcRefused, TryAgain
+from bytewise.protocol.errors.actors import ChainReverted, RpcRefused, TryAgain
 from bytewise.protocol.keys.release_log import LAG_S
 from bytewise.protocol.units import U64, Digest
 from kms.release_log.entitlement import Judged, Seen, Unjudged, judge, judge_none

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from bytewise.protocol.errors import ConfigurationError, StaleBackup
+from bytewise.protocol.errors.actors import ConfigurationError, StaleBackup
 from bytewise.protocol.keys.epochs import ReleaseLog
 from bytewise.service.clock import SystemClock
 from bytewise.storage.engine import open_database, writing

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from bytewise.protocol.errors import ReleaseLogBroken, TicketRefused, TryAgain
+from bytewise.protocol.errors.actors import ReleaseLogBroken, TicketRefused, TryAgain
 from bytewise.protocol.keys.epochs import SignedRelease, SignedTicket
 from bytewise.protocol.keys.release_log import LAG_S, START, verify_log
 from bytewise.protocol.signing import typed_digest

@@ -15,7 +15,7 @@ import pytest
 from fastapi import Request
 
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.keys.epochs import Refusal, ReleaseLog
 from enclave.release_client import ask, open_channel
 from kms.shard import http_limits

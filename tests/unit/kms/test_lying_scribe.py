@@ -7,7 +7,7 @@ import pytest
 
 from bytewise.crypto.curve import GENERATOR, encode_point
 from bytewise.crypto.shares import combine_values
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.keys.ceremony_log import Confirm, Consent, Message, read_message
 from bytewise.protocol.signing import verify_signature
 from bytewise.protocol.units import Address, Blob

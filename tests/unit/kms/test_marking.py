@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Connection, Engine
 
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.jobs import key_domain
 from bytewise.storage.engine import writing
 from bytewise.storage.releases import ReleaseRecords

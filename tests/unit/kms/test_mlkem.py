@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bytewise.crypto import hpke, mlkem
-from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.suites import KEM_KEY_BYTES
 
 SEED = hashlib.sha512(b"seed").digest()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import ConfigurationError, NoKey, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, NoKey, TryAgain
 from bytewise.protocol.jobs import key_domain
 from bytewise.protocol.keys.epochs import ReleaseLog, SignedRelease
 from bytewise.protocol.keys.release_log import START, verify_log

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from bytewise.protocol.errors import CeremonyFailed, ConfigurationError, MalformedValue
+from bytewise.protocol.errors.actors import CeremonyFailed, ConfigurationError
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.keys.ceremony import Purpose
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64

@@ -24,9 +24,9 @@ from bytewise.crypto.curve import (
     second_generator,
 )
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import EnvelopeProofBad, MalformedPoint, MalformedValue
+from bytewise.protocol.errors.reasons import PointFlaw
+from bytewise.protocol.errors.records import EnvelopeProofBad, MalformedPoint, MalformedValue
 from bytewise.protocol.keys.epochs import Partial, partial_info
-from bytewise.protocol.reasons import PointFlaw
 from bytewise.protocol.records.seal import Envelope, envelope_hash
 from bytewise.protocol.units import Blob
 from kms.shard.release import Shard

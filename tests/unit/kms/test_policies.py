@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, MeasurementRefused, PolicyRefused, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
+from bytewise.protocol.errors.evidence import MeasurementRefused, PolicyRefused
 from bytewise.protocol.evidence.appraisal_policy import (
     AppraisalPolicy,
     Coverage,

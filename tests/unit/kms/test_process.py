@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.keys.epochs import ShardInfo
 from bytewise.protocol.records.seal import unpad
 from bytewise.protocol.suites import hybrid_epoch, is_rebuilt, rebuilt_epoch

@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from bytewise.protocol.errors import BadSignature, BytewiseError, ReleaseNotRecorded
+from bytewise.protocol.errors.actors import ReleaseNotRecorded
+from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.protocol.errors.records import BadSignature
 from bytewise.protocol.jobs import key_domain
 from bytewise.protocol.records.seal import unpad
 from bytewise.protocol.records.statements import Release

@@ -11,13 +11,8 @@ import pytest
 from bytewise.crypto import hpke, reconstruction
 from bytewise.crypto.curve import encode_scalar
 from bytewise.crypto.erasable import interpolate
-from bytewise.protocol.errors import (
-    BudgetSpent,
-    ConfigurationError,
-    MalformedValue,
-    NoKey,
-    TicketRefused,
-)
+from bytewise.protocol.errors.actors import BudgetSpent, ConfigurationError, NoKey, TicketRefused
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.keys.epochs import Decision
 from bytewise.protocol.keys.release_log import START, verify_log
 from bytewise.protocol.records.seal import unpad

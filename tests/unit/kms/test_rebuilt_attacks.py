@@ -18,17 +18,9 @@ from bytewise.crypto.shares import split
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import (
-    BytewiseError,
-    ConfigurationError,
-    EnvelopeProofBad,
-    EpochClosed,
-    Fault,
-    MalformedValue,
-    ReleaseLogBroken,
-    ReleaseNotRecorded,
-    ShardLied,
-)
+from bytewise.protocol.errors.actors import ConfigurationError, EpochClosed, ReleaseLogBroken, ReleaseNotRecorded, ShardLied
+from bytewise.protocol.errors.branches import BytewiseError, Fault
+from bytewise.protocol.errors.records import EnvelopeProofBad, MalformedValue
 from bytewise.protocol.jobs import anchor_domain
 from bytewise.protocol.keys.epochs import ChainFacts, Decision, EpochDocument, ReleaseRequest, SignedRelease, partial_info
 from bytewise.protocol.keys.release_log import START, LogHead, verify_log

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.errors import CeremonyRefused, ShardLied
+from bytewise.protocol.errors.actors import CeremonyRefused, ShardLied
 from bytewise.protocol.keys.epochs import EpochDocument
 from bytewise.protocol.records.seal import unpad
 from bytewise.protocol.suites import rebuilt_epoch

@@ -13,7 +13,7 @@ from sqlalchemy import ScalarSelect, delete, insert, select, text, update
 from sqlalchemy.orm import aliased
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import StoreCorrupt
+from bytewise.protocol.errors.actors import StoreCorrupt
 from bytewise.protocol.jobs import key_domain
 from bytewise.protocol.keys.epochs import Decision, ReleaseLog
 from bytewise.protocol.records.statements import TicketKind

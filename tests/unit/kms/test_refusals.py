@@ -8,16 +8,9 @@ import pytest
 
 from bytewise.crypto import hpke
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.errors import (
-    BadSignature,
-    ConfigurationError,
-    EnvelopeProofBad,
-    EvidenceRefused,
-    ForeignChain,
-    MeasurementRefused,
-    TicketRefused,
-    TryAgain,
-)
+from bytewise.protocol.errors.actors import ConfigurationError, EvidenceRefused, TicketRefused, TryAgain
+from bytewise.protocol.errors.evidence import MeasurementRefused
+from bytewise.protocol.errors.records import BadSignature, EnvelopeProofBad, ForeignChain
 from bytewise.protocol.records.seal import envelope_hash
 from bytewise.protocol.records.statements import TicketKind, transport_key_hash
 from bytewise.protocol.units import U8, U16, U64, U256, Blob, Digest

@@ -14,17 +14,9 @@ from bytewise.crypto.curve import decode_point
 from bytewise.crypto.proofs import verify_partial
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import (
-    BadSignature,
-    BudgetSpent,
-    BytewiseError,
-    ConfigurationError,
-    EpochClosed,
-    Fault,
-    MerkleProofMismatch,
-    NotCanonical,
-    TicketRefused,
-)
+from bytewise.protocol.errors.actors import BudgetSpent, ConfigurationError, EpochClosed, TicketRefused
+from bytewise.protocol.errors.branches import BytewiseError, Fault
+from bytewise.protocol.errors.records import BadSignature, MerkleProofMismatch, NotCanonical
 from bytewise.protocol.jobs import key_domain
 from bytewise.protocol.keys.epochs import MAX_RELEASE_BODY_BYTES, Decision, EpochState, Partial, ReleaseRequest, partial_info
 from bytewise.protocol.keys.release_log import START, verify_log

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from bytewise.protocol.errors import BytewiseError, ReleaseNotRecorded
+from bytewise.protocol.errors.actors import ReleaseNotRecorded
+from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.jobs import key_domain
 from bytewise.protocol.keys.epochs import Decision, ReleaseAnswer
 from bytewise.protocol.records.seal import unpad

@@ -8,7 +8,8 @@ import pytest
 
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, MalformedValue, ReleaseLogBroken, TicketRefused
+from bytewise.protocol.errors.actors import ConfigurationError, ReleaseLogBroken, TicketRefused
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import GpuUse, Role, TcbStatus
 from bytewise.protocol.evidence.release_evidence import Grounds, SignedGrounds, grounds_digest
 from bytewise.protocol.jobs import key_domain

@@ -12,7 +12,7 @@ from bytewise.crypto.proofs import verify_partial
 from bytewise.crypto.shares import combine_values, split
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import NoKey, ShardLied, StaleBackup, TryAgain
+from bytewise.protocol.errors.actors import NoKey, ShardLied, StaleBackup, TryAgain
 from bytewise.protocol.jobs import key_domain
 from bytewise.protocol.keys.epochs import Partial, partial_info
 from bytewise.protocol.keys.release_log import START, verify_log

@@ -15,7 +15,7 @@ from cryptography.fernet import Fernet
 
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors import ConfigurationError, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.jobs import key_domain
 from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import BytewiseError
+from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.records.seal import pad
 from bytewise.protocol.records.statements import TicketKind

@@ -5,7 +5,7 @@ from dataclasses import replace
 import httpcore2
 import pytest
 
-from bytewise.protocol.errors import ConfigurationError, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.service.clock import monotonic_s
 from kms.shard_client import Deadline, ShardClient
 from tests.unit.kms.trickling import trickling

@@ -12,7 +12,9 @@ from bytewise.crypto.curve import GENERATOR, ORDER, encode_point, encode_scalar
 from bytewise.crypto.proofs import prove_partial, verify_partial
 from bytewise.crypto.shares import combine, split, verification_key, verify_share
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue, ShardLied
+from bytewise.protocol.errors.actors import ConfigurationError, ShardLied
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.keys.epochs import Partial
 from bytewise.protocol.units import Blob, Digest
 

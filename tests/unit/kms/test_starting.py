@@ -11,7 +11,7 @@ from sqlalchemy import update
 
 from bytewise.ports import Quoter
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ConfigurationError, StoreCorrupt
+from bytewise.protocol.errors.actors import ConfigurationError, StoreCorrupt
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.units import U256
 from bytewise.service.clock import SystemClock

@@ -12,7 +12,7 @@ import pytest
 
 from bytewise.crypto.curve import GENERATOR, Rng, encode_point
 from bytewise.crypto.shares import combine_values
-from bytewise.protocol.errors import CeremonyRefused, ConfigurationError
+from bytewise.protocol.errors.actors import CeremonyRefused, ConfigurationError
 from bytewise.protocol.keys.ceremony import Plan
 from bytewise.protocol.signing import LocalSigner
 from bytewise.service.secret import write_secret

@@ -13,7 +13,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import NotCanonical, TryAgain
+from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.errors.records import NotCanonical
 from bytewise.protocol.keys.epochs import Refusal
 from cli.demo.site import free_ports
 from kms.shard import http_limits

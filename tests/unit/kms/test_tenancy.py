@@ -14,7 +14,7 @@ import pytest
 
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.evidence.policy_updates import first_standing
 from bytewise.protocol.keys.ceremony import SignedErasure
 from bytewise.protocol.keys.epochs import EpochDocument, EpochOnChain, EpochState

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from sqlalchemy import insert
 
-from bytewise.protocol.errors import TicketRefused
+from bytewise.protocol.errors.actors import TicketRefused
 from bytewise.protocol.keys.epochs import SignedRelease
 from bytewise.protocol.keys.release_log import LogHead
 from bytewise.protocol.records.statements import Ticket, TicketKind

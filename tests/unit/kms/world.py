@@ -19,7 +19,7 @@ from bytewise.crypto.hpke import transport_keypair
 from bytewise.crypto.hybrid import recipients
 from bytewise.protocol.court import sortition
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import BytewiseError
+from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy
 from bytewise.protocol.evidence.policy_updates import first_standing
 from bytewise.protocol.jobs import Contracts, RunJob, anchor_domain, key_domain

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bytewise.protocol.encoding import MAX_DEPTH, decode, encode, parse, to_json, verify_depth
-from bytewise.protocol.errors import NotCanonical
+from bytewise.protocol.errors.records import NotCanonical
 from bytewise.protocol.records.receipt import SignedReceipt
 from bytewise.protocol.units import Blob
 from tests.records import document_classes, record, texts

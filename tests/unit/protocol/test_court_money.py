@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bytewise.protocol.court.params import BPS, Money, ParamSet, Shares
 from bytewise.protocol.court.settlement import CONVICTIONS, Pot, Split, split, wanted_advance
-from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.statements import Verdict
 from tests.court_world import params
 

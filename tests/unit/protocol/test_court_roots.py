@@ -7,7 +7,7 @@ from bytewise.protocol.court.books import Books
 from bytewise.protocol.court.phases import Event
 from bytewise.protocol.court.seat_outcomes import Standing, penalty, standing
 from bytewise.protocol.court.state import Court, Dispute
-from bytewise.protocol.errors import NotAMember
+from bytewise.protocol.errors.actors import NotAMember
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.signing import Domain, typed_digest
 from bytewise.protocol.units import Address

@@ -39,7 +39,7 @@ from bytewise.protocol.decisions.disputes import (
     decide_operator,
 )
 from bytewise.protocol.decisions.snapshot import AnchoredBatch, Case, Challenger, RoundSeats, Seat, Seed
-from bytewise.protocol.errors import ProtectionMissing
+from bytewise.protocol.errors.actors import ProtectionMissing
 from bytewise.protocol.records.statements import Outcome, Verdict, Vote
 from bytewise.protocol.signing import Domain, typed_digest
 from bytewise.protocol.units import U8, U16, U256, ZERO_DIGEST, Digest, address

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytewise.protocol.court.sortition import audit_is_drawn, draw_seats, round_seed
-from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Address, Digest
 from tests.records import addresses, digests
 from tests.world import signer, word

@@ -23,7 +23,9 @@ from bytewise.protocol.encoding import (
     to_json,
     verify_depth,
 )
-from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue, NotCanonical, WrongFields
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.records import MalformedValue, NotCanonical, WrongFields
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.records.receipt import EmptyLeaf, SignedReceipt
 from bytewise.protocol.records.request import DecodePolicy, Request

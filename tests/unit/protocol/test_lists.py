@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from bytewise.protocol.encoding import decode, encode, from_json, to_json
-from bytewise.protocol.errors import (
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.records import (
     BadSignature,
-    Fault,
     ForeignChain,
     ListMismatch,
     RootMismatch,

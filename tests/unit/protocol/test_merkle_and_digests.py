@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bytewise.protocol import digests as hashing
 from bytewise.protocol.digests import Label, labelled
-from bytewise.protocol.errors import MalformedValue, MerkleProofMismatch
+from bytewise.protocol.errors.records import MalformedValue, MerkleProofMismatch
 from bytewise.protocol.merkle import (
     batch_leaf,
     batch_proof,

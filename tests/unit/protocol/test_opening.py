@@ -7,9 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bytewise.protocol import errors
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import Defect, PlaintextNotCanonical
+from bytewise.protocol.errors.catalogue import CLASSES
+from bytewise.protocol.errors.records import (
+    ClientSignatureBad,
+    Defect,
+    OutsideLimits,
+    PlaintextNotCanonical,
+    RequestDiffers,
+    RequestExpired,
+    RequestHashMismatch,
+    TokensHashMismatch,
+)
 from bytewise.protocol.records.opening import verify_limits, verify_opening
 from bytewise.protocol.records.receipt import Receipt
 from bytewise.protocol.records.request import DecodePolicy, Request
@@ -42,18 +51,18 @@ def test_an_honest_envelope_opens_to_its_payload() -> None:
 
 def test_a_request_may_expire_at_the_second_of_its_anchoring() -> None:
     assert opened(PAYLOAD, anchored_at=REQUEST.expiry) == PAYLOAD
-    with pytest.raises(errors.RequestExpired):
+    with pytest.raises(RequestExpired):
         opened(PAYLOAD, anchored_at=REQUEST.expiry + 1)
 
 
 ORDER: list[tuple[type[Defect], dict[str, Any], dict[str, Any]]] = [
     # defect, changes of the receipt, changes of the request: each case also has every later defect that can be combined
-    (errors.RequestHashMismatch, {"req_hash": word("other"), "tokens_hash": word("other")}, {"expiry": U64(NOW - 1)}),
-    (errors.TokensHashMismatch, {"tokens_hash": word("other")}, {"expiry": U64(NOW - 1), "client": signer("eve").address}),
-    (errors.ClientSignatureBad, {"model_id": word("other")}, {"expiry": U64(NOW - 1), "client": signer("eve").address}),
-    (errors.RequestDiffers, {"model_id": word("other")}, {"expiry": U64(NOW - 1), "prompt": (0,) * 300}),
-    (errors.OutsideLimits, {}, {"expiry": U64(NOW - 1), "prompt": (0,) * 300}),
-    (errors.RequestExpired, {}, {"expiry": U64(NOW - 1)}),
+    (RequestHashMismatch, {"req_hash": word("other"), "tokens_hash": word("other")}, {"expiry": U64(NOW - 1)}),
+    (TokensHashMismatch, {"tokens_hash": word("other")}, {"expiry": U64(NOW - 1), "client": signer("eve").address}),
+    (ClientSignatureBad, {"model_id": word("other")}, {"expiry": U64(NOW - 1), "client": signer("eve").address}),
+    (RequestDiffers, {"model_id": word("other")}, {"expiry": U64(NOW - 1), "prompt": (0,) * 300}),
+    (OutsideLimits, {}, {"expiry": U64(NOW - 1), "prompt": (0,) * 300}),
+    (RequestExpired, {}, {"expiry": U64(NOW - 1)}),
 ]
 
 
@@ -68,9 +77,7 @@ def test_of_several_defects_the_first_in_order_is_named(
 
 
 def test_codes_of_defects_ascend_in_the_order_of_their_checks() -> None:
-    defects = [
-        each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, Defect) and each is not Defect
-    ]
+    defects = [each for each in CLASSES.values() if issubclass(each, Defect) and each is not Defect]
     assert [each.code for each in sorted(defects, key=lambda each: each.rule)] == list(range(1, 10))
     assert [defect.code for defect, _, _ in ORDER] == [4, 5, 6, 7, 8, 9]
 
@@ -78,13 +85,13 @@ def test_codes_of_defects_ascend_in_the_order_of_their_checks() -> None:
 @pytest.mark.parametrize("field", ["model_id", "environment"])
 def test_a_receipt_that_names_another_model_or_environment_differs(field: str) -> None:
     payload, receipt = of(REQUEST, **{field: word("other")})
-    with pytest.raises(errors.RequestDiffers):
+    with pytest.raises(RequestDiffers):
         opened(payload, receipt)
 
 
 def test_a_request_for_another_chain_differs() -> None:
     payload, receipt = of(WORLD.request(chain_id=U256(1)))
-    with pytest.raises(errors.RequestDiffers):
+    with pytest.raises(RequestDiffers):
         opened(payload, receipt)
 
 
@@ -100,7 +107,7 @@ def test_a_request_for_another_chain_differs() -> None:
 )
 def test_each_limit_of_the_environment_is_a_limit(changes: dict[str, Any]) -> None:
     payload, receipt = of(WORLD.request(**changes))
-    with pytest.raises(errors.OutsideLimits):
+    with pytest.raises(OutsideLimits):
         opened(payload, receipt)
 
 
@@ -112,7 +119,7 @@ def test_a_request_exactly_at_the_limits_is_inside() -> None:
 def test_a_client_signature_for_another_request_or_chain_is_bad() -> None:
     for digest in (client_digest(word("other"), CHAIN_ID), client_digest(REQUEST.req_hash, CHAIN_ID + 1)):
         payload = dataclasses.replace(PAYLOAD, client_signature=WORLD.client.sign(digest))
-        with pytest.raises(errors.ClientSignatureBad):
+        with pytest.raises(ClientSignatureBad):
             opened(payload)
 
 

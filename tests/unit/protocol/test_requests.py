@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from bytewise.protocol import units
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import BadRequest, Bug, BytewiseError, Fault, MalformedValue, Unavailable
+from bytewise.protocol.errors.actors import BadRequest
+from bytewise.protocol.errors.branches import Bug, BytewiseError, Fault, Unavailable
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.request import (
     MAX_LOGPROBS,
     DecodePolicy,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.encoding import decode, parse, parse_typed
-from bytewise.protocol.errors import BytewiseError
+from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.jobs import ShardRecord
 from bytewise.protocol.keys.ceremony import CeremonySeat, Erasure, ShardEntry
 from bytewise.protocol.keys.epochs import EpochDocument

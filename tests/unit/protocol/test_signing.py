@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytewise.protocol.court.commitments import Certified, Commit
-from bytewise.protocol.errors import BadSignature, MalformedValue
+from bytewise.protocol.errors.records import BadSignature, MalformedValue
 from bytewise.protocol.records.receipt import EmptyLeaf, Receipt
 from bytewise.protocol.records.statements import AuditResult, Finding, Possession, Release, Ticket, Vote
 from bytewise.protocol.signing import (

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.stake_tree import CAPACITY, StakeTree, TreeShape
 from bytewise.protocol.units import Address, Digest
 from tests.records import digests

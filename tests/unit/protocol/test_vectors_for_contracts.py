@@ -12,7 +12,7 @@ from eth_account.messages import encode_typed_data
 from eth_utils.crypto import keccak
 
 from bytewise.protocol import merkle
-from bytewise.protocol.errors import MerkleProofMismatch
+from bytewise.protocol.errors.records import MerkleProofMismatch
 from bytewise.protocol.units import Digest, unhex
 
 VECTORS = Path(__file__).parents[2] / "vectors"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.settings import Endpoints, load_settings, rpc_endpoints
 from kms.settings import ShardSettings
 from serving.settings import Network

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.keys.ceremony import Purpose, SignedPlan
 from bytewise.protocol.units import U256
 from bytewise.service.files import replace_file

@@ -7,7 +7,7 @@ from typing import get_type_hints
 
 import pytest
 
-from bytewise.protocol.errors import BadRequest, ConfigurationError
+from bytewise.protocol.errors.actors import BadRequest, ConfigurationError
 from bytewise.protocol.units import U64, Address, Digest
 from bytewise.service.secret import Secret, read_secret, write_secret
 from bytewise.service.settings import DatabaseUrl, load_settings

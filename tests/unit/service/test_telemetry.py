@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from bytewise.protocol.errors import MalformedPoint, MalformedValue
-from bytewise.protocol.reasons import PointFlaw
+from bytewise.protocol.errors.reasons import PointFlaw
+from bytewise.protocol.errors.records import MalformedPoint, MalformedValue
 from bytewise.service.secret import Secret
 from bytewise.service.telemetry import Telemetry
 

@@ -10,7 +10,7 @@ from sqlalchemy import delete, select
 
 from bytewise.protocol.digests import Label, labelled
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.records.receipt import BatchHeader, ReceiptList, SignedReceipt, receipt_id, verify_list
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import U64, Digest, address

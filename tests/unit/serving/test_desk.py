@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from bytewise.protocol.errors import BadRequest, NotExact, TryAgain
+from bytewise.protocol.errors.actors import BadRequest, NotExact, TryAgain
 from bytewise.protocol.units import Digest
 from serving.refusals import Busy
 from serving.request_queue import MAX_KEY_CHARACTERS, Desk, Ticket, ticket

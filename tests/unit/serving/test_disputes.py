@@ -9,7 +9,8 @@ import pytest
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.snapshot import Case, Docket
 from bytewise.protocol.digests import Label, labelled
-from bytewise.protocol.errors import TryAgain, Unavailable
+from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.errors.branches import Unavailable
 from bytewise.protocol.merkle import batch_leaf, verify_batch_proof
 from bytewise.protocol.records.receipt import SignedReceipt, receipt_id
 from bytewise.protocol.records.statements import Verdict

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.decisions.snapshot import AnchoredBatch, Docket
-from bytewise.protocol.errors import BytewiseError, ConfigurationError, StoreCorrupt, TryAgain, Unavailable
+from bytewise.protocol.errors.actors import ConfigurationError, StoreCorrupt, TryAgain
+from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 from bytewise.protocol.merkle import batch_leaf, verify_batch_proof
 from bytewise.protocol.records.receipt import SignedReceipt, receipt_id
 from bytewise.protocol.units import Digest

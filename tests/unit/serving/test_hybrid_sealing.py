@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.crypto.envelope import verify_receipt_envelope
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.jobs import EpochRecord, anchor_domain
 from bytewise.protocol.records.compare import Generated
 from bytewise.protocol.records.seal import HybridEnvelope, envelope_hash, unpad

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.digests import Label, labelled
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.records.compare import Generated
 from bytewise.protocol.records.receipt import SignedReceipt

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.protocol.errors import BadRequest
+from bytewise.protocol.errors.actors import BadRequest
 from bytewise.protocol.units import decimal
 from serving.json_numbers import NumberText, canonical_decimal, parse_json
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase
 
-from bytewise.protocol.errors import BadRequest, BytewiseError, NotExact, TryAgain
+from bytewise.protocol.errors.actors import BadRequest, NotExact, TryAgain
+from bytewise.protocol.errors.branches import BytewiseError
 from serving.json_numbers import parse_json
 from serving.openai import read_ask
 from serving.refusals import Busy, Code, Late, failure, refusal

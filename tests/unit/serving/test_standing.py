@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from serving.readiness import Standing, Watch
 from tests.devnet import epoch_document
 

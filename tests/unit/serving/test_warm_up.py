@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bytewise.protocol.errors import NotExact
+from bytewise.protocol.errors.actors import NotExact
 from bytewise.protocol.records.compare import Generated, Verification
 from bytewise.protocol.records.request import Output, Request
 from bytewise.protocol.units import Digest

@@ -10,7 +10,8 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from bytewise.protocol.errors import LaneLost, LaneOwned, SecondVote, SequenceBroken
+from bytewise.protocol.errors.actors import LaneLost, LaneOwned, SecondVote
+from bytewise.protocol.errors.records import SequenceBroken
 from bytewise.protocol.units import Blob, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import child_environment

@@ -6,7 +6,8 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import Engine, event
 
-from bytewise.protocol.errors import SequenceBroken, StoreCorrupt
+from bytewise.protocol.errors.actors import StoreCorrupt
+from bytewise.protocol.errors.records import SequenceBroken
 from bytewise.protocol.units import Address, Digest
 from bytewise.storage.engine import open_database
 from bytewise.storage.receipt_store import Books, Issued

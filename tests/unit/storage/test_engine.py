@@ -14,7 +14,7 @@ from sqlalchemy import Engine, select, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
-from bytewise.protocol.errors import ConfigurationError, StoreCorrupt, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, StoreCorrupt, TryAgain
 from bytewise.storage.engine import HEAD, alone, check_revision, insert_if_absent, open_database, reading, writing
 from bytewise.storage.migrate import configuration, migrate
 from bytewise.storage.tables import METADATA, CursorRow, LockRow

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Delete, Engine, Update, delete, text, update
 
-from bytewise.protocol.errors import ConfigurationError, StoreCorrupt
+from bytewise.protocol.errors.actors import ConfigurationError, StoreCorrupt
 from bytewise.protocol.units import ZERO_DIGEST
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.journal import Journal, journal_key

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import Engine, select, update
 
-from bytewise.protocol.errors import LaneLost, LaneOwned
+from bytewise.protocol.errors.actors import LaneLost, LaneOwned
 from bytewise.protocol.units import Blob
 from bytewise.storage.engine import reading, writing
 from bytewise.storage.nonce_lease import Lane, kept_lease

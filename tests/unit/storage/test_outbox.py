@@ -5,7 +5,7 @@ import itertools
 import pytest
 from sqlalchemy import Engine
 
-from bytewise.protocol.errors import LaneLost, LaneOwned, StoreCorrupt
+from bytewise.protocol.errors.actors import LaneLost, LaneOwned, StoreCorrupt
 from bytewise.storage.engine import open_database
 from bytewise.storage.nonce_lease import DEFAULT_TTL_S, Lane
 from bytewise.storage.outbox import OPEN, TRANSITIONS, Outbox, Signed, State

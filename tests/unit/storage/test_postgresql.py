@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import Engine, make_url, select, text
 
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.service.settings import developer_variable
 from bytewise.storage.engine import BUSY_TIMEOUT_MS, insert_if_absent, open_database, reading, writing
 from bytewise.storage.tables import LockRow

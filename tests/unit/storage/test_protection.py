@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine
 
 from bytewise.protocol import encoding
-from bytewise.protocol.errors import ProtectionMissing, SecondVote, WrongFields
+from bytewise.protocol.errors.actors import ProtectionMissing, SecondVote
+from bytewise.protocol.errors.records import WrongFields
 from bytewise.protocol.units import Blob
 from bytewise.storage.engine import open_database
 from bytewise.storage.protection import Protection, StoredVote

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import Engine, event, update
 
-from bytewise.protocol.errors import StoreCorrupt, TryAgain
+from bytewise.protocol.errors.actors import StoreCorrupt, TryAgain
 from bytewise.protocol.units import Blob
 from bytewise.storage.archive import Archive, Audits
 from bytewise.storage.cursor import Cursor, Mark

@@ -8,7 +8,8 @@ import socket
 import sys
 from pathlib import Path
 
-from bytewise.protocol.errors import BytewiseError, ChannelBroken
+from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.protocol.errors.evidence import ChannelBroken
 from bytewise.protocol.evidence.policy_updates import first_standing
 from bytewise.protocol.units import U64
 from bytewise.service.clock import ForwardClock, SystemClock

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import (
+from bytewise.protocol.errors.actors import EvidenceRefused
+from bytewise.protocol.errors.evidence import (
     EvidenceExpired,
     EvidenceFromFuture,
     EvidenceMalformed,
-    EvidenceRefused,
     EvidenceReplayed,
     EvidenceTooLarge,
     MeasurementRefused,

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from bytewise.protocol import errors
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import (
+from bytewise.protocol.errors.actors import EvidenceRefused
+from bytewise.protocol.errors.catalogue import CLASSES
+from bytewise.protocol.errors.evidence import (
     EvidenceExpired,
     EvidenceMalformed,
-    EvidenceRefused,
     EvidenceReplayed,
     MeasurementRefused,
     TcbRefused,
@@ -263,5 +263,5 @@ def test_a_gpu_that_the_policy_does_not_expect_is_refused_and_its_absence_shows(
 
 
 def test_every_refusal_of_evidence_has_a_rule_of_its_own() -> None:
-    kinds = {each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, EvidenceRefused)}
+    kinds = {each for each in CLASSES.values() if issubclass(each, EvidenceRefused)}
     assert len({kind.rule for kind in kinds}) == len(kinds) == 9

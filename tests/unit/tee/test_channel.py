@@ -12,7 +12,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from bytewise.crypto.curve import GENERATOR, encode_point
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ChannelBroken, ChannelRefused, ConfigurationError, Fault
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.evidence import ChannelBroken, ChannelRefused
 from bytewise.protocol.evidence.policy_updates import first_standing
 from bytewise.protocol.units import U64, Blob
 from bytewise.tee import binding

@@ -13,15 +13,10 @@ from collections.abc import Callable
 import pytest
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import (
-    BadSignature,
-    BytewiseError,
-    ChannelBroken,
-    EvidenceExpired,
-    EvidenceFromFuture,
-    EvidenceRefused,
-    EvidenceReplayed,
-)
+from bytewise.protocol.errors.actors import EvidenceRefused
+from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.protocol.errors.evidence import ChannelBroken, EvidenceExpired, EvidenceFromFuture, EvidenceReplayed
+from bytewise.protocol.errors.records import BadSignature
 from bytewise.protocol.units import U64, U256, Blob, Digest
 from bytewise.tee import binding
 from bytewise.tee.binding import VERSION, Hello, Proof, Statement

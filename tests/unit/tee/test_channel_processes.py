@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ChannelBroken
+from bytewise.protocol.errors.evidence import ChannelBroken
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import child_environment
 from bytewise.tee.channel import End, connect

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from OpenSSL import SSL, crypto
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import BytewiseError, ChannelBroken, ChannelRefused, Fault
+from bytewise.protocol.errors.branches import BytewiseError, Fault
+from bytewise.protocol.errors.evidence import ChannelBroken, ChannelRefused
 from bytewise.protocol.units import Digest
 from bytewise.service.clock import SystemClock
 from bytewise.tee import binding

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from OpenSSL import SSL
 
-from bytewise.protocol.errors import ChannelBroken, ChannelRefused
+from bytewise.protocol.errors.evidence import ChannelBroken, ChannelRefused
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.tee.channel import EphemeralKey, TlsSession, _seconds_left
 from tests.unit.tee.channels import PATIENCE_S, Task

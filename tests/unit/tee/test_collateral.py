@@ -9,14 +9,8 @@ import pytest
 from cryptography import x509
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import (
-    EvidenceExpired,
-    EvidenceFromFuture,
-    EvidenceMalformed,
-    EvidenceRefused,
-    TcbRefused,
-    UntrustedRoot,
-)
+from bytewise.protocol.errors.actors import EvidenceRefused
+from bytewise.protocol.errors.evidence import EvidenceExpired, EvidenceFromFuture, EvidenceMalformed, TcbRefused, UntrustedRoot
 from bytewise.protocol.units import Blob
 from bytewise.tee.appraisal import verify_simulated
 from bytewise.tee.dcap import verify_quote

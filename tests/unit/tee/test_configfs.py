@@ -15,7 +15,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from bytewise.ports import Quoter
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import ConfigurationError, EvidenceMalformed, MalformedValue, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
+from bytewise.protocol.errors.evidence import EvidenceMalformed
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType, PlatformRule, TcbStatus
 from bytewise.protocol.evidence.claims import Collateral, Evidence
 from bytewise.protocol.units import Blob

@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import EvidenceRefused, MeasurementRefused
+from bytewise.protocol.errors.actors import EvidenceRefused
+from bytewise.protocol.errors.evidence import MeasurementRefused
 from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy
 from bytewise.protocol.evidence.claims import Evidence
 from bytewise.tee import dcap

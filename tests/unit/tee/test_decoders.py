@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import EvidenceExpired, EvidenceMalformed, EvidenceRefused, Fault, TcbRefused
+from bytewise.protocol.errors.actors import EvidenceRefused
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.evidence import EvidenceExpired, EvidenceMalformed, TcbRefused
 from bytewise.protocol.evidence.appraisal_policy import SignedPolicy
 from bytewise.protocol.evidence.claims import Collateral, Evidence, ResultQuote, SnpCertificates
 from bytewise.protocol.evidence.policy_updates import Standing

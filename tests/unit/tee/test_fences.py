@@ -12,7 +12,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 
 from bytewise.crypto.envelope import sealing_key
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ConfigurationError, EvidenceRefused, UntrustedRoot
+from bytewise.protocol.errors.actors import ConfigurationError, EvidenceRefused
+from bytewise.protocol.errors.evidence import UntrustedRoot
 from bytewise.protocol.evidence.appraisal_policy import (
     AppraisalPolicy,
     Coverage,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol import digests
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import ZERO_DIGEST
 from bytewise.tee.measurement import ENCLAVE_ENTRY, closure, compiled_sources, measure
 

@@ -11,11 +11,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import (
+from bytewise.protocol.errors.actors import EvidenceRefused
+from bytewise.protocol.errors.evidence import (
     EvidenceExpired,
     EvidenceFromFuture,
     EvidenceMalformed,
-    EvidenceRefused,
     EvidenceReplayed,
     TcbRefused,
     UntrustedRoot,

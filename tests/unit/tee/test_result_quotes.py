@@ -6,7 +6,9 @@ from dataclasses import replace
 import pytest
 
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import EvidenceMalformed, EvidenceRefused, ForeignChain, MalformedValue
+from bytewise.protocol.errors.actors import EvidenceRefused
+from bytewise.protocol.errors.evidence import EvidenceMalformed
+from bytewise.protocol.errors.records import ForeignChain, MalformedValue
 from bytewise.protocol.evidence.claims import Evidence, Premises, ResultQuote, ResultStatement, result_report_data
 from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Address, Digest
 from bytewise.tee.appraisal import verify_result_quote

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy
 from bytewise.protocol.units import Digest
 from bytewise.service.settings import child_environment

@@ -11,12 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import (
-    ConfigurationError,
+from bytewise.protocol.errors.actors import ConfigurationError, EvidenceRefused
+from bytewise.protocol.errors.evidence import (
     EvidenceExpired,
     EvidenceFromFuture,
     EvidenceMalformed,
-    EvidenceRefused,
     MeasurementRefused,
     TcbRefused,
     UntrustedRoot,

@@ -6,13 +6,8 @@ from dataclasses import replace
 import pytest
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import (
-    EvidenceExpired,
-    EvidenceFromFuture,
-    EvidenceMalformed,
-    EvidenceRefused,
-    UntrustedRoot,
-)
+from bytewise.protocol.errors.actors import EvidenceRefused
+from bytewise.protocol.errors.evidence import EvidenceExpired, EvidenceFromFuture, EvidenceMalformed, UntrustedRoot
 from bytewise.protocol.evidence.appraisal_policy import (
     AppraisalPolicy,
     Coverage,

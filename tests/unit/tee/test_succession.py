@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ConfigurationError, PolicyRefused
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.evidence import PolicyRefused
 from bytewise.protocol.evidence.appraisal_policy import (
     AppraisalPolicy,
     Coverage,

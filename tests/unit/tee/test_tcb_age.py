@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, MalformedValue, TcbRefused
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.evidence import TcbRefused
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import MAX_OUT_OF_DATE_GRACE_S, AppraisalPolicy, TcbStatus, policy_digest
 from bytewise.protocol.evidence.policy_updates import ADDITION_DELAY_S, first_standing, narrower, succeed
 from bytewise.tee_simulated.collateral import LEVEL_AGE_S, Verdict

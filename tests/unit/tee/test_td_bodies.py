@@ -7,7 +7,8 @@ from typing import ClassVar
 import pytest
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import EvidenceMalformed, EvidenceRefused, EvidenceReplayed, MeasurementRefused, TcbRefused
+from bytewise.protocol.errors.actors import EvidenceRefused
+from bytewise.protocol.errors.evidence import EvidenceMalformed, EvidenceReplayed, MeasurementRefused, TcbRefused
 from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, TcbStatus
 from bytewise.protocol.evidence.claims import evidence_digest, signed_part
 from bytewise.protocol.units import Blob

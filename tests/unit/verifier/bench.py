@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bytewise.crypto.curve import GENERATOR, Rng, decode_point, encode_point
 from bytewise.crypto.envelope import open_with_point, seal_padded, verify_receipt_envelope
-from bytewise.protocol.errors import CannotExecute, NoKey
+from bytewise.protocol.errors.actors import CannotExecute, NoKey
 from bytewise.protocol.jobs import Contracts, EpochRecord, RunJob, ShardRecord, anchor_domain, key_domain
 from bytewise.protocol.records.compare import Verification
 from bytewise.protocol.records.receipt import Receipt, receipt_id

@@ -4,7 +4,7 @@ import functools
 from dataclasses import replace
 
 from bytewise.protocol.decisions.demands import DemandKind, DemandRecord, DemandState
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.records.receipt import Receipt, SignedLeaf, SignedReceipt, list_subject, receipt_id
 from bytewise.protocol.units import Address, Blob, Digest
 from tests.world import ANCHOR, DEMANDS, signer

@@ -13,7 +13,8 @@ from bytewise.protocol.decisions.actions import Action, PostAudit, RunAudit
 from bytewise.protocol.decisions.disputes import MovePolicy
 from bytewise.protocol.decisions.snapshot import Docket
 from bytewise.protocol.digests import out_hash
-from bytewise.protocol.errors import Bug, NoAgreement, TryAgain
+from bytewise.protocol.errors.actors import NoAgreement, TryAgain
+from bytewise.protocol.errors.branches import Bug
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult, audit_commitment
 from bytewise.protocol.signing import typed_digest, verify_signature

@@ -10,7 +10,7 @@ import pytest
 from bytewise.protocol.decisions.actions import DemandAnchor, DemandEnvelope
 from bytewise.protocol.decisions.demands import DemandKind, DemandState
 from bytewise.protocol.encoding import to_json
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.records.receipt import anchor_subject, receipt_id
 from bytewise.protocol.units import U64, U256
 from tests.unit.verifier.demands import BOND, PAST_DEADLINE_S, POLICY, STRANGER, TOWER, TRY_S, demander, step, steps

@@ -11,7 +11,7 @@ from bytewise.protocol.decisions.actions import DemandEnvelope, OpenDispute
 from bytewise.protocol.decisions.demands import DemandKind, DemandState
 from bytewise.protocol.decisions.snapshot import Docket
 from bytewise.protocol.encoding import to_json
-from bytewise.protocol.errors import NotServed
+from bytewise.protocol.errors.actors import NotServed
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import Blob, Digest

@@ -18,7 +18,7 @@ from bytewise.inference.convert.convert import convert
 from bytewise.inference.convert.make import make_model
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.native.library import kernels
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.jobs import JOB_LIMIT_S, anchor_domain
 from bytewise.protocol.records.request import Request

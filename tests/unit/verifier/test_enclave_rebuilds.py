@@ -18,7 +18,7 @@ import pytest
 from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.native.library import kernels
-from bytewise.protocol.errors import EnvelopeProofBad
+from bytewise.protocol.errors.records import EnvelopeProofBad
 from bytewise.protocol.jobs import JobResult
 from bytewise.protocol.keys.epochs import ReleaseAnswer
 from bytewise.protocol.records.seal import envelope_hash

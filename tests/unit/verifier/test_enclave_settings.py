@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.service.settings import child_environment
 from enclave.settings import EnclaveSettings
@@ -41,7 +41,7 @@ def test_hardware_needs_its_kernel_and_keeps_the_simulator_out() -> None:
     assert replace(HARDWARE, evidence=EvidenceType.SNP).endorsements is not None
     code = (
         "import sys\nfrom pathlib import Path\nfrom bytewise.protocol.evidence.appraisal_policy import EvidenceType\n"
-        "from bytewise.protocol.errors import ConfigurationError\nfrom enclave.wiring import _simulator, open_quoter\n"
+        "from bytewise.protocol.errors.actors import ConfigurationError\nfrom enclave.wiring import _simulator, open_quoter\n"
         "from enclave.settings import EnclaveSettings\n"
         "settings = EnclaveSettings(Path('m'), Path('s'), 1, EvidenceType.TDX, endorsements=Path('e'))\n"
         "try:\n    open_quoter(settings.evidence, None, settings.endorsements, _simulator)\n"

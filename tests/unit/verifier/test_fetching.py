@@ -6,13 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.errors import (
-    BytewiseError,
-    MalformedValue,
-    NotServed,
-    TryAgain,
-    UnknownKeyEpoch,
-)
+from bytewise.protocol.errors.actors import NotServed, TryAgain
+from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.protocol.errors.records import MalformedValue, UnknownKeyEpoch
 from bytewise.protocol.records.receipt import BatchHeader, list_subject, receipt_id
 from bytewise.protocol.units import U64, Blob
 from bytewise.storage.cursor import Cursor

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ConfigurationError, MalformedValue, TryAgain, WrongFields
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
+from bytewise.protocol.errors.records import MalformedValue, WrongFields
 from bytewise.protocol.jobs import MAX_MESSAGE_BYTES, JobFailed, Prepare, Prepared, RunJob
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.records.statements import Outcome, TicketKind

@@ -8,12 +8,13 @@ import pytest
 from bytewise.crypto.curve import GENERATOR, encode_point
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import (
+from bytewise.protocol.errors.actors import TicketRefused
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.records import (
     ClientSignatureBad,
     Defect,
     EnvelopeDoesNotOpen,
     EnvelopeProofBad,
-    Fault,
     ForeignChain,
     MalformedValue,
     OutsideLimits,
@@ -21,7 +22,6 @@ from bytewise.protocol.errors import (
     RequestDiffers,
     RequestExpired,
     RequestHashMismatch,
-    TicketRefused,
     TokensHashMismatch,
 )
 from bytewise.protocol.jobs import RunJob

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.errors import NotExact, TryAgain
+from bytewise.protocol.errors.actors import NotExact, TryAgain
 from bytewise.protocol.jobs import JobResult, RunJob
 from bytewise.protocol.records.statements import Outcome
 from bytewise.service import frames

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bytewise.protocol.decisions.actions import Action, CollectReport, CollectSlash
 from bytewise.protocol.decisions.disputes import MovePolicy
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from chain.client.artifacts import interface
 from tests.unit.verifier.demands import MOVES, TOWER
 from tests.unit.verifier.outgoing import Outgoing

@@ -9,7 +9,8 @@ from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.actions import Action, DemandList, Expire, RunVoteJob
 from bytewise.protocol.decisions.disputes import MovePolicy
 from bytewise.protocol.decisions.snapshot import Docket
-from bytewise.protocol.errors import Bug, NoAgreement, TryAgain
+from bytewise.protocol.errors.actors import NoAgreement, TryAgain
+from bytewise.protocol.errors.branches import Bug
 from bytewise.protocol.units import Digest
 from tests.unit.verifier.demands import BOND, demander
 from tests.unit.verifier.town import Town

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.jobs import JobResult, Prepared, RunJob
 from bytewise.protocol.units import Digest
 from tests.unit.committee.test_ballots import Seated, setup

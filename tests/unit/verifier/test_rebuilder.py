@@ -10,15 +10,9 @@ from pathlib import Path
 import pytest
 
 from bytewise.crypto.curve import GENERATOR, decode_scalar, encode_point
-from bytewise.protocol.errors import (
-    BytewiseError,
-    ConfigurationError,
-    EnvelopeDoesNotOpen,
-    EnvelopeProofBad,
-    NoKey,
-    ShardRefused,
-    TryAgain,
-)
+from bytewise.protocol.errors.actors import ConfigurationError, NoKey, ShardRefused, TryAgain
+from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.protocol.errors.records import EnvelopeDoesNotOpen, EnvelopeProofBad
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.jobs import RunJob
 from bytewise.protocol.records.seal import unpad

@@ -7,18 +7,17 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import (
+from bytewise.protocol.errors.actors import NotServed, TryAgain
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.records import (
     AnchoredLate,
     BadSignature,
-    Fault,
     ForeignChain,
     ListMismatch,
     MalformedValue,
     NotCanonical,
-    NotServed,
     RootMismatch,
     SequenceBroken,
-    TryAgain,
     UnknownEnvironment,
     UnknownKeyEpoch,
 )

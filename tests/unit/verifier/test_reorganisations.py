@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.address_book import Network
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.records.receipt import BatchHeader
 from bytewise.protocol.units import U64
 from bytewise.service.clock import SystemClock

@@ -11,7 +11,7 @@ import pytest
 from bytewise.protocol.decisions.actions import Action, ReportEquivocation, ReportSkipped
 from bytewise.protocol.decisions.demands import DemandKind, DemandState
 from bytewise.protocol.encoding import encode, to_json
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.merkle import batch_leaf, batch_root, verify_batch_proof
 from bytewise.protocol.records.receipt import (
     EmptyLeaf,

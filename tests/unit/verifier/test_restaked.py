@@ -6,7 +6,7 @@ import pytest
 
 from bytewise.protocol.decisions.actions import Action, RetrySlash, SyncStake
 from bytewise.protocol.decisions.disputes import MovePolicy
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from tests.unit.verifier.demands import MOVES, TOWER
 from tests.unit.verifier.outgoing import Outgoing
 from tests.unit.verifier.town import Town

@@ -9,7 +9,8 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from bytewise.protocol.errors import CannotExecute, OutsideLimits, TryAgain
+from bytewise.protocol.errors.actors import CannotExecute, TryAgain
+from bytewise.protocol.errors.records import OutsideLimits
 from bytewise.protocol.records.request import Output, Request
 from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import Digest

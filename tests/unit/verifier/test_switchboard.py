@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.errors import MalformedValue, NoKey, TryAgain
+from bytewise.protocol.errors.actors import NoKey, TryAgain
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.jobs import Dial, Dialled, JobResult, Prepare, Prepared, RunJob
 from bytewise.protocol.records.seal import unpad
 from bytewise.protocol.records.statements import Outcome

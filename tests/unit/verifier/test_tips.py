@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import CommitmentMismatch, NotAMember
+from bytewise.protocol.errors.actors import CommitmentMismatch, NotAMember
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
 from bytewise.service.certificates import make_certificate

@@ -12,7 +12,8 @@ from bytewise.protocol.decisions.actions import Action, OpenAlt, OpenDispute
 from bytewise.protocol.decisions.audits import WatchPolicy
 from bytewise.protocol.decisions.snapshot import Challenger
 from bytewise.protocol.digests import out_hash
-from bytewise.protocol.errors import BadSignature, CommitmentMismatch, NotAMember
+from bytewise.protocol.errors.actors import CommitmentMismatch, NotAMember
+from bytewise.protocol.errors.records import BadSignature
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult, Outcome, Verdict, audit_commitment
 from bytewise.protocol.signing import typed_digest

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from bytewise.protocol.errors import NotExact, TryAgain
+from bytewise.protocol.errors.actors import NotExact, TryAgain
 from bytewise.protocol.jobs import JobResult
 from bytewise.protocol.units import U8, U16, ZERO_DIGEST, Blob
 from tests.unit.verifier import bench as b

@@ -17,7 +17,8 @@ from bytewise.protocol.decisions.audits import AuditStage
 from bytewise.protocol.decisions.snapshot import OPEN_END, AnchoredBatch, Case, DisputeOpening, Docket, Holdings, Seat, Seed
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import TryAgain, UnknownEnvironment, UnknownKeyEpoch
+from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.errors.records import UnknownEnvironment, UnknownKeyEpoch
 from bytewise.protocol.evidence.appraisal_policy import policy_digest
 from bytewise.protocol.jobs import EpochRecord, JobResult, Prepared, RunJob
 from bytewise.protocol.keys.epochs import EpochDocument

@@ -1,9 +1,9 @@
 """Rules R-70 and up of `docs/reference/protocol.md`: why evidence of an enclave, or a policy for it, is refused. One class per
 rule."""
 
-from bytewise.protocol.branches import Fault, Unavailable
-from bytewise.protocol.reasons import ChannelFlaw, PointFlaw
-from bytewise.protocol.rules_of_actors import EvidenceRefused
+from bytewise.protocol.errors.actors import EvidenceRefused
+from bytewise.protocol.errors.branches import Fault, Unavailable
+from bytewise.protocol.errors.reasons import ChannelFlaw, PointFlaw
 
 
 class EvidenceMalformed(EvidenceRefused):

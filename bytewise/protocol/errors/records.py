@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
-from bytewise.protocol.branches import Fault
-from bytewise.protocol.reasons import EnvelopeFlaw, PointFlaw
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.reasons import EnvelopeFlaw, PointFlaw
 
 # --- values and encodings ---
 

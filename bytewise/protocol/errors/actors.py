@@ -1,7 +1,7 @@
 """Rules R-30 and up of `docs/reference/protocol.md`: keys, disputes, the world, inference. One class per rule."""
 
-from bytewise.protocol.branches import Bug, Fault, Unavailable
-from bytewise.protocol.reasons import ClockFlaw, TicketFlaw
+from bytewise.protocol.errors.branches import Bug, Fault, Unavailable
+from bytewise.protocol.errors.reasons import ClockFlaw, TicketFlaw
 
 # --- keys, evidence, release ---
 

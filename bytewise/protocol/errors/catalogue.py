@@ -1,0 +1,12 @@
+"""All classes of errors by name: for processes that hand an error on by its name, and for pages that list every rule."""
+
+from bytewise.protocol.errors import actors, branches, evidence, records
+from bytewise.protocol.errors.branches import BytewiseError
+
+CLASSES: dict[str, type[BytewiseError]] = {
+    name: value
+    for module in (branches, records, actors, evidence)
+    for name, value in vars(module).items()
+    if isinstance(value, type) and issubclass(value, BytewiseError)
+}
+"""Class name → class, the branches included."""
