@@ -121,7 +121,9 @@ def build_api(gate: Gate, version: dict[str, Any], max_body_bytes: int, answer_t
             # Shielded: a client that goes away must not cancel the work that another waiter has joined.
             answer = await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), answer_timeout_s)
         except TimeoutError:
-            raise Late("answer", f"not within {answer_timeout_s:.0f} s; ask again to wait for it (docs/reference/api.md)") from None
+            raise Late(
+                "answer", f"not within {answer_timeout_s:.0f} s; ask again to wait for it (docs/reference/api.md)"
+            ) from None
         headers = NO_RETRY | {RECEIPT_HEADER: ", ".join(receipt_ids(answer))}
         return Response(answer, media_type="application/json", headers=headers)
 

@@ -17,16 +17,18 @@ from bytewise.protocol.errors.records import (
 from bytewise.protocol.records.receipt import EmptyLeaf, Receipt
 from bytewise.protocol.records.statements import AuditResult, Finding, Possession, Release, Shares, Ticket, Vote
 from bytewise.protocol.signing import type_string
-from tests.source import ROOT, files_of_tests, name_of, product_files
+from tests.source import PACKAGES, ROOT, files_of_tests, name_of, product_files
 
 PROTOCOL = (ROOT / "docs" / "reference" / "protocol.md").read_text()
 DOCUMENTS = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CHANGELOG.md"]
 RULE = re.compile(r"\bR-[0-9A-F]{2}\b")
 ROW = re.compile(r"^\| (R-[0-9A-F]{2}) \| `(\w+)` \| (Fault|Unavailable|Bug)(?:, code (\d+))? \| \S", re.MULTILINE)
 REASONS = re.compile(r"^\| (R-[0-9A-F]{2}) \| (`[a-z-]+`[^|]*) \|$", re.MULTILINE)
+ROOTS = (*PACKAGES, "tests", "docs", "bench", "models")
 COMPLETE = (
     "README.md",
     "CHANGELOG.md",
+    "docs/architecture.md",
     "docs/reference/protocol.md",
     "docs/guide/walkthrough.md",
     "docs/evidence/claims.md",
@@ -85,7 +87,7 @@ def test_every_document_is_there(name: str) -> None:
 
 def test_every_file_that_a_document_names_exists() -> None:
     """Paths in backquotes with a slash and a suffix, from the root."""
-    path = re.compile(r"`((?:bytewise|chain|serving|verifier|committee|kms|adversaries|tests|docs|bench)/[\w./-]+\.\w+)`")
+    path = re.compile(r"`((?:{})/[\w./-]+\.\w+)`".format("|".join(ROOTS)))
     missing = [
         f"{name_of(document)}: {name}"
         for document in DOCUMENTS
@@ -93,6 +95,30 @@ def test_every_file_that_a_document_names_exists() -> None:
         if not (ROOT / name).exists() and not (document.parent.name == "adr" and re.fullmatch(r"docs/[\w-]+\.md", name))
     ]
     assert missing == []
+
+
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+CHANGE = re.compile(r"^\| ([^|]+) \| (`[^|]+) \|$", re.MULTILINE)
+
+
+def test_every_change_of_the_architecture_page_names_files_that_exist() -> None:
+    rows = CHANGE.findall(ARCHITECTURE.partition("## I want to change X")[2])
+    named = {change: re.findall(r"`([\w./-]+/[\w.-]+\.\w+)`", files) for change, files in rows}
+    assert len(named) >= 25 and [change for change, files in named.items() if not files] == []
+    assert [name for files in named.values() for name in files if not (ROOT / name).is_file()] == []
+
+
+def test_every_folder_of_the_product_has_a_line_in_the_architecture_page() -> None:
+    listed = re.findall(r"^\| `([\w/]+)/` \| \S", ARCHITECTURE, re.MULTILINE)
+    folders = {name_of(path.parent) for path in product_files() if path.name == "__init__.py"}
+    assert folders - set(listed) - {"bytewise/storage/migrations/versions"} == set()
+    assert [name for name in listed if not (ROOT / name).is_dir()] == []
+
+
+def test_the_glossary_is_alphabetical_and_has_sixty_terms() -> None:
+    text = (ROOT / "docs" / "reference" / "glossary.md").read_text()
+    terms = re.findall(r"^\| ([^|]+) \| [^|]+ \|$", text, re.MULTILINE)[1:]
+    assert len(terms) >= 60 and terms == sorted(terms, key=str.casefold)
 
 
 def test_the_index_lists_every_decision_once() -> None:
