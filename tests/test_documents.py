@@ -3,27 +3,23 @@
 import json
 import re
 import subprocess
+import sys
 import tomllib
 
 import pytest
 
 from bytewise.protocol.court.commitments import Certified, Commit
-from bytewise.protocol.errors.branches import Bug, BytewiseError, Fault, Unavailable
+from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.errors.catalogue import CLASSES
-from bytewise.protocol.errors.records import (
-    Defect,
-    MalformedPoint,
-)
 from bytewise.protocol.records.receipt import EmptyLeaf, Receipt
 from bytewise.protocol.records.statements import AuditResult, Finding, Possession, Release, Shares, Ticket, Vote
 from bytewise.protocol.signing import type_string
 from tests.source import PACKAGES, ROOT, files_of_tests, name_of, product_files
 
 PROTOCOL = (ROOT / "docs" / "reference" / "protocol.md").read_text()
+ERRORS = (ROOT / "docs" / "reference" / "errors.md").read_text()
 DOCUMENTS = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CHANGELOG.md"]
 RULE = re.compile(r"\bR-[0-9A-F]{2}\b")
-ROW = re.compile(r"^\| (R-[0-9A-F]{2}) \| `(\w+)` \| (Fault|Unavailable|Bug)(?:, code (\d+))? \| \S", re.MULTILINE)
-REASONS = re.compile(r"^\| (R-[0-9A-F]{2}) \| (`[a-z-]+`[^|]*) \|$", re.MULTILINE)
 ROOTS = (*PACKAGES, "tests", "docs", "bench", "models")
 COMPLETE = (
     "README.md",
@@ -44,26 +40,18 @@ def rule_classes() -> list[type[BytewiseError]]:
     return sorted(found, key=lambda cls: cls.rule)
 
 
-def test_every_rule_has_exactly_one_class_and_one_line() -> None:
-    lines = sorted(ROW.findall(PROTOCOL))
-    written = [
-        (cls.rule, cls.__name__, branch.__name__, str(cls.code) if issubclass(cls, Defect) else "")
-        for cls in rule_classes()
-        for branch in (Fault, Unavailable, Bug)
-        if issubclass(cls, branch)
-    ]
-    assert lines == written
-    assert len({line[0] for line in lines}) == len(lines)
+def test_every_rule_number_has_exactly_one_class() -> None:
+    rules = [cls.rule for cls in rule_classes()]
+    assert len(set(rules)) == len(rules)
+    assert [
+        f"| {cls.rule} | `{cls.__name__}` |" for cls in rule_classes() if f"| {cls.rule} | `{cls.__name__}` |" not in ERRORS
+    ] == []
 
 
-def test_every_rule_with_reasons_lists_them() -> None:
-    """In full, but for the words of points that an envelope or a transport key may have too."""
-    listed = {rule: re.findall(r"`([a-z-]+)`", row) for rule, row in REASONS.findall(PROTOCOL)}
-    points = [str(each) for each in MalformedPoint.reasons]
-    written = {cls.rule: [str(each) for each in cls.reasons] for cls in rule_classes() if cls.reasons}
-    for rule in ("R-20", "R-78"):
-        written[rule] = [each for each in written[rule] if each not in points]
-    assert listed == written
+def test_generated_pages_say_what_the_program_says() -> None:
+    command = [sys.executable, "docs/tools/reference_pages.py", "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_every_cited_rule_exists() -> None:

@@ -1,4 +1,4 @@
-"""Rules R-30 and up of `docs/reference/protocol.md`: keys, disputes, the world, inference. One class per rule."""
+"""Rules R-30 and up of `docs/reference/errors.md`: keys, disputes, the world, inference. One class per rule."""
 
 from bytewise.protocol.errors.branches import Bug, Fault, Unavailable
 from bytewise.protocol.errors.reasons import ClockFlaw, TicketFlaw

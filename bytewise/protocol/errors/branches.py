@@ -10,7 +10,7 @@ from typing import ClassVar
 
 
 class BytewiseError(Exception):
-    """Root of every error of ours. `rule` is the number in `docs/reference/protocol.md`; `values` are the offending values.
+    """Root of every error of ours. `rule` is the number in `docs/reference/errors.md`; `values` are the offending values.
 
     A rule with several causes has `reasons`, of which the last value is one (`bytewise.protocol.errors.reasons`).
     """

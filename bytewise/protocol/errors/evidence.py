@@ -1,4 +1,4 @@
-"""Rules R-70 and up of `docs/reference/protocol.md`: why evidence of an enclave, or a policy for it, is refused. One class per
+"""Rules R-70 and up of `docs/reference/errors.md`: why evidence of an enclave, or a policy for it, is refused. One class per
 rule."""
 
 from bytewise.protocol.errors.actors import EvidenceRefused

@@ -1,4 +1,4 @@
-"""Rules R-01 to R-28 of `docs/reference/protocol.md`: values, receipts, lists, batches, envelopes. One class per rule."""
+"""Rules R-01 to R-28 of `docs/reference/errors.md`: values, receipts, lists, batches, envelopes. One class per rule."""
 
 from typing import ClassVar
 

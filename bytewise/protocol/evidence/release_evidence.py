@@ -47,7 +47,7 @@ class Grounds:
     policy: U64
     """Serial number of the appraisal policy that accepted all this."""
     refusal: str
-    """Rule for which the shard refused (`docs/reference/protocol.md`); empty if it gave something."""
+    """Rule for which the shard refused (`docs/reference/errors.md`); empty if it gave something."""
     audit: AuditPlace | None
     """Of the receipt of an audit for which something was given."""
 

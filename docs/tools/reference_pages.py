@@ -1,0 +1,216 @@
+"""Writes the generated pages of `docs/reference`: settings, errors and commands, each from the program that knows it.
+
+python docs/tools/reference_pages.py           # write
+python docs/tools/reference_pages.py --check   # compare; exit 1 on drift
+"""
+
+import ast
+import dataclasses
+import inspect
+import re
+import sys
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from bytewise.da.settings import StoreSettings
+from bytewise.protocol.errors.branches import Bug, BytewiseError, Fault, Unavailable
+from bytewise.protocol.errors.catalogue import CLASSES
+from bytewise.protocol.errors.records import Defect
+from enclave.settings import EnclaveSettings
+from kms.settings import ApproveSettings, CeremonySettings, ShardSettings
+from serving.settings import OperatorSettings
+from verifier.settings import NodeSettings
+
+FOLDER = Path(__file__).resolve().parents[1] / "reference"
+HEAD = "<!-- Written by docs/tools/reference_pages.py (`make reference`). Do not edit. -->\n"
+
+
+def main() -> int:
+    """Exit status: 0, or 1 if a page is not what would be written."""
+    stale = [name for name, make in PAGES.items() if _text_of(FOLDER / name) != make()]
+    if "--check" in sys.argv:
+        for name in stale:
+            print(f"docs/reference/{name} is not what the program says: run `make reference`", file=sys.stderr)
+        return int(bool(stale))
+    for name in stale:
+        (FOLDER / name).write_text(PAGES[name]())
+    return 0
+
+
+def _text_of(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+# --- settings ---
+
+ACTORS: Mapping[str, tuple[type, str]] = {
+    "Operator": (OperatorSettings, "serving/settings.py"),
+    "Verifier, watchtower and committee member": (NodeSettings, "verifier/settings.py"),
+    "Enclave": (EnclaveSettings, "enclave/settings.py"),
+    "Key shard": (ShardSettings, "kms/settings.py"),
+    "Key ceremony": (CeremonySettings, "kms/settings.py"),
+    "Approval of an appraisal policy": (ApproveSettings, "kms/settings.py"),
+    "DA store": (StoreSettings, "bytewise/da/settings.py"),
+}
+"""Actor → the class of its settings file, and where that is."""
+
+
+_SETTINGS = """Each actor reads one file: TOML, or canonical JSON if the name ends in `.json`. A setting without a default is
+required. An environment variable `BYTEWISE__SECTION__KEY` wins over the file; outside a section it is `BYTEWISE__KEY`.
+Relative paths are beside the settings file. A secret is never a setting: a setting names its file. An unknown setting is an
+error, and every problem of a file is reported at once.
+"""
+
+
+def settings() -> str:
+    """One table for each settings file, one for each section in it."""
+    parts = [HEAD, "# Settings\n", _SETTINGS]
+    for actor, (cls, source) in ACTORS.items():
+        parts += [f"## {actor}\n", f"Defined in `{source}`.\n", *_tables(cls, "")]
+    return "\n".join(parts)
+
+
+def _tables(cls: type, section: str) -> Iterator[str]:
+    texts, kinds = _field_texts(cls), typing.get_type_hints(cls)
+    rows, inner = [], []
+    for field in dataclasses.fields(cls):
+        nested = [kind for kind in (kinds[field.name], *typing.get_args(kinds[field.name])) if dataclasses.is_dataclass(kind)]
+        if nested:
+            inner.append((field, nested[0]))
+        else:
+            rows.append(f"| `{field.name}` | {_kind(kinds[field.name])} | {_default(field)} | {texts.get(field.name, '')} |")
+    if rows:
+        heading = [f"### `[{section}]`\n", f"{_first(cls)}\n"] if section else []
+        yield "\n".join([*heading, "| setting | type | default | meaning |", "|---|---|---|---|", *rows, ""])
+    for field, kind in inner:
+        yield from _tables(typing.cast(type, kind), f"{section}.{field.name}" if section else field.name)
+
+
+def _field_texts(cls: type) -> dict[str, str]:
+    # The string below a field is its documentation: it is in the source, and nowhere at run time.
+    body = ast.parse(inspect.cleandoc("\n" + inspect.getsource(cls))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    texts = {}
+    for node, below in zip(body.body, body.body[1:], strict=False):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and isinstance(below, ast.Expr):
+            texts[node.target.id] = _cell(ast.literal_eval(below.value))
+    return texts
+
+
+def _kind(kind: Any) -> str:
+    inner = [each for each in typing.get_args(kind) if each not in (type(None), ...)]
+    if typing.get_origin(kind) is tuple:
+        return f"list of {_kind(inner[0])}"
+    if inner:
+        return _kind(inner[0])
+    names = {"str": "text", "int": "integer", "float": "number", "bool": "true or false", "Path": "path"}
+    return names.get(str(kind.__name__), str(kind.__name__))
+
+
+def _default(field: "dataclasses.Field[Any]") -> str:
+    if field.default is dataclasses.MISSING:
+        return "required" if field.default_factory is dataclasses.MISSING else ""
+    if field.default in (None, "", ()):
+        return "none"
+    return f"`{str(field.default).lower() if isinstance(field.default, bool) else field.default}`"
+
+
+# --- errors ---
+
+_PARTS = {"records": "Values, receipts and envelopes", "actors": "Keys, disputes, the world, inference", "evidence": "Evidence"}
+_BRANCHES = {
+    Fault: "the other side is provably wrong, and may be challenged",
+    Unavailable: "retry within a bound, and never accuse of wrong bytes",
+    Bug: "this process is wrong, and stops",
+}
+
+
+def errors() -> str:
+    """Every rule with its class, branch and meaning; then the reasons of those that have several."""
+    parts = [HEAD, "# Errors\n", "An error has a rule number, a class and a branch. The branch decides what a process does.\n"]
+    parts.append(
+        "\n".join(["| branch | what follows |", "|---|---|", *(f"| {b.__name__} | {t} |" for b, t in _BRANCHES.items()), ""])
+    )
+    parts.append("A code is the number in a vote of INVALID.\n")
+    known = sorted((cls for cls in CLASSES.values() if cls.rule), key=lambda cls: cls.rule)
+    for module, title in _PARTS.items():
+        rows = [_error(cls) for cls in known if cls.__module__.endswith(f".{module}")]
+        parts += [f"## {title}\n", "\n".join(["| rule | class | branch | what it means |", "|---|---|---|---|", *rows, ""])]
+    parts += ["## Reasons\n", _REASONS]
+    rows = [f"| {cls.rule} | {', '.join(f'`{each}`' for each in cls.reasons)} |" for cls in known if cls.reasons]
+    return "\n".join([*parts, "\n".join(["| rule | reasons |", "|---|---|", *rows, ""])])
+
+
+_REASONS = """A rule with several causes names the cause by a fixed word (`bytewise/protocol/errors/reasons.py`). The error
+and its log line carry it as `reason`. Shards and enclaves tell each other class and rule only, and a vote depends on neither.
+"""
+
+
+def _error(cls: type[BytewiseError]) -> str:
+    branch = next(branch.__name__ for branch in _BRANCHES if issubclass(cls, branch))
+    code = f", code {cls.code}" if issubclass(cls, Defect) else ""
+    return f"| {cls.rule} | `{cls.__name__}` | {branch}{code} | {_first(cls)} |"
+
+
+# --- commands ---
+
+
+def commands() -> str:
+    """The command tree: each command with its help, arguments and options."""
+    from cli.__main__ import app
+
+    root: Any = typer.main.get_command(app)
+    parts = [HEAD, "# Commands\n", "`bytewise --help` and `bytewise COMMAND --help` show the same.\n"]
+    return "\n".join([*parts, *_command(root, "bytewise")])
+
+
+def _command(command: Any, name: str) -> Iterator[str]:
+    inner = getattr(command, "commands", {})
+    if inner:
+        if " " in name:
+            yield f"## `{name}`\n"
+        yield _plain(command.help or "") + "\n"
+        for each in sorted(inner):
+            yield from _command(inner[each], f"{name} {each}")
+        return
+    yield f"### `{name}`\n"
+    yield _plain(command.help or "") + "\n"
+    rows = [_parameter(each) for each in command.params if each.name != "help" and not getattr(each, "hidden", False)]
+    if rows:
+        yield "\n".join(["| parameter | meaning |", "|---|---|", *rows, ""])
+
+
+def _parameter(each: Any) -> str:
+    if each.param_type_name == "argument":
+        name = each.metavar or str(each.name).upper()
+    else:
+        name = ", ".join([*each.opts, *each.secondary_opts])
+    return f"| `{name}` | {_cell(getattr(each, 'help', None) or '')} |"
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\n{3,}", "\n\n", inspect.cleandoc(text.replace("\b", "").split("\f")[0]))
+
+
+# --- text ---
+
+
+def _first(cls: type) -> str:
+    return _cell(inspect.getdoc(cls) or "")
+
+
+def _cell(text: str) -> str:
+    # One paragraph in one line; a bar would end the cell.
+    return " ".join(inspect.cleandoc(text).partition("\n\n")[0].split()).replace("|", "\\|")
+
+
+PAGES: Mapping[str, Callable[[], str]] = {"settings.md": settings, "errors.md": errors, "commands.md": commands}
+"""File → what makes its text."""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
