@@ -1,4 +1,4 @@
-"""The compiled engine: optional, so that a machine without a compiler runs the torch path (docs/adr/031)."""
+"""The compiled engine: optional, so that a machine without a compiler runs the torch path (ADR-006)."""
 
 import hashlib
 from glob import glob

@@ -77,7 +77,7 @@ def _stake(found: Restaking | None) -> dict[str, Any]:
 
 
 def _long_delay_s(reader: DocketReader, block: int) -> int:
-    """Seconds that what moves stake waits: with less than 64 days a guardian can hold stake for longer (ADR 172)."""
+    """Seconds that what moves stake waits: with less than 64 days a guardian can hold stake for longer (ADR-051)."""
     where = ("TimelockController", reader.network.addresses.long_timelock)
     return int(reader.client.call(*where, "getMinDelay", block=at_number(block)))
 

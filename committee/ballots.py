@@ -155,7 +155,7 @@ class Ballots:
         """Makes votes of results whose seed will hardly leave the chain any more, or for which there is no time to wait.
 
         A round's vote is for good (`protection`), and so is what it says of seats and seed. One that a shallow reorganisation
-        would make stale is not made (docs/adr/109).
+        would make stale is not made (ADR-017).
         """
         cases = {(case.id, case.round): case for case in docket.cases}
         for key, held in list(self._held.items()):

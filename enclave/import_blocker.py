@@ -1,7 +1,7 @@
 """Keeps HTTP and hub clients out of the enclave.
 
 `torch` and `transformers` import names of clients when they are loaded, for models that would come from a hub. They get
-stand-ins, which have those names and refuse to be used; what else is asked of a client is refused by its name (ADR 170).
+stand-ins, which have those names and refuse to be used; what else is asked of a client is refused by its name (ADR-047).
 """
 
 import importlib

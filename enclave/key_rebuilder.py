@@ -1,4 +1,4 @@
-"""The process that rebuilds a key (ADR 149): forked from a job's before that has a job, gone after one envelope.
+"""The process that rebuilds a key (ADR-038): forked from a job's before that has a job, gone after one envelope.
 
 It asks the shards itself, with a transport key of its own: neither their shares nor what opens what they seal is ever in the
 process which reads the plaintext. That one knows the key's public half and sees the answer: what shards seal when this process is

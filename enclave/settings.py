@@ -44,7 +44,7 @@ class EnclaveSettings:
     working_bytes: int = 4 * 2**30
     """Address space that one job's process may have beyond weights, libraries and `cache_bytes`."""
     rebuild_keys: bool = False
-    """Whether to open envelopes of key epochs whose key is put together from shares (ADR 149), in a process for each; otherwise
+    """Whether to open envelopes of key epochs whose key is put together from shares (ADR-038), in a process for each; otherwise
     a seat has no key for them."""
     require_fences: bool = False
     """Whether not to start where a fence (`bytewise.tee.confinement`) cannot be put up; otherwise it is logged and told."""

@@ -127,7 +127,7 @@ class ShardSettings:
     approved: tuple[Digest, ...] = ()
     """Plans of ceremonies, by digest, that may give shares of this shard's keys to other shards than the chain names."""
     release_shares: bool = False
-    """Whether it serves key epochs whose number says that enclaves rebuild the key (ADR 149): they are given its share."""
+    """Whether it serves key epochs whose number says that enclaves rebuild the key (ADR-038): they are given its share."""
     storage_key_file: Path | None = None
     """File with the key that seals its shares; by default `storage.key` in the folder."""
     wrap_command: tuple[str, ...] = ()

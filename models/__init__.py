@@ -1,1 +1,1 @@
-"""Models that are trained here: how the checkpoint in `lighthouse/` was made (docs/adr/035). Nothing in `bytewise` imports it."""
+"""Models that are trained here: how the checkpoint in `lighthouse/` was made (ADR-059). Nothing in `bytewise` imports it."""

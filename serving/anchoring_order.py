@@ -1,7 +1,7 @@
 """What goes into the next batch, in order: receipts, and signed empty leaves for numbers whose receipts can be posted no more.
 
 Batches have contiguous numbers, and an empty leaf takes the place of a receipt that is lost or late, so that it keeps no later
-one out (ADR 199). A receipt that can still be posted is never skipped.
+one out (ADR-014). A receipt that can still be posted is never skipped.
 """
 
 import json

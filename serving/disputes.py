@@ -117,7 +117,7 @@ class OwnDisputes:
             telemetry.log("dispute.can_be_appealed", bond_wei=str(case.appeal_bond_wei), until=case.appeal_end, **facts)
 
     def _appeal(self, own: Mapping[Digest, Case], docket: Docket) -> None:
-        """What a person ordered; whether an answer was right takes the client's words, which we do not keep (docs/adr/106)."""
+        """What a person ordered; whether an answer was right takes the client's words, which we do not keep (ADR-021)."""
         for order in self._orders.pending():
             case = own.get(Digest(order.subject))
             if order.kind != APPEAL or case is None:

@@ -72,7 +72,7 @@ def make_request(
 ) -> tuple[Request, Blob]:
     """The Request and the gateway's signature over it; `BadRequest` names the parameter that is outside the limits.
 
-    `now` is chain time, Unix seconds. No pause stops the clock of the expiry: it is `pause_s`, the longest one, later (ADR 108).
+    `now` is chain time, Unix seconds. No pause stops the clock of the expiry: it is `pause_s`, the longest one, later (ADR-014).
     """
     prompt = _render(ask, words)
     limits = offer.environment.limits

@@ -56,7 +56,7 @@ class Network:
     accept_simulated: bool = False
     """Whether to seal to a key epoch whose enclaves are simulated; without it such a network is refused (fence 5)."""
     accept_rebuilt: bool = False
-    """Whether to seal to a key epoch whose key enclaves rebuild (ADR 149): one that is broken then reads all of the epoch."""
+    """Whether to seal to a key epoch whose key enclaves rebuild (ADR-038): one that is broken then reads all of the epoch."""
 
     def __post_init__(self) -> None:
         # Whatever is wrong with them is said at the start.

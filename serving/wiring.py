@@ -56,7 +56,7 @@ from serving.request_queue import Desk, Ticket
 from serving.settings import Model, OperatorSettings
 from verifier.stake.stake_record import OwnRecord, RecordChain
 
-# An operator's own record of stake at EigenLayer, without which it cannot post (ADR 152).
+# An operator's own record of stake at EigenLayer, without which it cannot post (ADR-030).
 
 
 class Recorder(Protocol):

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -109,18 +110,63 @@ def test_the_glossary_is_alphabetical_and_has_sixty_terms() -> None:
     assert len(terms) >= 60 and terms == sorted(terms, key=str.casefold)
 
 
-def test_the_index_lists_every_decision_once() -> None:
-    folder = ROOT / "docs" / "adr"
-    records = sorted(path.name for path in folder.glob("[0-9]*.md"))
-    listed = re.findall(r"\]\((\d{3}-[\w-]+\.md)\)", (folder / "README.md").read_text())
-    assert sorted(listed) == records
-    assert len({name[:3] for name in records}) == len(records)
+RECORDS = sorted((ROOT / "docs" / "adr").glob("[0-9]*.md"))
+RECORD = re.compile(r"# ADR-(\d{3}) ([^\n]+)\n\n## Context\n\n.+?\n\n## Decision\n\n.+?\n\n## Consequence\n\n.+", re.DOTALL)
 
 
-def test_every_decision_says_context_decision_and_consequences() -> None:
-    for path in (ROOT / "docs" / "adr").glob("[0-9]*.md"):
-        text = path.read_text().lower()
-        assert [word for word in ("context", "decision", "consequence") if word not in text] == [], path.name
+def test_decision_records_are_at_most_60_and_numbered_in_order() -> None:
+    assert len(RECORDS) <= 60
+    assert [path.name[:3] for path in RECORDS] == [f"{number:03}" for number in range(1, len(RECORDS) + 1)]
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.name[:3])
+def test_decision_record_has_its_title_its_sections_and_one_page(path: Path) -> None:
+    text = path.read_text()
+    found = RECORD.fullmatch(text)
+    assert found is not None
+    number, title = found.groups()
+    assert path.name == f"{number}-{re.sub(r'[^a-z0-9]+', '-', title.lower().replace(chr(39), '')).strip('-')}.md"
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Context", "Decision", "Consequence"]
+    assert len(text.split()) <= 350
+
+
+def test_decision_index_lists_every_record_once_in_order() -> None:
+    index = (ROOT / "docs" / "adr" / "README.md").read_text()
+    listed = re.findall(r"^- (\d{3}) \[(.+)\]\((.+)\)$", index, re.MULTILINE)
+    assert [(number, name) for number, _, name in listed] == [(path.name[:3], path.name) for path in RECORDS]
+    assert [f"# ADR-{number} {title}" for number, title, _ in listed] == [path.read_text().split("\n")[0] for path in RECORDS]
+
+
+CITED = re.compile(r"\bADRs?[ -]?(\d+)|docs/adr/(\d{3})(?!\d*-)")
+"""Ways to name a decision record by its number; the one in use is `ADR-NNN`."""
+
+
+def citing_files() -> list[Path]:
+    """Everything that may name a decision record: code, tests, benches, contracts, documents and project files."""
+    contracts = ROOT / "chain" / "contracts"
+    sources = [path for folder in ("src", "test", "campaign", "proofs", "tools") for path in (contracts / folder).rglob("*.*")]
+    others = [*(ROOT / "bench").rglob("*.py"), *(ROOT / "models").rglob("*.*"), *contracts.glob("*.md")]
+    project = [ROOT / name for name in ("Makefile", "setup.py", "pyproject.toml", "constraints.txt")]
+    readable = [path for path in [*sources, *others] if path.suffix in {".sol", ".py", ".toml", ".md", ".js"}]
+    return [*product_files(), *files_of_tests(), *DOCUMENTS, *readable, *project]
+
+
+def wrong_citations(text: str) -> list[str]:
+    """Citations that are not of the form `ADR-NNN`, or of no record."""
+    numbers = {path.name[:3] for path in RECORDS}
+    return [found[0] for found in CITED.finditer(text) if not found[0].startswith("ADR-") or found[1] not in numbers]
+
+
+def test_every_citation_of_a_decision_names_a_record() -> None:
+    this = Path(__file__).resolve()
+    texts = {name_of(path): path.read_text() for path in citing_files() if path.resolve() != this}
+    assert {name: wrong for name, text in texts.items() if (wrong := wrong_citations(text))} == {}
+
+
+def test_citation_of_an_old_form_or_of_no_record_is_found() -> None:
+    assert wrong_citations("see ADR-001, docs/adr/README.md and docs/adr/001-a-title.md") == []
+    for text in ("ADR 001", "ADR 1", "docs/adr/001", "ADR-999", "ADRs 001"):
+        assert len(wrong_citations(text)) == 1, text
 
 
 def test_every_make_verb_is_listed_by_help() -> None:

@@ -1,6 +1,6 @@
 """The paper's own mode: shards give shares, and the enclave puts the private key together, uses it once and erases it.
 
-For epochs whose number says so, and only those (ADR 149): a share is good for every envelope of its epoch, so their keys never
+For epochs whose number says so, and only those (ADR-038): a share is good for every envelope of its epoch, so their keys never
 serve anything else. Shares and key live in buffers that are overwritten (`bytewise.crypto.erasable`), in a process that ends
 after one envelope (`enclave.key_rebuilder`): what it has beside them, the secret that opens what shards sent among it, goes
 with it.

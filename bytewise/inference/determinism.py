@@ -63,7 +63,7 @@ def verify_switches(threads: int) -> int:
     """The thread count, if every switch is as the profile wants; otherwise `NotExact` names the first that is not.
 
     Rounding and subnormals are modes of each thread, which another library may have set: this thread is asked, and each helper
-    that the library multiplies with (docs/adr/189). Threads of the C engine set their own.
+    that the library multiplies with (ADR-007). Threads of the C engine set their own.
     """
     import torch
 

@@ -17,7 +17,7 @@ class StakeSource(enum.StrEnum):
     NATIVE = "native"
     """`StakeVault`, a vault of the network's own."""
     EIGENLAYER = "eigenlayer"
-    """EigenLayer: the contract at `stake_vault` is `EigenLayerStake` (ADR 084)."""
+    """EigenLayer: the contract at `stake_vault` is `EigenLayerStake` (ADR-030)."""
 
 
 @dataclass(frozen=True, slots=True)

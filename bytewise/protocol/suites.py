@@ -13,7 +13,7 @@ SUITE_HYBRID = 2
 """The same in mode PSK; the PSK is shared among the shards, each share under the ML-KEM-768 key of its shard."""
 
 SUITE_REBUILT = 3
-"""As `SUITE_P256`, of an epoch whose key enclaves put together from t shares: the paper's own mode (ADR 149)."""
+"""As `SUITE_P256`, of an epoch whose key enclaves put together from t shares: the paper's own mode (ADR-038)."""
 
 _SUITE_BITS = 32
 """The number of an epoch has its suite in the bits above these; none there means `SUITE_P256`."""

@@ -29,7 +29,7 @@ CONTRACTS = (
 """Every contract that a deployment has one or more of; `chain.deployment.plan` knows their order."""
 
 ADAPTERS = ("EigenLayerStake",)
-"""What a deployment may have where the address book says `stake_vault` (ADR 084)."""
+"""What a deployment may have where the address book says `stake_vault` (ADR-030)."""
 
 BESIDE = ("BondPool",)
 """What anybody may deploy beside a network; no address book has it."""

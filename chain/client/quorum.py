@@ -1,4 +1,4 @@
-"""Several endpoints of one chain: an answer counts once `quorum` of them gave it, and more than half must (docs/adr/083).
+"""Several endpoints of one chain: an answer counts once `quorum` of them gave it, and more than half must (ADR-016).
 
 One endpoint that lies, lags, sits on another fork or sleeps can delay a decision, never make one. Reads are pinned to a block
 hash that a quorum gives; whatever too few agree on is `NoAgreement`, for the next tick. Endpoints are named by their place in the

@@ -62,7 +62,7 @@ LEAST_LONG_DELAY_DAYS = 34
 """Whole days of `Charter.LONG_DELAY`: 30 of unbonding, one pause of three, and the full hour of the queue."""
 
 LONG_DELAY_DAYS = 64
-"""More than the longest way out for stake while a guardian stops the clock whenever it may (ADR 172).
+"""More than the longest way out for stake while a guardian stops the clock whenever it may (ADR-051).
 
 After each pause comes the longest dispute, which is no shorter: the 30 days and an hour take at most twice as long, and one more
 pause of three days.
@@ -121,7 +121,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Restaked:
-    """Stake that EigenLayer holds: `EigenLayerStake` in the vault's place (ADR 084, 152)."""
+    """Stake that EigenLayer holds: `EigenLayerStake` in the vault's place (ADR-030)."""
 
     allocations: Address
     """EigenLayer's AllocationManager, which names its other contracts. The operator set there names the stake source as its

@@ -13,7 +13,7 @@ The scribe closes each phase; silence until then is silence. Rules of this file:
 - So is a word about another log than this one: its author may have been shown that, and is not named for it.
 - A message in the log whose content is a lie stays there as evidence and names its author; the author is out, the rest goes on.
 - Two different messages of one kind by one seat are a lie. The same twice is refused: it changes nothing.
-- No new key is made without a deal that was committed to: its dealer could choose between two keys by silence (docs/adr/195).
+- No new key is made without a deal that was committed to: its dealer could choose between two keys by silence (ADR-034).
 - There is a result only if enough seats are left in every phase. Otherwise the ceremony failed, and what was before is in force.
 """
 
@@ -84,7 +84,7 @@ def _verify_opened(state: Ceremony) -> Ceremony:
     """The ceremony, if every dealer of a new key that committed opened, or was found lying; else it ends, and names the silent.
 
     Who deals last has seen the others' commitments, and who keeps the log sees all: a key without a deal that was committed to
-    would be the choice of one of them (ADR 195).
+    would be the choice of one of them (ADR-034).
     """
     unopened = [seat for seat in _committed(state) if seat.index not in state.deals]
     if unopened:

@@ -1,4 +1,4 @@
-"""A process with a shard's secrets is closed to other processes of its user, and leaves no core when it crashes (ADR 176)."""
+"""A process with a shard's secrets is closed to other processes of its user, and leaves no core when it crashes (ADR-040)."""
 
 from bytewise.service import telemetry
 from bytewise.tee import confinement

@@ -172,7 +172,7 @@ def _standing(settings: ShardSettings, chain_id: int, view: KeyView) -> Standing
 
 
 def _verify_governed(settings: ShardSettings, record: EpochRecord, chain_id: int) -> EpochRecord:
-    """The epoch's record, unless its shard has no governors where only simulated runs may have none (ADR 121)."""
+    """The epoch's record, unless its shard has no governors where only simulated runs may have none (ADR-044)."""
     simulated, evidence = EvidenceType.SIMULATED, settings.evidence
     for real, why in (
         (record.assurance != simulated.value, f"key epoch {record.epoch} is of assurance {record.assurance}"),

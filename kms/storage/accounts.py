@@ -1,4 +1,4 @@
-"""A shard's account at rest: the key with which it signs, sealed under the folder's storage key as its shares are (ADR 176).
+"""A shard's account at rest: the key with which it signs, sealed under the folder's storage key as its shares are (ADR-040).
 
 Who has a folder and not its storage key must not be the shard: the heir of a repair gets a share for its signature alone.
 The address is public and stands beside the sealed key, so that who needs only that opens nothing.
@@ -20,7 +20,7 @@ from kms.storage.files import KEY_BYTES, is_wiped, read_key, wipe, write_whole
 from kms.storage.sealing import Sealer, open_sealer
 
 SEALED_KEY, OPEN_KEY = "signing.sealed", "signing.key"
-"""The key sealed; and as hex, as folders of before ADR 176 have it, and backups of them."""
+"""The key sealed; and as hex, as folders of before ADR-040 have it, and backups of them."""
 
 
 @dataclass(frozen=True, slots=True)

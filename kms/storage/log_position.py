@@ -1,5 +1,5 @@
 """How far a shard's release logs are, beside its keys: who has lost the database, or brought an older copy back, would sign
-another log under the same account, and be convicted of it. It does not start instead (ADR 178).
+another log under the same account, and be convicted of it. It does not start instead (ADR-041).
 """
 
 import threading

@@ -1,5 +1,5 @@
 """What seals a shard's secrets at rest: a port, and AES-256-GCM under the folder's storage key, which lies in a file, or wrapped
-(`storage.wrapped`) so that only a command of the operator's gives it back: a key service, a token, a TPM (ADR 160).
+(`storage.wrapped`) so that only a command of the operator's gives it back: a key service, a token, a TPM (ADR-040).
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""From a signed result of a light audit to its bounty: posted, opened after the window, paid once another agrees (docs/adr/107).
+"""From a signed result of a light audit to its bounty: posted, opened after the window, paid once another agrees (ADR-018).
 
 What the chain shows moves a row on, never what was planned: a sender drops an act that has to wait for too long.
 """

@@ -17,7 +17,7 @@ from bytewise.protocol.units import Address, Digest
 from verifier.stake.refusals import Refusals
 from verifier.watch.event_counter import SETTLED_BLOCKS, Tally
 
-# What EigenLayer refused to slash is taken once it may be (ADR 152); a vault of the network's own refuses nothing.
+# What EigenLayer refused to slash is taken once it may be (ADR-030); a vault of the network's own refuses nothing.
 
 
 class SlashChain(ChainView, Protocol):

@@ -1,4 +1,4 @@
-"""The record of an account's own stake at EigenLayer, made anew in time (ADR 152).
+"""The record of an account's own stake at EigenLayer, made anew in time (ADR-030).
 
 A vault of the network's own needs none, and then nothing is asked but once.
 """

@@ -2,7 +2,7 @@
 
 What was hashed is what is used: whoever replaces the file or writes to it later changes nothing here. Memory comes in huge
 pages where the system has them: decoding reads every weight once a token, and a look at the page table for every 4 KiB costs
-a fifth of that (docs/adr/069).
+a fifth of that (ADR-008).
 """
 
 import contextlib

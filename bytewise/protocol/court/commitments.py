@@ -26,7 +26,7 @@ class Commit:
 class Certified:
     """What signers of a verdict certificate sign: a finding, under the commitments that were collected before it.
 
-    For exactly these seats, so that nobody can be added to what the others signed, or left out of it (docs/adr/133).
+    For exactly these seats, so that nobody can be added to what the others signed, or left out of it (ADR-026).
     """
 
     finding: Digest

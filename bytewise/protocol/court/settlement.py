@@ -105,7 +105,7 @@ def _convicted(verdict: Verdict, pot: Pot, p: ParamSet) -> Split:
 
 
 def _drawn(pot: Pot, p: ParamSet) -> Split:
-    """Nobody is paid, or stalling would be: the bond comes back less the fee of one seat, which is burned (ADR 181)."""
+    """Nobody is paid, or stalling would be: the bond comes back less the fee of one seat, which is burned (ADR-028)."""
     return Split(pot.bond - min(p.money.fee_per_seat, pot.bond), 0, pot.appeal_bond, 0, 0, pot.advanced)
 
 

@@ -1,4 +1,4 @@
-"""When the record of our own stake at EigenLayer is made anew: a pure function of what the chain shows (ADR 152).
+"""When the record of our own stake at EigenLayer is made anew: a pure function of what the chain shows (ADR-030).
 
 A network whose stake EigenLayer holds counts what was last recorded, and only while that is young.
 """

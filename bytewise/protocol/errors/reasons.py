@@ -1,4 +1,4 @@
-"""Reasons: the fixed words by which one rule tells its causes apart, for logs and whoever matches on them (ADR 166).
+"""Reasons: the fixed words by which one rule tells its causes apart, for logs and whoever matches on them (ADR-056).
 
 A reason is the last value of its error. It depends on nothing but what is public: records, envelopes, tickets, evidence, clocks.
 A word never changes its meaning; a new cause is a new word.

@@ -80,7 +80,7 @@ class Deal:
     """A dealer opens its commitment and gives every receiver its value."""
 
     begun: Digest
-    """Head of the log with which its phase began: in another log of this ceremony the word means nothing (ADR 153)."""
+    """Head of the log with which its phase began: in another log of this ceremony the word means nothing (ADR-034)."""
     commitments: tuple[Blob, ...]
     """Feldman commitments of its polynomial, 65 bytes each."""
     e: Blob
@@ -295,7 +295,7 @@ def next_head(head: Digest, message: Message) -> Digest:
     return digests.labelled(Label.CEREMONY_LOG, head, encode(message))
 
 
-# Two logs of one ceremony by one scribe: found where they part, and proven to anybody by two of its signatures (ADR 162).
+# Two logs of one ceremony by one scribe: found where they part, and proven to anybody by two of its signatures (ADR-034).
 
 MAX_COPY_MARKS = 2**16
 """Most brackets and commas of a copy of a log: some 20 for a seat and 8 for a message, in two logs."""

@@ -42,7 +42,7 @@ class Decision(enum.IntEnum):
     """A partial was given: it opens one envelope."""
     REFUSED = 2
     SHARE_RELEASED = 3
-    """A share of the key was given, which is good for every envelope of the epoch (ADR 149)."""
+    """A share of the key was given, which is good for every envelope of the epoch (ADR-038)."""
 
 
 GIVEN = frozenset({Decision.RELEASED.value, Decision.SHARE_RELEASED.value})

@@ -1,4 +1,4 @@
-"""Seeds from mixes that a running chain made, proven with its own headers (design section 13; docs/adr/082)."""
+"""Seeds from mixes that a running chain made, proven with its own headers (design section 13; ADR-024)."""
 
 from typing import Any
 

@@ -160,7 +160,7 @@ def test_silence_is_not_called_a_lie(kind: str) -> None:
     parties = [party(n) for n in range(1, 4)]
     parties[0].meddle = SILENT[kind]
     town = Town(plan_for(parties, 2, 2), parties)
-    # Who committed, and saw what the others dealt, may be silent as a choice: then there is no key (ADR 195).
+    # Who committed, and saw what the others dealt, may be silent as a choice: then there is no key (ADR-034).
     assert town.run().phase is (Phase.FAILED if kind == "silent" else Phase.DONE) and town.state.lies == {}
     if town.state.phase is Phase.DONE:
         assert town.state.result is not None and town.state.result.qualified == (2, 3)

@@ -29,7 +29,7 @@ UNFENCED = (
     "import runpy, sys\nfrom kms import closed, serve\nserve.close_process = lambda: None\nsys.argv = sys.argv[1:]\n"
     "runpy.run_module('tests.unit.kms.shard_process', run_name='__main__')"
 )
-"""The shard of `shard_process` as it was before ADR 176."""
+"""The shard of `shard_process` as it was before ADR-040."""
 
 
 def with_cores() -> None:

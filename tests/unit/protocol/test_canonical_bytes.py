@@ -1,4 +1,4 @@
-"""The C encoder writes, and the parser accepts, exactly what RFC 8785 in plain Python does (docs/adr/190)."""
+"""The C encoder writes, and the parser accepts, exactly what RFC 8785 in plain Python does (ADR-001)."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What waits to be anchored keeps nobody from being served; what has closed does (ADR 199)."""
+"""What waits to be anchored keeps nobody from being served; what has closed does (ADR-014)."""
 
 import os
 from collections.abc import Callable, Iterator
