@@ -12,10 +12,10 @@ from bytewise.protocol.decisions.snapshot import Docket
 from bytewise.protocol.units import Digest, digest, unhex
 from bytewise.service.schedule import stop_on_signals
 from bytewise.service.settings import load_settings
-from verifier.__main__ import World, run
 from verifier.disputes.watchtower import Watchtower
 from verifier.node import Node
 from verifier.settings import NodeSettings
+from verifier.wiring import World, run
 
 
 class Spite(Watchtower):

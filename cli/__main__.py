@@ -12,11 +12,11 @@ from typer.exceptions import TyperException
 
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.records.environment import PROFILE_EXACT_1
+from bytewise.service.exit_codes import Exit, outcome_of
 from bytewise.service.settings import load_settings
 from cli import certify, chain, dispute, key, model, pinned, verify
 from cli.connect import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, connected
 from cli.demo.command import demo
-from cli.exits import Exit, exit_for
 from cli.gate import gate
 from cli.status import collect
 from cli.status_table import show as show_status
@@ -72,7 +72,7 @@ def decline(
 
     Exit codes: 0 remembered, also of a dispute that is not known yet, 6 the dispute or the duty is over, 64 asked wrongly.
     """
-    from committee.__main__ import decline as decline_duty
+    from committee.maintenance import decline as decline_duty
 
     raise typer.Exit(decline_duty(_member(config), dispute))
 
@@ -80,7 +80,7 @@ def decline(
 @protect.command("export")
 def export_votes(config: ConfigOption, out: Annotated[Path, typer.Argument(metavar="OUT", help="New file.")]) -> None:
     """Write every vote of a stopped member to a new file that only you can read. If it moves, never start the old one again."""
-    from committee.__main__ import export_votes as export
+    from committee.maintenance import export_votes as export
 
     print(f"{export(_member(config), out)} votes written to {out}")
 
@@ -88,7 +88,7 @@ def export_votes(config: ConfigOption, out: Annotated[Path, typer.Argument(metav
 @protect.command("import")
 def import_votes(config: ConfigOption, file: Annotated[Path, typer.Argument(metavar="IN", help="An export.")]) -> None:
     """Add the votes of an export to those of a stopped member; if one contradicts a known vote, none is added."""
-    from committee.__main__ import import_votes as add
+    from committee.maintenance import import_votes as add
 
     print(f"{add(_member(config), file)} votes read from {file}")
 
@@ -96,7 +96,7 @@ def import_votes(config: ConfigOption, file: Annotated[Path, typer.Argument(meta
 @protect.command("resume")
 def resume(config: ConfigOption) -> None:
     """Let a stopped lane send again, once you know who else sent with its key."""
-    from committee.__main__ import resume as resume_lane
+    from committee.maintenance import resume as resume_lane
 
     reason = resume_lane(_member(config))
     print(f"resumed; it was stopped: {reason}" if reason else "it was not stopped")
@@ -132,7 +132,7 @@ def main(arguments: list[str] | None = None) -> int:
     except typer.Abort:
         return Exit.INTERNAL
     except BytewiseError as error:
-        code, advice = exit_for(error)
+        code, advice = outcome_of(error)
         for line in (*str(error).splitlines(), advice):
             errors.print(plain(line, "red"))
         return code

@@ -17,6 +17,7 @@ from bytewise.protocol.records.model_vectors import Vectors
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import ZERO_DIGEST, Digest, digest, hex0x, unhex
 from bytewise.service.clock import SystemClock
+from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import load_settings
 from bytewise.storage.duties import Duties
 from bytewise.storage.engine import check_revision, open_database
@@ -27,7 +28,6 @@ from chain.reads.documents import RegistryDocuments
 from chain.reads.reader import DocketReader
 from chain.reads.records import Item, Status
 from chain.sending.keys import load_signer
-from cli.exits import Exit
 from verifier.orders import CERTIFY, ordered_word
 from verifier.settings import NodeSettings
 

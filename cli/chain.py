@@ -10,6 +10,7 @@ from rich.table import Table
 
 from bytewise.protocol.address_book import StakeSource
 from bytewise.protocol.units import ZERO_ADDRESS, hex0x
+from bytewise.service.exit_codes import Exit
 from chain.client.address_book import contracts, verify_code
 from chain.client.rpc import at_number
 from chain.reads.reader import DocketReader
@@ -21,7 +22,6 @@ from cli.chain_call import call
 from cli.chain_deploy import deploy
 from cli.chain_params import params
 from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
-from cli.exits import Exit
 from cli.labels import warn
 from cli.status_table import ether
 from cli.terminal import plain

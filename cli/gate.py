@@ -12,9 +12,11 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.actors import (
+    ConfigurationError,
+)
+from bytewise.service.exit_codes import Exit
 from cli.endpoint import Body, Endpoint
-from cli.exits import Exit
 from cli.verify import Output, OutputOption
 
 # Whether an endpoint answers one seeded request with the same bytes each time, alone and among other traffic.

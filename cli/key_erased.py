@@ -13,11 +13,11 @@ from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.keys.ceremony import Erasure, SignedErasure
 from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import ZERO_DIGEST, Address
+from bytewise.service.exit_codes import Exit
 from chain.client.address_book import verify_code
 from chain.reads.reader import DocketReader
 from chain.reads.share_history import dealings
 from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
-from cli.exits import Exit
 from cli.terminal import moment, printable
 from cli.verify import Output, OutputOption
 from kms.ceremony.erasure import Counted, Wanted, count, judge, wanted_shares

@@ -13,10 +13,10 @@ from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.keys.ceremony_log import Fork, LogCopy, fork_of_copies, read_copy, verify_fork
 from bytewise.protocol.units import Address, address, hex0x
+from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import load_settings
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import check_revision, open_database
-from cli.exits import Exit
 from cli.key_shard import ShardOption
 from kms.settings import ShardSettings
 

@@ -13,9 +13,9 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import Digest, hex0x
+from bytewise.service.exit_codes import Exit
 from chain.client.access import Chain
 from cli.connect import NETWORK_FILE, NetworkOption, ReceiptArgument, address_book, chain_of, read_ahead_of, receipt_argument
-from cli.exits import Exit
 from cli.key_log_audit import Court, Known, Looked, court_of, judged, known_of, known_or_booked, look, worst
 from cli.key_log_table import Subject, print_found, print_progress, print_story
 from cli.verify import Output, OutputOption

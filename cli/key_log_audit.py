@@ -11,13 +11,13 @@ from bytewise.protocol.keys.epochs import SignedRelease
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import ZERO_ADDRESS
 from bytewise.service.clock import SystemClock
+from bytewise.service.exit_codes import Exit
 from chain.client.access import Chain
 from chain.client.address_book import verify_code
 from chain.client.rpc import OtherChain
 from chain.reads.reader import DocketReader
 from chain.reads.share_history import dealings
 from cli.connect import TIMEOUT_S
-from cli.exits import Exit
 from kms.release_log.copies import LogCopy, client_of, out_of_order, pages_of
 from kms.release_log.entitlement import LATER, Judged, Seen, Unjudged, judge, judge_none, read_ahead
 from kms.release_log.opening_report import Kept, SharesHistory, history_in, out_of_force, place_of

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from bytewise.protocol.address_book import Network
 from bytewise.service.clock import SystemClock
+from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import load_settings
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.releases import ReleaseRecords
@@ -18,7 +19,6 @@ from chain.client.address_book import verify_code
 from chain.reads.reader import DocketReader
 from cli import key_status
 from cli.connect import NETWORK_FILE, RPC_URLS, TIMEOUT_S, NetworkOption, RpcOption, address_book, chain_of
-from cli.exits import Exit
 from cli.verify import Output, OutputOption
 from kms.backup import back_up
 from kms.backup import restore as restore_file

@@ -14,7 +14,7 @@ from rich.table import Column, Table
 
 from bytewise.protocol.errors.actors import ArtifactMismatch, ConfigurationError
 from bytewise.protocol.units import hex0x
-from cli.exits import Exit
+from bytewise.service.exit_codes import Exit
 from cli.terminal import plain
 from cli.verify import Output, OutputOption
 

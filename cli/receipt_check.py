@@ -22,8 +22,8 @@ from bytewise.protocol.records.seal import Payload, pad
 from bytewise.protocol.records.statements import AuditOutcome, Verdict
 from bytewise.protocol.suites import kind_of
 from bytewise.protocol.units import Digest, hex0x
+from bytewise.service.exit_codes import Exit
 from cli.connect import Connection
-from cli.exits import Exit
 from cli.finding import Found, Search
 from cli.labels import Labels
 from cli.shown_members import Comparison

@@ -21,6 +21,7 @@ from bytewise.protocol.records.compare import DivergenceClass
 from bytewise.protocol.records.seal import Payload
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import Digest, hex0x
+from bytewise.service.exit_codes import Exit
 from cli import receipt_check
 from cli.connect import (
     DA_URLS,
@@ -34,7 +35,6 @@ from cli.connect import (
     connected,
     receipt_argument,
 )
-from cli.exits import Exit
 from cli.finding import Found, Search, find_receipt
 from cli.labels import warn
 from cli.receipt_check import FAIL, PASS, Check, Conclusion, Model, Rerun, Seen, Standing, Texts, label_of

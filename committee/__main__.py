@@ -1,156 +1,41 @@
-"""`python -m committee --config FILE`: a staked verifier with seats; `decline --config FILE DISPUTE` stays away from one duty.
+"""`python -m committee --config FILE`: a staked verifier with seats (`bytewise member run`).
 
 Exit codes: `bytewise.service.exit_codes`.
 """
 
-import argparse
 import os
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 
-from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.decisions.snapshot import Case
-from bytewise.protocol.errors.actors import ConfigurationError, NoProgress, WrongPhase
-from bytewise.protocol.errors.branches import BytewiseError, Fault, Unavailable
-from bytewise.protocol.units import Digest, digest, unhex
-from bytewise.service import telemetry
-from bytewise.service.clock import SystemClock
-from bytewise.service.exit_codes import Parser, exit_of
+from bytewise.protocol.errors.actors import (
+    ConfigurationError,
+)
+from bytewise.service.entry_point import Parser, run_entry
 from bytewise.service.schedule import stop_on_signals
 from bytewise.service.settings import load_settings
-from bytewise.storage.duties import DONE, MISSED, Duties
-from bytewise.storage.engine import check_revision, open_database
-from bytewise.storage.nonce_lease import Lane, kept_lease
+from bytewise.storage.duties import Duties
 from bytewise.storage.protection import Protection
-from chain.client.access import open_chain
-from chain.client.address_book import read_network, verify_code
-from chain.reads.reader import DocketReader
-from chain.sending.keys import load_signer
-from committee.ballots import KIND, Ballots
-from verifier.__main__ import World, run
+from committee.ballots import Ballots
 from verifier.node import Node
 from verifier.settings import NodeSettings, Role
+from verifier.wiring import World, run
 
 
-def main() -> int:
-    """Runs one command; returns the exit code."""
-    arguments = _parse(sys.argv[1:])
-    settings = load_settings(NodeSettings, arguments.config)
-    if settings.role is not Role.VERIFIER:
-        raise ConfigurationError("role", "a committee member is a verifier")
-    if arguments.command == "decline":
-        return decline(settings, arguments.dispute)
-    return run("committee", settings, _build, stop_on_signals())
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the member until SIGTERM; the exit code."""
+    config = Parser("committee", __doc__).parse_args(arguments).config
+
+    def work() -> int:
+        settings = load_settings(NodeSettings, config)
+        if settings.role is not Role.VERIFIER:
+            raise ConfigurationError("role", "a committee member is a verifier")
+        return run("committee", settings, build_node, stop_on_signals())
+
+    return run_entry("committee", work)
 
 
-def decline(settings: NodeSettings, dispute: str) -> int:
-    """Records that this member stays away from one dispute, at the known penalty. A vote already committed is still revealed.
-
-    `WrongPhase` or `NoProgress` where the chain or our own record says that the dispute or the duty is over: nothing is recorded
-    then. A dispute that is not known yet is remembered, also while the chain cannot be asked.
-    """
-    try:
-        subject = digest(unhex(dispute))
-    except Fault:
-        raise ConfigurationError("DISPUTE", "must be 0x and 64 hex digits, as `bytewise status --output json` has it") from None
-    database = open_database(settings.database)
-    check_revision(database)
-    duties = Duties(database, SystemClock())
-    known = duties.find(KIND, subject)
-    if known is not None and known.state in (DONE, MISSED):
-        raise NoProgress(f"duty of dispute {dispute}", f"it has ended: {known.state}")
-    case = _case(settings, subject)
-    if case is not None and case.phase is Phase.FINAL:
-        raise WrongPhase(dispute, Phase.FINAL.name, "votes")
-    duty = duties.decline(subject, KIND)
-    telemetry.log("duty.declined", dispute=dispute, state=duty.state)
-    return 0
-
-
-def _case(settings: NodeSettings, dispute: Digest) -> Case | None:
-    network = read_network(settings.network_file)
-    client = open_chain(*settings.rpc, network.chain_id, settings.rpc_timeout_s)
-    try:
-        reader = DocketReader(client, verify_code(client, network))
-        return reader.case(dispute, reader.head())
-    except Unavailable as error:
-        telemetry.log_error("duty.chain_not_asked", error)
-        return None
-
-
-def export_votes(settings: NodeSettings, file: Path) -> int:
-    """Writes every vote of this member's protection table to a new file; returns how many. `LaneOwned` while the member runs."""
-    with _stopped_member(settings) as lane:
-        table = Protection(lane.engine, lane.clock)
-        count, document = len(table.rows()), table.export()
-        _write_new(file, document)
-        try:
-            lane.renew()
-        except BytewiseError:
-            # A member may have started while we slept, and may have voted since: no file is better than one that lacks a vote.
-            file.unlink()
-            raise
-    return count
-
-
-def import_votes(settings: NodeSettings, file: Path) -> int:
-    """Adds the votes of an export; returns how many it has. If one contradicts a known vote: `SecondVote`, none is added."""
-    try:
-        document = file.read_bytes()
-        with _stopped_member(settings) as lane:
-            return Protection(lane.engine, lane.clock, lane).import_votes(document)
-    except OSError as error:
-        raise ConfigurationError(file.name, error.strerror) from None
-    except Fault as error:
-        raise ConfigurationError(file.name, f"is no protection export: {error}") from None
-
-
-def resume(settings: NodeSettings) -> str:
-    """Ends the stop of this account's lane; returns its reason, empty if it was not stopped. `LaneOwned` while a process runs."""
-    with _stopped_member(settings) as lane:
-        reason = lane.stopped()
-        lane.resume()
-    return reason
-
-
-@contextmanager
-def _stopped_member(settings: NodeSettings) -> Iterator[Lane]:
-    # Who holds the lane's lease is the one process of this account: while we do, no member can start.
-    database = open_database(settings.database)
-    check_revision(database)
-    network, account = read_network(settings.network_file), load_signer(settings.key_file).address
-    lane = Lane(database, SystemClock(), network.chain_id, account)
-    with kept_lease(lane, threading.Event(), wait=False):
-        yield lane
-
-
-def _write_new(file: Path, content: bytes) -> None:
-    try:
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
-            opened.write(content)
-            opened.flush()
-            os.fsync(opened.fileno())
-    except OSError as error:
-        raise ConfigurationError(file.name, error.strerror) from None
-
-
-def _parse(given: list[str]) -> argparse.Namespace:
-    parser = Parser(prog="python -m committee", description=__doc__)
-    parser.set_defaults(command="run")
-    commands = parser.add_subparsers(dest="command")
-    running = commands.add_parser("run", help="run the member until SIGTERM")
-    running.add_argument("--config", type=Path, required=True)
-    away = commands.add_parser("decline", help="stay away from one dispute")
-    away.add_argument("--config", type=Path, required=True)
-    away.add_argument("dispute", metavar="DISPUTE", help="dispute id, 0x-hex")
-    # `python -m committee --config FILE` is the usual way to start a member.
-    return parser.parse_args(["run", *given] if given[:1] == ["--config"] else given)
-
-
-def _build(world: World) -> Node:
+def build_node(world: World) -> Node:
+    """A node that votes."""
     enclave = world.enclave()
     ballots = Ballots(
         world.network, world.records, world.da, Duties(world.database, world.clock),
@@ -162,8 +47,4 @@ def _build(world: World) -> Node:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except BytewiseError as failure:
-        telemetry.log_error("start.failed", failure)
-        sys.exit(exit_of(failure))
+    sys.exit(main())

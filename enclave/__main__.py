@@ -1,25 +1,34 @@
-"""`python -m enclave --config FILE`: fences itself in, then loads its libraries, verifies the model, takes jobs."""
+"""`python -m enclave --config FILE`: fences itself in, then loads its libraries, verifies the model, takes jobs.
 
-import argparse
+`bytewise enclave run` starts it. Exit codes: `bytewise.service.exit_codes`.
+"""
+
 import sys
-from pathlib import Path
+from collections.abc import Sequence
 
-from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.service import telemetry
+from bytewise.service.entry_point import Parser
+from bytewise.service.exit_codes import exit_of
 from bytewise.service.settings import load_settings
 from bytewise.tee import confinement
 from enclave import import_blocker
-from enclave.failure_report import EXIT_BUG, report
+from enclave.failure_report import report
 from enclave.settings import EnclaveSettings
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the enclave until SIGTERM; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m enclave", description=__doc__)
-    parser.add_argument("--config", type=Path, required=True)
+    config = Parser("enclave", __doc__).parse_args(arguments).config
     telemetry.configure("enclave", details=False)
     sys.excepthook = report
-    settings = load_settings(EnclaveSettings, parser.parse_args().config)
+    try:
+        return _run(load_settings(EnclaveSettings, config))
+    except Exception as failure:  # noqa: BLE001  (a traceback shows values, and values here can be plaintext)
+        report(type(failure), failure, failure.__traceback__)
+        return exit_of(failure)
+
+
+def _run(settings: EnclaveSettings) -> int:
     # Before any thread exists, and before libraries that could use a network are loaded.
     fences = [confinement.no_network(), confinement.unseen()]
     import_blocker.keep_out()
@@ -29,8 +38,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except BytewiseError as failure:
-        report(type(failure), failure, failure.__traceback__)
-        sys.exit(EXIT_BUG)
+    sys.exit(main())

@@ -8,9 +8,6 @@ from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.service import telemetry
 from enclave.import_blocker import KeptOut
 
-EXIT_BUG = 70
-"""EX_SOFTWARE of sysexits, as every actor's."""
-
 
 def report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """One log line; for `sys.excepthook`, too. A traceback shows values, and values here can be plaintext."""

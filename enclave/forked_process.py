@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
+from bytewise.service.exit_codes import Exit
 from bytewise.tee import confinement
-from enclave.failure_report import EXIT_BUG, report
+from enclave.failure_report import report
 
 OPENING_LIMIT_S = 600.0
 """Longest that such a process may take to open its engine."""
@@ -27,7 +28,7 @@ class Apart:
     """Such a process, seen from the one that started it. That one must have no threads whose locks the work would need."""
 
     def __init__(self, work: Callable[[], None]) -> None:
-        """Starts `work` in it. An error of it is reported, and its exit code is then EXIT_BUG."""
+        """Starts `work` in it. An error of it is reported, and its exit code is then `Exit.INTERNAL`."""
         parent = os.getpid()
         # A pipe ends with the last process that can write to it: this says the same as a pidfd, which not every sandbox allows.
         self.descriptor, living = os.pipe()
@@ -55,7 +56,7 @@ class Apart:
 
 
 def _run(work: Callable[[], None], parent: int) -> NoReturn:
-    code = EXIT_BUG
+    code: int = Exit.INTERNAL
     try:
         # Nobody keeps it when its keeper is gone.
         confinement.die_with_parent(parent, signal.SIGKILL)

@@ -15,8 +15,8 @@ from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.errors.branches import Fault
 from bytewise.service import frames, telemetry
 from bytewise.service.clock import monotonic_s
+from bytewise.service.exit_codes import Exit
 from enclave import server
-from enclave.failure_report import EXIT_BUG
 from enclave.forked_process import OPENING_LIMIT_S, Apart, Ready
 from enclave.log_continuity import Promise, Promises
 from enclave.session import Bench
@@ -61,13 +61,13 @@ class Keeper:
             return 0
         if self._is_alone():
             telemetry.log("enclave.second_gone")
-            return EXIT_BUG
+            return Exit.INTERNAL
         if code < 0 and taken:
             # The machine or its time limit ended it: nothing that the next job could not do better.
             telemetry.log("enclave.job_ended", by=signal.Signals(-code).name)
             telemetry.count("bytewise_enclave_jobs_ended_total", signal=signal.Signals(-code).name)
             return 0
-        return code if code >= 0 else EXIT_BUG
+        return code if code >= 0 else Exit.INTERNAL
 
     def _attend(self, process: Apart, line: socket.socket) -> bool:
         until, taken, lines = monotonic_s() + OPENING_LIMIT_S, False, [line.fileno()]

@@ -3,20 +3,19 @@ the folder's storage.key is kept wrapped by the settings' wrap_command instead, 
 ADR-040 is sealed; both files are wiped), and `approve` (a governor's signature under an appraisal policy). `bytewise kms init`
 makes a shard's folder and its settings.
 
-Exit codes: 0 done, or stopped by a signal; 5 a node or the key service does not answer: the same command may succeed later;
-6 refused, for it would harm; 64 asked wrongly: a setting, a file, or
-another process in the folder must change first; 70 we are wrong; 130 interrupted."""
+Exit codes: `bytewise.service.exit_codes`.
+"""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from bytewise.ports import Quoter
 from bytewise.protocol.address_book import Network
-from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
-from bytewise.service.exit_codes import Parser, exit_of
-from bytewise.service.schedule import EXIT_CLEAN
+from bytewise.service.entry_point import Parser, run_entry
+from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import load_settings
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import check_revision, open_database
@@ -34,26 +33,12 @@ from kms.shard.service import serve_shard
 from kms.storage import accounts, folder_lock, keyring
 from kms.storage.sealing import open_sealer, verify_same_key, wrap_folder
 
-EXIT_INTERRUPTED = 130
-"""After Ctrl-C, as shells have it."""
 
-
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit code."""
-    parser = Parser(prog="python -m kms", description=__doc__)
-    parser.add_argument("command", choices=("erase", "serve", "wrap", "approve"))
-    parser.add_argument("--config", type=Path, required=True)
-    given = parser.parse_args()
-    telemetry.configure(f"kms-{given.command}")
-    try:
-        run = {"erase": _erase, "serve": _serve, "wrap": _wrap, "approve": _approve}[given.command]
-        return run(given.config)
-    except KeyboardInterrupt:
-        telemetry.log("kms.interrupted", do="the same command goes on where it was")
-        return EXIT_INTERRUPTED
-    except BytewiseError as error:
-        telemetry.log_error("kms.stopped", error)
-        return exit_of(error)
+    run = {"erase": _erase, "serve": _serve, "wrap": _wrap, "approve": _approve}
+    given = Parser("kms", __doc__, tuple(run)).parse_args(arguments)
+    return run_entry(f"kms-{given.command}", lambda: run[given.command](given.config))
 
 
 def _approve(config: Path) -> int:
@@ -66,7 +51,7 @@ def _approve(config: Path) -> int:
     telemetry.log(
         "kms.policy_approved", digest=signed.policy.digest, serial=signed.policy.serial, signatures=len(signed.signatures)
     )
-    return EXIT_CLEAN
+    return Exit.OK
 
 
 def _erase(config: Path) -> int:
@@ -78,7 +63,7 @@ def _erase(config: Path) -> int:
     document = keyring.load_document(settings.epoch_file)
     said = erase(settings.folder, document, network.contracts, Ceremonies(engine), view, SystemClock(), settings.sealing)
     telemetry.log("kms.erased", epoch=said.statement.epoch, erased=said.statement.erased, file=statement_file(said.statement))
-    return EXIT_CLEAN
+    return Exit.OK
 
 
 def _wrap(config: Path) -> int:
@@ -90,7 +75,7 @@ def _wrap(config: Path) -> int:
         verify_same_key(settings.folder, settings.sealing)
         sealed = accounts.seal_account(settings.folder, open_sealer(settings.folder, settings.sealing))
     telemetry.log("kms.signing_key_sealed", was_open=sealed)
-    return EXIT_CLEAN
+    return Exit.OK
 
 
 def _reader(settings: ShardSettings, network: Network) -> DocketReader:

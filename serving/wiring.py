@@ -30,7 +30,7 @@ from bytewise.protocol.signing import Domain, Signer
 from bytewise.protocol.units import Address
 from bytewise.service import schedule, telemetry
 from bytewise.service.clock import SystemClock, monotonic_s
-from bytewise.service.exit_codes import exit_of
+from bytewise.service.exit_codes import Exit, exit_of
 from bytewise.storage.duties import Duties as Orders
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.journal import Journal, journal_key
@@ -190,7 +190,7 @@ class Operator:
         self._settings = settings
         self._wrap = wrap_engine
         self._stop = threading.Event()
-        self._exit_code = schedule.EXIT_BUG
+        self._exit_code = int(Exit.INTERNAL)
         self._bugs = False
         self._gate = Gate()
         limits, listen = settings.limits, settings.listen
@@ -217,7 +217,7 @@ class Operator:
         finally:
             self._stop.set()
             worker.join(DRAIN_S)
-        return schedule.EXIT_CLEAN if asked.is_set() and worker.is_alive() else self._exit_code
+        return Exit.OK if asked.is_set() and worker.is_alive() else self._exit_code
 
     def _work(self) -> None:
         try:
@@ -230,7 +230,7 @@ class Operator:
             self._exit_code = exit_of(error)
         finally:
             if self._bugs:
-                self._exit_code = schedule.EXIT_BUG
+                self._exit_code = int(Exit.INTERNAL)
             self._server.should_exit = True
 
     def _lane(self) -> Lane:

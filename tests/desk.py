@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from bytewise.protocol.address_book import Network
+from bytewise.service.exit_codes import Exit
 from chain.client.address_book import address_of, read_network, write_network
 from chain.deployment.deploy import deploy, survey
 from chain.deployment.params import DEVNET
 from chain.deployment.plan import DEVNET_SHAPE, Vote
 from cli.__main__ import main
-from cli.exits import Exit
 from tests.anvil import Anvil
 from tests.devnet import POOL, signer
 

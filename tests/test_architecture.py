@@ -71,7 +71,7 @@ BOOK_ASKED_ELSEWHERE = {
     "cli/key_log.py show": "the same",
     "cli/key_shard.py backup": "must work while no node does; the book only tells what the own log was signed for",
     "cli/key.py _ceremony": "the plan has the contracts, and each shard compares them with those that it asked",
-    "committee/__main__.py _stopped_member": "of a member that is stopped the chain's id is enough",
+    "committee/maintenance.py _stopped_member": "of a member that is stopped the chain's id is enough",
     "kms/__main__.py _erase": "`_reader` asks",
     "kms/__main__.py _serve": "the same",
     "serving/wiring.py _lane": "`_open` asks; a lease is one of a chain's id",

@@ -1,242 +1,28 @@
-"""`python -m verifier --config FILE`: a watchtower, or a verifier that audits without voting. Wires the adapters.
-
-`committee` builds on `World` and adds votes; neither can run a model (design section 2).
+"""`python -m verifier --config FILE`: a watchtower, or a verifier that audits without voting (`bytewise verifier run`).
 
 Exit codes: `bytewise.service.exit_codes`.
 """
 
-import os
 import sys
-import threading
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Sequence
 
-from bytewise.da.client import DaClient
-from bytewise.protocol.decisions.actions import Action
-from bytewise.protocol.decisions.snapshot import Docket
-from bytewise.protocol.errors.actors import ConfigurationError
-from bytewise.protocol.errors.branches import BytewiseError
-from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.keys.epochs import EpochOnChain
-from bytewise.service import telemetry
-from bytewise.service.clock import SystemClock
-from bytewise.service.exit_codes import Parser, exit_of
-from bytewise.service.schedule import run_ticks, stop_on_signals
+from bytewise.service.entry_point import Parser, run_entry
+from bytewise.service.schedule import stop_on_signals
 from bytewise.service.settings import load_settings
-from bytewise.storage.archive import Archive, Audits
-from bytewise.storage.cursor import Cursor
-from bytewise.storage.duties import Duties
-from bytewise.storage.engine import check_revision, open_database
-from bytewise.storage.journal import Journal, journal_key
-from bytewise.storage.nonce_lease import Lane, kept_lease
-from chain.acts.actor import contract_sender
-from chain.client.access import open_chain
-from chain.client.address_book import read_network, verify_code
-from chain.reads.documents import RegistryDocuments
-from chain.reads.reader import DocketReader
-from chain.sending.keys import load_signer
-from chain.sending.sender import SenderPolicy
-from kms.shard.share_rotation import as_dealt
-from verifier.audits.audit_hints import TipBox, TipSender
-from verifier.audits.auditor import Auditor
-from verifier.audits.hint_server import Members, TipServer
-from verifier.demands.demander import Demander, Means
-from verifier.disputes.equivocation_reporter import Reporter
-from verifier.disputes.watchtower import Watchtower
-from verifier.executor import Performer, Voting
-from verifier.jobs.enclave_client import JobSocket
-from verifier.jobs.worker import Worker
-from verifier.node import Node, Part, Votes
-from verifier.orders import Orders
-from verifier.settings import NodeSettings, Role
-from verifier.stake.deferred_slashes import LatePay, RefusedSlashes
-from verifier.stake.stake_record import OwnRecord
-from verifier.watch.absence_check import ControlledStore
-from verifier.watch.leaf_index import LeafBook
-from verifier.watch.open_windows import DocketPages
-from verifier.watch.receipt_inbox import Given
-from verifier.watch.records import Records
-
-# Says which key epoch is in force and what the chain calls it: who reads the log must know if that is simulated (fence 6).
+from verifier.settings import NodeSettings
+from verifier.wiring import build_node, run
 
 
-class EpochReader(Protocol):
-    """What is asked of the chain."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the role that the settings name; the exit code."""
+    config = Parser("verifier", __doc__).parse_args(arguments).config
 
-    def epoch_on_chain(self, epoch: int, block: int) -> EpochOnChain:
-        """A key epoch as `KeyEpochs` has it."""
-        ...
+    def work() -> int:
+        settings = load_settings(NodeSettings, config)
+        return run(settings.role.value, settings, build_node, stop_on_signals())
 
-
-class EpochLabel:
-    """A part of every duty process that wants nothing done."""
-
-    def __init__(self, chain: EpochReader) -> None:
-        self._chain = chain
-        self._told = 0
-
-    def step(self, docket: Docket) -> Sequence[Action]:
-        """Tells the epoch when it is another than before; an epoch keeps its label for good."""
-        epoch = docket.active_epoch
-        if epoch not in (0, self._told):
-            telemetry.key_epoch(epoch, self._chain.epoch_on_chain(epoch, docket.number).assurance)
-            self._told = epoch
-        return ()
-
-
-class FollowingReader(DocketReader):
-    """Key epochs have the verification keys of the shares that the chain means, at the newest final block as shards read it.
-
-    Otherwise nobody could open anything from when a key was dealt again until this process starts on a new book.
-    """
-
-    def epoch(self, epoch: int, block: int) -> EpochRecord:
-        """As `DocketReader.epoch`; where the key was dealt once, or no final block has the epoch yet, the keys are the book's."""
-        record = super().epoch(epoch, block)
-        if self.epoch_on_chain(epoch, block).version == 0:
-            return record
-        final = self.final()
-        if final is None:
-            return record
-        meant = self.epoch_on_chain(epoch, final).commitments
-        return as_dealt(record, meant) if meant else record
-
-
-class World:
-    """The adapters and repositories of one duty process."""
-
-    def __init__(self, settings: NodeSettings) -> None:
-        self.settings = settings
-        self.clock = SystemClock()
-        self.network = read_network(settings.network_file)
-        self.signer = load_signer(settings.key_file)
-        self.database = open_database(settings.database)
-        check_revision(self.database)
-        client = open_chain(*settings.rpc, self.network.chain_id, settings.rpc_timeout_s)
-        self.chain = FollowingReader(client, verify_code(client, self.network))
-        self.journal = Journal(self.database, journal_key(settings.journal_key_file), self.clock)
-        self.lane = Lane(self.database, self.clock, self.network.chain_id, self.signer.address)
-        policy = SenderPolicy(confirmations=settings.confirmations)
-        self.sender = contract_sender(client, self.network, self.lane, self.signer, settings.role.value, policy)
-        archive, cursor = Archive(self.database, self.clock), Cursor(self.database, "batches")
-        # One try per proxy: the backlog and the vote ask again by themselves, and a tick must not wait for three timeouts.
-        self.da = ControlledStore(DaClient(settings.da_urls, settings.da_timeout_s, attempts=1), os.urandom)
-        documents = RegistryDocuments(self.chain)
-        self.archive = archive
-        # Nobody else reads it.
-        self.leaves = LeafBook(self.network.anchor_domain) if settings.role is Role.WATCHTOWER else None
-        self.records = Records(
-            self.chain, documents, self.da, archive, cursor, self.network, settings.fetch_deadline_s, leaves=self.leaves
-        )  # fmt: skip
-        self.given = None if settings.given_folder is None else Given(settings.given_folder, self.network.anchor_domain)
-        self.worker = Worker()
-        self.tips: TipServer | None = None
-        self.members: Members | None = None
-
-    def enclave(self) -> JobSocket:
-        """The own enclave."""
-        settings = self.settings
-        if settings.enclave_socket is None:
-            raise ConfigurationError("enclave_socket", "this role needs one")
-        return JobSocket(settings.enclave_socket, settings.prepare_timeout_s)
-
-    def auditor(self, enclave: JobSocket) -> Auditor:
-        """The part that runs light audits."""
-        settings, audits = self.settings, Audits(self.database, self.clock)
-        return Auditor(
-            self.chain, self.network, self.records, audits, self.journal, self.signer, enclave, self.worker, os.urandom,
-            settings.audit_margin_s, settings.ticket_ttl_s, self._tip_sender(),
-        )  # fmt: skip
-
-    def watchtower(self) -> Watchtower:
-        """The part that challenges on posted audits."""
-        listen, box = self.settings.tips, None
-        if listen is not None:
-            self.members = Members(self.chain, self.records)
-            box = TipBox(self.network.disputes_domain, self.members)
-            self.tips = TipServer(box, listen.host, listen.port, listen.certificate_file, listen.tls_key_file)
-        return Watchtower(self.chain, self.network, self.records, self.signer, self.settings.watch, box)
-
-    def demander(self, disputes: bool, audits: bool) -> Demander:
-        """The part that looks after demands; only a watchtower makes any, and who needs no envelopes fetches none."""
-        settings = self.settings
-        makes = settings.demands and settings.role is Role.WATCHTOWER
-        policy = settings.demand if makes else replace(settings.demand, budget_wei=0)
-        means = Means(self.signer.address, policy, settings.moves, disputes, fetches=disputes or audits)
-        return Demander(self.chain, self.network, self.records, self.da, means, self.given)
-
-    def reporter(self) -> Reporter | None:
-        """The part that reports equivocation; a watchtower's."""
-        if self.leaves is None:
-            return None
-        first_block, me = int(self.network.deploy_block), self.signer.address
-        return Reporter(self.chain, first_block, me, self.leaves, self.archive, self.given)
-
-    def close(self) -> None:
-        """Ends what runs beside the ticks."""
-        if self.tips is not None:
-            self.tips.close()
-        self.worker.stop()
-
-    def _tip_sender(self) -> TipSender | None:
-        urls, certificate = self.settings.tip_urls, self.settings.tip_certificate_file
-        return TipSender(urls, certificate) if urls and certificate is not None else None
-
-    def node(
-        self, auditor: Auditor | None, watchtower: Watchtower | None, voting: Voting | None = None, votes: Votes | None = None
-    ) -> Node:
-        """The process: votes before audits, audits before challenges, challenges before reports, reports before demands."""
-        demander, reporter = self.demander(watchtower is not None, auditor is not None), self.reporter()
-        first, me, moves = int(self.network.deploy_block), self.signer.address, self.settings.moves
-        stake = OwnRecord(self.chain, first, me), RefusedSlashes(self.chain, first, moves), LatePay(self.chain, first, me, moves)
-        orders = Orders(Duties(self.database, self.clock), self.sender)
-        everything = (EpochLabel(self.chain), votes, auditor, self.members, watchtower, reporter, demander, *stake, orders)
-        parts: list[Part] = [part for part in everything if part is not None]
-        performer = Performer(self.sender, self.journal, auditor, watchtower, voting, demander, reporter)
-        return Node(
-            self.chain, self.sender, DocketPages(self.chain, me, first), self.records, performer, self.settings.moves, parts,
-            self.worker, auditor, votes,
-        )  # fmt: skip
-
-
-def run(name: str, settings: NodeSettings, build: Callable[[World], Node], stop: threading.Event) -> int:
-    """Ticks until `stop`, alone with its account; returns the exit code. `LaneOwned` if another process runs for the account."""
-    telemetry.configure(name)
-    world = World(settings)
-    with kept_lease(world.lane, stop):
-        node = build(world)
-        telemetry.log("node.started", role=settings.role.value, account=world.signer.address)
-
-        def tick() -> None:
-            node.tick()
-            if settings.ready_file is not None and node.ticks == 1:
-                settings.ready_file.write_text(world.signer.address)
-
-        code = run_ticks(tick, settings.poll_s, stop, name=name)
-        world.close()
-    return code
-
-
-def main() -> int:
-    """Runs the role that the settings name."""
-    parser = Parser(prog="python -m verifier", description=__doc__)
-    parser.add_argument("--config", type=Path, required=True)
-    settings = load_settings(NodeSettings, parser.parse_args().config)
-    return run(settings.role.value, settings, _build, stop_on_signals())
-
-
-def _build(world: World) -> Node:
-    settings = world.settings
-    if settings.role is Role.WATCHTOWER:
-        return world.node(None, world.watchtower() if settings.challenges else None)
-    return world.node(world.auditor(world.enclave()) if settings.audits else None, None)
+    return run_entry("verifier", work)
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except BytewiseError as failure:
-        telemetry.log_error("start.failed", failure)
-        sys.exit(exit_of(failure))
+    sys.exit(main())

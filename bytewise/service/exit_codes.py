@@ -1,10 +1,16 @@
-"""Exit codes of every process, and of `bytewise` (`cli.exits`): supervisors and scripts depend on these numbers."""
+"""The exit codes of every entry point, and what each error advises: supervisors and scripts depend on these numbers.
 
-import argparse
-import sys
-from typing import NoReturn
+`bytewise` and the processes that it starts end with a code of `Exit`. `outcome_of` is the only place that gives an error a code.
+"""
+
+import enum
+from typing import NamedTuple
 
 from bytewise.protocol.errors.actors import (
+    ArtifactMismatch,
+    CannotExecute,
+    CeremonyFailed,
+    CeremonyRefused,
     ConfigurationError,
     LaneLost,
     LaneOwned,
@@ -12,37 +18,111 @@ from bytewise.protocol.errors.actors import (
     NoProgress,
     ProtectionMissing,
     SecondVote,
+    SharesUnproven,
     StaleBackup,
+    TooEarly,
+    UnsupportedModel,
     WrongPhase,
 )
-from bytewise.protocol.errors.branches import BytewiseError, Unavailable
+from bytewise.protocol.errors.branches import (
+    BytewiseError,
+    Unavailable,
+)
 from bytewise.protocol.records.statements import CannotReason
-from bytewise.service.schedule import EXIT_BUG
-
-EXIT_UNAVAILABLE = 5
-"""A service does not answer: the same command may succeed later."""
-EXIT_REFUSED = 6
-"""Refused, for it would harm or change nothing."""
-EXIT_USAGE = 64
-"""Asked wrongly: a setting, a file or an option must change first (EX_USAGE of sysexits)."""
-
-REFUSALS = (ProtectionMissing, SecondVote, LaneStopped, LaneOwned, LaneLost, StaleBackup, NoProgress, WrongPhase)
-"""Errors of a process that must not go on, or of a step that would change nothing."""
 
 
-def exit_of(error: BytewiseError) -> int:
-    """The code of a process that an error ends; `EXIT_BUG` where we are wrong."""
-    if isinstance(error, REFUSALS):
-        return EXIT_REFUSED
-    if isinstance(error, ConfigurationError) or CannotReason.MODEL_MISSING in error.values:
-        return EXIT_USAGE
-    return EXIT_UNAVAILABLE if isinstance(error, Unavailable) else EXIT_BUG
+class Exit(enum.IntEnum):
+    """What the end of a command or of a process means."""
+
+    OK = 0
+    """Done, or stopped by a signal; of `verify`: verified."""
+    MISMATCH = 2
+    """A mismatch or a defect is proven."""
+    INCONCLUSIVE = 3
+    """Cannot tell; the reason is printed."""
+    NOT_FOUND = 4
+    """There is nothing of this name."""
+    UNAVAILABLE = 5
+    """A service does not answer: the same command may succeed later."""
+    REFUSED = 6
+    """Refused: it would harm, or change nothing."""
+    USAGE = 64
+    """Wrong input: an option, a file or a setting must change first (EX_USAGE of sysexits)."""
+    INTERNAL = 70
+    """A defect of this program (EX_SOFTWARE of sysexits)."""
+    HUNG = 75
+    """Periodic work did not end in its time (EX_TEMPFAIL of sysexits)."""
+    INTERRUPTED = 130
+    """Ctrl-C, as shells have it."""
 
 
-class Parser(argparse.ArgumentParser):
-    """Arguments of a process; wrong ones end it with `EXIT_USAGE`."""
+class Outcome(NamedTuple):
+    """How an error ends a command or a process."""
 
-    def error(self, message: str) -> NoReturn:
-        """Prints usage and message, and ends the process."""
-        self.print_usage(sys.stderr)
-        self.exit(EXIT_USAGE, f"{self.prog}: error: {message}\n")
+    code: Exit
+    advice: str
+    """What to do next, in one sentence or two."""
+
+
+_CEREMONY_FAILED = (
+    "Nothing changed. See the reason: start who was silent, leave out who was named, begin again with another plan file."
+)
+_SHARES_UNPROVEN = (
+    "Nothing was sent. The log is closed and takes no proof any more. Begin again with all shards up and another plan "
+    "file. Or name exactly these shards by `--without`, and see that they get their shares: the ceremony's own command, "
+    "run again, brings the end to who had joined; `bytewise kms repair` gives any a share, but not in a hybrid epoch."
+)
+_STALE_BACKUP = (
+    "Nothing was changed. Take the newest backup, epoch file or database that there is. Where only shares are stale, "
+    "restore `--without-shares`, and have the others give the shard its share (`bytewise kms repair`)."
+)
+
+_TABLE: tuple[tuple[tuple[type[BytewiseError], ...], Exit, str], ...] = (
+    (
+        (ProtectionMissing, SecondVote), Exit.REFUSED,
+        "Restore the protection table of this key (`bytewise protect import`); never start with none.",
+    ),
+    ((LaneStopped,), Exit.REFUSED, "Somebody else sent with this key: find out who, then `bytewise protect resume`."),
+    (
+        (LaneOwned, LaneLost), Exit.REFUSED,
+        "Stop the process of this account first; one that was killed gives its lane back within seconds.",
+    ),
+    ((StaleBackup,), Exit.REFUSED, _STALE_BACKUP),
+    ((NoProgress, WrongPhase), Exit.REFUSED, "Nothing was changed: what is asked for is over, or was done already."),
+    ((CeremonyRefused,), Exit.USAGE, "The plan of the ceremony cannot be right: check threshold, quorum, entries and source."),
+    ((ConfigurationError,), Exit.USAGE, "Check the named file or setting; `--help` shows what the verb needs."),
+    (
+        (ArtifactMismatch,), Exit.USAGE,
+        "The artifact was altered or is incomplete: fetch it again, or convert the checkpoint again.",
+    ),
+    (
+        (UnsupportedModel,), Exit.USAGE,
+        "What is named cannot be computed exactly, or is missing or damaged; other models may convert.",
+    ),
+    ((CannotExecute,), Exit.UNAVAILABLE, "Is there memory for the model?"),
+    ((CeremonyFailed,), Exit.INCONCLUSIVE, _CEREMONY_FAILED),
+    ((SharesUnproven,), Exit.INCONCLUSIVE, _SHARES_UNPROVEN),
+    ((TooEarly,), Exit.UNAVAILABLE, "Nothing was sent. The same command succeeds from then on."),
+    (
+        (Unavailable,), Exit.UNAVAILABLE,
+        "Is the service up, and is its address right (--rpc, --da)? The same command may succeed later.",
+    ),
+)  # fmt: skip
+"""The first row that names the class of an error or a base of it decides."""
+
+_NO_ARTIFACT = Outcome(Exit.USAGE, "Name the folder that `bytewise model convert` wrote.")
+_DEFECT = Outcome(Exit.INTERNAL, "Please report this with the command that you ran.")
+
+
+def outcome_of(error: BaseException) -> Outcome:
+    """How an error ends a command or a process; `Exit.INTERNAL` for an error that no row of the table names."""
+    if isinstance(error, KeyboardInterrupt):
+        return Outcome(Exit.INTERRUPTED, "The same command goes on where it was.")
+    if isinstance(error, CannotExecute) and CannotReason.MODEL_MISSING in error.values:
+        return _NO_ARTIFACT
+    return next((Outcome(code, advice) for classes, code, advice in _TABLE if isinstance(error, classes)), _DEFECT)
+
+
+def exit_of(error: BaseException) -> Exit:
+    """The exit code of `outcome_of`."""
+    return outcome_of(error).code

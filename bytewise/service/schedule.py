@@ -19,12 +19,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.service import telemetry
 from bytewise.service.clock import monotonic_s
-
-EXIT_CLEAN = 0
-EXIT_BUG = 70
-"""A `Bug` or an unforeseen error (EX_SOFTWARE of sysexits)."""
-EXIT_HUNG = 75
-"""A tick outlasted `hung_after_s`, or would not end at shutdown."""
+from bytewise.service.exit_codes import Exit
 
 _POLL_S = 0.2
 
@@ -82,8 +77,8 @@ def run_ticks(
 ) -> int:
     """Runs `tick` at once and then every `every_s` seconds until `stop`; returns the exit code for the process.
 
-    0 after `stop` (a running tick may end within `drain_s`), `EXIT_BUG` after an error that is neither `Fault` nor
-    `Unavailable`. A tick longer than `hung_after_s` ends the process with `EXIT_HUNG`: nothing can stop a thread.
+    0 after `stop` (a running tick may end within `drain_s`), `Exit.INTERNAL` after an error that is neither `Fault` nor
+    `Unavailable`. A tick longer than `hung_after_s` ends the process with `Exit.HUNG`: nothing can stop a thread.
     """
     logging.getLogger("apscheduler").setLevel(logging.CRITICAL)  # our listener reports, with fields
     loop, broken = _Loop(name, tick), threading.Event()
@@ -107,7 +102,7 @@ def run_ticks(
         if loop.running_s() > hung_after_s:
             _abandon(name)
     _shut_down(scheduler, loop, drain_s)
-    return EXIT_BUG if broken.is_set() else EXIT_CLEAN
+    return Exit.INTERNAL if broken.is_set() else Exit.OK
 
 
 def _shut_down(scheduler: BackgroundScheduler, loop: _Loop, drain_s: float) -> None:
@@ -122,7 +117,7 @@ def _shut_down(scheduler: BackgroundScheduler, loop: _Loop, drain_s: float) -> N
 
 def _abandon(name: str) -> None:
     telemetry.log("tick.hung", loop=name)
-    os._exit(EXIT_HUNG)
+    os._exit(Exit.HUNG)
 
 
 def _last_line(error: BaseException) -> str:

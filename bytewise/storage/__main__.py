@@ -4,24 +4,25 @@ Exit codes: 0 done, 64 a database cannot be opened or written; those named befor
 """
 
 import sys
+from collections.abc import Sequence
 
-from bytewise.protocol.errors.actors import ConfigurationError
-from bytewise.service.exit_codes import EXIT_USAGE, Parser
+from bytewise.service.entry_point import PlainParser, run_entry
 from bytewise.storage.migrate import migrate
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Migrates every named database; the exit code."""
-    parser = Parser(prog="python -m bytewise.storage")
+    parser = PlainParser(prog="python -m bytewise.storage")
     verbs = parser.add_subparsers(required=True)
     verb = verbs.add_parser("migrate", help="bring databases to the newest revision")
     verb.add_argument("--url", action="append", required=True, help="database URL without a password; repeatable")
-    try:
-        for url in parser.parse_args().url:
-            print(migrate(url))
-    except ConfigurationError as error:
-        print(error, file=sys.stderr)
-        return EXIT_USAGE
+    urls = parser.parse_args(arguments).url
+    return run_entry("storage", lambda: _migrate(urls))
+
+
+def _migrate(urls: Sequence[str]) -> int:
+    for url in urls:
+        print(migrate(url))
     return 0
 
 

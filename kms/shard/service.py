@@ -15,7 +15,8 @@ from bytewise.protocol.keys.epochs import EpochDocument, EpochState
 from bytewise.protocol.units import Address, address
 from bytewise.service import telemetry
 from bytewise.service.clock import ForwardClock, SystemClock
-from bytewise.service.schedule import EXIT_CLEAN, stop_on_signals
+from bytewise.service.exit_codes import Exit
+from bytewise.service.schedule import stop_on_signals
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.releases import ReleaseRecords
@@ -122,7 +123,7 @@ def serve_shard(
         else:
             stack.callback(open_channels(settings, shard, contracts.chain_id, simulator, clock).close)
         serve(build_app(shard, desk), settings.host, settings.port, folder / keyring.TLS_CERTIFICATE, folder / keyring.TLS_KEY)
-    return EXIT_CLEAN
+    return Exit.OK
 
 
 def open_channels(settings: ShardSettings, shard: Shard, chain_id: int, simulator: Simulator, clock: Clock) -> ChannelServer:

@@ -13,6 +13,7 @@ from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.records.statements import Outcome, Verdict
 from bytewise.protocol.signing import LocalSigner, struct_values
 from bytewise.protocol.units import Address
+from bytewise.service.exit_codes import Exit
 from chain.client.address_book import write_network
 from chain.client.artifacts import interface
 from chain.deployment.deploy import created_address
@@ -20,7 +21,6 @@ from chain.deployment.params import DEVNET
 from chain.reads.history import CourtHistory
 from chain.sending.transactions import Call, send_all
 from cli.__main__ import main
-from cli.exits import Exit
 from tests.anvil import Anvil
 from tests.court_session import TRUE, Court
 from tests.devnet import mine, signer, word

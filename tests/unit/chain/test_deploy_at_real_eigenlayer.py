@@ -11,11 +11,11 @@ import pytest
 
 from bytewise.protocol.address_book import StakeSource
 from bytewise.protocol.units import Address
+from bytewise.service.exit_codes import Exit
 from chain.client.address_book import read_network, verify_code
 from chain.deployment.draft import path_of
 from chain.deployment.params import DEVNET
 from cli.__main__ import main
-from cli.exits import Exit
 from tests.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.devnet import CHALLENGER, GUARDIAN, POOL, Restaking, furnished, populated, signer
 from tests.eigenlayer_build import VARIABLE

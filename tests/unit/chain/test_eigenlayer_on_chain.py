@@ -15,12 +15,12 @@ from bytewise.protocol.records.receipt import SignedReceipt, receipt_id
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Digest
+from bytewise.service.exit_codes import Exit
 from bytewise.storage.outbox import Item, State
 from chain.client.address_book import write_network
 from chain.client.artifacts import Log
 from chain.deployment.params import DEVNET
 from cli.__main__ import main
-from cli.exits import Exit
 from serving.wiring import OwnStake
 from tests.anvil import Anvil
 from tests.court_session import EAGER, TRUE, Court

@@ -29,7 +29,7 @@ from chain.client.address_book import write_network
 from chain.sending.keys import save_signer
 from cli.__main__ import main
 from cli.key import _told
-from committee import __main__ as committee
+from committee.__main__ import build_node as build_member
 from enclave.forked_process import Ready
 from enclave.settings import EnclaveSettings
 from enclave.wiring import _Parts
@@ -44,8 +44,8 @@ from tests.unit.kms.ceremonies import Town, party, plan_for
 from tests.unit.kms.test_process import config
 from tests.unit.kms.world import World
 from tests.unit.verifier.town import NETWORK
-from verifier import __main__ as verifier
 from verifier.settings import NodeSettings, Role
+from verifier.wiring import build_node, run
 
 
 def said(*arguments: str) -> str:
@@ -114,7 +114,7 @@ class Answered:
         stop = threading.Event()
         watch = threading.Thread(target=_stop_when, args=(folder / "ready", stop))
         watch.start()
-        log = logged(name, lambda: verifier.run(name, settings, build, stop))
+        log = logged(name, lambda: run(name, settings, build, stop))
         watch.join(60)
         return log
 
@@ -237,8 +237,8 @@ SURFACES: dict[str, tuple[Kind, Callable[[Any], str]]] = {
     "API: health": (Answered, lambda on: _label(on.answer["health"])),
     "log: operator": (Answered, lambda on: _event(on.site.log(), "key_epoch.told")),
     "log: operator, a receipt": (Answered, lambda on: _event(on.site.log(), "receipt.signed")),
-    "log: watchtower": (Answered, lambda on: _event(on.duty("watchtower", Role.WATCHTOWER, verifier._build), "key_epoch.told")),
-    "log: committee": (Answered, lambda on: _event(on.duty("committee", Role.VERIFIER, committee._build), "key_epoch.told")),
+    "log: watchtower": (Answered, lambda on: _event(on.duty("watchtower", Role.WATCHTOWER, build_node), "key_epoch.told")),
+    "log: committee": (Answered, lambda on: _event(on.duty("committee", Role.VERIFIER, build_member), "key_epoch.told")),
     "log: enclave": (Answered, lambda on: _event(on.enclave(), "enclave.ready")),
     "log: shard": (Released, lambda on: _event(on.start(), "key_epoch.told")),
     "metrics": (Released, lambda on: on.start() and telemetry.metrics_text()),

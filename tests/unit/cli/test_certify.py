@@ -16,6 +16,7 @@ from bytewise.protocol.address_book import Network
 from bytewise.protocol.records.model_vectors import Answer, Vectors
 from bytewise.protocol.units import ZERO_DIGEST, Digest, hex0x
 from bytewise.service.clock import SystemClock
+from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import child_environment
 from bytewise.storage.duties import DONE, MISSED, Duties
 from bytewise.storage.engine import open_database
@@ -29,7 +30,6 @@ from chain.sending.keys import save_signer
 from chain.sending.sender import SenderPolicy
 from chain.sending.transactions import send_all
 from cli.__main__ import main
-from cli.exits import Exit
 from tests.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.devnet import ENVIRONMENT, POOL, VERIFIERS, deployed, empty_database, mine, reader, signer, word
 from tests.source import ROOT

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.address_book import Addresses, Network, Pool
-from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.actors import (
+    ConfigurationError,
+)
+from bytewise.service.exit_codes import Exit
 from chain.client.address_book import read_network, verify_code, write_network
 from chain.deployment.calls import call_of
 from chain.deployment.deploy import add_pool
@@ -17,7 +20,6 @@ from chain.deployment.params import DEVNET, ETHER, changed, complete, read_chang
 from chain.deployment.plan import LONG_DELAY_DAYS
 from chain.sending.transactions import send_all
 from cli.__main__ import main
-from cli.exits import Exit
 from tests.anvil import CHAIN_ID, Anvil
 from tests.devnet import POOL, signer, word
 

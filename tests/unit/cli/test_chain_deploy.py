@@ -9,6 +9,7 @@ import pytest
 
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.units import U64
+from bytewise.service.exit_codes import Exit
 from chain.client.address_book import read_network, verify_code
 from chain.deployment import deploy as deploying
 from chain.deployment.draft import path_of, read_draft
@@ -16,7 +17,6 @@ from chain.deployment.plan import LEAST_LONG_DELAY_DAYS, LONG_DELAY_DAYS
 from chain.sending.keys import save_signer
 from chain.sending.transactions import Call, send_all
 from cli.__main__ import main
-from cli.exits import Exit
 from tests.anvil import CHAIN_ID, Anvil
 from tests.devnet import POOL, signer
 from tests.unit.cli.killed_deploy import Killed, stop_after

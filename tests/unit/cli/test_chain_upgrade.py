@@ -7,13 +7,13 @@ import pytest
 
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.units import Address
+from bytewise.service.exit_codes import Exit
 from chain.acts.proposals import COURT, ROLES
 from chain.client.address_book import address_of, code_hashes, contracts, field_of, write_network
 from chain.deployment.deploy import created_address, gas_limit, survey
 from chain.deployment.params import DEVNET
 from chain.deployment.plan import DEVNET_SHAPE, Site, code, names, steps
 from chain.sending.transactions import Call, send_all
-from cli.exits import Exit
 from tests.anvil import Anvil
 from tests.desk import CURATOR, DELAYS, VOTER, Desk, founded_by_vote, passed
 from tests.devnet import signer, word

@@ -10,6 +10,7 @@ import pytest
 from eth_abi.abi import encode
 
 from bytewise.protocol.units import Address
+from bytewise.service.exit_codes import Exit
 from chain.acts import proposals
 from chain.acts.governed import set_money_mover
 from chain.client.address_book import address_of
@@ -18,7 +19,6 @@ from chain.deployment.calls import Act
 from chain.deployment.plan import code
 from chain.sending.keys import save_signer
 from cli.__main__ import main
-from cli.exits import Exit
 from tests.anvil import Anvil, running_anvil
 from tests.desk import DELAYS, GUARDIAN, VOTER, Desk, founded_by_vote, passed
 from tests.devnet import signer, word

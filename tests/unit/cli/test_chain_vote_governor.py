@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.actors import (
+    ConfigurationError,
+)
+from bytewise.service.exit_codes import Exit
 from chain.acts import governed, proposals
 from chain.client.quorum import QuorumClient
 from chain.client.rpc import ChainClient
-from cli.exits import Exit
 from tests.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.desk import VOTER, Desk, founded_by_vote, passed
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from bytewise.protocol.units import Address, Digest, unhex
+from bytewise.service.exit_codes import Exit
 from cli.__main__ import main
 from cli.demo.client import Answer
 from cli.demo.director import Fate, Fates
 from cli.demo.facts import judge
-from cli.exits import Exit
 
 RECORDED = json.loads(Path(__file__).with_name("recorded_demo.json").read_text())
 """Status, answers and fates of a real run (`make demo`)."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bytewise.protocol.address_book import StakeSource
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import Address
+from bytewise.service.exit_codes import Exit
 from chain.client.address_book import read_network, verify_code, write_network
 from chain.deployment.deploy import created_address
 from chain.deployment.draft import path_of
@@ -27,7 +28,6 @@ from chain.deployment.plan import (
 )
 from chain.sending.transactions import Call
 from cli.__main__ import main
-from cli.exits import Exit
 from tests.anvil import CHAIN_ID, Anvil
 from tests.devnet import POOL, signer
 from tests.restaked import EigenLayer, compiled

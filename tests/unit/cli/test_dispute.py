@@ -10,13 +10,13 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.records.receipt import ReceiptList, receipt_id
 from bytewise.protocol.units import U64, Digest, hex0x
 from bytewise.service.clock import SystemClock
+from bytewise.service.exit_codes import Exit
 from bytewise.storage.duties import DONE, PENDING, Duties
 from bytewise.storage.engine import open_database
 from bytewise.storage.receipt_store import Books, Issued
 from chain.client.address_book import write_network
 from chain.sending.keys import save_signer
 from cli.__main__ import main
-from cli.exits import Exit
 from serving.batch_duties import Duties as BatchDuties
 from serving.chain_view import AllDisputes, OwnBatches
 from serving.disputes import APPEAL, OwnDisputes

@@ -14,11 +14,11 @@ import httpx2
 import pytest
 
 from bytewise.service.clock import monotonic_s
+from bytewise.service.exit_codes import Exit
 from cli import endpoint as endpoints
 from cli.__main__ import main
 from cli.demo.facts import gated
 from cli.endpoint import MAX_ANSWER_BYTES
-from cli.exits import Exit
 from cli.gate import Plan, comparable, first_difference
 from tests.operator_site import READY_S, Operator, make_artifact, process, running_operator_site
 

@@ -15,10 +15,10 @@ from bytewise.protocol.errors.actors import TicketRefused
 from bytewise.protocol.evidence.appraisal_policy import Role
 from bytewise.protocol.suites import is_rebuilt, rebuilt_epoch
 from bytewise.protocol.units import U64, ZERO_DIGEST, Digest, hex0x
+from bytewise.service.exit_codes import Exit
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.tables import ReleaseRow
 from cli.__main__ import main
-from cli.exits import Exit
 from cli.privileged_call import moment
 from enclave.release_client import ShardKeySource
 from tests.unit.kms.memory_chain import NOW, OTHER_VOTER, VOTER, Case

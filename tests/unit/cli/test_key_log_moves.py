@@ -13,7 +13,7 @@ from bytewise.protocol.address_book import DealtShares, holder
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.keys.epochs import EpochDocument
 from bytewise.protocol.units import U64, hex0x
-from cli.exits import Exit
+from bytewise.service.exit_codes import Exit
 from tests.unit.cli.test_key_log import Site
 from tests.unit.kms.memory_chain import VOTER, Case
 from tests.unit.kms.test_renewed import dealt_again, mean

@@ -9,11 +9,11 @@ from bytewise.protocol.address_book import Network
 from bytewise.protocol.keys.epochs import EpochDocument
 from bytewise.protocol.units import U256, hex0x
 from bytewise.service.clock import SystemClock
+from bytewise.service.exit_codes import Exit
 from chain.acts.epochs import reshare_epoch
 from chain.client.address_book import write_network
 from chain.reads.share_history import dealings
 from cli.__main__ import main
-from cli.exits import Exit
 from kms.release_log.opening_report import LATE_S
 from tests.anvil import Anvil
 from tests.devnet import reader

@@ -11,10 +11,10 @@ from bytewise.protocol.address_book import CodeHash
 from bytewise.protocol.decisions.snapshot import Case
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.units import ZERO_DIGEST, Digest, hex0x
+from bytewise.service.exit_codes import Exit
 from bytewise.storage.tables import ReleaseRow
 from chain.client.address_book import contracts, write_network
 from cli import key_log, key_log_audit
-from cli.exits import Exit
 from cli.key_log_audit import Court as Judge
 from cli.key_log_audit import worst
 from kms.release_log import copies

@@ -14,6 +14,7 @@ from bytewise.protocol.errors.actors import ChainReverted, TryAgain
 from bytewise.protocol.keys.epochs import EpochDocument, EpochState
 from bytewise.protocol.suites import SUITE_P256, hybrid_epoch
 from bytewise.protocol.units import U64, Blob, Digest
+from bytewise.service.exit_codes import Exit
 from chain.acts.epochs import Signed, open_epoch, reshare_epoch
 from chain.client.address_book import read_network, write_network
 from chain.deployment.calls import Act, measured
@@ -23,7 +24,6 @@ from chain.deployment.plan import DEVNET_SHAPE, Vote
 from chain.sending.keys import save_signer
 from cli.__main__ import main
 from cli.demo.site import free_ports
-from cli.exits import Exit
 from cli.key import _told
 from kms.ceremony.state import Phase
 from kms.shard.share_rotation import as_dealt
@@ -39,7 +39,7 @@ from tests.unit.kms.test_ceremony_served import serving
 from tests.unit.kms.test_process import config
 from tests.unit.kms.world import World
 from tests.vouched import key_in_force, vouched
-from verifier.__main__ import FollowingReader
+from verifier.wiring import FollowingReader
 
 CURATOR = signer(0)
 

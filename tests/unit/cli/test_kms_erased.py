@@ -15,13 +15,13 @@ from bytewise.protocol.keys.epochs import EpochOnChain, EpochState
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Blob, Digest
 from bytewise.service.clock import SystemClock
+from bytewise.service.exit_codes import Exit
 from chain.acts.epochs import retire_epoch
 from chain.deployment.calls import measured
 from chain.deployment.deploy import compromise_epoch
 from chain.deployment.params import DEVNET
 from chain.sending.transactions import send_all
 from cli import key_erased
-from cli.exits import Exit
 from kms.ceremony.erasure import Wanted, count, erase, judge, statement_file, wanted_shares
 from kms.shard.chain_view import ChainCeremonyView
 from kms.storage import accounts

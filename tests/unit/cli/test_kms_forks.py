@@ -7,8 +7,8 @@ import pytest
 from bytewise.protocol.errors.actors import LogForked
 from bytewise.protocol.keys.ceremony import Plan
 from bytewise.protocol.units import hex0x
+from bytewise.service.exit_codes import Exit
 from cli.__main__ import main
-from cli.exits import Exit
 from tests.unit.kms.ceremonies import SCRIBE
 from tests.unit.kms.offices import Office, brought, offices, plan, scribe_of
 from tests.unit.kms.test_ceremony_desks import run

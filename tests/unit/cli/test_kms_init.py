@@ -17,12 +17,12 @@ from bytewise.protocol.encoding import decode
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.keys.ceremony import ShardEntry
 from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST
+from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import load_settings
 from bytewise.storage.engine import check_revision, open_database
 from chain.client.address_book import write_network
 from cli import key_init
 from cli.__main__ import main
-from cli.exits import Exit
 from kms.settings import ShardSettings
 from kms.storage import keyring
 from kms.storage.sealing import open_sealer

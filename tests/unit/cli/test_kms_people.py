@@ -5,9 +5,9 @@ import threading
 import pytest
 import uvicorn
 
+from bytewise.service.exit_codes import Exit
 from chain.deployment.params import DEVNET
 from chain.sending.keys import save_signer
-from cli.exits import Exit
 from kms.shard.api import build_app
 from kms.shard.http_limits import server_config
 from kms.storage import keyring

@@ -11,9 +11,9 @@ from bytewise.protocol.errors.actors import ChainReverted, ShardRefused
 from bytewise.protocol.jobs import ShardRecord
 from bytewise.protocol.keys.epochs import EpochState, ShardInfo
 from bytewise.protocol.units import ZERO_DIGEST, Blob, Digest
+from bytewise.service.exit_codes import Exit
 from chain.acts.epochs import Signed, open_epoch, reshare_epoch
 from cli import key_status
-from cli.exits import Exit
 from kms.shard import release, share_rotation
 from tests.anvil import Anvil
 from tests.devnet import reader

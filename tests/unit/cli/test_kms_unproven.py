@@ -10,9 +10,9 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import ConfigurationError, SharesUnproven
 from bytewise.protocol.keys.ceremony import Plan, announce
 from bytewise.protocol.keys.epochs import EpochDocument
+from bytewise.service.exit_codes import Exit
 from bytewise.storage.migrate import migrate
 from chain.sending.keys import save_signer
-from cli.exits import Exit
 from kms.ceremony.coordinator import epoch_document, unproven, verify_proven
 from kms.ceremony.state import Ceremony, Phase
 from kms.storage import keyring

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import load_settings
 from chain.client.address_book import write_network
 from chain.sending.keys import devnet_signer, save_signer
 from cli.__main__ import main
-from cli.exits import Exit
 from kms.settings import CeremonySettings
 from tests.unit.verifier.town import NETWORK
 

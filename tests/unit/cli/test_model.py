@@ -8,8 +8,8 @@ import pytest
 
 from bytewise.inference.artifact import artifact
 from bytewise.protocol.encoding import encode
+from bytewise.service.exit_codes import Exit
 from cli.__main__ import main
-from cli.exits import Exit
 from tests.unit.inference.tiny import write_checkpoint
 
 

@@ -11,13 +11,13 @@ from bytewise.protocol import encoding
 from bytewise.protocol.errors.actors import LaneStopped, ProtectionMissing
 from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
+from bytewise.service.exit_codes import Exit, outcome_of
 from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
 from bytewise.storage.nonce_lease import Lane
 from bytewise.storage.protection import Protection
 from chain.sending.keys import save_signer
 from cli.__main__ import main
-from cli.exits import Exit, exit_for
 from tests.unit.storage.records import vote
 from tests.unit.verifier.town import NETWORK
 from tests.world import signer
@@ -133,6 +133,6 @@ def test_a_person_resumes_a_stopped_lane(old: Member, capsys: pytest.CaptureFixt
 
 
 def test_the_advice_names_the_verb_that_helps() -> None:
-    assert "protect import" in exit_for(ProtectionMissing("0x01", 1))[1]
-    code, advice = exit_for(LaneStopped(KEY.address, "somebody else"))
+    assert "protect import" in outcome_of(ProtectionMissing("0x01", 1))[1]
+    code, advice = outcome_of(LaneStopped(KEY.address, "somebody else"))
     assert code is Exit.REFUSED and "find out who" in advice and "protect resume" in advice

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from bytewise.service.exit_codes import Exit
 from chain.client.address_book import write_network
 from chain.sending.keys import save_signer
 from cli.__main__ import main
-from cli.exits import Exit
 from tests.anvil import Anvil
 from tests.devnet import deployed, signer, word
 from tests.unit.chain.fronts import fronts, gone, lies, refuses

@@ -6,9 +6,9 @@ from pathlib import Path
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.records.receipt import EmptyLeaf, ReceiptList, SignedEmptyLeaf, receipt_id
 from bytewise.protocol.units import Blob
+from bytewise.service.exit_codes import Exit
 from chain.client.address_book import write_network
 from cli.connect import connected
-from cli.exits import Exit
 from cli.finding import find_receipt
 from cli.verify import _not_found
 from tests.anvil import Anvil

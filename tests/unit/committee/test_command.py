@@ -13,15 +13,15 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import ConfigurationError, NoProgress
 from bytewise.protocol.units import ZERO_DIGEST, hex0x
 from bytewise.service.clock import SystemClock
+from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import child_environment, load_settings
 from bytewise.storage.duties import Duties
 from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
 from chain.client.address_book import contracts, write_network
 from cli.__main__ import main
-from cli.exits import Exit
-from committee.__main__ import decline
 from committee.ballots import KIND
+from committee.maintenance import decline
 from tests.anvil import Anvil
 from tests.court_session import TRUE, Court
 from tests.devnet import mine
@@ -42,8 +42,8 @@ def config(folder: Path, **changes: object) -> Path:
     return path
 
 
-def run(*arguments: str, module: str = "committee") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", module, *arguments]
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "committee", *arguments]
     return subprocess.run(command, cwd=ROOT, env=child_environment(), capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -53,30 +53,13 @@ def test_declining_a_duty_that_is_not_known_yet_is_remembered(tmp_path: Path) ->
     code = tuple(CodeHash(each, ZERO_DIGEST) for each in contracts(NETWORK).values())
     write_network(tmp_path / "network.json", replace(NETWORK, code=code))
     migrate(f"sqlite:///{tmp_path / 'actor.db'}")
-    done = run("decline", "--config", str(file), hex0x(dispute))
-    assert done.returncode == 0, done.stderr
+    assert main(["duty", "decline", "--config", str(file), hex0x(dispute)]) == Exit.OK
     assert Duties(open_database(f"sqlite:///{tmp_path / 'actor.db'}"), SystemClock()).declined(KIND, dispute)
 
 
 def test_a_watchtower_has_no_seats(tmp_path: Path) -> None:
     failed = run("--config", str(config(tmp_path, role="watchtower")))
     assert failed.returncode == 64 and "R-55" in failed.stderr
-
-
-@pytest.mark.parametrize(
-    ("module", "arguments"),
-    [
-        ("committee", ()), ("committee", ("decline",)), ("verifier", ()), ("serving", ()), ("kms", ("serve",)),
-        ("bytewise.da", ("serve",)),
-    ],
-)  # fmt: skip
-def test_each_process_ends_with_64_where_it_is_asked_wrongly(tmp_path: Path, module: str, arguments: tuple[str, ...]) -> None:
-    wrong = tmp_path / "wrong.toml"
-    wrong.write_text("unheard_of = 1\n")
-    last = (hex0x(word("dispute")),) if arguments == ("decline",) else ()
-    for asked in (("--config", str(wrong)), ("--config", str(tmp_path / "nowhere.toml")), ("--nonsense",)):
-        done = run(*arguments, *asked, *last, module=module)
-        assert done.returncode == 64 and done.stderr and "Traceback" not in done.stderr, (asked, done.stderr)
 
 
 def test_declining_what_is_over_or_named_wrongly_is_refused(anvil: Anvil, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from sqlalchemy import select
 from bytewise.protocol import encoding
 from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
-from bytewise.service.schedule import EXIT_BUG
+from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import child_environment
 from bytewise.storage.engine import open_database, reading
 from bytewise.storage.nonce_lease import DEFAULT_TTL_S, Lane
@@ -23,7 +23,6 @@ from bytewise.storage.protection import Protection
 from bytewise.storage.tables import LaneRow
 from chain.client.address_book import write_network
 from chain.sending.keys import save_signer
-from cli.exits import Exit
 from tests.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.devnet import VERIFIERS, deployed, empty_database
 from tests.source import ROOT
@@ -159,7 +158,7 @@ def test_a_member_that_slept_past_its_lease_ends_when_another_runs_in_its_place(
                 place.anvil.mine()
                 threading.Event().wait(0.1)
             first.send_signal(signal.SIGCONT)
-            assert first.wait(LIMIT_S) in (Exit.REFUSED, EXIT_BUG) and "LaneLost" in place.said("ready")
+            assert first.wait(LIMIT_S) in (Exit.REFUSED, Exit.INTERNAL) and "LaneLost" in place.said("ready")
             assert second.poll() is None, place.said("second")
             second.terminate()
             assert second.wait(LIMIT_S) == 0

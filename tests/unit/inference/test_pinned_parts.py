@@ -18,8 +18,8 @@ from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.actors import ArtifactMismatch, CannotExecute, ConfigurationError, UnsupportedModel
 from bytewise.protocol.records.environment import PROFILE_PINNED_1, Environment
 from bytewise.protocol.records.statements import CannotReason
+from bytewise.service.exit_codes import Exit
 from cli.__main__ import main
-from cli.exits import Exit
 from tests.unit.inference.pinned_place import Place, make_place
 
 

@@ -22,7 +22,7 @@ from bytewise.protocol.encoding import decode
 from bytewise.protocol.keys.ceremony_log import ExchangeAnswer
 from bytewise.protocol.keys.epochs import EpochOnChain
 from bytewise.protocol.units import Digest, address
-from bytewise.service.schedule import EXIT_BUG
+from bytewise.service.exit_codes import Exit
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.tables import CeremonyRow
@@ -109,11 +109,11 @@ def lives(live_once: Callable[[], int], after_death: Callable[[], object] = lamb
     while True:
         child = os.fork()
         if child == 0:
-            code = EXIT_BUG
+            code = int(Exit.INTERNAL)
             try:
                 code = live_once()
             finally:
-                if code == EXIT_BUG:
+                if code == Exit.INTERNAL:
                     traceback.print_exc()
                 sys.stdout.flush()
                 os._exit(code)

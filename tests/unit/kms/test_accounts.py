@@ -14,7 +14,7 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
-from bytewise.service.schedule import EXIT_CLEAN
+from bytewise.service.exit_codes import Exit
 from bytewise.service.secret import write_secret
 from kms import backup
 from kms.backup import back_up, restore
@@ -176,7 +176,7 @@ def test_one_process_at_a_time_wraps(fresh: World, monkeypatch: pytest.MonkeyPat
     with folder_lock.alone(folder):
         assert kms.__main__.main() == 64
         assert (folder / OPEN_KEY).exists() and not (folder / SEALED_KEY).exists()
-    assert kms.__main__.main() == EXIT_CLEAN
+    assert kms.__main__.main() == Exit.OK
     assert accounts.signer(folder).secret == key
 
 

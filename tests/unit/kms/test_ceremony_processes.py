@@ -23,6 +23,7 @@ from bytewise.protocol.keys.ceremony import ShardEntry, SignedPlan
 from bytewise.protocol.keys.epochs import EpochDocument, EpochState, ShardInfo
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Blob
+from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import child_environment, library_variables
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import open_database
@@ -32,7 +33,6 @@ from chain.client.address_book import read_network, write_network
 from chain.sending.keys import save_signer
 from cli.__main__ import main
 from cli.demo.site import free_ports
-from cli.exits import Exit
 from kms.shard_client import ShardClient
 from kms.storage import keyring
 from tests.anvil import CHAIN_ID, Anvil, running_anvil

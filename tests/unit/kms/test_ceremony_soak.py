@@ -14,8 +14,8 @@ import pytest
 from bytewise.crypto.curve import GENERATOR, encode_point
 from bytewise.crypto.shares import combine_values
 from bytewise.service.clock import monotonic_s
+from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import library_variables
-from cli.exits import Exit
 from kms.ceremony.state import Ceremony, Phase
 from kms.storage import keyring
 from tests.unit.kms.killed_command import killed

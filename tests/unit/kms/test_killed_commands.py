@@ -19,13 +19,13 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.keys.ceremony import SignedPlan, announce
 from bytewise.protocol.keys.epochs import EpochDocument, EpochOnChain, EpochState
 from bytewise.protocol.units import Digest, hex0x
+from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import library_variables
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import open_database
 from chain.client.address_book import read_network
 from chain.deployment.params import DEVNET
 from cli.__main__ import main
-from cli.exits import Exit
 from kms.storage import keyring
 from tests.devnet import POLICY, SHARDS, epoch_document, reader, signer
 from tests.unit.kms.killed_command import Killed, killed

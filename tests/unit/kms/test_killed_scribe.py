@@ -7,9 +7,9 @@ from bytewise.crypto.curve import GENERATOR, encode_point
 from bytewise.crypto.shares import combine_values
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.units import U256
+from bytewise.service.exit_codes import Exit
 from chain.client.address_book import write_network
 from chain.sending.keys import save_signer
-from cli.exits import Exit
 from kms.storage import keyring
 from tests.unit.kms.ceremonies import KEY_EPOCHS, SCRIBE
 from tests.unit.kms.killed_command import killed

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from bytewise.service.schedule import EXIT_BUG, EXIT_CLEAN, EXIT_HUNG
+from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import child_environment
 from tests.source import ROOT
 
@@ -56,7 +56,7 @@ def run(what: str, stop_after: int | None = None) -> tuple[int, str]:
 @pytest.mark.parametrize(("what", "error"), [("bug", "SecondVote"), ("unforeseen", "KeyError")])
 def test_a_bug_ends_the_process(what: str, error: str) -> None:
     code, output = run(what)
-    assert code == EXIT_BUG
+    assert code == Exit.INTERNAL
     told = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     assert [(line["event"], line["error"]) for line in told] == [("tick.bug", error)]
     assert "tick 4" not in output
@@ -64,14 +64,14 @@ def test_a_bug_ends_the_process(what: str, error: str) -> None:
 
 def test_faults_and_outages_are_counted_and_the_ticks_go_on() -> None:
     code, output = run("soft", stop_after=4)
-    assert code == EXIT_CLEAN
+    assert code == Exit.OK
     assert 'error="TryAgain"' in output and 'error="BadRequest"' in output
 
 
 def test_a_tick_that_hangs_ends_the_process() -> None:
     code, output = run("hang")
-    assert code == EXIT_HUNG and "tick.hung" in output and "tick 2" not in output
+    assert code == Exit.HUNG and "tick.hung" in output and "tick 2" not in output
 
 
 def test_sigterm_during_a_hanging_tick_does_not_wait_for_ever() -> None:
-    assert run("hang", stop_after=1)[0] == EXIT_HUNG
+    assert run("hang", stop_after=1)[0] == Exit.HUNG

@@ -12,8 +12,7 @@ import pytest
 
 from bytewise.inference.native.library import kernels
 from bytewise.service.clock import monotonic_s
-from bytewise.service.exit_codes import EXIT_REFUSED
-from bytewise.service.schedule import EXIT_BUG
+from bytewise.service.exit_codes import Exit
 from bytewise.storage.migrate import migrate
 from chain.reads.reader import DocketReader
 from cli.demo.site import free_ports
@@ -64,8 +63,8 @@ def test_a_second_operator_with_the_same_database_ends_and_says_who_runs(operato
     settings = (operator.folder / "operator.toml").read_text()
     second.write_text(settings.replace(str(operator.port), str(free_ports(1)[0])))
     with serving(operator) as first:
-        with process(operator.folder, "serving", "--config", str(second), exit_code=EXIT_REFUSED) as child:
-            assert child.wait(60) == EXIT_REFUSED
+        with process(operator.folder, "serving", "--config", str(second), exit_code=Exit.REFUSED) as child:
+            assert child.wait(60) == Exit.REFUSED
         assert "LaneOwned" in operator.log() and f":{first.pid}:" in operator.log() and first.poll() is None
 
 
@@ -92,8 +91,8 @@ def test_a_database_that_knows_less_than_the_chain_is_refused(operator: Operator
     empty = f"sqlite:///{operator.folder / 'empty.db'}"
     migrate(empty)
     other.write_text(config.read_text().replace(operator.database_url, empty))
-    with process(operator.folder, "serving", "--config", str(other), exit_code=EXIT_BUG) as child:
-        assert child.wait(60) == EXIT_BUG
+    with process(operator.folder, "serving", "--config", str(other), exit_code=Exit.INTERNAL) as child:
+        assert child.wait(60) == Exit.INTERNAL
     assert "R-55" in operator.log()
 
 
@@ -103,11 +102,11 @@ def test_an_operator_that_does_not_accept_simulation_seals_nothing_to_a_simulate
     strict = operator.folder / "strict.toml"
     strict.write_text((operator.folder / "operator.toml").read_text().replace("accept_simulated = true", ""))
     body = BODY.replace(b"Remember", b"Refuse")
-    with process(operator.folder, "serving", "--config", str(strict), exit_code=EXIT_BUG) as child:
+    with process(operator.folder, "serving", "--config", str(strict), exit_code=Exit.INTERNAL) as child:
         wait_ready(operator, child)
         with operator.http() as http:
             answer = http.post(f"{operator.url}/v1/chat/completions", content=body, headers={"content-type": "application/json"})
         assert answer.status_code == 500 and "error" in answer.json()
-        assert child.wait(60) == EXIT_BUG
+        assert child.wait(60) == Exit.INTERNAL
     assert books.last_issued() == before
     assert "accept_simulated" in operator.log()

@@ -16,11 +16,11 @@ from tests.unit.verifier.running import ROOT
 COMPUTED = """
 import json, sys
 from pathlib import Path
-from enclave import absent
+from enclave import import_blocker
 if sys.argv[1] == "kept out":
-    absent.keep_out()
+    import_blocker.keep_out()
 import torch
-from bytewise.inference import artifact
+from bytewise.inference.artifact import artifact
 from bytewise.inference.determinism import fixed
 from bytewise.inference.exact.matmul import Float64Backend
 from bytewise.inference.pinned import checkpoint
@@ -47,8 +47,8 @@ print(json.dumps([rows, {name: getattr(module, "__file__", None) for name, modul
 
 ASKED = """
 import json, sys
-from enclave import absent
-absent.keep_out()
+from enclave import import_blocker
+import_blocker.keep_out()
 said = {}
 for statement in json.load(sys.stdin):
     try:
@@ -112,7 +112,7 @@ def test_an_enclave_does_not_start_where_a_client_is_loaded_already_and_says_whi
         f'artifact = "m"\nsocket = "s"\nchain_id = {CHAIN_ID}\nevidence = "simulated"\nplatform_file = "platform.key"\n'
         "insecure_accept_simulated = true\n"
     )
-    script = "import http.client\nfrom enclave.__main__ import main\nmain()"
+    script = "import http.client, sys\nfrom enclave.__main__ import main\nsys.exit(main())"
     command = [sys.executable, "-c", script, "--config", str(tmp_path / "enclave.toml")]
     done = subprocess.run(command, cwd=ROOT, env=child_environment(), capture_output=True, text=True, timeout=60)
     assert done.returncode != 0

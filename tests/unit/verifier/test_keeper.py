@@ -16,8 +16,8 @@ from bytewise.protocol.errors.actors import NotExact, TryAgain
 from bytewise.protocol.jobs import JobResult, RunJob
 from bytewise.protocol.records.statements import Outcome
 from bytewise.service import frames
+from bytewise.service.exit_codes import Exit
 from enclave import server, supervisor
-from enclave.failure_report import EXIT_BUG
 from enclave.forked_process import Apart, Ready
 from enclave.log_continuity import Promises
 from enclave.session import Bench
@@ -149,7 +149,7 @@ def test_a_bug_in_a_job_ends_the_enclave_and_its_words_are_in_no_log(capfd: pyte
             enclave.judge()
         enclave.ends()
     said = capfd.readouterr()
-    assert enclave.codes == [EXIT_BUG] and '"error":"NotExact"' in said.err and CANARY not in said.err + said.out
+    assert enclave.codes == [Exit.INTERNAL] and '"error":"NotExact"' in said.err and CANARY not in said.err + said.out
 
 
 def test_a_process_that_dies_before_it_has_a_job_ends_the_enclave() -> None:
@@ -159,7 +159,7 @@ def test_a_process_that_dies_before_it_has_a_job_ends_the_enclave() -> None:
 
     left, right = socket.socketpair()
     with left, right:
-        assert Keeper(left, dies, Promises(), 30, threading.Event(), lambda _: None).run() == EXIT_BUG
+        assert Keeper(left, dies, Promises(), 30, threading.Event(), lambda _: None).run() == Exit.INTERNAL
 
 
 @contextmanager
@@ -182,7 +182,7 @@ def test_when_the_second_backend_has_ended_the_enclave_ends_to_be_started_again(
         assert enclave.judge().outcome == Outcome.EXECUTED
         second.kill()
         enclave.ends()
-    assert enclave.codes == [EXIT_BUG]
+    assert enclave.codes == [Exit.INTERNAL]
 
 
 def test_a_job_during_which_the_second_backend_ends_is_no_vote() -> None:
@@ -192,7 +192,7 @@ def test_a_job_during_which_the_second_backend_ends_is_no_vote() -> None:
             with suppress(TryAgain):
                 assert enclave.judge().outcome == Outcome.EXECUTED
             enclave.ends()
-        assert enclave.codes == [EXIT_BUG]
+        assert enclave.codes == [Exit.INTERNAL]
 
 
 def test_what_nobody_understands_ends_the_job_that_says_it_and_not_the_enclave() -> None:
@@ -227,7 +227,7 @@ def test_a_process_that_opens_its_engine_for_too_long_ends_the_enclave(monkeypat
     monkeypatch.setattr(supervisor, "OPENING_LIMIT_S", 0.5)
     left, right = socket.socketpair()
     with left, right:
-        assert Keeper(left, hangs, Promises(), 30, threading.Event(), lambda _: None).run() == EXIT_BUG
+        assert Keeper(left, hangs, Promises(), 30, threading.Event(), lambda _: None).run() == Exit.INTERNAL
 
 
 def test_a_signal_to_the_whole_group_is_the_keepers_to_obey() -> None:

@@ -1,0 +1,53 @@
+"""What every `python -m …` process shares: how it reads its arguments, tells an error, and which exit code it ends with.
+
+A module `__main__` has a function `main(arguments)` and calls `run_entry`. `bytewise … run` starts the same modules.
+"""
+
+import argparse
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from bytewise.protocol.errors.branches import (
+    BytewiseError,
+)
+from bytewise.service import telemetry
+from bytewise.service.exit_codes import Exit, outcome_of
+
+
+class PlainParser(argparse.ArgumentParser):
+    """Arguments of a process; wrong ones end it with `Exit.USAGE`."""
+
+    def error(self, message: str) -> NoReturn:
+        """Prints usage and message, and ends the process."""
+        self.print_usage(sys.stderr)
+        self.exit(Exit.USAGE, f"{self.prog}: error: {message}\n")
+
+
+class Parser(PlainParser):
+    """`python -m MODULE COMMAND --config FILE`, or without COMMAND where there is only one thing to do."""
+
+    def __init__(self, module: str, description: str | None, commands: Sequence[str] = ()) -> None:
+        super().__init__(prog=f"python -m {module}", description=description)
+        if commands:
+            self.add_argument("command", choices=commands)
+        self.add_argument("--config", type=Path, required=True, help="settings file, TOML")
+
+
+def run_entry(component: str, work: Callable[[], int]) -> int:
+    """Runs `work`; its exit code, or that of the error that ends it, which is one log line with advice (`service.exit_codes`)."""
+    telemetry.configure(component)
+    try:
+        return work()
+    except KeyboardInterrupt as error:
+        telemetry.log("process.interrupted", do=outcome_of(error).advice)
+        return Exit.INTERRUPTED
+    except BytewiseError as error:
+        code, advice = outcome_of(error)
+        telemetry.log_error("process.failed", error, do=advice)
+        return code
+    except Exception:  # noqa: BLE001  (a defect: the traceback is for whoever mends it)
+        traceback.print_exc()
+        return Exit.INTERNAL

@@ -1,0 +1,47 @@
+"""One table of exit codes for every entry point: what is wrong with the input ends each of them with the same code."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.errors.catalogue import CLASSES
+from bytewise.service.exit_codes import Exit, exit_of, outcome_of
+
+PROCESSES = [
+    ("serving", ()), ("verifier", ()), ("committee", ()), ("enclave", ()), ("bytewise.da", ("serve",)), ("kms", ("serve",)),
+    ("kms", ("erase",)), ("kms", ("wrap",)), ("kms", ("approve",)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("module", "command"), PROCESSES)
+def test_process_ends_with_64_for_wrong_settings(
+    tmp_path: Path, module: str, command: tuple[str, ...], capfd: pytest.CaptureFixture[str]
+) -> None:
+    main = importlib.import_module(f"{module}.__main__").main
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text("unheard_of = 1\n")
+    for config in (wrong, tmp_path / "nowhere.toml", tmp_path):
+        assert main([*command, "--config", str(config)]) == Exit.USAGE
+        said = capfd.readouterr().err
+        assert config.name in said and "Traceback" not in said
+    for arguments in (["--nonsense"], [*command], [*command, "--config"]):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == Exit.USAGE
+
+
+def test_storage_process_ends_with_64_for_a_wrong_url(tmp_path: Path) -> None:
+    main = importlib.import_module("bytewise.storage.__main__").main
+    assert main(["migrate", "--url", f"sqlite:///{tmp_path}/nowhere/a.db"]) == Exit.USAGE
+
+
+def test_every_error_has_one_code() -> None:
+    found = {each.__name__: exit_of(each(*"abcdef")) for each in CLASSES.values()}
+    assert found["ConfigurationError"] == found["ArtifactMismatch"] == Exit.USAGE
+    assert found["LaneOwned"] == Exit.REFUSED and found["TryAgain"] == Exit.UNAVAILABLE and found["Bug"] == Exit.INTERNAL
+    assert exit_of(ValueError()) == Exit.INTERNAL and exit_of(KeyboardInterrupt()) == Exit.INTERRUPTED
+
+
+def test_every_code_but_success_has_advice() -> None:
+    assert all(outcome_of(each(*"abcdef")).advice for each in CLASSES.values())
