@@ -142,7 +142,7 @@ def test_an_answer_nested_without_end_does_not_end_the_process() -> None:
     program = """
 import sys
 from chain.client.node import NodeHTTPProvider
-from bytewise.protocol.errors import TooLarge
+from bytewise.protocol.errors.records import TooLarge
 for opening in (b"[", b'{"result":'):
     try:
         NodeHTTPProvider.decode_rpc_response(opening * 200_000)

@@ -117,7 +117,7 @@ def test_deep_nesting_is_refused_where_a_library_has_raised_the_recursion_limit(
 import sys
 sys.setrecursionlimit(100_000)  # as py_ecc does when web3 is imported
 from bytewise.protocol.encoding import parse
-from bytewise.protocol.errors import NotCanonical
+from bytewise.protocol.errors.records import NotCanonical
 for opening in (b"[", b'{"a":', b'[{"[":'):
     try:
         parse(opening * 100_000)

@@ -13,7 +13,7 @@ from tests.source import ROOT
 
 PROGRAM = """
 import sys, threading
-from bytewise.protocol.errors import BadRequest, SecondVote, TryAgain
+from bytewise.protocol.errors.actors import BadRequest, SecondVote, TryAgain
 from bytewise.service import schedule, telemetry
 
 telemetry.configure("test", sys.stdout)
