@@ -21,7 +21,7 @@ from bench.machine import describe
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.records.receipt import SignedReceipt, receipt_id
 from bytewise.protocol.signing import recover
-from tests.world import ANCHOR, World, word
+from tests.fixtures.builders import ANCHOR, World, word
 from verifier.watch.batch_check import verify_batch
 
 RESULTS = Path("bench/results/check.json")

@@ -29,9 +29,9 @@ from bytewise.tee.channel import Channel
 from enclave.release_client import ShardKeySource, ask, open_channel
 from kms.shard.chain_view import ChainKeyView
 from kms.storage import keyring
-from tests.anvil import running_anvil
-from tests.devnet import reader
-from tests.unit.kms.on_chain import OnChain, put_on_chain, serving
+from tests.fixtures.chain.anvil import running_anvil
+from tests.fixtures.chain.devnet import reader
+from tests.fixtures.kms.chain_network import OnChain, put_on_chain, serving
 
 RESULTS = Path("bench/results/kms.json")
 SETS = ((3, 5), (5, 9))

@@ -6,8 +6,8 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from bytewise.protocol.tally import tally
 from bytewise.protocol.units import ZERO_DIGEST
+from tests.reference.verdict_rules import tally
 
 TAU = (2, 3)
 """The quorum that `chain/deployment/params.py` deploys."""

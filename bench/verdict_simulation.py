@@ -14,8 +14,8 @@ from bench.verdict_chances import TAU, Chances, Setting, row, second
 from bytewise.protocol.court.sortition import draw_seats
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.records.statements import Outcome, Verdict
-from bytewise.protocol.tally import RevealedVote, tally
 from bytewise.protocol.units import Address, Digest
+from tests.reference.verdict_rules import RevealedVote, tally
 
 GROUP = 3
 """Accounts of the hostile, of the absent and of the honest; their stakes are as 1 : 2 : 3."""

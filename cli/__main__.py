@@ -118,7 +118,7 @@ def tell_version(output: OutputOption = Output.TABLE) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one verb, by default the process's own; the exit code (`cli.exits`)."""
+    """Runs one verb, by default the process's own; the exit code (`bytewise.service.exit_codes`)."""
     errors = Console(stderr=True)
     if arguments is None and sys.argv[1:2] == ["kms"]:
         # The process's own verb, which may read a shard's secrets. Who calls this from another program answers for that one.

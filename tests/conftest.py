@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
-from tests.anvil import Anvil, running_anvil
 from tests.file_times import TESTS, FileTimes, turn
+from tests.fixtures.chain.anvil import Anvil, running_anvil
 from tests.skips import SkipPin
 
 

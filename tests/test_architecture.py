@@ -179,6 +179,17 @@ def test_whoever_reads_an_address_book_asks_the_chain_whether_it_has_that_code()
     assert silent == set(BOOK_ASKED_ELSEWHERE)
 
 
+def test_no_test_module_imports_another() -> None:
+    """What tests share is in `tests/fixtures` and `tests/reference`, by name."""
+    found = [
+        f"{where(path, node)} {node.module}"
+        for path in files_of_tests()
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ImportFrom) and re.match(r"tests\.(unit|e2e|test_)|.*\.conftest", node.module or "")
+    ]
+    assert found == []
+
+
 def test_the_environment_is_read_in_one_place() -> None:
     found = {name_of(path) for path in product_files() if re.search(r"\bos\.(environ|getenv)\b", path.read_text())}
     assert found - ENVIRONMENT_ALLOWED == set()

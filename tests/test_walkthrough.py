@@ -12,6 +12,7 @@ from adversaries.engines import AltersOneToken
 from bytewise.crypto.envelope import seal
 from bytewise.inference.tokenizer import Tokenizer
 from bytewise.protocol.court.commitments import claim_of
+from bytewise.protocol.court.params import TreeShape
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.sortition import audit_is_drawn, round_seed
 from bytewise.protocol.court.tally import Count, Judgement, judge, said_by
@@ -28,15 +29,15 @@ from bytewise.protocol.records.request import Request
 from bytewise.protocol.records.seal import Payload, envelope_hash, seal_context
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult, Outcome, Verdict, Vote
 from bytewise.protocol.signing import typed_digest
-from bytewise.protocol.stake_tree import StakeTree, TreeShape
 from bytewise.protocol.units import U16, U256, ZERO_DIGEST, Blob, Digest
 from bytewise.tee.appraisal import verify_result_quote
 from serving.openai import read_ask
 from serving.request_builder import Offer, make_request
-from tests.dockets import case as a_case
-from tests.dockets import holdings
-from tests.village import CONTRACTS, ETHER, PARAMS, Village
-from tests.world import ANCHOR, CHAIN_ID, DISPUTES, NOW, World, word
+from tests.fixtures.builders import ANCHOR, CHAIN_ID, DISPUTES, NOW, World, word
+from tests.fixtures.in_memory_network import CONTRACTS, ETHER, PARAMS, Village
+from tests.fixtures.snapshot_builders import case as a_case
+from tests.fixtures.snapshot_builders import holdings
+from tests.reference.stake_tree import StakeTree
 from verifier.audits.auditor import conclude
 from verifier.jobs.tickets import Case, audit_right, run_job, vote_right
 from verifier.watch.batch_check import CheckedReceipt, verify_batch

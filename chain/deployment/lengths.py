@@ -6,9 +6,8 @@ A contract knows neither how long a block takes nor which tree a pool will have;
 from dataclasses import dataclass
 
 from bytewise.protocol.address_book import Network, Pool
-from bytewise.protocol.court.params import MAX_REARMS, ParamSet
+from bytewise.protocol.court.params import MAX_REARMS, ParamSet, TreeShape
 from bytewise.protocol.errors.actors import ConfigurationError
-from bytewise.protocol.stake_tree import TreeShape
 from bytewise.protocol.units import Address
 from chain.client.access import Chain
 from chain.client.rpc import at_number

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from bytewise.crypto.bls import PublicKey
-from bytewise.protocol.court.seat_outcomes import PAID, Standing
+from bytewise.protocol.court.settlement import PAID, SeatOutcome
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.statements import Finding, Verdict, Vote
 from bytewise.protocol.signing import camel
@@ -106,7 +106,7 @@ class SeatEnd(NamedTuple):
     round: int
     voter: Address
     seat_mask: int
-    standing: Standing
+    standing: SeatOutcome
     pay: int
     penalty: int
     block: int
@@ -242,16 +242,16 @@ def _seat_ends(log: Log) -> list[SeatEnd]:
     """One for each holder and standing, in the order of their first seats; nobody has no end."""
     v = log.values
     charged = {Address(each["voter"]): int(each["amount"]) for each in v["charges"]}
-    masks: dict[tuple[Address, Standing], int] = {}
+    masks: dict[tuple[Address, SeatOutcome], int] = {}
     for seat, (holder, code) in enumerate(zip(v["holders"], v["standings"], strict=True), v["from"]):
-        key = Address(holder), Standing(code)
+        key = Address(holder), SeatOutcome(code)
         masks[key] = masks.get(key, 0) | 1 << seat
     ends = []
     for (voter, standing), mask in masks.items():
         if voter == ZERO_ADDRESS:
             continue
         pay = v["perSeat"] * mask.bit_count() if standing in PAID else 0
-        penalty = charged.pop(voter, 0) if standing > Standing.NEUTRAL else 0
+        penalty = charged.pop(voter, 0) if standing > SeatOutcome.NEUTRAL else 0
         ends.append(SeatEnd(v["id"], v["round"], voter, mask, standing, pay, penalty, log.block))
     if charged:
         raise MalformedValue("SeatsSettled.charges", f"{min(charged)} holds no seat that is charged")

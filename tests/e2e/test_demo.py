@@ -35,7 +35,7 @@ from cli.demo.plan import OPERATORS, SHARDS, THRESHOLD, VERIFIERS
 from cli.finding import find_receipt
 from kms.shard.chain_view import BEACON_DELAY_BLOCKS
 from kms.storage.keyring import HeldShare, load_document, open_share
-from tests.e2e import memory
+from tests.fixtures import memory_search
 
 ROOT = Path(__file__).parents[2]
 BOUND_S = 600.0
@@ -137,10 +137,10 @@ def test_every_actors_journal_is_whole(demo: Run) -> None:
 def test_plaintext_is_only_where_the_design_allows_it(demo: Run) -> None:
     tokenizer = Tokenizer.from_file(str(ROOT / "build/models/lighthouse/tokenizer.json"))
     ids = tokenizer.encode(f" {demo.canary}", add_special_tokens=False).ids
-    needles = memory.forms(demo.canary, ids)
-    holders = {name: found for name, pid in demo.pids.items() if (found := memory.in_memory(pid, needles))}
+    needles = memory_search.forms(demo.canary, ids)
+    holders = {name: found for name, pid in demo.pids.items() if (found := memory_search.in_memory(pid, needles))}
     opened = {f"{name}-enclave" for name in _ticketed(demo)}
-    assert memory.in_memory(demo.director, needles), "the client itself must hold its prompt (positive control)"
+    assert memory_search.in_memory(demo.director, needles), "the client itself must hold its prompt (positive control)"
     assert "honest" in holders, "the asked operator must hold the prompt (positive control)"
     # The process that had the receipt is gone: its log says so, and what lives on of an enclave never had it.
     receipt = next(a["receipt_id"] for a in demo.report["answers"] if a["operator"] == "honest")
@@ -148,14 +148,14 @@ def test_plaintext_is_only_where_the_design_allows_it(demo: Run) -> None:
     assert given, "an enclave with a ticket must have been given the receipt (positive control)"
     assert holders.keys() == {"honest"}, holders
     # A job may run at this moment, in a process of who has the right to it.
-    working = {name for name, pid in demo.pids.items() if memory.in_children(pid, needles)}
+    working = {name for name, pid in demo.pids.items() if memory_search.in_children(pid, needles)}
     assert working <= opened, working
 
 
 def test_no_file_of_anybody_else_holds_plaintext(demo: Run) -> None:
     tokenizer = Tokenizer.from_file(str(ROOT / "build/models/lighthouse/tokenizer.json"))
-    needles = memory.forms(demo.canary, tokenizer.encode(f" {demo.canary}", add_special_tokens=False).ids)
-    hits = memory.in_files(demo.folder, needles)
+    needles = memory_search.forms(demo.canary, tokenizer.encode(f" {demo.canary}", add_special_tokens=False).ids)
+    hits = memory_search.in_files(demo.folder, needles)
     owners = {path.relative_to(demo.folder).parts[0] for path in hits}
     assert "client" in owners, "the client keeps its opening (positive control)"
     assert owners <= {"client", "honest"}, hits
@@ -170,25 +170,25 @@ def test_nobody_holds_the_key_that_the_shards_made(demo: Run) -> None:
     shown = {n: _kept(n, each) for n, each in held.items()}
     for number, kinds in shown.items():
         pid = demo.pids[f"shard{number}"]
-        for forms in kinds if memory.sees_closed() else ():
-            assert memory.in_memory(pid, forms), "a shard must hold its own share (positive control)"
-        if not memory.sees_closed():
+        for forms in kinds if memory_search.sees_closed() else ():
+            assert memory_search.in_memory(pid, forms), "a shard must hold its own share (positive control)"
+        if not memory_search.sees_closed():
             # Who may not search closed processes sees at least that they are closed.
-            memory.verify_closed(pid)
+            memory_search.verify_closed(pid)
         others = {name: data for n in shown if n != number for forms in shown[n] for name, data in forms.items()}
-        assert memory.in_memory(pid, others) == set(), number
+        assert memory_search.in_memory(pid, others) == set(), number
     for name, pid in (*demo.pids.items(), ("the demo", demo.director)):
-        assert memory.in_memory(pid, memory.scalar_forms(key)) == set(), name
+        assert memory_search.in_memory(pid, memory_search.scalar_forms(key)) == set(), name
     # What an enclave or an operator started is in no list: jobs' processes, the second backend, who rebuilds keys.
     for name, pid in demo.pids.items():
-        assert memory.in_children(pid, memory.scalar_forms(key)) == set(), name
+        assert memory_search.in_children(pid, memory_search.scalar_forms(key)) == set(), name
     secrets = {name: data for kinds in shown.values() for forms in kinds for name, data in forms.items()}
-    assert memory.in_files(demo.folder, secrets | memory.scalar_forms(key)) == {}
+    assert memory_search.in_files(demo.folder, secrets | memory_search.scalar_forms(key)) == {}
 
 
 def _kept(number: int, share: HeldShare) -> list[dict[str, bytes]]:
     """The forms of what a shard alone has: its share, and in a hybrid epoch its second key."""
-    kinds = [memory.scalar_forms(share.scalar())]
+    kinds = [memory_search.scalar_forms(share.scalar())]
     if KEYS == "hybrid":
         kinds.append({"seed": share.kem_seed(), "seed in hex": share.kem_seed().hex().encode()})
     return [{f"{number} {name}": data for name, data in forms.items()} for forms in kinds]

@@ -30,10 +30,10 @@ from bytewise.protocol.suites import hybrid_epoch
 from bytewise.protocol.units import Blob
 from kms.ceremony.state import Ceremony
 from kms.ceremony.state_machine import apply, begin
+from tests.fixtures.kms.ceremonies import SCRIBE, Party, Town, generated, party, plan_for, seat
+from tests.fixtures.kms.dkg_fixture import Office, brought, offices, plan, scribe_of
 from tests.fuzz.edits import mutant
 from tests.fuzz.target import Target, corpus, same, target
-from tests.unit.kms.ceremonies import SCRIBE, Party, Town, generated, party, plan_for, seat
-from tests.unit.kms.offices import Office, brought, offices, plan, scribe_of
 
 
 class Moment(NamedTuple):

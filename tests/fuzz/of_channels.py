@@ -17,11 +17,11 @@ from bytewise.tee import binding
 from bytewise.tee.binding import Proof, Statement
 from bytewise.tee.certificates import UNREADABLE
 from bytewise.tee.channel import EphemeralKey, TlsSession, _Kind, _receive, verify_certificate
+from tests.fixtures.kms.memory_chain import CONTRACTS
+from tests.fixtures.tee.channels import SHARD, Ends, plain_hello
 from tests.fuzz.edits import mutant
 from tests.fuzz.of_evidence import shared_bench
 from tests.fuzz.target import Target, corpus, same, target
-from tests.unit.kms.memory_chain import CONTRACTS
-from tests.unit.tee.channels import SHARD, Ends, plain_hello
 
 HANDSHAKE_RECORD = 22
 """Content type (RFC 8446, 5.1)."""

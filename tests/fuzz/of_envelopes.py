@@ -14,8 +14,8 @@ from bytewise.protocol.errors.records import EnvelopeProofBad, MalformedValue
 from bytewise.protocol.keys.epochs import HybridPartial, Partial
 from bytewise.protocol.suites import KEM_KEY_BYTES, SUITE_HYBRID
 from bytewise.protocol.units import Blob, Digest
+from tests.fixtures.kms import hybrid_epoch
 from tests.fuzz.target import Target, same, target
-from tests.unit.kms import hybrids
 
 CONTEXT, RECEIPT = Digest(b"\x01" * 32), Digest(b"\x02" * 32)
 PLAIN = b"a question and its answer".ljust(4096, b"\0")
@@ -44,9 +44,9 @@ def hybrid_envelopes(_folder: Path) -> Target:
     """Envelopes of the hybrid suite."""
 
     def read(data: bytes) -> None:
-        same(verify_envelope(data, hybrids.CONTEXT, hybrids.RECEIPT, SUITE_HYBRID), data)
+        same(verify_envelope(data, hybrid_epoch.CONTEXT, hybrid_epoch.RECEIPT, SUITE_HYBRID), data)
 
-    return target(read, [hybrids.DATA], EnvelopeProofBad)
+    return target(read, [hybrid_epoch.DATA], EnvelopeProofBad)
 
 
 def partials(_folder: Path) -> Target:

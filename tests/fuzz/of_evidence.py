@@ -34,14 +34,14 @@ from bytewise.tee.gpu import verify_gpu
 from bytewise.tee.quoters import ConfigfsQuoter
 from bytewise.tee.snp import certificate_time, verify_report
 from bytewise.tee.strict_json import read_object, unix_second
+from tests.fixtures.kms.memory_chain import CONTRACTS, VOTER
+from tests.fixtures.tee.configfs_kernel import Kernel, service_answer
+from tests.fixtures.tee.gpu_claims import GPU_CLAIMS
+from tests.fixtures.tee.simulated_platform import CHAIN_ID, REPORT, Bench
+from tests.fixtures.tee.snp_rules import rule as snp_rule
+from tests.fixtures.tee.synthetic_amd import CHIP, NOW, TCB, Amd, Guest
 from tests.fuzz.edits import Reader, mutant
 from tests.fuzz.target import Target, corpus, same, target
-from tests.unit.kms.memory_chain import CONTRACTS, VOTER
-from tests.unit.tee.amd import CHIP, NOW, TCB, Amd, Guest
-from tests.unit.tee.bench import CHAIN_ID, REPORT, Bench
-from tests.unit.tee.test_attacks import GPU_CLAIMS
-from tests.unit.tee.test_configfs import Kernel, service_answer
-from tests.unit.tee.test_snp import rule as snp_rule
 
 GOVERNORS = [LocalSigner(bytes([number]) * 32) for number in (1, 2, 3)]
 

@@ -9,8 +9,8 @@ from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.jobs import Prepare, RunJob
 from bytewise.protocol.units import Digest
 from bytewise.service import frames
+from tests.fixtures.kms.release_network import World
 from tests.fuzz.target import Target, target
-from tests.unit.kms.world import World
 
 MOST = 64 * 1024
 """What a socket takes at once, without anybody who reads."""

@@ -30,10 +30,10 @@ from kms.backup import _LABEL as BACKUP_LABEL
 from kms.backup import NONCE_BYTES, back_up, open_backup
 from kms.release_log.copies import MAX_PAGE_MARKS
 from kms.storage import keyring
+from tests.fixtures.kms.memory_chain import CONTRACTS
+from tests.fixtures.kms.release_network import World
 from tests.fuzz.edits import mutant
 from tests.fuzz.target import Target, corpus, records, same, target
-from tests.unit.kms.memory_chain import CONTRACTS
-from tests.unit.kms.world import World
 
 
 def requests(folder: Path) -> Target:

@@ -18,7 +18,7 @@ from bytewise.inference.known_answers.operations import integers
 from bytewise.inference.model import ExactRouter
 from bytewise.inference.runner import Runner
 from bytewise.protocol import digests
-from tests.unit.inference.tiny import LLAMA3, VARIANTS, YARN, tiny
+from tests.fixtures.inference.tiny import LLAMA3, VARIANTS, YARN, tiny
 
 ROTARY = {
     "default": {"rope_type": "default", "rope_theta": 10000.0},

@@ -28,8 +28,8 @@ from bytewise.protocol.records.statements import (
     audit_commitment,
 )
 from bytewise.protocol.signing import Domain, LocalSigner, camel, struct_hash, type_string, typed_digest
-from bytewise.protocol.tally import RevealedVote, tally
 from bytewise.protocol.units import WIDTHS, ZERO_DIGEST, Address, Digest, hex0x
+from tests.reference.verdict_rules import RevealedVote, tally
 
 HERE = Path(__file__).parent
 TEST_KEY = bytes(range(1, 33))

@@ -18,7 +18,7 @@ from bytewise.inference.convert import bound as proof
 from bytewise.inference.convert.bound import Bounds, LayerReach, Reach
 from bytewise.inference.determinism import fixed
 from bytewise.protocol.encoding import to_json
-from tests.unit.inference.tiny import VARIANTS, tiny
+from tests.fixtures.inference.tiny import VARIANTS, tiny
 
 FILE = Path(__file__).parent / "bounds.json"
 

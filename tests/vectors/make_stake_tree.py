@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bytewise.protocol.stake_tree import StakeTree, TreeShape
+from bytewise.protocol.court.params import TreeShape
 from bytewise.protocol.units import ZERO_ADDRESS, Address
+from tests.reference.stake_tree import StakeTree
 from tests.vectors.make import account, columns, render, word
 
 FILE = Path(__file__).parent / "stake_tree.json"

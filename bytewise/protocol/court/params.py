@@ -5,6 +5,8 @@ Names are those of `Types.sol` in snake case; durations are seconds of the proto
 
 from dataclasses import dataclass
 
+from bytewise.protocol.errors.records import MalformedValue
+
 BPS = 10_000
 """The whole, where shares are counted."""
 
@@ -168,3 +170,47 @@ class ParamSet:
         one = t.seed_time + t.draw_time + t.commit_time + t.reveal_time + t.appeal_time
         before = t.max_anchor_delay + t.window + 2 * t.cure
         return before + self.committee.rounds * one + t.rerun_time + t.airgap + t.max_pause
+
+
+CAPACITY = 7**5
+"""Places of a stake tree."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeShape:
+    """What a tree is deployed with; `MalformedValue` where a full tree of the heaviest accounts would not fit 32 bits,
+    or where seeds could be foreseen while stake still moves."""
+
+    epoch_blocks: int
+    """Blocks of an epoch."""
+    lookahead_blocks: int
+    """First blocks of an epoch whose beacons are no seeds of it."""
+    unit_wei: int
+    """Stake of one unit."""
+    max_units: int
+    """Most units of one account."""
+
+    def __post_init__(self) -> None:
+        foreseen = not 1 <= self.lookahead_blocks < self.epoch_blocks
+        if foreseen or self.unit_wei < 1 or not 1 <= self.max_units <= (2**32 - 1) // CAPACITY:
+            raise MalformedValue("tree shape", str(self))
+
+    def epoch(self, block: int) -> int:
+        """The epoch of a block; the first is 1."""
+        return block // self.epoch_blocks + 1
+
+    def epoch_of_seed(self, block: int) -> int:
+        """The epoch that the beacon of a block draws in; `MalformedValue` in the first blocks of an epoch."""
+        if block % self.epoch_blocks < self.lookahead_blocks:
+            raise MalformedValue("seed block", f"{block} is not {self.lookahead_blocks} blocks into its epoch")
+        return self.epoch(block)
+
+    def seed_block_from(self, earliest: int) -> int:
+        """The first block from `earliest` on that is a seed block and leaves half of its epoch's seed blocks for the draw."""
+        first = earliest // self.epoch_blocks * self.epoch_blocks + self.lookahead_blocks
+        spare = (self.epoch_blocks - self.lookahead_blocks - 1) // 2
+        return max(earliest, first) if earliest <= first + spare else first + self.epoch_blocks
+
+    def units(self, stake_wei: int) -> int:
+        """Units that a stake is worth: rounded down, capped."""
+        return min(stake_wei // self.unit_wei, self.max_units)

@@ -1,9 +1,10 @@
 """Money of a dispute's end, one function per row of the table of design section 9 (`Settlement.sol`).
 
 Each is arithmetic on one dispute: who gets what of bond, slash and advance. Every amount is rounded down; what nobody gets is
-burned. `bytewise.protocol.court.payment` moves it.
+burned. `tests.reference.payment` moves it.
 """
 
+import enum
 from dataclasses import dataclass
 
 from bytewise.protocol.court.params import BPS, ParamSet
@@ -15,6 +16,22 @@ MAX_REWARD_BPS = 8_000
 
 CONVICTIONS = frozenset({Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABLE})
 """Verdicts against the operator."""
+
+
+class SeatOutcome(enum.IntEnum):
+    """What a seat is worth when its dispute is over, numbered as in `Types.sol`."""
+
+    NONE = 0
+    RIGHT = 1
+    WORKED = 2
+    NEUTRAL = 3
+    ABSENT = 4
+    NOT_REVEALED = 5
+    WRONG = 6
+
+
+PAID = frozenset({SeatOutcome.RIGHT, SeatOutcome.WORKED})
+"""Seats that get the pay of a seat, which is nothing in a draw."""
 
 
 @dataclass(frozen=True, slots=True)

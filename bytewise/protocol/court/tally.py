@@ -1,7 +1,7 @@
 """What the seats of a round said, counted as they say it: the incremental tally of `TallyLib`.
 
-`bytewise.protocol.tally` counts a finished round at once; this keeps the count as each member reveals, as the contract does.
-Of two groups of one size the one that got there first leads.
+`tests.reference.verdict_rules` counts a finished round at once; this keeps the count as each member reveals, as the contract
+does. Of two groups of one size the one that got there first leads.
 """
 
 from collections.abc import Mapping

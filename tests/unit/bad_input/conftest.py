@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.bad_input.courtroom import Court
+from tests.fixtures.bad_input.courtroom import Court
 
 
 @pytest.fixture(scope="session")

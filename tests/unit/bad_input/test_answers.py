@@ -13,9 +13,9 @@ from bytewise.protocol.records.compare import DivergenceClass, Generated
 from bytewise.protocol.records.request import Output, Request, output_for
 from bytewise.protocol.records.statements import AuditOutcome, Outcome, Verdict
 from bytewise.protocol.units import Digest
-from tests.unit.bad_input.courtroom import GREEDY, STOP, Court, verdict
-from tests.unit.kms.memory_chain import Case
-from tests.world import word
+from tests.fixtures.bad_input.courtroom import GREEDY, STOP, Court, verdict
+from tests.fixtures.builders import word
+from tests.fixtures.kms.memory_chain import Case
 
 Make = Callable[[Request, Generated], Output]
 

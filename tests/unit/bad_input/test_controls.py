@@ -26,12 +26,12 @@ from bytewise.protocol.records.request import output_for
 from bytewise.protocol.records.seal import unpad
 from bytewise.protocol.records.statements import Outcome, Verdict, Vote
 from bytewise.protocol.signing import typed_digest
-from bytewise.protocol.tally import RevealedVote, tally
 from bytewise.protocol.units import U8, U16, U256, ZERO_ADDRESS, ZERO_DIGEST, Address, Digest
-from tests.unit.bad_input.courtroom import GREEDY, Court
-from tests.unit.inference.models import small_artifact
-from tests.unit.inference.test_matmul import Saturating
-from tests.world import ANCHOR, DISPUTES, signer, word
+from tests.fixtures.bad_input.courtroom import GREEDY, Court
+from tests.fixtures.builders import ANCHOR, DISPUTES, signer, word
+from tests.fixtures.inference.models import small_artifact
+from tests.fixtures.inference.saturating_backend import Saturating
+from tests.reference.verdict_rules import RevealedVote, tally
 
 HONEST, THIEF = signer("honest").address, signer("thief").address
 CLAIM = (word("claimed tokens"), word("claimed out_hash"))

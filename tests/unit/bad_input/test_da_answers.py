@@ -8,8 +8,8 @@ import pytest
 from bytewise.protocol.errors.actors import BadCertificate, CallerError, FailOver, TryAgain
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.records.statements import Outcome
-from tests.unit.committee.test_ballots import Seated
-from tests.unit.verifier.town import Shelf, Town
+from tests.fixtures.committee.seated_member import Seated
+from tests.fixtures.verifier.verifier_fixture import Shelf, Town
 from verifier.watch.list_reader import CHECKED, NEW, WITHHELD
 from verifier.watch.records import WITHHELD_FINDING
 

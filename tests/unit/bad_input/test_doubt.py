@@ -23,16 +23,16 @@ from bytewise.protocol.records.compare import Verification
 from bytewise.protocol.records.preflight import Record, preflight
 from bytewise.protocol.records.request import Output, Request
 from bytewise.protocol.records.statements import AuditOutcome, Outcome, Verdict
-from bytewise.protocol.tally import RevealedVote, tally
 from bytewise.protocol.units import U8, U16, ZERO_DIGEST, Address, Blob, Digest
 from bytewise.storage.archive import Audits
 from bytewise.storage.duties import Duties
 from bytewise.storage.protection import Protection
 from committee.ballots import Ballots
 from enclave.judge import judge, verify_job
-from tests.unit.verifier import bench as b
-from tests.unit.verifier.town import ME, NETWORK, Town
-from tests.world import CHAIN_ID, MODEL, NOW, World, signer, word
+from tests.fixtures.builders import CHAIN_ID, MODEL, NOW, World, signer, word
+from tests.fixtures.verifier import enclave_in_memory as b
+from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, Town
+from tests.reference.verdict_rules import RevealedVote, tally
 from verifier.audits.auditor import Auditor, Cause, conclude
 from verifier.disputes.watchtower import Watchtower
 from verifier.executor import Performer

@@ -23,9 +23,9 @@ from bytewise.protocol.errors.records import (
 from bytewise.protocol.records.seal import BUCKETS, Envelope, Payload, pad
 from bytewise.protocol.records.statements import AuditOutcome, Outcome, Verdict
 from bytewise.protocol.units import U64, U256, Blob
-from tests.unit.bad_input.courtroom import ANCHORED, GREEDY, NOTHING, Court, computed, verdict
-from tests.unit.kms.memory_chain import Case
-from tests.world import signer, word
+from tests.fixtures.bad_input.courtroom import ANCHORED, GREEDY, NOTHING, Court, computed, verdict
+from tests.fixtures.builders import signer, word
+from tests.fixtures.kms.memory_chain import Case
 
 MANY = 300
 """More prompt tokens than the environment allows."""

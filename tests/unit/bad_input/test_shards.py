@@ -13,12 +13,12 @@ from bytewise.protocol.records.statements import AuditOutcome, Outcome, Verdict
 from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import Digest
 from enclave.session import Bench
-from tests.unit.bad_input.courtroom import NOTHING, Blame, Court, computed, verdict
-from tests.unit.kms.memory_chain import OTHER_VOTER, VOTER, Case
-from tests.unit.kms.test_client import WrongShare
-from tests.unit.verifier.bench import CONTRACTS
-from tests.village import Enclave
-from tests.world import word
+from tests.fixtures.bad_input.courtroom import NOTHING, Blame, Court, computed, verdict
+from tests.fixtures.builders import word
+from tests.fixtures.in_memory_network import Enclave
+from tests.fixtures.kms.key_source import WrongShare
+from tests.fixtures.kms.memory_chain import OTHER_VOTER, VOTER, Case
+from tests.fixtures.verifier.enclave_in_memory import CONTRACTS
 from verifier.audits.auditor import Cause
 
 

@@ -15,7 +15,7 @@ from bytewise.protocol.records.seal import unpad
 from bytewise.service.secret import Secret
 from kms.storage import keyring
 from kms.storage.keyring import HeldShare
-from tests.unit.kms.world import World
+from tests.fixtures.kms.release_network import World
 
 
 def test_the_bare_arithmetic_opens_the_envelope(tmp_path: Path) -> None:

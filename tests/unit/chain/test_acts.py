@@ -25,7 +25,7 @@ from chain.client.structs import from_struct, to_struct
 from chain.deployment.params import DEVNET
 from chain.deployment.plan import DEVNET_SHAPE, Header, Shape, Site, Vote, names, steps
 from chain.sending.sender import Answer
-from tests.devnet import word
+from tests.fixtures.chain.devnet import word
 
 CONTRACTS = tuple(interface(name) for name in (*artifacts.CONTRACTS, *artifacts.ADAPTERS))
 ENTRIES = {entry["name"]: entry for each in CONTRACTS for entry in each.errors.values()}

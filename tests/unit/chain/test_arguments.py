@@ -13,7 +13,7 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import hex0x
 from chain.client.arguments import read_arguments, signature
 from chain.client.artifacts import CONTRACTS, interface
-from tests.devnet import signer, word
+from tests.fixtures.chain.devnet import signer, word
 
 SOMEBODY = signer(1).address
 

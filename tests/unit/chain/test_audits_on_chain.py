@@ -10,9 +10,9 @@ from bytewise.protocol.records.statements import AuditOutcome, AuditResult, audi
 from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import U8, U64, Digest
 from chain.deployment.params import DEVNET
-from tests.anvil import Anvil
-from tests.court_session import Court
-from tests.devnet import STAKE_WEI, VERIFIERS, mine, word
+from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.chain.devnet import STAKE_WEI, VERIFIERS, mine, word
+from tests.fixtures.court.session import Court
 
 
 def stages(court: Court, subject: Digest, who: Sequence[LocalSigner] = VERIFIERS, batch: int = 0) -> set[AuditStage]:

@@ -4,7 +4,7 @@ import pytest
 
 from chain.client import blocks
 from chain.client.blocks import BlockReader
-from tests.anvil import Anvil
+from tests.fixtures.chain.anvil import Anvil
 
 
 def test_blocks_are_found_by_their_time(anvil: Anvil) -> None:

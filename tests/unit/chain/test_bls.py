@@ -16,7 +16,7 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.records import BadSignature, MalformedValue
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Address, Digest, unhex
-from tests.anvil import Anvil, running_anvil
+from tests.fixtures.chain.anvil import Anvil, running_anvil
 from tests.vectors import make_bls
 
 DOMAIN = Domain(31337, Address("0x" + "b1" * 20))

@@ -21,9 +21,9 @@ from chain.deployment.params import DEVNET
 from chain.reads.history import CourtHistory
 from chain.sending.transactions import Call, send_all
 from cli.__main__ import main
-from tests.anvil import Anvil
-from tests.court_session import TRUE, Court
-from tests.devnet import mine, signer, word
+from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.chain.devnet import mine, signer, word
+from tests.fixtures.court.session import TRUE, Court
 
 STARTER, SECOND, LAST = signer(14), signer(15), signer(16)
 BOND, SALT = DEVNET.required_bond, word("pool salt")

@@ -15,7 +15,7 @@ from bytewise.protocol.units import Address, Digest
 from chain.acts.state_check import classify
 from chain.client.artifacts import View, interface
 from chain.client.rpc import ChainClient
-from tests.anvil import CHAIN_ID
+from tests.fixtures.chain.anvil import CHAIN_ID
 
 WHERE = Address("0x" + "11" * 20)
 WORD = "0x" + "11" * 32

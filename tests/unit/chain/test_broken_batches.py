@@ -20,7 +20,7 @@ from bytewise.service import telemetry
 from chain.client.artifacts import View
 from chain.client.rpc import ChainClient, at_hash
 from kms.shard.refusals import refusal
-from tests.anvil import CHAIN_ID
+from tests.fixtures.chain.anvil import CHAIN_ID
 
 ROOT = Path(__file__).parents[3]
 Batch = list[dict[str, Any]]

@@ -18,7 +18,7 @@ from bytewise.protocol.errors.records import MalformedValue, MerkleProofMismatch
 from bytewise.protocol.evidence.claims import ChainPremises, record_digest
 from bytewise.protocol.records.statements import Finding, Outcome, Verdict
 from bytewise.protocol.signing import LocalSigner, struct_values, typed_digest
-from bytewise.protocol.units import U16, ZERO_DIGEST, Digest
+from bytewise.protocol.units import U16, ZERO_DIGEST
 from bytewise.storage.outbox import State
 from chain.acts.disputes import SignedCommit, certificate, signing
 from chain.acts.governed import set_params
@@ -28,15 +28,12 @@ from chain.deployment.calls import Act, dry_run
 from chain.deployment.params import DEVNET
 from chain.reads.history import CourtHistory
 from chain.reads.host_claims import PremiseHistory
-from tests.anvil import CHAIN_ID, Anvil
-from tests.court_session import QUOTE, TRUE, Court
-from tests.devnet import CHALLENGER, OPERATORS, POLICY, STAKE_WEI, VERIFIERS, epoch_document, founded, mine, word
-
-
-def claimed(court: Court, index: int) -> tuple[Digest, Digest]:
-    """What the operator's receipt says: its trace is that of `tests.devnet.receipt`."""
-    receipt = court.batch.entries[index].receipt
-    return receipt.tokens_hash, word("trace", receipt.seq)
+from tests.fixtures.chain.anvil import CHAIN_ID, Anvil
+from tests.fixtures.chain.devnet import CHALLENGER, OPERATORS, POLICY, STAKE_WEI, VERIFIERS, epoch_document, founded, mine, word
+from tests.fixtures.court.claimed_receipts import (
+    claimed,
+)
+from tests.fixtures.court.session import QUOTE, TRUE, Court
 
 
 def test_an_honest_receipt_is_upheld_and_everybody_paid(anvil: Anvil, tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ import pytest
 
 from bytewise.protocol.court.params import MAX_REARMS
 from bytewise.protocol.court.phases import Event, Phase
-from bytewise.protocol.court.state import Dispute
 from bytewise.protocol.records.statements import Verdict
-from tests.anvil import Anvil
-from tests.court_beside import CHALLENGERS, OPERATORS, CourtBeside
-from tests.court_network import ENVIRONMENT, SHAPE
-from tests.court_play import ANY_TIME, LEANINGS, Choose, alt_keys
-from tests.court_world import params
+from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.court.builders import params
+from tests.fixtures.court.contract_network import ENVIRONMENT, SHAPE
+from tests.fixtures.court.parallel_court import CHALLENGERS, OPERATORS, CourtBeside
+from tests.fixtures.court.play import ANY_TIME, LEANINGS, Choose, alt_keys
+from tests.reference.state import Dispute
 
 DISPUTES = 4
 """Of one walk, and one more whose seeds are all lost."""

@@ -17,9 +17,9 @@ from bytewise.protocol.units import U64
 from chain.deployment.params import DEVNET
 from chain.deployment.plan import DEVNET_SHAPE
 from chain.reads.history import CourtHistory
-from tests.anvil import Anvil
-from tests.court_session import EAGER, TRUE, Court
-from tests.devnet import CHALLENGER, OPERATORS, batch, mine, word
+from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.chain.devnet import CHALLENGER, OPERATORS, batch, mine, word
+from tests.fixtures.court.session import EAGER, TRUE, Court
 
 
 def test_a_list_is_demanded_and_answered_another_is_not_and_voids_its_batch(anvil: Anvil, tmp_path: Path) -> None:

@@ -16,12 +16,12 @@ from chain.client.address_book import read_network, verify_code
 from chain.deployment.draft import path_of
 from chain.deployment.params import DEVNET
 from cli.__main__ import main
-from tests.anvil import CHAIN_ID, Anvil, running_anvil
-from tests.devnet import CHALLENGER, GUARDIAN, POOL, Restaking, furnished, populated, signer
-from tests.eigenlayer_build import VARIABLE
-from tests.real_eigenlayer import AVS, DELAY_BLOCKS, FIRST_BLOCK, SET_ID, RealEigenLayer
-from tests.restaked import MAX_AGE
-from tests.unit.chain.test_eigenlayer_real import PENALTY, ROUNDING, Place
+from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
+from tests.fixtures.chain.devnet import CHALLENGER, GUARDIAN, POOL, Restaking, furnished, populated, signer
+from tests.fixtures.chain.eigenlayer_build import VARIABLE
+from tests.fixtures.chain.fake_eigenlayer import MAX_AGE
+from tests.fixtures.chain.real_eigenlayer import AVS, DELAY_BLOCKS, FIRST_BLOCK, SET_ID, RealEigenLayer
+from tests.fixtures.chain.restaked_place import PENALTY, ROUNDING, Place
 
 pytestmark = pytest.mark.skipif(VARIABLE not in os.environ, reason=f"{VARIABLE} names no checkout of EigenLayer's contracts")
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.eigenlayer_build import PROJECT, VARIABLE, eigenlayer
-from tests.unit.chain.eigenlayer_checkout import OURS, THEIRS, Functions, differences, functions_of, interfaces
+from tests.fixtures.chain.eigenlayer_build import PROJECT, VARIABLE, eigenlayer
+from tests.fixtures.chain.eigenlayer_checkout import OURS, THEIRS, Functions, differences, functions_of, interfaces
 
 CHANGES = {
     # What only renames is no difference.

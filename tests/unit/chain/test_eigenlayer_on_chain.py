@@ -22,10 +22,10 @@ from chain.client.artifacts import Log
 from chain.deployment.params import DEVNET
 from cli.__main__ import main
 from serving.wiring import OwnStake
-from tests.anvil import Anvil
-from tests.court_session import EAGER, TRUE, Court
-from tests.devnet import CHALLENGER, OPERATORS, STAKE_WEI, VERIFIERS, mine, receipt, word
-from tests.restaked import MAX_AGE, EigenLayer
+from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.chain.devnet import CHALLENGER, OPERATORS, STAKE_WEI, VERIFIERS, mine, receipt, word
+from tests.fixtures.chain.fake_eigenlayer import MAX_AGE, EigenLayer
+from tests.fixtures.court.session import EAGER, TRUE, Court
 from verifier.executor import make_move
 from verifier.stake.deferred_slashes import RefusedSlashes
 from verifier.stake.refusals import REMEMBERED_S

@@ -2,67 +2,21 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from bytewise.protocol import digests
-from bytewise.protocol.address_book import Network
-from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.court.tally import key_of
-from bytewise.protocol.records.statements import Outcome, Verdict
-from bytewise.protocol.signing import LocalSigner
 from chain.deployment.params import DEVNET
 from chain.reads.history import CourtHistory
-from tests.anvil import Anvil, running_anvil
-from tests.court_session import TRUE, Court
-from tests.devnet import CHALLENGER, OPERATORS, STAKE_WEI, Restaking, mine, with_members
-from tests.eigenlayer_build import VARIABLE
-from tests.real_eigenlayer import FIRST_BLOCK, RESTAKER, RealEigenLayer
-
-OPERATOR, PENALTY = OPERATORS[0], DEVNET.money.slash_amount
-ROUNDING = 100
-"""Wei that shares of a strategy and parts of a magnitude may lose."""
-
-
-class Place(Court):
-    """A court whose stake is at EigenLayer's own contracts."""
-
-    def __init__(self, anvil: Anvil, folder: Path, eigen: RealEigenLayer, network: Network) -> None:
-        self.eigen = eigen
-        super().__init__(anvil, folder, network=network)
-
-    def standing(self) -> dict[str, int]:
-        """Whose stake the operator answers with, and where it lies."""
-        eigen, source = self.eigen, self.network.addresses.stake_vault
-        return {
-            "recorded": self.reader.holdings(OPERATOR.address, self.reader.head()).stake_wei,
-            "delegated": eigen.operator_shares(OPERATOR.address),
-            "of its own": eigen.withdrawable(OPERATOR.address),
-            "of the restaker": eigen.withdrawable(RESTAKER.address),
-            "strategy": eigen.tokens(eigen.at["StrategyBase"]),
-            "source": eigen.tokens(source),
-        }
-
-    def credit(self, who: LocalSigner) -> int:
-        return self.reader.holdings(who.address, self.reader.head()).credit_wei
-
-    def of_source(self, name: str) -> list[dict[str, Any]]:
-        """What the stake source says that happened."""
-        where = ("EigenLayerStake", self.network.addresses.stake_vault)
-        logs = self.anvil.client.logs(*where, [name], int(self.network.deploy_block), self.reader.head())
-        return [dict(each.values) for each in logs]
-
-    def overturned(self) -> None:
-        """A dispute that the operator loses to a challenger who knew better, until all seats are paid."""
-        known = self.open(0, key_of(Outcome.EXECUTED, 0, digests.out_hash(*TRUE)))
-        case = self.until(Phase.COMMIT)
-        votes = [self.vote(case, each.voter, TRUE) for each in case.members]
-        self.commit(votes)
-        mine(self.anvil, 2)
-        self.reveal(votes)
-        assert self.until(Phase.FINAL, known).verdict is Verdict.OVERTURNED
-        self.settled()
+from tests.fixtures.chain.anvil import running_anvil
+from tests.fixtures.chain.devnet import CHALLENGER, STAKE_WEI, Restaking, with_members
+from tests.fixtures.chain.eigenlayer_build import VARIABLE
+from tests.fixtures.chain.real_eigenlayer import FIRST_BLOCK, RealEigenLayer
+from tests.fixtures.chain.restaked_place import (
+    OPERATOR,
+    PENALTY,
+    ROUNDING,
+    Place,
+)
 
 
 @pytest.mark.skipif(VARIABLE not in os.environ, reason=f"{VARIABLE} names no checkout of EigenLayer's contracts")

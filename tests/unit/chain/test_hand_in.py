@@ -10,10 +10,10 @@ from bytewise.storage.outbox import Item, State
 from chain.deployment.params import DEVNET
 from chain.sending.sender import SenderPolicy
 from chain.sending.transactions import is_empty
-from tests.anvil import Anvil
-from tests.devnet import mine, pump
-from tests.unit.chain.desk import Desk
-from tests.unit.chain.test_sender import Later
+from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.chain.devnet import mine, pump
+from tests.fixtures.chain.later_blocks import Later
+from tests.fixtures.chain.mined_sender import Desk
 
 BOND, WITHIN_S = 2 * DEVNET.money.demand_bond, 60
 REPLAN_S = 20

@@ -18,10 +18,10 @@ from chain.client.address_book import address_of
 from chain.client.artifacts import ADAPTERS, CONTRACTS
 from chain.client.layout import layout
 from chain.deployment.params import DEVNET
-from tests.anvil import Anvil
-from tests.court_session import Court
-from tests.devnet import founded, mine, word
-from tests.unit.chain.test_court_on_chain import claimed
+from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.chain.devnet import founded, mine, word
+from tests.fixtures.court.claimed_receipts import claimed
+from tests.fixtures.court.session import Court
 
 
 def proven(anvil: Anvil, at: Address, slot: int) -> bytes:

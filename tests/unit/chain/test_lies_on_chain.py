@@ -18,11 +18,11 @@ from bytewise.protocol.records.seal import pad
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult, Verdict, audit_commitment
 from bytewise.protocol.signing import struct_values, typed_digest
 from bytewise.protocol.units import U8, U64
-from tests.anvil import running_anvil
-from tests.court_world import word
-from tests.devnet import signer
-from tests.liars import CHALLENGER, OPERATOR, VERIFIERS, Answer, Ending, Filed, LiarsNetwork
-from tests.lies import CONVICTED, MALFORMED, PROMISED, RECEIPT_LIES, REFUSED, output_lies, request_lies
+from tests.fixtures.chain.anvil import running_anvil
+from tests.fixtures.chain.devnet import signer
+from tests.fixtures.court.builders import word
+from tests.fixtures.system.field_lies import CONVICTED, MALFORMED, PROMISED, RECEIPT_LIES, REFUSED, output_lies, request_lies
+from tests.fixtures.system.lying_operators import CHALLENGER, OPERATOR, VERIFIERS, Answer, Ending, Filed, LiarsNetwork
 
 Names = tuple[str, ...]
 CONVICTIONS = (Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABLE)

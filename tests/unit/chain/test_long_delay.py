@@ -10,8 +10,8 @@ from chain.deployment.calls import Act, call_of, dry_run
 from chain.deployment.params import DAY, DEVNET
 from chain.deployment.plan import LEAST_LONG_DELAY_DAYS, LONG_DELAY_DAYS
 from chain.sending.transactions import send_all
-from tests.anvil import Anvil
-from tests.devnet import GUARDIAN, founded, signer
+from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.chain.devnet import GUARDIAN, founded, signer
 
 STAKER = signer(3)
 SLOWEST = dataclasses.replace(DEVNET, times=dataclasses.replace(DEVNET.times, unbond_delay=30 * DAY, max_pause=3 * DAY))

@@ -11,10 +11,10 @@ from chain.client.quorum import FIRST_REST_S, LONGEST_REST_S, Rest
 from chain.client.rpc import ChainClient, OtherChain
 from chain.sending.fees import fees_at
 from chain.sending.transactions import Call, sign
-from tests.anvil import CHAIN_ID
-from tests.devnet import signer, word
-from tests.unit.chain.fronts import gone, lies
-from tests.unit.chain.square import ACCOUNT, LIES, WORD, Square, standing
+from tests.fixtures.chain.anvil import CHAIN_ID
+from tests.fixtures.chain.devnet import signer, word
+from tests.fixtures.chain.lying_endpoints import gone, lies
+from tests.fixtures.chain.quorum_fixture import ACCOUNT, LIES, WORD, Square, standing
 
 
 @pytest.fixture(scope="module")

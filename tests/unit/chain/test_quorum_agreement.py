@@ -10,7 +10,7 @@ from bytewise.protocol.units import Digest
 from chain.client.access import open_chain
 from chain.client.quorum import QuorumClient
 from chain.client.rpc import Block, ChainClient
-from tests.anvil import CHAIN_ID
+from tests.fixtures.chain.anvil import CHAIN_ID
 
 
 class Scripted(ChainClient):

@@ -15,9 +15,9 @@ from chain.client.quorum import LONGEST_REST_S
 from chain.reads.reader import DocketReader
 from chain.sending.fees import fees_at
 from chain.sending.transactions import Call, sign
-from tests.devnet import FEE_WEI, batch, pump, sender, signer
-from tests.unit.chain.fronts import REFUSAL, Change
-from tests.unit.chain.square import ACCOUNT, LIES, Square, standing
+from tests.fixtures.chain.devnet import FEE_WEI, batch, pump, sender, signer
+from tests.fixtures.chain.lying_endpoints import REFUSAL, Change
+from tests.fixtures.chain.quorum_fixture import ACCOUNT, LIES, Square, standing
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from chain.client.blocks import header_rlp
 from chain.client.rpc import ChainClient, at_number, hex_bytes
 from chain.deployment.deploy import created_address
 from chain.sending.transactions import Call, send_all
-from tests.anvil import CHAIN_ID, Anvil
-from tests.devnet import signer
+from tests.fixtures.chain.anvil import CHAIN_ID, Anvil
+from tests.fixtures.chain.devnet import signer
 
 SHORTEST, LONGEST = 3, 1_000
 

@@ -27,8 +27,8 @@ from chain.deployment.plan import DEVNET_SHAPE, Vote
 from chain.reads.reader import DocketReader
 from chain.sending.transactions import Call, send_all
 from kms.shard.chain_view import KeyChain
-from tests.anvil import CHAIN_ID, Anvil, running_anvil
-from tests.devnet import (
+from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
+from tests.fixtures.chain.devnet import (
     CHALLENGER,
     FEE_WEI,
     OPERATORS,

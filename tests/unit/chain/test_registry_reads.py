@@ -12,8 +12,8 @@ from chain.reads.documents import RegistryDocuments
 from chain.reads.reader import DocketReader
 from chain.reads.records import Status
 from chain.reads.roles import holders, irregularities
-from tests.anvil import Anvil
-from tests.devnet import (
+from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.chain.devnet import (
     ENVIRONMENT,
     GUARDIAN,
     MEASUREMENT,

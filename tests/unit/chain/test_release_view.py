@@ -10,8 +10,8 @@ from bytewise.protocol.errors.actors import RpcRefused
 from bytewise.protocol.keys.epochs import EpochState
 from chain.client.rpc import Block, ChainClient
 from chain.reads.reader import DocketReader
-from tests.anvil import Anvil, running_anvil
-from tests.devnet import VERIFIERS, deployed, reader, word
+from tests.fixtures.chain.anvil import Anvil, running_anvil
+from tests.fixtures.chain.devnet import VERIFIERS, deployed, reader, word
 
 WHO = VERIFIERS[0].address
 

@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.protocol.court.seat_outcomes import Standing
+from bytewise.protocol.court.settlement import SeatOutcome
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import ZERO_ADDRESS, Address
 from chain.client.artifacts import Log
 from chain.reads.history import _seat_ends
-from tests.devnet import word
+from tests.fixtures.chain.devnet import word
 
 PEOPLE = [ZERO_ADDRESS, *(Address(f"0x{n:040x}") for n in range(1, 5))]
 PER_SEAT = 7
-CHARGED = (Standing.ABSENT, Standing.NOT_REVEALED, Standing.WRONG)
+CHARGED = (SeatOutcome.ABSENT, SeatOutcome.NOT_REVEALED, SeatOutcome.WRONG)
 
 
-def settled(first: int, holders: list[Address], standings: list[Standing], charges: dict[Address, int]) -> Log:
+def settled(first: int, holders: list[Address], standings: list[SeatOutcome], charges: dict[Address, int]) -> Log:
     """The event."""
     values: dict[str, Any] = {
         "id": word("dispute"), "round": 1, "from": first, "perSeat": PER_SEAT, "holders": holders, "standings": bytes(standings),
@@ -29,7 +29,9 @@ def settled(first: int, holders: list[Address], standings: list[Standing], charg
 
 @given(st.integers(0, 200), st.lists(st.sampled_from(PEOPLE), max_size=20), st.data())
 def test_every_seat_and_every_wei_is_told_of_its_holder(first: int, holders: list[Address], data: st.DataObject) -> None:
-    standing_of = {who: data.draw(st.sampled_from(list(Standing)[1:])) for who in PEOPLE[1:]} | {ZERO_ADDRESS: Standing.NONE}
+    standing_of = {who: data.draw(st.sampled_from(list(SeatOutcome)[1:])) for who in PEOPLE[1:]} | {
+        ZERO_ADDRESS: SeatOutcome.NONE
+    }
     charges = {who: 10 + n for n, who in enumerate(dict.fromkeys(holders)) if standing_of[who] in CHARGED}
     ends = _seat_ends(settled(first, holders, [standing_of[who] for who in holders], charges))
     seats = {seat: each.voter for each in ends for seat in range(256) if each.seat_mask >> seat & 1}
@@ -37,13 +39,13 @@ def test_every_seat_and_every_wei_is_told_of_its_holder(first: int, holders: lis
     assert {each.voter: each.penalty for each in ends if each.penalty} == charges
     for each in ends:
         assert each.standing is standing_of[each.voter] and (each.dispute, each.round, each.block) == (word("dispute"), 1, 9)
-        paid = each.standing in (Standing.RIGHT, Standing.WORKED)
+        paid = each.standing in (SeatOutcome.RIGHT, SeatOutcome.WORKED)
         assert each.pay == holders.count(each.voter) * PER_SEAT * paid
 
 
 def test_a_charge_of_who_holds_no_such_seat_is_refused() -> None:
-    right = settled(0, [PEOPLE[1]], [Standing.RIGHT], {PEOPLE[1]: 5})
-    stranger = settled(0, [PEOPLE[1]], [Standing.WRONG], {PEOPLE[1]: 5, PEOPLE[2]: 5})
+    right = settled(0, [PEOPLE[1]], [SeatOutcome.RIGHT], {PEOPLE[1]: 5})
+    stranger = settled(0, [PEOPLE[1]], [SeatOutcome.WRONG], {PEOPLE[1]: 5, PEOPLE[2]: 5})
     for log in (right, stranger):
         with pytest.raises(MalformedValue, match="holds no seat that is charged"):
             _seat_ends(log)
@@ -51,4 +53,4 @@ def test_a_charge_of_who_holds_no_such_seat_is_refused() -> None:
 
 def test_standings_beside_other_seats_are_refused() -> None:
     with pytest.raises(ValueError, match="argument 2"):
-        _seat_ends(settled(0, [PEOPLE[1]], [Standing.RIGHT] * 2, {}))
+        _seat_ends(settled(0, [PEOPLE[1]], [SeatOutcome.RIGHT] * 2, {}))

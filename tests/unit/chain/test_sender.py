@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.errors.actors import LaneOwned, LaneStopped
-from bytewise.service.clock import SystemClock
 from bytewise.service.settings import child_environment
 from bytewise.storage.outbox import State
 from chain.acts.actor import ContractSender
@@ -19,11 +18,13 @@ from chain.client.rpc import ChainClient
 from chain.deployment.params import DEVNET, ETHER
 from chain.sending.sender import FINAL_AFTER, SenderPolicy
 from chain.sending.transactions import Call
-from tests.anvil import Anvil
-from tests.devnet import FEE_WEI, MEASUREMENT, POOL, batch, deployed, mine, pump, reader, sender, signer, word
-from tests.unit.chain.desk import Desk, governance, send
-
-HERE = Path(__file__).parent
+from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.chain.devnet import FEE_WEI, MEASUREMENT, POOL, batch, deployed, mine, pump, reader, sender, signer, word
+from tests.fixtures.chain.later_blocks import (
+    Later,
+)
+from tests.fixtures.chain.mined_sender import Desk, governance, send
+from tests.source import ROOT
 
 
 def test_an_intent_becomes_one_transaction_however_often_it_is_asked(anvil: Anvil, tmp_path: Path) -> None:
@@ -83,9 +84,9 @@ def test_a_kill_around_the_broadcast_leaves_exactly_one_transaction(anvil: Anvil
     network = deployed(anvil)
     anvil.automine(False)
     write_network(tmp_path / "network.json", network)
-    program = [sys.executable, str(HERE / "crashing_sender.py"), anvil.url, str(tmp_path / "network.json"), str(tmp_path), point]
-    root = {"PYTHONPATH": str(HERE.parents[2])}
-    died = subprocess.run(program, env=child_environment(root), timeout=60, check=False)
+    words = (anvil.url, str(tmp_path / "network.json"), str(tmp_path), point)
+    program = [sys.executable, "-m", "tests.fixtures.chain.crashing_sender", *words]
+    died = subprocess.run(program, cwd=ROOT, env=child_environment(), timeout=60, check=False)
     assert died.returncode == -signal.SIGKILL
     again = sender(anvil, network, signer(1), tmp_path)
     (row,) = again.transactions.outbox.all()
@@ -196,16 +197,6 @@ def test_an_act_that_waits_for_too_long_is_dropped_unsigned(anvil: Anvil, tmp_pa
     desk = Desk(anvil, tmp_path, SenderPolicy(confirmations=1, give_up_after_s=-1))
     desk.sender.pump()
     assert (desk.row().state, desk.row().nonce) == (State.EXPIRED, None)
-
-
-class Later:
-    """The same clock, so many seconds on."""
-
-    def __init__(self, seconds: int) -> None:
-        self._seconds, self._clock = seconds, SystemClock()
-
-    def now(self) -> int:
-        return self._clock.now() + self._seconds
 
 
 def test_an_act_that_was_dropped_is_planned_again_however_old_it_is(anvil: Anvil, tmp_path: Path) -> None:

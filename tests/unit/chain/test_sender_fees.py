@@ -11,9 +11,9 @@ from chain.deployment.params import DEVNET
 from chain.sending.fees import BLOCK_S, HURRY_S, TIP_WEI, Fees, fees_at, offered, outgrown, raised, tip_at
 from chain.sending.sender import SenderPolicy
 from chain.sending.transactions import TX_GAS_CAP, fees_of, is_empty
-from tests.anvil import Anvil, running_anvil
-from tests.devnet import FEE_WEI, batch, deployed, pump, sender, signer
-from tests.unit.chain.desk import Desk, base_fee, governance, send, sign_only
+from tests.fixtures.chain.anvil import Anvil, running_anvil
+from tests.fixtures.chain.devnet import FEE_WEI, batch, deployed, pump, sender, signer
+from tests.fixtures.chain.mined_sender import Desk, base_fee, governance, send, sign_only
 
 IMPATIENT = SenderPolicy(confirmations=1, bump_after_s=0)
 

@@ -12,9 +12,9 @@ from chain.acts.actor import ContractSender
 from chain.deployment.params import ETHER
 from chain.sending.fees import fees_at
 from chain.sending.sender import FINAL_AFTER, SenderPolicy
-from tests.anvil import Anvil
-from tests.devnet import deployed, pump, reader, sender, signer
-from tests.unit.chain.desk import Desk
+from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.chain.devnet import deployed, pump, reader, sender, signer
+from tests.fixtures.chain.mined_sender import Desk
 
 DEPTHS = (*range(1, 9), 12, 16, 31, 32, 33, 48, 63, 64)
 EAGER = SenderPolicy(confirmations=2, replan_after_s=0)

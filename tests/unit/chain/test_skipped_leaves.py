@@ -7,7 +7,7 @@ from bytewise.protocol.units import U64, U256
 from chain.acts.demands import _leaf_values
 from chain.client.artifacts import interface
 from chain.reads.records import leaves
-from tests.world import ANCHOR, World
+from tests.fixtures.builders import ANCHOR, World
 from verifier.watch.batch_check import verify_batch, verify_leaves
 
 WORLD = World()

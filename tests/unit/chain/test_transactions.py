@@ -8,9 +8,9 @@ from bytewise.protocol.errors.actors import ChainReverted, RpcRefused, TryAgain
 from bytewise.protocol.units import Digest
 from chain.client.rpc import ChainClient
 from chain.sending.transactions import ATTEMPTS, Call, send_all
-from tests.anvil import CHAIN_ID, Anvil, running_anvil
-from tests.devnet import signer
-from tests.unit.chain.fronts import Front, fronts
+from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
+from tests.fixtures.chain.devnet import signer
+from tests.fixtures.chain.lying_endpoints import Front, fronts
 
 FROM, TO = signer(1), signer(9).address
 STORES = bytes.fromhex("602a60005260206000f3")

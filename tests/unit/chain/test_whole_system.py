@@ -14,11 +14,10 @@ from bytewise.protocol.errors.records import Defect
 from bytewise.protocol.records.statements import Outcome, Verdict
 from bytewise.protocol.units import ZERO_DIGEST
 from enclave.judge import Judgement
-from tests.anvil import running_anvil
-from tests.fates import Fate, Story, result_of
-from tests.liars import CHALLENGER, OPERATOR, VERIFIERS, Filed
-from tests.lies import PROMISED, RECEIPT_LIES, REFUSED
-from tests.plays import (
+from tests.fixtures.chain.anvil import running_anvil
+from tests.fixtures.system.field_lies import PROMISED, RECEIPT_LIES, REFUSED
+from tests.fixtures.system.lying_operators import CHALLENGER, OPERATOR, VERIFIERS, Filed
+from tests.fixtures.system.plays import (
     OUTPUT_FIELDS,
     REQUEST_FIELDS,
     Conduct,
@@ -32,7 +31,8 @@ from tests.plays import (
     drawn,
     simpler,
 )
-from tests.whole_system import SEATS, WholeSystem
+from tests.fixtures.system.receipt_fates import Fate, Story, result_of
+from tests.fixtures.system.whole_system import SEATS, WholeSystem
 
 ENOUGH = 20
 """Plays in which everything comes up."""

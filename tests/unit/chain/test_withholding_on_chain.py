@@ -18,10 +18,10 @@ from bytewise.storage.journal import Journal, journal_key
 from chain.client.artifacts import interface
 from chain.deployment.params import DEVNET
 from chain.reads.documents import RegistryDocuments
-from tests.anvil import Anvil
-from tests.court_session import EAGER, Court
-from tests.devnet import CHALLENGER, OPERATORS, STAKE_WEI, VERIFIERS, batch, empty_database, mine, receipt
-from tests.unit.verifier.town import Shelf, randomness
+from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.chain.devnet import CHALLENGER, OPERATORS, STAKE_WEI, VERIFIERS, batch, empty_database, mine, receipt
+from tests.fixtures.court.session import EAGER, Court
+from tests.fixtures.verifier.verifier_fixture import Shelf, randomness
 from verifier.demands.demander import Demander, Means
 from verifier.disputes.watchtower import Watchtower
 from verifier.executor import Performer

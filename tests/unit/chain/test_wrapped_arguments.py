@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from chain.client.artifacts import interface
-from tests.unit.chain.wrapped import Wrapped, assigned, wrappers
+from tests.fixtures.chain.call_sources import Wrapped, assigned, wrappers
 
 OURS = {
     "a": "result", "notePlace.keyHash": "public_key", "delegatee": "to", "duration": "seconds",

@@ -17,8 +17,8 @@ from chain.deployment import deploy
 from chain.deployment.calls import Act
 from chain.deployment.params import DEVNET
 from chain.deployment.plan import DEVNET_SHAPE, Header, Site, Vote, code, names, steps
-from tests.devnet import word
-from tests.unit.chain.wrapped import wrappers
+from tests.fixtures.chain.call_sources import wrappers
+from tests.fixtures.chain.devnet import word
 
 BY_CONTRACTS = {
     "AccessManager": "consumeScheduledOp",

@@ -7,7 +7,7 @@ import pytest
 from bytewise.protocol.errors.actors import ConfigurationError
 from chain.deployment.calls import Act
 from cli.chain_vote import acts_of
-from tests.devnet import signer
+from tests.fixtures.chain.devnet import signer
 
 MOVER = signer(7).address
 CALL = '{"contract": "Ledger", "function": "setMover", "arguments": ["' + MOVER + '", true]'

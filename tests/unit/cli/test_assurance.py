@@ -10,9 +10,9 @@ import pytest
 from bytewise.protocol.assurance import HARDWARE, SIMULATED, warning
 from bytewise.protocol.units import U64
 from cli.status import collect
-from tests.devnet import OPERATORS, POLICY, SHARDS, batch, epoch_document, fee_wei, reader, signer
-from tests.unit.cli.surfaces import SURFACES, Answered, Judged, Kind, Released
-from tests.vouched import key_in_force
+from tests.fixtures.chain.devnet import OPERATORS, POLICY, SHARDS, batch, epoch_document, fee_wei, reader, signer
+from tests.fixtures.cli.surfaces import SURFACES, Answered, Judged, Kind, Released
+from tests.fixtures.kms.vouched_epochs import key_in_force
 
 TOLD = re.compile(rf"assurance\W+simulated|{warning(SIMULATED)}")
 

@@ -30,10 +30,10 @@ from chain.sending.keys import save_signer
 from chain.sending.sender import SenderPolicy
 from chain.sending.transactions import send_all
 from cli.__main__ import main
-from tests.anvil import CHAIN_ID, Anvil, running_anvil
-from tests.devnet import ENVIRONMENT, POOL, VERIFIERS, deployed, empty_database, mine, reader, signer, word
+from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
+from tests.fixtures.chain.devnet import ENVIRONMENT, POOL, VERIFIERS, deployed, empty_database, mine, reader, signer, word
+from tests.fixtures.inference.models import small_artifact
 from tests.source import ROOT
-from tests.unit.inference.models import small_artifact
 from verifier.orders import CERTIFY, Orders, ordered_word
 from verifier.watch.open_windows import DocketPages
 

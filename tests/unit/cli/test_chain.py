@@ -20,8 +20,8 @@ from chain.deployment.params import DEVNET, ETHER, changed, complete, read_chang
 from chain.deployment.plan import LONG_DELAY_DAYS
 from chain.sending.transactions import send_all
 from cli.__main__ import main
-from tests.anvil import CHAIN_ID, Anvil
-from tests.devnet import POOL, signer, word
+from tests.fixtures.chain.anvil import CHAIN_ID, Anvil
+from tests.fixtures.chain.devnet import POOL, signer, word
 
 DEPLOY = ["chain", "deploy", "--chain-id", str(CHAIN_ID), "--devnet-account", "0", "--pool", f"0x{POOL.hex()}"]
 

@@ -17,9 +17,9 @@ from chain.deployment.plan import LEAST_LONG_DELAY_DAYS, LONG_DELAY_DAYS
 from chain.sending.keys import save_signer
 from chain.sending.transactions import Call, send_all
 from cli.__main__ import main
-from tests.anvil import CHAIN_ID, Anvil
-from tests.devnet import POOL, signer
-from tests.unit.cli.killed_deploy import Killed, stop_after
+from tests.fixtures.chain.anvil import CHAIN_ID, Anvil
+from tests.fixtures.chain.devnet import POOL, signer
+from tests.fixtures.cli.killed_deploy import Killed, stop_after
 
 GIVEN = f"0x{POOL.hex()}"
 NOBODY = "0x" + "0" * 40

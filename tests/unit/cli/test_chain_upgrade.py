@@ -14,9 +14,9 @@ from chain.deployment.deploy import created_address, gas_limit, survey
 from chain.deployment.params import DEVNET
 from chain.deployment.plan import DEVNET_SHAPE, Site, code, names, steps
 from chain.sending.transactions import Call, send_all
-from tests.anvil import Anvil
-from tests.desk import CURATOR, DELAYS, VOTER, Desk, founded_by_vote, passed
-from tests.devnet import signer, word
+from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.chain.devnet import signer, word
+from tests.fixtures.chain.governance_cli import CURATOR, DELAYS, VOTER, Desk, founded_by_vote, passed
 
 
 @pytest.fixture

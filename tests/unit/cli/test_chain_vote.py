@@ -19,9 +19,9 @@ from chain.deployment.calls import Act
 from chain.deployment.plan import code
 from chain.sending.keys import save_signer
 from cli.__main__ import main
-from tests.anvil import Anvil, running_anvil
-from tests.desk import DELAYS, GUARDIAN, VOTER, Desk, founded_by_vote, passed
-from tests.devnet import signer, word
+from tests.fixtures.chain.anvil import Anvil, running_anvil
+from tests.fixtures.chain.devnet import signer, word
+from tests.fixtures.chain.governance_cli import DELAYS, GUARDIAN, VOTER, Desk, founded_by_vote, passed
 
 
 @pytest.fixture(scope="module")

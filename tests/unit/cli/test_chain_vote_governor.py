@@ -14,8 +14,8 @@ from bytewise.service.exit_codes import Exit
 from chain.acts import governed, proposals
 from chain.client.quorum import QuorumClient
 from chain.client.rpc import ChainClient
-from tests.anvil import CHAIN_ID, Anvil, running_anvil
-from tests.desk import VOTER, Desk, founded_by_vote, passed
+from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
+from tests.fixtures.chain.governance_cli import VOTER, Desk, founded_by_vote, passed
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.digests import keccak256
-from tests.anvil import running_anvil
-from tests.desk import DELAYS, VOTER, Desk, founded_by_vote, passed
+from tests.fixtures.chain.anvil import running_anvil
+from tests.fixtures.chain.governance_cli import DELAYS, VOTER, Desk, founded_by_vote, passed
 
 
 def test_a_vote_that_takes_a_timelock_its_proposer_stops_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

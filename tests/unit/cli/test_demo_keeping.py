@@ -21,9 +21,9 @@ from cli.demo.facts import FRAUDS
 from cli.demo.plan import CHAIN_ID, FUNDS_WEI, PARAMS, STAKE_WEI
 from cli.demo.processes import Network
 from cli.demo.site import Ports, Site, new_site
-from tests.anvil import running_anvil
+from tests.fixtures.chain.anvil import running_anvil
+from tests.fixtures.verifier.verifier_fixture import NETWORK
 from tests.source import ROOT
-from tests.unit.verifier.town import NETWORK
 
 ADA = NETWORK.addresses.ledger
 PATIENCE_S = 60.0

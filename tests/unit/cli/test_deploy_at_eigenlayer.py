@@ -28,10 +28,10 @@ from chain.deployment.plan import (
 )
 from chain.sending.transactions import Call
 from cli.__main__ import main
-from tests.anvil import CHAIN_ID, Anvil
-from tests.devnet import POOL, signer
-from tests.restaked import EigenLayer, compiled
-from tests.unit.cli.killed_deploy import Killed, stop_after
+from tests.fixtures.chain.anvil import CHAIN_ID, Anvil
+from tests.fixtures.chain.devnet import POOL, signer
+from tests.fixtures.chain.fake_eigenlayer import EigenLayer, compiled
+from tests.fixtures.cli.killed_deploy import Killed, stop_after
 
 MAKER, NOBODY = signer(19), signer(12).address
 DISPUTE_BLOCKS = DEVNET.longest_dispute

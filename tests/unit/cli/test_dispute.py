@@ -5,84 +5,18 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.digests import Label, labelled
-from bytewise.protocol.encoding import encode
-from bytewise.protocol.records.receipt import ReceiptList, receipt_id
-from bytewise.protocol.units import U64, Digest, hex0x
-from bytewise.service.clock import SystemClock
+from bytewise.protocol.records.receipt import receipt_id
+from bytewise.protocol.units import Digest
 from bytewise.service.exit_codes import Exit
-from bytewise.storage.duties import DONE, PENDING, Duties
-from bytewise.storage.engine import open_database
-from bytewise.storage.receipt_store import Books, Issued
-from chain.client.address_book import write_network
-from chain.sending.keys import save_signer
-from cli.__main__ import main
-from serving.batch_duties import Duties as BatchDuties
-from serving.chain_view import AllDisputes, OwnBatches
-from serving.disputes import APPEAL, OwnDisputes
-from tests.anvil import Anvil
-from tests.court_session import TRUE, Court
-from tests.devnet import OPERATORS, empty_database, mine, word
-from tests.unit.verifier.town import Shelf
-
-ME = OPERATORS[0]
-ENVELOPE = b"an envelope"
-
-
-class Operator:
-    """What `python -m serving` has of a disputed operator, and its settings file."""
-
-    def __init__(self, court: Court, folder: Path) -> None:
-        self.court, self.folder, self.shelf = court, folder, Shelf()
-        (folder / "operator.db").write_bytes(empty_database())
-        self.database = open_database(f"sqlite:///{folder / 'operator.db'}")
-        self.books = Books(self.database, SystemClock(), ME.address)
-        self.orders = Duties(self.database, SystemClock())
-        self._fill()
-        reader, sender, anchor = court.reader, court.of(ME), court.network.anchor_domain
-        disputes = AllDisputes(reader, ME.address)
-        self.part = OwnDisputes(disputes, sender, self.books, self.shelf, self.orders, ME.address, anchor)
-        batches = OwnBatches(reader, ME.address)
-        self.duties = BatchDuties(batches, sender, self.books, self.shelf, ME.address, anchor)
-        write_network(folder / "network.json", court.network)
-        for number, key in enumerate(OPERATORS):
-            save_signer(folder / f"operator{number}.key", key)
-
-    def _fill(self) -> None:
-        batch, anchor = self.court.batch, self.court.network.anchor_domain
-        for entry in batch.entries:
-            issued = Issued(receipt_id(anchor, entry.receipt), entry, ENVELOPE, b"{}")
-            self.books.issue(labelled(Label.RETRY, entry.receipt.seq), [issued])
-        self.books.add_batch(batch.header, encode(ReceiptList(ME.address, U64(1), batch.entries)))
-
-    def tick(self) -> None:
-        self.court.anvil.mine()
-        self.duties.step()
-        self.part.step()
-        self.court.pump()
-
-    def appeal(self, dispute: Digest, *options: str, key: int = 0) -> int:
-        """The command; its exit code."""
-        config = self.folder / f"operator{key}.toml"
-        config.write_text(f"""
-database_url = "sqlite:///{self.folder / "operator.db"}"
-[listen]
-certificate_file = "tls.pem"
-key_file = "tls.key"
-[model]
-name = "tiny"
-artifact = "artifact"
-environment_file = "environment.json"
-[network]
-file = "network.json"
-rpc = "{self.court.anvil.url}"
-da = ["http://127.0.0.1:1"]
-[keys]
-operator_file = "operator{key}.key"
-gateway_file = "gateway.key"
-journal_file = "journal.key"
-""")
-        return main(["dispute", "appeal", hex0x(dispute), "--config", str(config), *options])
+from bytewise.storage.duties import DONE, PENDING
+from serving.disputes import APPEAL
+from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.chain.devnet import mine, word
+from tests.fixtures.cli.operator_database import (
+    ENVELOPE,
+    Operator,
+)
+from tests.fixtures.court.session import TRUE, Court
 
 
 def test_a_disputed_operator_is_found_by_its_committee_and_appeals_when_told_to(

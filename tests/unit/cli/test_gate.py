@@ -20,7 +20,7 @@ from cli.__main__ import main
 from cli.demo.facts import gated
 from cli.endpoint import MAX_ANSWER_BYTES
 from cli.gate import Plan, comparable, first_difference
-from tests.operator_site import READY_S, Operator, make_artifact, process, running_operator_site
+from tests.fixtures.serving.operator_site import READY_S, Operator, make_artifact, process, running_operator_site
 
 SHORT = ("--runs", "2", "--traffic", "2", "--tokens", "12")
 Reply = dict[str, Any]

@@ -13,55 +13,17 @@ from bytewise.protocol.decisions.snapshot import Seat
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import TicketRefused
 from bytewise.protocol.evidence.appraisal_policy import Role
-from bytewise.protocol.suites import is_rebuilt, rebuilt_epoch
+from bytewise.protocol.suites import rebuilt_epoch
 from bytewise.protocol.units import U64, ZERO_DIGEST, Digest, hex0x
 from bytewise.service.exit_codes import Exit
-from bytewise.storage.engine import open_database, writing
 from bytewise.storage.tables import ReleaseRow
-from cli.__main__ import main
 from cli.privileged_call import moment
-from enclave.release_client import ShardKeySource
-from tests.unit.kms.memory_chain import NOW, OTHER_VOTER, VOTER, Case
-from tests.unit.kms.world import World, refused
-from tests.unit.verifier.town import NETWORK
-
-
-class Site:
-    """A network of three shards with an address book, and a command line beside it."""
-
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str], epoch: int = 1) -> None:
-        rebuilt = is_rebuilt(epoch)
-        self.world = World(folder, contracts=NETWORK.contracts, epoch=epoch)
-        self.folder, self._capsys = folder, capsys
-        (folder / "network.json").write_bytes(encode(replace(NETWORK, epochs=(self.world.document,))))
-        self.shards = {index: self.world.shard(index, release_shares=rebuilt) for index in (1, 2, 3)}
-
-    def opened(self) -> Case:
-        """A receipt that the enclave of a seat opened, as the enclave does it: it asks shards until it has enough."""
-        case = self.world.case()
-        self.world.chain.open(case)
-        ShardKeySource(self.world.quoter, rebuilds=True).open(self.world.job(case), self.world.secret)
-        return case
-
-    def log(self, verb: str, *arguments: str) -> int:
-        """Runs a verb of `bytewise kms log` in this folder; the exit code."""
-        places = ["--network", str(self.folder / "network.json"), "--logs", str(self.folder / "logs")]
-        return main(["kms", "log", verb, *arguments, *places])
-
-    def said(self) -> str:
-        """What was printed since."""
-        captured = self._capsys.readouterr()
-        return captured.out + captured.err
-
-    def change(self, index: int, statement: object) -> None:
-        """Changes a shard's database, as its operator can."""
-        with writing(open_database(f"sqlite:///{self.folder / f'shard-{index}' / 'kms.sqlite'}")) as connection:
-            connection.execute(statement)  # type: ignore[call-overload]
-
-
-@pytest.fixture
-def site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Site:
-    return Site(tmp_path, capsys)
+from tests.fixtures.cli.log_site import (
+    Site,
+)
+from tests.fixtures.kms.memory_chain import NOW, OTHER_VOTER, VOTER
+from tests.fixtures.kms.release_network import refused
+from tests.fixtures.verifier.verifier_fixture import NETWORK
 
 
 @pytest.mark.e2e

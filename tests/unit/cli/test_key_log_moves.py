@@ -14,11 +14,11 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.keys.epochs import EpochDocument
 from bytewise.protocol.units import U64, hex0x
 from bytewise.service.exit_codes import Exit
-from tests.unit.cli.test_key_log import Site
-from tests.unit.kms.memory_chain import VOTER, Case
-from tests.unit.kms.test_renewed import dealt_again, mean
-from tests.unit.kms.world import World
-from tests.unit.verifier.town import NETWORK
+from tests.fixtures.cli.log_site import Site
+from tests.fixtures.kms.dealt_again import dealt_again, mean
+from tests.fixtures.kms.memory_chain import VOTER, Case
+from tests.fixtures.kms.release_network import World
+from tests.fixtures.verifier.verifier_fixture import NETWORK
 
 HOUR = 3600
 

@@ -15,12 +15,12 @@ from chain.client.address_book import write_network
 from chain.reads.share_history import dealings
 from cli.__main__ import main
 from kms.release_log.opening_report import LATE_S
-from tests.anvil import Anvil
-from tests.devnet import reader
-from tests.unit.cli.test_kms import CURATOR, Site
-from tests.unit.kms.memory_chain import Case
-from tests.unit.kms.world import World
-from tests.vouched import vouched
+from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.chain.devnet import reader
+from tests.fixtures.cli.key_site import CURATOR, Site
+from tests.fixtures.kms.memory_chain import Case
+from tests.fixtures.kms.release_network import World
+from tests.fixtures.kms.vouched_epochs import vouched
 
 
 @pytest.fixture

@@ -20,11 +20,11 @@ from cli.key_log_audit import worst
 from kms.release_log import copies
 from kms.release_log.copies import LogCopy
 from kms.release_log.entitlement import Seen, judge
-from tests.unit.cli.test_key_log import Site, site
-from tests.unit.kms.court import Court
-from tests.unit.kms.memory_chain import NOW
-from tests.unit.kms.trickling import trickling
-from tests.unit.verifier.town import NETWORK
+from tests.fixtures.cli.log_site import Site, site
+from tests.fixtures.kms.log_court import Court
+from tests.fixtures.kms.memory_chain import NOW
+from tests.fixtures.kms.trickling_shard import trickling
+from tests.fixtures.verifier.verifier_fixture import NETWORK
 
 __all__ = ["site"]
 

@@ -3,24 +3,20 @@
 import json
 import secrets
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from bytewise.crypto import hpke
-from bytewise.protocol.address_book import Network
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import ChainReverted, TryAgain
-from bytewise.protocol.keys.epochs import EpochDocument, EpochState
+from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.suites import SUITE_P256, hybrid_epoch
 from bytewise.protocol.units import U64, Blob, Digest
 from bytewise.service.exit_codes import Exit
-from chain.acts.epochs import Signed, open_epoch, reshare_epoch
+from chain.acts.epochs import open_epoch, reshare_epoch
 from chain.client.address_book import read_network, write_network
 from chain.deployment.calls import Act, measured
-from chain.deployment.deploy import Policy, deploy, put_in_force, survey
 from chain.deployment.params import DEVNET
-from chain.deployment.plan import DEVNET_SHAPE, Vote
 from chain.sending.keys import save_signer
 from cli.__main__ import main
 from cli.demo.site import free_ports
@@ -29,72 +25,18 @@ from kms.ceremony.state import Phase
 from kms.shard.share_rotation import as_dealt
 from kms.storage import keyring
 from kms.storage.files import write_whole
-from tests.anvil import Anvil
-from tests.dealer import deal
-from tests.devnet import MEASUREMENT, POOL, reader, signer
-from tests.unit.kms.ceremonies import SCRIBE, Town, party, plan_for
-from tests.unit.kms.memory_chain import NOW
-from tests.unit.kms.offices import CHANNEL, offices
-from tests.unit.kms.test_ceremony_served import serving
-from tests.unit.kms.test_process import config
-from tests.unit.kms.world import World
-from tests.vouched import key_in_force, vouched
+from tests.fixtures.chain.devnet import reader
+from tests.fixtures.cli.key_site import (
+    CURATOR,
+    Site,
+    dealt_again,
+    signatures,
+)
+from tests.fixtures.kms.ceremonies import SCRIBE, Town, party, plan_for
+from tests.fixtures.kms.dkg_fixture import CHANNEL, offices
+from tests.fixtures.kms.memory_chain import NOW
+from tests.fixtures.kms.served_ceremony import serving
 from verifier.wiring import FollowingReader
-
-CURATOR = signer(0)
-
-
-class Site:
-    """A chain with one dealt key epoch in force, its shards' folders, and a command line."""
-
-    def __init__(self, anvil: Anvil, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.anvil, self.folder, self._capsys = anvil, folder, capsys
-        anvil.mine(2)
-        vote = Vote(guardian=CURATOR.address, curator=CURATOR.address, holder=CURATOR.address)
-        network = deploy(anvil.client, CURATOR, survey(anvil.client, CURATOR.address, DEVNET, DEVNET_SHAPE, [POOL], vote))
-        self.world = World(folder, contracts=network.contracts)
-        self.policy = Policy(self.world.policy.digest, int(self.world.policy.serial), encode(self.world.policy))
-        put_in_force(anvil.client, network, CURATOR, [MEASUREMENT], [], self.policy)
-        self.network = network
-        self.network = self.in_force(self.world.document)
-        write_network(folder / "network.json", self.network)
-        save_signer(folder / "curator.key", CURATOR)
-
-    def kms(self, verb: str, *arguments: str) -> int:
-        """A verb with address book and node; the exit code."""
-        return main(["kms", verb, *arguments, "--network", str(self.folder / "network.json"), "--rpc", self.anvil.url])
-
-    def shard(self, verb: str, *arguments: str) -> int:
-        """A verb of the operator of shard 1; the exit code."""
-        path = config(self.world, 1)
-        text = path.read_text().replace("../dispute.json", "../network.json").replace("http://127.0.0.1:1", self.anvil.url)
-        path.write_text(text + 'finality = "latest"\n')
-        return main(["kms", verb, "--config", str(path), "--key", str(self.folder / "backup.key"), *arguments])
-
-    def said(self) -> str:
-        """What was printed since, in one line."""
-        captured = self._capsys.readouterr()
-        return " ".join((captured.out + captured.err).split())
-
-    def next_epoch(self) -> EpochDocument:
-        """Another dealt epoch is put in force; the first drains."""
-        document = self.dealt()
-        self.in_force(document)
-        return document
-
-    def dealt(self) -> EpochDocument:
-        """The key of epoch 2, dealt to the same shards."""
-        settings = replace(self.world.settings, epoch=U64(2), out_file=self.folder / "epoch-2.json")
-        return deal(settings, secrets.token_bytes)
-
-    def in_force(self, document: EpochDocument) -> Network:
-        """A dealt epoch in force; the address book with it, which is not kept."""
-        return key_in_force(self.anvil.client, self.network, CURATOR, document, self.policy.digest, self.world.signers())
-
-
-@pytest.fixture
-def site(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Site:
-    return Site(anvil, tmp_path, capsys)
 
 
 @pytest.mark.e2e
@@ -179,16 +121,6 @@ def test_an_epoch_is_retired_when_no_dispute_can_need_its_key_and_not_before(sit
     chain = reader(site.anvil, site.network)
     assert [chain.epoch_state(epoch, chain.head()) for epoch in (1, 2)] == [EpochState.RETIRED, EpochState.ACTIVE]
     assert site.kms("retire", "7", *key) == Exit.USAGE
-
-
-def signatures(site: Site, document: EpochDocument, version: int, transcript: Digest) -> Signed:
-    """As the shards of a ceremony sign."""
-    return vouched(site.network.epochs_domain, document, site.world.signers(), version, transcript)
-
-
-def dealt_again(document: EpochDocument) -> EpochDocument:
-    """Other commitments of the same key, as the chain sees them: it checks the first."""
-    return replace(document, commitments=(document.commitments[0], document.record.shards[0].verification_key))
 
 
 @pytest.mark.e2e

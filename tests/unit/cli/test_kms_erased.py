@@ -25,10 +25,10 @@ from cli import key_erased
 from kms.ceremony.erasure import Wanted, count, erase, judge, statement_file, wanted_shares
 from kms.shard.chain_view import ChainCeremonyView
 from kms.storage import accounts
-from tests.devnet import reader
-from tests.unit.cli.test_kms import CURATOR, Site, site
-from tests.unit.kms.memory_chain import CONTRACTS
-from tests.unit.kms.world import World
+from tests.fixtures.chain.devnet import reader
+from tests.fixtures.cli.key_site import CURATOR, Site, site
+from tests.fixtures.kms.memory_chain import CONTRACTS
+from tests.fixtures.kms.release_network import World
 
 __all__ = ["site"]
 

@@ -9,9 +9,9 @@ from bytewise.protocol.keys.ceremony import Plan
 from bytewise.protocol.units import hex0x
 from bytewise.service.exit_codes import Exit
 from cli.__main__ import main
-from tests.unit.kms.ceremonies import SCRIBE
-from tests.unit.kms.offices import Office, brought, offices, plan, scribe_of
-from tests.unit.kms.test_ceremony_desks import run
+from tests.fixtures.kms.ceremonies import SCRIBE
+from tests.fixtures.kms.ceremony_runs import run
+from tests.fixtures.kms.dkg_fixture import Office, brought, offices, plan, scribe_of
 
 
 def show(shard: Office, *more: str) -> int:

@@ -26,9 +26,10 @@ from cli.__main__ import main
 from kms.settings import ShardSettings
 from kms.storage import keyring
 from kms.storage.sealing import open_sealer
-from tests.unit.verifier.town import NETWORK
+from tests.fixtures.kms import key_wrapper
+from tests.fixtures.verifier.verifier_fixture import NETWORK
 
-WRAPPER = Path(__file__).parents[2] / "wrapper.py"
+WRAPPER = Path(key_wrapper.__file__)
 SCRIBE, GOVERNORS = "0x" + "5c" * 20, ["0x" + f"{n:02x}" * 20 for n in (1, 2, 3)]
 URL, CHANNEL = "https://shard-1.example:7001", "shard-1.example:7002"
 

@@ -11,9 +11,9 @@ from chain.sending.keys import save_signer
 from kms.shard.api import build_app
 from kms.shard.http_limits import server_config
 from kms.storage import keyring
-from tests.devnet import signer
-from tests.unit.cli.test_kms import Site, site
-from tests.unit.kms.world import wait_until
+from tests.fixtures.chain.devnet import signer
+from tests.fixtures.cli.key_site import Site, site
+from tests.fixtures.kms.release_network import wait_until
 
 __all__ = ["site"]
 

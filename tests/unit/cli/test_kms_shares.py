@@ -15,11 +15,11 @@ from bytewise.service.exit_codes import Exit
 from chain.acts.epochs import Signed, open_epoch, reshare_epoch
 from cli import key_status
 from kms.shard import release, share_rotation
-from tests.anvil import Anvil
-from tests.devnet import reader
-from tests.unit.cli.test_kms import CURATOR, Site, dealt_again, signatures
-from tests.unit.kms import test_renewed as renewal
-from tests.unit.kms.memory_chain import VOTER
+from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.chain.devnet import reader
+from tests.fixtures.cli.key_site import CURATOR, Site, dealt_again, signatures
+from tests.fixtures.kms import dealt_again as renewal
+from tests.fixtures.kms.memory_chain import VOTER
 
 
 @pytest.fixture

@@ -16,13 +16,13 @@ from chain.sending.keys import save_signer
 from kms.ceremony.coordinator import epoch_document, unproven, verify_proven
 from kms.ceremony.state import Ceremony, Phase
 from kms.storage import keyring
-from tests.anvil import Anvil
-from tests.devnet import reader
-from tests.unit.cli.test_kms import CURATOR, Site
-from tests.unit.kms.ceremonies import SCRIBE, Town, generated, party, plan_for, seat
-from tests.unit.kms.liars import wrong_partial
-from tests.unit.kms.offices import CHANNEL, Office, Turns, offices, plan, scribe_of
-from tests.unit.kms.test_ceremony_desks import PHASE_S, numbered, on_chain, run, shares_make_the_key
+from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.chain.devnet import reader
+from tests.fixtures.cli.key_site import CURATOR, Site
+from tests.fixtures.kms.ceremonies import SCRIBE, Town, generated, party, plan_for, seat
+from tests.fixtures.kms.ceremony_runs import PHASE_S, numbered, on_chain, run, shares_make_the_key
+from tests.fixtures.kms.dkg_fixture import CHANNEL, Office, Turns, offices, plan, scribe_of
+from tests.fixtures.kms.lying_shards import wrong_partial
 
 EPOCH = 2
 

@@ -11,7 +11,7 @@ from chain.client.address_book import write_network
 from chain.sending.keys import devnet_signer, save_signer
 from cli.__main__ import main
 from kms.settings import CeremonySettings
-from tests.unit.verifier.town import NETWORK
+from tests.fixtures.verifier.verifier_fixture import NETWORK
 
 CEREMONY = """
 epoch = {epoch}

@@ -10,7 +10,7 @@ from bytewise.inference.artifact import artifact
 from bytewise.protocol.encoding import encode
 from bytewise.service.exit_codes import Exit
 from cli.__main__ import main
-from tests.unit.inference.tiny import write_checkpoint
+from tests.fixtures.inference.tiny import write_checkpoint
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from bytewise.storage.nonce_lease import Lane
 from bytewise.storage.protection import Protection
 from chain.sending.keys import save_signer
 from cli.__main__ import main
-from tests.unit.storage.records import vote
-from tests.unit.verifier.town import NETWORK
-from tests.world import signer
+from tests.fixtures.builders import signer
+from tests.fixtures.storage.stored_records import vote
+from tests.fixtures.verifier.verifier_fixture import NETWORK
 
 KEY = signer("protect")
 

@@ -19,8 +19,8 @@ from chain.reads.host_claims import Dated, in_force
 from cli.quotes import ANOTHER, HOLDS, NONE, Quoted, judged
 from enclave.release_client import ShardKeySource
 from enclave.session import Bench, Session
-from tests.unit.kms.memory_chain import CHAIN_ID, CONTRACTS, Case
-from tests.unit.kms.world import World
+from tests.fixtures.kms.memory_chain import CHAIN_ID, CONTRACTS, Case
+from tests.fixtures.kms.release_network import World
 
 DISPUTES = Domain(CHAIN_ID, CONTRACTS.disputes)
 ELSEWHERE = Digest(b"\x77" * 32)

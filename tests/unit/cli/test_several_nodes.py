@@ -6,9 +6,9 @@ from bytewise.service.exit_codes import Exit
 from chain.client.address_book import write_network
 from chain.sending.keys import save_signer
 from cli.__main__ import main
-from tests.anvil import Anvil
-from tests.devnet import deployed, signer, word
-from tests.unit.chain.fronts import fronts, gone, lies, refuses
+from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.chain.devnet import deployed, signer, word
+from tests.fixtures.chain.lying_endpoints import fronts, gone, lies, refuses
 
 CURATOR = signer(0)
 

@@ -9,9 +9,9 @@ from bytewise.protocol.records.statements import AuditOutcome, AuditResult
 from bytewise.protocol.units import U8, U64, Digest, hex0x
 from cli import status
 from cli.status_table import seats_for
-from tests.dockets import case
-from tests.work import instructions
-from tests.world import signer, word
+from tests.fixtures.builders import signer, word
+from tests.fixtures.snapshot_builders import case
+from tests.fixtures.work_counter import instructions
 
 AUDITOR, OTHER = signer("auditor").address, signer("another auditor").address
 

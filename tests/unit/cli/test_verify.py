@@ -22,7 +22,7 @@ from bytewise.protocol.units import U64, ZERO_DIGEST, hex0x
 from bytewise.service.settings import child_environment
 from cli.__main__ import main
 from cli.receipt_check import Model, Standing, conclude, rerun
-from tests.operator_site import MODEL_NAME, ROOT, Operator, make_artifact, running_operator_site, serving
+from tests.fixtures.serving.operator_site import MODEL_NAME, ROOT, Operator, make_artifact, running_operator_site, serving
 
 
 class Kept(NamedTuple):

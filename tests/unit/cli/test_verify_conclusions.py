@@ -4,7 +4,7 @@ from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.records.statements import Verdict
 from cli.receipt_check import Standing, conclude, without_list
 from cli.shown_members import Comparison
-from tests.dockets import case
+from tests.fixtures.snapshot_builders import case
 
 UPHELD = case(phase=Phase.FINAL, verdict=Verdict.UPHELD)
 

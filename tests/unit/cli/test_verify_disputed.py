@@ -14,9 +14,9 @@ from cli.__main__ import main
 from cli.connect import connected
 from cli.finding import Found, Search
 from cli.receipt_check import chain_standing
-from tests.anvil import Anvil
-from tests.court_session import TRUE, Court
-from tests.devnet import ENVIRONMENT, OPERATORS, batch, mine, word
+from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.chain.devnet import ENVIRONMENT, OPERATORS, batch, mine, word
+from tests.fixtures.court.session import TRUE, Court
 from verifier.watch.batch_check import CheckedReceipt
 
 NOWHERE = "http://127.0.0.1:9"

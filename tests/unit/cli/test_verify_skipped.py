@@ -11,10 +11,10 @@ from chain.client.address_book import write_network
 from cli.connect import connected
 from cli.finding import find_receipt
 from cli.verify import _not_found
-from tests.anvil import Anvil
-from tests.court_session import Court
-from tests.devnet import FEE_WEI, OPERATORS, batch, word
-from tests.unit.verifier.town import Shelf
+from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.chain.devnet import FEE_WEI, OPERATORS, batch, word
+from tests.fixtures.court.session import Court
+from tests.fixtures.verifier.verifier_fixture import Shelf
 
 
 def test_a_saved_receipt_whose_number_was_skipped_is_told(anvil: Anvil, tmp_path: Path) -> None:

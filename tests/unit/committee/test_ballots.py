@@ -1,6 +1,5 @@
 """A seat's vote: one per round for ever, protected before it is sent, whatever crashes, restarts or is restored in between."""
 
-import os
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -10,74 +9,25 @@ from sqlalchemy import delete
 
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.tally import said_by
-from bytewise.protocol.decisions.disputes import MovePolicy, VotePolicy
+from bytewise.protocol.decisions.disputes import VotePolicy
 from bytewise.protocol.decisions.snapshot import Case, RoundSeats
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.errors.actors import ProtectionMissing, SecondVote
-from bytewise.protocol.records.statements import Outcome, Vote
+from bytewise.protocol.records.statements import Outcome
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U8, ZERO_DIGEST, Blob
 from bytewise.storage.duties import DECLINED, DONE, Duties
 from bytewise.storage.engine import writing
-from bytewise.storage.protection import Protection
 from bytewise.storage.tables import ProtectedVoteRow
-from committee.ballots import KIND, RETRY_PAUSE_S, Ballots
-from tests.unit.verifier import bench as b
-from tests.unit.verifier.town import ME, NETWORK, Town, seat
-from tests.world import DISPUTES, word
-from verifier.executor import Performer
+from committee.ballots import KIND, RETRY_PAUSE_S
+from tests.fixtures.builders import DISPUTES, word
+from tests.fixtures.committee.seated_member import (
+    Seated,
+    setup,
+)
+from tests.fixtures.verifier import enclave_in_memory as b
+from tests.fixtures.verifier.verifier_fixture import NETWORK, Town, seat
 from verifier.jobs.enclave_presence import LONGEST_PAUSE_S
-from verifier.jobs.worker import Worker
-from verifier.node import Node
-
-
-class Seated:
-    """A running member of a town; leaving it is a crash: nothing in memory survives."""
-
-    def __init__(self, town: Town) -> None:
-        self.town = town
-        self.worker = Worker(lambda: town.chain.timestamp)
-        self.duties, self.protection = Duties(town.database, town.clock), Protection(town.database, town.clock)
-        self.ballots = Ballots(
-            NETWORK, town.records, town.store, self.duties, self.protection, town.journal, ME, town.enclave, self.worker,
-            os.urandom, VotePolicy(),
-        )  # fmt: skip
-        performer = Performer(town.sender, town.journal, None, None, self.ballots)
-        self.node = Node(
-            town.chain, town.sender, town.pages, town.records, performer, MovePolicy(), [self.ballots], self.worker, None,
-            self.ballots,
-        )  # fmt: skip
-
-    def __enter__(self) -> "Seated":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.worker.stop()
-
-    def tick(self, seconds: int = 0) -> None:
-        self.town.chain.pass_time(seconds)
-        self.node.tick()
-
-    def until_quiet(self) -> None:
-        """Ticks until no job runs and nothing is collected any more; chain time stands still."""
-        for _ in range(3000):
-            self.tick()
-            if not self.worker.busy():
-                self.tick()
-                return
-            threading.Event().wait(0.02)
-        raise AssertionError("never quiet")
-
-    def vote(self, dispute: Case) -> Vote | None:
-        stored = self.protection.known(dispute.id, dispute.round, ME.address)
-        return None if stored is None else stored.vote
-
-
-def setup(folder: Path, cheat: bool = True) -> tuple[Town, Case]:
-    town = Town(folder)
-    signed = town.signed(1, cheat=cheat)
-    town.anchor(signed)
-    return town, town.dispute(signed)
 
 
 def test_a_duty_becomes_one_vote_a_commitment_and_a_reveal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,12 +22,12 @@ from chain.client.address_book import contracts, write_network
 from cli.__main__ import main
 from committee.ballots import KIND
 from committee.maintenance import decline
-from tests.anvil import Anvil
-from tests.court_session import TRUE, Court
-from tests.devnet import mine
+from tests.fixtures.builders import word
+from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.chain.devnet import mine
+from tests.fixtures.court.session import TRUE, Court
+from tests.fixtures.verifier.verifier_fixture import NETWORK
 from tests.source import ROOT
-from tests.unit.verifier.town import NETWORK
-from tests.world import word
 from verifier.settings import NodeSettings
 
 

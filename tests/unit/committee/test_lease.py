@@ -23,10 +23,10 @@ from bytewise.storage.protection import Protection
 from bytewise.storage.tables import LaneRow
 from chain.client.address_book import write_network
 from chain.sending.keys import save_signer
-from tests.anvil import CHAIN_ID, Anvil, running_anvil
-from tests.devnet import VERIFIERS, deployed, empty_database
+from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
+from tests.fixtures.chain.devnet import VERIFIERS, deployed, empty_database
+from tests.fixtures.storage.stored_records import vote
 from tests.source import ROOT
-from tests.unit.storage.records import vote
 
 MEMBER = VERIFIERS[0]
 LIMIT_S = 60

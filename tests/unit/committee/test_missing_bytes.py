@@ -16,9 +16,9 @@ from bytewise.protocol.records.statements import Outcome
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U64, ZERO_DIGEST
 from committee.ballots import RETRY_PAUSE_S
-from tests.unit.committee.test_ballots import Seated, setup
-from tests.unit.verifier.town import Town
-from tests.world import DISPUTES, word
+from tests.fixtures.builders import DISPUTES, word
+from tests.fixtures.committee.seated_member import Seated, setup
+from tests.fixtures.verifier.verifier_fixture import Town
 from verifier.watch.list_reader import CHECKED, NEW, WITHHELD
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.engine import ExactEngine
-from tests.unit.inference.models import small_artifact
+from tests.fixtures.inference.models import small_artifact
 
 
 @pytest.fixture(scope="session")

@@ -15,10 +15,10 @@ from bytewise.inference.engine_paths import HeadRow
 from bytewise.inference.sampling.sampler import FLOOR, Adjustment, largest, logprob, token_logprobs
 from bytewise.protocol.records.request import DecodePolicy, Request
 from bytewise.protocol.units import U64, ZERO_DIGEST, Decimal
-from tests.records import between
-from tests.unit.inference.second_engine import decoding
-from tests.unit.inference.second_engine.arithmetic import f32
-from tests.world import World
+from tests.fixtures.builders import World
+from tests.fixtures.record_strategies import between
+from tests.reference.engine import decoding
+from tests.reference.engine.arithmetic import f32
 
 LARGEST = struct.unpack(">f", b"\x7f\x7f\xff\xff")[0]
 PIECES = [b"a", b"b", b"ab", b"\xc3", b"\xa9", b""]

@@ -28,8 +28,8 @@ from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import ArtifactMismatch, CannotExecute, ConfigurationError, UnsupportedModel
-from tests.unit.inference.altered import altered
-from tests.unit.inference.models import policy, request
+from tests.fixtures.inference.altered_artifact import altered
+from tests.fixtures.inference.models import policy, request
 
 CHECKPOINT_DIGEST = "6de849edc4260bde5ffb811cc79ba145890a2786c15ad643e76a934beaa8b1cf"
 MODEL_ID = "d8cdc2f75d510bf2e975ecfa425e0e3d41493c4a7caaa0aa0241334edbdef5b0"

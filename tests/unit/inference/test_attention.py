@@ -17,7 +17,7 @@ from bytewise.inference.exact.matmul import Float64Backend
 from bytewise.inference.known_answers.operations import integers
 from bytewise.inference.model import ExactRouter
 from bytewise.inference.runner import Runner
-from tests.unit.inference.tiny import tiny
+from tests.fixtures.inference.tiny import tiny
 
 LENGTH, HEADS, SHARED, WIDTH = 21, 4, 2, 6
 LONG = 8208

@@ -17,8 +17,8 @@ from bytewise.inference.convert.convert import Options, convert
 from bytewise.inference.exact.matmul import Float64Backend
 from bytewise.inference.runner import Runner
 from bytewise.protocol.errors.actors import ArtifactMismatch, UnsupportedModel
-from tests.unit.inference.altered import altered
-from tests.unit.inference.tiny import VARIANTS, tiny, write_checkpoint
+from tests.fixtures.inference.altered_artifact import altered
+from tests.fixtures.inference.tiny import VARIANTS, tiny, write_checkpoint
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -8,56 +8,24 @@ from typing import Any
 import pytest
 import torch
 
-from bytewise.inference.artifact.token_table import Lexicon
-from bytewise.inference.convert.make import tokenizer
-from bytewise.inference.known_answers.operations import integers
 from bytewise.inference.sampling import constraint
 from bytewise.inference.sampling.constraint import Constraint, Schemas
-from bytewise.protocol import digests
-from bytewise.protocol.digests import Label
 from bytewise.protocol.errors.actors import CannotExecute, NotExact
 from bytewise.service.settings import child_environment
-from tests.source import ROOT
-
-END = 257
-PERSON = json.dumps(
-    {
-        "type": "object",
-        "properties": {"name": {"type": "string", "maxLength": 6}, "age": {"type": "integer", "minimum": 0, "maximum": 150}},
-        "required": ["name", "age"],
-        "additionalProperties": False,
-    }
+from tests.fixtures.inference.mask_digest import (
+    END,
+    LISTS,
+    NESTED,
+    PERSON,
+    SCHEMAS,
+    WORDS,
+    masks_digest,
+    walk,
 )
-LISTS = '{"type":"array","items":{"anyOf":[{"type":"boolean"},{"enum":["yes","no",null,17]}]},"minItems":1,"maxItems":4}'
-NESTED = '{"$ref":"#/$defs/a","$defs":{"a":{"anyOf":[{"type":"integer"},{"type":"array","items":{"$ref":"#/$defs/a"}}]}}}'
-WORDS = ['{"', '":', '",', "true", "false", "null", "12", "name", '"name"', "]}", "yes", '","', "\n", " ", "é", '"age":']
-"""Tokens of several bytes, behind the bytes and the control tokens."""
-
-
-def lexicon(words: tuple[str, ...] = (), room: int = 0) -> Lexicon:
-    """A byte vocabulary with control tokens, some words, and ids that nothing has."""
-    content = tokenizer()
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False}
-    content["added_tokens"] += [{"id": 264 + i, "content": word, **flags} for i, word in enumerate(words)]
-    return Lexicon(json.dumps(content).encode(), 264 + len(words) + room)
-
-
-SCHEMAS = Schemas(lexicon(tuple(WORDS), room=3))
-
-
-def walk(found: Constraint, name: str, steps: int, stops: tuple[int, ...] = (END,)) -> list[int]:
-    """Tokens of a made-up model that obeys: any of those that are allowed."""
-    tokens: list[int] = []
-    for draw in integers(name, steps, 2**30):
-        choices = found.choices(stops)
-        if choices is None or found.complete:
-            break
-        ids = choices.nonzero().squeeze(-1).tolist()
-        tokens.append(ids[abs(draw) % len(ids)])
-        if tokens[-1] in stops:
-            break
-        found.add(tokens[-1])
-    return tokens
+from tests.fixtures.inference.token_tables import (
+    lexicon,
+)
+from tests.source import ROOT
 
 
 def obeys(schema: str, value: Any) -> bool:
@@ -198,21 +166,8 @@ def test_another_version_of_the_library_cannot_execute(monkeypatch: pytest.Monke
         Schemas(lexicon()).constraint("{}")
 
 
-def masks_digest() -> str:
-    """Digest of every mask along walks through several schemas, one of them up to its limit."""
-    many = json.dumps({"type": "object", "properties": {f"p{i}": {"type": "integer"} for i in range(480)}})
-    parts = []
-    for schema in (PERSON, LISTS, NESTED, many, '{"type":"string","pattern":"^(a|bc|.{3}d)*e$"}', "{}"):
-        # Which token the walk takes depends on every mask before it.
-        found = SCHEMAS.constraint(schema)
-        tokens = walk(found, "digest", 60)
-        last = b"" if found.allowed is None else found.allowed.numpy().tobytes()
-        parts += [str(tokens).encode(), found.error.encode(), last]
-    return digests.labelled(Label.VECTORS, *parts).hex()
-
-
 def test_masks_are_the_same_in_every_process() -> None:
-    command = [sys.executable, "-c", "from tests.unit.inference.test_constraint import masks_digest; print(masks_digest())"]
+    command = [sys.executable, "-c", "from tests.fixtures.inference.mask_digest import masks_digest; print(masks_digest())"]
     variables = {"PYTHONHASHSEED": "1", "RAYON_NUM_THREADS": "1"}
     ended = subprocess.run(
         command, cwd=ROOT, env=child_environment(variables), capture_output=True, timeout=120, check=True, text=True

@@ -21,9 +21,9 @@ from bytewise.inference.convert.convert import Options, convert
 from bytewise.inference.convert.staging_dir import claimed
 from bytewise.protocol.errors.actors import ConfigurationError, UnsupportedModel
 from bytewise.service.settings import child_environment
+from tests.fixtures.inference.large_checkpoint import write_large
+from tests.fixtures.inference.tiny import write_checkpoint
 from tests.source import ROOT
-from tests.unit.inference.large import write_large
-from tests.unit.inference.tiny import write_checkpoint
 
 INDEX, GENERATION = "model.safetensors.index.json", "generation_config.json"
 MIB = 2**20
@@ -37,7 +37,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     sizes = write_large(folder / "large")
     assert sum(sizes) > 90 * MIB and len(sizes) >= 4
     variables = {"ATEN_CPU_CAPABILITY": "default", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "OMP_NUM_THREADS": "2"}
-    command = [sys.executable, "-m", "tests.unit.inference.converting", str(folder)]
+    command = [sys.executable, "-m", "tests.fixtures.inference.conversion_process", str(folder)]
     ended = subprocess.run(
         command, cwd=ROOT, env=child_environment(variables), capture_output=True, text=True, timeout=300, check=False
     )

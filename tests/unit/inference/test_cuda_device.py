@@ -13,7 +13,7 @@ from bytewise.inference.engine import ExactEngine
 from bytewise.inference.exact.matmul import Backend
 from bytewise.inference.known_answers.operations import PROFILE_DIGEST
 from bytewise.service.settings import library_variables
-from tests.unit.inference.models import varied_requests
+from tests.fixtures.inference.models import varied_requests
 
 if not library_variables(("BYTEWISE_GPU",)):
     pytest.skip("BYTEWISE_GPU is not set: no GPU to run on", allow_module_level=True)

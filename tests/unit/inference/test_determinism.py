@@ -19,8 +19,8 @@ from bytewise.inference.native.library import kernels
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import NotExact
 from bytewise.protocol.records.environment import Environment
-from tests.unit.inference.models import policy, request
-from tests.unit.inference.tiny import write_checkpoint
+from tests.fixtures.inference.models import policy, request
+from tests.fixtures.inference.tiny import write_checkpoint
 
 MODES = {
     "rounding upwards": 0x4000, "rounding downwards": 0x2000, "rounding towards zero": 0x6000,

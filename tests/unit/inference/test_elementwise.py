@@ -22,7 +22,7 @@ from bytewise.inference.exact.elementwise import (
 )
 from bytewise.inference.exact.rounding import nearest_float32
 from bytewise.inference.known_answers.operations import exp_in_fractions, quantise_in_integers
-from tests.unit.inference.second_engine import arithmetic
+from tests.reference.engine import arithmetic
 
 below_zero = st.floats(-100, 0, width=32)
 any_float = st.floats(-(2.0**40), 2.0**40, width=32)

@@ -17,8 +17,8 @@ from bytewise.protocol.records.compare import Divergence, DivergenceClass, Gener
 from bytewise.protocol.records.request import Output, Request, output_for
 from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import Digest
-from tests.unit.inference.altered import altered
-from tests.unit.inference.models import policy, request
+from tests.fixtures.inference.altered_artifact import altered
+from tests.fixtures.inference.models import policy, request
 
 NEW = 12
 OTHER_HASH = Digest(bytes([7]) * 32)
@@ -35,7 +35,7 @@ class OffByOne(Float64Backend):
 @pytest.fixture(scope="module", params=[("0", "1"), ("0.8", "0.9")], ids=["greedy", "sampled"])
 def asked(model: Artifact, request: pytest.FixtureRequest) -> Request:
     """A request to the model."""
-    from tests.unit.inference import models
+    from tests.fixtures.inference import models
 
     return models.request(model, b"a question", policy(NEW, *request.param))
 

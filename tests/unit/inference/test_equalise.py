@@ -8,9 +8,9 @@ from bytewise.inference.artifact import artifact
 from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.convert.convert import Options, convert
 from bytewise.inference.convert.equalise import choose
-from tests.unit.inference.models import prompts
-from tests.unit.inference.outliers import decibels, with_outliers
-from tests.unit.inference.tiny import tiny
+from tests.fixtures.inference.models import prompts
+from tests.fixtures.inference.outlier_checkpoints import decibels, with_outliers
+from tests.fixtures.inference.tiny import tiny
 
 TOKENS = [token for prompt in prompts(6) for token in prompt]
 

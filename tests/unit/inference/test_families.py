@@ -19,7 +19,7 @@ from bytewise.inference.exact.matmul import Float32Backend, Float64Backend
 from bytewise.inference.known_answers.operations import integers
 from bytewise.inference.runner import Runner
 from bytewise.protocol.errors.actors import UnsupportedModel
-from tests.unit.inference.tiny import LLAMA3, VARIANTS, YARN, tiny, write_checkpoint
+from tests.fixtures.inference.tiny import LLAMA3, VARIANTS, YARN, tiny, write_checkpoint
 
 TOKENS = [abs(n) for n in integers("family", 24, 255)]
 SHORTER = TOKENS[3:12]

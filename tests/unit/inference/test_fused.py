@@ -24,8 +24,8 @@ from bytewise.inference.native.library import Pool, kernels
 from bytewise.inference.runner import Runner
 from bytewise.protocol.errors.actors import CannotExecute
 from bytewise.protocol.errors.records import OutsideLimits
-from tests.unit.inference.tiny import tiny
-from tests.unit.inference.whole_rows import forced, text
+from tests.fixtures.inference.head_rows import forced, text
+from tests.fixtures.inference.tiny import tiny
 
 pytestmark = pytest.mark.skipif(not kernels(), reason="no compiler here: the C engine was not built")
 

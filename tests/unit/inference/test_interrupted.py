@@ -12,7 +12,7 @@ import pytest
 from bytewise.inference.artifact import artifact
 from bytewise.inference.convert.convert import Options, convert
 from bytewise.protocol.errors.actors import ConfigurationError
-from tests.unit.inference.tiny import write_checkpoint
+from tests.fixtures.inference.tiny import write_checkpoint
 
 PLAIN = Options(equalise=False)
 

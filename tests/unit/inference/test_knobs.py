@@ -13,7 +13,7 @@ from bytewise.protocol.digests import out_hash
 from bytewise.protocol.records.compare import Divergence, DivergenceClass, Generated, Verification
 from bytewise.protocol.records.request import DecodePolicy, Request, choice_seed, output_for
 from bytewise.protocol.units import U64, Decimal
-from tests.unit.inference.models import policy, request
+from tests.fixtures.inference.models import policy, request
 
 NEW = 14
 WARM = policy(NEW, "1.5")

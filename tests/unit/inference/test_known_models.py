@@ -23,8 +23,8 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import CannotExecute, NotExact
 from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import Digest
-from tests.unit.inference.second_engine.files import Files
-from tests.unit.inference.second_engine.model import SecondEngine
+from tests.reference.engine.files import Files
+from tests.reference.engine.model import SecondEngine
 
 FEW = 7
 """Tokens that the second engine runs: more than the windows hold."""

@@ -27,10 +27,10 @@ from bytewise.inference.native.path import NativePath, missing_feature
 from bytewise.inference.runner import Runner
 from bytewise.protocol.records.compare import Verification
 from bytewise.service.settings import child_environment
+from tests.fixtures.inference.head_rows import LENGTH, SHORT, digest, forced, text, whole
+from tests.fixtures.inference.models import policy, prompts, request, varied_requests
+from tests.fixtures.inference.tiny import tiny
 from tests.source import ROOT
-from tests.unit.inference.models import policy, prompts, request, varied_requests
-from tests.unit.inference.tiny import tiny
-from tests.unit.inference.whole_rows import LENGTH, SHORT, digest, forced, text, whole
 from tests.vectors import make_exact1
 
 FAMILIES = ("llama", "mistral", "qwen3", "gemma2", "mixtral")
@@ -174,7 +174,7 @@ def test_bytes_do_not_depend_on_what_libraries_think_of_the_processor(folder: Pa
     make_exact1.small_model(folder / "vectors")
     paths = [str(folder / "vectors"), *(str(model.path) for model in models.values())]
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.unit.inference.whole_rows", *paths], cwd=ROOT, env=child_environment(SETTINGS[name]),
+        [sys.executable, "-m", "tests.fixtures.inference.head_rows", *paths], cwd=ROOT, env=child_environment(SETTINGS[name]),
         capture_output=True, timeout=240, check=False, text=True,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr

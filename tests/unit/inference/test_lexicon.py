@@ -18,7 +18,7 @@ from bytewise.inference.convert.make import tokenizer as byte_tokenizer
 from bytewise.inference.sampling.stops import StopStrings, before_stop
 from bytewise.protocol.errors.actors import CannotExecute, UnsupportedModel
 from bytewise.protocol.units import ZERO_DIGEST
-from tests.world import GREEDY, World
+from tests.fixtures.builders import GREEDY, World
 
 FLAGS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
 FALLBACK = {"type": "ByteFallback"}

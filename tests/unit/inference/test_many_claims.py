@@ -24,8 +24,8 @@ from bytewise.protocol.records.request import output_for
 from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import ZERO_DIGEST
 from bytewise.service.settings import child_environment
+from tests.fixtures.inference.models import policy, request
 from tests.source import ROOT
-from tests.unit.inference.models import policy, request
 
 NEW = 5
 
@@ -131,8 +131,8 @@ def test_caches_take_what_was_computed_and_memory_that_runs_out_halves_the_batch
     make_model(tmp_path / "checkpoint", 7, layers=2, width=64, heads=4, key_value_heads=2, context=8192)
     convert(tmp_path / "checkpoint", tmp_path / "artifact", options=Options(equalise=False))
     child = subprocess.run(
-        [sys.executable, "-m", "tests.unit.inference.starved", str(tmp_path / "artifact")], cwd=ROOT, env=child_environment(),
-        capture_output=True, timeout=120, check=False,
+        [sys.executable, "-m", "tests.fixtures.inference.starved_engine", str(tmp_path / "artifact")],
+        cwd=ROOT, env=child_environment(), capture_output=True, timeout=120, check=False,
     )  # fmt: skip
     assert (child.returncode, child.stdout.split()) == (0, [b"True", b"RESOURCES", *[b"True"] * 4]), child.stderr
 

@@ -8,27 +8,18 @@ from torch import Tensor
 
 from bytewise.inference.backend_selection import fastest_first
 from bytewise.inference.determinism import fixed
-from bytewise.inference.exact.matmul import BACKENDS, Backend, Float64Backend, Int8Backend, backend_named
+from bytewise.inference.exact.matmul import BACKENDS, Backend, Float64Backend, backend_named
 from bytewise.inference.known_answers import operations, self_test
 from bytewise.inference.known_answers.operations import PROFILE_DIGEST
 from bytewise.inference.native.backend import NativeBackend
 from bytewise.inference.native.library import Pool, kernels
 from bytewise.protocol.errors.actors import CannotExecute, NotExact
+from tests.fixtures.inference.saturating_backend import (
+    Saturating,
+)
 
 NATIVE = tuple(NativeBackend(Pool(kernel)) for kernel in kernels())
 each_backend = pytest.mark.parametrize("backend", [*BACKENDS, *NATIVE], ids=lambda backend: backend.name)
-
-
-class Saturating(Int8Backend):
-    """An int8 product that adds pairs in 16 bits, as processors without VNNI do behind the library's back."""
-
-    name = "saturating"
-
-    def product(self, values: Tensor, packed: Tensor) -> Tensor:
-        """Right for small operands only."""
-        pairs = values[:, :, None] * packed.to(torch.float32)[None]
-        sums = (pairs[:, ::2] + pairs[:, 1::2]).clamp(-(2.0**15), 2.0**15 - 1)
-        return sums.sum(1).to(torch.float64)
 
 
 @each_backend

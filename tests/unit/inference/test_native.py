@@ -18,8 +18,8 @@ from bytewise.inference.native.backend import product
 from bytewise.inference.native.library import Pool, kernels
 from bytewise.inference.native.path import NativePath, missing_feature
 from bytewise.inference.runner import Runner
-from tests.unit.inference.tiny import VARIANTS, write_checkpoint
-from tests.unit.inference.whole_rows import forced, text, whole
+from tests.fixtures.inference.head_rows import forced, text, whole
+from tests.fixtures.inference.tiny import VARIANTS, write_checkpoint
 
 pytestmark = pytest.mark.skipif(not kernels(), reason="no compiler here: the C engine was not built")
 

@@ -24,7 +24,7 @@ from bytewise.inference.native.path import NativePath
 from bytewise.protocol.errors.actors import ArtifactMismatch, CannotExecute
 from bytewise.protocol.errors.records import OutsideLimits
 from bytewise.service.clock import monotonic_s
-from tests.unit.inference.whole_rows import forced, text
+from tests.fixtures.inference.head_rows import forced, text
 
 ROOT = Path(__file__).resolve().parents[3]
 NATIVE = ROOT / "bytewise/inference/native"

@@ -19,8 +19,8 @@ from bytewise.protocol.records.environment import PROFILE_PINNED_1, Version
 from bytewise.protocol.records.request import Request, output_for
 from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Digest
-from tests.unit.inference.models import policy
-from tests.unit.inference.pinned_place import Place, make_place
+from tests.fixtures.inference.models import policy
+from tests.fixtures.inference.pinned_artifact import Place, make_place
 
 NEW = 10
 

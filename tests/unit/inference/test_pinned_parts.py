@@ -20,7 +20,7 @@ from bytewise.protocol.records.environment import PROFILE_PINNED_1, Environment
 from bytewise.protocol.records.statements import CannotReason
 from bytewise.service.exit_codes import Exit
 from cli.__main__ import main
-from tests.unit.inference.pinned_place import Place, make_place
+from tests.fixtures.inference.pinned_artifact import Place, make_place
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bytewise.inference.exact import rope
-from tests.unit.inference.second_engine import arithmetic, attention
-from tests.unit.inference.second_engine.arithmetic import quantised
+from tests.reference.engine import arithmetic, attention
+from tests.reference.engine.arithmetic import quantised
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).resolve().parents[2] / "vectors" / "exact-1.json").read_text())
 

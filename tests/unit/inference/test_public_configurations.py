@@ -17,7 +17,7 @@ from bytewise.inference.convert.convert import Options, convert
 from bytewise.inference.exact.matmul import MAX_KEYS
 from bytewise.protocol.errors.actors import ConfigurationError, UnsupportedModel
 from cli.model import app
-from tests.unit.inference.tiny import COMMON, VARIANTS, write_checkpoint
+from tests.fixtures.inference.tiny import COMMON, VARIANTS, write_checkpoint
 
 SIZES = COMMON.keys() - {"rms_norm_eps", "rope_theta", "tie_word_embeddings", "torch_dtype"} | {
     "head_dim", "num_experts", "num_experts_per_tok", "moe_intermediate_size",

@@ -13,8 +13,8 @@ from bytewise.inference.sampling.sampler import choose, draw, greedy, keep, weig
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.units import ZERO_DIGEST, Digest
-from tests.unit.inference.models import policy
-from tests.unit.inference.second_engine import decoding
+from tests.fixtures.inference.models import policy
+from tests.reference.engine import decoding
 
 weights_lists = st.lists(st.integers(0, 2**40), min_size=1, max_size=40).filter(any)
 small_weights = st.lists(st.integers(0, 3), min_size=1, max_size=12).filter(any)

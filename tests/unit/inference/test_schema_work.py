@@ -7,7 +7,7 @@ import pytest
 
 from bytewise.inference.sampling import constraint
 from bytewise.inference.sampling.constraint import Schemas
-from tests.unit.inference.test_constraint import lexicon
+from tests.fixtures.inference.token_tables import lexicon
 
 SCHEMAS = Schemas(lexicon())
 

@@ -7,9 +7,9 @@ import pytest
 
 from bytewise.inference.exact.matmul import Float64Backend
 from bytewise.inference.runner import Runner
-from tests.unit.inference.second_engine import files
-from tests.unit.inference.second_engine.model import SecondEngine, Step
-from tests.unit.inference.tiny import VARIANTS, tiny
+from tests.fixtures.inference.tiny import VARIANTS, tiny
+from tests.reference.engine import files
+from tests.reference.engine.model import SecondEngine, Step
 
 TOKENS = [*b"exactl", 256]
 """More than the tiny windows hold."""

@@ -17,7 +17,7 @@ from bytewise.protocol.records.compare import Divergence, DivergenceClass, Gener
 from bytewise.protocol.records.request import Output, Request, output_for
 from bytewise.protocol.records.trace import TraceStep, trace_leaves, trace_root
 from bytewise.protocol.units import Decimal, Digest, fraction
-from tests.unit.inference.models import policy, request
+from tests.fixtures.inference.models import policy, request
 
 NEW = 12
 OTHER = Digest(bytes([7]) * 32)
@@ -54,7 +54,7 @@ class Scene(NamedTuple):
 @pytest.fixture(scope="module", params=["0", "0.8"], ids=["greedy", "sampled"])
 def scene(engine: ExactEngine, other_model: Artifact, request: pytest.FixtureRequest) -> Scene:
     """A scene for a greedy and for a sampled request."""
-    from tests.unit.inference import models
+    from tests.fixtures.inference import models
 
     asked = models.request(engine.artifact, PROMPT, policy(NEW, request.param))
     return Scene(engine, ExactEngine(other_model), asked, engine.generate(asked))

@@ -20,10 +20,10 @@ from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode, from_json
 from bytewise.protocol.records.request import DecodePolicy, Output, Request, TokenLogprobs, choice_seed, execution_hash
 from bytewise.protocol.units import U64, Digest
-from tests.unit.inference.models import policy, request
-from tests.unit.inference.second_engine import hashes
-from tests.unit.inference.second_engine.hashes import LABELS, TEXT
-from tests.unit.inference.tiny import tiny
+from tests.fixtures.inference.models import policy, request
+from tests.fixtures.inference.tiny import tiny
+from tests.reference.engine import hashes
+from tests.reference.engine.hashes import LABELS, TEXT
 
 RECORDS = (
     Manifest, ArtifactFile, Piece, Architecture, Precision, Generation, Equalisation, Pair, DecodePolicy, Request, Output,

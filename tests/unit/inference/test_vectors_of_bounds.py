@@ -17,10 +17,10 @@ from bytewise.inference.convert.convert import Options, convert
 from bytewise.inference.manifest import Architecture
 from bytewise.protocol.encoding import from_json
 from bytewise.protocol.errors.actors import UnsupportedModel
-from tests.unit.inference.second_engine import bounds, files
-from tests.unit.inference.second_engine.bounds import Linear, Lines, Maxima
-from tests.unit.inference.second_engine.hashes import TEXT
-from tests.unit.inference.tiny import tiny, write_checkpoint
+from tests.fixtures.inference.tiny import tiny, write_checkpoint
+from tests.reference.engine import bounds, files
+from tests.reference.engine.bounds import Linear, Lines, Maxima
+from tests.reference.engine.hashes import TEXT
 from tests.vectors import make_bounds, make_exact1
 
 GOLDEN: dict[str, Any] = json.loads(make_bounds.FILE.read_text())

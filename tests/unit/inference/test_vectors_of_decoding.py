@@ -10,9 +10,9 @@ import pytest
 from bytewise.protocol.encoding import from_json
 from bytewise.protocol.records.request import DecodePolicy
 from bytewise.protocol.units import U64
-from tests.unit.inference.second_engine import decoding
+from tests.fixtures.builders import World
+from tests.reference.engine import decoding
 from tests.vectors import make_decoding
-from tests.world import World
 
 GOLDEN: dict[str, Any] = json.loads(make_decoding.FILE.read_text())
 WRITTEN = [b"", b'{"a":', b"true", b"false", b"}", b"[", b"]", b",", b"1", b"0", b" ", b"ab", b"b", b"\xc3", b"\xa9", b""]

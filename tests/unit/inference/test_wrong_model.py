@@ -14,8 +14,8 @@ from bytewise.protocol import digests
 from bytewise.protocol.errors.actors import NotExact
 from bytewise.protocol.records.compare import Divergence, DivergenceClass, Verification
 from bytewise.protocol.records.request import output_for
-from tests.unit.inference.altered import altered
-from tests.unit.inference.models import policy, request
+from tests.fixtures.inference.altered_artifact import altered
+from tests.fixtures.inference.models import policy, request
 
 PROMPT = b"is this the model?"
 NEW = 10

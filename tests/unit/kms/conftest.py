@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.kms.world import World
+from tests.fixtures.kms.release_network import World
 
 
 @pytest.fixture(scope="module")

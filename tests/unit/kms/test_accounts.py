@@ -21,8 +21,8 @@ from kms.backup import back_up, restore
 from kms.storage import accounts, folder_lock, keyring
 from kms.storage.accounts import OPEN_KEY, SEALED_KEY, SealedAccount
 from kms.storage.sealing import STORAGE_KEY, Sealing, open_sealer, verify_same_key
-from tests.unit.kms.test_process import config
-from tests.unit.kms.world import World
+from tests.fixtures.kms.process_settings import config
+from tests.fixtures.kms.release_network import World
 
 
 def folder_of(world: World, index: int = 1) -> Path:

@@ -22,8 +22,8 @@ from bytewise.tee.appraisal import Appraised
 from bytewise.tee.binding import Attested, Hello
 from enclave.release_client import ask, open_channel
 from kms.shard.release import ADMISSIONS, Shard
-from tests.unit.kms.memory_chain import CONTRACTS
-from tests.unit.kms.world import World, refused, wait_until
+from tests.fixtures.kms.memory_chain import CONTRACTS
+from tests.fixtures.kms.release_network import World, refused, wait_until
 
 PIECES = (b"{},", b"[],", b"0,", b'"\\n",')
 

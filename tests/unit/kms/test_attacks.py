@@ -26,10 +26,10 @@ from bytewise.service.secret import Secret
 from kms import backup
 from kms.shard import release_policy
 from kms.storage import keyring
-from tests.e2e.memory import in_files, scalar_forms
-from tests.unit.kms.memory_chain import NOW
-from tests.unit.kms.test_backup import Station
-from tests.unit.kms.world import ENVIRONMENT, World, refused
+from tests.fixtures.kms.backup_station import Station
+from tests.fixtures.kms.memory_chain import NOW
+from tests.fixtures.kms.release_network import ENVIRONMENT, World, refused
+from tests.fixtures.memory_search import in_files, scalar_forms
 
 # --- 16: t - 1 shards together ---
 

@@ -11,11 +11,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete
 
-from bytewise.crypto.curve import encode_point
-from bytewise.crypto.shares import combine_values, split
 from bytewise.protocol.errors.actors import ConfigurationError, StaleBackup, StoreCorrupt
-from bytewise.protocol.keys.epochs import EpochOnChain, EpochState
-from bytewise.protocol.units import ZERO_DIGEST, Address, Blob
+from bytewise.protocol.keys.epochs import EpochState
+from bytewise.protocol.units import Address, Blob
 from bytewise.service.clock import SystemClock
 from bytewise.service.secret import write_secret
 from bytewise.storage.engine import open_database, writing
@@ -27,61 +25,13 @@ from kms.shard.service import verify_meant
 from kms.storage import accounts, keyring
 from kms.storage.files import write_whole
 from kms.storage.sealing import Sealing
-from tests.unit.kms.memory_chain import CONTRACTS
-from tests.unit.kms.offices import OneEpoch
-from tests.unit.kms.world import World
-
-KEY, OTHER_KEY = os.urandom(32), os.urandom(32)
-
-
-class Station:
-    """Shard 1 of a dealt epoch with two records in its log, what the chain says, and a sealed file."""
-
-    def __init__(self, world: World) -> None:
-        self.world, self.chain = world, OneEpoch()
-        self.folder, self.records = world.settings.shards[0].folder, world.records(1)
-        for seq in (1, 2):
-            self.release(seq)
-        record = world.document.record
-        self.chain.epoch = EpochOnChain(
-            EpochState.ACTIVE, record.public_key, Blob(b"".join(world.document.commitments)),
-            tuple(each.address for each in record.shards), record.threshold, 0, ZERO_DIGEST,
-        )  # fmt: skip
-        self.file = world.folder / "shard.backup"
-        self.back_up()
-
-    def release(self, seq: int) -> None:
-        case = self.world.case(seq)
-        self.world.chain.open(case)
-        self.world.release(self.world.shard(1), case)
-
-    def back_up(self) -> None:
-        self.file.unlink(missing_ok=True)
-        back_up(self.folder, self.file, KEY, self.records, SystemClock(), os.urandom)
-
-    def content(self) -> dict[str, bytes]:
-        """Keys and shares in the folder."""
-        return {path.name: path.read_bytes() for path in self.folder.iterdir() if path.suffix[:7] not in (".sqlite", ".lock")}
-
-    def lose(self) -> dict[str, bytes]:
-        """Deletes all keys and shares; the database stays. What was there."""
-        before = self.content()
-        for name in before:
-            (self.folder / name).unlink()
-        return before
-
-    def restore(self) -> Restored:
-        return restore(self.file, KEY, self.folder, self.records, self.chain)
-
-    def deal_again(self) -> tuple[Blob, ...]:
-        """Another share of the same key for this shard, beside the old one, which the chain means now."""
-        held = {i: keyring.open_share(self.world.settings.shards[i - 1].folder, self.world.document).scalar() for i in (1, 2)}
-        shares, points = split(combine_values(held), 2, 3, os.urandom)
-        keyring.seal_share(self.folder, 1, 1, shares[1], "-0a1b")
-        commitments = tuple(encode_point(point) for point in points)
-        assert commitments[0] == self.world.document.record.public_key
-        self.chain.epoch = replace(self.chain.epoch, commitments=Blob(b"".join(commitments)), version=1)
-        return commitments
+from tests.fixtures.kms.backup_station import (
+    KEY,
+    OTHER_KEY,
+    Station,
+)
+from tests.fixtures.kms.memory_chain import CONTRACTS
+from tests.fixtures.kms.release_network import World
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""Each bad input to keys and enclaves has its own error, logged without secrets; the table is `tests/unit/kms/bad_inputs.py`."""
+"""Each bad input to keys and enclaves has its own error, logged without secrets; the table is
+`tests/fixtures/kms/bad_inputs.py`."""
 
 import json
 
@@ -10,11 +11,11 @@ from bytewise.protocol.records.seal import pad
 from kms.shard.refusals import refusal
 from kms.storage import accounts
 from kms.storage.files import read_key
-from tests.e2e.memory import forms, scalar_forms
-from tests.unit.kms.bad_inputs import ONE_CASE, POINTS, ROWS, Scene
-from tests.unit.kms.memory_chain import Case
-from tests.unit.kms.world import World
-from tests.unit.tee.bench import Bench
+from tests.fixtures.kms.bad_inputs import ONE_CASE, POINTS, ROWS, Scene
+from tests.fixtures.kms.memory_chain import Case
+from tests.fixtures.kms.release_network import World
+from tests.fixtures.memory_search import forms, scalar_forms
+from tests.fixtures.tee.simulated_platform import Bench
 
 
 @pytest.fixture(scope="module")

@@ -27,13 +27,13 @@ from bytewise.protocol.units import Blob, Digest
 from bytewise.tee import appraisal, binding, collateral, dcap, gpu, snp
 from bytewise.tee.binding import Statement
 from kms.release_log import copies
-from tests.unit.kms.ceremonies import party
-from tests.unit.kms.memory_chain import CONTRACTS
-from tests.unit.kms.offices import offices
-from tests.unit.tee.amd import NOW, Amd
-from tests.unit.tee.bench import CHAIN_ID, Bench
-from tests.unit.tee.channels import SHARD, Ends, plain_hello
-from tests.unit.tee.test_snp import rule
+from tests.fixtures.kms.ceremonies import party
+from tests.fixtures.kms.dkg_fixture import offices
+from tests.fixtures.kms.memory_chain import CONTRACTS
+from tests.fixtures.tee.channels import SHARD, Ends, plain_hello
+from tests.fixtures.tee.simulated_platform import CHAIN_ID, Bench
+from tests.fixtures.tee.snp_rules import rule
+from tests.fixtures.tee.synthetic_amd import NOW, Amd
 
 NAME = Digest(b"\x01" * 32)
 Read = Callable[[bytes], object]

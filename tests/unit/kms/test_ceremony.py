@@ -21,8 +21,8 @@ from kms.ceremony.coordinator import share_consents
 from kms.ceremony.responses import due, new_share
 from kms.ceremony.state import Phase, signed_shares
 from kms.ceremony.state_machine import apply, begin, replay
-from tests.unit.kms.ceremonies import RUNNING, SCRIBE, Party, Town, generated, in_force, opens, party, plan_for, seat
-from tests.unit.kms.liars import ALL, DEALERS, HELPERS, HOLDERS, RECEIVERS, SILENT
+from tests.fixtures.kms.ceremonies import RUNNING, SCRIBE, Party, Town, generated, in_force, opens, party, plan_for, seat
+from tests.fixtures.kms.lying_shards import ALL, DEALERS, HELPERS, HOLDERS, RECEIVERS, SILENT
 
 
 def renewing(held: list[Party], source: SharesSource, quorum: int) -> Town:

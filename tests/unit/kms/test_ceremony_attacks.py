@@ -18,10 +18,10 @@ from kms.ceremony import deals, responses, state_machine
 from kms.ceremony.deals import commitment_digest, deal, open_deal, prepare, unseal, verify_deal, weighted_value
 from kms.ceremony.responses import Member, _deal_secret, due
 from kms.ceremony.state import Ceremony, Phase
-from tests.unit.kms.ceremonies import Meddling, Party, Town, generated, opens, party, plan_for, seat
-from tests.unit.kms.liars import ALL, deal_as_hand
-from tests.unit.kms.rogues import OWN, chooser, is_wanted, rogue, silent_judge
-from tests.unit.kms.sealers import spying
+from tests.fixtures.kms.ceremonies import Meddling, Party, Town, generated, opens, party, plan_for, seat
+from tests.fixtures.kms.dishonest_seals import spying
+from tests.fixtures.kms.lying_shards import ALL, deal_as_hand
+from tests.fixtures.kms.rogue_dealers import OWN, chooser, is_wanted, rogue, silent_judge
 
 # --- 13: the last dealer, and two deals ---
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.keys.ceremony import Plan, SharesSource
+from bytewise.protocol.keys.ceremony import SharesSource
 from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
 from bytewise.service.secret import Secret
@@ -16,43 +16,15 @@ from kms.ceremony.erasure import erase
 from kms.ceremony.participant import Desk
 from kms.ceremony.responses import SEED_BYTES, Member
 from kms.ceremony.state import Ceremony, Phase
-from tests.unit.kms.memory_chain import CONTRACTS
-from tests.unit.kms.moments import Crash, Fuse
-from tests.unit.kms.offices import Office, OneEpoch, offices, plan, scribe_of
-from tests.unit.kms.test_ceremony_desks import numbered, on_chain, run, shares_make_the_key
-
-
-def dying(folder: Path, agreed: Plan, shards: list[Office], lit: list[Office]) -> Ceremony:
-    """A whole ceremony in which some die at every moment, until nobody finds another; none says two things of one kind."""
-    for each in lit:
-        each.fuse = Fuse(lit=True)
-        each.restart()
-    state, deaths = run(scribe_of(folder, agreed, shards), phase_s=600), -1
-    while deaths < sum(len(each.fuse.burnt) for each in lit):
-        deaths = sum(len(each.fuse.burnt) for each in lit)
-        scribe_of(folder, agreed, shards).turn()
-    for each in lit:
-        each.fuse.lit = False
-        assert all(len(words) == 1 for words in each.words.values())
-        kept = each.ceremonies().find(agreed.digest)
-        assert kept is not None and (kept.ended, kept.seed) == ("done", b"")
-    assert not state.lies
-    return state
-
-
-def died_around(who: Office, *kinds: str) -> None:
-    """Asserts that it died before and after it stored each of these words, its seed, its log and the end, and before answers."""
-    words = [f"INSERT ceremony_word {kind}" for kind in kinds]
-    for what in ("INSERT ceremony", "INSERT ceremony_log 0", "UPDATE ceremony done", *words):
-        for when in ("before", "after"):
-            assert any(each.startswith(f"{when} commit: ") and what in each for each in who.fuse.burnt), (when, what)
-    assert any(each.startswith("before answer") for each in who.fuse.burnt)
-
-
-def made_a_file(who: Office, what: str = "share") -> None:
-    """Asserts that it died between any two steps of writing its share, or key."""
-    for step in ("open", "os.link", "os.remove"):
-        assert any(each.startswith(f"before {step} {what}-") for each in who.fuse.burnt), step
+from tests.fixtures.kms.ceremony_runs import numbered, on_chain, run, shares_make_the_key
+from tests.fixtures.kms.crash_points import Crash, Fuse
+from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, offices, plan, scribe_of
+from tests.fixtures.kms.dying_shards import (
+    died_around,
+    dying,
+    made_a_file,
+)
+from tests.fixtures.kms.memory_chain import CONTRACTS
 
 
 def test_a_shard_that_dies_at_every_moment_says_nothing_twice_and_has_its_share(tmp_path: Path) -> None:

@@ -1,63 +1,35 @@
 """Ceremonies of shards with disks: killed between any two things that become durable, cut off, shown two logs."""
 
-import itertools
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bytewise.crypto.curve import GENERATOR, encode_point
 from bytewise.crypto.shares import combine_values
 from bytewise.protocol.errors.actors import CeremonyRefused, ConfigurationError
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import NotCanonical
 from bytewise.protocol.keys.ceremony import Plan, SharesSource, announce
 from bytewise.protocol.keys.ceremony_log import bring
-from bytewise.protocol.keys.epochs import EpochOnChain, EpochState
+from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.units import Blob
-from kms.ceremony.coordinator import Scribe, epoch_document
-from kms.ceremony.state import Ceremony, Phase
+from kms.ceremony.coordinator import epoch_document
+from kms.ceremony.state import Phase
 from kms.storage import keyring
-from tests.unit.kms.ceremonies import SCRIBE
-from tests.unit.kms.offices import Office, OneEpoch, Turns, brought, offices, plan, scribe_of
-
-PHASE_S = 2.0
-
-
-def run(scribe: Scribe, phase_s: float = PHASE_S) -> Ceremony:
-    """A whole ceremony; a phase ends after so many vain turns."""
-    turns = Turns()
-    return scribe.run(phase_s, 1.0, turns.clock, turns.wait)
-
-
-def shares_make_the_key(state: Ceremony, held: dict[int, Office]) -> None:
-    """Every set of t of these shards' shares is one of the key."""
-    result = state.result
-    assert result is not None and state.phase is Phase.DONE
-    shares = {index: each.share(state.plan.epoch, result.commitments) for index, each in held.items()}
-    for subset in itertools.combinations(shares, state.plan.threshold):
-        assert encode_point(GENERATOR * combine_values({i: shares[i] for i in subset})) == result.public_key
-
-
-def on_chain(chain: OneEpoch, state: Ceremony) -> SharesSource:
-    """Opens and activates the epoch of a key generation."""
-    assert state.result is not None
-    holders = tuple(seat.address for seat in state.plan.receivers)
-    chain.epoch = EpochOnChain(
-        EpochState.ACTIVE, state.result.public_key, Blob(b"".join(state.result.commitments)), holders, state.plan.threshold, 0,
-        state.result.transcript,
-    )  # fmt: skip
-    return SharesSource(0, state.result.commitments)
+from tests.fixtures.kms.ceremonies import SCRIBE
+from tests.fixtures.kms.ceremony_runs import (
+    PHASE_S,
+    numbered,
+    on_chain,
+    run,
+    shares_make_the_key,
+)
+from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, Turns, brought, offices, plan, scribe_of
 
 
 @pytest.fixture()
 def pair(tmp_path: Path) -> tuple[list[Office], OneEpoch]:
     return offices(tmp_path, 2)
-
-
-def numbered(shards: list[Office]) -> dict[int, Office]:
-    """Shards by index."""
-    return dict(enumerate(shards, start=1))
 
 
 def test_desks_and_a_scribe_make_renew_and_repair_a_key(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from bytewise.protocol.keys.ceremony_log import Close, Commit, bring, head_after
 from bytewise.protocol.units import Blob
 from kms.ceremony.state import Phase
 from kms.ceremony.state_machine import begin
-from tests.unit.kms.ceremonies import SCRIBE
-from tests.unit.kms.offices import Office, brought, offices, plan, scribe_of
-from tests.unit.kms.test_ceremony_desks import run
+from tests.fixtures.kms.ceremonies import SCRIBE
+from tests.fixtures.kms.ceremony_runs import run
+from tests.fixtures.kms.dkg_fixture import Office, brought, offices, plan, scribe_of
 
 
 def test_a_shard_that_was_shown_one_log_takes_no_other(tmp_path: Path) -> None:

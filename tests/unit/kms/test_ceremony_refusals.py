@@ -22,9 +22,9 @@ from kms.ceremony.coordinator import epoch_document, transcript_of
 from kms.ceremony.deals import _info, deal, prepare, seal, unseal, verify_sealed
 from kms.ceremony.responses import new_share
 from kms.ceremony.state import Phase, result_of
-from tests.unit.kms.ceremonies import KEY_EPOCHS, SCRIBE, Party, Town, generated, party, plan_for, seat
-from tests.unit.kms.liars import HELPERS, IDENTITY
-from tests.unit.kms.offices import NO_EPOCH, Office, brought, offices, plan, scribe_over
+from tests.fixtures.kms.ceremonies import KEY_EPOCHS, SCRIBE, Party, Town, generated, party, plan_for, seat
+from tests.fixtures.kms.dkg_fixture import NO_EPOCH, Office, brought, offices, plan, scribe_over
+from tests.fixtures.kms.lying_shards import HELPERS, IDENTITY
 
 CEREMONY = Digest(b"\x0c" * 32)
 

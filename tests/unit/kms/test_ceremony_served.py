@@ -1,84 +1,31 @@
 """The scribe's program against shards over HTTPS: a key is made, its log shows it, a wrong certificate is not believed."""
 
-import contextlib
 import os
-import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import uvicorn
 
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import CeremonyFailed, CeremonyRefused, ConfigurationError
-from bytewise.protocol.jobs import Contracts
 from bytewise.protocol.keys.ceremony import Purpose, SignedPlan
-from bytewise.protocol.units import U64, U256, Address
 from bytewise.service.clock import monotonic_s
-from bytewise.service.settings import DatabaseUrl
 from bytewise.storage.migrate import migrate
 from cli.demo.site import free_ports
 from kms.ceremony import coordinator
 from kms.ceremony.coordinator import epoch_document
 from kms.ceremony.session import agreed_plan, concluded, conduct, make_plan
 from kms.ceremony.state import Phase
-from kms.settings import CeremonySettings
-from kms.shard.api import build_app
 from kms.storage import keyring
-from tests.unit.kms.ceremonies import KEY_EPOCHS, SCRIBE
-from tests.unit.kms.offices import CHANNEL, Office, offices, plan, scribe_of
-from tests.unit.kms.test_ceremony_desks import on_chain, run
-from tests.unit.kms.trickling import trickling
-from tests.unit.kms.world import wait_until
-
-CONTRACTS = Contracts(U256(31337), Address("0x" + "a1" * 20), Address("0x" + "d1" * 20), KEY_EPOCHS)
-
-
-@contextlib.contextmanager
-def serving(shards: list[Office]) -> Iterator[None]:
-    """Real HTTPS servers of these shards' desks, in threads of this process."""
-    servers = []
-    for each in shards:
-        config = uvicorn.Config(
-            build_app(None, each.restart()), host="127.0.0.1", port=each.port, log_config=None, lifespan="off",
-            ssl_certfile=str(each.folder / "tls.pem"), ssl_keyfile=str(each.folder / "tls.key"),
-        )  # fmt: skip
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run)
-        thread.start()
-        servers.append((server, thread))
-    try:
-        wait_until(lambda: all(server.started for server, _ in servers))
-        yield
-    finally:
-        for server, _ in servers:
-            server.should_exit = True
-        for _, thread in servers:
-            thread.join(timeout=20)
-            assert not thread.is_alive()
-
-
-def settings_for(folder: Path, shards: list[Office], name: str) -> CeremonySettings:
-    """Settings of one ceremony of these shards."""
-    for each in shards:
-        (each.folder / "entry.json").write_bytes(encode(keyring.entry(each.folder, each.url, CHANNEL)))
-    return CeremonySettings(
-        epoch=U64(3), threshold=2, quorum=2, reveal_budget=1, assurance="simulated", phase_s=20.0,
-        network_file=folder / "unused", scribe_key_file=folder / "unused",
-        database_url=DatabaseUrl(f"sqlite:///{folder / 'scribe.sqlite'}"),
-        plan_file=folder / f"{name}.plan", out_file=folder / f"{name}.json",
-        entries=tuple(each.folder / "entry.json" for each in shards),
-    )  # fmt: skip
-
-
-@pytest.fixture()
-def shards(tmp_path: Path) -> list[Office]:
-    migrate(f"sqlite:///{tmp_path / 'scribe.sqlite'}")
-    made, _ = offices(tmp_path, 2)
-    for each, port in zip(made, free_ports(2), strict=True):
-        each.port = port
-    return made
+from tests.fixtures.kms.ceremonies import SCRIBE
+from tests.fixtures.kms.ceremony_runs import on_chain, run
+from tests.fixtures.kms.dkg_fixture import Office, offices, plan, scribe_of
+from tests.fixtures.kms.served_ceremony import (
+    CONTRACTS,
+    serving,
+    settings_for,
+)
+from tests.fixtures.kms.trickling_shard import trickling
 
 
 def test_a_key_is_made_over_https_and_shown_by_its_log(tmp_path: Path, shards: list[Office]) -> None:

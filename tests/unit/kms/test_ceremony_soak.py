@@ -18,13 +18,13 @@ from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import library_variables
 from kms.ceremony.state import Ceremony, Phase
 from kms.storage import keyring
-from tests.unit.kms.killed_command import killed
-from tests.unit.kms.killed_shards import Network, listens
-from tests.unit.kms.offices import Office, plan, scribe_over
-from tests.unit.kms.partitions import PHASES, Cut, all_or_nothing, cuts, run_cut
-from tests.unit.kms.test_ceremony_desks import numbered, on_chain, shares_make_the_key
-from tests.unit.kms.test_killed_scribe import dkg
-from tests.unit.kms.world import wait_until
+from tests.fixtures.kms.ceremony_runs import numbered, on_chain, shares_make_the_key
+from tests.fixtures.kms.dkg_fixture import Office, plan, scribe_over
+from tests.fixtures.kms.killed_command import killed
+from tests.fixtures.kms.killed_coordinator import dkg
+from tests.fixtures.kms.killed_shards import Network, listens
+from tests.fixtures.kms.partitions import PHASES, Cut, all_or_nothing, cuts, run_cut
+from tests.fixtures.kms.release_network import wait_until
 
 if not library_variables(("BYTEWISE_SOAK_KMS",)):
     pytest.skip("BYTEWISE_SOAK_KMS is not set", allow_module_level=True)

@@ -16,8 +16,8 @@ from kms.ceremony import canary, responses
 from kms.ceremony.deals import commitment_digest, complain, handing, judge, prepare, seal
 from kms.ceremony.responses import stream
 from kms.ceremony.state import Phase, result_of
-from tests.unit.kms.ceremonies import Town, generated, party, plan_for, seat
-from tests.unit.kms.liars import ALL
+from tests.fixtures.kms.ceremonies import Town, generated, party, plan_for, seat
+from tests.fixtures.kms.lying_shards import ALL
 
 Name = tuple[bytes | int, ...]
 CEREMONY, OTHER = Digest(b"\x0c" * 32), Digest(b"\x0d" * 32)

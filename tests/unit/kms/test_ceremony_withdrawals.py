@@ -8,8 +8,8 @@ from bytewise.crypto.curve import decode_point
 from bytewise.protocol.keys.ceremony import SharesSource
 from kms.ceremony import state_machine
 from kms.ceremony.state import Ceremony, Phase
-from tests.unit.kms.ceremonies import Meddling, Party, Town, generated, opens, party, plan_for
-from tests.unit.kms.rogues import constants_dealt, is_even, lying_withdrawer, withdrawer
+from tests.fixtures.kms.ceremonies import Meddling, Party, Town, generated, opens, party, plan_for
+from tests.fixtures.kms.rogue_dealers import constants_dealt, is_even, lying_withdrawer, withdrawer
 
 LAST = 3
 """Index of the dealer that deals last."""

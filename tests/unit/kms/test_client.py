@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from bytewise.crypto.curve import decode_point, encode_scalar
+from bytewise.crypto.curve import decode_point
 from bytewise.crypto.envelope import seal_padded
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError, NoKey, ReleaseNotRecorded, ShardLied, ShardRefused, TryAgain
@@ -20,7 +20,6 @@ from bytewise.protocol.records.seal import envelope_hash, seal_context, unpad
 from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import U64, Blob, Digest
 from bytewise.service.clock import SystemClock
-from bytewise.service.secret import Secret
 from bytewise.service.shard_connection import place_of
 from bytewise.storage.releases import ReleaseRecords
 from bytewise.tee.binding import Attested
@@ -30,29 +29,13 @@ from enclave.release_client import ShardKeySource
 from kms.shard.release import Shard
 from kms.shard_client import ShardClient
 from kms.storage import accounts
-from kms.storage.keyring import HeldShare
-from tests.unit.kms.memory_chain import CONTRACTS, Case
-from tests.unit.kms.world import World
-
-
-class Blame:
-    """Remembers who failed and how."""
-
-    def __init__(self) -> None:
-        self.failures: list[tuple[int, type[BytewiseError]]] = []
-
-    def __call__(self, index: int, error: BytewiseError) -> None:
-        self.failures.append((index, type(error)))
-
-
-class WrongShare:
-    """Turns a world's shard into one that computes with another scalar than it was dealt."""
-
-    @staticmethod
-    def of(world: World, index: int) -> Shard:
-        shard = world.shard(index)
-        shard._renewal._share = HeldShare(index, Secret(encode_scalar(shard._renewal.share().scalar() + 1)))
-        return shard
+from tests.fixtures.kms.key_source import (
+    Blame,
+    WrongShare,
+    disputed,
+)
+from tests.fixtures.kms.memory_chain import CONTRACTS
+from tests.fixtures.kms.release_network import World
 
 
 class ForgingShard(Shard):
@@ -74,12 +57,6 @@ class UnsignedShard(Shard):
 
 def source(world: World, blame: Blame | None = None, attempts: int = 2) -> ShardKeySource:
     return ShardKeySource(world.quoter, pause=lambda _seconds: None, attempts=attempts, on_failure=blame or Blame())
-
-
-def disputed(world: World) -> Case:
-    case = world.case()
-    world.chain.open(case)
-    return case
 
 
 def test_two_of_three_shards_open_the_envelope_and_the_third_is_not_asked(world: World) -> None:

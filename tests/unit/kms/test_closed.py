@@ -18,16 +18,17 @@ from bytewise.service.settings import child_environment
 from chain.client.address_book import write_network
 from kms.storage import accounts, keyring
 from kms.storage.files import read_key
-from tests.e2e.memory import scalar_forms, sees_closed, verify_closed
-from tests.unit.kms.test_process import config, wait_for_answers
-from tests.unit.kms.world import World
-from tests.unit.verifier.town import NETWORK
+from tests.fixtures.kms import key_wrapper
+from tests.fixtures.kms.process_settings import config, wait_for_answers
+from tests.fixtures.kms.release_network import World
+from tests.fixtures.memory_search import scalar_forms, sees_closed, verify_closed
+from tests.fixtures.verifier.verifier_fixture import NETWORK
 
 ROOT = Path(__file__).resolve().parents[3]
-WRAPPER = ROOT / "tests" / "wrapper.py"
+WRAPPER = Path(key_wrapper.__file__)
 UNFENCED = (
     "import runpy, sys\nfrom kms import closed, serve\nserve.close_process = lambda: None\nsys.argv = sys.argv[1:]\n"
-    "runpy.run_module('tests.unit.kms.shard_process', run_name='__main__')"
+    "runpy.run_module('tests.fixtures.kms.shard_process', run_name='__main__')"
 )
 """The shard of `shard_process` as it was before ADR-040."""
 
@@ -82,7 +83,7 @@ def aborted(world: World, *program: str) -> tuple[tuple[int, int], list[Path]]:
 
 @pytest.mark.e2e
 def test_a_shard_that_crashes_leaves_no_core(fresh: World) -> None:
-    assert aborted(fresh, "-m", "tests.unit.kms.shard_process") == ((0, 0), [])
+    assert aborted(fresh, "-m", "tests.fixtures.kms.shard_process") == ((0, 0), [])
 
 
 @pytest.mark.e2e

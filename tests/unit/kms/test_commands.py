@@ -25,10 +25,10 @@ from kms.shard.api import build_app, serve
 from kms.shard.policy_approval import approve, read_policy
 from kms.shard.service import build_shard
 from kms.storage import keyring
-from tests.unit.kms.memory_chain import CONTRACTS
-from tests.unit.kms.test_policies import settings
-from tests.unit.kms.test_process import ROOT
-from tests.unit.kms.world import World, wait_until
+from tests.fixtures.kms.governed_policy import settings
+from tests.fixtures.kms.memory_chain import CONTRACTS
+from tests.fixtures.kms.process_settings import ROOT
+from tests.fixtures.kms.release_network import World, wait_until
 
 SETTINGS = """
 host = "127.0.0.1"

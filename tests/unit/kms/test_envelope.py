@@ -177,8 +177,8 @@ def test_envelope_bytes_are_pinned() -> None:
 
 def test_a_receipt_refuses_other_bytes_and_another_epoch(tmp_path: object) -> None:
     from bytewise.protocol.jobs import anchor_domain
-    from tests.unit.kms.memory_chain import CONTRACTS
-    from tests.unit.kms.world import World
+    from tests.fixtures.kms.memory_chain import CONTRACTS
+    from tests.fixtures.kms.release_network import World
 
     world = World(tmp_path)  # type: ignore[arg-type]
     case = world.case()

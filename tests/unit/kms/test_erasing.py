@@ -24,10 +24,10 @@ from kms.ceremony.erasure import erase
 from kms.ceremony.state import Ceremony, Phase
 from kms.storage import keyring
 from kms.storage.files import wipe_draft, write_whole
-from tests.unit.kms.ceremonies import SCRIBE
-from tests.unit.kms.memory_chain import CONTRACTS
-from tests.unit.kms.offices import Office, OneEpoch, Turns, offices, plan, scribe_of
-from tests.unit.kms.test_ceremony_desks import PHASE_S, numbered, on_chain, run, shares_make_the_key
+from tests.fixtures.kms.ceremonies import SCRIBE
+from tests.fixtures.kms.ceremony_runs import PHASE_S, numbered, on_chain, run, shares_make_the_key
+from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, Turns, offices, plan, scribe_of
+from tests.fixtures.kms.memory_chain import CONTRACTS
 
 
 def erased(who: Office, document: EpochDocument) -> SignedErasure:

@@ -36,10 +36,10 @@ from bytewise.tee_simulated.quoter import SimulatedQuoter
 from bytewise.tee_simulated.root import Platform, load_root, make_root
 from bytewise.tee_simulated.td_quote import TdBody, body_of
 from bytewise.tee_simulated.x509 import der
-from tests.attested import attested
+from tests.fixtures.kms.memory_chain import CHAIN_ID, MemoryChain
+from tests.fixtures.kms.release_network import World, program
+from tests.fixtures.tee.attested_peer import attested
 from tests.source import ROOT
-from tests.unit.kms.memory_chain import CHAIN_ID, MemoryChain
-from tests.unit.kms.world import World, program
 
 OWN_ROOT, OWN_TYPE, OWN_PACKAGE, CONFIGURATION, OWN_KEYS, LABELS, SHORT_LIFE, MATRIX = range(1, 9)
 REFUSING = (OWN_ROOT, OWN_TYPE, OWN_PACKAGE, CONFIGURATION, OWN_KEYS, SHORT_LIFE)

@@ -13,8 +13,8 @@ from kms.ceremony import state_machine
 from kms.ceremony.deals import deal
 from kms.ceremony.responses import _opening, due, stream
 from kms.ceremony.state import Phase
-from tests.unit.kms.ceremonies import Party, Town, generated, opens, party, plan_for, seat
-from tests.unit.kms.liars import ELSEWHERE
+from tests.fixtures.kms.ceremonies import Party, Town, generated, opens, party, plan_for, seat
+from tests.fixtures.kms.lying_shards import ELSEWHERE
 
 
 class Forked:

@@ -40,10 +40,10 @@ from bytewise.storage.tables import CeremonyRow
 from kms.ceremony.coordinator import Scribe, ShardLink
 from kms.ceremony.state import Phase
 from kms.ceremony.state_machine import apply
-from tests.unit.kms.ceremonies import SCRIBE, party, plan_for
-from tests.unit.kms.moments import Crash, Fuse
-from tests.unit.kms.offices import Office, brought, offices, plan, scribe_of, scribe_over
-from tests.unit.kms.test_ceremony_desks import run
+from tests.fixtures.kms.ceremonies import SCRIBE, party, plan_for
+from tests.fixtures.kms.ceremony_runs import run
+from tests.fixtures.kms.crash_points import Crash, Fuse
+from tests.fixtures.kms.dkg_fixture import Office, brought, offices, plan, scribe_of, scribe_over
 
 
 def words_of(agreed: Plan, shards: list[Office]) -> tuple[Message, ...]:

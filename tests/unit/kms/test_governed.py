@@ -9,9 +9,9 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.units import U256
 from kms.shard.service import _verify_governed, build_shard
-from tests.unit.kms.memory_chain import CONTRACTS
-from tests.unit.kms.test_policies import settings
-from tests.unit.kms.world import World
+from tests.fixtures.kms.governed_policy import settings
+from tests.fixtures.kms.memory_chain import CONTRACTS
+from tests.fixtures.kms.release_network import World
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from bytewise.protocol.errors.records import EnvelopeDoesNotOpen, EnvelopeProofB
 from bytewise.protocol.records.seal import Envelope, HybridEnvelope
 from bytewise.protocol.suites import SUITE_HYBRID, SUITE_P256, hybrid_epoch, suite_of
 from bytewise.protocol.units import Blob, Digest
-from tests.unit.kms.hybrids import (
+from tests.fixtures.kms.hybrid_epoch import (
     CONTEXT,
     DATA,
     EPOCH,

@@ -21,11 +21,11 @@ from kms.ceremony.erasure import erase
 from kms.ceremony.responses import kem_seed
 from kms.ceremony.state import Phase
 from kms.storage import keyring
-from tests.unit.kms.ceremonies import Party, Town, generated, party, plan_for
-from tests.unit.kms.memory_chain import CONTRACTS
-from tests.unit.kms.offices import OneEpoch, offices, plan
-from tests.unit.kms.test_ceremony_crashes import died_around, dying, made_a_file
-from tests.unit.kms.world import World
+from tests.fixtures.kms.ceremonies import Party, Town, generated, party, plan_for
+from tests.fixtures.kms.dkg_fixture import OneEpoch, offices, plan
+from tests.fixtures.kms.dying_shards import died_around, dying, made_a_file
+from tests.fixtures.kms.memory_chain import CONTRACTS
+from tests.fixtures.kms.release_network import World
 
 EPOCH = hybrid_epoch(1)
 KEY = os.urandom(32)

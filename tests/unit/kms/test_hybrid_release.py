@@ -30,10 +30,10 @@ from kms.ceremony.coordinator import epoch_document
 from kms.shard.release import Shard
 from kms.shard.release_policy import Admitted
 from kms.storage.keyring import HeldShare
-from tests.unit.kms.memory_chain import Case, MemoryChain
-from tests.unit.kms.offices import Office, OneEpoch, plan, scribe_of
-from tests.unit.kms.test_ceremony_desks import run
-from tests.unit.kms.world import World
+from tests.fixtures.kms.ceremony_runs import run
+from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, plan, scribe_of
+from tests.fixtures.kms.memory_chain import Case, MemoryChain
+from tests.fixtures.kms.release_network import World
 
 EPOCH = hybrid_epoch(1)
 SHARDS = (1, 2, 3)

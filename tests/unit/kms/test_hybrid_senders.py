@@ -13,16 +13,7 @@ from bytewise.crypto.curve import ORDER, encode_scalar, random_scalar
 from bytewise.crypto.shares import evaluate
 from bytewise.protocol.records.seal import HybridEnvelope, HybridPart
 from bytewise.protocol.units import Blob
-from tests.unit.kms.hybrids import (
-    COUNT,
-    PLACE,
-    SEEDS,
-    THRESHOLD,
-    TO,
-    given_by,
-    shares_of,
-    verified,
-)
+from tests.fixtures.kms.hybrid_epoch import COUNT, PLACE, SEEDS, THRESHOLD, TO, given_by, shares_of, verified
 
 
 def sealed_badly(bad: dict[int, str], degree: int = THRESHOLD) -> HybridEnvelope:

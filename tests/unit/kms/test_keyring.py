@@ -15,8 +15,8 @@ from bytewise.protocol.units import U64, Blob, Digest
 from kms.ceremony import participant
 from kms.storage import accounts, keyring
 from kms.storage.sealing import open_sealer
-from tests.dealer import DealSettings, DealShard, deal
-from tests.unit.kms.world import World
+from tests.fixtures.kms.dealer import DealSettings, DealShard, deal
+from tests.fixtures.kms.release_network import World
 
 
 def test_every_secret_file_belongs_to_its_owner_alone(world: World) -> None:

@@ -27,10 +27,10 @@ from chain.client.address_book import read_network
 from chain.deployment.params import DEVNET
 from cli.__main__ import main
 from kms.storage import keyring
-from tests.devnet import POLICY, SHARDS, epoch_document, reader, signer
-from tests.unit.kms.killed_command import Killed, killed
-from tests.unit.kms.test_ceremony_processes import COUNT, EPOCH, Shards, running, shards
-from tests.vouched import key_in_force
+from tests.fixtures.chain.devnet import POLICY, SHARDS, epoch_document, reader, signer
+from tests.fixtures.kms.ceremony_processes import COUNT, EPOCH, Shards, running, shards
+from tests.fixtures.kms.killed_command import Killed, killed
+from tests.fixtures.kms.vouched_epochs import key_in_force
 
 if not library_variables(("BYTEWISE_SOAK_KMS",)):
     pytest.skip("BYTEWISE_SOAK_KMS is not set", allow_module_level=True)

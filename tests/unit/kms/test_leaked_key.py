@@ -23,9 +23,9 @@ from bytewise.protocol.records.seal import unpad
 from bytewise.protocol.records.statements import transport_key_hash
 from bytewise.protocol.units import Blob
 from bytewise.tee.channel import connect
-from tests.unit.kms.memory_chain import Case
-from tests.unit.kms.world import World
-from tests.unit.tee.channels import DATA, HELLO, PATIENCE_S, REFUSAL, Leaks, Task, Wire, weaken
+from tests.fixtures.kms.memory_chain import Case
+from tests.fixtures.kms.release_network import World
+from tests.fixtures.tee.channels import DATA, HELLO, PATIENCE_S, REFUSAL, Leaks, Task, Wire, weaken
 
 OF_THE_SESSION = frozenset({"exporter", "peer_key"})
 """Bindings of an enclave's evidence that stop who has its TLS key from passing it on."""

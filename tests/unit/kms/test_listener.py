@@ -15,7 +15,7 @@ from bytewise.tee.channel import Channel, connect
 from enclave.release_client import ask, open_channel
 from kms.shard import listener
 from kms.shard.listener import ChannelServer, Places
-from tests.unit.kms.world import World, wait_until
+from tests.fixtures.kms.release_network import World, wait_until
 
 PATIENCE_S = 60.0
 

@@ -17,9 +17,9 @@ from bytewise.protocol.units import U64
 from kms.release_log import copies
 from kms.release_log.copies import LogCopy, pages_of
 from kms.shard_client import ShardBusy, ShardClient
-from tests.unit.kms.memory_chain import NOW
-from tests.unit.kms.test_release_log import DOMAIN, Entries, copy, grounded, logged, paged, signed
-from tests.unit.kms.world import World
+from tests.fixtures.kms.log_entries import DOMAIN, Entries, copy, grounded, logged, paged, signed
+from tests.fixtures.kms.memory_chain import NOW
+from tests.fixtures.kms.release_network import World
 
 __all__ = ["copy", "logged"]
 

@@ -9,11 +9,11 @@ from bytewise.protocol.errors.actors import ChainReverted, RpcRefused, TryAgain
 from bytewise.protocol.keys.release_log import LAG_S
 from bytewise.protocol.units import U64, Digest
 from kms.release_log.entitlement import Judged, Seen, Unjudged, judge, judge_none
-from tests.unit.kms.court import Court
-from tests.unit.kms.memory_chain import NOW
-from tests.unit.kms.test_log_order import claimed, rewritten
-from tests.unit.kms.test_release_log import Entries, logged
-from tests.unit.kms.world import World
+from tests.fixtures.kms.log_court import Court
+from tests.fixtures.kms.log_entries import Entries, logged
+from tests.fixtures.kms.memory_chain import NOW
+from tests.fixtures.kms.release_network import World
+from tests.fixtures.kms.rewritten_logs import claimed, rewritten
 
 __all__ = ["logged"]
 

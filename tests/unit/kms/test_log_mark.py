@@ -15,8 +15,8 @@ from bytewise.storage.tables import ReleaseRow
 from kms.backup import back_up, restore
 from kms.storage import log_position
 from kms.storage.log_position import FILE, read_marks
-from tests.unit.kms.marked import copied, drop, folder_of, full, lost, release, started
-from tests.unit.kms.world import World
+from tests.fixtures.kms.log_position_fixture import copied, drop, folder_of, full, lost, release, started
+from tests.fixtures.kms.release_network import World
 
 KEY = bytes(range(32))
 

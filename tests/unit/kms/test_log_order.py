@@ -5,40 +5,25 @@ from dataclasses import replace
 import pytest
 
 from bytewise.protocol.errors.actors import ReleaseLogBroken, TicketRefused, TryAgain
-from bytewise.protocol.keys.epochs import SignedRelease, SignedTicket
+from bytewise.protocol.keys.epochs import SignedRelease
 from bytewise.protocol.keys.release_log import LAG_S, START, verify_log
-from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U8, U64
 from kms.release_log.copies import LogCopy, out_of_order
 from kms.shard.release_policy import AHEAD_S
-from tests.unit.kms.memory_chain import NOW, OTHER_VOTER, VOTER
-from tests.unit.kms.test_release_log import DOMAIN, Entries, chained, copy, grounded, logged, of, paged, signed
-from tests.unit.kms.world import World
+from tests.fixtures.kms.log_entries import DOMAIN, Entries, copy, grounded, logged, of, paged
+from tests.fixtures.kms.memory_chain import NOW, OTHER_VOTER
+from tests.fixtures.kms.release_network import World
+from tests.fixtures.kms.rewritten_logs import (
+    claimed,
+    rewritten,
+)
 
 __all__ = ["copy", "logged"]
-
-VOTERS = {each.address: each for each in (VOTER, OTHER_VOTER)}
-
-
-def claimed(world: World, entry: SignedRelease, **changes: object) -> SignedRelease:
-    """An entry whose ticket is changed, as a shard and the voter, who works with it, sign it."""
-    assert entry.right is not None
-    ticket = replace(entry.right.ticket, **changes)  # type: ignore[arg-type]
-    digest = typed_digest(DOMAIN, ticket)
-    changed = signed(world, entry, ticket_hash=digest, voter=ticket.voter)
-    return replace(changed, right=SignedTicket(ticket, VOTERS[ticket.voter].sign(digest)))
 
 
 def dated(entry: SignedRelease, date: int) -> SignedRelease:
     """An entry of another time, not signed yet."""
     return replace(entry, record=replace(entry.record, decided_at=U64(date)))
-
-
-def rewritten(world: World, *entries: SignedRelease) -> Entries:
-    """A log of these entries, perfect in itself."""
-    made = chained(world, entries)
-    verify_log(made, START, DOMAIN)
-    return made
 
 
 def test_a_ticket_of_no_kind_that_anybody_judges_is_refused(world: World, logged: Entries) -> None:

@@ -10,10 +10,10 @@ from bytewise.protocol.keys.epochs import EpochState, SignedRelease, SignedTicke
 from bytewise.protocol.units import U16, U64, ZERO_DIGEST, Digest
 from kms.release_log.entitlement import Judged, Seen, judge
 from kms.shard import release_policy
-from tests.unit.kms.court import Court
-from tests.unit.kms.memory_chain import NOW, OTHER_VOTER, VOTER
-from tests.unit.kms.test_release_log import Entries, altered, of, three_records
-from tests.unit.kms.world import World
+from tests.fixtures.kms.log_court import Court
+from tests.fixtures.kms.log_entries import Entries, altered, of, three_records
+from tests.fixtures.kms.memory_chain import NOW, OTHER_VOTER, VOTER
+from tests.fixtures.kms.release_network import World
 
 SEEN = Seen(100, NOW, NOW)
 

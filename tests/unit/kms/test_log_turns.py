@@ -22,7 +22,7 @@ from kms.shard import http_limits
 from kms.shard.http_limits import Intake, Turns
 from kms.shard.release import Shard
 from kms.shard_client import ShardBusy, ShardClient
-from tests.unit.kms.world import World, wait_until
+from tests.fixtures.kms.release_network import World, wait_until
 
 PATIENCE_S = 60.0
 SHORT_S = 0.3

@@ -16,9 +16,9 @@ from kms.ceremony.coordinator import Scribe
 from kms.ceremony.participant import Desk
 from kms.ceremony.state import Ceremony, Phase, signed_shares
 from kms.storage import keyring
-from tests.unit.kms.ceremonies import SCRIBE
-from tests.unit.kms.offices import Office, OneEpoch, Turns, offices, plan, scribe_of
-from tests.unit.kms.test_ceremony_desks import PHASE_S, numbered, on_chain, run
+from tests.fixtures.kms.ceremonies import SCRIBE
+from tests.fixtures.kms.ceremony_runs import PHASE_S, numbered, on_chain, run
+from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, Turns, offices, plan, scribe_of
 
 
 class LyingScribe(Scribe):

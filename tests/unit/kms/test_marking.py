@@ -18,9 +18,9 @@ from kms.shard.release import ADMISSIONS
 from kms.storage import log_position
 from kms.storage.files import replace_whole
 from kms.storage.log_position import FILE, LogMarks, MarkFile, read_marks
-from tests.unit.kms.marked import folder_of, full, release, started
-from tests.unit.kms.memory_chain import CONTRACTS
-from tests.unit.kms.world import World
+from tests.fixtures.kms.log_position_fixture import folder_of, full, release, started
+from tests.fixtures.kms.memory_chain import CONTRACTS
+from tests.fixtures.kms.release_network import World
 
 
 def test_a_record_that_was_not_committed_is_not_marked(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:

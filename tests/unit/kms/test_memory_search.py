@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from bytewise.crypto.curve import ORDER
-from tests.e2e.memory import in_memory, scalar_forms
+from tests.fixtures.memory_search import in_memory, scalar_forms
 
 HOLDER = f"""
 import os, sys

@@ -15,10 +15,10 @@ from bytewise.service.clock import monotonic_s
 from bytewise.service.settings import library_variables
 from kms.ceremony.coordinator import seats
 from kms.ceremony.state import Ceremony, Phase
-from tests.unit.kms.killed_shards import Network
-from tests.unit.kms.offices import Office, plan, scribe_of, scribe_over
-from tests.unit.kms.partitions import PHASES, Cut, losses, run_cut
-from tests.unit.kms.test_ceremony_desks import numbered, on_chain, run, shares_make_the_key
+from tests.fixtures.kms.ceremony_runs import numbered, on_chain, run, shares_make_the_key
+from tests.fixtures.kms.dkg_fixture import Office, plan, scribe_of, scribe_over
+from tests.fixtures.kms.killed_shards import Network
+from tests.fixtures.kms.partitions import PHASES, Cut, losses, run_cut
 
 if not library_variables(("BYTEWISE_SOAK_KMS",)):
     pytest.skip("BYTEWISE_SOAK_KMS is not set", allow_module_level=True)

@@ -27,9 +27,9 @@ from kms.release_log.entitlement import Judged, Seen, Unjudged, judge, read_ahea
 from kms.settings import ShardSettings
 from kms.shard.chain_view import ChainKeyView
 from kms.shard_client import ShardClient
-from tests.anvil import CHAIN_ID, Anvil, running_anvil
-from tests.devnet import STAKE_WEI, reader, signer
-from tests.unit.kms.on_chain import OPERATOR, VERIFIERS, OnChain, joiner, put_on_chain, serving
+from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
+from tests.fixtures.chain.devnet import STAKE_WEI, reader, signer
+from tests.fixtures.kms.chain_network import OPERATOR, VERIFIERS, OnChain, joiner, put_on_chain, serving
 
 
 @pytest.fixture

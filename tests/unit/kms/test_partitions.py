@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from kms.ceremony.state import Phase
-from tests.unit.kms.offices import offices, plan, scribe_of
-from tests.unit.kms.partitions import Cut, all_or_nothing, run_cut
-from tests.unit.kms.test_ceremony_desks import numbered, on_chain, run
+from tests.fixtures.kms.ceremony_runs import numbered, on_chain, run
+from tests.fixtures.kms.dkg_fixture import offices, plan, scribe_of
+from tests.fixtures.kms.partitions import Cut, all_or_nothing, run_cut
 
 CUTS = (
     Cut(Phase.JOINING, frozenset({3}), "answer"),

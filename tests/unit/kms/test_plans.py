@@ -17,10 +17,10 @@ from bytewise.storage.migrate import migrate
 from cli.key import _agreed
 from kms.ceremony.session import agreed_plan, concluded, make_plan
 from kms.settings import CeremonySettings
-from tests.unit.kms.ceremonies import SCRIBE
-from tests.unit.kms.offices import offices
-from tests.unit.kms.test_ceremony_served import CONTRACTS, settings_for
-from tests.unit.kms.world import World
+from tests.fixtures.kms.ceremonies import SCRIBE
+from tests.fixtures.kms.dkg_fixture import offices
+from tests.fixtures.kms.release_network import World
+from tests.fixtures.kms.served_ceremony import CONTRACTS, settings_for
 
 
 @pytest.fixture()

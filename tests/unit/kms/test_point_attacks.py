@@ -30,8 +30,8 @@ from bytewise.protocol.keys.epochs import Partial, partial_info
 from bytewise.protocol.records.seal import Envelope, envelope_hash
 from bytewise.protocol.units import Blob
 from kms.shard.release import Shard
-from tests.unit.kms.memory_chain import Case
-from tests.unit.kms.world import World
+from tests.fixtures.kms.memory_chain import Case
+from tests.fixtures.kms.release_network import World
 
 
 class Textbook:

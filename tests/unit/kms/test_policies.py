@@ -22,20 +22,19 @@ from bytewise.protocol.evidence.appraisal_policy import (
 )
 from bytewise.protocol.evidence.policy_updates import ADDITION_DELAY_S, MAX_APART_S, Standing
 from bytewise.protocol.keys.epochs import Decision
-from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, Digest
 from bytewise.service.clock import ForwardClock, SystemClock
-from bytewise.service.settings import DatabaseUrl, child_environment
-from kms.settings import ShardSettings
+from bytewise.service.settings import child_environment
 from kms.shard.policy_approval import approve, changes
-from kms.shard.release import Shard
-from kms.shard.service import build_shard
 from kms.storage.keyring import POLICY_HISTORY
-from tests.unit.kms.memory_chain import CONTRACTS
-from tests.unit.kms.world import World
+from tests.fixtures.kms.governed_policy import (
+    GOVERNORS,
+    settings,
+    start,
+)
+from tests.fixtures.kms.release_network import World
 
 ROOT = Path(__file__).resolve().parents[3]
-GOVERNORS = [LocalSigner(bytes([n]) * 32) for n in (91, 92, 93)]
 
 
 class Steps:
@@ -49,29 +48,6 @@ class Steps:
 
     def set(self, now: int) -> None:
         self._times = [now]
-
-
-def settings(world: World, **changes: object) -> ShardSettings:
-    world.records(1)
-    folder = world.settings.shards[0].folder
-    plain = ShardSettings(
-        host="127.0.0.1", port=1, folder=folder, epoch_file=world.folder / "epoch.json",
-        policy_file=world.folder / "policy.json", network_file=Path("unused"),
-        database_url=DatabaseUrl(f"sqlite:///{folder / 'kms.sqlite'}"), channel_port=2, audits_per_epoch=9, production=False, rpc_url="http://127.0.0.1:1",
-        policy_governors=tuple(each.address for each in GOVERNORS), policy_threshold=2,
-    )  # fmt: skip
-    return replace(plain, **changes)  # type: ignore[arg-type]
-
-
-def start(world: World, policy: AppraisalPolicy, signers: int = 2, at: int | None = None) -> Shard:
-    """A shard that starts on a policy which so many governors approved; `at`: time of the chain, by default the true one."""
-    world.chain.facts = replace(world.chain.facts, timestamp=SystemClock().now() if at is None else at)
-    plain, signed = world.folder / "plain.json", world.folder / "policy.json"
-    plain.write_bytes(encode(policy))
-    signed.unlink(missing_ok=True)
-    for governor in GOVERNORS[:signers]:
-        approve(plain, signed, governor)
-    return build_shard(settings(world), CONTRACTS, world.chain)
 
 
 def another_program(number: int) -> TrustedMeasurement:

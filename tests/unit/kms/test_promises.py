@@ -7,38 +7,25 @@ import pytest
 from bytewise.protocol.errors.actors import ReleaseNotRecorded
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.errors.records import BadSignature
-from bytewise.protocol.jobs import key_domain
 from bytewise.protocol.records.seal import unpad
 from bytewise.protocol.records.statements import Release
-from bytewise.protocol.signing import Domain, Signer, typed_digest
-from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Blob, Digest
-from enclave.log_continuity import Promise, Promises
+from bytewise.protocol.signing import Domain
+from bytewise.protocol.units import U64, Blob, Digest
+from enclave.log_continuity import Promises
 from enclave.release_client import ShardKeySource
-from tests.unit.kms.memory_chain import CONTRACTS, VOTER
-from tests.unit.kms.world import World
-from tests.world import signer
-
-SHARD_SIGNER = signer("shard-1")
-SHARD = SHARD_SIGNER.address
-DOMAIN = key_domain(CONTRACTS)
-PLAIN = Release(
-    receipt_id=ZERO_DIGEST, ticket_hash=ZERO_DIGEST, key_epoch=U64(1), shard=SHARD, voter=VOTER.address,
-    evidence_hash=ZERO_DIGEST, transport_key_hash=ZERO_DIGEST, previous=ZERO_DIGEST, index=U64(0),
-    decision=U8(1), decided_at=U64(1),
-)  # fmt: skip
-
-
-def digest(record: Release) -> Digest:
-    return typed_digest(key_domain(CONTRACTS), record)
+from tests.fixtures.kms.memory_chain import VOTER
+from tests.fixtures.kms.promise_chain import (
+    DOMAIN,
+    FAR,
+    PLAIN,
+    digest,
+    signed,
+)
+from tests.fixtures.kms.release_network import World
 
 
 def keep(promises: Promises, record: Release) -> Release:
     return promises.keep(1, signed(record), digest(record))
-
-
-def signed(record: Release, by: Signer = SHARD_SIGNER, domain: Domain = DOMAIN) -> Promise:
-    """What an enclave keeps of it."""
-    return Promise(domain.chain_id, domain.contract, record, by.sign(typed_digest(domain, record)))
 
 
 def follower(record: Release, distance: int = 1) -> Release:
@@ -76,9 +63,6 @@ def test_other_shards_and_other_epochs_have_logs_of_their_own() -> None:
     keep(promises, follower(PLAIN, 4))
     keep(promises, replace(PLAIN, shard=VOTER.address))
     keep(promises, replace(PLAIN, key_epoch=U64(2)))
-
-
-FAR = replace(PLAIN, index=U64(2**62))
 
 
 def test_what_another_process_was_promised_holds_here_and_an_older_promise_changes_nothing() -> None:

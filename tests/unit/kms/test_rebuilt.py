@@ -18,9 +18,9 @@ from bytewise.protocol.keys.release_log import START, verify_log
 from bytewise.protocol.records.seal import unpad
 from bytewise.protocol.suites import SUITE_REBUILT, kind_of, suite_of
 from bytewise.protocol.units import U64, Digest
-from tests.unit.kms.rebuilds import DOMAIN, EPOCH, answer, disputed, giving, source
-from tests.unit.kms.test_client import Blame
-from tests.unit.kms.world import World
+from tests.fixtures.kms.key_source import Blame
+from tests.fixtures.kms.rebuilt_epoch import DOMAIN, EPOCH, answer, disputed, giving, source
+from tests.fixtures.kms.release_network import World
 
 
 @pytest.fixture(scope="module")

@@ -34,10 +34,10 @@ from kms.shard.release import Shard
 from kms.shard.release_policy import Admitted
 from kms.storage import accounts, keyring
 from kms.storage.keyring import HeldShare
-from tests.unit.kms.memory_chain import CONTRACTS, Case
-from tests.unit.kms.rebuilds import DOMAIN, EPOCH, answer, disputed, giving, source
-from tests.unit.kms.test_client import Blame
-from tests.unit.kms.world import World
+from tests.fixtures.kms.key_source import Blame
+from tests.fixtures.kms.memory_chain import CONTRACTS, Case
+from tests.fixtures.kms.rebuilt_epoch import DOMAIN, EPOCH, answer, disputed, giving, source
+from tests.fixtures.kms.release_network import World
 
 
 @pytest.fixture(scope="module")

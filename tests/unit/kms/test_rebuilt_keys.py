@@ -12,11 +12,11 @@ from bytewise.storage.migrate import migrate
 from enclave.release_client import ShardKeySource
 from kms.ceremony.coordinator import epoch_document
 from kms.shard.release import Shard
-from tests.unit.kms.memory_chain import Case, MemoryChain
-from tests.unit.kms.offices import Office, OneEpoch, brought, offices, plan, scribe_of
-from tests.unit.kms.test_ceremony_desks import numbered, on_chain, run
-from tests.unit.kms.test_client import Blame
-from tests.unit.kms.world import World
+from tests.fixtures.kms.ceremony_runs import numbered, on_chain, run
+from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, brought, offices, plan, scribe_of
+from tests.fixtures.kms.key_source import Blame
+from tests.fixtures.kms.memory_chain import Case, MemoryChain
+from tests.fixtures.kms.release_network import World
 
 EPOCH = rebuilt_epoch(1)
 

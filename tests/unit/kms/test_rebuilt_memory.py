@@ -6,30 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.crypto.shares import combine_values
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.records.seal import unpad
-from bytewise.protocol.suites import rebuilt_epoch
 from bytewise.service.settings import child_environment
-from tests.e2e import memory
-from tests.unit.kms.memory_chain import Case
-from tests.unit.kms.world import ENTRY, World, program
+from tests.fixtures import memory_search
+from tests.fixtures.kms.memory_chain import Case
+from tests.fixtures.kms.memory_needles import (
+    needles,
+)
+from tests.fixtures.kms.release_network import ENTRY, World, program
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-def needles(world: World) -> dict[str, bytes]:
-    """The key and all shares of the world's epoch, whole or half, in every form that software of ours could give them.
-
-    Halves, since whoever gets freed memory writes over its beginning first.
-    """
-    shares = {index: world.shard(index, release_shares=True)._renewal.share().scalar() for index in (1, 2, 3)}
-    secrets = {"key": combine_values(shares)} | {f"share {index}": value for index, value in shares.items()}
-    forms = {name: memory.scalar_forms(value) for name, value in secrets.items()}
-    for each in forms.values():
-        halves = {f"{form} {at}": each[form][at : at + 16] for form in ("big", "little", "python") for at in (0, 8, 16)}
-        each |= halves
-    return {f"{name}, {form}": data for name, each in forms.items() for form, data in each.items()}
 
 
 class Child:
@@ -37,7 +24,7 @@ class Child:
 
     def __init__(self, world: World, case: Case, *careless: str) -> None:
         (world.folder / "job.json").write_bytes(encode(world.job(case)))
-        command = [sys.executable, "-m", "tests.unit.kms.rebuilding", str(world.folder / "job.json")]
+        command = [sys.executable, "-m", "tests.fixtures.kms.rebuild_process", str(world.folder / "job.json")]
         command += [str(world.folder / "platform.key"), program(ENTRY).hex(), *careless]
         self.process = subprocess.Popen(
             command, cwd=ROOT, env=child_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -56,11 +43,6 @@ class Child:
         return self.process.stdout.readline().strip()
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return World(tmp_path_factory.mktemp("memory"), epoch=rebuilt_epoch(1))
-
-
 def stages(world: World, *careless: str) -> tuple[set[str], set[str]]:
     """What is found in the process when the key is there, and when the envelope is open."""
     case = world.case()
@@ -70,10 +52,10 @@ def stages(world: World, *careless: str) -> tuple[set[str], set[str]]:
         child = Child(world, case, *careless)
         try:
             assert child.said() == "rebuilt"
-            first = memory.in_memory(child.process.pid, wanted)
+            first = memory_search.in_memory(child.process.pid, wanted)
             child.go_on()
             assert child.said() == "opened"
-            second = memory.in_memory(child.process.pid, wanted)
+            second = memory_search.in_memory(child.process.pid, wanted)
             child.go_on()
             assert unpad(bytes.fromhex(child.said())) == case.payload
             assert child.process.wait(timeout=60) == 0

@@ -23,15 +23,15 @@ from bytewise.storage import releases
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.releases import ReleaseRecords, right_id
 from bytewise.storage.tables import ReleaseRow
-from tests.unit.kms.memory_chain import CONTRACTS, OTHER_VOTER
-from tests.unit.kms.world import World
+from tests.fixtures.kms.memory_chain import CONTRACTS, OTHER_VOTER
+from tests.fixtures.kms.release_network import World
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.e2e
 def test_a_crash_after_the_record_and_before_the_answer_leaves_the_record(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.unit.kms.crashing_shard", str(tmp_path)]
+    command = [sys.executable, "-m", "tests.fixtures.kms.crashing_shard", str(tmp_path)]
     ended = subprocess.run(command, cwd=ROOT, env=child_environment(), capture_output=True, timeout=60, check=False)
     assert ended.returncode == 9, ended.stderr
     records = ReleaseRecords(open_database(f"sqlite:///{tmp_path / 'shard-1' / 'kms.sqlite'}"), key_domain(CONTRACTS))

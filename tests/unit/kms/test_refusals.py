@@ -17,8 +17,8 @@ from bytewise.protocol.units import U8, U16, U64, U256, Blob, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.tee_simulated.quoter import SimulatedQuoter
 from bytewise.tee_simulated.root import Platform
-from tests.unit.kms.memory_chain import NOW, OTHER_VOTER
-from tests.unit.kms.world import ATTACKER, World, refused
+from tests.fixtures.kms.memory_chain import NOW, OTHER_VOTER
+from tests.fixtures.kms.release_network import ATTACKER, World, refused
 
 # --- envelopes ---
 

@@ -27,8 +27,8 @@ from bytewise.protocol.units import U16, U64, ZERO_DIGEST, Digest
 from kms.shard import refusals, release_policy
 from kms.storage import accounts
 from kms.storage.sealing import open_sealer
-from tests.unit.kms.memory_chain import AUDIT_RATE_BPS, CONTRACTS, NOW, OTHER_VOTER, VOTER
-from tests.unit.kms.world import ATTACKER, World, is_drawn, refused
+from tests.fixtures.kms.memory_chain import AUDIT_RATE_BPS, CONTRACTS, NOW, OTHER_VOTER, VOTER
+from tests.fixtures.kms.release_network import ATTACKER, World, is_drawn, refused
 
 
 def test_a_seat_gets_a_proven_partial_and_a_signed_record(fresh: World) -> None:

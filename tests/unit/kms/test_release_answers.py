@@ -15,9 +15,9 @@ from bytewise.protocol.units import U8, U64, Digest
 from bytewise.tee.binding import Attested
 from enclave.release_client import ShardKeySource
 from kms.shard.release import Shard
-from tests.unit.kms.memory_chain import CONTRACTS, OTHER_VOTER
-from tests.unit.kms.test_client import disputed
-from tests.unit.kms.world import World
+from tests.fixtures.kms.key_source import disputed
+from tests.fixtures.kms.memory_chain import CONTRACTS, OTHER_VOTER
+from tests.fixtures.kms.release_network import World
 
 OTHER = Digest(b"\x5a" * 32)
 MEMBERS: dict[str, dict[str, Any]] = {

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -11,82 +10,26 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError, ReleaseLogBroken, TicketRefused
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import GpuUse, Role, TcbStatus
-from bytewise.protocol.evidence.release_evidence import Grounds, SignedGrounds, grounds_digest
-from bytewise.protocol.jobs import key_domain
 from bytewise.protocol.keys.epochs import Decision, SignedRelease, SignedTicket
 from bytewise.protocol.keys.release_log import START, LogHead, verify_log, verify_owner
 from bytewise.protocol.records.statements import TicketKind
-from bytewise.protocol.signing import LocalSigner, typed_digest
+from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U8, U16, U64, Digest
 from kms.release_log import copies
-from kms.release_log.copies import LogCopy, Pages
-from kms.storage import accounts
-from tests.unit.kms.memory_chain import CONTRACTS, NOW, OTHER_VOTER
-from tests.unit.kms.world import World, refused
-
-DOMAIN = key_domain(CONTRACTS)
-Entries = tuple[SignedRelease, ...]
-
-
-@pytest.fixture(scope="module")
-def logged(world: World) -> Entries:
-    return three_records(world)
-
-
-def three_records(world: World) -> Entries:
-    """Of shard 1: two of disputes, one of an audit."""
-    shard = world.shard(1)
-    for seq in (1, 2):
-        case = world.case(seq)
-        world.chain.open(case)
-        world.release(shard, case)
-    audited = world.case(3)
-    world.release(shard, audited, ticket=world.ticket(audited, TicketKind.AUDIT), proof=world.chain.anchor(audited))
-    return shard.log(0).entries
-
-
-def key_of(world: World, index: int = 1) -> LocalSigner:
-    """The account of a shard, which may lie."""
-    return accounts.signer(world.settings.shards[index - 1].folder)
-
-
-def signed(world: World, entry: SignedRelease, **changes: object) -> SignedRelease:
-    """An entry with changed fields that the shard signed, and its grounds again."""
-    record = replace(entry.record, **changes)  # type: ignore[arg-type]
-    return grounded(world, replace(entry, record=record, signature=key_of(world).sign(typed_digest(DOMAIN, record))))
-
-
-def of(entry: SignedRelease) -> Grounds:
-    """Its grounds."""
-    assert entry.grounds is not None
-    return entry.grounds.grounds
-
-
-def altered(entry: SignedRelease, **changes: object) -> SignedRelease:
-    """An entry whose grounds are changed."""
-    assert entry.grounds is not None
-    return replace(entry, grounds=replace(entry.grounds, grounds=replace(of(entry), **changes)))  # type: ignore[arg-type]
-
-
-def grounded(world: World, entry: SignedRelease, **changes: object) -> SignedRelease:
-    """An entry with changed grounds that the shard signed."""
-    changed = altered(entry, **changes)
-    digest = grounds_digest(typed_digest(DOMAIN, entry.record), of(changed))
-    return replace(entry, grounds=SignedGrounds(of(changed), key_of(world).sign(digest)))
-
-
-def chained(world: World, entries: Entries) -> Entries:
-    """Entries signed again so that each follows the one before, as a shard could that rewrites its log."""
-    made: list[SignedRelease] = []
-    for number, each in enumerate(entries):
-        previous = typed_digest(DOMAIN, made[-1].record) if made else START.digest
-        made.append(signed(world, each, index=U64(number), previous=previous))
-    return tuple(made)
-
-
-def paged(entries: Entries, size: int = 2) -> Pages:
-    """A shard that shows these entries, a few at a time."""
-    return lambda first: entries[first : first + size]
+from kms.release_log.copies import LogCopy
+from tests.fixtures.kms.log_entries import (
+    DOMAIN,
+    Entries,
+    altered,
+    chained,
+    grounded,
+    key_of,
+    of,
+    paged,
+    signed,
+)
+from tests.fixtures.kms.memory_chain import NOW, OTHER_VOTER
+from tests.fixtures.kms.release_network import World, refused
 
 
 def test_every_record_comes_with_the_ticket_that_its_voter_signed(logged: Entries) -> None:
@@ -150,11 +93,6 @@ def test_a_log_of_another_shard_or_epoch_is_not_this_ones(world: World, logged: 
             verify_owner(logged, shard, epoch)
 
 
-@pytest.fixture
-def copy(world: World, tmp_path: Path) -> LogCopy:
-    return LogCopy(tmp_path / "logs", 1, key_of(world).address)
-
-
 def test_a_copy_grows_with_the_log_and_goes_on_after_a_crash_in_the_middle_of_a_line(logged: Entries, copy: LogCopy) -> None:
     assert copy.read(DOMAIN) == ((), START)
     assert copy.extend(paged(()), DOMAIN) == START
@@ -198,8 +136,8 @@ def test_of_a_page_that_is_wrong_nothing_is_kept(logged: Entries, copy: LogCopy)
 def test_a_copy_that_was_altered_is_not_believed(logged: Entries, copy: LogCopy) -> None:
     copy.extend(paged(logged), DOMAIN)
     lines = copy.path.read_bytes().splitlines(keepends=True)
-    for altered in (lines[1:], [*lines[:2], b"{}\n"], [lines[1], lines[0]]):
-        copy.path.write_bytes(b"".join(altered))
+    for wrong in (lines[1:], [*lines[:2], b"{}\n"], [lines[1], lines[0]]):
+        copy.path.write_bytes(b"".join(wrong))
         with pytest.raises(ConfigurationError, match="is not as it was kept"):
             copy.read(DOMAIN)
 

@@ -1,6 +1,5 @@
 """A key is dealt again while its shards run: they answer with the shares that the chain means, and with no others."""
 
-import os
 import time
 from dataclasses import replace
 
@@ -9,7 +8,6 @@ import pytest
 from bytewise.crypto import hpke
 from bytewise.crypto.curve import GENERATOR, decode_point, encode_point
 from bytewise.crypto.proofs import verify_partial
-from bytewise.crypto.shares import combine_values, split
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.actors import NoKey, ShardLied, StaleBackup, TryAgain
@@ -17,33 +15,19 @@ from bytewise.protocol.jobs import key_domain
 from bytewise.protocol.keys.epochs import Partial, partial_info
 from bytewise.protocol.keys.release_log import START, verify_log
 from bytewise.protocol.records.seal import Envelope, unpad
-from bytewise.protocol.units import Blob
 from enclave.release_client import ShardKeySource
 from kms.shard.release import LOOK_S, Shard
 from kms.shard.share_rotation import SETTLE_S, SharesInForce, as_dealt
 from kms.storage import keyring
 from kms.storage.keyring import points_of
-from tests.unit.kms.memory_chain import OTHER_VOTER, VOTER, Case
-from tests.unit.kms.test_client import Blame
-from tests.unit.kms.world import World
-
-
-def dealt_again(world: World, *receivers: int, suffix: str = "-0a1b") -> Blob:
-    """New shares of the same key in the folders of these shards; the chain does not mean them yet. Their commitments."""
-    folders = {n: shard.folder for n, shard in enumerate(world.settings.shards, start=1)}
-    held = {n: keyring.open_share(folders[n], world.document).scalar() for n in (1, 2)}
-    shares, points = split(combine_values(held), 2, 3, os.urandom)
-    for n in receivers:
-        keyring.seal_share(folders[n], 1, n, shares[n], suffix)
-    return Blob(b"".join(encode_point(point) for point in points))
-
-
-def mean(world: World, commitments: Blob, version: int | None = None) -> None:
-    """From now on the chain does, or a node says so; other shares are of the next version if nothing else is said."""
-    facts = world.chain.facts
-    if version is None:
-        version = facts.version + (commitments != facts.commitments)
-    world.chain.facts = replace(facts, commitments=commitments, version=version)
+from tests.fixtures.kms.dealt_again import (
+    dealt_again,
+    in_force,
+    mean,
+)
+from tests.fixtures.kms.key_source import Blame
+from tests.fixtures.kms.memory_chain import OTHER_VOTER, VOTER, Case
+from tests.fixtures.kms.release_network import World
 
 
 def pass_blocks(world: World, count: int = 1) -> None:
@@ -57,11 +41,6 @@ class Hands:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
-
-
-def in_force(world: World) -> Blob:
-    """The commitments of the shares that were dealt first."""
-    return Blob(b"".join(world.document.commitments))
 
 
 def opened(world: World, case: Case, **changes: object) -> bytes:

@@ -6,7 +6,7 @@ import pytest
 
 from kms.ceremony.state import Phase
 from kms.ceremony.state_machine import silent
-from tests.unit.kms.offices import Office, Turns, offices, plan, scribe_of
+from tests.fixtures.kms.dkg_fixture import Office, Turns, offices, plan, scribe_of
 
 
 class Returning(Turns):

@@ -29,15 +29,16 @@ from kms.storage import keyring
 from kms.storage import sealing as sealing_module
 from kms.storage.files import read_key, write_whole
 from kms.storage.sealing import Sealing, ask, draw_key, open_sealer, wrap_folder
-from tests.unit.kms.ceremonies import SCRIBE
-from tests.unit.kms.memory_chain import CONTRACTS
-from tests.unit.kms.offices import OneEpoch, offices, plan, scribe_of
-from tests.unit.kms.test_ceremony_desks import numbered, on_chain, run, shares_make_the_key
-from tests.unit.kms.test_policies import settings, start
-from tests.unit.kms.test_renewed import dealt_again, mean
-from tests.unit.kms.world import World
+from tests.fixtures.kms import key_wrapper
+from tests.fixtures.kms.ceremonies import SCRIBE
+from tests.fixtures.kms.ceremony_runs import numbered, on_chain, run, shares_make_the_key
+from tests.fixtures.kms.dealt_again import dealt_again, mean
+from tests.fixtures.kms.dkg_fixture import OneEpoch, offices, plan, scribe_of
+from tests.fixtures.kms.governed_policy import settings, start
+from tests.fixtures.kms.memory_chain import CONTRACTS
+from tests.fixtures.kms.release_network import World
 
-WRAPPER = Path(__file__).parents[2] / "wrapper.py"
+WRAPPER = Path(key_wrapper.__file__)
 ONE, OTHER = (digests.labelled(Label.SHARE_AT_REST, 1, index) for index in (1, 2))
 
 

@@ -15,9 +15,9 @@ from kms.shard.refusals import refusal
 from kms.shard.release import Shard
 from kms.storage import accounts
 from kms.storage.files import read_key
-from tests.e2e.memory import forms, scalar_forms
-from tests.unit.kms.memory_chain import NOW, Case
-from tests.unit.kms.world import ATTACKER, World
+from tests.fixtures.kms.memory_chain import NOW, Case
+from tests.fixtures.kms.release_network import ATTACKER, World
+from tests.fixtures.memory_search import forms, scalar_forms
 
 
 def bodies(world: World, case: Case) -> list[bytes]:

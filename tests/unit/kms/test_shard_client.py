@@ -8,8 +8,8 @@ import pytest
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.service.clock import monotonic_s
 from kms.shard_client import Deadline, ShardClient
-from tests.unit.kms.trickling import trickling
-from tests.unit.kms.world import World
+from tests.fixtures.kms.release_network import World
+from tests.fixtures.kms.trickling_shard import trickling
 
 
 @pytest.mark.parametrize("part", ["handshake", "request", "head", "body"])

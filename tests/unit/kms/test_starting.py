@@ -23,10 +23,10 @@ from kms.settings import ShardSettings
 from kms.shard.http_limits import listening
 from kms.shard.policy_approval import approve
 from kms.shard.service import build_desk, build_shard, open_channels
-from tests.unit.kms.memory_chain import CONTRACTS
-from tests.unit.kms.offices import OneEpoch
-from tests.unit.kms.test_policies import GOVERNORS, settings
-from tests.unit.kms.world import World
+from tests.fixtures.kms.dkg_fixture import OneEpoch
+from tests.fixtures.kms.governed_policy import GOVERNORS, settings
+from tests.fixtures.kms.memory_chain import CONTRACTS
+from tests.fixtures.kms.release_network import World
 
 
 def no_simulator(_platform: Path) -> Quoter:

@@ -20,8 +20,8 @@ from kms.ceremony.state import Ceremony
 from kms.storage import accounts, keyring
 from kms.storage.files import read_key
 from kms.storage.sealing import STORAGE_KEY, Sealer, Sealing
-from tests.unit.kms.offices import Office, OneEpoch, brought, offices, plan, scribe_of, scribe_over
-from tests.unit.kms.test_ceremony_desks import numbered, on_chain, run
+from tests.fixtures.kms.ceremony_runs import numbered, on_chain, run
+from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, brought, offices, plan, scribe_of, scribe_over
 
 THRESHOLD = 2
 

@@ -20,8 +20,8 @@ from cli.demo.site import free_ports
 from kms.shard import http_limits
 from kms.shard.api import build_app
 from kms.shard.http_limits import MAX_HEADER_BYTES, Intake, server_config
-from tests.unit.kms.offices import Office, offices
-from tests.unit.kms.world import wait_until
+from tests.fixtures.kms.dkg_fixture import Office, offices
+from tests.fixtures.kms.release_network import wait_until
 
 PATIENCE_S = 60.0
 SHORT_S = 0.5

@@ -27,10 +27,10 @@ from kms.shard.release import Shard
 from kms.shard.share_rotation import as_dealt, shares_in_force
 from kms.storage import accounts, folder_lock, keyring
 from kms.storage.keyring import points_of
-from tests.unit.kms.offices import OneEpoch
-from tests.unit.kms.test_process import config, wait_for_answers
-from tests.unit.kms.test_renewed import dealt_again, mean
-from tests.unit.kms.world import World
+from tests.fixtures.kms.dealt_again import dealt_again, mean
+from tests.fixtures.kms.dkg_fixture import OneEpoch
+from tests.fixtures.kms.process_settings import config, wait_for_answers
+from tests.fixtures.kms.release_network import World
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -201,7 +201,7 @@ def _full(_file: int, _data: bytes, _at: int) -> int:
 def test_a_serving_process_holds_its_folder_until_it_ends_however_it_ends(fresh: World) -> None:
     (fresh.folder / "dispute.json").write_bytes(encode(fresh.chain.disputes[fresh.chain.open(fresh.case())]))
     (fresh.folder / "policy.json").write_bytes(encode(fresh.policy))
-    module = [sys.executable, "-m", "tests.unit.kms.shard_process", str(config(fresh, 1))]
+    module = [sys.executable, "-m", "tests.fixtures.kms.shard_process", str(config(fresh, 1))]
     process = subprocess.Popen(module, cwd=ROOT, env=child_environment(), stderr=subprocess.DEVNULL)
     try:
         wait_for_answers(fresh, {1: process})

@@ -13,8 +13,8 @@ from bytewise.protocol.units import U16, U64, Digest
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.releases import ReleaseRecords, Usage
 from bytewise.storage.tables import BudgetRow
-from tests.unit.kms.memory_chain import NOW
-from tests.unit.kms.world import World, refused
+from tests.fixtures.kms.memory_chain import NOW
+from tests.fixtures.kms.release_network import World, refused
 
 
 class Looked(Exception):

@@ -12,8 +12,8 @@ from bytewise.protocol.encoding import MAX_DEPTH, decode, encode, parse, to_json
 from bytewise.protocol.errors.records import NotCanonical
 from bytewise.protocol.records.receipt import SignedReceipt
 from bytewise.protocol.units import Blob
-from tests.records import document_classes, record, texts
-from tests.world import World
+from tests.fixtures.builders import World
+from tests.fixtures.record_strategies import document_classes, record, texts
 
 WORLD = World()
 quick = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

@@ -9,18 +9,19 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from bytewise.protocol.court import commitments, convening, verdicts
-from bytewise.protocol.court.books import Books
+from bytewise.protocol.court import commitments
 from bytewise.protocol.court.phases import Event, Phase
 from bytewise.protocol.court.settlement import CONVICTIONS
-from bytewise.protocol.court.state import Court, Dispute, Round
 from bytewise.protocol.court.tally import judge
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.signing import Domain
-from bytewise.protocol.tally import RevealedVote, tally
 from bytewise.protocol.units import Digest
-from tests.court_play import ANY_TIME, LEANINGS, Play, alt_keys
-from tests.court_world import account, claim, params, word
+from tests.fixtures.court.builders import account, claim, params, word
+from tests.fixtures.court.play import ANY_TIME, LEANINGS, Play, alt_keys
+from tests.reference import committee_draw, verdicts
+from tests.reference.accounting import Books
+from tests.reference.state import Court, Dispute, Round
+from tests.reference.verdict_rules import RevealedVote, tally
 
 OPERATORS = [account(f"operator {i}") for i in range(3)]
 CHALLENGERS = [account(f"challenger {i}") for i in range(6)]
@@ -189,7 +190,7 @@ def pushed(court: Court, found: Dispute) -> Court:
         seconds = one.seed_block + 1 - court.block
         if seconds > 0:
             return court.at(court.now + seconds, court.block + seconds)
-        return convening.draw(court, found.id, [VERIFIERS[0]] * (one.seats - len(one.holders)))
+        return committee_draw.draw(court, found.id, [VERIFIERS[0]] * (one.seats - len(one.holders)))
     if phase is Phase.REVEAL and court.reveals_closed(one):
         return verdicts.settle(court, found.id, court.block + 4)
     if phase is Phase.AIRGAP and court.now > found.airgap_end:

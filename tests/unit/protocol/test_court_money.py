@@ -10,7 +10,7 @@ from bytewise.protocol.court.params import BPS, Money, ParamSet, Shares
 from bytewise.protocol.court.settlement import CONVICTIONS, Pot, Split, split, wanted_advance
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.statements import Verdict
-from tests.court_world import params
+from tests.fixtures.court.builders import params
 
 WEI = st.integers(0, 10**24)
 SMALL = st.integers(0, 400)

@@ -2,17 +2,18 @@
 
 import pytest
 
-from bytewise.protocol.court import voting
-from bytewise.protocol.court.books import Books
 from bytewise.protocol.court.phases import Event
-from bytewise.protocol.court.seat_outcomes import Standing, penalty, standing
-from bytewise.protocol.court.state import Court, Dispute
+from bytewise.protocol.court.settlement import SeatOutcome
 from bytewise.protocol.errors.actors import NotAMember
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.signing import Domain, typed_digest
 from bytewise.protocol.units import Address
-from tests.court_play import Play, alt_keys
-from tests.court_world import SPEECHES, account, claim, params, vote, word
+from tests.fixtures.court.builders import SPEECHES, account, claim, params, vote, word
+from tests.fixtures.court.play import Play, alt_keys
+from tests.reference import voting
+from tests.reference.accounting import Books
+from tests.reference.seat_outcomes import penalty, standing
+from tests.reference.state import Court, Dispute
 
 OPERATOR, CHALLENGER = account("operator"), account("challenger")
 VERIFIERS = [account(f"verifier {i}") for i in range(3)]
@@ -57,5 +58,5 @@ def test_silence_beside_a_root_costs_what_silence_after_a_commitment_costs(play:
     play.wait(only(play).round.reveal_end + 1 - play.court.now)
     assert play.settle(found) and only(play).verdict is Verdict.UPHELD
     silent = standing(only(play), only(play).round, VERIFIERS[2])
-    assert silent is (Standing.NOT_REVEALED if rooted else Standing.ABSENT)
+    assert silent is (SeatOutcome.NOT_REVEALED if rooted else SeatOutcome.ABSENT)
     assert penalty(silent, params().money) == (5 if rooted else 3)

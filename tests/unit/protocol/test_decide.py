@@ -43,7 +43,7 @@ from bytewise.protocol.errors.actors import ProtectionMissing
 from bytewise.protocol.records.statements import Outcome, Verdict, Vote
 from bytewise.protocol.signing import Domain, typed_digest
 from bytewise.protocol.units import U8, U16, U256, ZERO_DIGEST, Digest, address
-from tests.dockets import BLOCK, NOW, OTHER, case, docket, holdings, word
+from tests.fixtures.snapshot_builders import BLOCK, NOW, OTHER, case, docket, holdings, word
 
 ME = address("0x" + "11" * 20)
 DOMAIN = Domain(31337, address("0x" + "33" * 20))

@@ -19,8 +19,8 @@ from bytewise.protocol.decisions.audits import (
 from bytewise.protocol.decisions.snapshot import Docket
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult
 from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Address, Digest
-from tests.dockets import NOW, anchored, case, docket, holdings, word
-from tests.world import signer
+from tests.fixtures.builders import signer
+from tests.fixtures.snapshot_builders import NOW, anchored, case, docket, holdings, word
 
 PEOPLE = tuple(signer(f"verifier {i}").address for i in range(5))
 ME = PEOPLE[2]

@@ -19,8 +19,8 @@ from bytewise.protocol.decisions.demands import (
 )
 from bytewise.protocol.decisions.disputes import MovePolicy
 from bytewise.protocol.decisions.snapshot import Docket
-from tests.dockets import NOW, OTHER, docket, holdings, word
-from tests.world import signer
+from tests.fixtures.builders import signer
+from tests.fixtures.snapshot_builders import NOW, OTHER, docket, holdings, word
 
 ME = signer("tower").address
 POLICY = DemandPolicy(budget_wei=100, budget_s=50, margin_s=10, tries=3)

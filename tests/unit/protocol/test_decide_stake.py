@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bytewise.protocol.decisions.actions import SyncStake
 from bytewise.protocol.decisions.stake import LOOKS_PER_LIFE, StakeRecord, decide_sync, next_look
-from tests.world import signer
+from tests.fixtures.builders import signer
 
 ME = signer("me").address
 LIVES = st.integers(8, 50_000)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from bytewise.protocol.court.sortition import audit_is_drawn, draw_seats, round_seed
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Address, Digest
-from tests.records import addresses, digests
-from tests.world import signer, word
+from tests.fixtures.builders import signer, word
+from tests.fixtures.record_strategies import addresses, digests
 
 PEOPLE = [signer(name).address for name in ("ada", "ben", "cleo", "dan", "eva")]
 stakes = st.lists(st.tuples(addresses, st.integers(0, 10**24)), min_size=1, max_size=8).filter(lambda s: sum(w for _, w in s) > 0)

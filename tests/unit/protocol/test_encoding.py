@@ -30,9 +30,9 @@ from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.records.receipt import EmptyLeaf, SignedReceipt
 from bytewise.protocol.records.request import DecodePolicy, Request
 from bytewise.protocol.records.statements import AuditResult, Ticket
-from tests.records import document_classes, record, texts
+from tests.fixtures.builders import World
+from tests.fixtures.record_strategies import document_classes, record, texts
 from tests.source import ROOT
-from tests.world import World
 
 WORLD = World()
 TICKET = {

@@ -31,7 +31,7 @@ from bytewise.protocol.records.receipt import (
     verify_receipt,
 )
 from bytewise.protocol.units import U32, U64, U256, ZERO_ADDRESS, Blob
-from tests.world import ANCHOR, DISPUTES, World, signer, word
+from tests.fixtures.builders import ANCHOR, DISPUTES, World, signer, word
 
 WORLD = World()
 ENTRIES = tuple(WORLD.answered(seq) for seq in range(4, 9))

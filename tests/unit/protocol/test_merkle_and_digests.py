@@ -20,9 +20,9 @@ from bytewise.protocol.merkle import (
 )
 from bytewise.protocol.records.trace import TraceStep, round_digest, trace_leaves, trace_root
 from bytewise.protocol.units import Digest
-from tests.records import digests
-from tests.work import calls
-from tests.world import word
+from tests.fixtures.builders import word
+from tests.fixtures.record_strategies import digests
+from tests.fixtures.work_counter import calls
 
 leaf_lists = st.lists(digests, min_size=1, max_size=33, unique=True)
 

@@ -25,8 +25,8 @@ from bytewise.protocol.records.request import DecodePolicy, Request
 from bytewise.protocol.records.seal import BUCKETS, Payload, client_digest, pad, seal_context, unpad
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import U64, U256, Blob, Decimal, Digest
-from tests.records import record
-from tests.world import ANCHOR, CHAIN_ID, DISPUTES, GREEDY, NOW, World, signer, word
+from tests.fixtures.builders import ANCHOR, CHAIN_ID, DISPUTES, GREEDY, NOW, World, signer, word
+from tests.fixtures.record_strategies import record
 
 WORLD = World()
 REQUEST = WORLD.request()

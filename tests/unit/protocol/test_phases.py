@@ -6,15 +6,15 @@ import runpy
 import pytest
 
 from bytewise.protocol.court.phases import DERIVED, TRANSITIONS, Event, Phase, Who, ends
-from bytewise.protocol.court.seat_outcomes import Standing
+from bytewise.protocol.court.settlement import SeatOutcome
 from bytewise.protocol.records.statements import Verdict
 from tests.source import ROOT
 
 TYPES = (ROOT / "chain/contracts/src/libraries/Types.sol").read_text()
 
 
-@pytest.mark.parametrize("kind", [Phase, Verdict, Standing])
-def test_numbers_are_those_of_the_contracts(kind: type[Phase] | type[Verdict] | type[Standing]) -> None:
+@pytest.mark.parametrize("kind", [Phase, Verdict, SeatOutcome])
+def test_numbers_are_those_of_the_contracts(kind: type[Phase] | type[Verdict] | type[SeatOutcome]) -> None:
     found = re.search(rf"^enum {kind.__name__} {{(.*?)^}}", TYPES, re.MULTILINE | re.DOTALL)
     assert found
     names = re.findall(r"^    (\w+)", found[1], re.MULTILINE)

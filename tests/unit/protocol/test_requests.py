@@ -23,8 +23,8 @@ from bytewise.protocol.records.request import (
 )
 from bytewise.protocol.records.seal import BUCKETS
 from bytewise.protocol.units import U64, Decimal, Digest, decimal, fraction
-from tests.records import decimals, record
-from tests.world import GREEDY, World, word
+from tests.fixtures.builders import GREEDY, World, word
+from tests.fixtures.record_strategies import decimals, record
 
 WORLD = World()
 

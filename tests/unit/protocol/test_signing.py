@@ -26,8 +26,8 @@ from bytewise.protocol.signing import (
     verify_signature,
 )
 from bytewise.protocol.units import U64, U256, Address, Digest
-from tests.records import digests, record
-from tests.world import ANCHOR, DISPUTES, World, signer, word
+from tests.fixtures.builders import ANCHOR, DISPUTES, World, signer, word
+from tests.fixtures.record_strategies import digests, record
 
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 KEY = signer("ada")

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bytewise.protocol.court.params import CAPACITY, TreeShape
 from bytewise.protocol.errors.records import MalformedValue
-from bytewise.protocol.stake_tree import CAPACITY, StakeTree, TreeShape
 from bytewise.protocol.units import Address, Digest
-from tests.records import digests
+from tests.fixtures.builders import signer, word
+from tests.fixtures.record_strategies import digests
+from tests.reference.stake_tree import StakeTree
 from tests.vectors import make_stake_tree
-from tests.world import signer, word
 
 PEOPLE = [signer(name).address for name in ("ada", "ben", "cleo", "dan", "eva", "fay", "gus")]
 SHAPE = TreeShape(epoch_blocks=10, lookahead_blocks=3, unit_wei=100, max_units=50)

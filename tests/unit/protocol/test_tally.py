@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.statements import Outcome, Verdict
-from bytewise.protocol.tally import RevealedVote, Tally, tally
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
+from tests.reference.verdict_rules import RevealedVote, Tally, tally
 
 
 def word(value: int) -> Digest:

@@ -10,7 +10,7 @@ from bytewise.protocol import encoding
 from bytewise.protocol.records.environment import PROFILE_EXACT_1
 from bytewise.protocol.records.model_vectors import KINDS, Answer, Vectors, questions
 from bytewise.protocol.units import ZERO_DIGEST, Digest
-from tests.devnet import word
+from tests.fixtures.chain.devnet import word
 
 TRUE = Vectors(
     PROFILE_EXACT_1,

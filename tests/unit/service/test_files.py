@@ -14,11 +14,11 @@ from bytewise.protocol.units import U256
 from bytewise.service.files import replace_file
 from chain.client.address_book import read_network, write_network
 from kms.ceremony.session import agreed_plan
-from tests.unit.kms.ceremonies import SCRIBE
-from tests.unit.kms.moments import Crash, Fuse, watch_folder
-from tests.unit.kms.offices import offices
-from tests.unit.kms.test_ceremony_served import CONTRACTS, settings_for
-from tests.unit.verifier.town import NETWORK
+from tests.fixtures.kms.ceremonies import SCRIBE
+from tests.fixtures.kms.crash_points import Crash, Fuse, watch_folder
+from tests.fixtures.kms.dkg_fixture import offices
+from tests.fixtures.kms.served_ceremony import CONTRACTS, settings_for
+from tests.fixtures.verifier.verifier_fixture import NETWORK
 
 
 @pytest.fixture()

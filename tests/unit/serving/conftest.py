@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import openai
 import pytest
 
-from tests.operator_site import Operator, running_operator_site, serving
+from tests.fixtures.serving.operator_site import Operator, running_operator_site, serving
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,7 @@
 """From signed receipts to one batch after another, across crashes."""
 
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,110 +10,22 @@ from sqlalchemy import delete, select
 from bytewise.protocol.digests import Label, labelled
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
-from bytewise.protocol.records.receipt import BatchHeader, ReceiptList, SignedReceipt, receipt_id, verify_list
-from bytewise.protocol.signing import Domain
-from bytewise.protocol.units import U64, Digest, address
+from bytewise.protocol.records.receipt import BatchHeader, ReceiptList, receipt_id, verify_list
+from bytewise.protocol.units import U64, Digest
 from bytewise.storage.engine import open_database, reading, writing
-from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.migrate import migrate
-from bytewise.storage.receipt_store import Books, Issued
+from bytewise.storage.receipt_store import Books
 from bytewise.storage.tables import IssuedRow, JournalRow
 from serving.anchoring_order import EXPIRED, Service, Slot, expiry_of, uniform_head, verify_time_left
-from serving.batcher import Batcher
-from serving.readiness import Standing, Watch
-from tests import devnet
-from tests.anvil import CHAIN_ID
-from tests.devnet import ENVIRONMENT, MODEL
-from tests.world import World
-
-NOW = 1_800_000_000
-WITHIN_S, TTL_S, PRICE = 100, 1000, 7
-OPERATOR = devnet.signer(1)
-ANCHOR = Domain(CHAIN_ID, address("0x" + "5a" * 20))
-
-
-def answer(expiry: int) -> bytes:
-    """As much of an answer as a batcher reads of it."""
-    return encode({"opening": {"request": {"expiry": str(expiry)}}})
-
-
-@dataclass
-class Scene:
-    """A batcher over real books, with a chain that shows what was anchored."""
-
-    folder: Path
-    last_seq: int = 0
-    timestamp: int = NOW
-    most: int = 100
-    locator: str = "eigenda:standard:0x00"
-    sent: list[BatchHeader] = field(default_factory=list)
-    deadlines: list[int] = field(default_factory=list)
-    blobs: dict[str, bytes] = field(default_factory=dict)
-    crash: bool = False
-    closed: list[tuple[int, int]] = field(default_factory=list)
-    untils: dict[Service, int] = field(default_factory=dict)
-    domain: Domain = ANCHOR
-    on_its_way: bool = False
-    withdrawn: list[BatchHeader] = field(default_factory=list)
-    epoch: int = 1
-    retry_answers: int = 100
-    watch: Watch = field(default_factory=lambda: Watch(60.0, lambda: 0.0))
-
-    def now(self) -> int:
-        return self.timestamp
-
-    def read(self) -> Standing:
-        epoch, closed = devnet.epoch_document(self.epoch).record, any(a <= self.timestamp < b for a, b in self.closed)
-        last, most = self.last_seq, self.most
-        return Standing(
-            1, self.timestamp, epoch, not closed, True, True, False, last, True, 100, PRICE, most, paused=False, pause_s=0
-        )
-
-    def anchorable_for(self, service: Service, standing: Standing) -> int | None:
-        until = self.untils.get(service)
-        return None if until is None else until - standing.timestamp
-
-    def withdraw_batch(self, header: BatchHeader) -> bool:
-        self.withdrawn.append(header)
-        return not self.on_its_way
-
-    def anchor(self, header: BatchHeader, fee_wei: int, deadline: int = 0) -> None:
-        assert fee_wei >= header.count * PRICE
-        if self.crash:
-            raise KeyboardInterrupt
-        self.deadlines.append(deadline)
-        self.sent.append(header)
-
-    def put(self, data: bytes) -> str:
-        self.blobs[f"eigenda:standard:0x{len(self.blobs):02x}"] = data
-        return list(self.blobs)[-1]
-
-    def get(self, locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
-        return self.blobs[locator]
-
-    @property
-    def books(self) -> Books:
-        return Books(open_database(f"sqlite:///{self.folder / 'db'}"), self, OPERATOR.address)
-
-    def issue(self, count: int, ttl_s: int = TTL_S, **changes: object) -> None:
-        """Signs the next receipts, for requests that live so long."""
-        for _ in range(count):
-            seq = self.books.next_seq()
-            receipt = devnet.receipt(OPERATOR, seq, self.timestamp)
-            receipt = replace(receipt, anchor_by=U64(self.timestamp + WITHIN_S), **changes)  # type: ignore[arg-type]
-            identifier = receipt_id(self.domain, receipt)
-            signed = SignedReceipt(receipt, OPERATOR.sign(identifier), self.locator)
-            kept = Issued(identifier, signed, b"envelope", answer(self.timestamp + ttl_s))
-            self.books.issue(labelled(Label.RETRY, seq), [kept])
-
-    def batcher(self) -> Batcher:
-        """A batcher as after a start."""
-        journal = Journal(open_database(f"sqlite:///{self.folder / 'db'}"), journal_key(self.folder / "journal.key"), self)
-        return Batcher(
-            operator=OPERATOR, environment=ENVIRONMENT.digest, model_id=MODEL, anchor=self.domain, chain=self, sender=self,
-            blobs=self, books=self.books, journal=journal, watch=self.watch, clock=self, max_batch=3,
-            anchor_within_s=WITHIN_S, retry_memory_s=50, retry_answers=self.retry_answers,
-        )  # fmt: skip
+from tests.fixtures.builders import World
+from tests.fixtures.chain.devnet import ENVIRONMENT, MODEL
+from tests.fixtures.serving.batch_scene import (
+    ANCHOR,
+    NOW,
+    TTL_S,
+    WITHIN_S,
+    Scene,
+)
 
 
 @pytest.fixture

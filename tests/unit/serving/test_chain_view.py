@@ -21,13 +21,26 @@ from serving.anchoring_order import Service
 from serving.chain_view import OperatorStanding, OwnBatches
 from serving.openai import read_ask
 from serving.request_builder import make_request
-from tests.anvil import Anvil, running_anvil
-from tests.devnet import ENVIRONMENT, FEE_WEI, GUARDIAN, MODEL, STAKE_WEI, batch, deployed, mine, pump, reader, sender, signer
-from tests.dockets import holdings
-from tests.unit.chain.desk import governance, send
-from tests.unit.serving.test_batcher import OPERATOR, Scene
-from tests.unit.serving.test_complete_requests import LEAST
-from tests.unit.serving.test_warm_up import OFFER, Words
+from tests.fixtures.chain.anvil import Anvil, running_anvil
+from tests.fixtures.chain.devnet import (
+    ENVIRONMENT,
+    FEE_WEI,
+    GUARDIAN,
+    MODEL,
+    STAKE_WEI,
+    batch,
+    deployed,
+    mine,
+    pump,
+    reader,
+    sender,
+    signer,
+)
+from tests.fixtures.chain.mined_sender import governance, send
+from tests.fixtures.serving.batch_scene import OPERATOR, Scene
+from tests.fixtures.serving.least_request import LEAST
+from tests.fixtures.serving.offer import OFFER, Words
+from tests.fixtures.snapshot_builders import holdings
 
 
 def _standing(anvil: Anvil, **changes: object) -> OperatorStanding:

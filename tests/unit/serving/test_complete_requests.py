@@ -13,9 +13,11 @@ from bytewise.protocol.encoding import to_json
 from bytewise.protocol.records.request import DecodePolicy
 from serving.openai import read_ask
 from serving.request_builder import make_request
-from tests.unit.serving.test_warm_up import OFFER, WORLD
+from tests.fixtures.serving.least_request import (
+    LEAST,
+)
+from tests.fixtures.serving.offer import OFFER, WORLD
 
-LEAST = {"model": "parrot", "messages": [{"role": "user", "content": "hello"}]}
 RECOMMENDED: dict[str, Any] = {
     "do_sample": True,
     "temperature": 0.6,

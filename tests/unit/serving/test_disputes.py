@@ -20,10 +20,10 @@ from bytewise.storage.duties import DONE, MISSED, Duties
 from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
 from serving.disputes import APPEAL, SERVE_BUDGET_S, OwnDisputes
-from tests import dockets
-from tests.dockets import NOW, word
-from tests.unit.serving.test_batcher import ANCHOR, OPERATOR, Scene
-from tests.work import calls
+from tests.fixtures import snapshot_builders
+from tests.fixtures.serving.batch_scene import ANCHOR, OPERATOR, Scene
+from tests.fixtures.snapshot_builders import NOW, word
+from tests.fixtures.work_counter import calls
 
 BOND = 5
 ENVELOPE = b"envelope"
@@ -49,7 +49,7 @@ class Accused:
         return self.number
 
     def cases(self, block: int) -> Docket:
-        return replace(dockets.docket(*self.cases_, number=block), clock=self.clock)
+        return replace(snapshot_builders.docket(*self.cases_, number=block), clock=self.clock)
 
     def terms(self, batch_id: int, block: int) -> tuple[int, int]:
         return 1, BOND
@@ -91,7 +91,10 @@ class Accused:
         self.scene.batcher().tick()
         signed = self.scene.books.in_batch(1)[1]
         plain = {"id": DISPUTE, "receipt_id": receipt_id(ANCHOR, signed.receipt), "operator": OPERATOR.address}
-        self.cases_ = [dockets.case(id=word("another")), dockets.case(**(plain | {"phase": Phase.COMMIT} | changes))]
+        self.cases_ = [
+            snapshot_builders.case(id=word("another")),
+            snapshot_builders.case(**(plain | {"phase": Phase.COMMIT} | changes)),
+        ]
         return signed
 
 

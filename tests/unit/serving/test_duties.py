@@ -16,9 +16,9 @@ from bytewise.storage.migrate import migrate
 from serving import batch_duties as duties_module
 from serving.batch_duties import SUBJECTS_PER_CALL, Duties
 from serving.wiring import Work
-from tests import dockets
-from tests.unit.serving.test_batcher import ANCHOR, NOW, OPERATOR, WITHIN_S, Scene
-from tests.work import calls
+from tests.fixtures import snapshot_builders
+from tests.fixtures.serving.batch_scene import ANCHOR, NOW, OPERATOR, WITHIN_S, Scene
+from tests.fixtures.work_counter import calls
 
 DEADLINE = 77
 
@@ -40,7 +40,7 @@ class Owing:
         return self.number
 
     def docket(self, block: int) -> Docket:
-        return dockets.docket(number=block, batch_count=len(self.batches))
+        return snapshot_builders.docket(number=block, batch_count=len(self.batches))
 
     def anchored(self, from_batch: int, block: int) -> tuple[AnchoredBatch, ...]:
         return tuple(self.batches[from_batch:])
@@ -87,7 +87,9 @@ class Owing:
         header = self.scene.sent[-1]
         self.scene.last_seq = header.first_seq + header.count - 1
         self.scene.batcher().tick()
-        plain = dockets.anchored(len(self.batches), OPERATOR.address, first_seq=header.first_seq, anchored_at=anchored_at)
+        plain = snapshot_builders.anchored(
+            len(self.batches), OPERATOR.address, first_seq=header.first_seq, anchored_at=anchored_at
+        )
         self.batches.append(plain)
         return list(self.scene.books.in_batch(header.first_seq))
 
@@ -108,14 +110,14 @@ def owing(tmp_path: Path) -> Iterator[Owing]:
 def test_a_list_is_answered_while_no_new_batch_can_be_built(owing: Owing) -> None:
     """When DA is away lists are demanded, and the batcher fails at every tick."""
     owing.publish(2)
-    owing.batches[0] = replace(owing.batches[0], list_demanded=True, list_deadline=dockets.NOW + 9)
+    owing.batches[0] = replace(owing.batches[0], list_demanded=True, list_deadline=snapshot_builders.NOW + 9)
     owing.scene.issue(1)
     owing.away = True
     batcher = replace(owing.scene.batcher(), blobs=owing)
     work = Work(batcher, owing.duties(), Nothing(), owing, None, Nothing())  # type: ignore[arg-type]
     with pytest.raises(Unavailable):
         work.tick()
-    answer = ("list", 0, owing.scene.books.list_data(1), dockets.NOW + 9)
+    answer = ("list", 0, owing.scene.books.list_data(1), snapshot_builders.NOW + 9)
     assert owing.said == [answer, ("pump",), ("pump",), ("pump",)]
 
 
@@ -158,7 +160,7 @@ def test_a_bug_ends_the_work_though_a_service_is_away_too(bug: BytewiseError) ->
 
 def test_what_expired_stops_no_answer(owing: Owing) -> None:
     owing.publish(2)
-    owing.batches[0] = replace(owing.batches[0], list_demanded=True, list_deadline=dockets.NOW + 9)
+    owing.batches[0] = replace(owing.batches[0], list_demanded=True, list_deadline=snapshot_builders.NOW + 9)
     owing.scene.issue(1)
     owing.scene.timestamp += 10**6
     Work(owing.scene.batcher(), owing.duties(), Nothing(), owing, None, Nothing()).tick()  # type: ignore[arg-type]
@@ -201,7 +203,8 @@ def test_as_many_demanded_lists_cost_as_much_each(owing: Owing) -> None:
     work = []
     for count in (40, 160):
         owing.batches = [
-            dockets.anchored(i, OPERATOR.address, list_demanded=True, list_deadline=dockets.NOW) for i in range(count)
+            snapshot_builders.anchored(i, OPERATOR.address, list_demanded=True, list_deadline=snapshot_builders.NOW)
+            for i in range(count)
         ]
         work.append(calls(owing.duties().step, "<genexpr>") / count)
     assert work[1] <= 1.1 * work[0]

@@ -16,9 +16,9 @@ from bytewise.service.clock import SystemClock
 from enclave.release_client import ShardKeySource
 from serving.pipeline import Hands, Pipeline, Sealed
 from serving.request_builder import Offer
-from tests.unit.kms.memory_chain import OPERATOR, Case
-from tests.unit.kms.world import ENVIRONMENT, World
-from tests.unit.serving.test_standing import OPEN
+from tests.fixtures.kms.memory_chain import OPERATOR, Case
+from tests.fixtures.kms.release_network import ENVIRONMENT, World
+from tests.fixtures.serving.open_readiness import OPEN
 
 WITHIN_S = 100
 """From the newest block to a receipt's deadline."""

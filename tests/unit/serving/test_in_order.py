@@ -21,13 +21,13 @@ from serving.anchoring_order import Service
 from serving.openai import read_ask
 from serving.pipeline import Hands, Pipeline
 from serving.readiness import Standing
-from tests.devnet import ENVIRONMENT, MODEL
-from tests.unit.kms.world import World
-from tests.unit.serving.test_batcher import ANCHOR, NOW, OPERATOR, WITHIN_S, Scene
-from tests.unit.serving.test_complete_requests import LEAST
-from tests.unit.serving.test_standing import OPEN
-from tests.unit.serving.test_warm_up import OFFER, Words
-from tests.world import Parrot
+from tests.fixtures.builders import Parrot
+from tests.fixtures.chain.devnet import ENVIRONMENT, MODEL
+from tests.fixtures.kms.release_network import World
+from tests.fixtures.serving.batch_scene import ANCHOR, NOW, OPERATOR, WITHIN_S, Scene
+from tests.fixtures.serving.least_request import LEAST
+from tests.fixtures.serving.offer import OFFER, Words
+from tests.fixtures.serving.open_readiness import OPEN
 
 
 @dataclass

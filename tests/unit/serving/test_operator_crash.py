@@ -16,7 +16,16 @@ from bytewise.service.exit_codes import Exit
 from bytewise.storage.migrate import migrate
 from chain.reads.reader import DocketReader
 from cli.demo.site import free_ports
-from tests.operator_site import MODEL_NAME, READY_S, ROOT, Operator, process, running_operator_site, serving, wait_ready
+from tests.fixtures.serving.operator_site import (
+    MODEL_NAME,
+    READY_S,
+    ROOT,
+    Operator,
+    process,
+    running_operator_site,
+    serving,
+    wait_ready,
+)
 
 
 @pytest.fixture(scope="module")

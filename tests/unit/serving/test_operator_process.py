@@ -17,7 +17,7 @@ from bytewise.protocol.records.receipt import BatchHeader, ReceiptList, SignedRe
 from bytewise.protocol.records.seal import Payload, seal_context
 from bytewise.protocol.units import Digest, unhex
 from chain.reads.reader import DocketReader
-from tests.operator_site import MODEL_NAME, SECRET, Operator, body
+from tests.fixtures.serving.operator_site import MODEL_NAME, SECRET, Operator, body
 
 
 def ask(client: openai.OpenAI, text: str, **knobs: Any) -> Any:

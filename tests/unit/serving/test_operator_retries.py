@@ -11,7 +11,7 @@ import pytest
 from bytewise.protocol.encoding import from_json
 from bytewise.protocol.records.receipt import SignedReceipt, verify_receipt
 from bytewise.protocol.units import unhex
-from tests.operator_site import Operator, body
+from tests.fixtures.serving.operator_site import Operator, body
 
 
 def test_a_lost_answer_is_given_to_the_official_clients_own_retry(operator: Operator, client: openai.OpenAI) -> None:

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from bytewise.protocol.errors.actors import TryAgain
-from serving.readiness import Standing, Watch
-from tests.devnet import epoch_document
-
-OPEN = Standing(5, 1000, epoch_document().record, True, True, True, False, 0, True, 100, 7, 64, False, 3600)
+from serving.readiness import Watch
+from tests.fixtures.serving.open_readiness import (
+    OPEN,
+)
 
 
 class Time:

@@ -8,32 +8,13 @@ from bytewise.protocol.errors.actors import NotExact
 from bytewise.protocol.records.compare import Generated, Verification
 from bytewise.protocol.records.request import Output, Request
 from bytewise.protocol.units import Digest
-from serving.request_builder import Offer
 from serving.wiring import NEW_TOKENS, warm_up
-from tests.world import CHAIN_ID, MODEL, Parrot, World, word
-
-WORLD = World()
-OFFER = Offer("parrot", MODEL, word("template"), word("tokenizer"), WORLD.environment, CHAIN_ID, 600)
-
-
-@dataclass
-class Words:
-    """Texts of one token a byte, without a stop token."""
-
-    stop_tokens: tuple[int, ...] = ()
-    vocabulary: int = 257
-
-    def render(self, messages: list[dict[str, str]]) -> tuple[int, ...]:
-        return tuple("".join(message["content"] for message in messages).encode())
-
-    def text(self, token_ids: tuple[int, ...], stop_strings: tuple[str, ...] = ()) -> str:
-        return bytes(token_ids).decode(errors="replace")
-
-    def written(self, token_ids: tuple[int, ...]) -> bytes:
-        return bytes(token_ids)
-
-    def refusal(self, schema: str) -> str:
-        return ""
+from tests.fixtures.builders import Parrot
+from tests.fixtures.serving.offer import (
+    OFFER,
+    WORLD,
+    Words,
+)
 
 
 @dataclass

@@ -7,17 +7,10 @@ from sqlalchemy import Engine
 
 from bytewise.service.settings import developer_variable
 from bytewise.storage.engine import open_database
-from tests.unit.storage.databases import Databases, PostgresDatabases, SqliteFiles
-
-
-class HandClock:
-    """A clock that a test turns."""
-
-    def __init__(self, seconds: int = 1_800_000_000) -> None:
-        self.seconds = seconds
-
-    def now(self) -> int:
-        return self.seconds
+from tests.fixtures.storage.databases import Databases, PostgresDatabases, SqliteFiles
+from tests.fixtures.storage.hand_clock import (
+    HandClock,
+)
 
 
 @pytest.fixture(scope="session")

@@ -11,10 +11,10 @@ from bytewise.protocol.errors.records import SequenceBroken
 from bytewise.protocol.units import Address, Digest
 from bytewise.storage.engine import open_database
 from bytewise.storage.receipt_store import Books, Issued
-from tests.unit.storage.children import Child, race
-from tests.unit.storage.conftest import HandClock
-from tests.unit.storage.databases import SqliteFiles
-from tests.unit.storage.records import ACCOUNT, OTHER, header, name, signed_receipt
+from tests.fixtures.storage.children import Child, race
+from tests.fixtures.storage.databases import SqliteFiles
+from tests.fixtures.storage.hand_clock import HandClock
+from tests.fixtures.storage.stored_records import ACCOUNT, OTHER, header, name, signed_receipt
 
 
 @pytest.fixture

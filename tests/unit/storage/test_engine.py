@@ -18,7 +18,7 @@ from bytewise.protocol.errors.actors import ConfigurationError, StoreCorrupt, Tr
 from bytewise.storage.engine import HEAD, alone, check_revision, insert_if_absent, open_database, reading, writing
 from bytewise.storage.migrate import configuration, migrate
 from bytewise.storage.tables import METADATA, CursorRow, LockRow
-from tests.unit.storage.records import name
+from tests.fixtures.storage.stored_records import name
 
 
 def test_sqlite_is_opened_for_durability(sqlite_engine: Engine) -> None:

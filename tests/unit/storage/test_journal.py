@@ -11,8 +11,8 @@ from bytewise.protocol.units import ZERO_DIGEST
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.tables import JournalRow
-from tests.unit.storage.children import JOURNAL_KEY, Child, race
-from tests.unit.storage.conftest import HandClock
+from tests.fixtures.storage.children import JOURNAL_KEY, Child, race
+from tests.fixtures.storage.hand_clock import HandClock
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from bytewise.storage.engine import reading, writing
 from bytewise.storage.nonce_lease import Lane, kept_lease
 from bytewise.storage.protection import Protection
 from bytewise.storage.tables import LaneRow
-from tests.unit.storage.conftest import HandClock
-from tests.unit.storage.records import ACCOUNT, vote
+from tests.fixtures.storage.hand_clock import HandClock
+from tests.fixtures.storage.stored_records import ACCOUNT, vote
 
 LIMIT_S = 60
 

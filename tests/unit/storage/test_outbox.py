@@ -9,9 +9,9 @@ from bytewise.protocol.errors.actors import LaneLost, LaneOwned, StoreCorrupt
 from bytewise.storage.engine import open_database
 from bytewise.storage.nonce_lease import DEFAULT_TTL_S, Lane
 from bytewise.storage.outbox import OPEN, TRANSITIONS, Outbox, Signed, State
-from tests.unit.storage.children import Child, intent, race, signed
-from tests.unit.storage.conftest import HandClock
-from tests.unit.storage.records import ACCOUNT, OTHER, name
+from tests.fixtures.storage.children import Child, intent, race, signed
+from tests.fixtures.storage.hand_clock import HandClock
+from tests.fixtures.storage.stored_records import ACCOUNT, OTHER, name
 
 
 @pytest.fixture

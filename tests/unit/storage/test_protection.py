@@ -14,9 +14,9 @@ from bytewise.protocol.errors.records import WrongFields
 from bytewise.protocol.units import Blob
 from bytewise.storage.engine import open_database
 from bytewise.storage.protection import Protection, StoredVote
-from tests.unit.storage.children import Child, race
-from tests.unit.storage.conftest import HandClock
-from tests.unit.storage.records import ACCOUNT, OTHER, name, vote
+from tests.fixtures.storage.children import Child, race
+from tests.fixtures.storage.hand_clock import HandClock
+from tests.fixtures.storage.stored_records import ACCOUNT, OTHER, name, vote
 
 
 @pytest.fixture

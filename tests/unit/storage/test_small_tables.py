@@ -10,8 +10,8 @@ from bytewise.storage.cursor import Cursor, Mark
 from bytewise.storage.duties import DECLINED, DONE, MISSED, PENDING, Duties
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.tables import EnvelopeRow
-from tests.unit.storage.conftest import HandClock
-from tests.unit.storage.records import audit_result, header, name, signed_receipt
+from tests.fixtures.storage.hand_clock import HandClock
+from tests.fixtures.storage.stored_records import audit_result, header, name, signed_receipt
 
 
 def test_duties_are_sorted_by_deadline_and_swept_when_late(engine: Engine, clock: HandClock) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.tee.bench import Bench
+from tests.fixtures.tee.simulated_platform import Bench
 
 
 @pytest.fixture(scope="module")

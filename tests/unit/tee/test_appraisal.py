@@ -37,7 +37,12 @@ from bytewise.tee_simulated.quoter import LIFETIME_S
 from bytewise.tee_simulated.root import ROOT_KEY, _load_key, load_root
 from bytewise.tee_simulated.td_quote import TdBody
 from bytewise.tee_simulated.x509 import Authority, revocation_list
-from tests.unit.tee.bench import CHAIN_ID, REPORT, Bench
+from tests.fixtures.tee.body_changes import (
+    BODY_CHANGES,
+    EVERY,
+    OLD,
+)
+from tests.fixtures.tee.simulated_platform import CHAIN_ID, REPORT, Bench
 
 # --- time ---
 
@@ -97,16 +102,6 @@ def test_a_revoked_authority_of_platform_keys_is_named(bench: Bench) -> None:
 
 # --- what the quote says ---
 
-BODY_CHANGES: dict[str, dict[str, bytes]] = {
-    "program": {"mr_td": b"\x01" * 48},
-    "runtime register 0": {"rt_mr0": b"\x01" * 48},
-    "runtime register 3": {"rt_mr3": b"\x01" * 48},
-    "owner": {"mr_owner": b"\x01" * 48},
-    "owner's configuration": {"mr_owner_config": b"\x01" * 48},
-    "processor features": {"xfam": bytes.fromhex("e702070000000000")},
-    "another attribute": {"td_attributes": ((1 << 28) | (1 << 30)).to_bytes(8, "little")},
-}
-
 
 @pytest.mark.parametrize("name", BODY_CHANGES)
 def test_a_correctly_signed_quote_with_one_other_register_is_another_program(bench: Bench, name: str) -> None:
@@ -133,10 +128,6 @@ def test_expected_bytes_elsewhere_in_the_quote_bind_nothing(bench: Bench) -> Non
 
 
 # --- TCB ---
-
-
-OLD = (TcbStatus.OUT_OF_DATE, TcbStatus.OUT_OF_DATE_CONFIGURATION_NEEDED)
-EVERY = tuple(each for each in TcbStatus if each is not TcbStatus.REVOKED)
 
 
 @pytest.mark.parametrize("status", TcbStatus)

@@ -31,7 +31,10 @@ from bytewise.tee.claims import Claims
 from bytewise.tee.dcap import verify_quote
 from bytewise.tee_simulated.collateral import LEVEL_AGE_S, Verdict
 from bytewise.tee_simulated.td_quote import measurement_of
-from tests.unit.tee.bench import REPORT, Bench
+from tests.fixtures.tee.gpu_claims import (
+    GPU_CLAIMS,
+)
+from tests.fixtures.tee.simulated_platform import REPORT, Bench
 
 # --- 1: replay ---
 
@@ -203,29 +206,6 @@ def test_attack_23_evidence_for_something_else_costs_no_signature(bench: Bench, 
 
 
 # --- a GPU without evidence ---
-
-GPU_CLAIMS = {
-    "eat_nonce": "", "dbgstat": "disabled", "measres": "success", "secboot": True, "hwmodel": "GH100", "ueid": "7",
-    "x-nvidia-device-type": "gpu", "x-nvidia-gpu-claims-version": "3.0", "x-nvidia-mismatch-measurement-records": None,
-    "x-nvidia-gpu-driver-version": "580", "x-nvidia-gpu-vbios-version": "96",
-    **{
-        f"x-nvidia-gpu-{name}": True
-        for name in (
-            "arch-check", "attestation-report-cert-chain-fwid-match", "attestation-report-nonce-match",
-            "attestation-report-parsed", "attestation-report-signature-verified", "driver-rim-fetched",
-            "driver-rim-measurements-available", "driver-rim-signature-verified", "driver-rim-version-match",
-            "vbios-index-no-conflict", "vbios-rim-fetched", "vbios-rim-measurements-available",
-            "vbios-rim-signature-verified", "vbios-rim-version-match",
-        )
-    },
-    **{
-        f"x-nvidia-gpu-{chain}": {
-            "x-nvidia-cert-status": "valid", "x-nvidia-cert-ocsp-status": "good", "x-nvidia-cert-ocsp-response-valid": True,
-            "x-nvidia-cert-revocation-reason": None, "x-nvidia-cert-expiration-date": "2999-01-01T00:00:00Z",
-        }
-        for chain in ("attestation-report-cert-chain", "driver-rim-cert-chain", "vbios-rim-cert-chain")
-    },
-}  # fmt: skip
 
 
 def gpu_document(nonce: bytes) -> Blob:

@@ -20,8 +20,8 @@ from bytewise.protocol.units import U64, Blob
 from bytewise.tee import binding
 from bytewise.tee.binding import MAX_HELLO_BYTES, MAX_PROOF_BYTES
 from bytewise.tee.channel import LIFETIME_S, Channel, EphemeralKey, connect, lifetime_s, verify_certificate
-from tests.unit.tee.bench import Bench, FixedClock
-from tests.unit.tee.channels import ENCLAVE, PATIENCE_S, SHARD, Ends, Task, plain_hello
+from tests.fixtures.tee.channels import ENCLAVE, PATIENCE_S, SHARD, Ends, Task, plain_hello
+from tests.fixtures.tee.simulated_platform import Bench, FixedClock
 
 
 @pytest.fixture(scope="module")

@@ -21,9 +21,8 @@ from bytewise.protocol.units import U64, U256, Blob, Digest
 from bytewise.tee import binding
 from bytewise.tee.binding import VERSION, Hello, Proof, Statement
 from bytewise.tee.channel import Channel, EphemeralKey, accept, connect
-from tests.unit.kms.memory_chain import CONTRACTS
-from tests.unit.tee.bench import Bench, FixedClock
-from tests.unit.tee.channels import (
+from tests.fixtures.kms.memory_chain import CONTRACTS
+from tests.fixtures.tee.channels import (
     ACCOUNT,
     BINDINGS,
     ENCLAVE,
@@ -37,6 +36,7 @@ from tests.unit.tee.channels import (
     Wire,
     weaken,
 )
+from tests.fixtures.tee.simulated_platform import Bench, FixedClock
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from bytewise.service.settings import child_environment
 from bytewise.tee.channel import End, connect
 from bytewise.tee_simulated.quoter import SimulatedQuoter
 from bytewise.tee_simulated.root import Platform, issue, make_root
-from tests.unit.tee.bench import Bench
-from tests.unit.tee.channels import PATIENCE_S, SHARD, Ends
+from tests.fixtures.tee.channels import PATIENCE_S, SHARD, Ends
+from tests.fixtures.tee.simulated_platform import Bench
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -27,7 +27,7 @@ class Server:
     """The other process."""
 
     def __init__(self, folder: Path) -> None:
-        command = [sys.executable, "-m", "tests.unit.tee.channel_process", str(folder)]
+        command = [sys.executable, "-m", "tests.fixtures.tee.channel_process", str(folder)]
         self.process = subprocess.Popen(command, cwd=ROOT, env=child_environment(), stdout=subprocess.PIPE, text=True)
         self.port = int(self.line())
 

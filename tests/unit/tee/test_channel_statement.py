@@ -9,7 +9,7 @@ from bytewise.protocol.evidence.appraisal_policy import Role
 from bytewise.protocol.evidence.claims import REPORT_DATA_BYTES
 from bytewise.protocol.units import U64, U256, Address, Blob, Digest
 from bytewise.tee.binding import VERSION, Hello, Statement, account_digest, report_data
-from tests.unit.kms.memory_chain import CONTRACTS
+from tests.fixtures.kms.memory_chain import CONTRACTS
 
 ONE, TWO, THREE, FOUR, FIVE = (Digest(bytes([n]) * 32) for n in range(1, 6))
 HELLO = Hello(VERSION, Role.KEY_SHARD, ONE, U64(1), TWO, Blob(b"\x04" * 65))

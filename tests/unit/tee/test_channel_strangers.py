@@ -19,9 +19,16 @@ from bytewise.service.clock import SystemClock
 from bytewise.tee import binding
 from bytewise.tee.binding import MAX_HELLO_BYTES, MAX_PROOF_BYTES, Statement
 from bytewise.tee.channel import EphemeralKey, accept, connect, verify_certificate
-from tests.unit.kms.memory_chain import CONTRACTS
-from tests.unit.tee.bench import Bench
-from tests.unit.tee.channels import DATA, HELLO, PATIENCE_S, PROOF, SHARD, Ends, Task, Wire, plain_hello
+from tests.fixtures.kms.memory_chain import CONTRACTS
+from tests.fixtures.tee.channel_alterations import (
+    _VERSION_3,
+    Alteration,
+    unknown_curve,
+    unknown_kind_of_key,
+    version_4,
+)
+from tests.fixtures.tee.channels import DATA, HELLO, PATIENCE_S, PROOF, SHARD, Ends, Task, Wire, plain_hello
+from tests.fixtures.tee.simulated_platform import Bench
 
 
 @pytest.fixture(scope="module")
@@ -61,21 +68,6 @@ def test_whatever_comes_instead_of_tls_breaks_the_channel_and_nothing_else(ends:
 
 
 # --- certificates that TLS takes and a parser does not ---
-
-Alteration = Callable[[bytes], bytes]
-_VERSION_3, _P256, _EC_KEY = (bytes.fromhex(each) for each in ("a003020102", "06082a8648ce3d030107", "06072a8648ce3d0201"))
-
-
-def version_4(der: bytes) -> bytes:
-    return der.replace(_VERSION_3, bytes.fromhex("a003020103"), 1)
-
-
-def unknown_curve(der: bytes) -> bytes:
-    return der.replace(_P256, _P256[:-1] + b"\x77", 1)
-
-
-def unknown_kind_of_key(der: bytes) -> bytes:
-    return der.replace(_EC_KEY, _EC_KEY[:-1] + b"\x77", 1)
 
 
 def negative_serial(der: bytes) -> bytes:

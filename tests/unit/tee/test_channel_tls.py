@@ -13,7 +13,7 @@ from OpenSSL import SSL
 from bytewise.protocol.errors.evidence import ChannelBroken, ChannelRefused
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.tee.channel import EphemeralKey, TlsSession, _seconds_left
-from tests.unit.tee.channels import PATIENCE_S, Task
+from tests.fixtures.tee.channels import PATIENCE_S, Task
 
 
 def serve(peer: socket.socket, kind: type[TlsSession] = TlsSession) -> TlsSession:

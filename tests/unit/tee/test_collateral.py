@@ -18,7 +18,7 @@ from bytewise.tee_simulated.collateral import Verdict
 from bytewise.tee_simulated.quoter import LIFETIME_S
 from bytewise.tee_simulated.root import ROOT_KEY, Platform, _load_key, issue, load_root
 from bytewise.tee_simulated.x509 import Authority, certificate, der, revocation_list
-from tests.unit.tee.bench import Bench
+from tests.fixtures.tee.simulated_platform import Bench
 
 DAY = datetime.timedelta(days=1)
 

@@ -4,7 +4,6 @@ import base64
 import io
 import json
 import pathlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.errors.evidence import EvidenceMalformed
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType, PlatformRule, TcbStatus
-from bytewise.protocol.evidence.claims import Collateral, Evidence
+from bytewise.protocol.evidence.claims import Evidence
 from bytewise.protocol.units import Blob
 from bytewise.tee import mode, quoters
 from bytewise.tee.collateral import from_service
@@ -27,68 +26,12 @@ from bytewise.tee.dcap import verify_quote
 from bytewise.tee.quoters import MAX_OUTPUT_BYTES, ConfigfsQuoter
 from bytewise.tee.snp import verify_report
 from bytewise.tee_simulated.td_quote import body_of, platform_key, signed_quote
-from tests.unit.tee.amd import NOW, TCB, Amd, Guest
-from tests.unit.tee.bench import REPORT, Bench
-
-
-class Kernel(type(Path())):  # type: ignore[misc]
-    """A directory whose entries have attributes as configfs gives them; `report` makes the report over an input."""
-
-    provider = b"tdx_guest\n"
-    report: Callable[[bytes], bytes] = staticmethod(lambda data: data)
-    inblob = b""
-    generation = 0
-    interfere = 0
-    """Writes of somebody else that come right after the next ones of ours."""
-
-    def open(self, mode: str = "r", buffering: int = -1, *rest: Any) -> Any:
-        """An attribute, made when it is opened."""
-        cls = type(self)
-        if mode == "wb" and self.name == "inblob":
-            assert buffering == 0
-            return Input(cls)
-        assert mode == "rb", mode
-        made = {"provider": lambda: cls.provider, "generation": lambda: b"%d\n" % cls.generation, "outblob": self._outblob}
-        return io.BytesIO(made[self.name]())
-
-    def _outblob(self) -> bytes:
-        return type(self).report(type(self).inblob)
-
-
-class Input(io.BytesIO):
-    """What is written becomes the input; each write counts."""
-
-    def __init__(self, kernel: type[Kernel]) -> None:
-        super().__init__()
-        self._kernel = kernel
-
-    def write(self, data: Any) -> int:
-        self._kernel.inblob, self._kernel.generation = bytes(data), self._kernel.generation + 1
-        if self._kernel.interfere:
-            self._kernel.interfere -= 1
-            self._kernel.inblob, self._kernel.generation = b"\x66" * 64, self._kernel.generation + 1
-        return len(data)
-
-
-@pytest.fixture
-def kernel(tmp_path: Path) -> type[Kernel]:
-    """A fresh kernel."""
-    return type("FreshKernel", (Kernel,), {})
-
-
-def service_answer(collateral: Collateral, root: bytes) -> bytes:
-    """The collateral as a service of Intel's would hand it out."""
-
-    def pem(*certificates: bytes) -> str:
-        return "".join(x509.load_der_x509_certificate(each).public_bytes(Encoding.PEM).decode() for each in certificates)
-
-    chain = pem(collateral.tcb_signer, root)
-    return json.dumps({
-        "pck_crl_issuer_chain": pem(collateral.pck_ca, root), "root_ca_crl": collateral.root_crl.hex(),
-        "pck_crl": collateral.pck_crl.hex(), "tcb_info_issuer_chain": chain, "tcb_info": collateral.tcb_info.decode(),
-        "tcb_info_signature": collateral.tcb_info_signature.hex(), "qe_identity_issuer_chain": chain,
-        "qe_identity": collateral.qe_identity.decode(), "qe_identity_signature": collateral.qe_identity_signature.hex(),
-    }).encode()  # fmt: skip
+from tests.fixtures.tee.configfs_kernel import (
+    Kernel,
+    service_answer,
+)
+from tests.fixtures.tee.simulated_platform import REPORT, Bench
+from tests.fixtures.tee.synthetic_amd import NOW, TCB, Amd, Guest
 
 
 def test_a_trust_domain_quotes_through_the_kernel(bench: Bench, kernel: type[Kernel], tmp_path: Path) -> None:

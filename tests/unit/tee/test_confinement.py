@@ -15,7 +15,7 @@ import pytest
 
 from bytewise.service.settings import child_environment
 from bytewise.tee import confinement
-from tests.unit.tee.inside import PROGRAM, ROOT, said
+from tests.fixtures.tee.fenced_process import PROGRAM, ROOT, said
 
 CAP_IPC_LOCK = 14
 REFUSED = "PermissionError"

@@ -20,7 +20,7 @@ from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy
 from bytewise.protocol.evidence.claims import Evidence
 from bytewise.tee import dcap
 from bytewise.tee_simulated.td_quote import SEPT_VE_DISABLE, measurement_of
-from tests.unit.tee.bench import Bench
+from tests.fixtures.tee.simulated_platform import Bench
 
 DEBUG = bytes([SEPT_VE_DISABLE[0] | 1]) + SEPT_VE_DISABLE[1:]
 """TD attributes with bit 0, by which a host may read and write the domain's memory."""

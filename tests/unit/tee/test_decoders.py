@@ -22,11 +22,11 @@ from bytewise.tee.dcap import refusal, verify_quote
 from bytewise.tee.gpu import verify_gpu
 from bytewise.tee.snp import certificate_time, verify_report
 from bytewise.tee.strict_json import read_object, unix_second
-from tests.unit.tee.amd import NOW, Amd
-from tests.unit.tee.bench import Bench
-from tests.unit.tee.test_attacks import GPU_CLAIMS
-from tests.unit.tee.test_channel_strangers import Alteration, unknown_curve, unknown_kind_of_key, version_4
-from tests.unit.tee.test_snp import rule
+from tests.fixtures.tee.channel_alterations import Alteration, unknown_curve, unknown_kind_of_key, version_4
+from tests.fixtures.tee.gpu_claims import GPU_CLAIMS
+from tests.fixtures.tee.simulated_platform import Bench
+from tests.fixtures.tee.snp_rules import rule
+from tests.fixtures.tee.synthetic_amd import NOW, Amd
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=9),

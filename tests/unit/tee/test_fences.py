@@ -34,7 +34,7 @@ from bytewise.tee.policy import load_policy
 from bytewise.tee_simulated.root import Platform, issue, load_root, make_root
 from bytewise.tee_simulated.td_quote import TdBody
 from bytewise.tee_simulated.x509 import certificate, common_name, der
-from tests.unit.tee.bench import CHAIN_ID, REPORT, SIMULATED, Bench
+from tests.fixtures.tee.simulated_platform import CHAIN_ID, REPORT, SIMULATED, Bench
 
 HARDWARE_ROOT = "Intel SGX Root CA"
 SHARD = ShardRecord(1, ZERO_ADDRESS, "https://127.0.0.1:1", "127.0.0.1:1", "PEM", Blob(b"key"))

@@ -40,7 +40,7 @@ from bytewise.tee.gpu import verify_gpu
 from bytewise.tee.snp import parse_report, verify_report
 from bytewise.tee_simulated.collateral import Verdict
 from bytewise.tee_simulated.td_quote import TdBody15
-from tests.unit.tee.bench import Bench
+from tests.fixtures.tee.simulated_platform import Bench
 
 CHAIN_ID = 1
 NONCE = bytes.fromhex("11" * 32)

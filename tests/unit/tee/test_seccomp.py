@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.tee.inside import said
+from tests.fixtures.tee.fenced_process import said
 
 TRIES = """
 ours, theirs = socket.socketpair()

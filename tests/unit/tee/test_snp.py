@@ -27,30 +27,20 @@ from bytewise.protocol.evidence.appraisal_policy import (
     EvidenceType,
     GpuUse,
     PlatformKind,
-    PlatformRule,
     TcbStatus,
     TrustedMeasurement,
 )
 from bytewise.protocol.evidence.claims import Evidence, SnpCertificates
-from bytewise.protocol.units import U64, U256, Blob, Digest
+from bytewise.protocol.units import U64, U256, Blob
 from bytewise.tee import appraisal, snp
 from bytewise.tee.appraisal import verify_evidence
 from bytewise.tee.snp import certificate_time, verify_report
-from tests.unit.tee.amd import CHIP, NOW, TCB, Amd, Guest
-
-
-@pytest.fixture(scope="module")
-def amd() -> Amd:
-    """One vendor for all tests."""
-    return Amd()
-
-
-def rule(amd: Amd, **changes: object) -> PlatformRule:
-    plain = PlatformRule(
-        type=EvidenceType.SNP, root=amd.root_der(), statuses=(TcbStatus.UP_TO_DATE,), refused_advisories=(), min_evaluation=0,
-        min_tcb=Blob(TCB), smt=False, dynamic_platform=False, cached_keys=False, platforms=(), max_age_s=0,
-    )  # fmt: skip
-    return replace(plain, **changes)  # type: ignore[arg-type]
+from tests.fixtures.tee.snp_rules import (
+    amd_measurement,
+    measurement_of,
+    rule,
+)
+from tests.fixtures.tee.synthetic_amd import CHIP, NOW, TCB, Amd, Guest
 
 
 def test_a_sound_report_says_what_the_guest_is(amd: Amd) -> None:
@@ -258,11 +248,3 @@ def test_attack_6_control_where_nobody_asks_for_debug_a_guest_that_its_host_read
         verify_evidence(policy, evidence, guest.report_data, NOW, 1)
     monkeypatch.setattr("bytewise.tee.appraisal._program", lambda policy, *_: policy.measurements[0])
     assert verify_evidence(policy, evidence, guest.report_data, NOW, 1).program == listed
-
-
-def measurement_of(amd: Amd, guest: Guest) -> Digest:
-    return verify_report(rule(amd), amd.report(guest), amd.certificates(), NOW).measurement
-
-
-def amd_measurement(amd: Amd) -> Digest:
-    return measurement_of(amd, Guest())

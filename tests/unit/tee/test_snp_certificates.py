@@ -21,9 +21,9 @@ from bytewise.protocol.units import U64, U256, Blob
 from bytewise.tee.appraisal import verify_evidence
 from bytewise.tee.certificates import read_certificate
 from bytewise.tee.snp import certificate_time, verify_report
-from tests.unit.tee.amd import CHIP, END, NOW, START, Amd, Guest
-from tests.unit.tee.bench import Bench
-from tests.unit.tee.test_snp import amd_measurement, rule
+from tests.fixtures.tee.simulated_platform import Bench
+from tests.fixtures.tee.snp_rules import amd_measurement, rule
+from tests.fixtures.tee.synthetic_amd import CHIP, END, NOW, START, Amd, Guest
 
 
 @pytest.mark.parametrize("name", ["ASK", "VCEK"])
@@ -32,8 +32,8 @@ def test_each_certificate_of_a_chain_has_its_time(name: str, monkeypatch: pytest
     start, end = int(START.timestamp()), int(END.timestamp())
     amd = Amd()
     with monkeypatch.context() as patch:
-        patch.setattr("tests.unit.tee.amd.START", START - datetime.timedelta(days=1))
-        patch.setattr("tests.unit.tee.amd.END", END + datetime.timedelta(days=1))
+        patch.setattr("tests.fixtures.tee.synthetic_amd.START", START - datetime.timedelta(days=1))
+        patch.setattr("tests.fixtures.tee.synthetic_amd.END", END + datetime.timedelta(days=1))
         if name == "VCEK":
             amd.ask = amd.signed("SEV-Milan", "ARK-Milan", amd.ask_key.public_key(), amd.root, {})
         else:

@@ -17,47 +17,34 @@ from bytewise.protocol.evidence.appraisal_policy import (
     EvidenceType,
     GpuUse,
     PlatformKind,
-    PlatformRule,
     Role,
     SignedPolicy,
     TcbStatus,
-    TrustedMeasurement,
     approval_digest,
 )
 from bytewise.protocol.evidence.policy_updates import (
     ADDITION_DELAY_S,
     Standing,
-    Times,
     first_standing,
     narrower,
     succeed,
     verify_approval,
 )
 from bytewise.protocol.signing import LocalSigner
-from bytewise.protocol.units import U64, U256, Address, Blob, Digest
+from bytewise.protocol.units import U64, U256, Address, Blob
 from bytewise.tee.policy import follow_policy
+from tests.fixtures.tee.policy_succession import (
+    FIRST,
+    NOW,
+    RULE,
+    after,
+    at,
+    program,
+)
 
 GOVERNORS = [LocalSigner(bytes([n]) * 32) for n in range(1, 6)]
 ADDRESSES: list[Address] = [each.address for each in GOVERNORS]
 STRANGER = LocalSigner(b"\x77" * 32)
-NOW = 1_800_000_000
-RULE = PlatformRule(
-    type=EvidenceType.TDX, root=Blob(b"root"), statuses=(TcbStatus.UP_TO_DATE, TcbStatus.SW_HARDENING_NEEDED),
-    refused_advisories=("INTEL-SA-00001",), min_evaluation=17, min_tcb=Blob(b""), smt=True, dynamic_platform=True,
-    cached_keys=True, platforms=(), max_age_s=1000,
-)  # fmt: skip
-
-
-def program(number: int, gpu: GpuUse = GpuUse.NONE) -> TrustedMeasurement:
-    return TrustedMeasurement(PlatformKind.TDX, Digest(bytes([number]) * 32), (Coverage.IMAGE,), "the image", gpu)
-
-
-def at(now: int) -> Times:
-    """Of two clocks that agree."""
-    return Times(now, now)
-
-
-FIRST = AppraisalPolicy(U64(5), (U256(1),), (RULE,), (program(1), program(2)), False)
 
 
 def signed(policy: AppraisalPolicy, signers: list[LocalSigner]) -> SignedPolicy:
@@ -97,10 +84,6 @@ def test_a_threshold_that_cannot_be_is_a_wrong_setting(threshold: int) -> None:
 
 
 # --- succession ---
-
-
-def after(**changes: object) -> AppraisalPolicy:
-    return replace(FIRST, **({"serial": U64(6)} | changes))  # type: ignore[arg-type]
 
 
 def test_attack_8_an_older_policy_does_not_come_back() -> None:

@@ -13,9 +13,9 @@ from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import MAX_OUT_OF_DATE_GRACE_S, AppraisalPolicy, TcbStatus, policy_digest
 from bytewise.protocol.evidence.policy_updates import ADDITION_DELAY_S, first_standing, narrower, succeed
 from bytewise.tee_simulated.collateral import LEVEL_AGE_S, Verdict
-from tests.unit.tee.bench import Bench
-from tests.unit.tee.test_appraisal import EVERY, OLD
-from tests.unit.tee.test_succession import FIRST, NOW, RULE, after, at
+from tests.fixtures.tee.body_changes import EVERY, OLD
+from tests.fixtures.tee.policy_succession import FIRST, NOW, RULE, after, at
+from tests.fixtures.tee.simulated_platform import Bench
 
 DAY_S = 86_400
 

@@ -15,8 +15,8 @@ from bytewise.protocol.units import Blob
 from bytewise.tee import dcap
 from bytewise.tee_simulated.collateral import Verdict
 from bytewise.tee_simulated.td_quote import TdBody, TdBody15
-from tests.unit.tee.bench import Bench
-from tests.unit.tee.test_appraisal import BODY_CHANGES
+from tests.fixtures.tee.body_changes import BODY_CHANGES
+from tests.fixtures.tee.simulated_platform import Bench
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from typing import Any
 from bytewise.inference.pinned import checkpoint
 from bytewise.service.settings import child_environment
 from enclave.import_blocker import PLAIN
-from tests.unit.inference.tiny import VARIANTS, tiny
-from tests.unit.kms.memory_chain import CHAIN_ID
-from tests.unit.verifier.running import ROOT
+from tests.fixtures.inference.tiny import VARIANTS, tiny
+from tests.fixtures.kms.memory_chain import CHAIN_ID
+from tests.fixtures.verifier.running_enclave import ROOT
 
 COMPUTED = """
 import json, sys

@@ -9,9 +9,9 @@ from bytewise.protocol.decisions.actions import DemandList, Expire
 from bytewise.protocol.decisions.demands import DemandKind, DemandState
 from bytewise.protocol.decisions.disputes import MovePolicy
 from bytewise.protocol.records.receipt import list_subject
-from tests.unit.verifier.demands import BOND, POLICY, STRANGER, TOWER, demander, step, steps, withheld
-from tests.unit.verifier.town import Town
-from tests.world import DEMANDS, word
+from tests.fixtures.builders import DEMANDS, word
+from tests.fixtures.verifier.verifier_fixture import Town
+from tests.fixtures.verifier.withholding import BOND, POLICY, STRANGER, TOWER, demander, step, steps, withheld
 from verifier.demands import demand_index
 from verifier.stake.refusals import MAX_REMEMBERED_S, REMEMBERED_S
 from verifier.watch.event_counter import BLOCKS_PER_READ, SETTLED_BLOCKS

@@ -10,9 +10,9 @@ from bytewise.protocol.court.sortition import audit_is_drawn
 from bytewise.protocol.decisions.actions import DemandEnvelope
 from bytewise.protocol.units import Digest
 from kms.shard.chain_view import BEACON_DELAY_BLOCKS
-from tests.unit.verifier.demands import BOND, PAST_DEADLINE_S, POLICY, STRANGER, demander, steps
-from tests.unit.verifier.town import Town
-from tests.world import word
+from tests.fixtures.builders import word
+from tests.fixtures.verifier.verifier_fixture import Town
+from tests.fixtures.verifier.withholding import BOND, PAST_DEADLINE_S, POLICY, STRANGER, demander, steps
 from verifier.audits.auditor import Draws
 
 

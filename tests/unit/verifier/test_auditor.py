@@ -2,8 +2,6 @@
 
 import dataclasses
 import os
-import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,45 +19,19 @@ from bytewise.protocol.signing import typed_digest, verify_signature
 from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Digest, unhex
 from bytewise.storage.archive import Audits
 from chain.deployment.params import changed
-from tests.unit.verifier import bench as b
-from tests.unit.verifier.town import ME, NETWORK, PARAMS, WORLD, Town
-from tests.world import ANCHOR, DISPUTES, NOW, word
+from tests.fixtures.builders import ANCHOR, DISPUTES, NOW, word
+from tests.fixtures.verifier import enclave_in_memory as b
+from tests.fixtures.verifier.audit_node import (
+    auditor_of,
+    node_of,
+    run,
+)
+from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, PARAMS, WORLD, Town
 from verifier.audits.audit_hints import Tip, TipBox
 from verifier.audits.auditor import Auditor
 from verifier.executor import Performer
 from verifier.jobs.worker import Worker
 from verifier.node import Node
-
-
-def auditor_of(town: Town, worker: Worker) -> tuple[Auditor, Audits]:
-    audits = Audits(town.database, town.clock)
-    auditor = Auditor(town.chain, NETWORK, town.records, audits, town.journal, ME, town.enclave, worker, os.urandom, 5, 100)
-    return auditor, audits
-
-
-def node_of(town: Town) -> tuple[Node, Audits, Worker]:
-    worker = Worker(lambda: town.chain.timestamp)
-    auditor, audits = auditor_of(town, worker)
-    performer = Performer(town.sender, town.journal, auditor, None, None)
-    node = Node(town.chain, town.sender, town.pages, town.records, performer, MovePolicy(), [auditor], worker, auditor)
-    return node, audits, worker
-
-
-def run(town: Town, node: Node, worker: Worker, until: int) -> None:
-    """Ticks, a block each, until so many audits were sent."""
-    run_until(town, node, worker, lambda: len(town.sender.of("audit")) >= until)
-
-
-def run_until(town: Town, node: Node, worker: Worker, done: Callable[[], bool]) -> None:
-    """Ticks, a block each, until it is done."""
-    for _ in range(3000):
-        node.tick()
-        if done():
-            return
-        threading.Event().wait(0.02)
-        if not worker.busy():
-            town.chain.pass_time(1)
-    raise AssertionError("never done")
 
 
 def test_drawn_receipts_are_audited_signed_and_posted_with_the_truth(

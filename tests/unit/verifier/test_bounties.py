@@ -8,8 +8,8 @@ import pytest
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.records.statements import audit_commitment
 from bytewise.storage.archive import Audits
-from tests.unit.verifier.test_auditor import node_of, run, run_until
-from tests.unit.verifier.town import ME, WINDOW_S, Town
+from tests.fixtures.verifier.audit_node import node_of, run, run_until
+from tests.fixtures.verifier.verifier_fixture import ME, WINDOW_S, Town
 from verifier.audits import bounties
 from verifier.jobs.worker import Worker
 from verifier.node import Node

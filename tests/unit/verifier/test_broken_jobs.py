@@ -12,9 +12,9 @@ from bytewise.protocol.records.statements import Outcome
 from bytewise.service import frames
 from enclave import supervisor
 from enclave.forked_process import Ready
-from tests.unit.kms.test_promises import FAR, signed
-from tests.unit.verifier import bench as b
-from tests.unit.verifier.test_keeper import SHORT_S, kept
+from tests.fixtures.kms.promise_chain import FAR, signed
+from tests.fixtures.verifier import enclave_in_memory as b
+from tests.fixtures.verifier.kept_jobs import SHORT_S, kept
 
 
 def test_a_process_that_was_given_a_job_gets_no_other_one_and_no_more_time() -> None:

@@ -7,9 +7,9 @@ import pytest
 
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.records.receipt import SignedLeaf, SignedReceipt
-from tests.unit.verifier.town import WORLD
-from tests.work import calls
-from tests.world import ANCHOR, word
+from tests.fixtures.builders import ANCHOR, word
+from tests.fixtures.verifier.verifier_fixture import WORLD
+from tests.fixtures.work_counter import calls
 from verifier.watch.batch_check import verify_batch, verify_leaves
 
 FEW, MOST = 16, 188

@@ -11,8 +11,8 @@ from bytewise.protocol.records.environment import PROFILE_EXACT_1
 from bytewise.protocol.records.preflight import Mark, Point, Record, preflight
 from bytewise.protocol.records.statements import AuditOutcome, CannotReason, Outcome
 from bytewise.protocol.units import U8, U16, ZERO_DIGEST, Blob, Digest
-from tests.unit.verifier.town import ME, WORLD
-from tests.world import NOW, word
+from tests.fixtures.builders import NOW, word
+from tests.fixtures.verifier.verifier_fixture import ME, WORLD
 from verifier.audits.auditor import Cause, conclude
 
 

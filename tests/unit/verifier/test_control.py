@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from bytewise.protocol.errors.actors import TryAgain
-from tests.unit.verifier.town import Shelf, randomness
+from tests.fixtures.verifier.verifier_fixture import Shelf, randomness
 from verifier.watch.absence_check import FIRST_PAUSE_S, LONGEST_PAUSE_S, PAUSE_S, ControlledStore
 
 DAY_S = 86_400

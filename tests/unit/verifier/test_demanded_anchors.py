@@ -13,9 +13,9 @@ from bytewise.protocol.encoding import to_json
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.records.receipt import anchor_subject, receipt_id
 from bytewise.protocol.units import U64, U256
-from tests.unit.verifier.demands import BOND, PAST_DEADLINE_S, POLICY, STRANGER, TOWER, TRY_S, demander, step, steps
-from tests.unit.verifier.town import PARAMS, WORLD, Town
-from tests.world import ANCHOR, DEMANDS
+from tests.fixtures.builders import ANCHOR, DEMANDS
+from tests.fixtures.verifier.verifier_fixture import PARAMS, WORLD, Town
+from tests.fixtures.verifier.withholding import BOND, PAST_DEADLINE_S, POLICY, STRANGER, TOWER, TRY_S, demander, step, steps
 from verifier.stake.refusals import QUESTIONS_PER_STEP, REMEMBERED_S
 from verifier.watch.receipt_inbox import MAX_FILE_BYTES, Given
 

@@ -15,9 +15,20 @@ from bytewise.protocol.errors.actors import NotServed
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import Blob, Digest
-from tests.unit.verifier.demands import BOND, PAST_DEADLINE_S, POLICY, STRANGER, TOWER, TRY_S, closed, demander, step, steps
-from tests.unit.verifier.town import NETWORK, PARAMS, Town
-from tests.world import ANCHOR, DISPUTES, word
+from tests.fixtures.builders import ANCHOR, DISPUTES, word
+from tests.fixtures.verifier.verifier_fixture import NETWORK, PARAMS, Town
+from tests.fixtures.verifier.withholding import (
+    BOND,
+    PAST_DEADLINE_S,
+    POLICY,
+    STRANGER,
+    TOWER,
+    TRY_S,
+    closed,
+    demander,
+    step,
+    steps,
+)
 from verifier.demands.demander import OTHERS_PAUSE_S, OwnDisputes
 from verifier.watch.records import FETCH_BUDGET_S
 

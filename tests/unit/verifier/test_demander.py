@@ -11,8 +11,10 @@ from bytewise.protocol.decisions.demands import DemandKind, DemandState
 from bytewise.protocol.merkle import batch_leaf, batch_root, verify_batch_proof
 from bytewise.protocol.records.receipt import EmptyLeaf, SignedLeaf, list_subject, receipt_id
 from bytewise.protocol.units import U32, U64, U256, Blob
-from tests.unit.verifier.claims import CURE_S
-from tests.unit.verifier.demands import (
+from tests.fixtures.builders import ANCHOR, CHAIN_ID, DEMANDS, word
+from tests.fixtures.verifier.demand_chain import CURE_S
+from tests.fixtures.verifier.verifier_fixture import WINDOW_S, WORLD, Town
+from tests.fixtures.verifier.withholding import (
     BOND,
     MOVES,
     PAST_DEADLINE_S,
@@ -25,8 +27,6 @@ from tests.unit.verifier.demands import (
     steps,
     withheld,
 )
-from tests.unit.verifier.town import WINDOW_S, WORLD, Town
-from tests.world import ANCHOR, CHAIN_ID, DEMANDS, word
 from verifier.watch.absence_check import HAND_IN_S, PAUSE_S
 from verifier.watch.list_reader import CHECKED, FAULTY, NEW
 

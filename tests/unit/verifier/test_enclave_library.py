@@ -13,10 +13,10 @@ from bytewise.protocol.digests import out_hash
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.records.statements import Outcome
 from enclave.import_blocker import PLAIN
-from tests.unit.inference.pinned_place import Place, make_place
-from tests.unit.kms.world import wait_until
-from tests.unit.verifier.imports import FORBIDDEN, documented, packages
-from tests.unit.verifier.running import Running, running_enclave
+from tests.fixtures.inference.pinned_artifact import Place, make_place
+from tests.fixtures.kms.release_network import wait_until
+from tests.fixtures.verifier.forbidden_imports import FORBIDDEN, documented, packages
+from tests.fixtures.verifier.running_enclave import Running, running_enclave
 
 
 @pytest.fixture(scope="module")

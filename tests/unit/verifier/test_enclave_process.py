@@ -12,10 +12,7 @@ import pytest
 from bytewise.crypto.curve import decode_point, encode_point
 from bytewise.crypto.envelope import verify_receipt_envelope
 from bytewise.crypto.shares import combine_values
-from bytewise.inference.artifact import artifact
 from bytewise.inference.artifact.artifact import Artifact
-from bytewise.inference.convert.convert import convert
-from bytewise.inference.convert.make import make_model
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.native.library import kernels
 from bytewise.protocol.errors.actors import ConfigurationError
@@ -28,21 +25,13 @@ from bytewise.tee_simulated.root import Platform
 from enclave import wiring
 from enclave.settings import EnclaveSettings
 from kms.storage import keyring
-from tests.e2e import memory
-from tests.unit.kms.memory_chain import CHAIN_ID, Case
-from tests.unit.kms.world import wait_until
-from tests.unit.verifier.imports import FORBIDDEN, documented, packages
-from tests.unit.verifier.running import PROMPT, Running, children, missing, running_enclave
+from tests.fixtures import memory_search
+from tests.fixtures.kms.memory_chain import CHAIN_ID, Case
+from tests.fixtures.kms.release_network import wait_until
+from tests.fixtures.verifier.forbidden_imports import FORBIDDEN, documented, packages
+from tests.fixtures.verifier.running_enclave import PROMPT, Running, children, missing, running_enclave
 
 pytestmark = pytest.mark.skipif(not kernels(), reason="without the native path an enclave holds the library, and says so")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    folder = tmp_path_factory.mktemp("model")
-    make_model(folder / "checkpoint", 5, layers=2, width=64, heads=4, key_value_heads=2, context=256)
-    convert(folder / "checkpoint", folder / "artifact")
-    return artifact.load(folder / "artifact")
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +56,7 @@ def test_an_honest_answer_and_a_forged_one_are_judged_and_nothing_stays(running:
 
 def _readings(requests: tuple[Request, ...]) -> dict[str, bytes]:
     """What shows that somebody had read the requests."""
-    needles = memory.forms("no text at all: tokens", PROMPT)
+    needles = memory_search.forms("no text at all: tokens", PROMPT)
     needles |= {f"nonce {i}": bytes(each.nonce) for i, each in enumerate(requests)}
     return needles | {f"nonce {i} hex": each.nonce.hex().encode() for i, each in enumerate(requests)}
 
@@ -80,17 +69,19 @@ def _keys(running: Running, cases: tuple[Case, ...]) -> dict[str, bytes]:
     domain = anchor_domain(world.contracts)
     envelopes = [verify_receipt_envelope(domain, each.receipt, each.envelope) for each in cases]
     points = [int.from_bytes(encode_point(decode_point(each.enc) * key)[1:33], "big") for each in envelopes]
-    return {f"{i} {form}": data for i, each in enumerate([key, *points]) for form, data in memory.scalar_forms(each).items()}
+    return {
+        f"{i} {form}": data for i, each in enumerate([key, *points]) for form, data in memory_search.scalar_forms(each).items()
+    }
 
 
 def _nothing_shows(running: Running, needles: dict[str, bytes]) -> None:
-    assert memory.in_memory(os.getpid(), needles), "who made the requests holds them (positive control)"
+    assert memory_search.in_memory(os.getpid(), needles), "who made the requests holds them (positive control)"
     shown = running.log().encode()
     for each in running.at_rest():
         shown += Path(f"/proc/{each.pid}/cmdline").read_bytes()
-        if memory.sees_closed():
+        if memory_search.sees_closed():
             shown += Path(f"/proc/{each.pid}/environ").read_bytes()
-            assert memory.in_memory(each.pid, needles) == set(), "the keeper and the next job's process never had them"
+            assert memory_search.in_memory(each.pid, needles) == set(), "the keeper and the next job's process never had them"
     assert {name for name, needle in needles.items() if needle in shown} == set()
     assert [path for path in running.folder.rglob("core*")] == []
 
@@ -113,7 +104,7 @@ def test_fences_stand_around_every_process_and_those_that_cannot_be_had_are_told
         status = Path(f"/proc/{each.pid}/status").read_text()
         if "no_sockets" not in missing():
             assert re.search(r"Seccomp:\s+2", status) and re.search(r"NoNewPrivs:\s+1", status)
-        if "no_network" not in missing() and memory.sees_closed():
+        if "no_network" not in missing() and memory_search.sees_closed():
             assert os.readlink(f"/proc/{each.pid}/ns/net") != os.readlink("/proc/self/ns/net")
         assert each.rlimit(resource.RLIMIT_CORE) == (0, 0)
         if os.geteuid() != 0:
@@ -130,18 +121,18 @@ def test_who_has_a_job_or_a_doubt_is_bounded_and_starts_nothing(running: Running
 
 @pytest.mark.e2e
 def test_the_second_backend_never_had_what_the_enclave_signs_with(running: Running) -> None:
-    if not memory.sees_closed():
+    if not memory_search.sees_closed():
         # Who may not search closed processes sees at least that they are closed.
         for each in running.at_rest():
-            memory.verify_closed(each.pid)
+            memory_search.verify_closed(each.pid)
         return
     platform = Platform(running.folder / "world" / "platform.key")
     secrets = [each.key.private_numbers().private_value for each in (platform.pck_ca, platform.tcb_signer)]
-    needles = {f"{i} {form}": data for i, each in enumerate(secrets) for form, data in memory.scalar_forms(each).items()}
+    needles = {f"{i} {form}": data for i, each in enumerate(secrets) for form, data in memory_search.scalar_forms(each).items()}
     keeper, *others = running.at_rest()
     (second,) = [each for each in others if children(each)]
-    assert memory.in_memory(keeper.pid, needles), "it signs (positive control)"
-    assert memory.in_memory(second.pid, needles) | memory.in_children(second.pid, needles) == set()
+    assert memory_search.in_memory(keeper.pid, needles), "it signs (positive control)"
+    assert memory_search.in_memory(second.pid, needles) | memory_search.in_children(second.pid, needles) == set()
 
 
 def test_where_fences_are_required_a_missing_one_ends_the_start() -> None:

@@ -30,12 +30,12 @@ from bytewise.tee.measurement import ENCLAVE_ENTRY, SHARD_ENTRY, measure
 from bytewise.tee_simulated.__main__ import policy_for
 from bytewise.tee_simulated.quoter import source_root
 from kms.shard.release import Shard
-from tests.e2e import memory
-from tests.unit.kms.memory_chain import CHAIN_ID, MemoryChain
-from tests.unit.kms.test_rebuilt_memory import needles
-from tests.unit.kms.world import World, program, wait_until
-from tests.unit.verifier.running import ROOT, Running, missing
-from tests.unit.verifier.test_enclave_process import model
+from tests.fixtures import memory_search
+from tests.fixtures.kms.memory_chain import CHAIN_ID, MemoryChain
+from tests.fixtures.kms.memory_needles import needles
+from tests.fixtures.kms.release_network import World, program, wait_until
+from tests.fixtures.verifier.enclave_model import model
+from tests.fixtures.verifier.running_enclave import ROOT, Running, missing
 
 __all__ = ["model"]
 pytestmark = pytest.mark.skipif(not kernels(), reason="without the native path an enclave holds the library, and says so")
@@ -95,7 +95,7 @@ def running(world: World, model: Artifact) -> Iterator[Running]:
         'platform_file = "world/platform.key"\ninsecure_accept_simulated = true\nready_file = "ready"\njob_limit_s = 600\n'
         f"require_fences = {str(not missing() and not unlockable()).lower()}\n"
     )
-    command = [sys.executable, "-m", "tests.unit.verifier.rebuilding_program", "--config", str(folder / "enclave.toml")]
+    command = [sys.executable, "-m", "tests.fixtures.verifier.rebuilding_program", "--config", str(folder / "enclave.toml")]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, cwd=ROOT, env=child_environment(), stderr=log)
         try:
@@ -133,17 +133,17 @@ def test_the_key_is_in_a_child_that_is_gone_before_anything_is_read(running: Run
         secrets = {name: needle for name, needle in needles(world).items() if name in OF_BUFFERS}
         sealed = {f"sealed {i}": shard.sealed for i, shard in enumerate(shards)}
         transport = dict(each.split("_") for each in said(running, "secret"))[str(child.pid)]
-        opens = memory.scalar_forms(int(transport, 16))
-        assert memory.in_memory(os.getpid(), sealed) == sealed.keys(), "who sent them has them (positive control)"
-        if memory.sees_closed():
-            assert memory.in_memory(child.pid, secrets) == OF_BUFFERS and memory.in_memory(child.pid, opens)
+        opens = memory_search.scalar_forms(int(transport, 16))
+        assert memory_search.in_memory(os.getpid(), sealed) == sealed.keys(), "who sent them has them (positive control)"
+        if memory_search.sees_closed():
+            assert memory_search.in_memory(child.pid, secrets) == OF_BUFFERS and memory_search.in_memory(child.pid, opens)
             for each in (job.pid, running.process.pid):
-                assert memory.in_memory(each, secrets | sealed | opens) == set()
+                assert memory_search.in_memory(each, secrets | sealed | opens) == set()
         (running.folder / "rebuilt").unlink()
         assert stopped(running, "opened", result) == job
         assert not child.is_running()
-        if memory.sees_closed():
-            assert memory.in_memory(job.pid, secrets | sealed | opens) == set()
+        if memory_search.sees_closed():
+            assert memory_search.in_memory(job.pid, secrets | sealed | opens) == set()
         (running.folder / "opened").unlink()
         assert result.result(timeout=120).outcome == Outcome.EXECUTED
     assert result.result().tokens_hash == case.receipt.tokens_hash

@@ -12,8 +12,8 @@ from bytewise.protocol.errors.records import MalformedValue, UnknownKeyEpoch
 from bytewise.protocol.records.receipt import BatchHeader, list_subject, receipt_id
 from bytewise.protocol.units import U64, Blob
 from bytewise.storage.cursor import Cursor
-from tests.unit.verifier.town import NETWORK, Town
-from tests.world import ANCHOR, DEMANDS
+from tests.fixtures.builders import ANCHOR, DEMANDS
+from tests.fixtures.verifier.verifier_fixture import NETWORK, Town
 from verifier.watch.backlog import LONGEST_PAUSE_S, Backlog
 from verifier.watch.list_reader import CHECKED, GOOD, NEW, WITHHELD
 from verifier.watch.records import FETCH_BUDGET_S, WITHHELD_FINDING, Records

@@ -15,19 +15,21 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.errors.records import MalformedValue, WrongFields
 from bytewise.protocol.jobs import MAX_MESSAGE_BYTES, JobFailed, Prepare, Prepared, RunJob
-from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.records.statements import Outcome, TicketKind
 from bytewise.protocol.units import Blob, Digest
 from bytewise.service import frames
 from bytewise.tee.appraisal import verify_result_quote
 from bytewise.tee_simulated.__main__ import simulated_policy
 from enclave import server
-from tests.unit.verifier import bench as b
-from tests.world import ANCHOR, CHAIN_ID, World, word
+from tests.fixtures.builders import CHAIN_ID, word
+from tests.fixtures.verifier import enclave_in_memory as b
+from tests.fixtures.verifier.job_case import (
+    RIGHT,
+    WORLD,
+    case,
+)
 from verifier.jobs.enclave_client import JobSocket
-from verifier.jobs.tickets import Case, run_job, vote_right
-
-WORLD = World()
+from verifier.jobs.tickets import Case, run_job
 
 
 @pytest.fixture
@@ -54,20 +56,8 @@ def enclave(place: Path) -> Iterator[Path]:
         assert not thread.is_alive()
 
 
-def case() -> Case:
-    request = WORLD.request(1)
-    generated = WORLD.engine.generate(request)
-    receipt, envelope = b.sealed(WORLD, WORLD.payload(request, generated.output), WORLD.receipt(1, request, generated))
-    signed = WORLD.sign(receipt)
-    header, _ = WORLD.batch((signed,))
-    return Case(receipt_id(ANCHOR, receipt), signed, header, (), envelope, WORLD.environment, b.EPOCH, b.POLICY)
-
-
 def client(path: Path) -> JobSocket:
     return JobSocket(path, prepare_timeout_s=10.0)
-
-
-RIGHT = vote_right(b.DISPUTE, 1, word("round seed"), 2_000_000_000)
 
 
 def test_a_job_is_judged_and_its_quote_binds_what_left_the_enclave(enclave: Path, place: Path) -> None:

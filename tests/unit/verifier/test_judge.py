@@ -32,8 +32,8 @@ from bytewise.protocol.records.seal import Payload, envelope_hash
 from bytewise.protocol.records.statements import CannotReason, Outcome, TicketKind
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Blob
 from enclave.judge import Judgement, judge, verify_job
-from tests.unit.verifier import bench as b
-from tests.world import ANCHOR, CHAIN_ID, MODEL, NOW, World, other_trace, signer, word
+from tests.fixtures.builders import ANCHOR, CHAIN_ID, MODEL, NOW, World, other_trace, signer, word
+from tests.fixtures.verifier import enclave_in_memory as b
 
 WORLD = World()
 

@@ -4,7 +4,6 @@ import os
 import select
 import signal
 import socket
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,93 +12,22 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.errors.actors import NotExact, TryAgain
-from bytewise.protocol.jobs import JobResult, RunJob
 from bytewise.protocol.records.statements import Outcome
 from bytewise.service import frames
 from bytewise.service.exit_codes import Exit
-from enclave import server, supervisor
-from enclave.forked_process import Apart, Ready
+from enclave import supervisor
+from enclave.forked_process import Apart
 from enclave.log_continuity import Promises
 from enclave.session import Bench
 from enclave.supervisor import Keeper
-from tests.unit.kms.test_promises import DOMAIN, PLAIN, SHARD, digest, signed
-from tests.unit.verifier import bench as b
-from tests.unit.verifier.test_job_socket import RIGHT, case
-from verifier.jobs.enclave_client import JobSocket
-from verifier.jobs.tickets import run_job
+from tests.fixtures.kms.promise_chain import DOMAIN, PLAIN, SHARD, digest, signed
+from tests.fixtures.verifier.kept_jobs import (
+    SHORT_S,
+    Act,
+    kept,
+)
 
 CANARY = "canary-of-an-exception-5d1c"
-SHORT_S = 8
-"""A limit that a job which stays reaches soon, and one that does not stay never reaches, on a busy machine either."""
-Act = Callable[[Path, socket.socket], None]
-
-
-class Keys(b.WholeKey):
-    """A key source that first does something, in the process of the job."""
-
-    def __init__(self, act: Act, place: Path, line: socket.socket) -> None:
-        super().__init__()
-        self._act, self._place, self._line = act, place, line
-
-    def open(self, job: RunJob, transport_secret: bytes) -> bytes:
-        """As a key source that holds the whole key."""
-        with (self._place / "pids").open("a") as file:
-            print(os.getpid(), file=file)
-        self._act(self._place, self._line)
-        return super().open(job, transport_secret)
-
-
-class Kept:
-    """A keeper in a thread of this process."""
-
-    def __init__(self, place: Path, act: Act, limit_s: int, second: Apart | None) -> None:
-        self.place, self.promises, self.ready = place, Promises(), threading.Event()
-        self.codes: list[int] = []
-        self.stop = threading.Event()
-        self._listening = server.listen(place / "s")
-        bench = b.bench(place)
-
-        def opened(line: socket.socket) -> Bench:
-            bench.keys = Keys(act, place, line)
-            return bench
-
-        def announce(_: Ready) -> None:
-            self.ready.set()
-
-        found = Keeper(self._listening, opened, self.promises, limit_s, self.stop, announce, second)
-        self._thread = threading.Thread(target=lambda: self.codes.append(found.run()))
-        self._thread.start()
-
-    def judge(self) -> JobResult:
-        """One job."""
-        return run_job(JobSocket(self.place / "s", 30), b.VOTER, b.CONTRACTS, case(), RIGHT)
-
-    def pids(self) -> list[int]:
-        """Processes that have had a job."""
-        return [int(line) for line in (self.place / "pids").read_text().split()]
-
-    def ends(self) -> None:
-        """Asserts that it ends by itself."""
-        self._thread.join(timeout=30)
-        assert not self._thread.is_alive()
-
-    def close(self) -> None:
-        """Stops it."""
-        self.stop.set()
-        self._thread.join(timeout=30)
-        self._listening.close()
-        assert not self._thread.is_alive()
-
-
-@contextmanager
-def kept(act: Act, limit_s: int = 30, second: Apart | None = None) -> Iterator[Kept]:
-    """A keeper whose jobs first do something."""
-    with tempfile.TemporaryDirectory() as name:
-        found = Kept(Path(name), act, limit_s, second)
-        try:
-            yield found
-        finally:
-            found.close()
 
 
 def first_only(act: Callable[[], object]) -> Act:

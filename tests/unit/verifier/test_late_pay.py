@@ -10,10 +10,10 @@ from bytewise.protocol.decisions.actions import Action, CollectReport, CollectSl
 from bytewise.protocol.decisions.disputes import MovePolicy
 from bytewise.protocol.errors.actors import TryAgain
 from chain.client.artifacts import interface
-from tests.unit.verifier.demands import MOVES, TOWER
-from tests.unit.verifier.outgoing import Outgoing
-from tests.unit.verifier.town import Town
-from tests.world import word
+from tests.fixtures.builders import word
+from tests.fixtures.verifier.recording_sender import Outgoing
+from tests.fixtures.verifier.verifier_fixture import Town
+from tests.fixtures.verifier.withholding import MOVES, TOWER
 from verifier.executor import make_move, told
 from verifier.stake.deferred_slashes import LatePay
 from verifier.stake.refusals import REMEMBERED_S

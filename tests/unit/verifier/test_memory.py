@@ -15,9 +15,9 @@ from bytewise.storage.archive import Audits
 from bytewise.storage.duties import Duties
 from bytewise.storage.protection import Protection
 from committee.ballots import Ballots
-from tests.unit.verifier.test_watchtower import post, tip
-from tests.unit.verifier.town import ME, NETWORK, WINDOW_S, Town
-from tests.world import ANCHOR
+from tests.fixtures.builders import ANCHOR
+from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, WINDOW_S, Town
+from tests.fixtures.verifier.watchtower_town import post, tip
 from verifier import executor
 from verifier.audits.auditor import Auditor
 from verifier.disputes.watchtower import Watchtower

@@ -12,9 +12,9 @@ from bytewise.protocol.decisions.snapshot import Docket
 from bytewise.protocol.errors.actors import NoAgreement, TryAgain
 from bytewise.protocol.errors.branches import Bug
 from bytewise.protocol.units import Digest
-from tests.unit.verifier.demands import BOND, demander
-from tests.unit.verifier.town import Town
-from tests.world import word
+from tests.fixtures.builders import word
+from tests.fixtures.verifier.verifier_fixture import Town
+from tests.fixtures.verifier.withholding import BOND, demander
 from verifier.executor import Performer
 from verifier.jobs.worker import Finished
 from verifier.node import Node, Part

@@ -7,7 +7,7 @@ from pathlib import Path
 from bytewise.protocol.decisions.actions import ExpireList
 from bytewise.protocol.decisions.disputes import MovePolicy, decide_expiries
 from bytewise.protocol.decisions.snapshot import AnchoredBatch, Docket
-from tests.unit.verifier.town import Town
+from tests.fixtures.verifier.verifier_fixture import Town
 from verifier.watch.open_windows import DocketPages
 
 

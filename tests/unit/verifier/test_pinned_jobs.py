@@ -25,8 +25,8 @@ from bytewise.protocol.records.request import Request, output_for
 from bytewise.protocol.records.statements import CannotReason, Outcome
 from enclave import server
 from enclave.session import Bench
-from tests.unit.verifier import bench as b
-from tests.world import ANCHOR, CHAIN_ID, MODEL, World, word
+from tests.fixtures.builders import ANCHOR, CHAIN_ID, MODEL, World, word
+from tests.fixtures.verifier import enclave_in_memory as b
 from verifier.audits.auditor import Cause, attribute
 from verifier.jobs.enclave_client import JobSocket
 from verifier.jobs.tickets import Case, run_job, vote_right

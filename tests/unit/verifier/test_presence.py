@@ -9,9 +9,9 @@ import pytest
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.jobs import JobResult, Prepared, RunJob
 from bytewise.protocol.units import Digest
-from tests.unit.committee.test_ballots import Seated, setup
-from tests.unit.verifier.test_auditor import node_of, run, run_until
-from tests.unit.verifier.town import Enclave, Town
+from tests.fixtures.committee.seated_member import Seated, setup
+from tests.fixtures.verifier.audit_node import node_of, run, run_until
+from tests.fixtures.verifier.verifier_fixture import Enclave, Town
 from verifier.audits.auditor import MAX_ATTEMPTS
 from verifier.audits.bounties import FAILED, PENDING
 from verifier.jobs.enclave_presence import LONGEST_PAUSE_S

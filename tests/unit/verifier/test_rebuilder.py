@@ -23,7 +23,7 @@ from enclave.release_client import ShardKeySource
 from enclave.settings import EnclaveSettings
 from enclave.shard_dialer import Switchboard
 from enclave.wiring import _Parts
-from tests.unit.kms.world import World
+from tests.fixtures.kms.release_network import World
 
 SECRET = bytes(range(32))
 

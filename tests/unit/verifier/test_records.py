@@ -24,8 +24,8 @@ from bytewise.protocol.errors.records import (
 from bytewise.protocol.merkle import batch_leaf, batch_root
 from bytewise.protocol.records.receipt import BatchHeader, Mode, ReceiptList, SignedLeaf, SignedReceipt, receipt_id
 from bytewise.protocol.units import U8, U32, U64, U256
-from tests.unit.verifier.town import WORLD, Town
-from tests.world import ANCHOR, NOW, signer, word
+from tests.fixtures.builders import ANCHOR, NOW, signer, word
+from tests.fixtures.verifier.verifier_fixture import WORLD, Town
 from verifier.watch.backlog import LONGEST_PAUSE_S
 from verifier.watch.batch_check import verify_batch, verify_leaves
 from verifier.watch.list_reader import CHECKED, FAULTY, GOOD, NEW, WITHHELD

@@ -14,9 +14,9 @@ from bytewise.storage.archive import Archive, SeenBatch
 from bytewise.storage.cursor import Cursor, Mark
 from bytewise.storage.engine import open_database
 from chain.acts.actor import ContractSender
-from tests.anvil import Anvil
-from tests.devnet import batch, deployed, empty_database, fee_wei, reader, sender, signer
-from tests.unit.verifier.town import NETWORK, MemoryChain, Shelf, Town
+from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.chain.devnet import batch, deployed, empty_database, fee_wei, reader, sender, signer
+from tests.fixtures.verifier.verifier_fixture import NETWORK, MemoryChain, Shelf, Town
 from verifier.watch.list_reader import NEW
 from verifier.watch.records import Records
 

@@ -24,9 +24,9 @@ from bytewise.protocol.records.receipt import (
 )
 from bytewise.protocol.signing import LocalSigner, verify_signature
 from bytewise.protocol.units import U32, U64, U256, Blob
-from tests.unit.verifier.demands import BOND, STRANGER, TOWER
-from tests.unit.verifier.town import WORLD, Town
-from tests.world import ANCHOR, CHAIN_ID, DEMANDS, signer, word
+from tests.fixtures.builders import ANCHOR, CHAIN_ID, DEMANDS, signer, word
+from tests.fixtures.verifier.verifier_fixture import WORLD, Town
+from tests.fixtures.verifier.withholding import BOND, STRANGER, TOWER
 from verifier.disputes.equivocation_reporter import Reporter
 from verifier.executor import Performer
 from verifier.stake.refusals import MAX_REMEMBERED_S, QUESTIONS_PER_STEP, REMEMBERED_S

@@ -7,10 +7,10 @@ import pytest
 from bytewise.protocol.decisions.actions import Action, RetrySlash, SyncStake
 from bytewise.protocol.decisions.disputes import MovePolicy
 from bytewise.protocol.errors.actors import TryAgain
-from tests.unit.verifier.demands import MOVES, TOWER
-from tests.unit.verifier.outgoing import Outgoing
-from tests.unit.verifier.town import Town
-from tests.world import signer, word
+from tests.fixtures.builders import signer, word
+from tests.fixtures.verifier.recording_sender import Outgoing
+from tests.fixtures.verifier.verifier_fixture import Town
+from tests.fixtures.verifier.withholding import MOVES, TOWER
 from verifier.executor import make_move, told
 from verifier.node import Part
 from verifier.stake.deferred_slashes import RefusedSlashes

@@ -17,7 +17,7 @@ from bytewise.protocol.units import Digest
 from bytewise.service import frames
 from enclave.cross_check import Doubt, Opened, SecondOpinion
 from enclave.forked_process import Ready
-from tests.world import World
+from tests.fixtures.builders import World
 
 WORLD = World()
 REQUEST = WORLD.request(1)

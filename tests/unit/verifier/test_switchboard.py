@@ -19,7 +19,7 @@ from bytewise.service import frames
 from enclave import server
 from enclave.release_client import ShardKeySource
 from enclave.shard_dialer import Switchboard
-from tests.unit.kms.world import World
+from tests.fixtures.kms.release_network import World
 from verifier.jobs.enclave_client import JobSocket
 
 Told = list[object]

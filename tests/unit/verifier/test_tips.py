@@ -16,10 +16,10 @@ from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
 from bytewise.service.certificates import make_certificate
 from chain.reads.records import Membership, PoolMember
-from tests.dockets import docket
-from tests.unit.verifier.test_watchtower import EVERYBODY, KEY, tip
-from tests.unit.verifier.town import Town
-from tests.world import DISPUTES, signer, word
+from tests.fixtures.builders import DISPUTES, signer, word
+from tests.fixtures.snapshot_builders import docket
+from tests.fixtures.verifier.verifier_fixture import Town
+from tests.fixtures.verifier.watchtower_town import EVERYBODY, KEY, tip
 from verifier.audits.audit_hints import MAX_WAITING, PATH, TipBox, TipSender
 from verifier.audits.hint_server import MAX_CONNECTIONS, MAX_FROM_ONE, MAX_TIP_BYTES, REFRESH_BLOCKS, Members, TipServer
 

@@ -7,34 +7,26 @@ import pytest
 
 from bytewise.protocol.court.commitments import alt_commit, dispute_id
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.court.tally import key_of
 from bytewise.protocol.decisions.actions import Action, OpenAlt, OpenDispute
 from bytewise.protocol.decisions.audits import WatchPolicy
 from bytewise.protocol.decisions.snapshot import Challenger
-from bytewise.protocol.digests import out_hash
 from bytewise.protocol.errors.actors import CommitmentMismatch, NotAMember
 from bytewise.protocol.errors.records import BadSignature
 from bytewise.protocol.records.receipt import receipt_id
-from bytewise.protocol.records.statements import AuditOutcome, AuditResult, Outcome, Verdict, audit_commitment
-from bytewise.protocol.signing import typed_digest
-from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Digest
-from tests.unit.verifier.town import BOND_WEI, NETWORK, PARAMS, Town
-from tests.world import ANCHOR, DISPUTES, NOW, signer, word
-from verifier.audits.audit_hints import MAX_TIPS_EACH, Tip, TipBox
+from bytewise.protocol.records.statements import Verdict
+from bytewise.protocol.units import ZERO_DIGEST
+from tests.fixtures.builders import ANCHOR, DISPUTES, signer, word
+from tests.fixtures.verifier.verifier_fixture import BOND_WEI, NETWORK, PARAMS, Town
+from tests.fixtures.verifier.watchtower_town import (
+    EVERYBODY,
+    KEY,
+    post,
+    tip,
+)
+from verifier.audits.audit_hints import MAX_TIPS_EACH, TipBox
 from verifier.disputes.watchtower import Watchtower
 
 TOWER = signer("tower")
-FOUND = (word("true tokens"), word("true trace"))
-EVERYBODY = {signer(who).address for who in ("voter", "second")}
-KEY = key_of(Outcome.EXECUTED, 0, out_hash(*FOUND))
-
-
-def tip(receipt: Digest, who: str, audited_at: int = NOW) -> Tip:
-    """What an auditor found and says."""
-    key, salt = signer(who), word("salt", who)
-    commitment = audit_commitment(receipt, key.address, *FOUND, salt)
-    result = AuditResult(receipt, key.address, U8(AuditOutcome.MISMATCH), commitment, U64(audited_at))
-    return Tip(result, key.sign(typed_digest(DISPUTES, result)), U8(Outcome.EXECUTED), U8(0), *FOUND, salt)
 
 
 def tower_of(town: Town, tips: TipBox | None = None) -> Watchtower:
@@ -45,10 +37,6 @@ def step(town: Town, tower: Watchtower) -> tuple[Action, ...]:
     seen = town.chain.pass_time(1)
     town.records.step(seen)
     return tower.step(seen)
-
-
-def post(town: Town, said: Tip) -> None:
-    town.chain.posted.append((town.chain.number + 1, said.result))
 
 
 def test_the_watchtower_opens_one_dispute_after_the_second_mismatch(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import pytest
 from bytewise.protocol.errors.actors import NotExact, TryAgain
 from bytewise.protocol.jobs import JobResult
 from bytewise.protocol.units import U8, U16, ZERO_DIGEST, Blob
-from tests.unit.verifier import bench as b
-from tests.world import word
+from tests.fixtures.builders import word
+from tests.fixtures.verifier import enclave_in_memory as b
 from verifier.jobs.worker import AUDIT, VOTE, Finished, JobKey, Worker
 
 WAIT_S = 60.0
