@@ -88,7 +88,6 @@ class Gate:
 
 def build_api(gate: Gate, version: dict[str, Any], max_body_bytes: int, answer_timeout_s: float) -> FastAPI:
     """The application; `gate` may be filled later."""
-
     app = FastAPI(title="Bytewise operator", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_exception_handler(HTTPException, _http_error)  # type: ignore[arg-type]
     app.add_exception_handler(BytewiseError, _our_error)  # type: ignore[arg-type]
@@ -121,9 +120,7 @@ def build_api(gate: Gate, version: dict[str, Any], max_body_bytes: int, answer_t
             # Shielded: a client that goes away must not cancel the work that another waiter has joined.
             answer = await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), answer_timeout_s)
         except TimeoutError:
-            raise Late(
-                "answer", f"not within {answer_timeout_s:.0f} s; ask again to wait for it (docs/reference/api.md)"
-            ) from None
+            raise Late("answer", f"not within {answer_timeout_s:.0f} s; ask again to wait for it") from None
         headers = NO_RETRY | {RECEIPT_HEADER: ", ".join(receipt_ids(answer))}
         return Response(answer, media_type="application/json", headers=headers)
 
