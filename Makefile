@@ -138,7 +138,7 @@ campaign: install
 	@echo '    and everybody on all contracts together, a short campaign'
 	@FOUNDRY_PROFILE=campaign nice -n 19 sh -c '$(FORGE) test --match-path campaign/Invariants.t.sol'
 
-reference: install ## write the generated pages of docs/reference: settings, errors, commands
+reference: install ## write the generated pages of docs: settings, errors, commands, planted faults
 	@$(PY) docs/tools/reference_pages.py
 
 fmt: install ## format and fix what can be fixed

@@ -61,7 +61,7 @@ def _word(value: int) -> str:
     return f"0x{value:064x}"
 
 
-# A new court beside the old one (docs/reference/contracts.md, section 5): what one vote must say to put it in force.
+# A new court beside the old one (docs/guide/govern.md, "Upgrade"): what one vote must say to put it in force.
 
 COURT = ("FeeMarket", "ReceiptAnchor", "Demands", "Settlement", "Rounds", "Breaker", "Disputes", "Audits", "Lens")
 """What a new court consists of, in the order of creation; everything else stays."""

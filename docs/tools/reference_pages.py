@@ -1,4 +1,4 @@
-"""Writes the generated pages of `docs/reference`: settings, errors and commands, each from the program that knows it.
+"""Writes the generated pages of `docs`: settings, errors, commands and planted faults, each from the source that knows it.
 
 python docs/tools/reference_pages.py           # write
 python docs/tools/reference_pages.py --check   # compare; exit 1 on drift
@@ -9,6 +9,7 @@ import dataclasses
 import inspect
 import re
 import sys
+import tomllib
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -25,7 +26,8 @@ from kms.settings import ApproveSettings, CeremonySettings, ShardSettings
 from serving.settings import OperatorSettings
 from verifier.settings import NodeSettings
 
-FOLDER = Path(__file__).resolve().parents[1] / "reference"
+FOLDER = Path(__file__).resolve().parents[1]
+FAULTS = FOLDER.parent / "chain" / "contracts" / "tools" / "faults.toml"
 HEAD = "<!-- Written by docs/tools/reference_pages.py (`make reference`). Do not edit. -->\n"
 
 
@@ -34,7 +36,7 @@ def main() -> int:
     stale = [name for name, make in PAGES.items() if _text_of(FOLDER / name) != make()]
     if "--check" in sys.argv:
         for name in stale:
-            print(f"docs/reference/{name} is not what the program says: run `make reference`", file=sys.stderr)
+            print(f"docs/{name} is not what the program says: run `make reference`", file=sys.stderr)
         return int(bool(stale))
     for name in stale:
         (FOLDER / name).write_text(PAGES[name]())
@@ -196,6 +198,22 @@ def _plain(text: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", inspect.cleandoc(text.replace("\b", "").split("\f")[0]))
 
 
+# --- planted faults ---
+
+_FAULTS = """`make soak-contracts` plants each fault, one at a time, in one place of one contract. The campaign must find it by
+the check that the fault names (`chain/contracts/tools/faults.toml`). `docs/reference/contracts.md` lists the invariants in
+section 6 and the rows of the phase table in section 1.
+"""
+
+
+def planted_faults() -> str:
+    """Every fault of the campaign, with what it breaks and where it lies."""
+    faults = tomllib.loads(FAULTS.read_text())["fault"]
+    rows = [f"| {each['name']} | {', '.join(each['rules'])} | `{each['file']}` |" for each in faults]
+    table = "\n".join(["| fault | breaks | file |", "|---|---|---|", *rows, ""])
+    return "\n".join([HEAD, "# Planted faults of the contracts\n", _FAULTS, table])
+
+
 # --- text ---
 
 
@@ -208,7 +226,12 @@ def _cell(text: str) -> str:
     return " ".join(inspect.cleandoc(text).partition("\n\n")[0].split()).replace("|", "\\|")
 
 
-PAGES: Mapping[str, Callable[[], str]] = {"settings.md": settings, "errors.md": errors, "commands.md": commands}
+PAGES: Mapping[str, Callable[[], str]] = {
+    "reference/settings.md": settings,
+    "reference/errors.md": errors,
+    "reference/commands.md": commands,
+    "evidence/planted-faults.md": planted_faults,
+}
 """File → what makes its text."""
 
 

@@ -11,7 +11,7 @@ import {IGuardian} from "../src/interfaces/IGuardian.sol";
 import {Courthouse} from "./Courthouse.sol";
 import {Docket} from "./Docket.sol";
 
-/// @title A new court beside the old one: the old one ends what it began (docs/reference/contracts.md, section 5)
+/// @title A new court beside the old one: the old one ends what it began (docs/guide/govern.md)
 /// forge-config: default.fuzz.runs = 4
 contract UpgradeTest is Courthouse {
     struct Court {
