@@ -138,7 +138,7 @@ campaign: install
 	@echo '    and everybody on all contracts together, a short campaign'
 	@FOUNDRY_PROFILE=campaign nice -n 19 sh -c '$(FORGE) test --match-path campaign/Invariants.t.sol'
 
-reference: install ## write the generated pages of docs: settings, errors, commands, planted faults
+reference: install ## write the generated pages of docs
 	@$(PY) docs/tools/reference_pages.py
 
 fmt: install ## format and fix what can be fixed

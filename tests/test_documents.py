@@ -81,7 +81,7 @@ def test_every_file_that_a_document_names_exists() -> None:
         f"{name_of(document)}: {name}"
         for document in DOCUMENTS
         for name in path.findall(document.read_text())
-        if not (ROOT / name).exists() and not (document.parent.name == "adr" and re.fullmatch(r"docs/[\w-]+\.md", name))
+        if not (ROOT / name).exists()
     ]
     assert missing == []
 

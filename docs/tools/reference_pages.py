@@ -1,4 +1,4 @@
-"""Writes the generated pages of `docs`: settings, errors, commands and planted faults, each from the source that knows it.
+"""Writes the generated pages of `docs`: each from the source that knows it.
 
 python docs/tools/reference_pages.py           # write
 python docs/tools/reference_pages.py --check   # compare; exit 1 on drift
@@ -7,6 +7,7 @@ python docs/tools/reference_pages.py --check   # compare; exit 1 on drift
 import ast
 import dataclasses
 import inspect
+import itertools
 import re
 import sys
 import tomllib
@@ -21,6 +22,7 @@ from bytewise.da.settings import StoreSettings
 from bytewise.protocol.errors.branches import Bug, BytewiseError, Fault, Unavailable
 from bytewise.protocol.errors.catalogue import CLASSES
 from bytewise.protocol.errors.records import Defect
+from bytewise.service.exit_codes import Exit
 from enclave.settings import EnclaveSettings
 from kms.settings import ApproveSettings, CeremonySettings, ShardSettings
 from serving.settings import OperatorSettings
@@ -93,14 +95,18 @@ def _tables(cls: type, section: str) -> Iterator[str]:
 
 
 def _field_texts(cls: type) -> dict[str, str]:
+    return {
+        node.target.id: _cell(ast.literal_eval(below.value))
+        for node, below in itertools.pairwise(_body(cls))
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and isinstance(below, ast.Expr)
+    }
+
+
+def _body(cls: type) -> list[ast.stmt]:
     # The string below a field is its documentation: it is in the source, and nowhere at run time.
-    body = ast.parse(inspect.cleandoc("\n" + inspect.getsource(cls))).body[0]
-    assert isinstance(body, ast.ClassDef)
-    texts = {}
-    for node, below in zip(body.body, body.body[1:], strict=False):
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and isinstance(below, ast.Expr):
-            texts[node.target.id] = _cell(ast.literal_eval(below.value))
-    return texts
+    tree = ast.parse(inspect.cleandoc("\n" + inspect.getsource(cls))).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    return tree.body
 
 
 def _kind(kind: Any) -> str:
@@ -156,6 +162,28 @@ def _error(cls: type[BytewiseError]) -> str:
     branch = next(branch.__name__ for branch in _BRANCHES if issubclass(cls, branch))
     code = f", code {cls.code}" if issubclass(cls, Defect) else ""
     return f"| {cls.rule} | `{cls.__name__}` | {branch}{code} | {_first(cls)} |"
+
+
+# --- exit codes ---
+
+_EXITS = """`bytewise` and every process that it starts end with one of these codes (`bytewise/service/exit_codes.py`).
+"""
+
+
+def exit_codes() -> str:
+    """Every exit code with its meaning."""
+    texts = _member_texts(Exit)
+    rows = [f"| {int(each)} | {each.name} | {texts[each.name]} |" for each in Exit]
+    return "\n".join([HEAD, "# Exit codes\n", _EXITS, "| code | name | meaning |", "|---|---|---|", *rows, ""])
+
+
+def _member_texts(cls: type) -> dict[str, str]:
+    body = _body(cls)
+    return {
+        node.targets[0].id: _cell(ast.literal_eval(below.value))
+        for node, below in itertools.pairwise(body)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(below, ast.Expr)
+    }
 
 
 # --- commands ---
@@ -229,6 +257,7 @@ def _cell(text: str) -> str:
 PAGES: Mapping[str, Callable[[], str]] = {
     "reference/settings.md": settings,
     "reference/errors.md": errors,
+    "reference/exit-codes.md": exit_codes,
     "reference/commands.md": commands,
     "evidence/planted-faults.md": planted_faults,
 }
