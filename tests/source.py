@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+PUBLISHED_VECTORS = ROOT / "tests" / "vectors" / "published"
+"""Vectors that others published; the README there names their sources."""
 PACKAGES = ("bytewise", "chain", "serving", "verifier", "committee", "kms", "enclave", "cli", "adversaries")
 """Root folders that are Python packages of ours."""
 

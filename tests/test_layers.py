@@ -38,7 +38,7 @@ PLANTS = {
     "sqlalchemy": [("kms/planted.py", "import sqlalchemy"), ("chain/planted.py", "from sqlalchemy import orm")],
     "loops": [("committee/planted.py", "import trio")],
     "adversaries": [("cli/planted.py", "import adversaries")],
-    "acyclic": [("bytewise/protocol/units.py", "import tests.reference.verdict_rules")],
+    "acyclic": [("bytewise/protocol/units.py", "import bytewise.protocol.court.tally")],
 }
 """Contract id → imports (file, line) that it must not let pass."""
 

@@ -13,7 +13,7 @@ from bytewise.crypto import hpke
 from bytewise.crypto.curve import GENERATOR, decode_point, encode_point
 from bytewise.crypto.shares import combine, split
 from bytewise.protocol.errors.records import MalformedValue
-from bytewise.service.settings import developer_variable
+from tests.source import PUBLISHED_VECTORS
 
 TYPED = json.loads((Path(__file__).parents[2] / "vectors" / "rfc9180_p256_base.json").read_text())
 
@@ -50,10 +50,7 @@ def test_two_of_five_shards_do_not_open_it() -> None:
 
 
 def test_the_published_vector_file_agrees() -> None:
-    folder = developer_variable("VECTORS")
-    if folder is None:
-        pytest.skip("BYTEWISE_VECTORS names no folder of published vectors")
-    vectors = json.loads((Path(folder) / "hpke" / "rfc9180_base.json").read_text())
+    vectors = json.loads((PUBLISHED_VECTORS / "hpke" / "rfc9180_base.json").read_text())
     ours = [v for v in vectors if (v["kem_id"], v["kdf_id"], v["aead_id"]) == ("16", "1", "1")]
     assert ours and all(v["shared_secret"] == TYPED["shared_secret"] and v["enc0"]["ct"] == TYPED["ct"] for v in ours)
     for vector in (v for v in vectors if v["kem_id"] == "16"):

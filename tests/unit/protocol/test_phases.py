@@ -13,9 +13,9 @@ from tests.source import ROOT
 TYPES = (ROOT / "chain/contracts/src/libraries/Types.sol").read_text()
 
 
-@pytest.mark.parametrize("kind", [Phase, Verdict, SeatOutcome])
-def test_numbers_are_those_of_the_contracts(kind: type[Phase] | type[Verdict] | type[SeatOutcome]) -> None:
-    found = re.search(rf"^enum {kind.__name__} {{(.*?)^}}", TYPES, re.MULTILINE | re.DOTALL)
+@pytest.mark.parametrize(("name", "kind"), [("Phase", Phase), ("Verdict", Verdict), ("Standing", SeatOutcome)])
+def test_numbers_are_those_of_the_contracts(name: str, kind: type[Phase] | type[Verdict] | type[SeatOutcome]) -> None:
+    found = re.search(rf"^enum {name} {{(.*?)^}}", TYPES, re.MULTILINE | re.DOTALL)
     assert found
     names = re.findall(r"^    (\w+)", found[1], re.MULTILINE)
     assert names == [each.name for each in kind]

@@ -32,7 +32,6 @@ from bytewise.protocol.evidence.appraisal_policy import (
 )
 from bytewise.protocol.evidence.claims import MAX_EVIDENCE_BYTES, Collateral, Evidence, SnpCertificates, signed_part
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Blob, Digest
-from bytewise.service.settings import developer_variable
 from bytewise.tee.appraisal import Appraised, is_vendor_root, verify_evidence
 from bytewise.tee.collateral import from_service, issued_at
 from bytewise.tee.dcap import td_measurement, verify_quote
@@ -41,6 +40,7 @@ from bytewise.tee.snp import parse_report, verify_report
 from bytewise.tee_simulated.collateral import Verdict
 from bytewise.tee_simulated.td_quote import TdBody15
 from tests.fixtures.tee.simulated_platform import Bench
+from tests.source import PUBLISHED_VECTORS
 
 CHAIN_ID = 1
 NONCE = bytes.fromhex("11" * 32)
@@ -54,10 +54,7 @@ TDX_REPORT_AT, REPORT_SIZE, TDX_15_BODY_AT = 48 + 520, 64, 48 + 6
 @pytest.fixture(scope="module")
 def folder() -> Path:
     """Where the published evidence lies."""
-    found = developer_variable("VECTORS")
-    if found is None:
-        pytest.skip("BYTEWISE_VECTORS names no folder of published vectors")
-    return Path(found) / "tee"
+    return PUBLISHED_VECTORS / "tee"
 
 
 def quote_of(folder: Path, name: str) -> tuple[bytes, Collateral]:
