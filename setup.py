@@ -1,10 +1,14 @@
-"""The compiled engine: optional, so that a machine without a compiler runs the torch path (ADR-006)."""
+"""What a wheel has beside the Python modules: the compiled engine, and files of the repository that are outside its packages.
+
+The engine is optional: a machine without a compiler runs the torch path (ADR-006).
+"""
 
 import hashlib
 from glob import glob
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_py import build_py
 
 # These come last on the compiler's line and on the linker's, after CFLAGS of the environment: what fast-math there would add is
 # taken back. The linker knows it too: it adds an object that switches subnormals off in whoever loads the engine.
@@ -31,4 +35,21 @@ ENGINE = Extension(
     optional=True,
 )
 
-setup(ext_modules=[ENGINE])
+
+OUTSIDE = ("constraints.txt", "setup.py", *sorted(glob("models/lighthouse/*")))
+"""What a measurement reads, and the demo's model; `bytewise.service.installation.own_file` finds them."""
+
+
+class BuildWithFiles(build_py):
+    """Copies `OUTSIDE` into the wheel. An editable install reads the checkout's own files."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            for name in OUTSIDE:
+                copy = Path(self.build_lib) / "bytewise" / "packaged" / name
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                self.copy_file(name, str(copy), preserve_mode=False)
+
+
+setup(ext_modules=[ENGINE], cmdclass={"build_py": BuildWithFiles})

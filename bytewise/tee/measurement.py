@@ -14,6 +14,7 @@ from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import ZERO_DIGEST, Digest
+from bytewise.service.installation import PACKAGES, is_wheel, own_file
 
 ENCLAVE_ENTRY = "enclave.__main__"
 """The program that alone opens envelopes."""
@@ -35,11 +36,12 @@ BUILD_SCRIPT = "setup.py"
 def measure(root: Path, entry: str = ENCLAVE_ENTRY, model: Digest = ZERO_DIGEST) -> Digest:
     """Measurement of the program that starts at module `entry` in the source tree `root` and runs that model, zero if none.
 
-    `ConfigurationError` if the tree lacks the entry or its constraints file.
+    A wheel has the measurement of the checkout that it was built from. `ConfigurationError` if the tree lacks the entry or its
+    constraints file.
     """
     modules = closure(root, entry)
     files = modules | compiled_sources(root, modules)
-    parts: list[bytes] = [platform.python_version().encode(), entry.encode(), _read(root / "constraints.txt"), model]
+    parts: list[bytes] = [platform.python_version().encode(), entry.encode(), _read(own_file("constraints.txt", root)), model]
     for name, path in sorted(files.items()):
         parts += [name.encode(), digests.sha256(path.read_bytes())]
     return digests.labelled(Label.MEASUREMENT, *parts)
@@ -67,10 +69,11 @@ def compiled_sources(root: Path, modules: dict[str, Path]) -> dict[str, Path]:
     """C files beside modules of a closure, and the script that compiles them, by their path in the tree."""
     folders = {path.parent for path in modules.values()}
     found = [file for folder in folders for file in folder.iterdir() if file.suffix in C_SUFFIXES]
-    script = root / BUILD_SCRIPT
+    named = {str(file.relative_to(root)): file for file in found}
+    script = own_file(BUILD_SCRIPT, root)
     if found and script.is_file():
-        found.append(script)
-    return {str(file.relative_to(root)): file for file in found}
+        named[BUILD_SCRIPT] = script
+    return named
 
 
 def _imports(name: str, path: Path) -> list[str]:
@@ -94,7 +97,11 @@ def _absolute(package: str, level: int, module: str) -> str:
 
 
 def _file_of(root: Path, name: str) -> Path | None:
-    stem = root.joinpath(*name.split("."))
+    parts = name.split(".")
+    if is_wheel(root) and parts[0] not in PACKAGES:
+        # Packages of other projects are beside ours: constraints.txt has their versions.
+        return None
+    stem = root.joinpath(*parts)
     for path in (stem.with_suffix(".py"), stem / "__init__.py"):
         if path.is_file():
             return path

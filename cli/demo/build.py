@@ -22,6 +22,7 @@ from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 from bytewise.service.certificates import make_certificate
+from bytewise.service.installation import SOURCE_ROOT, own_file
 from bytewise.storage.migrate import migrate
 from bytewise.tee.measurement import measure
 from bytewise.tee_simulated.__main__ import simulated_policy
@@ -39,7 +40,7 @@ from cli.demo.processes import Network as Processes
 from cli.demo.site import Site
 
 MODEL_NAME = "lighthouse"
-CHECKPOINT = Path("models") / MODEL_NAME
+CHECKPOINT = own_file(f"models/{MODEL_NAME}")
 STAKERS = (*OPERATORS, *VERIFIERS)
 ACCOUNTS = (*STAKERS, "watchtower", "challenger")
 RPC_TIMEOUT_S = 20.0
@@ -71,7 +72,7 @@ class Built:
 
 def make_models(site: Site, processes: Processes) -> Models:
     """Converts the trained checkpoint, and one without its last layer for who cheats; or takes both from the last run."""
-    checkpoint, thinner = site.root / CHECKPOINT, site.folder / "checkpoint-other"
+    checkpoint, thinner = CHECKPOINT, site.folder / "checkpoint-other"
     models = Models(site.artifact, site.artifact.with_name("other"))
     python = f"{sys.executable} -m"
     convert = f"{python} cli model convert"
@@ -79,7 +80,7 @@ def make_models(site: Site, processes: Processes) -> Models:
         models.served: f"{convert} {checkpoint} {models.served}",
         models.other: f"{python} adversaries.thinner_model {checkpoint} {thinner} && {convert} {thinner} {models.other}",
     }
-    key, stamp = _conversion(site.root), site.artifact.with_name("key")
+    key, stamp = _conversion(), site.artifact.with_name("key")
     fresh = stamp.exists() and stamp.read_text() == key and all(path.exists() for path in commands)
     if not fresh:
         shutil.rmtree(site.artifact.parent, ignore_errors=True)
@@ -92,10 +93,10 @@ def make_models(site: Site, processes: Processes) -> Models:
     return models
 
 
-def _conversion(root: Path) -> str:
+def _conversion() -> str:
     # What the artifacts depend on: the checkpoint, and the converter with its libraries.
-    program = measure(root, "bytewise.inference.convert.convert")
-    content = [path.read_bytes() for path in sorted((root / CHECKPOINT).iterdir()) if path.is_file()]
+    program = measure(SOURCE_ROOT, "bytewise.inference.convert.convert")
+    content = [path.read_bytes() for path in sorted(CHECKPOINT.iterdir()) if path.is_file()]
     return digests.sha256(program + b"".join(digests.sha256(data) for data in content)).hex()
 
 
@@ -124,7 +125,7 @@ def make_policy(site: Site, models: Models) -> AppraisalPolicy:
 
 def make_environment(site: Site, models: Models) -> Environment:
     """The environment of every receipt of this run."""
-    found = environment(artifact.load(models.served), container=measure(site.root))
+    found = environment(artifact.load(models.served), container=measure(SOURCE_ROOT))
     site.environment_file.write_bytes(encode(found))
     return found
 

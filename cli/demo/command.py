@@ -40,12 +40,12 @@ LATEST = "latest"
 
 COMMANDS = (
     f"source runs/{LATEST}/env",
-    'SSL_CERT_FILE="$CERTIFICATE" .venv/bin/python -c "import openai; '
+    'SSL_CERT_FILE="$CERTIFICATE" "$PYTHON" -c "import openai; '
     "print(openai.OpenAI(base_url='$OPERATOR', api_key='none').chat.completions.create(model='$MODEL', "
     "messages=[{'role': 'user', 'content': 'What is a generator?'}], max_tokens=64, temperature=0, "
     f'frequency_penalty={plan.FREQUENCY_PENALTY}).model_dump_json())" > answer.json',
-    "RECEIPT_ID=$(.venv/bin/python -c \"import json; print(json.load(open('answer.json'))['receipt']['receipt_id'])\")",
-    '.venv/bin/bytewise verify "$RECEIPT_ID" --network "$NETWORK" --rpc "$RPC" --da "$DA" --artifact "$ARTIFACT" '
+    "RECEIPT_ID=$(\"$PYTHON\" -c \"import json; print(json.load(open('answer.json'))['receipt']['receipt_id'])\")",
+    '"$PYTHON" -m bytewise verify "$RECEIPT_ID" --network "$NETWORK" --rpc "$RPC" --da "$DA" --artifact "$ARTIFACT" '
     "--opening answer.json",
 )
 """To ask with an own client (any of OpenAI's that trusts the certificate), and to check what it kept. One line each."""
@@ -68,6 +68,7 @@ def variables(site: Site, book: Book, accounts: dict[str, Address]) -> dict[str,
     addresses = book.addresses
     cheat = site.of("dishonest")
     found: dict[str, str | Path] = {
+        "PYTHON": sys.executable,
         "NETWORK": site.network_file,
         "RPC": site.rpc_url,
         "CHAIN_ID": str(CHAIN_ID),
@@ -155,7 +156,6 @@ EXIT_MISSING = 3
 EXIT_FAILED = 1
 PLAIN_WIDTH = 120
 """Columns where the output is no terminal."""
-ROOT = Path(__file__).parents[2]
 
 
 class Adversary(enum.StrEnum):
@@ -203,22 +203,26 @@ def demo(
     """Run a whole network on this machine and watch it catch four frauds.
 
     One chain, a data availability store, three key shards, two operators, five staked verifiers with an enclave each and a
-    watchtower start as processes of their own. Exit code 0: every fact was read back; 3: some are missing, and named.
+    watchtower start as processes of their own. What they write is in the folder `runs` here. Exit code 0: every fact was read
+    back; 3: some are missing, and named.
     """
     # Here, for no other verb should wait until torch and the client of OpenAI are loaded.
+    from cli.demo.actors import anvil
     from cli.demo.run import Demo
 
     console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
-    folder = ROOT / "runs" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
+    here = Path.cwd()
+    anvil(here)
+    folder = here / "runs" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
     options = Options(adversary is Adversary.ONE, audits is Switch.ON, watchtower is Switch.ON, _EPOCHS[keys], keep, folder)
-    running = Demo(ROOT, options, f"canary-{secrets.token_hex(8)}", console)
+    running = Demo(here, options, f"canary-{secrets.token_hex(8)}", console)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     raise typer.Exit(_conduct(running, console, report))
 
 
 def _conduct(running: "Demo", console: Console, report: Path) -> int:
     """Runs it to its end, or until it is interrupted, and ends its processes; the exit code."""
-    logs = running.site.folder.relative_to(ROOT)
+    logs = running.site.folder.relative_to(running.site.root)
     # Until everything is said, whoever is told to end may only just be starting.
     code, midway = EXIT_FAILED, True
     try:
@@ -266,7 +270,7 @@ def _tell(running: "Demo", console: Console, path: Path) -> int:
     document["names"] = {name: account for account, name in names.items()}
     document["fates"] = {"killed": _fate(running.fates.killed), "absent": _fate(running.fates.absent)}
     document["processes"] = running.network.pids()
-    document["folder"] = str(running.site.folder.relative_to(ROOT))
+    document["folder"] = str(running.site.folder.relative_to(running.site.root))
     data = (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
     # Of runs at the same time each keeps its own, and the last one's is where the documents say, whole.
     (running.site.folder / "demo-report.json").write_bytes(data)

@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
+from bytewise.service.installation import SOURCE_ROOT
 from bytewise.service.settings import child_environment
 
 # The loopback interface: in a fresh network namespace (`unshare -rn`) it is down, and whoever may should bring it up.
@@ -41,6 +42,13 @@ ENDING_S = 20.0
 POLL_S = 0.1
 
 
+_ENVIRONMENT = {
+    "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false",
+    # Each process imports what this one imports, not what the folder of the runs happens to have.
+    "PYTHONPATH": str(SOURCE_ROOT), "PYTHONSAFEPATH": "1",
+}  # fmt: skip
+
+
 class Network:
     """Every process of one run, with a log file each."""
 
@@ -63,7 +71,7 @@ class Network:
         log = self.log_of(name).open("ab")
         out = log if output is None else output.open("wb")
         self._commands[name] = command
-        environment = child_environment({"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"})
+        environment = child_environment(_ENVIRONMENT)
         self._running[name] = subprocess.Popen(
             command, cwd=self._root, stdin=subprocess.DEVNULL, stdout=out, stderr=log, env=environment, start_new_session=True
         )

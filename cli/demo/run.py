@@ -20,6 +20,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from bytewise.inference.native.library import absence
 from bytewise.protocol.address_book import Network as Book
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.snapshot import Docket
@@ -148,6 +149,9 @@ class Demo:
 
     def _start(self) -> Built:
         site, network, say = self.site, self.network, self.story.say
+        missing = absence()
+        if missing:
+            say(missing)
         say("a chain, a data availability store and some twenty other processes start on this machine")
         actors.start_chain(site, network)
         actors.start_stores(site, network)

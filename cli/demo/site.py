@@ -95,7 +95,7 @@ class Site:
     """Where everything of one run is."""
 
     root: Path
-    """The checkout."""
+    """The folder that the demo was started in."""
     folder: Path
     """The run's folder."""
     ports: Ports

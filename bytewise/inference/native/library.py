@@ -9,6 +9,7 @@ from pathlib import Path
 from bytewise.protocol import digests
 from bytewise.protocol.errors.actors import CannotExecute
 from bytewise.protocol.records.statements import CannotReason
+from bytewise.service.installation import is_wheel
 
 STEM = "_engine"
 """Name of the compiled module beside this file."""
@@ -80,9 +81,10 @@ def absence() -> str | None:
     """What a person is told where the C engine cannot be used; None where it can."""
     if library() is not None:
         return None
+    again = "install Bytewise again" if is_wheel() else "`touch setup.py && make install`"
     return (
         "no C engine was built here from the sources beside it: torch is used, with the same bytes and several times slower; "
-        "install a C compiler (gcc or clang), then `touch setup.py && make install`"
+        f"install a C compiler (gcc or clang), then {again}"
     )
 
 

@@ -77,8 +77,9 @@ def test_the_printed_commands_are_one_line_each_in_a_narrow_terminal(site: Site)
     lines = shown.getvalue().splitlines()
     assert [line for line in lines if line in keeping.COMMANDS] == list(keeping.COMMANDS)
     words = shlex.split(sourced(site.root, f"RECEIPT_ID=0x12; echo {shlex.join(['x'])}; printf '%q ' {keeping.COMMANDS[3]}"))
-    assert words[1:4] == [".venv/bin/bytewise", "verify", "0x12"] and str(site.network_file) in words
-    asked = sourced(site.root, f"printf '%s' {keeping.COMMANDS[1].split('.venv/bin/python -c ')[1].split(' > ')[0]}")
+    assert words[1:6] == [sys.executable, "-m", "bytewise", "verify", "0x12"] and str(site.network_file) in words
+    question = keeping.COMMANDS[1].split('"$PYTHON" -c ')[1].split(" > ")[0]
+    asked = sourced(site.root, f"printf '%s' {question}")
     assert "temperature=0," in asked and f"{site.operator_url('honest')}/v1" in asked
     compile(asked, "the sample question", "exec")
 

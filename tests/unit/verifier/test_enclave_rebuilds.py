@@ -24,11 +24,11 @@ from bytewise.protocol.keys.epochs import ReleaseAnswer
 from bytewise.protocol.records.seal import envelope_hash
 from bytewise.protocol.records.statements import Outcome
 from bytewise.protocol.suites import rebuilt_epoch
+from bytewise.service.installation import SOURCE_ROOT
 from bytewise.service.settings import child_environment
 from bytewise.tee.binding import Attested
 from bytewise.tee.measurement import ENCLAVE_ENTRY, SHARD_ENTRY, measure
 from bytewise.tee_simulated.__main__ import policy_for
-from bytewise.tee_simulated.quoter import source_root
 from kms.shard.release import Shard
 from tests.fixtures import memory_search
 from tests.fixtures.kms.memory_chain import CHAIN_ID, MemoryChain
@@ -80,7 +80,7 @@ def noted(world: World, index: int) -> Noted:
 @pytest.fixture(scope="module")
 def world(model: Artifact, tmp_path_factory: pytest.TempPathFactory) -> World:
     world = World(tmp_path_factory.mktemp("rebuilding") / "world", epoch=rebuilt_epoch(1))
-    enclave = measure(source_root(), ENCLAVE_ENTRY, model.model_id)
+    enclave = measure(SOURCE_ROOT, ENCLAVE_ENTRY, model.model_id)
     world.policy = policy_for(enclave, program(SHARD_ENTRY), world.folder / "root", CHAIN_ID, 1)
     world.chain = MemoryChain(world.document, world.policy.digest)
     return world
