@@ -169,7 +169,7 @@ def test_nothing_that_verifies_returns_a_bool() -> None:
     assert answers == []
 
 
-def test_whoever_reads_an_address_book_asks_the_chain_whether_it_has_that_code() -> None:
+def test_every_reader_of_an_address_book_checks_the_code_on_the_chain() -> None:
     silent = set()
     for path in product_files():
         for node in functions(path):

@@ -54,7 +54,7 @@ def voterless(said: Vote) -> Digest:
     return keccak256(encode(replace(said, voter=ZERO_ADDRESS, seat_mask=U256(0))))
 
 
-def test_a_copied_commitment_opens_where_the_voter_is_not_inside_and_not_with_us() -> None:
+def test_copied_commitment_opens_only_where_voter_is_not_bound() -> None:
     honest = vote(HONEST, 0b0011)
     copied, copied_naive = typed_digest(DISPUTES, honest), voterless(honest)
     # The honest seat reveals first; the thief repeats its words under its own name.
@@ -70,7 +70,7 @@ def counted(voter: Address, digest: Digest, seats: int) -> RevealedVote:
     return RevealedVote(voter, seats, Outcome.EXECUTED, 0, word("tokens"), word("trace"), digest)
 
 
-def test_who_only_heard_the_answer_is_paid_where_no_leaves_are_asked_for_and_not_with_us() -> None:
+def test_copied_answer_is_paid_only_where_no_round_digest_is_required() -> None:
     """The thief knows tokens hash and trace root, of an earlier round or from a friend, but has no leaves."""
     naive = tally(15, 2, 3, [counted(HONEST, ZERO_DIGEST, 10), counted(THIEF, ZERO_DIGEST, 5)], *CLAIM)
     assert (naive.verdict, naive.winners) == (Verdict.OVERTURNED, (HONEST, THIEF))
@@ -81,7 +81,7 @@ def test_who_only_heard_the_answer_is_paid_where_no_leaves_are_asked_for_and_not
 # --- envelopes ---
 
 
-def test_a_copied_envelope_is_opened_by_shards_that_check_no_proof_and_not_by_ours(court: Court) -> None:
+def test_copied_envelope_opens_only_where_shards_check_no_proof(court: Court) -> None:
     request, truth = court.honest
     victim = court.file(court.people.payload(request, truth.output), court.receipt(request, truth.output, truth.out_hash))
     own = court.brought(victim.payload, replace(victim.receipt, operator=THIEF), victim.envelope)
@@ -163,14 +163,14 @@ def test_other_text_passes_who_compares_out_hash_only_and_not_us(court: Court) -
     assert court.engine.verify(request, shown.output, shown.out_hash).divergence is not None
 
 
-def test_a_truncated_answer_passes_who_compares_claimed_tokens_only_and_not_us(court: Court) -> None:
+def test_truncated_answer_passes_only_a_comparison_of_claimed_tokens(court: Court) -> None:
     request, truth = court.honest
     cut = Generated(output_for(request, truth.output.token_ids[:5], "stop"), truth.leaves[:5])
     assert is_prefix(cut, truth)
     assert court.engine.verify(request, cut.output, cut.out_hash).divergence is not None
 
 
-def test_another_artifact_passes_who_runs_what_the_operator_ran_and_not_who_runs_what_was_promised(
+def test_other_artifact_passes_only_with_the_operators_own_artifact(
     court: Court, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     request, _ = court.honest

@@ -37,7 +37,7 @@ def closed(town: Town, answer: BytewiseError) -> None:
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: type(answer).__name__)
-def test_a_list_without_bytes_is_waited_for_and_then_withheld_but_never_faulty(tmp_path: Path, answer: BytewiseError) -> None:
+def test_list_without_bytes_is_withheld_after_the_deadline_never_faulty(tmp_path: Path, answer: BytewiseError) -> None:
     town = Town(tmp_path)
     header = town.anchor(town.signed(1, cheat=True))
     closed(town, answer)

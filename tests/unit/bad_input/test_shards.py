@@ -30,7 +30,7 @@ def case_of(court: Court, cheat: bool = False) -> Case:
 
 
 @pytest.mark.parametrize("liar", [1, 2])
-def test_a_shard_that_lies_is_blamed_by_name_and_the_receipt_is_judged_with_the_others(court: Court, liar: int) -> None:
+def test_lying_shard_is_named_and_receipt_judged_with_the_other_shards(court: Court, liar: int) -> None:
     case, blame = case_of(court), Blame()
     with court.sitting(*[(i, WrongShare.of(court.keys, i) if i == liar else court.keys.shard(i)) for i in (1, 2, 3)]):
         result = court.judge(case, blame)

@@ -5,7 +5,7 @@ from bench.soak_worker import MODELS, Setting, perform, setting_of, tokens_of
 from bytewise.inference.native.library import kernels
 
 
-def test_one_prompt_has_one_hash_under_other_settings_and_two_prompts_have_two() -> None:
+def test_prompt_hash_depends_on_the_prompt_and_not_on_settings() -> None:
     ways = [Setting("torch", "float64", 1, 7, 2, False), Setting("torch", "float64", 1, 64, 0, True)]
     ways += [Setting("native", kernel, 2, 3, 3, False) for kernel in kernels()]
     found = {perform(run, 0, way) for run, way in enumerate(ways)}

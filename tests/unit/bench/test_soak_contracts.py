@@ -105,7 +105,7 @@ def test_checks_are_read_as_they_stand() -> None:
     assert len(CHECKS) > 150
 
 
-def test_every_check_of_the_campaign_has_a_planted_fault_and_every_fault_a_check() -> None:
+def test_every_campaign_check_has_a_planted_fault_and_every_fault_a_check() -> None:
     expected = {check_of(fault["expect"]) for fault in FAULTS}
     assert (CHECKS - expected, expected - CHECKS) == (set(), set())
 
@@ -152,7 +152,7 @@ def test_the_compiler_of_faults_is_found_where_the_copy_is_named_from_here(tools
             assert planting.root == tmp_path / "copy"
 
 
-def test_every_fault_lies_in_a_contract_that_the_campaign_deploys_or_in_the_campaign(tools: Any) -> None:
+def test_every_fault_lies_in_a_deployed_contract_or_the_campaign(tools: Any) -> None:
     sources = importlib.import_module("planting").Sources(CONTRACTS)
     for path in {fault["file"] for fault in FAULTS}:
         text = (CONTRACTS / path).read_text()

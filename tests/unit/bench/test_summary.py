@@ -76,7 +76,7 @@ def test_the_roof_of_one_token_is_all_weights_once() -> None:
     assert three - two == pytest.approx(SMALL.body + SMALL.head + cache * 34, rel=1e-6)
 
 
-def test_the_roof_of_a_pass_is_every_weight_for_every_token_and_the_head_for_the_answer() -> None:
+def test_pass_bound_counts_weights_per_token_and_head_per_answer_token() -> None:
     shape = Shape("tiny", 2, 8, 16, 2, 1, 10, 64)
     roof = {"bytes_per_second": 1e18, "multiplications_per_second": 1.0}
     # Five tokens go in: q and o 64 each, k and v 32 each, three of 128; 1+2+3+4+5 pairs of tokens, 8 wide, twice.

@@ -26,7 +26,7 @@ def test_every_contract_has_code_that_fits_and_errors_that_we_read(name: str) ->
     assert interface(name).errors.keys() <= all_errors().keys()
 
 
-def test_every_contract_is_deployed_and_has_an_address_in_the_book_but_for_trees() -> None:
+def test_every_contract_but_trees_is_deployed_and_in_the_address_book() -> None:
     deployed = names([ZERO_DIGEST])
     assert {ARTIFACT.get(name.split()[0], name.split()[0]) for name in deployed} == set(CONTRACTS)
     single = {name for name in deployed if not name.startswith(TREE)}

@@ -125,7 +125,7 @@ def test_what_is_no_list_is_no_answer_to_a_batch(said: Any) -> None:
 
 
 @pytest.mark.parametrize(("status", "advised"), [(400, True), (405, True), (413, True), (429, False), (503, False)])
-def test_a_status_of_http_is_named_and_advice_given_where_a_retry_does_not_help(status: int, advised: bool) -> None:
+def test_http_status_is_named_with_advice_where_retry_does_not_help(status: int, advised: bool) -> None:
     with node(lambda _: {}, status) as client, pytest.raises(TryAgain, match=f"HTTP {status}") as caught:
         _read(client)
     assert ("another node" in str(caught.value)) == advised
@@ -165,7 +165,7 @@ def test_no_calls_ask_nothing() -> None:
         assert client.rpc_many([]) == []
 
 
-def test_who_runs_a_shard_reads_what_to_do_and_who_asked_reads_no_more_than_try_again() -> None:
+def test_shard_operator_reads_advice_and_requester_only_try_again() -> None:
     said = io.StringIO()
     telemetry.configure("kms-serve", said)
     try:

@@ -74,7 +74,7 @@ def test_an_honest_receipt_is_upheld_and_everybody_paid(anvil: Anvil, tmp_path: 
     )
 
 
-def test_whoever_brings_commitments_brings_all_of_them_in_as_many_parts_as_they_need(anvil: Anvil, tmp_path: Path) -> None:
+def test_commitments_are_submitted_in_as_many_parts_as_needed(anvil: Anvil, tmp_path: Path) -> None:
     court = Court(anvil, tmp_path)
     court.open(0, word("wrong guess"))
     case = court.until(Phase.COMMIT)

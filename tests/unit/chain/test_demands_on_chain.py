@@ -22,7 +22,7 @@ from tests.fixtures.chain.devnet import CHALLENGER, OPERATORS, batch, mine, word
 from tests.fixtures.court.session import EAGER, TRUE, Court
 
 
-def test_a_list_is_demanded_and_answered_another_is_not_and_voids_its_batch(anvil: Anvil, tmp_path: Path) -> None:
+def test_list_demand_is_answered_or_its_expiry_voids_the_batch(anvil: Anvil, tmp_path: Path) -> None:
     court = Court(anvil, tmp_path)
     operator, me = court.of(OPERATORS[0]), OPERATORS[0].address
     second = batch(court.network, OPERATORS[0], 4, 2, anvil.client.head().timestamp)

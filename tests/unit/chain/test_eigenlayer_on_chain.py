@@ -107,7 +107,7 @@ class Place(Court):
         self.settled()
 
 
-def test_a_slash_that_eigenlayer_refuses_stops_no_verdict_and_is_taken_when_it_may_be(anvil: Anvil, tmp_path: Path) -> None:
+def test_slash_refused_by_eigenlayer_stops_no_verdict_and_is_retried(anvil: Anvil, tmp_path: Path) -> None:
     place = Place(anvil, tmp_path)
     place.eigen.do("pause", True, False, 0)
     place.overturned()
@@ -130,7 +130,7 @@ def test_a_slash_that_eigenlayer_refuses_stops_no_verdict_and_is_taken_when_it_m
     assert (row.state, row.nonce) == (State.SUPERSEDED, None) and "NothingDue" in row.detail, "tried, and not sent"
 
 
-def test_a_payment_that_comes_late_is_collected_and_shared_and_what_is_nobodys_is_swept(anvil: Anvil, tmp_path: Path) -> None:
+def test_late_payment_is_collected_and_shared_and_surplus_is_swept(anvil: Anvil, tmp_path: Path) -> None:
     place = Place(anvil, tmp_path)
     place.eigen.do("pause", False, True, 0)
     ref = place.report(1)

@@ -36,9 +36,7 @@ def later(desk: Desk, seconds: int) -> None:
     desk.outbox.lane.clock = Later(seconds)
 
 
-def test_a_demand_that_waited_for_a_minute_is_dropped_unsigned_and_planned_again_when_it_is_decided_again(
-    anvil: Anvil, tmp_path: Path
-) -> None:
+def test_stale_demand_is_dropped_unsigned_and_planned_anew_when_redecided(anvil: Anvil, tmp_path: Path) -> None:
     desk = desk_with_a_batch(anvil, tmp_path)
     later(desk, WITHIN_S + 2)
     desk.sender.pump()
@@ -91,7 +89,7 @@ def test_signed_bytes_that_no_node_took_in_time_free_their_nonce_instead(
     assert desk.row(1).state is State.EXPIRED and is_empty(last.raw) and last.broadcast_at is not None
 
 
-def test_what_frees_a_nonce_is_no_try_of_its_act_and_an_act_that_was_tried_too_often_is_named(
+def test_freeing_a_nonce_is_no_attempt_and_exhausted_actions_are_named(
     anvil: Anvil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Our line breaks each time that the act is decided again: half of what was signed for it were fillers."""
@@ -124,7 +122,7 @@ def test_what_a_node_has_is_followed_however_late_its_block_is(anvil: Anvil, tmp
     assert not any(is_empty(each.raw) for each in desk.outbox.attempts(desk.row(1).id))
 
 
-def test_an_act_that_says_something_else_when_it_is_decided_again_is_planned_with_that(anvil: Anvil, tmp_path: Path) -> None:
+def test_action_with_new_content_is_replanned_with_the_new_content(anvil: Anvil, tmp_path: Path) -> None:
     """A challenge commits to what auditors told us by then."""
     desk = desk_with_a_batch(anvil, tmp_path)
     later(desk, WITHIN_S + 2)

@@ -18,7 +18,7 @@ SLOWEST = dataclasses.replace(DEVNET, times=dataclasses.replace(DEVNET.times, un
 """The longest way out that the bounds allow, and of disputes that are hardly longer than a pause."""
 
 
-def test_a_guardian_that_pauses_whenever_it_may_holds_stake_for_less_than_our_long_delay(anvil: Anvil) -> None:
+def test_repeated_pauses_block_stake_for_less_than_the_long_delay(anvil: Anvil) -> None:
     network = founded(anvil, SLOWEST)
     send(anvil, network, STAKER, Act("StakeVault", "deposit", (), 10**18))
     longest = int(anvil.client.call("Params", network.addresses.params, "longestLive", block="latest"))

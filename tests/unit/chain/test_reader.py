@@ -206,7 +206,7 @@ def test_a_native_vault_has_nothing_that_arrives_late(place: Place) -> None:
     assert chain.record_life(head) is None and chain.stake_records(signer(3).address, 0, head) == ()
 
 
-def test_acts_on_stake_at_eigenlayer_go_to_whatever_stands_in_the_vaults_place(place: Place, tmp_path: Path) -> None:
+def test_eigenlayer_stake_actions_go_to_the_contract_at_the_vaults_address(place: Place, tmp_path: Path) -> None:
     acts, vault = sender(place.anvil, place.network, signer(13), tmp_path), place.network.addresses.stake_vault
     who, ref = signer(3).address, word("ref")
     acts.sync_stake(who, 9)

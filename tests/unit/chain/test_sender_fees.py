@@ -31,7 +31,7 @@ def test_a_stuck_transaction_pays_more_within_bounds(anvil: Anvil, tmp_path: Pat
     assert desk.row().state is State.CONFIRMED and desk.batches() == 1
 
 
-def test_bytes_that_a_node_refuses_after_a_crash_pay_more_and_free_their_nonce(tmp_path: Path) -> None:
+def test_refused_bytes_after_a_crash_pay_more_and_free_their_nonce(tmp_path: Path) -> None:
     with running_anvil() as anvil:
         desk = Desk(anvil, tmp_path, IMPATIENT._replace(max_attempts=1))
         sign_only(desk)
@@ -53,7 +53,7 @@ def test_signed_bytes_are_handed_in_before_others_are_made(anvil: Anvil, tmp_pat
     assert desk.row().state is State.BROADCAST and len(desk.outbox.attempts(desk.row().id)) == 1
 
 
-def test_an_act_that_is_moot_still_frees_its_nonce_when_the_base_fee_outgrew_it(tmp_path: Path) -> None:
+def test_moot_action_frees_its_nonce_after_base_fee_outgrew_it(tmp_path: Path) -> None:
     with running_anvil() as anvil:
         desk = Desk(anvil, tmp_path, IMPATIENT)
         desk.sender.pump()
@@ -86,7 +86,7 @@ def test_a_planned_batch_is_not_signed_after_its_deadline(anvil: Anvil, tmp_path
     assert (row.state, row.nonce) == (State.EXPIRED, None)
 
 
-def test_signed_bytes_are_not_sent_after_their_deadline_and_their_nonce_is_used_for_nothing(anvil: Anvil, tmp_path: Path) -> None:
+def test_expired_signed_bytes_are_not_sent_and_their_nonce_is_voided(anvil: Anvil, tmp_path: Path) -> None:
     desk = Desk(anvil, tmp_path, IMPATIENT._replace(replan_after_s=0))
     outbox = desk.outbox
     outbox.lane.acquire()

@@ -83,7 +83,7 @@ def test_depths_from_1_to_64_are_survived(anvil: Anvil, tmp_path: Path) -> None:
     check(desk)
 
 
-def test_a_process_that_starts_after_a_reorganisation_sends_again_what_vanished(anvil: Anvil, tmp_path: Path) -> None:
+def test_restart_after_a_reorganisation_resends_what_vanished(anvil: Anvil, tmp_path: Path) -> None:
     desk = desk_above_its_contracts(anvil, tmp_path)
     settle(desk)
     desk.post(3)
@@ -97,7 +97,7 @@ def test_a_process_that_starts_after_a_reorganisation_sends_again_what_vanished(
     check(desk)
 
 
-def test_what_was_confirmed_may_revert_in_its_second_block_and_is_then_planned_again(anvil: Anvil, tmp_path: Path) -> None:
+def test_confirmed_action_that_reverts_in_its_second_block_is_replanned(anvil: Anvil, tmp_path: Path) -> None:
     desk = desk_above_its_contracts(anvil, tmp_path)
     out_of_gas(desk.sender, desk.row())
     pump(anvil, [desk.sender])
@@ -112,7 +112,7 @@ def test_what_was_confirmed_may_revert_in_its_second_block_and_is_then_planned_a
     check(desk)
 
 
-def test_bytes_left_behind_by_a_second_try_do_not_block_it_when_both_leave_the_chain(anvil: Anvil, tmp_path: Path) -> None:
+def test_bytes_of_a_second_attempt_do_not_block_it_after_reorganisation(anvil: Anvil, tmp_path: Path) -> None:
     desk = desk_above_its_contracts(anvil, tmp_path)
     out_of_gas(desk.sender, desk.row())
     pump(anvil, [desk.sender])
@@ -127,7 +127,7 @@ def test_bytes_left_behind_by_a_second_try_do_not_block_it_when_both_leave_the_c
     check(desk)
 
 
-def test_a_deposit_that_reverted_is_sent_again_only_when_its_old_bytes_are_void(anvil: Anvil, tmp_path: Path) -> None:
+def test_reverted_deposit_is_resent_only_when_its_old_bytes_are_void(anvil: Anvil, tmp_path: Path) -> None:
     network = deployed(anvil)
     # What is final must be above the contracts: of states below them this chain knows nothing.
     anvil.rpc("anvil_mine", hex(FINAL_AFTER))
@@ -162,9 +162,7 @@ def test_what_is_deep_enough_is_final_and_looked_after_no_more(anvil: Anvil, tmp
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_order_of_posts_blocks_losses_restarts_and_reorganisations_doubles_or_loses_an_act(
-    anvil: Anvil, tmp_path: Path, seed: int
-) -> None:
+def test_no_order_of_losses_restarts_and_reorganisations_doubles_an_action(anvil: Anvil, tmp_path: Path, seed: int) -> None:
     desk, drawn, next_seq = desk_above_its_contracts(anvil, tmp_path), random.Random(seed), 3
     for _ in range(40):
         match drawn.choice(("post", "mine", "pump", "pump", "reorganise", "drop", "restart")):

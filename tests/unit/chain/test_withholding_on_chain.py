@@ -77,9 +77,7 @@ class Tower:
         return self.court.reader.demanded(0, self.court.reader.head())
 
 
-def test_an_operator_that_withholds_its_list_is_slashed_and_an_outage_of_ours_is_no_such_thing(
-    anvil: Anvil, tmp_path: Path
-) -> None:
+def test_operator_withholding_its_list_is_slashed_and_our_outage_is_not(anvil: Anvil, tmp_path: Path) -> None:
     court = Court(anvil, tmp_path, window=900)
     tower, subject = Tower(court, tmp_path), list_subject(court.network.demands_domain, 0)
     tower.shelf.away = True
@@ -125,7 +123,7 @@ def test_a_penalty_that_found_no_stake_is_taken_when_stake_returns(anvil: Anvil,
     assert court.reader.expired(0, court.reader.head()).count(subject) == 3 and court.reader.money(court.reader.head()).sums
 
 
-def test_an_operator_that_withholds_an_envelope_is_demanded_and_then_disputed(anvil: Anvil, tmp_path: Path) -> None:
+def test_operator_withholding_an_envelope_is_demanded_then_disputed(anvil: Anvil, tmp_path: Path) -> None:
     court = Court(anvil, tmp_path, window=900)
     tower, me = Tower(court, tmp_path), OPERATORS[0].address
     tower.shelf.blobs[court.batch.header.locator] = encode(ReceiptList(me, U64(1), court.batch.entries))

@@ -114,7 +114,7 @@ def test_every_argument_is_given_for_the_input_of_its_name(each: Wrapped) -> Non
         assert wrong(each) == []
 
 
-def test_two_arguments_in_each_others_place_are_noticed_wherever_the_abi_would_take_them() -> None:
+def test_swapped_arguments_are_noticed_wherever_the_abi_accepts_them() -> None:
     swapped = 0
     for each in wrappers():
         inputs = interface(each.contract).functions[each.function]["inputs"]

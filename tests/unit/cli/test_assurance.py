@@ -43,7 +43,7 @@ def test_a_surface_says_that_the_key_epoch_is_simulated(stage: Stage, surface: s
 
 
 @pytest.mark.e2e
-def test_a_receipt_keeps_the_label_of_its_own_epoch_when_the_next_one_is_of_hardware(stage: Stage) -> None:
+def test_receipt_keeps_its_epoch_label_when_the_next_epoch_is_hardware(stage: Stage) -> None:
     """No path upgrades an epoch's label: batch, audits, dispute and votes of before stay simulated."""
     judged = stage(Judged)
     assert isinstance(judged, Judged)

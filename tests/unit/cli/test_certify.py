@@ -153,7 +153,7 @@ def test_an_environment_is_certified_with_a_model_that_it_serves(place: Place) -
     assert place.certified(other.digest) > 0
 
 
-def test_an_order_is_kept_while_the_member_runs_and_though_an_earlier_try_ended(place: Place) -> None:
+def test_order_is_kept_while_the_member_runs_and_after_a_failed_attempt(place: Place) -> None:
     item = replace(ENVIRONMENT, driver="tried before")
     place.propose(item.digest, POOL, place.vectors.digest, encoding.encode(item))
     proposed, lane = reader(place.anvil, place.network).item(item.digest, place.anvil.client.head().number), place.lane()

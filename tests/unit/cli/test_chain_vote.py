@@ -164,7 +164,7 @@ def test_wei_of_a_listed_call_are_proposed(desk: Desk, tmp_path: Path) -> None:
     assert desk.told("propose", *asked, "--from", VOTER.address)["does"] == "Ledger.fund() with 5 wei"
 
 
-def test_a_proposal_of_anybodys_words_is_shown_without_its_control_characters(desk: Desk) -> None:
+def test_proposal_text_is_shown_without_control_characters(desk: Desk) -> None:
     desk.run("call", "GovernanceToken", "delegate", VOTER.address, "--devnet-account", "0", "--send")
     desk.blocks(1)
     mine = ["--devnet-account", "0", "--send"]
@@ -189,7 +189,7 @@ def proposed_as_bytes(desk: Desk, target: str, calldata: bytes, description: byt
     return number
 
 
-def test_a_description_that_is_no_text_blinds_nobody_and_is_voted_on_like_others(desk: Desk) -> None:
+def test_description_that_is_no_text_is_shown_and_voted_on_like_others(desk: Desk) -> None:
     voter, chosen = ["--devnet-account", "0", "--send"], signer(8).address
     desk.run("call", "GovernanceToken", "delegate", VOTER.address, *voter)
     desk.blocks(1)
@@ -210,7 +210,7 @@ def test_a_description_that_is_no_text_blinds_nobody_and_is_voted_on_like_others
     assert desk.told("proposals")[-1]["state"] == "CANCELED"
 
 
-def test_a_batch_that_no_timelock_would_take_is_shown_as_the_call_that_it_is(desk: Desk) -> None:
+def test_batch_no_timelock_would_accept_is_shown_as_its_calls(desk: Desk) -> None:
     desk.run("call", "GovernanceToken", "delegate", VOTER.address, "--devnet-account", "0", "--send")
     desk.blocks(1)
     one, zero, salt = VOTER.address, bytes(32), word("salt")

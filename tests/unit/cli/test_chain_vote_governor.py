@@ -67,7 +67,7 @@ def test_every_act_on_the_governor_can_be_proposed(desk: Desk) -> None:
     assert proposals.timelock_for(several, desk.network, acts[:1]) == "ShortTimelock"
 
 
-def test_what_the_governor_would_refuse_after_the_vote_is_refused_before_it(desk: Desk) -> None:
+def test_proposal_the_governor_would_refuse_later_is_refused_before_it(desk: Desk) -> None:
     def refused(*arguments: str) -> str:
         asked = ["BytewiseGovernor", *arguments, "--description", "why", "--from", VOTER.address]
         return desk.run("propose", *asked, wanted=Exit.USAGE)

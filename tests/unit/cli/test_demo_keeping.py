@@ -102,7 +102,7 @@ def test_the_spare_account_has_funds_and_a_key_for_its_owner_only(site: Site) ->
     assert stat.S_IMODE(there.spare_key.stat().st_mode) == 0o600
 
 
-def test_the_dishonest_operator_has_stake_for_more_receipts_after_its_frauds() -> None:
+def test_dishonest_operator_has_free_stake_for_receipts_after_its_frauds() -> None:
     money = PARAMS.money
     left = STAKE_WEI["dishonest"] - FRAUDS * money.slash_amount
     # As the operator reckons (`serving.chain_view`): one slash and a minimum stay free.
@@ -126,7 +126,7 @@ def test_ended_process_of_a_kept_network_is_named_once_with_its_log(network: Net
     assert network.unclean(midway=False) == {"fails": 3, "dies": -9, "lives": -15}
 
 
-def test_who_is_told_to_end_before_it_listens_did_end_cleanly_and_nobody_else(network: Network) -> None:
+def test_process_stopped_before_it_listens_ended_cleanly_and_no_other(network: Network) -> None:
     network.start("early", ["sleep", "1000"])
     network.start("clean", [sys.executable, "-c", "pass"])
     network.start("fails", ["sh", "-c", "exit 3"])

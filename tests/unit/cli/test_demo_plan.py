@@ -30,7 +30,7 @@ def test_every_question_has_enough_tokens(tokenizer: Tokenizer) -> None:
     assert [q.text for q in asked if len(tokenizer.encode(q.text, add_special_tokens=False).ids) < MIN_TOKENS] == []
 
 
-def test_the_canary_is_a_row_of_tokens_in_the_prompt_as_the_memory_search_expects(tokenizer: Tokenizer) -> None:
+def test_canary_is_a_token_run_of_the_prompt_as_the_memory_search_expects(tokenizer: Tokenizer) -> None:
     for _ in range(20):
         canary = f"canary-{secrets.token_hex(8)}"
         prompt = tokenizer.encode(questions(canary)[0].text, add_special_tokens=False).ids

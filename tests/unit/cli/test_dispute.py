@@ -19,7 +19,7 @@ from tests.fixtures.cli.operator_database import (
 from tests.fixtures.court.session import TRUE, Court
 
 
-def test_a_disputed_operator_is_found_by_its_committee_and_appeals_when_told_to(
+def test_disputed_operator_is_found_by_its_committee_and_appeals_on_order(
     anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     court = Court(anvil, tmp_path, window=900, appeal_time=600)

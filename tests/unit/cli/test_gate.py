@@ -40,9 +40,7 @@ CHEAT = "adversaries.dishonest_operator"
 """`serving` with a wrapped engine: an altered token, another artifact, a false trace, another text, then honest answers."""
 
 
-def test_an_operator_is_ready_only_when_warm_then_cheats_and_is_found_then_is_honest_and_passes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_gate_passes_a_warm_honest_operator_and_names_a_cheating_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with running_operator_site(tmp_path) as site:
         settings = ("--config", str(site.folder / "operator.toml"), "--other", str(make_artifact(site.folder, seed=2)))
         with process(site.folder, CHEAT, *settings) as child, site.http() as http:

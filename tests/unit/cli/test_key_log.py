@@ -57,7 +57,7 @@ def test_who_opened_a_receipt_when_why_and_under_which_evidence(site: Site) -> N
 
 
 @pytest.mark.e2e
-def test_a_receipt_is_found_in_the_key_epoch_that_it_is_of_whichever_is_the_newest(site: Site) -> None:
+def test_receipt_is_found_in_its_own_key_epoch_whichever_is_newest(site: Site) -> None:
     """After a rotation the copies of the epoch before tell of it, and nobody says of it that it was not opened."""
     newer = replace(site.world.document, record=replace(site.world.document.record, epoch=U64(2)))
     with site.world.serving(*site.shards.items()):
@@ -92,7 +92,7 @@ def test_a_narrow_terminal_cuts_off_no_date(site: Site, monkeypatch: pytest.Monk
 
 
 @pytest.mark.e2e
-def test_a_refusal_is_shown_with_its_rule_and_an_older_record_without_grounds(site: Site) -> None:
+def test_refusal_is_shown_with_rule_and_old_record_without_evidence(site: Site) -> None:
     world, case = site.world, site.world.case()
     world.chain.open(case, phase=Phase.FINAL)
     for index in (1, 2):
@@ -109,7 +109,7 @@ def test_a_refusal_is_shown_with_its_rule_and_an_older_record_without_grounds(si
 
 
 @pytest.mark.e2e
-def test_two_tickets_of_one_seat_below_the_threshold_open_a_receipt_together(site: Site) -> None:
+def test_two_tickets_of_one_seat_below_threshold_open_a_receipt_together(site: Site) -> None:
     world, shards = site.world, site.shards
     case = world.case()
     world.chain.open(case)
@@ -133,7 +133,7 @@ def test_two_tickets_of_one_seat_below_the_threshold_open_a_receipt_together(sit
 
 
 @pytest.mark.e2e
-def test_a_seat_below_the_threshold_opened_nothing_whatever_another_seat_was_given(site: Site) -> None:
+def test_seat_below_threshold_opened_nothing_whatever_other_seats_received(site: Site) -> None:
     world, shards, chain = site.world, site.shards, site.world.chain
     opened, apart = world.case(), world.case(2)
     for case, given in ((opened, ((1, VOTER), (2, VOTER), (1, OTHER_VOTER))), (apart, ((1, VOTER), (2, OTHER_VOTER)))):

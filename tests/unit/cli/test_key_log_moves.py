@@ -125,7 +125,7 @@ def test_who_held_a_key_before_it_moved_is_asked_and_believed(site: Site) -> Non
     assert told(site, other)[0] == Exit.NOT_FOUND
 
 
-def test_logs_that_are_gone_are_another_answer_than_that_nothing_was_opened(site: Site) -> None:
+def test_missing_logs_are_not_reported_as_nothing_opened(site: Site) -> None:
     world, case, now = site.world, site.world.case(), int(time.time())
     world.chain.open(case)
     for index in (1, 2):
@@ -148,7 +148,7 @@ def test_logs_that_are_gone_are_another_answer_than_that_nothing_was_opened(site
     assert openings(told(site, case)[1]) == [(0, [1, 2], True)]
 
 
-def test_an_older_book_that_names_no_former_holders_does_not_say_not_opened(site: Site) -> None:
+def test_old_book_without_former_holders_does_not_report_not_opened(site: Site) -> None:
     """As `kms open` wrote it until now: only copies say that somebody else had shares."""
     world, case, now = site.world, site.world.case(), int(time.time())
     world.chain.open(case)
@@ -167,7 +167,7 @@ def test_an_older_book_that_names_no_former_holders_does_not_say_not_opened(site
     assert "network.json names no shares of theirs: ask with --rpc" in site.said()
 
 
-def test_who_releases_after_its_shares_were_replaced_is_named_and_counted_for_what_it_had(site: Site) -> None:
+def test_release_with_replaced_share_is_named_and_counted_for_its_version(site: Site) -> None:
     world, case, now = site.world, site.world.case(), int(time.time())
     world.chain.open(case)
     heirs = moved(site, now - 2 * HOUR)

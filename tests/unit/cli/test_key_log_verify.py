@@ -173,9 +173,7 @@ def test_a_shard_whose_answer_never_ends_hides_nothing_of_another(site: Site, mo
 
 
 @pytest.mark.e2e
-def test_a_log_that_was_not_read_to_its_end_tells_of_no_receipt_that_it_was_not_opened(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_log_not_read_to_its_end_reports_no_receipt_as_not_opened(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Control: the next run reads the rest, and the receipt on it was opened."""
     monkeypatch.setattr(copies, "MAX_PAGES", 1)
     with site.world.serving(*site.shards.items()):

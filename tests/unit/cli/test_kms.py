@@ -66,7 +66,7 @@ def test_status_says_who_serves_what_the_chain_means(site: Site) -> None:
 
 
 @pytest.mark.e2e
-def test_status_is_read_while_the_newest_final_block_is_inside_the_deployment(site: Site) -> None:
+def test_status_works_while_the_finalized_block_is_inside_the_deployment(site: Site) -> None:
     """A deployment takes many blocks: those after `deploy_block` have no `KeyEpochs`, then one without an epoch."""
     chain, first = reader(site.anvil, site.network), int(site.network.deploy_block)
     following = FollowingReader(chain.client, site.network)
@@ -87,7 +87,7 @@ def test_status_is_read_while_the_newest_final_block_is_inside_the_deployment(si
 
 
 @pytest.mark.e2e
-def test_a_release_for_a_dispute_that_the_chain_does_not_have_is_found_in_the_log(site: Site) -> None:
+def test_release_for_a_dispute_unknown_to_the_chain_is_found_in_the_log(site: Site) -> None:
     shards = [(index, site.world.shard(index)) for index in (1, 2, 3)]
     case = site.world.case()
     site.world.chain.open(case)  # what this shard believes; the real chain has no dispute
@@ -107,7 +107,7 @@ def test_a_release_for_a_dispute_that_the_chain_does_not_have_is_found_in_the_lo
 
 
 @pytest.mark.e2e
-def test_an_epoch_is_retired_when_no_dispute_can_need_its_key_and_not_before(site: Site) -> None:
+def test_epoch_is_retired_only_when_no_dispute_can_need_its_key(site: Site) -> None:
     key = ["--key", str(site.folder / "curator.key")]
     assert site.kms("retire", "1", *key) == Exit.USAGE
     assert "is ACTIVE; what drains can be retired" in site.said()
@@ -164,7 +164,7 @@ def test_what_puts_an_epoch_in_force_goes_on_where_it_was_cut_off(site: Site) ->
 
 @pytest.mark.e2e
 @pytest.mark.parametrize(("epoch", "count"), [(2, 2), (hybrid_epoch(1), 3)], ids=["plain", "hybrid"])
-def test_one_command_makes_the_next_key_and_puts_it_in_force_and_may_be_repeated(site: Site, epoch: int, count: int) -> None:
+def test_one_command_makes_and_activates_the_next_key_and_is_repeatable(site: Site, epoch: int, count: int) -> None:
     folder, parties = site.folder, offices(site.folder / "next", count)[0]
     for each, port in zip(parties, free_ports(count), strict=True):
         each.port, each.key_epochs = port, site.network.addresses.key_epochs

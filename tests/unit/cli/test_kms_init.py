@@ -52,7 +52,7 @@ def governed(*more: str) -> list[str]:
     return [word for each in GOVERNORS for word in ("--governor", each)] + list(more)
 
 
-def test_a_shard_of_a_test_network_gets_keys_a_database_and_settings_that_load(init: Init, tmp_path: Path) -> None:
+def test_test_network_shard_gets_keys_database_and_settings_that_load(init: Init, tmp_path: Path) -> None:
     assert init("shard", "--simulated") == Exit.OK
     folder = tmp_path / "shard"
     settings = load_settings(ShardSettings, folder / "serve.toml")
@@ -68,7 +68,7 @@ def test_a_shard_of_a_test_network_gets_keys_a_database_and_settings_that_load(i
     assert all(stat.S_IMODE((folder / name).stat().st_mode) == 0o600 for name in ("storage.key", "signing.sealed", "tls.key"))
 
 
-def test_a_shard_of_a_real_network_starts_only_with_governors_and_several_nodes_are_a_quorum(init: Init, tmp_path: Path) -> None:
+def test_real_network_shard_needs_governors_and_several_nodes_as_quorum(init: Init, tmp_path: Path) -> None:
     assert init("shard", *governed(), "--rpc", "http://a", "--rpc", "http://b", "--rpc", "http://c") == Exit.OK
     settings = load_settings(ShardSettings, tmp_path / "shard" / "serve.toml")
     assert settings.production and settings.policy_governors == tuple(GOVERNORS) and settings.policy_threshold == 2
@@ -112,7 +112,7 @@ def test_a_full_disk_is_named_and_leaves_nothing(
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_the_key_that_seals_shares_is_elsewhere_or_wrapped_if_that_is_asked_for_now_or_later(
+def test_sealing_key_is_elsewhere_or_wrapped_if_asked_for_now_or_later(
     init: Init, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "service.key").write_bytes(Fernet.generate_key())

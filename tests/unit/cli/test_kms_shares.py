@@ -28,7 +28,7 @@ def site(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Si
 
 
 @pytest.mark.e2e
-def test_an_epoch_that_was_only_announced_is_in_force_with_the_shares_that_were_dealt_again(site: Site) -> None:
+def test_announced_epoch_comes_into_force_with_reshared_shares(site: Site) -> None:
     document, client = site.dealt(), site.anvil.client
     chain = reader(site.anvil, site.network)
     none = Signed(Digest(b"\x01" * 32), [])
@@ -62,9 +62,7 @@ def test_what_a_shard_says_of_itself_neither_stops_nor_paints_the_terminal(capsy
 
 
 @pytest.mark.e2e
-def test_status_says_which_shard_cannot_answer_with_the_shares_that_the_chain_means(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_status_names_the_shard_that_lacks_the_shares_on_the_chain(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """All say that they serve the epoch; what they hold and what their nodes told them differs."""
     monkeypatch.setattr(release, "LOOK_S", 0.0)
     world, true = site.world, renewal.in_force(site.world)

@@ -76,7 +76,7 @@ class Ceremonies:
 
 
 @pytest.mark.e2e
-def test_a_key_that_a_shard_did_not_prove_is_put_in_force_only_by_who_names_that_shard(
+def test_key_with_an_unproven_share_is_activated_only_by_naming_the_shard(
     anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     site = Site(anvil, tmp_path, capsys)
@@ -119,7 +119,7 @@ def done(town: Town) -> Ceremony:
     return state
 
 
-def test_each_shard_that_proved_no_share_is_named_with_why_and_a_repair_has_none() -> None:
+def test_each_shard_without_a_share_proof_is_named_with_its_reason() -> None:
     parties = [party(n) for n in range(1, 8)]
     parties[2].absent, parties[3].absent = {Phase.CONFIRMING}, {Phase.JOINING}
     parties[4].meddle = wrong_partial

@@ -82,13 +82,13 @@ def test_the_quote_of_an_honest_host_holds(world: World) -> None:
     assert worth(world, case, replace(result, quote=Blob(b"{}"))) == Quoted(None, "refused: EvidenceMalformed")
 
 
-def test_simulated_evidence_says_nothing_of_an_epoch_that_the_chain_calls_hardware(world: World) -> None:
+def test_simulated_evidence_does_not_count_for_an_epoch_of_hardware(world: World) -> None:
     case = world.case()
     result = judge(world, case, lambda job: job)
     assert worth(world, case, result, label="hardware") == Quoted(None, "simulated evidence, and the key epoch is hardware")
 
 
-def test_false_keys_and_a_false_policy_say_invalid_of_an_honest_receipt_and_are_named(world: World, tmp_path: Path) -> None:
+def test_false_keys_and_policy_are_named_as_causes_of_an_invalid_receipt(world: World, tmp_path: Path) -> None:
     case, false = world.case(), World(tmp_path)
     mixed = replace(false.policy, rules=(*world.policy.rules, *false.policy.rules))
     false.policy, false.chain.facts = mixed, replace(false.chain.facts, policy=mixed.digest)
@@ -98,7 +98,7 @@ def test_false_keys_and_a_false_policy_say_invalid_of_an_honest_receipt_and_are_
     assert worth(world, case, result).finding == "rests on what the chain does not say: keys, policy"
 
 
-def test_a_quote_is_judged_by_a_policy_of_its_round_and_not_by_one_of_before_or_after(world: World) -> None:
+def test_quote_is_judged_by_the_policy_in_force_in_its_round(world: World) -> None:
     case, entries = world.case(), world.policy.measurements
     without = tuple(replace(each, measurement=ELSEWHERE) if each.role is Role.VERIFIER_ENCLAVE else each for each in entries)
     other = replace(world.policy, serial=U64(2), measurements=without)
@@ -117,7 +117,7 @@ def replace_policies(chain: ChainPremises, *policies: AppraisalPolicy) -> ChainP
     return chain._replace(policies=frozenset(each.digest for each in policies))
 
 
-def test_a_false_time_of_anchoring_says_expired_of_an_honest_request_and_is_named(world: World) -> None:
+def test_false_anchoring_time_is_named_as_cause_of_an_expired_request(world: World) -> None:
     case = world.case()
     result = judge(world, case, lambda job: replace(job, anchored_at=U64(2**40)))
     assert result.outcome == Outcome.INVALID

@@ -197,7 +197,7 @@ def redrawn(town: Town, dispute: Case, **changes: object) -> Case:
     return again
 
 
-def test_a_vote_is_not_made_before_its_seed_is_deep_and_the_seats_drawn_again_have_one_of_their_own(tmp_path: Path) -> None:
+def test_vote_waits_for_a_deep_seed_and_redrawn_seats_get_their_own_vote(tmp_path: Path) -> None:
     town, dispute = setup(tmp_path)
     shallow = replace(dispute, seed=replace(dispute.seed, block=town.chain.number))
     town.chain.disputes = [shallow]

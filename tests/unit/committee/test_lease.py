@@ -113,7 +113,7 @@ def place(anvil: Anvil, book: Path, tmp_path: Path) -> Place:
     return made
 
 
-def test_votes_are_not_copied_beside_a_running_member_that_has_nothing_to_do(place: Place, tmp_path: Path) -> None:
+def test_votes_are_not_exported_beside_an_idle_running_member(place: Place, tmp_path: Path) -> None:
     out, old = tmp_path / "votes.json", tmp_path / "old.json"
     with place.running() as member:
         old.write_bytes(Protection(open_database(place.url), SystemClock()).export())
@@ -148,7 +148,7 @@ def test_of_two_members_on_one_database_the_second_ends_and_says_who_runs(place:
         assert not (place.folder / "second").exists() and first.poll() is None
 
 
-def test_a_member_that_slept_past_its_lease_ends_when_another_runs_in_its_place(place: Place) -> None:
+def test_member_that_slept_past_its_lease_ends_when_another_took_over(place: Place) -> None:
     with place.running() as first:
         first.send_signal(signal.SIGSTOP)
         second = place.start("second")

@@ -31,7 +31,7 @@ def withheld(folder: Path) -> tuple[Town, Case]:
     return town, town.dispute(signed)
 
 
-def test_missing_bytes_are_the_vote_unavailable_only_after_the_fetch_deadline_and_without_a_job(tmp_path: Path) -> None:
+def test_missing_bytes_give_vote_unavailable_only_after_the_fetch_deadline(tmp_path: Path) -> None:
     town, dispute = withheld(tmp_path)
     with Seated(town) as member:
         member.tick(29)
@@ -60,7 +60,7 @@ def test_bytes_that_come_in_time_are_judged(tmp_path: Path) -> None:
     assert vote is not None and vote.outcome == Outcome.EXECUTED
 
 
-def test_a_node_that_cannot_read_its_chain_does_not_call_the_bytes_unavailable(tmp_path: Path) -> None:
+def test_node_without_chain_access_does_not_call_bytes_unavailable(tmp_path: Path) -> None:
     town, dispute = setup(tmp_path)
 
     class Blind(type(town.chain)):  # type: ignore[misc]
@@ -75,7 +75,7 @@ def test_a_node_that_cannot_read_its_chain_does_not_call_the_bytes_unavailable(t
         assert member.vote(dispute) is None
 
 
-def test_a_list_that_was_withheld_until_the_dispute_is_read_again_and_judged(tmp_path: Path) -> None:
+def test_list_withheld_until_the_dispute_is_read_again_and_judged(tmp_path: Path) -> None:
     """A store that was away for everybody must not convict an honest operator afterwards."""
     town = Town(tmp_path)
     signed = town.signed(1)
@@ -133,7 +133,7 @@ def test_one_failed_call_after_the_deadline_is_no_vote_yet(tmp_path: Path) -> No
     assert vote is not None and vote.outcome == Outcome.UNAVAILABLE
 
 
-def test_a_seat_that_da_gives_nothing_at_all_does_not_vote_and_asks_again_while_there_is_time(tmp_path: Path) -> None:
+def test_seat_without_da_access_does_not_vote_and_retries_in_time(tmp_path: Path) -> None:
     """Its own line, its proxies or DA as a whole: none of them is the operator's."""
     town, dispute = withheld(tmp_path)
     with Seated(town) as member:
@@ -149,7 +149,7 @@ def test_a_seat_that_da_gives_nothing_at_all_does_not_vote_and_asks_again_while_
 
 
 @pytest.mark.parametrize("serves", [(True, False), (False, True)])
-def test_a_da_that_does_not_serve_right_before_and_right_after_the_question_proves_nothing(
+def test_da_failing_right_before_and_after_the_question_proves_nothing(
     tmp_path: Path, serves: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     town, dispute = withheld(tmp_path)
@@ -165,7 +165,7 @@ def test_a_da_that_does_not_serve_right_before_and_right_after_the_question_prov
     assert vote is not None and vote.outcome == Outcome.UNAVAILABLE
 
 
-def test_a_list_that_proves_nothing_is_the_operators_and_the_vote_unavailable(tmp_path: Path) -> None:
+def test_list_that_does_not_fit_its_root_gives_vote_unavailable(tmp_path: Path) -> None:
     town = Town(tmp_path)
     signed = town.signed(1)
     town.anchor(signed, root=word("another root"))

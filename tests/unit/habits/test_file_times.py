@@ -22,7 +22,7 @@ def test_long_files_come_first_and_others_in_their_order() -> None:
     assert sorted(files, key=turn) == [LONGEST[0], LONGEST[1], "a.py", "b.py"]
 
 
-def test_a_file_takes_what_its_tests_take_and_a_long_one_that_is_not_listed_is_named() -> None:
+def test_file_time_is_the_sum_of_its_tests_and_unlisted_long_file_is_named() -> None:
     times = FileTimes()
     for name, seconds in (("tests/a.py::one", 2.0), (f"tests/{LONGEST[0]}::two", 3.0), ("tests/a.py::three[x::y]", 2.0)):
         times.pytest_runtest_logreport(report(name, seconds))

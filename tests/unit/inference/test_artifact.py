@@ -101,9 +101,7 @@ def test_manifest_that_is_not_canonical_or_not_ours_is_refused(model: Artifact, 
         artifact.load(folder)
 
 
-def test_flipped_digit_of_the_manifest_is_refused_and_with_its_own_id_it_is_another_model(
-    model: Artifact, tmp_path: Path
-) -> None:
+def test_flipped_manifest_digit_is_refused_or_is_another_model_by_its_id(model: Artifact, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(model.path, tmp_path / "other"))
     changed = (folder / "manifest.json").read_bytes().replace(b'"stop_tokens":[257]', b'"stop_tokens":[258]')
     (folder / "manifest.json").write_bytes(changed)
@@ -163,7 +161,7 @@ def relabelled(model: Artifact, folder: Path, manifest: Manifest) -> Path:
         ({"width": 65}, "not a multiple"), ({"max_context": 2**18}, "context"),
     ],
 )  # fmt: skip
-def test_shape_that_no_conversion_makes_is_refused_though_every_digest_fits(
+def test_impossible_shape_is_refused_although_every_digest_fits(
     model: Artifact, tmp_path: Path, changes: dict[str, Any], named: str
 ) -> None:
     folder = Path(shutil.copytree(model.path, tmp_path / "artifact"))
@@ -176,7 +174,7 @@ def test_shape_that_no_conversion_makes_is_refused_though_every_digest_fits(
 
 @pytest.mark.parametrize("name", ["epsilon", "attention_scale"])
 @pytest.mark.parametrize("number", [0.0, -1.0, math.inf, math.nan])
-def test_constant_that_is_not_positive_and_finite_is_refused_though_every_digest_fits(
+def test_constant_not_positive_and_finite_is_refused_though_digests_fit(
     model: Artifact, tmp_path: Path, name: str, number: float
 ) -> None:
     with pytest.raises(ArtifactMismatch, match=f"weights.safetensors: {name} is not positive and finite"):
@@ -264,7 +262,7 @@ def test_checkpoint_with_a_broken_file_is_refused_by_name(checkpoint: Path) -> N
     assert not out.exists()
 
 
-def test_bfloat16_biases_tied_heads_and_static_scaling_are_converted_and_run(checkpoint: Path) -> None:
+def test_bfloat16_biases_tied_heads_and_static_scaling_convert_and_run(checkpoint: Path) -> None:
     tensors = {
         name: torch.from_numpy(array).to(torch.bfloat16) for name, array in load_file(checkpoint / "model.safetensors").items()
     }

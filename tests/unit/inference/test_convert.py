@@ -96,7 +96,7 @@ def killed_at(moment: float, checkpoint: Path, out: Path) -> int | None:
     return process.exitcode
 
 
-def test_conversion_that_is_killed_leaves_nothing_and_the_next_one_starts_clean(checkpoint: Path, tmp_path: Path) -> None:
+def test_killed_conversion_leaves_nothing_and_the_next_starts_clean(checkpoint: Path, tmp_path: Path) -> None:
     out, partial = tmp_path / "artifact", tmp_path / "artifact.partial"
     for moment in (0, 0.1, 0.5, 0.9, 1):
         assert killed_at(moment, checkpoint, out) == -signal.SIGKILL

@@ -44,7 +44,7 @@ def test_a_whole_model_has_the_rows_of_the_processor(model: Artifact, backend: B
     assert rows[0] == rows[1]
 
 
-def test_answers_of_the_processor_are_verified_on_the_card_and_the_other_way_round(model: Artifact) -> None:
+def test_answers_verify_across_processor_and_card_in_both_directions(model: Artifact) -> None:
     card, processor = ExactEngine(model, path="cuda"), ExactEngine(model)
     for request in varied_requests(model, 8, 12):
         answer = processor.generate(request)

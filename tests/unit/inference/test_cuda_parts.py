@@ -142,7 +142,7 @@ def test_a_slot_without_a_token_weighs_nothing_whatever_it_holds(static: DeviceR
     assert same(fed(plain, PROMPT[:2], NEXT[:3]), fed(static, PROMPT[:2], NEXT[:3]))
 
 
-def test_known_models_of_every_family_have_their_golden_rows_in_fixed_shapes(static: DeviceRunner) -> None:
+def test_known_models_of_every_family_keep_golden_rows_in_fixed_shapes(static: DeviceRunner) -> None:
     with fixed(1):
         assert static.vectors() == PROFILE_DIGEST
 

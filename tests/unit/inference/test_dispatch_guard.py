@@ -130,7 +130,7 @@ def test_guard_that_is_off_refuses_nothing() -> None:
         x.exp()
 
 
-def test_memory_that_nobody_wrote_is_nan_under_the_guard_and_nothing_is_left_of_it() -> None:
+def test_uninitialised_memory_is_nan_under_the_guard_and_never_in_a_result() -> None:
     before = deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     with fixed(1):
         with guarded(True):

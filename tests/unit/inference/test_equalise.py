@@ -41,7 +41,7 @@ def test_clean_model_does_not_lose_a_tenth_of_a_decibel(model: Artifact, tmp_pat
         assert after >= before - 0.1
 
 
-def test_choice_is_none_for_equal_channels_and_full_for_channels_that_outgrow_their_weights() -> None:
+def test_equalisation_is_zero_for_equal_channels_and_full_for_outliers() -> None:
     generator = torch.Generator().manual_seed(3)
     inputs, weight = (torch.randn(size, generator=generator) for size in ((64, 32), (48, 32)))
     channel = torch.arange(32)

@@ -63,7 +63,7 @@ def test_weights_that_memory_does_not_hold_are_no_mismatch(tmp_path: Path) -> No
     assert done.returncode == 0 and f"out of memory for big, {2**28} bytes" in done.stdout, done.stderr
 
 
-def test_weights_that_the_machine_cannot_hold_are_refused_before_they_are_read(
+def test_weights_beyond_the_machines_memory_are_refused_before_reading(
     model: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The machine being a control group that a test writes down."""

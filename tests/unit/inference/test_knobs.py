@@ -123,7 +123,7 @@ def test_a_schema_shapes_the_answer_and_ends_it(engine: ExactEngine, model: Arti
         assert verified(engine, wanted, truth) is None
 
 
-def test_an_answer_that_may_end_or_go_on_under_a_schema_is_verified_where_it_ended(engine: ExactEngine, model: Artifact) -> None:
+def test_schema_answer_that_may_end_or_go_on_is_verified_at_its_end(engine: ExactEngine, model: Artifact) -> None:
     digits = asked(model, policy(NEW, "1"), grammar='{"type":"integer","minimum":1}', logit_bias=((257, Decimal("3")),))
     reasons = set()
     for seed in range(6):

@@ -124,7 +124,7 @@ def test_second_path_shares_no_product_with_the_first() -> None:
         assert f"torch-{other_backend(plain, 1)}" != plain.name
 
 
-def test_model_that_the_native_path_lacks_runs_on_torch_or_is_refused_by_name() -> None:
+def test_model_without_a_native_path_runs_on_torch_or_is_refused_by_name() -> None:
     model = known_models.made("softcaps")
     assert missing_feature(model.manifest.architecture)
     with fixed(1):

@@ -198,7 +198,7 @@ def test_answers_are_the_same_decoded_alone_and_judged_in_a_batch(model: Artifac
     assert all(isinstance(result, Verification) and result.divergence is None for result in other.verify_many(claims))
 
 
-def test_a_conversation_that_goes_on_in_its_cache_gives_the_bytes_of_a_fresh_one(model: Artifact, engine: ExactEngine) -> None:
+def test_conversation_continued_in_its_cache_equals_a_fresh_computation(model: Artifact, engine: ExactEngine) -> None:
     reusing, taken = ExactEngine(model, reuse_prefix=True), []
     prefix = reusing._prefix
     assert prefix is not None

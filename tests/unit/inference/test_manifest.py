@@ -14,7 +14,7 @@ from bytewise.protocol.errors.actors import ArtifactMismatch
 
 
 @pytest.mark.parametrize("stops", [[264], [258, 257], [257, 257], [-1], list(range(1025))], ids=lambda stops: str(stops)[:12])
-def test_stop_tokens_that_no_request_can_carry_are_refused_though_every_digest_fits(
+def test_stop_tokens_no_request_can_carry_are_refused_though_digests_fit(
     model: Artifact, tmp_path: Path, stops: list[int]
 ) -> None:
     folder = Path(shutil.copytree(model.path, tmp_path / "other"))

@@ -53,7 +53,7 @@ def unable(model: Artifact) -> dict[str, tuple[Claim, type[BytewiseError]]]:
     }
 
 
-def test_a_claim_that_cannot_be_judged_has_its_own_result_and_harms_no_other(
+def test_claim_that_cannot_be_judged_has_its_own_result_and_harms_no_other(
     engine: ExactEngine, model: Artifact, claims: list[Claim]
 ) -> None:
     alone = [engine.verify(*claim) for claim in claims]
@@ -126,7 +126,7 @@ def test_an_operator_whose_longest_request_would_not_fit_does_not_start(model: A
         open_engine(model.path, None, cache_bytes=needed - 1, room=256)
 
 
-def test_caches_take_what_was_computed_and_memory_that_runs_out_halves_the_batch(tmp_path: Path) -> None:
+def test_cache_size_is_what_was_computed_and_full_memory_halves_the_batch(tmp_path: Path) -> None:
     """In a process of its own, whose address space is bounded: the library's allocator really fails."""
     make_model(tmp_path / "checkpoint", 7, layers=2, width=64, heads=4, key_value_heads=2, context=8192)
     convert(tmp_path / "checkpoint", tmp_path / "artifact", options=Options(equalise=False))

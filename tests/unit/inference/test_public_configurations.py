@@ -130,7 +130,7 @@ def test_every_family_has_a_variant() -> None:
         ("Falcon3-1B-Instruct", {"hidden_act": "gelu_pytorch_tanh"}, "activation is swiglu"),
     ],
 )
-def test_member_that_changes_nothing_only_for_one_value_is_refused_for_another(
+def test_member_neutral_for_one_value_is_refused_for_another(
     name: str, changes: dict[str, Any], named: str, tmp_path: Path
 ) -> None:
     folder = written(name, tmp_path)

@@ -72,7 +72,7 @@ def test_lines_have_the_names_of_the_text() -> None:
 
 
 @pytest.mark.parametrize("variant", MODELS)
-def test_the_second_implementation_finds_the_maxima_and_the_bound_in_the_files(variant: str, tmp_path: Path) -> None:
+def test_second_implementation_finds_the_maxima_and_the_bound_of_the_files(variant: str, tmp_path: Path) -> None:
     model = tiny(variant, tmp_path)
     read = files.read(model.path)
     found = bounds.maxima(read)

@@ -134,9 +134,7 @@ def test_wrap_seals_no_account_under_a_key_file_that_is_not_the_folders(
 
 
 @pytest.mark.parametrize("moment", ["sealed", "wiped", "done"])
-def test_a_wrap_that_was_killed_while_it_sealed_the_account_is_gone_on_with(
-    fresh: World, monkeypatch: pytest.MonkeyPatch, moment: str
-) -> None:
+def test_wrap_killed_while_sealing_the_account_is_resumed(fresh: World, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
     """Before the open file is overwritten, with zeros in it, and when it is gone."""
     folder = folder_of(fresh)
     key = as_before(folder)

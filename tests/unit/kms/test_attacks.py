@@ -57,7 +57,7 @@ def through(values: dict[int, int], at: int) -> int:
 # --- 17, 18, 21: what a shard remembers ---
 
 
-def test_attack_17_instances_are_counted_over_restarts_and_not_where_the_count_is_lost(fresh: World) -> None:
+def test_attack_17_instances_are_counted_across_restarts(fresh: World) -> None:
     case = fresh.case()
     fresh.chain.open(case, seat_mask=1)
 
@@ -74,9 +74,7 @@ def test_attack_17_instances_are_counted_over_restarts_and_not_where_the_count_i
     assert ask() is Decision.RELEASED
 
 
-def test_attack_18_a_retired_key_opens_nothing_and_everything_where_the_state_is_not_asked(
-    fresh: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_attack_18_retired_key_opens_only_where_epoch_state_is_not_checked(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
     case, shard = fresh.case(), fresh.shard(1)
     fresh.chain.open(case)
     fresh.chain.facts = replace(fresh.chain.facts, epoch_state=EpochState.RETIRED)
@@ -91,7 +89,7 @@ def station(fresh: World) -> Station:
     return Station(fresh)
 
 
-def test_attack_21_an_old_backup_brings_no_share_back_and_does_where_the_chain_is_not_asked(
+def test_attack_21_old_backup_restores_share_only_where_chain_is_not_asked(
     station: Station, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     station.deal_again()
@@ -108,9 +106,7 @@ def test_attack_21_an_old_backup_brings_no_share_back_and_does_where_the_chain_i
 # --- 19: an operator that seals something else than its receipt says ---
 
 
-def test_attack_19_a_receipt_over_other_content_is_invalid_and_judged_where_hashes_are_not_made_again(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_attack_19_receipt_over_other_content_is_invalid_where_rehashed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     honest, sealed = world.case(1), world.case(2, canary=70).payload
     with pytest.raises(RequestHashMismatch):
         verify_opening(honest.receipt, honest.id, pad(sealed), ENVIRONMENT, NOW)
@@ -132,7 +128,7 @@ class PlainSealer:
         return Secret(sealed[12:])
 
 
-def test_attack_24_a_sealed_share_is_in_no_file_and_an_unsealed_one_is_found(fresh: World) -> None:
+def test_attack_24_sealed_share_is_in_no_file_and_an_unsealed_one_is_found(fresh: World) -> None:
     folder = fresh.folder / "shard-1"
     held = keyring.open_share(folder, fresh.document)
     forms = scalar_forms(held.scalar())
@@ -160,7 +156,7 @@ def peak_bytes(read: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-def test_attack_23_pieces_are_counted_before_they_are_built_and_fill_memory_where_they_are_not(
+def test_attack_23_elements_are_counted_before_they_are_built(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bomb = b"[" + b"{}," * 2**16 + b"0]"
@@ -170,7 +166,7 @@ def test_attack_23_pieces_are_counted_before_they_are_built_and_fill_memory_wher
     assert peak_bytes(lambda: parse(bomb, MAX_RELEASE_MARKS)) > 10 * len(bomb)
 
 
-def test_attack_23_a_key_that_is_said_twice_is_refused_and_hides_a_value_where_the_last_one_counts(
+def test_attack_23_duplicate_key_is_refused_and_hides_a_value_otherwise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Two readers, of which one takes the first value and one the last, would read two requests."""

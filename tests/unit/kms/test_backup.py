@@ -39,7 +39,7 @@ def station(fresh: World) -> Station:
     return Station(fresh)
 
 
-def test_a_backup_touches_nothing_beside_its_file_and_says_where_it_cannot_be(tmp_path: Path, station: Station) -> None:
+def test_backup_changes_nothing_beside_its_file_and_names_a_bad_place(tmp_path: Path, station: Station) -> None:
     beside = tmp_path / "my.draft"
     beside.write_bytes(b"somebody's")
     given = (KEY, station.records, SystemClock(), os.urandom)
@@ -59,7 +59,7 @@ def test_all_keys_and_shares_come_back_and_only_the_owner_can_read_them(station:
     station.release(3)
 
 
-def test_the_file_shows_nothing_without_its_key_and_no_byte_of_it_can_be_changed(station: Station) -> None:
+def test_backup_file_is_unreadable_without_its_key_and_no_byte_can_change(station: Station) -> None:
     sealed = station.file.read_bytes()
     assert stat.S_IMODE(station.file.stat().st_mode) == 0o600
     storage = bytes.fromhex((station.folder / "storage.key").read_text())
@@ -91,9 +91,7 @@ def test_a_file_of_before_a_resharing_is_refused_and_nothing_is_written(station:
     assert done.dropped == ("share-1.json",) and "signing.sealed" in done.written, "the others can repair the share now"
 
 
-def test_a_storage_key_elsewhere_that_does_not_open_the_share_is_named_and_the_file_is_not_called_stale(
-    station: Station, tmp_path: Path
-) -> None:
+def test_wrong_external_storage_key_is_named_and_backup_not_called_stale(station: Station, tmp_path: Path) -> None:
     own, other = tmp_path / "own.key", tmp_path / "other.key"
     own.write_bytes((station.folder / "storage.key").read_bytes())
     own.chmod(0o600)
@@ -132,7 +130,7 @@ def test_a_share_that_was_altered_before_the_backup_is_named(station: Station) -
     assert station.content() == {}
 
 
-def test_of_a_file_with_old_and_new_shares_only_those_that_the_chain_means_come_back(station: Station) -> None:
+def test_restore_takes_only_shares_in_force_from_a_file_of_old_and_new(station: Station) -> None:
     commitments = station.deal_again()
     station.back_up()
     station.lose()
@@ -172,7 +170,7 @@ def fork(station: Station) -> None:
     ],
     ids=["lost", "older", "forked", "with a hole"],
 )
-def test_keys_never_come_back_beside_a_log_that_contradicts_what_was_signed(
+def test_keys_are_not_restored_beside_a_log_that_contradicts_signatures(
     station: Station, change: Callable[[Station], None], problem: str
 ) -> None:
     change(station)
@@ -182,7 +180,7 @@ def test_keys_never_come_back_beside_a_log_that_contradicts_what_was_signed(
     assert station.content() == {}
 
 
-def test_control_keys_that_come_back_beside_another_log_sign_two_records_of_one_number(
+def test_control_keys_beside_another_log_sign_two_records_of_one_number(
     station: Station, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Attack 21 with the log not asked: whoever got the first record holds one that the shard's log contradicts."""
@@ -223,7 +221,7 @@ def test_a_restore_that_was_killed_is_gone_on_with(station: Station) -> None:
     assert station.content() == before and not draft.exists()
 
 
-def test_a_folder_that_was_put_back_as_a_whole_does_not_serve_what_the_chain_means_no_more(station: Station) -> None:
+def test_folder_restored_as_a_whole_does_not_serve_superseded_shares(station: Station) -> None:
     """An operator's own copy of the whole folder, epoch file included: its start asks the chain."""
     document = station.world.document
     assert verify_meant(document, station.chain) == document

@@ -56,7 +56,7 @@ def test_each_bad_input_has_its_error_and_a_log_without_secrets(
     assert leaked(said.encode(), world, scene.made) == []
 
 
-def test_no_two_bad_inputs_have_one_error_but_those_that_nobody_can_tell_apart() -> None:
+def test_bad_inputs_have_distinct_errors_unless_indistinguishable() -> None:
     by_error: dict[tuple[str, str], set[str]] = {}
     for name, (kind, reason, _) in ROWS.items():
         by_error.setdefault((kind.rule, reason), set()).add(name)

@@ -211,7 +211,7 @@ def test_whoever_lies_or_is_cut_off_any_threshold_opens_or_nothing_changed(
     in_force(shares_of(held), 2, source.commitments[0])
 
 
-def test_the_state_is_a_function_of_the_log_and_every_prefix_says_the_same_again() -> None:
+def test_ceremony_state_is_a_function_of_the_log_and_of_every_prefix() -> None:
     """A shard that lost all but seed and log, at any message, says the same bytes again."""
     parties = [party(n) for n in range(1, 3)]
     town = Town(plan_for(parties, 2, 2), parties)

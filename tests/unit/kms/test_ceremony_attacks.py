@@ -44,7 +44,7 @@ def all_but_closed(town: Town) -> Town:
     return town
 
 
-def test_attack_13_without_the_hash_round_the_last_dealer_chooses_the_key_and_with_it_is_a_liar(
+def test_attack_13_last_dealer_chooses_the_key_only_without_the_hash_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     town = last_speaks(chooser)
@@ -59,7 +59,7 @@ def test_attack_13_without_the_hash_round_the_last_dealer_chooses_the_key_and_wi
         assert town.state.phase is Phase.DONE
 
 
-def test_attack_13_without_proofs_of_knowledge_and_the_hash_round_the_key_is_a_dealers_own(
+def test_attack_13_without_proofs_and_hash_round_key_is_a_dealers_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     town = last_speaks(rogue)
@@ -114,7 +114,7 @@ def value_in(town: Town, said: Deal, receiver: int) -> int:
     return unseal(town.state.id, 1, sealed, point, town.state.keys[receiver])
 
 
-def test_attack_13_a_dealer_that_deals_twice_is_out_and_stays_in_where_only_the_newest_counts(
+def test_attack_13_dealer_that_deals_twice_is_excluded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     named = dealt_twice()
@@ -167,7 +167,7 @@ def half_dealt() -> tuple[Town, bool]:
     return town, makes_key
 
 
-def test_attack_14_receivers_that_sum_what_opens_for_them_have_shares_of_no_key_and_the_log_gives_one_set(
+def test_attack_14_receivers_that_sum_local_deals_hold_shares_of_no_key(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     town, makes_key = half_dealt()
@@ -212,7 +212,7 @@ def read_off(town: Town, dealer: int) -> int:
     return combine_values(values)
 
 
-def test_attack_15_a_flood_of_complaints_ends_the_ceremony_and_opens_a_dealer_where_there_is_no_budget(
+def test_attack_15_complaint_flood_opens_a_dealer_only_without_a_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     town = flooded()
@@ -278,9 +278,7 @@ def borrowed_key(town: Town, said: dict[int, Judgement], shift: int) -> int:
 
 
 @pytest.mark.parametrize("shift", [0, 7])
-def test_attack_15_true_complaints_about_borrowed_points_are_the_whole_key_where_nobody_proves_its_ephemerals(
-    monkeypatch: pytest.MonkeyPatch, shift: int
-) -> None:
+def test_attack_15_borrowed_points_reveal_the_key_without_ephemeral_proofs(monkeypatch: pytest.MonkeyPatch, shift: int) -> None:
     town, said = judged(shift)
     assert list(town.state.lies) == [town.parties[2].signer.address] and 3 not in town.state.polynomials
     assert "does not know the ephemeral key" in next(iter(town.state.lies.values()))

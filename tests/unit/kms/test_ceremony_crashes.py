@@ -27,7 +27,7 @@ from tests.fixtures.kms.dying_shards import (
 from tests.fixtures.kms.memory_chain import CONTRACTS
 
 
-def test_a_shard_that_dies_at_every_moment_says_nothing_twice_and_has_its_share(tmp_path: Path) -> None:
+def test_shard_crashing_at_any_point_signs_nothing_twice_and_has_its_share(tmp_path: Path) -> None:
     shards, _ = offices(tmp_path, 2)
     state = dying(tmp_path, plan(shards, 2, 2), shards, shards[:1])
     shares_make_the_key(state, numbered(shards))
@@ -35,9 +35,7 @@ def test_a_shard_that_dies_at_every_moment_says_nothing_twice_and_has_its_share(
     made_a_file(shards[0])
 
 
-def test_control_a_shard_that_stores_its_words_and_not_their_seed_contradicts_itself_when_it_dies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_control_shard_that_stores_no_seed_contradicts_itself_on_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def of_this_life(desk: Desk, state: Ceremony, _kept: Kept) -> Member:
         seed = vars(desk).setdefault("seed", Secret(os.urandom(SEED_BYTES)))
         return Member(desk._holding.signer, seed, desk._old_share(state.plan, state.phase))
@@ -74,7 +72,7 @@ def made(tmp_path: Path) -> tuple[list[Office], OneEpoch, Ceremony, SharesSource
 Made = tuple[list[Office], OneEpoch, Ceremony, SharesSource]
 
 
-def test_a_shard_that_dies_at_every_moment_of_a_refresh_and_of_erasing_has_one_share(tmp_path: Path, made: Made) -> None:
+def test_shard_crashing_at_any_point_of_refresh_or_erasure_has_one_share(tmp_path: Path, made: Made) -> None:
     shards, chain, before, source = made
     state = dying(tmp_path, plan(shards, 2, 3, dealers=numbered(shards), source=source), shards, shards[:1])
     shares_make_the_key(state, numbered(shards))

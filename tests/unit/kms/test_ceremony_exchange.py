@@ -38,7 +38,7 @@ def test_a_shard_that_was_shown_one_log_takes_no_other(tmp_path: Path) -> None:
     assert shards[0].exchange(bring(SCRIBE, signed, 1, (), one.after.head)).messages == own[1:]
 
 
-def test_logs_that_differ_when_a_phase_ends_leave_two_closings_of_it_with_the_shards(tmp_path: Path) -> None:
+def test_logs_that_differ_at_a_phase_end_leave_two_closings_with_shards(tmp_path: Path) -> None:
     shards, _ = offices(tmp_path, 2)
     agreed = plan(shards, 2, 2)
     words = [message for each in shards for message in each.exchange(brought(agreed)).messages]
@@ -79,9 +79,7 @@ def test_only_what_the_scribe_signed_is_looked_at(tmp_path: Path) -> None:
     assert shards[0].exchange(good).length == 0 and shards[0].ceremonies().copies() == ()
 
 
-def test_a_shard_that_shows_the_others_a_log_of_its_own_first_is_refused_and_stops_every_ceremony_where_nobody_asks_who_signed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unsigned_log_is_refused_and_blocks_ceremonies_where_not_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shards, _ = offices(tmp_path, 4)
     agreed = plan(shards, 2, 3)
     assert forked_by_a_shard(agreed, shards) == 2

@@ -52,7 +52,7 @@ def bytewise(*words: str) -> "subprocess.Popen[bytes]":
 
 
 @pytest.mark.e2e
-def test_three_processes_one_of_them_killed_make_the_key_of_an_epoch_that_none_of_them_has(shards: Shards) -> None:
+def test_three_processes_with_one_killed_make_an_epoch_key_nobody_has(shards: Shards) -> None:
     folder = shards.folder
     with running(shards, serving=False):
         conducting = bytewise("kms", "dkg", "--config", str(folder / "dkg.toml"))

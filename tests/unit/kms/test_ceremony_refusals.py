@@ -155,7 +155,7 @@ def test_an_heir_to_whom_too_few_handed_their_value_says_how_many() -> None:
         new_share(town.state, heir.member)
 
 
-def test_there_is_no_share_before_a_result_for_a_stranger_or_beside_its_commitments() -> None:
+def test_share_needs_a_result_a_participant_and_matching_commitments() -> None:
     parties = [party(n) for n in (1, 2)]
     early, town = at(Phase.JUDGING, parties), at(Phase.CONFIRMING, parties)
     result = town.state.result

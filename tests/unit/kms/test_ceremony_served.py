@@ -59,7 +59,7 @@ def test_the_plan_of_a_refresh_follows_from_the_epoch_document(tmp_path: Path, s
     assert decode(SignedPlan, again.plan_file.read_bytes()).plan == agreed
 
 
-def test_the_plan_of_a_repair_follows_from_the_epoch_document_and_brings_the_share_back(tmp_path: Path) -> None:
+def test_repair_plan_follows_from_the_epoch_document_and_restores_a_share(tmp_path: Path) -> None:
     made, chain = offices(tmp_path, 4)
     state = run(scribe_of(tmp_path, plan(made, 2, 3), made))
     on_chain(chain, state)

@@ -40,7 +40,7 @@ def network(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Network]
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("network", [True], indirect=True)
-def test_processes_that_are_killed_at_every_moment_make_renew_and_repair_a_key(network: Network) -> None:
+def test_killed_processes_make_refresh_and_repair_a_key(network: Network) -> None:
     shards = network.shards
     made = network.run_killed(plan(shards, 2, 3), shards)
     shares_make_the_key(made, numbered(shards))
@@ -65,7 +65,7 @@ def test_processes_that_are_killed_at_every_moment_make_renew_and_repair_a_key(n
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("network", [True], indirect=True)
-def test_a_scribe_and_shards_that_are_all_killed_at_every_moment_make_a_key(network: Network) -> None:
+def test_killed_coordinator_and_shards_make_a_key(network: Network) -> None:
     place, shards, deaths = network.folder / "scribe", network.shards, -1
     place.mkdir()
     words = dkg(place, shards, phase_s=300.0)
@@ -84,7 +84,7 @@ def test_a_scribe_and_shards_that_are_all_killed_at_every_moment_make_a_key(netw
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("network", [False], indirect=True)
-def test_processes_that_are_cut_off_in_any_phase_and_any_number_make_a_key_or_change_nothing(network: Network) -> None:
+def test_partitioned_processes_make_a_key_or_change_nothing(network: Network) -> None:
     shards, done = network.shards, Counter[str]()
     for cut in cuts(PHASES, COUNT):
         state = run_cut(network.folder, plan(shards, 2, 2), network.links, cut)

@@ -69,7 +69,7 @@ def test_ceremony_fails_and_names_a_dealer_that_committed_and_is_silent(attack: 
 
 
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
-def test_control_where_the_silent_are_left_out_they_choose_between_two_keys(
+def test_control_silent_dealers_choose_between_two_keys_where_left_out(
     attack: Callable[[], Town], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unasked(state: Ceremony) -> Ceremony:

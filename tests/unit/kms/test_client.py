@@ -83,7 +83,7 @@ def test_fewer_than_t_shards_give_no_key(world: World, up: tuple[int, ...]) -> N
 
 
 @pytest.mark.parametrize("liar", [1, 2, 3])
-def test_a_shard_that_lies_is_named_and_the_release_succeeds_with_the_others(world: World, liar: int) -> None:
+def test_lying_shard_is_named_and_release_succeeds_with_the_others(world: World, liar: int) -> None:
     case, blame = disputed(world), Blame()
     shards = [(i, WrongShare.of(world, i) if i == liar else world.shard(i)) for i in (1, 2, 3)]
     with world.listening(*shards):
@@ -101,9 +101,7 @@ def test_more_than_n_minus_t_liars_give_no_key_and_never_a_wrong_plaintext(world
     assert {index for index, error in blame.failures if error is ShardLied} == set(liars)
 
 
-def test_control_without_proofs_of_partials_one_liar_makes_an_honest_operators_envelope_look_false(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_control_without_partial_proofs_one_liar_fakes_a_bad_envelope(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Attack 12 with the defence removed: not even no key, but a verdict against who sealed rightly."""
     case, blame = disputed(world), Blame()
     monkeypatch.setattr("enclave.release_client.verify_partial", lambda partial, *_: decode_point(partial.point))
@@ -164,7 +162,7 @@ def test_an_envelope_sealed_to_another_key_does_not_open(world: World) -> None:
         source(world).open(world.job(wrong), world.secret)
 
 
-def test_verification_keys_that_are_not_of_the_public_key_are_our_own_mistake(world: World) -> None:
+def test_verification_keys_that_do_not_fit_the_public_key_are_our_bug(world: World) -> None:
     case, job = disputed(world), None
     job = world.job(case)
     job = replace(job, epoch=replace(job.epoch, public_key=world.public))

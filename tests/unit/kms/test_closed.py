@@ -87,7 +87,7 @@ def test_a_shard_that_crashes_leaves_no_core(fresh: World) -> None:
 
 
 @pytest.mark.e2e
-def test_control_without_the_fence_the_core_has_share_storage_key_and_signing_key(fresh: World) -> None:
+def test_control_without_the_fence_a_core_has_share_and_signing_keys(fresh: World) -> None:
     limit, cores = aborted(fresh, "-c", UNFENCED, "shard")
     found = set()
     for path in cores:
@@ -139,7 +139,7 @@ def test_commands_over_a_shards_folder_are_closed_before_they_read_it(fresh: Wor
 
 
 @pytest.mark.e2e
-def test_on_another_system_than_linux_the_log_says_that_the_process_is_open_and_it_goes_on() -> None:
+def test_log_says_process_is_not_hardened_on_systems_other_than_linux() -> None:
     code = (
         "from bytewise.tee import confinement\nfrom kms.shard.process_hardening import close_process\n"
         "confinement._libc = lambda: object()\nclose_process()\nprint('on')"

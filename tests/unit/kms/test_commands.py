@@ -124,7 +124,7 @@ def test_a_folder_without_its_share_is_told_how_it_gets_one(fresh: World) -> Non
         keyring.open_share(folder, fresh.document)
 
 
-def test_nobody_is_told_to_make_a_new_database_in_place_of_the_one_that_is_lost(tmp_path: Path) -> None:
+def test_advice_for_a_lost_database_is_never_to_make_a_new_one(tmp_path: Path) -> None:
     """A release log that begins again contradicts what the shard signed."""
     missing = DatabaseUrl(f"sqlite:///{tmp_path / 'kms.sqlite'}")
     with pytest.raises(ConfigurationError) as told:
@@ -135,9 +135,7 @@ def test_nobody_is_told_to_make_a_new_database_in_place_of_the_one_that_is_lost(
     assert f"Only a new actor's is made, by `python -m bytewise.storage migrate --url {missing}`" in said
 
 
-def test_a_signature_that_cannot_be_written_is_no_fault_of_ours_and_loses_none_of_the_others(
-    tmp_path: Path, fresh: World
-) -> None:
+def test_signature_that_cannot_be_written_is_no_bug_and_loses_no_other(tmp_path: Path, fresh: World) -> None:
     policy, out = tmp_path / "policy.json", tmp_path / "signed.json"
     policy.write_bytes(encode(fresh.policy))
     approve(policy, out, devnet_signer(31337, 0))
@@ -147,7 +145,7 @@ def test_a_signature_that_cannot_be_written_is_no_fault_of_ours_and_loses_none_o
     assert len(decode(SignedPolicy, out.read_bytes()).signatures) == 2
 
 
-def test_what_changes_is_told_against_the_policy_that_shards_have_signed_or_bare(tmp_path: Path, fresh: World) -> None:
+def test_policy_changes_are_shown_against_the_signed_policy_or_a_bare_one(tmp_path: Path, fresh: World) -> None:
     bare, signed = tmp_path / "policy.json", tmp_path / "signed.json"
     bare.write_bytes(encode(fresh.policy))
     approve(bare, signed, devnet_signer(31337, 0))

@@ -83,7 +83,7 @@ def missed_its_end(folder: Path) -> tuple[list[Office], Ceremony, Callable[[], N
 
 @pytest.mark.parametrize("seeds_end", [True, False])
 @pytest.mark.parametrize("chain_is_asked", [True, False])
-def test_an_erased_share_does_not_come_back_from_the_log_and_does_where_seeds_stay_and_nobody_asks_the_chain(
+def test_erased_share_returns_from_the_log_only_where_seeds_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeds_end: bool, chain_is_asked: bool
 ) -> None:
     """Each of the two stops it alone; with neither it is there again, after the shard signed that it has none."""
@@ -132,9 +132,7 @@ def killed_before(monkeypatch: pytest.MonkeyPatch, call: Callable[[], object]) -
             call()
 
 
-def test_a_share_that_was_whole_and_had_no_name_yet_is_erased_with_its_epoch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_complete_share_without_a_name_is_erased_with_its_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shards, state, bring = missed_its_end(tmp_path)
     first, commitments = shards[0], state.result.commitments if state.result else ()
     killed_before(monkeypatch, bring)
@@ -149,9 +147,7 @@ def test_a_share_that_was_whole_and_had_no_name_yet_is_erased_with_its_epoch(
     assert (said.kept, said.erased) == (ZERO_DIGEST, 1) and not list(first.folder.glob("[ks]*3-*"))
 
 
-def test_what_a_crash_left_of_other_shares_is_erased_and_the_share_in_force_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shares_left_by_a_crash_are_erased_and_the_one_in_force_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shards, chain = offices(tmp_path, 2)
     made = run(scribe_of(tmp_path, plan(shards, 2, 2), shards))
     on_chain(chain, made)
@@ -208,7 +204,7 @@ def statements(who: Office) -> dict[str, Erasure]:
     return {path.name: verify_erasure(decode(SignedErasure, path.read_bytes())) for path in who.folder.glob("erasure-*")}
 
 
-def test_what_was_said_of_a_refresh_is_there_beside_what_is_said_at_the_end_and_both_name_their_network(tmp_path: Path) -> None:
+def test_refresh_and_final_erasure_statements_coexist_and_name_the_network(tmp_path: Path) -> None:
     shards, chain, _, document = refreshed(tmp_path)
     erased(shards[0], document)
     chain.epoch = replace(chain.epoch, state=EpochState.RETIRED)
@@ -249,7 +245,7 @@ def test_beside_a_statement_that_cannot_be_read_nothing_is_erased(tmp_path: Path
     assert shards[0].share(3, before.commitments) and path.read_bytes() == data
 
 
-def test_of_a_compromised_epoch_all_shares_are_erased_once_no_dispute_can_need_them(tmp_path: Path) -> None:
+def test_compromised_epoch_is_erased_once_no_dispute_can_need_its_shares(tmp_path: Path) -> None:
     shards, chain, _, document = refreshed(tmp_path)
     chain.epoch = replace(chain.epoch, state=EpochState.COMPROMISED)
     assert erased(shards[0], document).statement.kept != ZERO_DIGEST
@@ -259,7 +255,7 @@ def test_of_a_compromised_epoch_all_shares_are_erased_once_no_dispute_can_need_t
     assert list(shards[0].folder.glob("share-3*")) == []
 
 
-def test_shares_of_a_compromised_epoch_come_back_from_a_backup_only_while_disputes_can_need_them(tmp_path: Path) -> None:
+def test_compromised_shares_are_restored_only_while_disputes_can_need_them(tmp_path: Path) -> None:
     shards, chain, _, _ = refreshed(tmp_path)
     chain.epoch = replace(chain.epoch, state=EpochState.COMPROMISED)
     folder, file, key = shards[0].folder, tmp_path / "backup", bytes(32)

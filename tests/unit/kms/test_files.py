@@ -40,9 +40,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, ...]]]:
     yield seen
 
 
-def test_a_file_has_its_name_once_its_bytes_are_on_the_disk_and_then_the_name_is(
-    tmp_path: Path, calls: list[tuple[str, ...]]
-) -> None:
+def test_file_gets_its_name_after_its_bytes_are_synced_and_syncs_the_name(tmp_path: Path, calls: list[tuple[str, ...]]) -> None:
     folder, whole = tmp_path.name, SECRET.hex()
     files.write_whole(tmp_path / "share.json", SECRET)
     assert calls == [

@@ -98,7 +98,7 @@ def unbound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_machine, "verify_begun", lambda state, message, begun: begun)
 
 
-def test_a_true_complaint_in_another_log_is_refused_and_names_who_complained_where_words_name_no_log(
+def test_complaint_from_another_log_is_refused_and_its_author_not_accused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     forked = dealt_otherwise()
@@ -119,7 +119,7 @@ def test_a_true_complaint_in_another_log_is_refused_and_names_who_complained_whe
     assert set(forked.other.state.lies) == {who.signer.address for who in forked.shown.parties[1:]}
 
 
-def test_a_deal_to_the_receivers_of_another_log_is_refused_and_names_its_dealer_where_words_name_no_log(
+def test_deal_from_another_log_is_refused_and_its_dealer_not_accused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     forked = joined_otherwise()
@@ -134,7 +134,7 @@ def test_a_deal_to_the_receivers_of_another_log_is_refused_and_names_its_dealer_
     assert list(forked.other.state.lies) == [dealer.signer.address]
 
 
-def test_a_hand_of_another_log_is_refused_and_names_its_helper_where_words_name_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repair_value_of_another_log_is_refused_and_helper_not_accused(monkeypatch: pytest.MonkeyPatch) -> None:
     forked = judged_otherwise(mended)
     helper = forked.shown.parties[1]
     words = forked.moved(helper)
@@ -147,7 +147,7 @@ def test_a_hand_of_another_log_is_refused_and_names_its_helper_where_words_name_
     assert list(forked.other.state.lies) == [helper.signer.address]
 
 
-def test_who_confirms_or_consents_to_the_transcript_of_another_log_is_not_named() -> None:
+def test_confirmation_of_another_logs_transcript_accuses_nobody() -> None:
     forked = judged_otherwise(renewed)
     words = [word for who in forked.shown.parties[:2] for word in forked.moved(who)]
     assert [each.kind for each in words] == ["confirm", "consent"] * 2
@@ -159,7 +159,7 @@ def test_who_confirms_or_consents_to_the_transcript_of_another_log_is_not_named(
 
 
 @pytest.mark.parametrize("kind", ELSEWHERE)
-def test_who_speaks_of_a_log_that_nobody_else_has_is_left_out_and_not_named(kind: str) -> None:
+def test_participant_with_a_log_of_its_own_is_left_out_and_not_accused(kind: str) -> None:
     town = renewed()
     town.parties[1].meddle = ELSEWHERE[kind]
     assert town.run().phase is Phase.DONE and town.state.lies == {}

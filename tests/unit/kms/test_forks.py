@@ -87,7 +87,7 @@ def test_a_shard_that_sees_a_second_log_keeps_what_convicts_its_scribe(tmp_path:
     assert shards[0].exchange(exchange_of(agreed, words, 3, 4)).length == 4
 
 
-def test_a_log_of_before_schema_0009_has_its_end_signed_with_the_next_message(tmp_path: Path) -> None:
+def test_log_from_before_schema_0009_has_its_end_signed_later(tmp_path: Path) -> None:
     shards, _ = offices(tmp_path, 2)
     agreed = plan(shards, 2, 2)
     words = words_of(agreed, shards)
@@ -106,7 +106,7 @@ def test_a_log_of_before_schema_0009_has_its_end_signed_with_the_next_message(tm
     assert kept(shards[0]) is not None
 
 
-def test_what_a_stranger_puts_together_of_an_honest_scribes_words_is_not_kept(tmp_path: Path) -> None:
+def test_evidence_forged_from_an_honest_coordinators_messages_is_not_kept(tmp_path: Path) -> None:
     shards, _ = offices(tmp_path, 2)
     agreed = plan(shards, 2, 2)
     words = words_of(agreed, shards)
@@ -250,7 +250,7 @@ def test_a_scribe_that_dies_at_every_moment_signs_one_log(tmp_path: Path) -> Non
     assert [kept(each) for each in shards] == [None] * 3
 
 
-def test_control_a_scribe_that_signs_before_it_stores_is_convicted_after_a_crash(tmp_path: Path) -> None:
+def test_control_coordinator_that_signs_before_storing_is_convicted(tmp_path: Path) -> None:
     shards, _ = offices(tmp_path, 3)
     assert not one_log(tmp_path, shards, Hasty)
     assert any(kept(each) for each in shards)

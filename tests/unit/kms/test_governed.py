@@ -25,7 +25,7 @@ from tests.fixtures.kms.release_network import World
         ("simulated", EvidenceType.SIMULATED, 31337, ""),
     ],
 )
-def test_where_something_is_of_hardware_no_shard_starts_on_a_policy_that_nobody_signed(
+def test_hardware_shard_does_not_start_on_an_unsigned_policy(
     fresh: World, assurance: str, evidence: EvidenceType | None, chain_id: int, why: str
 ) -> None:
     fresh.document = replace(fresh.document, record=replace(fresh.document.record, assurance=assurance))

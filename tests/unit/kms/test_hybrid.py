@@ -144,7 +144,7 @@ def test_a_stripped_envelope_is_refused_whatever_it_calls_itself(suite: int, bel
         verify_envelope(stripped(verified(), suite), CONTEXT, RECEIPT, believed)
 
 
-def test_an_envelope_of_the_old_suite_passes_only_who_believes_what_it_says() -> None:
+def test_envelope_of_the_old_suite_passes_only_if_its_label_is_believed() -> None:
     """Sealed by an operator that wants no second half: with a good proof, which its epoch's suite does not let count."""
     weak = encode(replace(verify_envelope(seal_padded(PLAIN, PUBLIC, CONTEXT, 1, os.urandom), CONTEXT, RECEIPT)))
     with pytest.raises(EnvelopeProofBad):
@@ -246,7 +246,7 @@ def test_a_part_is_of_one_secret_place_and_shard(what: str) -> None:
     assert hybrid._info(1, plain.kem, PLACE) != hybrid._info(1, plain.kem[:-1], PLACE)
 
 
-def test_an_envelope_has_one_part_at_least_and_no_more_than_there_can_be_shards() -> None:
+def test_envelope_has_between_one_part_and_the_largest_number_of_shards() -> None:
     part = verified().parts[0]
     for count in (0, MAX_SHARDS + 1):
         with pytest.raises(MalformedValue, match=f"{count} of them"):

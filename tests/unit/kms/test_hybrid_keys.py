@@ -36,7 +36,7 @@ def town(quorum: int = 3) -> Town:
     return Town(plan_for(parties, 2, quorum, epoch=EPOCH), parties)
 
 
-def test_the_shards_of_a_hybrid_epoch_make_their_own_keys_and_sign_for_all_of_them() -> None:
+def test_hybrid_epoch_shards_make_and_sign_their_own_kem_keys() -> None:
     made = town()
     state = made.run()
     assert state.phase is Phase.DONE and state.result is not None
@@ -48,7 +48,7 @@ def test_the_shards_of_a_hybrid_epoch_make_their_own_keys_and_sign_for_all_of_th
     assert len(state.signatures) == 3
 
 
-def test_an_epoch_of_the_old_suite_has_none_and_its_log_says_nothing_of_them() -> None:
+def test_epoch_of_the_old_suite_has_no_kem_keys_and_none_in_its_log() -> None:
     parties = [party(n) for n in (1, 2, 3)]
     plain = Town(plan_for(parties, 2, 3), parties)
     state = plain.run()
@@ -83,7 +83,7 @@ def test_without_the_key_of_every_shard_there_is_no_hybrid_epoch(meddle: object,
     assert (made.parties[1].signer.address in state.lies) == named
 
 
-def test_a_hybrid_epoch_is_not_dealt_again_and_its_size_leaves_no_doubt_about_blame() -> None:
+def test_hybrid_epoch_is_not_reshared_and_its_size_keeps_blame_unambiguous() -> None:
     held, source = generated(2, 3)
     for heir in (None, plan_for(held, 2, 3).receivers[0]):
         with pytest.raises(CeremonyRefused, match="make a new epoch"):
@@ -94,7 +94,7 @@ def test_a_hybrid_epoch_is_not_dealt_again_and_its_size_leaves_no_doubt_about_bl
         plan_for(held, 2, 3, epoch=9 << 32)
 
 
-def test_a_shard_that_dies_at_every_moment_has_share_and_key_of_one_ceremony(tmp_path: Path) -> None:
+def test_shard_crashing_at_any_point_has_share_and_key_of_one_ceremony(tmp_path: Path) -> None:
     shards, _ = offices(tmp_path, 3)
     state = dying(tmp_path, plan(shards, 2, 3, epoch=EPOCH), shards, shards[:1])
     died_around(shards[0], "join", "kem", "commit", "deal", "judgement", "confirm")
@@ -172,7 +172,7 @@ def test_a_backup_has_the_key_and_a_restore_brings_it_back(station: Station) -> 
 
 
 @pytest.mark.parametrize("what", ["retired", "held by others now"])
-def test_a_restore_leaves_out_the_key_of_a_share_that_the_chain_wants_no_more(station: Station, what: str) -> None:
+def test_restore_leaves_out_the_kem_key_of_a_superseded_share(station: Station, what: str) -> None:
     back_up(station.folder, station.file, KEY, station.records, SystemClock(), os.urandom)
     gone = {"state": EpochState.RETIRED} if what == "retired" else {"shards": (Address("0x" + "77" * 20),)}
     station.chain.epoch = replace(station.chain.epoch, **gone)
@@ -217,7 +217,7 @@ def test_only_keys_for_which_the_chain_has_signatures_are_sealed_to(station: Sta
     assert pinned_epoch(1, {**raw, "transcript": bytes(32)}, lambda _epoch: plain) == plain
 
 
-def test_the_record_of_an_epoch_has_hybrid_keys_exactly_if_its_number_says_so(tmp_path: Path) -> None:
+def test_epoch_record_has_hybrid_keys_exactly_if_its_version_says_so(tmp_path: Path) -> None:
     record = World(tmp_path, epoch=EPOCH).document.record
     keys = record.hybrid
     assert keys is not None

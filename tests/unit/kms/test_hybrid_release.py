@@ -164,7 +164,7 @@ def garbage_for(*indices: int) -> Callable[[int, HybridPart], HybridPart]:
 
 
 @pytest.mark.parametrize("bad", [each for n in (1, 2, 3) for each in itertools.combinations(SHARDS, n)])
-def test_a_part_that_is_not_as_it_should_be_is_the_operators_fault_whoever_answers(world: World, bad: tuple[int, ...]) -> None:
+def test_malformed_part_is_the_operators_fault_whichever_shard_answers(world: World, bad: tuple[int, ...]) -> None:
     """One is found because all parts are made again; more than n - t because so many shards say so."""
     case = sabotaged(world, garbage_for(*bad))
     for up in (SHARDS, *([each for each in itertools.combinations(SHARDS, 2) if not set(each) & set(bad)])):

@@ -68,7 +68,7 @@ def test_one_bad_part_is_found_by_who_never_asked_its_shard(fault: str) -> None:
     assert hybrid.recovered(shares_of(envelope, (1, 2, 3)), envelope, TO, PLACE) is None
 
 
-def test_without_making_the_parts_again_the_plaintext_depends_on_who_answered() -> None:
+def test_without_reencapsulation_plaintext_depends_on_the_answering_shards() -> None:
     """The control: interpolation alone gives each set of shards its own PSK."""
     envelope = sealed_badly({5: "off the polynomial"})
     values = {hybrid._value(shares_of(envelope, subset), 0) for subset in itertools.combinations(range(1, 6), THRESHOLD)}

@@ -25,7 +25,7 @@ def test_every_secret_file_belongs_to_its_owner_alone(world: World) -> None:
             assert stat.S_IMODE((shard.folder / name).stat().st_mode) == 0o600
 
 
-def test_a_second_epoch_keeps_the_shards_other_keys_and_has_another_public_key(fresh: World) -> None:
+def test_second_epoch_keeps_the_shards_other_keys_with_a_new_public_key(fresh: World) -> None:
     second = replace(fresh.settings, epoch=U64(2), out_file=fresh.folder / "epoch-2.json")
     document = deal(second, os.urandom)
     for before, after in zip(fresh.document.record.shards, document.record.shards, strict=True):

@@ -182,7 +182,7 @@ def retire(shards: Shards) -> list[str]:
 
 
 @pytest.mark.e2e
-def test_scribe_curator_and_erasing_shards_that_are_killed_at_every_moment_end_what_they_began(shards: Shards) -> None:
+def test_killed_coordinator_curator_and_erasing_shards_finish_their_work(shards: Shards) -> None:
     with running(shards, serving=False):
         deaths = ceremony(shards, "dkg", config := settings(shards, "epoch"))
         opens(shards, document(shards, "epoch"), ALL)

@@ -92,7 +92,7 @@ def own(world: World) -> TransportKey:
     return TransportKey(*hpke.transport_keypair(world.shard(1)._rng))
 
 
-def test_attack_4_control_partials_are_sealed_to_the_enclave_and_open_the_envelope_where_nobody_seals(
+def test_attack_4_control_unsealed_partials_open_the_envelope(
     world: World, case: Case, own: TransportKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ours lets nobody between. A build that does gives him nothing that he can read; one that seals nothing, everything."""
@@ -110,7 +110,7 @@ def test_attack_4_control_partials_are_sealed_to_the_enclave_and_open_the_envelo
     assert unpad(opened(world, case, list(read))) == case.payload
 
 
-def test_attack_4_control_a_transport_key_put_in_the_enclaves_place_is_refused_and_gets_all_where_evidence_does_not_bind_it(
+def test_attack_4_control_replaced_transport_key_is_served_where_unbound(
     world: World, case: Case, own: TransportKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leaks = Leaks(monkeypatch)

@@ -61,7 +61,7 @@ def test_several_requests_go_over_one_channel_and_several_channels_at_once(world
         assert {each.record.evidence_hash for each in answers[::2]} != {answers[1].record.evidence_hash}
 
 
-def test_strangers_that_are_too_many_are_closed_and_a_place_is_free_again_when_one_leaves(world: World) -> None:
+def test_excess_connections_are_closed_and_a_place_is_freed_on_leaving(world: World) -> None:
     places = Places(strangers=3, of_one=2)
     with served(world, places), ExitStack() as stack:
         held = [stack.enter_context(dialled(world)) for _ in range(2)]

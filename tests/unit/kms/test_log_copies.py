@@ -83,9 +83,7 @@ def test_a_log_that_is_longer_than_one_run_takes_is_not_called_whole(
     assert copy.extend(paged(logged, 1), DOMAIN).next_index == 3
 
 
-def test_of_a_liar_who_always_shows_another_record_some_are_kept_and_a_torn_line_spoils_none(
-    world: World, logged: Entries, copy: LogCopy
-) -> None:
+def test_some_conflicting_records_of_a_liar_are_kept_despite_a_torn_line(world: World, logged: Entries, copy: LogCopy) -> None:
     copy.extend(paged(logged), DOMAIN)
     evidence, others = (
         copy.path.with_suffix(".contradicts"),
@@ -152,7 +150,7 @@ def test_a_shard_that_is_busy_is_asked_again_so_often_and_no_more(
         assert client.asked == copies.BUSY_TRIES
 
 
-def test_a_shard_that_is_always_busy_has_no_more_time_than_one_that_is_slow(
+def test_always_busy_shard_gets_no_more_time_than_a_slow_one(
     world: World, copy: LogCopy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copies, "WAIT_S", 0.3)

@@ -115,9 +115,7 @@ def test_a_shard_of_before_marks_gets_one_at_its_next_start(fresh: World) -> Non
     assert (mark.epoch, mark.index) == (1, 1) and fresh.records(1).digest_of(1, 1) == mark.digest and len(log.entries) == 2
 
 
-def test_a_start_marks_a_log_that_went_on_without_and_leaves_the_disk_alone_otherwise(
-    fresh: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_start_marks_an_unmarked_log_and_otherwise_writes_nothing(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_position, "EVERY", 3)
     release(fresh, started(fresh), 1)
     # The newest may be of a process that was killed in the middle of it.
@@ -169,7 +167,7 @@ def test_no_backup_is_made_beside_a_log_that_lacks_what_was_signed(fresh: World)
     assert not file.exists()
 
 
-def test_no_key_comes_back_into_a_folder_that_knows_of_more_than_the_database(fresh: World) -> None:
+def test_no_key_is_restored_into_a_folder_ahead_of_its_database(fresh: World) -> None:
     """A backup of before the first record knows of none."""
     folder, file = folder_of(fresh), fresh.folder / "shard.backup"
     shard = started(fresh)

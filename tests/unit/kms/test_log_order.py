@@ -73,7 +73,7 @@ def test_a_shard_leaves_out_no_ticket_and_no_grounds_once_it_kept_them(logged: E
     assert found == "record 2 has no grounds, and a record before it has"
 
 
-def test_a_shard_whose_node_fell_far_behind_records_nothing_until_it_has_caught_up(fresh: World) -> None:
+def test_shard_with_a_lagging_node_records_nothing_until_it_caught_up(fresh: World) -> None:
     """Its log would be taken for a liar's."""
     shard, now, cases = fresh.shard(1), fresh.chain.facts, [fresh.case(seq) for seq in (1, 2)]
     for case in cases:
@@ -128,7 +128,7 @@ def test_one_false_date_far_ahead_leaves_no_record_and_stops_no_shard(fresh: Wor
     assert list(out_of_order(shard.log(0).entries)) == []
 
 
-def test_a_shard_whose_own_clock_is_far_behind_says_so_and_serves_once_it_is_right(fresh: World) -> None:
+def test_shard_with_a_slow_clock_reports_it_and_serves_once_it_is_right(fresh: World) -> None:
     shard, case = fresh.shard(1), fresh.case()
     fresh.chain.open(case)
     fresh.clock.seconds = NOW - AHEAD_S - 1

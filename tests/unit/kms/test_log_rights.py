@@ -89,7 +89,7 @@ def test_an_audit_whose_ticket_names_something_else_is_found(world: World, logge
     assert "an audit's subject is its receipt, its round 0" in found
 
 
-def test_an_audit_whose_batch_was_not_yet_drawn_when_it_was_decided_is_found(
+def test_audit_decided_before_its_batch_was_drawn_is_found(
     world: World, logged: Entries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The newest block has the beacon, and the block of the record's time had none."""
@@ -100,7 +100,7 @@ def test_an_audit_whose_batch_was_not_yet_drawn_when_it_was_decided_is_found(
     assert f"at block {header.block}, when it was decided" in found and "no batch 0 or no beacon" in found
 
 
-def test_a_time_that_no_block_has_is_found_and_a_block_that_the_node_forgot_judges_nothing(world: World, logged: Entries) -> None:
+def test_impossible_block_time_is_found_and_forgotten_block_judges_nothing(world: World, logged: Entries) -> None:
     court = Court(world.chain)
     timeless = replace(logged[0], record=replace(logged[0].record, decided_at=U64(NOW - 5)))
     (found,) = judge((timeless,), court, SEEN).wrong

@@ -58,7 +58,7 @@ def test_marks_that_cannot_be_read_are_not_to_be_removed(fresh: World) -> None:
 NOT_MARKED = '"event":"kms.log_not_marked","file":"release-log.json","why":"No space left on device"'
 
 
-def test_a_mark_that_cannot_be_written_keeps_no_enclave_from_its_answer_and_is_made_up_for(
+def test_mark_that_cannot_be_written_delays_no_answer_and_is_written_later(
     fresh: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(log_position, "monotonic_s", lambda: 100.0)

@@ -56,7 +56,7 @@ def town(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Town]:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("town", [True], indirect=True)
-def test_shards_of_both_sets_that_are_killed_at_every_moment_of_a_move_have_the_key(town: Town) -> None:
+def test_killed_shards_of_both_sets_of_a_move_have_the_key(town: Town) -> None:
     to_others = town.move(town.fresh, 2)
     to_some_of_them = town.move([*town.old[1:], town.fresh[0]], 3)
     town.network.start([to_others, to_some_of_them])
@@ -91,7 +91,7 @@ def test_a_shard_that_loses_its_seed_when_it_is_killed_is_found(town: Town) -> N
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("town", [False], indirect=True)
-def test_a_move_with_shards_of_either_set_cut_off_is_done_or_changes_nothing(town: Town) -> None:
+def test_partitioned_move_between_shard_sets_completes_or_changes_nothing(town: Town) -> None:
     sets = [*(frozenset({each}) for each in range(1, ALL + 1)), frozenset({1, 2}), frozenset({1, 2, 3}), frozenset({4, 5})]
     cuts, done = list(losses(PHASES, sets)), Counter[str]()
     plans = [town.move(town.fresh, 2) for _ in cuts]

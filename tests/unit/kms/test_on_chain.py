@@ -39,7 +39,7 @@ def on_chain(anvil: Anvil, tmp_path: Path) -> OnChain:
 
 
 @pytest.mark.e2e
-def test_a_drawn_seat_and_a_drawn_auditor_open_the_envelope_and_a_stranger_does_not(on_chain: OnChain) -> None:
+def test_drawn_seat_and_drawn_auditor_open_the_envelope_and_others_do_not(on_chain: OnChain) -> None:
     world, case = on_chain.world, on_chain.case
     dispute, member = on_chain.dispute()
     with serving(on_chain, 2, 3):
@@ -126,7 +126,7 @@ def test_the_view_reads_disputes_batches_beacons_and_epochs_at_one_block(on_chai
 
 
 @pytest.mark.e2e
-def test_audits_are_drawn_from_the_stakes_at_the_batch_whoever_joins_or_deposits_later(on_chain: OnChain) -> None:
+def test_audit_draw_uses_the_stakes_at_the_batch_despite_later_deposits(on_chain: OnChain) -> None:
     view = ChainKeyView(reader(on_chain.anvil, on_chain.network), on_chain.world.document.record.shards[0].address)
     late, anvil = signer(9), on_chain.anvil
     anvil.mine(3)
@@ -140,7 +140,7 @@ def test_audits_are_drawn_from_the_stakes_at_the_batch_whoever_joins_or_deposits
 
 
 @pytest.mark.e2e
-def test_a_shard_decides_at_a_final_block_unless_its_settings_say_otherwise(tmp_path: Path) -> None:
+def test_shard_decides_at_a_final_block_unless_settings_differ(tmp_path: Path) -> None:
     """A round that was drawn a block ago can still be taken back with its members: no key yet, then the key."""
     with running_anvil("--slots-in-an-epoch", "1") as anvil:
         on_chain = put_on_chain(anvil, tmp_path)

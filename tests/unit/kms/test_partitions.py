@@ -17,7 +17,7 @@ CUTS = (
 )
 
 
-def test_a_partition_in_any_phase_gives_the_key_to_a_quorum_or_changes_nothing(tmp_path: Path) -> None:
+def test_partition_in_any_phase_gives_a_quorum_the_key_or_changes_nothing(tmp_path: Path) -> None:
     shards, chain = offices(tmp_path, 3)
     made = run(scribe_of(tmp_path, plan(shards, 2, 3), shards))
     source, ways = on_chain(chain, made), {each.signer.address: each for each in shards}

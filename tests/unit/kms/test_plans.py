@@ -40,7 +40,7 @@ def _agree(settings: CeremonySettings) -> Any:
     ("changed", "named"),
     [({"threshold": 3, "quorum": 3}, "threshold, quorum"), ({"quorum": 3}, "quorum"), ({"assurance": "hardware"}, "assurance")],
 )
-def test_settings_that_say_otherwise_than_the_plan_are_refused_and_it_stays(
+def test_settings_that_contradict_the_plan_are_refused_and_the_plan_stays(
     settings: CeremonySettings, changed: dict[str, Any], named: str
 ) -> None:
     signed, before = _agree(settings), settings.plan_file.read_bytes()
@@ -82,9 +82,7 @@ def test_no_settings_are_of_epoch_0_or_out_of_another_range(settings: CeremonySe
         replace(settings, **changed)
 
 
-def test_a_plan_file_is_of_one_ceremony_and_a_source_of_the_epoch_of_the_settings(
-    settings: CeremonySettings, tmp_path: Path
-) -> None:
+def test_plan_file_is_bound_to_one_ceremony_and_to_the_epoch_of_its_source(settings: CeremonySettings, tmp_path: Path) -> None:
     _agree(settings)
     for asked, purpose, scribe in (
         (replace(settings, epoch=U64(4)), Purpose.GENERATE, SCRIBE),

@@ -134,9 +134,7 @@ def test_attack_11_points_off_the_curve_and_second_encodings_are_refused() -> No
     assert (EccPoint(0, 0, "p256") * random_scalar(os.urandom)).is_point_at_infinity()
 
 
-def test_attack_11_an_envelope_of_points_off_the_curve_is_refused_by_our_check_and_by_the_library_alone(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_attack_11_off_curve_envelope_is_refused_by_check_and_by_library(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     case, shard = forged(world), world.shard(1)
     with monkeypatch.context() as ours_alone:
         let_the_library_not_ask(ours_alone)
@@ -148,9 +146,7 @@ def test_attack_11_an_envelope_of_points_off_the_curve_is_refused_by_our_check_a
         world.release(shard, case)
 
 
-def test_attack_11_control_where_neither_asks_a_shard_that_answers_such_an_envelope_tells_its_share_modulo_three(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_attack_11_control_unchecked_point_reveals_the_share_modulo_three(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (ORDER_THREE + ORDER_THREE + ORDER_THREE).is_point_at_infinity()
     assert encoded(Textbook(GENERATOR.x, GENERATOR.y) * 7) == encode_point(GENERATOR * 7)
     case, shards = forged(world), [world.shard(index) for index in (1, 2)]

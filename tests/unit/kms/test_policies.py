@@ -66,7 +66,7 @@ def test_a_shard_serves_under_an_approved_policy_and_no_older_one(fresh: World) 
             start(fresh, policy, signers)
 
 
-def test_a_program_that_was_just_added_gets_no_key_and_one_that_was_removed_none_any_more(fresh: World) -> None:
+def test_just_added_program_gets_no_key_and_removed_program_none_any_more(fresh: World) -> None:
     """The enclave's own program is the addition: it has to wait. Then it is removed: refused at once."""
     case = fresh.case()
     fresh.chain.open(case)
@@ -108,7 +108,7 @@ def counts(world: World, now: int) -> bool:
 
 @pytest.mark.parametrize("whose", ["own", "chain"])
 @pytest.mark.parametrize("ahead", [MAX_APART_S + 1, ADDITION_DELAY_S, 3_650 * 86_400, 2**63, 2**64 - 1])
-def test_one_clock_that_is_ahead_ends_no_wait_makes_none_longer_and_is_not_remembered(
+def test_one_fast_clock_ends_no_wait_extends_none_and_is_not_remembered(
     fresh: World, clock: Steps, whose: str, ahead: int
 ) -> None:
     now, history = clock.now(), fresh.settings.shards[0].folder / POLICY_HISTORY

@@ -65,7 +65,7 @@ def test_other_shards_and_other_epochs_have_logs_of_their_own() -> None:
     keep(promises, replace(PLAIN, key_epoch=U64(2)))
 
 
-def test_what_another_process_was_promised_holds_here_and_an_older_promise_changes_nothing() -> None:
+def test_record_seen_by_another_process_counts_and_an_older_one_is_ignored() -> None:
     promises, second = Promises(), follower(PLAIN)
     for each in (second, PLAIN):
         promises.learn(signed(each))
@@ -93,7 +93,7 @@ def test_what_a_shard_promised_on_another_network_is_of_another_log() -> None:
     keep(promises, PLAIN)
 
 
-def test_what_a_process_was_forked_with_it_knows_and_what_it_hears_stays_its_own() -> None:
+def test_forked_process_inherits_known_records_and_keeps_its_own_to_itself() -> None:
     known = Promises()
     keep(known, PLAIN)
     fork = Promises(known=known)

@@ -59,9 +59,7 @@ def test_fewer_than_t_shares_give_no_key(world: World, up: tuple[int, ...]) -> N
         source(world).open(world.job(disputed(world)), world.secret)
 
 
-def test_key_and_shares_are_overwritten_when_the_envelope_is_open_and_when_it_is_not(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rebuilt_key_and_shares_are_overwritten_on_success_and_failure(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     buffers: list[bytearray] = []
 
     def seen(make: Callable[..., bytearray]) -> Callable[..., bytearray]:
@@ -86,7 +84,7 @@ def test_key_and_shares_are_overwritten_when_the_envelope_is_open_and_when_it_is
 # --- who must have allowed it ---
 
 
-def test_an_enclave_that_did_not_opt_in_asks_nobody_and_says_that_it_has_no_key(world: World) -> None:
+def test_enclave_without_opt_in_asks_no_shard_and_reports_no_key(world: World) -> None:
     case, shard = disputed(world), giving(world, 1)
     before, blame = len(shard[1].log(0).entries), Blame()
     with world.listening(shard, giving(world, 2)):
@@ -97,7 +95,7 @@ def test_an_enclave_that_did_not_opt_in_asks_nobody_and_says_that_it_has_no_key(
 
 
 @pytest.mark.parametrize("named", ["ticket", "epoch record"])
-def test_a_job_that_names_several_epochs_is_refused_before_any_shard_is_asked(world: World, named: str) -> None:
+def test_job_with_several_epochs_is_refused_before_any_shard_is_asked(world: World, named: str) -> None:
     # The receipt's epoch says whether the enclave may rebuild a key; the ticket's says what shards give.
     case, blame = disputed(world), Blame()
     job = world.job(case)

@@ -89,7 +89,7 @@ def test_a_shard_that_lies_is_named_and_the_others_suffice(tmp_path: Path, kind:
     assert blame.failures == [(1, error)]
 
 
-def test_control_without_the_check_of_shares_a_wrong_one_makes_a_wrong_key_and_nobody_is_named(
+def test_control_without_share_check_wrong_share_makes_wrong_key_unnoticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world, blame = World(tmp_path, epoch=EPOCH), Blame()
@@ -151,7 +151,7 @@ def test_a_share_that_is_not_used_is_erased_at_once(monkeypatch: pytest.MonkeyPa
     assert buffers == [(bytearray(32), (6).to_bytes(32))]
 
 
-def test_a_log_in_which_a_share_passes_for_a_partial_or_the_other_way_round_is_broken(world: World, fresh: World) -> None:
+def test_log_that_swaps_a_share_and_a_partial_is_broken(world: World, fresh: World) -> None:
     for each, lie in ((world, Decision.RELEASED), (fresh, Decision.SHARE_RELEASED)):
         shard = giving(each, 2)[1]
         each.release(shard, disputed(each))

@@ -49,7 +49,7 @@ def test_a_desk_takes_part_only_if_its_operator_allows_it(tmp_path: Path) -> Non
     assert shards[0].exchange(brought(plan(shards, 2, 2))).messages, "another key is another matter"
 
 
-def test_a_key_from_a_ceremony_is_rebuilt_and_again_from_shares_that_were_dealt_anew(tmp_path: Path) -> None:
+def test_ceremony_key_is_rebuilt_before_and_after_resharing(tmp_path: Path) -> None:
     world = World(tmp_path / "world", epoch=EPOCH)
     shards, chain = allowing(world, tmp_path)
     made = run(scribe_of(tmp_path, plan(shards, 2, 3, epoch=EPOCH), shards))

@@ -71,7 +71,7 @@ def of(*secrets: str) -> set[str]:
 
 
 @pytest.mark.e2e
-def test_the_key_is_there_once_in_one_form_and_nowhere_when_the_envelope_is_open(world: World) -> None:
+def test_rebuilt_key_exists_once_in_one_form_and_is_gone_after_opening(world: World) -> None:
     first, second = stages(world)
     assert first == of("key", "share 1", "share 2"), "the bytes of the buffers, and no integer or text made of them"
     assert second == set()

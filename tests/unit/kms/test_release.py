@@ -145,7 +145,7 @@ def test_an_audit_without_right_is_refused(fresh: World, name: str) -> None:
     refused(error, fresh, shard, fresh.request(case, ticket=ticket, proof=proof))
 
 
-def test_an_audit_of_an_unsigned_receipt_or_under_a_disputes_name_is_refused(fresh: World) -> None:
+def test_audit_of_unsigned_receipt_or_under_a_dispute_id_is_refused(fresh: World) -> None:
     case, shard = fresh.case(), fresh.shard(1)
     proof = fresh.chain.anchor(case)
     ticket = fresh.ticket(case, TicketKind.AUDIT)

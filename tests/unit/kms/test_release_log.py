@@ -73,7 +73,7 @@ def test_a_log_that_was_tampered_with_is_refused(world: World, logged: Entries, 
 
 
 @pytest.mark.parametrize("how", TAMPERED)
-def test_control_an_auditor_that_checks_no_chain_keeps_what_was_tampered_with(
+def test_control_auditor_that_checks_no_chain_keeps_a_tampered_log(
     world: World, logged: Entries, copy: LogCopy, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = TAMPERED[how](world, logged)
@@ -93,7 +93,7 @@ def test_a_log_of_another_shard_or_epoch_is_not_this_ones(world: World, logged: 
             verify_owner(logged, shard, epoch)
 
 
-def test_a_copy_grows_with_the_log_and_goes_on_after_a_crash_in_the_middle_of_a_line(logged: Entries, copy: LogCopy) -> None:
+def test_copy_grows_with_the_log_and_continues_after_a_torn_line(logged: Entries, copy: LogCopy) -> None:
     assert copy.read(DOMAIN) == ((), START)
     assert copy.extend(paged(()), DOMAIN) == START
     assert copy.extend(paged(logged[:1]), DOMAIN).next_index == 1

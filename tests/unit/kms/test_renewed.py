@@ -84,7 +84,7 @@ def test_what_a_running_shard_gives_is_of_the_share_that_the_chain_means(fresh: 
             verify_partial(given, 1, theirs, base, case.id)
 
 
-def test_who_has_no_share_that_the_chain_means_is_to_be_asked_again_and_answers_once_it_has(fresh: World) -> None:
+def test_shard_without_the_share_in_force_asks_to_retry_and_then_answers(fresh: World) -> None:
     case, shard = fresh.case(), fresh.shard(1)
     fresh.chain.open(case)
     mean(fresh, dealt_again(fresh, 2, 3))
@@ -125,7 +125,7 @@ def test_no_share_comes_back_that_the_chain_meant_before(fresh: World) -> None:
 
 
 @pytest.mark.parametrize("told", [1, 0, 10**6], ids=["a version more", "the same version", "a version far away"])
-def test_a_shard_that_one_false_answer_misled_serves_again_without_a_restart(
+def test_shard_misled_by_one_false_answer_serves_again_without_restart(
     fresh: World, monkeypatch: pytest.MonkeyPatch, told: int
 ) -> None:
     """Its share of a ceremony that the chain never took is in the folder, for it was stored before the shard signed for it."""
@@ -170,9 +170,7 @@ def test_a_false_block_number_keeps_no_shard_away_from_true_shares(fresh: World,
     fresh.release(shard, case)
 
 
-def test_a_later_block_alone_or_an_answer_between_two_others_brings_no_share_back(
-    fresh: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_later_block_or_an_answer_between_two_others_revives_no_share(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes behind one address of which one lags."""
     hands = Hands(monkeypatch)
     case, shard, first, second = fresh.case(), fresh.shard(1), in_force(fresh), dealt_again(fresh, 1)
@@ -215,9 +213,7 @@ def test_what_was_in_doubt_otherwise_is_in_doubt_anew(fresh: World, monkeypatch:
     fresh.release(shard, case)
 
 
-def test_info_says_which_shares_are_served_and_whether_the_chain_means_them(
-    fresh: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_info_says_which_shares_are_served_and_whether_they_are_in_force(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
     hands, shard, first = Hands(monkeypatch), fresh.shard(1), in_force(fresh)
 
     def told() -> tuple[object, ...]:
@@ -240,9 +236,7 @@ def test_info_says_which_shares_are_served_and_whether_the_chain_means_them(
     assert told()[2] is True, "who only asks what it serves cannot make it read the chain all the time"
 
 
-def test_info_says_what_the_chain_last_said_while_somebody_elses_look_is_under_way(
-    fresh: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_info_gives_the_last_known_chain_state_during_another_read(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
     hands, shard, seen = Hands(monkeypatch), fresh.shard(1), []
     assert shard.info().in_force is True
     hands.now += LOOK_S

@@ -82,7 +82,7 @@ def test_what_was_sealed_opens_for_its_purpose_and_for_nothing_else(sealing: Sea
         open_sealer(tmp_path / "stranger", stranger).open(sealed, ONE)
 
 
-def test_a_shard_makes_renews_erases_backs_up_and_restores_shares_under_any_of_them(sealing: Sealing, tmp_path: Path) -> None:
+def test_shares_are_made_renewed_erased_and_restored_under_each_sealing(sealing: Sealing, tmp_path: Path) -> None:
     shards, chain = offices(tmp_path, 2, sealing=sealing)
     made = run(scribe_of(tmp_path, plan(shards, 2, 2), shards))
     source = on_chain(chain, made)
@@ -102,7 +102,7 @@ def test_a_shard_makes_renews_erases_backs_up_and_restores_shares_under_any_of_t
     shares_make_the_key(again, numbered(shards))
 
 
-def test_a_key_that_lies_in_a_folder_is_taken_out_of_it_and_shares_stay_as_they_are(fresh: World, tmp_path: Path) -> None:
+def test_key_in_the_folder_is_moved_out_and_shares_stay_unchanged(fresh: World, tmp_path: Path) -> None:
     folder, sealing = fresh.settings.shards[0].folder, wrapped(tmp_path)
     plain, share = (folder / "storage.key").read_bytes(), (folder / "share-1.json").read_bytes()
     with pytest.raises(ConfigurationError, match="python -m kms wrap"):
@@ -161,7 +161,7 @@ def test_a_key_file_of_zeros_is_not_wiped_where_no_key_is_wrapped(tmp_path: Path
     assert (tmp_path / "storage.key").exists()
 
 
-def test_a_shard_starts_and_takes_part_in_ceremonies_with_the_command_of_its_settings(fresh: World, tmp_path: Path) -> None:
+def test_shard_starts_and_joins_ceremonies_with_its_configured_command(fresh: World, tmp_path: Path) -> None:
     start(fresh, fresh.policy)
     sealing, folder, renewed, case = wrapped(tmp_path), fresh.settings.shards[0].folder, dealt_again(fresh, 1), fresh.case()
     wrap_folder(folder, sealing)
@@ -249,7 +249,7 @@ def test_a_key_file_elsewhere_is_for_its_owner_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "mode", "problem"), [("no key", 0o600, "bytes of hex"), ("ab" * 32, 0o644, "only the owner")]
 )
-def test_a_key_file_that_is_there_is_kept_only_if_it_is_a_key_of_its_owner_alone(
+def test_existing_key_file_is_kept_only_if_it_is_a_key_of_its_owner_alone(
     tmp_path: Path, content: str, mode: int, problem: str
 ) -> None:
     (tmp_path / "own.key").write_text(content)

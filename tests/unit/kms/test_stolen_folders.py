@@ -101,7 +101,7 @@ def test_copies_of_folders_without_their_storage_keys_are_no_shards(tmp_path: Pa
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_control_where_the_signing_key_lies_open_copies_of_folders_are_the_private_key(
+def test_control_with_open_signing_keys_copied_folders_are_the_private_key(
     tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As it was: the storage key sealed shares, and shares alone."""

@@ -195,7 +195,7 @@ def test_handshakes_that_do_not_end_have_places_too(office: Office, limit: str, 
     # And a shard that stops does not wait for them.
 
 
-def test_a_request_in_one_piece_with_the_end_of_the_handshake_is_answered_in_tls(office: Office) -> None:
+def test_request_in_one_segment_with_the_handshake_end_is_answered_in_tls(office: Office) -> None:
     with serving(office) as place, before_tls(place) as plain:
         heard, said = ssl.MemoryBIO(), ssl.MemoryBIO()
         client = trusting(place.office).wrap_bio(heard, said, server_hostname="127.0.0.1")
@@ -231,7 +231,7 @@ def test_one_connection_too_many_is_closed_and_the_others_are_served(
         wait_until(lambda: served(place))
 
 
-def test_bodies_of_strangers_together_are_bounded_and_their_place_is_free_again(office: Office) -> None:
+def test_total_size_of_request_bodies_is_bounded_and_freed(office: Office) -> None:
     """Control: alone, the same body is read to its end."""
     sent = 2**20 - 4096
     with serving(office, most=2**20) as place:

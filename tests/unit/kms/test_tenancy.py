@@ -88,7 +88,7 @@ def test_nothing_of_an_ended_epoch_is_erased_while_a_process_serves(fresh: World
     assert erased(fresh, chain).statement.kept == ZERO_DIGEST
 
 
-def test_old_shares_are_erased_beside_a_shard_that_has_taken_the_new_one_and_not_before(fresh: World) -> None:
+def test_old_shares_are_erased_only_after_the_shard_took_the_new_one(fresh: World) -> None:
     case, new = fresh.case(), dealt_again(fresh, 1)
     fresh.chain.open(case)
     document = replace(fresh.document, record=as_dealt(fresh.document.record, new), commitments=points_of(new))
@@ -105,7 +105,7 @@ def test_old_shares_are_erased_beside_a_shard_that_has_taken_the_new_one_and_not
         fresh.release(shard, case)
 
 
-def test_one_process_serves_from_a_folder_and_none_begins_while_another_erases(tmp_path: Path) -> None:
+def test_one_process_serves_a_folder_and_none_starts_during_erasure(tmp_path: Path) -> None:
     for one in (folder_lock.serving, folder_lock.alone):
         with one(tmp_path), pytest.raises(ConfigurationError, match="another process serves"), folder_lock.serving(tmp_path):
             pass
@@ -126,7 +126,7 @@ def test_one_process_serves_from_a_folder_and_none_begins_while_another_erases(t
         pass
 
 
-def test_one_process_erases_or_restores_at_a_time_also_beside_one_that_serves(tmp_path: Path) -> None:
+def test_one_process_erases_or_restores_at_a_time_also_beside_a_server(tmp_path: Path) -> None:
     with folder_lock.serving(tmp_path), folder_lock.alone(tmp_path):
         with pytest.raises(ConfigurationError, match="another process erases, restores or wraps in it: run this again"):
             folder_lock.alone(tmp_path).__enter__()
@@ -166,7 +166,7 @@ def _not_ours(_path: object, *_how: int) -> int:
     raise PermissionError(13, "Permission denied")
 
 
-def test_the_old_share_is_not_called_gone_while_a_request_is_answered_with_it(fresh: World) -> None:
+def test_old_share_is_not_reported_erased_while_a_request_uses_it(fresh: World) -> None:
     new = dealt_again(fresh, 1)
     old = fresh.chain.facts
     document = replace(fresh.document, record=as_dealt(fresh.document.record, new), commitments=points_of(new))

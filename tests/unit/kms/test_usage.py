@@ -73,7 +73,7 @@ def test_each_epoch_has_its_own_budget(fresh: World) -> None:
         assert usage(fresh.records(1), replace(ticket, key_epoch=U64(epoch)))[0].audits == spent
 
 
-def test_the_newest_date_is_known_whether_the_chain_was_verified_before_or_not(fresh: World) -> None:
+def test_newest_date_is_known_with_and_without_a_verified_chain(fresh: World) -> None:
     """A start verifies it and so reads every date; what comes later is read where it is needed."""
     case, shard, facts = fresh.case(), fresh.shard(1), fresh.chain.facts
     fresh.chain.open(case)

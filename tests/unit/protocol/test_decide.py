@@ -111,7 +111,7 @@ def test_after_the_end_everybody_is_paid_and_nobody_twice(settled: list[int], pa
 
 
 @given(late=st.integers(-20, 20), verdict=st.sampled_from(Verdict), held=st.booleans())
-def test_a_dispute_ends_once_its_airgap_is_over_and_convictions_only_if_not_held(late: int, verdict: Verdict, held: bool) -> None:
+def test_dispute_ends_after_its_airgap_and_convictions_only_if_not_frozen(late: int, verdict: Verdict, held: bool) -> None:
     one = case(phase=Phase.AIRGAP, airgap_end=NOW - late, verdict=verdict, held=held)
     waits = late <= 0 or (held and verdict in (Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABLE))
     assert decide_moves(docket(one), EAGER) == (() if waits else (Finalize(one.id),))

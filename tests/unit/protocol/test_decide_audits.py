@@ -51,7 +51,7 @@ def test_an_audit_runs_once_and_is_posted_once_inside_the_window() -> None:
     assert decide_auditor(docket(), [duty], frozenset(), 5) == (), "its window was over before"
 
 
-def test_what_was_found_is_shown_after_the_window_and_paid_for_once_another_agrees() -> None:
+def test_audit_mismatch_is_revealed_after_the_window_and_paid_on_agreement() -> None:
     said = result(word("r"), ME, AuditOutcome.MISMATCH)
     duty = AuditDuty(word("r"), 0, said, AuditStage.POSTED, agreed=False)
     over = seen(NOW - 1)
@@ -109,7 +109,7 @@ def test_fewer_or_contradicted_or_repeated_words_open_nothing(words: tuple[tuple
     assert decide_watchtower(seen(), [audited(*words)], frozenset(), WATCH) == ()
 
 
-def test_words_of_who_was_not_drawn_or_had_no_stake_at_the_batch_do_not_count() -> None:
+def test_results_of_undrawn_or_unstaked_auditors_do_not_count() -> None:
     fraud = audited(*MISMATCHES)
     assert decide_watchtower(seen(), [replace(fraud, rate_bps=0)], frozenset(), WATCH) == ()
     assert decide_watchtower(seen(), [replace(fraud, seats=tuple((who, 0) for who in PEOPLE))], frozenset(), WATCH) == ()

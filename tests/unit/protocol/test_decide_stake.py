@@ -28,7 +28,7 @@ def test_a_record_is_due_by_age_or_by_change(age: int, recorded: int, recordable
 
 
 @given(life=st.integers(8, 1000), wei=st.integers(1, 2**96), most=st.integers(1, 100), blocks=st.integers(0, 3), late=st.data())
-def test_weight_never_lapses_if_what_is_sent_arrives_in_a_quarter_of_a_life(
+def test_weight_never_lapses_if_records_arrive_within_a_quarter_life(
     life: int, wei: int, most: int, blocks: int, late: st.DataObject
 ) -> None:
     number, recorded, sent = 0, 0, 0

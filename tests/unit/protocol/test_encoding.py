@@ -111,7 +111,7 @@ def test_bytes_that_would_not_be_written_so_are_not_canonical(what: str, raw: by
         decode(Ticket, raw)
 
 
-def test_deep_nesting_is_refused_where_a_library_has_raised_the_recursion_limit() -> None:
+def test_deep_nesting_is_refused_despite_a_raised_recursion_limit() -> None:
     """In a process of its own: what this guards against is a segmentation fault, not an exception."""
     program = """
 import sys

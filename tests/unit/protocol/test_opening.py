@@ -126,7 +126,7 @@ def test_a_client_signature_for_another_request_or_chain_is_bad() -> None:
 # --- plaintext and padding ---
 
 
-def test_the_plaintext_of_a_receipt_says_nothing_of_its_length_within_a_bucket() -> None:
+def test_receipt_plaintext_size_reveals_nothing_within_a_bucket() -> None:
     assert {len(pad(WORLD.payload(WORLD.request(i), GENERATED.output))) for i in range(1, 40)} == {BUCKETS[0]}
 
 
@@ -189,7 +189,7 @@ def test_a_request_with_an_impossible_knob_is_a_defect_and_no_crash() -> None:
 # --- seal context ---
 
 
-def test_the_seal_context_binds_chain_contract_and_every_field_but_the_envelope_hash() -> None:
+def test_seal_context_binds_all_fields_but_the_envelope_hash() -> None:
     context = seal_context(ANCHOR, RECEIPT)
     assert seal_context(ANCHOR, dataclasses.replace(RECEIPT, envelope_hash=word("e"))) == context
     assert seal_context(DISPUTES, RECEIPT) != context

@@ -121,7 +121,7 @@ def test_a_signer_prints_its_account_and_never_its_key() -> None:
 
 @pytest.mark.parametrize("cls", SIGNED)
 @given(data=st.data())
-def test_a_record_signed_for_one_contract_or_chain_means_nothing_to_another(cls: type, data: st.DataObject) -> None:
+def test_record_signed_for_one_contract_or_chain_is_invalid_for_another(cls: type, data: st.DataObject) -> None:
     value = data.draw(record(cls))
     elsewhere = Domain(ANCHOR.chain_id + 1, ANCHOR.contract)
     assert len({typed_digest(domain, value) for domain in (ANCHOR, DISPUTES, elsewhere)}) == 3

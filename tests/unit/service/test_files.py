@@ -92,7 +92,7 @@ def test_the_address_book_is_whole_whenever_who_writes_it_dies(tmp_path: Path, f
     assert fuse.burnt
 
 
-def test_a_scribe_that_dies_while_it_writes_its_plan_goes_on_by_the_same_command(tmp_path: Path, fuse: Fuse) -> None:
+def test_coordinator_that_dies_writing_its_plan_resumes_by_the_command(tmp_path: Path, fuse: Fuse) -> None:
     fuse.lit = False
     settings, seen = settings_for(tmp_path, offices(tmp_path / "shards", 2)[0], "new"), list[SignedPlan]()
     fuse.lit = True

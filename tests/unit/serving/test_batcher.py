@@ -50,9 +50,7 @@ def test_no_batch_is_larger_than_the_contract_takes(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(("length", "counts"), [(60_000, [2, 1]), (200_000, [1, 1, 1]), (100, [3])])
-def test_no_list_is_longer_than_the_one_transaction_that_could_answer_with_it(
-    scene: Scene, length: int, counts: list[int]
-) -> None:
+def test_no_list_exceeds_the_transaction_that_could_answer_with_it(scene: Scene, length: int, counts: list[int]) -> None:
     scene.locator = "eigenda:standard:0x" + "0" * length
     scene.issue(3)
     for count in counts:
@@ -62,7 +60,7 @@ def test_no_list_is_longer_than_the_one_transaction_that_could_answer_with_it(
     assert all(len(scene.blobs[header.locator]) < 128 * 1024 for header in scene.sent if header.count > 1)
 
 
-def test_receipts_are_batched_in_order_and_the_next_batch_waits_for_the_first(scene: Scene) -> None:
+def test_receipts_are_batched_in_order_and_the_next_batch_waits(scene: Scene) -> None:
     scene.issue(5)
     batcher = scene.batcher()
     batcher.tick()
@@ -152,7 +150,7 @@ def test_remembered_answers_are_dropped_after_their_time(scene: Scene) -> None:
     assert scene.books.answer_from(key) is None
 
 
-def test_of_many_answers_the_newest_are_remembered_and_those_that_wait_to_be_anchored(scene: Scene) -> None:
+def test_newest_answers_and_those_not_yet_anchored_are_remembered(scene: Scene) -> None:
     def remembered() -> list[int]:
         return [seq for seq in range(1, scene.books.next_seq()) if scene.books.answer_from(labelled(Label.RETRY, seq))]
 
@@ -180,7 +178,7 @@ def test_who_waited_long_for_free_stake_anchors_after_the_top_up(scene: Scene) -
     assert [header.count for header in scene.sent] == [2] and scene.deadlines == [NOW + TTL_S - WITHIN_S // 2]
 
 
-def test_a_batch_is_sent_while_its_earliest_request_lives_and_with_that_deadline(scene: Scene) -> None:
+def test_batch_is_sent_with_the_deadline_of_its_earliest_request(scene: Scene) -> None:
     scene.issue(1)
     scene.timestamp += 60
     scene.issue(1)

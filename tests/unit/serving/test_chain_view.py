@@ -48,7 +48,7 @@ def _standing(anvil: Anvil, **changes: object) -> OperatorStanding:
     return OperatorStanding(DocketReader(anvil.client, network), signer(1).address, ENVIRONMENT.digest, MODEL)
 
 
-def test_an_operator_whose_book_lacks_the_open_epoch_serves_nobody_and_stays_alive() -> None:
+def test_operator_whose_book_lacks_the_open_epoch_refuses_and_stays_alive() -> None:
     with running_anvil() as anvil:
         standing = _standing(anvil, epochs=()).read()
     assert standing.closed_because == "no key epoch is open" and (standing.registered, standing.last_seq) == (True, 0)
@@ -62,7 +62,7 @@ def test_an_operator_with_a_whole_book_may_serve() -> None:
     assert (standing.room, standing.most) == (beside // DEVNET.money.receipt_collateral, DEVNET.shares.max_batch)
 
 
-def test_below_a_whole_minimum_of_free_stake_nothing_is_batched_and_a_slash_above_it_nobody_is_served() -> None:
+def test_free_stake_below_the_minimum_stops_batches_or_requests() -> None:
     """`ReceiptAnchor._bind` looks at what is free, not at what is staked, and disputes take one slash from it at any time.
 
     Receipts beyond that could be kept from being anchored, and then be demanded.

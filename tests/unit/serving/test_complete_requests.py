@@ -41,7 +41,7 @@ def signed_policy(folder: Path, recommended: dict[str, Any]) -> DecodePolicy:
     return request.decode
 
 
-def test_knobs_that_are_left_out_are_signed_with_the_apis_defaults_under_every_model(tmp_path: Path) -> None:
+def test_omitted_parameters_are_signed_with_api_defaults_under_every_model(tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
     (tmp_path / "drawn").mkdir()
     plain = signed_policy(tmp_path / "plain", {"eos_token_id": 257})

@@ -69,11 +69,11 @@ def kitchen() -> Iterator[Kitchen]:
     made.desk.close()
 
 
-def test_who_asks_again_gets_another_answer_and_whose_answer_was_lost_gets_it(kitchen: Kitchen) -> None:
+def test_repeated_request_gets_another_answer_and_a_lost_answer_its_own(kitchen: Kitchen) -> None:
     assert [kitchen.served(asked(retry=retry)) for retry in (0, 0, 1, 2, 0, 1)] == [b"1", b"2", b"2", b"2", b"3", b"3"]
 
 
-def test_equal_requests_at_once_have_an_answer_each_and_so_have_their_retries(kitchen: Kitchen) -> None:
+def test_equal_concurrent_requests_and_their_retries_get_their_own_answers(kitchen: Kitchen) -> None:
     first = [kitchen.submit(asked()) for _ in range(3)]
     again = [[kitchen.submit(asked(retry=retry)) for _ in range(3)] for retry in (1, 2)]
     kitchen.go.set()
@@ -106,7 +106,7 @@ def test_a_key_has_one_answer_however_often_it_is_sent(kitchen: Kitchen) -> None
     assert kitchen.served(asked(key="k")) == futures[0].result()
 
 
-def test_a_key_of_another_body_is_refused_while_it_runs_and_as_long_as_it_is_remembered(kitchen: Kitchen) -> None:
+def test_key_of_another_body_is_refused_while_running_and_remembered(kitchen: Kitchen) -> None:
     running = kitchen.submit(asked(key="k"))
     for _ in range(2):
         with pytest.raises(BadRequest, match="another body"):
@@ -165,7 +165,7 @@ def test_a_failed_run_is_forgotten_and_only_a_bug_ends_the_process(kitchen: Kitc
     assert kitchen.bugs == [bug]
 
 
-def test_a_count_that_is_no_number_is_no_retry_and_too_long_a_key_is_refused() -> None:
+def test_malformed_retry_count_is_no_retry_and_an_overlong_key_is_refused() -> None:
     for count in ("", "-1", "1.0", "٣", "x", "9" * 10):
         assert ticket(b"", "", "", "", count).retry == 0
     assert ticket(b"", "", "", "", "12").retry == 12

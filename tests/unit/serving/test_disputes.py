@@ -132,7 +132,7 @@ def test_a_dispute_is_told_once_and_what_is_served_is_left_alone(accused: Accuse
     assert told == ["dispute.against_us"]
 
 
-def test_an_envelope_that_da_lost_is_put_there_again_and_its_new_place_is_shown(accused: Accused) -> None:
+def test_envelope_lost_by_da_is_stored_again_and_its_new_locator_shown(accused: Accused) -> None:
     """The only way to name a place is the answer to a demand: an honest operator makes it itself, before absence convicts it."""
     signed, part = accused.accuse(), accused.part()
     accused.scene.blobs.clear()
@@ -196,7 +196,7 @@ def test_a_lost_round_is_told_with_its_price_and_nothing_is_risked_unasked(accus
     assert accused.sent == [] and accused.asked == 0
 
 
-def test_an_appeal_that_was_ordered_is_sent_while_there_is_time_and_recorded(accused: Accused) -> None:
+def test_ordered_appeal_is_sent_while_there_is_time_and_recorded(accused: Accused) -> None:
     accused.accuse(phase=Phase.APPEAL, verdict=Verdict.OVERTURNED, appeal_bond_wei=70, appeal_end=NOW + 20)
     accused.orders.add(APPEAL, DISPUTE, NOW + 20)
     part = accused.part()

@@ -216,7 +216,7 @@ def test_of_receipts_in_time_nobody_is_asked_whether_they_were_anchored(owing: O
     assert owing.said == []
 
 
-def test_a_demanded_envelope_goes_on_da_again_once_and_the_answer_says_where(owing: Owing) -> None:
+def test_demanded_envelope_is_stored_again_once_and_answered_with_locator(owing: Owing) -> None:
     signed = owing.publish(1)[0]
     name = receipt_id(ANCHOR, signed.receipt)
     owing.envelopes = {name}

@@ -70,7 +70,7 @@ def test_no_receipt_is_issued_after_its_deadline_where_our_clock_is_ahead(tmp_pa
     assert sealed.receipt.issued_at == sealed.receipt.anchor_by == OPEN.timestamp + WITHIN_S
 
 
-def test_an_operator_that_did_not_accept_it_seals_nothing_to_a_key_that_is_rebuilt(tmp_path: Path) -> None:
+def test_operator_without_opt_in_seals_nothing_to_a_rebuilt_key_epoch(tmp_path: Path) -> None:
     world = World(tmp_path, epoch=rebuilt_epoch(1))
     with pytest.raises(ConfigurationError, match="accept_rebuilt is not set"):
         sealed_by_an_operator(world, world.document.record)

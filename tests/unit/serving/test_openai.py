@@ -147,7 +147,7 @@ def test_a_refusal_has_the_code_that_openai_gives_it(change: dict[str, Any], cod
     assert error["code"] == (code or "invalid_value") and error["type"] == "invalid_request_error" and error["param"]
 
 
-def test_every_parameter_of_the_official_client_is_told_from_an_unknown_one() -> None:
+def test_official_client_parameters_are_distinguished_from_unknown_ones() -> None:
     for name in {*CompletionCreateParamsBase.__annotations__, "stream"} - {"model", "messages"}:
         try:
             read_ask(GOOD | {name: "anything"})
@@ -173,7 +173,7 @@ def test_every_parameter_of_the_official_client_is_told_from_an_unknown_one() ->
         ),
     ],
 )
-def test_the_official_client_reads_every_refusal_and_asks_again_where_that_may_help(
+def test_official_client_reads_every_refusal_and_retries_where_useful(
     error: BytewiseError, status: int, kind: str, code: str | None, again: bool
 ) -> None:
     said, asked = refusal(error), []

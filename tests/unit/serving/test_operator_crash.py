@@ -46,7 +46,7 @@ def post_and_leave(operator: Operator) -> None:
             tls.sendall(f"{head}Content-Length: {len(BODY)}\r\n\r\n".encode() + BODY)
 
 
-def test_an_answer_that_was_signed_and_never_delivered_is_given_after_a_crash(operator: Operator) -> None:
+def test_answer_signed_and_never_delivered_is_returned_after_a_crash(operator: Operator) -> None:
     books = operator.books
     config = str(operator.folder / "operator.toml")
     with process(operator.folder, "serving", "--config", config, exit_code=-signal.SIGKILL) as child:
@@ -105,7 +105,7 @@ def test_a_database_that_knows_less_than_the_chain_is_refused(operator: Operator
     assert "R-55" in operator.log()
 
 
-def test_an_operator_that_does_not_accept_simulation_seals_nothing_to_a_simulated_epoch(operator: Operator) -> None:
+def test_operator_without_opt_in_seals_nothing_to_a_simulated_epoch(operator: Operator) -> None:
     books = operator.books
     before = books.last_issued()
     strict = operator.folder / "strict.toml"

@@ -150,7 +150,7 @@ MALFORMED: list[Case] = [
 
 
 @pytest.mark.parametrize("case", MALFORMED, ids=[case[0] for case in MALFORMED])
-def test_a_malformed_request_gets_the_openai_envelope_and_publishes_nothing(operator: Operator, case: Case) -> None:
+def test_malformed_request_gets_the_openai_error_and_publishes_nothing(operator: Operator, case: Case) -> None:
     _, data, headers, status, param = case
     seq, blobs = operator.books.next_seq(), _blobs(operator)
     with operator.http() as http:
@@ -184,9 +184,7 @@ def test_the_client_understands_the_errors(client: openai.OpenAI) -> None:
     assert missing.value.code == "model_not_found"
 
 
-def test_while_the_store_fails_nothing_is_signed_and_the_same_request_succeeds_later(
-    operator: Operator, client: openai.OpenAI
-) -> None:
+def test_failing_store_blocks_signing_and_the_request_succeeds_later(operator: Operator, client: openai.OpenAI) -> None:
     seq = operator.books.next_seq()
     set_store_failing(operator, True)
     try:

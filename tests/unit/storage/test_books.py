@@ -51,7 +51,7 @@ def test_a_request_never_gets_a_second_receipt(books: Books) -> None:
     assert books.next_seq() == 2, "the number was not lost"
 
 
-def test_a_request_that_is_answered_again_has_the_newest_answer_and_receipts_keep_theirs(books: Books) -> None:
+def test_repeated_request_has_the_newest_answer_and_receipts_keep_theirs(books: Books) -> None:
     def choices(seq: int) -> list[Issued]:
         return [Issued(name(each), signed_receipt(each), b"envelope", b"answer %d" % each) for each in (seq, seq + 1)]
 

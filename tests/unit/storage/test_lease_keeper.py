@@ -79,7 +79,7 @@ def test_an_import_by_who_lost_its_lease_adds_nothing(engine: Engine, clock: Han
         table.import_votes(document)
 
 
-def test_who_does_not_wait_is_refused_at_once_and_who_waits_can_be_told_to_stop(engine: Engine, clock: HandClock) -> None:
+def test_lease_is_refused_at_once_without_waiting_and_waiting_can_stop(engine: Engine, clock: HandClock) -> None:
     lane(engine, clock).acquire()
     with pytest.raises(LaneOwned), kept_lease(lane(engine, clock), threading.Event(), wait=False):
         raise AssertionError("it is another's")

@@ -124,7 +124,7 @@ def test_a_state_that_cannot_change_any_more_is_final() -> None:
     assert {state for state in State if TRANSITIONS[state] - {State.PLANNED, State.BROADCAST, State.FINAL}} == set(OPEN)
 
 
-def test_what_ended_with_a_nonce_may_leave_the_chain_and_what_is_final_may_not(outbox: Outbox) -> None:
+def test_rows_ended_with_a_nonce_may_leave_the_chain_and_final_may_not(outbox: Outbox) -> None:
     items = [outbox.plan(intent(number)) for number in range(3)]
     for place, item in enumerate(items[:2]):
         outbox.sign(item.id, 0, signed)

@@ -79,7 +79,7 @@ def test_one_date_of_the_collateral_set_forward_is_from_the_future(bench: Bench)
         bench.appraise(encode(mixed))
 
 
-def test_a_platform_key_that_is_not_valid_yet_is_told_from_one_of_another_root(bench: Bench) -> None:
+def test_platform_key_not_valid_yet_differs_from_one_of_another_root(bench: Bench) -> None:
     later = bench.quoter_at(bench.now + 1000).evidence(bench.body)
     assert bench.evidence.collateral is not None
     with pytest.raises(EvidenceFromFuture, match="a certificate is valid from"):
@@ -104,7 +104,7 @@ def test_a_revoked_authority_of_platform_keys_is_named(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("name", BODY_CHANGES)
-def test_a_correctly_signed_quote_with_one_other_register_is_another_program(bench: Bench, name: str) -> None:
+def test_signed_quote_with_one_other_register_is_another_program(bench: Bench, name: str) -> None:
     with pytest.raises(MeasurementRefused):
         bench.appraise(bench.signed(replace(bench.body, **BODY_CHANGES[name])))
 

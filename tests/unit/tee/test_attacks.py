@@ -39,7 +39,7 @@ from tests.fixtures.tee.simulated_platform import REPORT, Bench
 # --- 1: replay ---
 
 
-def test_attack_1_bytes_that_nobody_signed_do_not_change_the_name_of_evidence(bench: Bench) -> None:
+def test_attack_1_unsigned_bytes_do_not_change_the_evidence_name(bench: Bench) -> None:
     """A channel's evidence is good for its own session alone; in records, too, a copy with junk is no other evidence."""
     plain = bench.appraise(encode(bench.evidence)).evidence_hash
     quote = bench.evidence.quote
@@ -65,7 +65,7 @@ def test_attack_6_another_program_gets_nothing_until_the_policy_names_it(bench: 
     assert bench.appraise(bench.signed(exact), named).program == trusted
 
 
-def test_attack_6_control_a_verifier_that_takes_every_genuine_status_takes_an_outdated_platform(bench: Bench) -> None:
+def test_attack_6_control_accepting_every_status_accepts_old_platforms(bench: Bench) -> None:
     """What the library's plain `verify` does for all but one status: our rule is what refuses."""
     data = bench.signed(bench.body, Verdict(status=TcbStatus.OUT_OF_DATE, advisories=("INTEL-SA-00001",)))
     with pytest.raises(TcbRefused):
@@ -75,9 +75,7 @@ def test_attack_6_control_a_verifier_that_takes_every_genuine_status_takes_an_ou
     assert bench.appraise(data, lenient).claims.status is TcbStatus.OUT_OF_DATE
 
 
-def test_attack_6_control_where_no_measurement_is_compared_another_program_passes(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_attack_6_control_without_measurement_check_another_program_passes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     data = bench.signed(replace(bench.body, mr_td=b"\x66" * 48))
     with pytest.raises(MeasurementRefused):
         bench.appraise(data)
@@ -85,7 +83,7 @@ def test_attack_6_control_where_no_measurement_is_compared_another_program_passe
     assert bench.appraise(data).program == bench.policy.measurements[0]
 
 
-def test_attack_6_control_a_verifier_that_believes_the_root_that_comes_along_takes_anybodys_platform(
+def test_attack_6_control_believing_a_supplied_root_accepts_any_platform(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     theirs = Bench(tmp_path)
@@ -114,7 +112,7 @@ def test_attack_6_a_platform_key_that_was_revoked_is_refused(bench: Bench) -> No
 # --- 7: old collateral, clocks ---
 
 
-def test_attack_7_collateral_from_before_a_platform_fell_behind_is_over_or_of_an_older_evaluation(bench: Bench) -> None:
+def test_attack_7_stale_collateral_is_expired_or_of_an_older_evaluation(bench: Bench) -> None:
     """The attacker keeps yesterday's good word. With our clock set back it is believed, unless the policy's number grew."""
     yesterday = bench.now - 86_400
     kept = encode(bench.quoter_at(yesterday).evidence(bench.body, Verdict(evaluation=4)))
@@ -140,7 +138,7 @@ class Hands:
         return self.at
 
 
-def test_attack_7_a_clock_that_is_set_back_revives_nothing_and_a_bare_one_does(bench: Bench) -> None:
+def test_attack_7_clock_set_back_revives_nothing_and_an_unguarded_one_does(bench: Bench) -> None:
     before = bench.now - 301
     kept, fresh = encode(bench.quoter_at(before).evidence(bench.body)), encode(bench.evidence)
     bare = Hands(bench.now)
@@ -217,7 +215,7 @@ def with_gpu(bench: Bench, gpu: Blob, bound: bytes) -> bytes:
     return encode(replace(evidence, gpu=gpu))
 
 
-def test_gpu_claims_count_only_where_the_quote_binds_them_and_the_gpu_signed_this_purpose(bench: Bench) -> None:
+def test_gpu_claims_count_only_if_bound_by_the_quote_and_signed_for_it(bench: Bench) -> None:
     program = replace(bench.policy.measurements[0], gpu=GpuUse.ATTESTED)
     policy = replace(bench.policy, measurements=(program,))
     gpu = gpu_document(gpu_nonce(REPORT))
@@ -233,7 +231,7 @@ def test_gpu_claims_count_only_where_the_quote_binds_them_and_the_gpu_signed_thi
         bench.appraise(with_gpu(bench, borrowed, quoted_report_data(REPORT, borrowed)), policy)
 
 
-def test_a_gpu_that_the_policy_does_not_expect_is_refused_and_its_absence_shows(bench: Bench) -> None:
+def test_unexpected_gpu_is_refused_and_a_missing_gpu_is_reported(bench: Bench) -> None:
     gpu = gpu_document(gpu_nonce(REPORT))
     with pytest.raises(MeasurementRefused, match="with one"):
         bench.appraise(with_gpu(bench, gpu, quoted_report_data(REPORT, gpu)))

@@ -97,7 +97,7 @@ OTHER_TERMS: dict[str, tuple[dict[str, object], str]] = {
 
 
 @pytest.mark.parametrize("what", OTHER_TERMS)
-def test_other_terms_are_refused_before_anybody_quotes_and_the_peer_is_told_why(what: str, ends: Ends) -> None:
+def test_different_terms_are_refused_before_quoting_and_the_peer_informed(what: str, ends: Ends) -> None:
     changes, said = OTHER_TERMS[what]
     policy = dataclasses.replace(ends.bench.policy, serial=U64(2))
     changed = changes or {"standing": first_standing(policy)}

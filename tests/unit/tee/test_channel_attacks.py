@@ -223,7 +223,7 @@ def about_something_else(ends: Ends, what: str) -> Task[Channel]:
 
 
 @pytest.mark.parametrize("what", BINDINGS)
-def test_evidence_about_something_else_is_refused_and_passes_where_that_is_not_bound(
+def test_evidence_about_something_else_is_refused_and_passes_where_unbound(
     what: str, ends: Ends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert isinstance(about_something_else(ends, what).error, EvidenceReplayed)
@@ -237,9 +237,7 @@ def test_evidence_about_something_else_is_refused_and_passes_where_that_is_not_b
 # --- another account, another time ---
 
 
-def test_a_genuine_enclave_that_is_not_the_registered_shard_is_refused_and_passes_without_that_demand(
-    ends: Ends, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_enclave_of_another_shard_is_refused_and_passes_without_the_check(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever runs the trusted program elsewhere speaks as a shard: only the account tells them apart."""
     impostor = dataclasses.replace(ends.shard, signer=type(ACCOUNT)(b"\x08" * 32))
     asking, _ = ends.attempt(shard=impostor)
@@ -253,7 +251,7 @@ def test_a_genuine_enclave_that_is_not_the_registered_shard_is_refused_and_passe
 
 
 @pytest.mark.parametrize(("ahead_s", "error"), [(-301, EvidenceExpired), (31, EvidenceFromFuture)])
-def test_old_and_future_evidence_is_refused_and_passes_where_time_is_not_asked(
+def test_old_and_future_evidence_is_refused_and_passes_without_time_check(
     ahead_s: int, error: type[BytewiseError], ends: Ends
 ) -> None:
     now = ends.bench.now

@@ -60,9 +60,7 @@ def stranger(ends: Ends, folder: Path) -> End:
 
 
 @pytest.mark.e2e
-def test_two_processes_attest_each_other_keep_a_channel_open_and_refuse_a_stranger(
-    server: Server, bench: Bench, tmp_path: Path
-) -> None:
+def test_two_processes_attest_keep_a_channel_open_and_refuse_a_third(server: Server, bench: Bench, tmp_path: Path) -> None:
     ends = Ends(bench)
     with connect(server.connected(), ends.enclave, timeout_s=PATIENCE_S) as channel:
         assert channel.peer.hello.role is SHARD

@@ -42,7 +42,7 @@ def test_every_member_is_asked_about() -> None:
     assert own | {"chain", "key_epochs"} == set(CHANGED)
 
 
-def test_what_an_account_signs_is_no_report_data_and_no_two_members_can_be_exchanged() -> None:
+def test_account_signature_is_no_report_data_and_members_are_not_swappable() -> None:
     assert account_digest(STATEMENT) not in (report_data(STATEMENT)[:32], report_data(STATEMENT)[32:])
     for one, other in (("own_key", "peer_key"), ("own_key", "peer_nonce"), ("peer_key", "peer_nonce")):
         swapped = replace(STATEMENT, **{one: getattr(STATEMENT, other), other: getattr(STATEMENT, one)})

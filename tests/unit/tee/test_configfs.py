@@ -112,7 +112,7 @@ def test_what_the_kernel_or_the_owner_gives_is_bounded_and_named(kernel: type[Ke
         quoter.quote(REPORT)
 
 
-def test_a_count_of_writes_that_is_none_and_a_report_that_is_being_made_are_named(kernel: type[Kernel], tmp_path: Path) -> None:
+def test_wrong_write_count_and_a_report_in_progress_are_named(kernel: type[Kernel], tmp_path: Path) -> None:
     class Odd(kernel):  # type: ignore[misc, valid-type]
         """One attribute is otherwise."""
 
@@ -145,7 +145,7 @@ def test_an_answer_of_the_service_with_two_signers_or_no_hex_is_malformed(bench:
             from_service(json.dumps({**answer, name: value}).encode())
 
 
-def test_a_machine_that_attests_otherwise_than_the_settings_say_is_named_and_its_entry_given_back(
+def test_wrong_attestation_type_is_named_and_its_configfs_entry_removed(
     kernel: type[Kernel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed: list[bool] = []

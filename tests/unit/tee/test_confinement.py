@@ -34,7 +34,7 @@ print(json.dumps([fence.missing, sorted(name for _, name in socket.if_nameindex(
 
 
 @pytest.mark.e2e
-def test_a_network_namespace_has_no_way_out_and_is_had_wherever_the_machine_gives_one() -> None:
+def test_network_namespace_has_no_way_out_and_is_used_wherever_available() -> None:
     missing, interfaces, connected = said(INSIDE)
     if _has_namespaces("--net") or _has_namespaces("--map-current-user", "--net"):
         assert (missing, interfaces, connected) == ("", ["lo"], "OSError")
@@ -138,7 +138,7 @@ def swaps() -> Iterator[str]:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("limit", [0, 2**20, 2**22])
-def test_under_a_limit_of_locked_memory_nothing_is_locked_and_more_can_still_be_had(swaps: str, limit: int) -> None:
+def test_locked_memory_limit_locks_nothing_and_allows_more_allocation(swaps: str, limit: int) -> None:
     limit = _possible(limit)
     seen = said(LOCKED.format(plain=True, limit=limit, swaps=swaps))
     assert seen == [f"locked memory is limited to {limit} bytes", False, "done", [limit, limit]]
@@ -202,7 +202,7 @@ class _Limits:
         (resource.RLIM_INFINITY, 100, 5),
     ],
 )
-def test_who_locked_within_a_limit_keeps_it_and_who_needs_none_has_its_own_back(
+def test_memory_lock_keeps_its_limit_on_success_and_restores_it_on_failure(
     monkeypatch: pytest.MonkeyPatch, addresses: int, hard: int, soft: int
 ) -> None:
     limits = _Limits(addresses, hard)

@@ -85,7 +85,7 @@ def test_attack_6_a_debug_quote_is_refused_by_its_measurement_alone(
         bench.appraise(encode(debugged))
 
 
-def test_attack_6_control_where_neither_asks_for_debug_a_domain_that_its_host_reads_is_the_trusted_program(
+def test_attack_6_control_without_debug_check_a_readable_domain_is_trusted(
     bench: Bench, debugged: Evidence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     let_the_library_not_ask(bench, monkeypatch)

@@ -75,7 +75,7 @@ def test_json_that_two_readers_may_read_otherwise_is_not_strict(document: bytes)
         read_object(document, "a document")
 
 
-def test_an_sgx_enclave_and_a_status_that_nobody_knows_are_refused_whatever_the_library_says() -> None:
+def test_sgx_enclave_and_unknown_status_are_refused_whatever_library_says() -> None:
     with pytest.raises(EvidenceRefused, match="SGX enclave"):
         dcap._claims({"report": {"SgxEnclave": {"mr_enclave": "00" * 32}}})
     with pytest.raises(TcbRefused, match="which we do not know"):
@@ -183,7 +183,7 @@ def test_whatever_the_library_says_is_a_refusal_with_a_bounded_text(said: str) -
 
 @pytest.mark.parametrize("alter", [version_4, unknown_curve, unknown_kind_of_key])
 @pytest.mark.parametrize("name", ["pck_ca", "tcb_signer"])
-def test_a_certificate_of_intels_that_the_parser_does_not_take_is_malformed(bench: Bench, alter: Alteration, name: str) -> None:
+def test_intel_certificate_the_parser_does_not_accept_is_malformed(bench: Bench, alter: Alteration, name: str) -> None:
     sound = bench.evidence.collateral
     assert sound is not None
     odd = alter(getattr(sound, name))

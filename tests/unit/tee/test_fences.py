@@ -62,7 +62,7 @@ def test_fence_1_another_runs_root_is_refused(bench: Bench, tmp_path: Path) -> N
         bench.appraise(encode(bench.quoter_at(bench.now, other.platform).evidence(bench.body)))
 
 
-def test_fence_1_a_root_that_is_not_marked_as_simulated_is_no_simulated_root(bench: Bench, tmp_path: Path) -> None:
+def test_fence_1_root_without_the_simulated_mark_is_no_simulated_root(bench: Bench, tmp_path: Path) -> None:
     """A root by another name, even one that a policy lists, does not make evidence of type simulated."""
     unmarked = unmarked_platform(tmp_path)
     policy = bench.with_rule(root=der(load_root(tmp_path / "root")))
@@ -96,7 +96,7 @@ def test_fence_1_only_the_vendors_own_root_makes_hardware(bench: Bench, tmp_path
         verify_evidence(policy, encode(replace(evidence, type=EvidenceType.TDX)), REPORT, bench.now, CHAIN_ID)
 
 
-def test_fence_1_without_the_compiled_in_roots_that_quote_would_be_hardware(
+def test_fence_1_without_compiled_in_roots_the_quote_would_be_hardware(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Control: the attack wins."""
@@ -205,9 +205,7 @@ def test_fence_4_a_policy_file_with_the_switch_removed_does_not_load(bench: Benc
         load_policy(tmp_path / "missing.json", CHAIN_ID, production=False)
 
 
-def test_fence_4_the_verifier_asks_for_the_switch_again_and_without_both_the_evidence_counts(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fence_4_verifier_checks_the_switch_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Controls: a policy that could exist without its conditions, and a verifier that asks for nothing."""
     monkeypatch.setattr(AppraisalPolicy, "__post_init__", lambda self: None)
     unasked = replace(bench.policy, insecure_accept_simulated=False)

@@ -107,7 +107,7 @@ def test_the_measurement_does_not_depend_on_where_the_tree_lies(tree: Path, tmp_
     assert measure(tree, "app.__main__") == measure(other, "app.__main__")
 
 
-def test_the_key_clients_closure_holds_neither_server_nor_database_nor_chain() -> None:
+def test_key_client_closure_has_no_server_database_or_chain_client() -> None:
     names = set(closure(ROOT, "enclave.release_client"))
     assert {
         "bytewise.crypto.envelope",

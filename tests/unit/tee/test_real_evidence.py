@@ -158,7 +158,7 @@ def test_collateral_of_another_technology_or_platform_is_refused(folder: Path) -
     assert collateral != foreign
 
 
-def test_an_sgx_enclave_with_advisories_is_refused_by_status_then_as_no_trust_domain(folder: Path) -> None:
+def test_sgx_enclave_with_advisories_is_refused_by_status_then_by_type(folder: Path) -> None:
     quote, collateral = quote_of(folder, "sgx_quote")
     rule, now = tdx_rule(intel_root(quote)), issued_at(collateral) + 60
     with pytest.raises(TcbRefused, match="ConfigurationAndSWHardeningNeeded"):
@@ -170,7 +170,7 @@ def test_an_sgx_enclave_with_advisories_is_refused_by_status_then_as_no_trust_do
         verify_quote(replace(lenient, refused_advisories=("INTEL-SA-00615",)), quote, collateral, now)
 
 
-def test_a_real_quote_is_refused_beside_an_authority_that_did_not_issue_its_key(folder: Path) -> None:
+def test_real_quote_with_an_authority_of_another_key_is_refused(folder: Path) -> None:
     """Control: its own, as published, in the tests above. The other one is Intel's too."""
     quote, collateral = quote_of(folder, "tdx_quote")
     rule, now = tdx_rule(intel_root(quote)), issued_at(collateral) + 60

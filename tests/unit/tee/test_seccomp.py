@@ -55,7 +55,7 @@ print(json.dumps([tried(lambda: pair(UNIX, kind)) for kind in (socket.SOCK_STREA
 
 
 @pytest.mark.e2e
-def test_without_sockets_a_pair_is_of_streams_because_datagrams_can_be_sent_to_any_path() -> None:
+def test_without_sockets_only_stream_pairs_can_be_made() -> None:
     assert said(SOCKETPAIRS) == ["done"] * 3, "the control"
     assert said("assert no_sockets(forks=True).missing == ''" + SOCKETPAIRS) == ["done", REFUSED, REFUSED]
 
@@ -84,14 +84,14 @@ mq_open mq_unlink msgget msgsnd msgrcv msgctl semget semop semtimedop semctl shm
 
 
 @pytest.mark.e2e
-def test_without_sockets_what_could_bring_one_back_or_reach_into_another_process_is_refused() -> None:
+def test_without_sockets_calls_that_could_recover_one_are_refused() -> None:
     """Each call by its name here, too: one that is no more in the table would be missed by nobody else."""
     fence, tried = "assert no_sockets(forks=True).missing == ''", CALLED.format(table="CALLS", names=REACHING)
     assert said(fence + tried) == []
 
 
 @pytest.mark.e2e
-def test_without_writes_each_call_that_changes_a_file_or_meets_others_is_refused() -> None:
+def test_without_writes_calls_that_change_or_share_files_are_refused() -> None:
     fence, tried = "assert no_sockets(forks=True, writes=False).missing == ''", CALLED.format(table="CHANGES", names=CHANGING)
     assert said(fence + tried) == []
 

@@ -24,13 +24,13 @@ def python(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
 
 
 @pytest.mark.parametrize("module", ["quoter", "root", "x509", "td_quote", "collateral", "__main__"])
-def test_fence_3_the_simulator_cannot_be_imported_into_a_production_process(module: str) -> None:
+def test_fence_3_simulator_cannot_be_imported_in_a_production_process(module: str) -> None:
     code = f"from bytewise.tee import mode; mode.enter_production(); import bytewise.tee_simulated.{module}"
     ended = python("-c", code)
     assert ended.returncode == 1 and b"imported in a production process" in ended.stderr
 
 
-def test_fence_3_a_process_that_holds_the_simulator_cannot_become_production() -> None:
+def test_fence_3_process_with_the_simulator_cannot_become_production() -> None:
     ended = python("-c", "import bytewise.tee_simulated.quoter; from bytewise.tee import mode; mode.enter_production()")
     assert ended.returncode == 1 and b"production: bytewise.tee_simulated." in ended.stderr
 

@@ -68,7 +68,7 @@ def test_too_few_strangers_and_repeated_signatures_approve_nothing() -> None:
     assert verify_approval(signed(FIRST, [*GOVERNORS[:3], STRANGER]), [*ADDRESSES, STRANGER.address], 3) == FIRST
 
 
-def test_signatures_over_another_policy_or_over_its_bare_digest_approve_nothing() -> None:
+def test_signatures_over_another_policy_or_its_bare_digest_do_not_approve() -> None:
     other = signed(replace(FIRST, serial=U64(6)), GOVERNORS).signatures
     bare = tuple(each.sign(FIRST.digest) for each in GOVERNORS)
     garbage = (Blob(b""), Blob(b"x" * 65), Blob(bytes(65)))
@@ -109,7 +109,7 @@ def test_attack_28_what_governors_add_waits_for_everybody_to_see_it() -> None:
     assert succeed(first_standing(FIRST), hostile, at(NOW), delay_s=0).at(NOW).measurements == (program(9),)
 
 
-def test_announcing_an_addition_again_neither_shortens_nor_restarts_its_delay() -> None:
+def test_announcing_an_addition_again_does_not_change_its_delay() -> None:
     standing = succeed(first_standing(FIRST), after(measurements=(program(1), program(3))), at(NOW))
     again = replace(standing.policy, serial=U64(7))
     later = succeed(standing, again, at(NOW + 1000))
@@ -251,7 +251,7 @@ def test_a_shard_remembers_over_restarts_what_it_accepted(tmp_path: Path) -> Non
         start(FIRST)
 
 
-def test_clocks_that_were_a_little_set_back_between_two_starts_shorten_no_wait(tmp_path: Path) -> None:
+def test_clocks_set_back_a_little_between_two_starts_shorten_no_wait(tmp_path: Path) -> None:
     path, history = tmp_path / "policy.json", tmp_path / "history.json"
 
     def start(policy: AppraisalPolicy, now: int) -> Standing:

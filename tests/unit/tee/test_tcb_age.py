@@ -76,7 +76,7 @@ def test_a_grace_for_a_status_that_is_not_accepted_is_a_wrong_rule(bench: Bench)
         assert bench.with_rule(statuses=(old,), out_of_date_grace_s=DAY_S)
 
 
-def test_a_policy_of_before_the_grace_keeps_its_bytes_its_digest_and_its_meaning(bench: Bench) -> None:
+def test_policy_without_the_grace_keeps_its_bytes_digest_and_meaning(bench: Bench) -> None:
     """It accepted nothing that is out of date, whatever it listed, and goes on so; the member is left out, or says a number."""
     before = bench.with_rule(statuses=EVERY)
     document = encode(before)
@@ -90,7 +90,7 @@ def test_a_policy_of_before_the_grace_keeps_its_bytes_its_digest_and_its_meaning
         decode(AppraisalPolicy, encode(graced).replace(b'"out_of_date_grace_s":86400', b'"out_of_date_grace_s":null'))
 
 
-def test_a_longer_grace_for_what_is_out_of_date_waits_and_a_shorter_one_counts_at_once() -> None:
+def test_longer_grace_for_outdated_status_waits_and_a_shorter_one_counts() -> None:
     old = replace(RULE, statuses=(*RULE.statuses, TcbStatus.OUT_OF_DATE))
     graces = (None, 1, 1000, MAX_OUT_OF_DATE_GRACE_S)
     for mine in graces:

@@ -121,7 +121,7 @@ RELAUNCH = {
 
 
 @pytest.mark.parametrize("status", RELAUNCH)
-def test_a_domain_that_outlived_its_module_is_to_be_relaunched_unless_the_rule_says_so(bench: Bench, status: TcbStatus) -> None:
+def test_domain_outliving_its_module_needs_relaunch_unless_rule_permits(bench: Bench, status: TcbStatus) -> None:
     """No grace is asked of what it was launched under: what runs now is not out of date."""
     data = ran(bench, 2, 3, RELAUNCH[status])
     others = tuple(each for each in TcbStatus if each not in (status, TcbStatus.REVOKED))
@@ -131,7 +131,7 @@ def test_a_domain_that_outlived_its_module_is_to_be_relaunched_unless_the_rule_s
     assert bench.appraise(data, bench.with_rule(statuses=(status,))).claims.status is status
 
 
-def test_a_domain_that_runs_under_what_it_was_launched_under_is_not_to_be_relaunched(bench: Bench) -> None:
+def test_domain_running_under_its_launch_module_needs_no_relaunch(bench: Bench) -> None:
     listed = levels((3, "UpToDate"), (2, "OutOfDate"))
     assert bench.appraise(ran(bench, 3, 3, listed)).claims.status is TcbStatus.UP_TO_DATE
     with pytest.raises(TcbRefused, match="OutOfDate"):

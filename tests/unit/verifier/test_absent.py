@@ -106,7 +106,7 @@ def test_what_is_asked_of_a_client_is_refused_by_its_name() -> None:
     assert said == {asked: f"KeptOut: {name} is kept out of the enclave" if name else "None" for asked, name in REFUSED.items()}
 
 
-def test_an_enclave_does_not_start_where_a_client_is_loaded_already_and_says_which(tmp_path: Path) -> None:
+def test_enclave_with_a_network_client_loaded_does_not_start_and_names_it(tmp_path: Path) -> None:
     (tmp_path / "platform.key").touch()
     (tmp_path / "enclave.toml").write_text(
         f'artifact = "m"\nsocket = "s"\nchain_id = {CHAIN_ID}\nevidence = "simulated"\nplatform_file = "platform.key"\n'

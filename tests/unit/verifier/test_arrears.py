@@ -17,7 +17,7 @@ from verifier.stake.refusals import MAX_REMEMBERED_S, REMEMBERED_S
 from verifier.watch.event_counter import BLOCKS_PER_READ, SETTLED_BLOCKS
 
 
-def test_a_penalty_that_found_too_little_stake_is_taken_again_when_there_is_some(tmp_path: Path) -> None:
+def test_penalty_that_found_too_little_stake_is_collected_when_it_returns(tmp_path: Path) -> None:
     town, listed, envelope = Town(tmp_path), list_subject(DEMANDS, 0), word("envelope")
     town.anchor(town.signed(1))
     for subject, kind, by in (
@@ -37,7 +37,7 @@ def test_a_penalty_that_found_too_little_stake_is_taken_again_when_there_is_some
     assert Expire(word("theirs"), 1) in step(town, demander(town, moves=MovePolicy(turns=1)))
 
 
-def test_a_penalty_is_taken_however_late_stake_returns_and_is_then_left_alone(tmp_path: Path) -> None:
+def test_penalty_is_collected_however_late_and_then_left_alone(tmp_path: Path) -> None:
     town, late, paid = Town(tmp_path), word("late"), word("paid")
     for subject in (late, paid):
         town.chain.demand(subject, DemandKind.ANCHOR, TOWER, BOND)

@@ -180,7 +180,7 @@ def test_a_fraud_with_a_small_fault_of_its_own_escapes_no_audit(tmp_path: Path, 
     worker.stop()
 
 
-def test_a_fraud_whose_envelope_appears_after_the_deadline_is_audited_after_all(tmp_path: Path) -> None:
+def test_fraud_whose_envelope_appears_after_the_deadline_is_audited(tmp_path: Path) -> None:
     town = Town(tmp_path)
     signed = town.signed(1, cheat=True)
     town.anchor(signed)
@@ -238,7 +238,7 @@ def test_a_part_that_lacks_something_keeps_no_other_from_its_work(tmp_path: Path
     assert node.ticks == 1
 
 
-def test_an_action_for_a_missing_part_is_a_bug_and_one_that_fails_stops_no_other(tmp_path: Path) -> None:
+def test_action_without_its_part_is_a_bug_and_a_failing_one_stops_no_other(tmp_path: Path) -> None:
     town = Town(tmp_path)
     result = AuditResult(word("r"), ME.address, U8(1), ZERO_DIGEST, U64(NOW))
     bare = Performer(town.sender, town.journal, None, None, None)

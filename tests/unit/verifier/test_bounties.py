@@ -15,7 +15,7 @@ from verifier.jobs.worker import Worker
 from verifier.node import Node
 
 
-def test_what_was_found_is_shown_after_the_window_and_the_bounty_claimed_once_another_agrees(tmp_path: Path) -> None:
+def test_audit_mismatch_is_revealed_after_the_window_and_bounty_claimed(tmp_path: Path) -> None:
     town = Town(tmp_path)
     signed = town.signed(1, cheat=True)
     town.anchor(signed)

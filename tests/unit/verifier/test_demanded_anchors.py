@@ -20,7 +20,7 @@ from verifier.stake.refusals import QUESTIONS_PER_STEP, REMEMBERED_S
 from verifier.watch.receipt_inbox import MAX_FILE_BYTES, Given
 
 
-def test_a_receipt_that_was_given_out_and_never_anchored_is_demanded_after_the_longest_delay(tmp_path: Path) -> None:
+def test_delivered_unanchored_receipt_is_demanded_after_the_longest_delay(tmp_path: Path) -> None:
     town = Town(tmp_path)
     signed = town.signed(1)
     folder = tmp_path / "given"
@@ -37,7 +37,7 @@ def test_a_receipt_that_was_given_out_and_never_anchored_is_demanded_after_the_l
     assert step(town, part) == ()
 
 
-def test_an_anchor_demand_that_the_chain_refuses_takes_nothing_of_the_budget_and_is_tried_again_later(tmp_path: Path) -> None:
+def test_refused_anchor_demand_costs_no_budget_and_is_retried_later(tmp_path: Path) -> None:
     """It pauses, say: nothing is demanded until it goes on."""
     town, folder = Town(tmp_path), tmp_path / "given"
     folder.mkdir()

@@ -33,7 +33,7 @@ from verifier.demands.demander import OTHERS_PAUSE_S, OwnDisputes
 from verifier.watch.records import FETCH_BUDGET_S
 
 
-def test_a_withheld_envelope_is_demanded_and_fetched_from_where_the_answer_says(tmp_path: Path) -> None:
+def test_withheld_envelope_is_demanded_and_fetched_from_the_answer(tmp_path: Path) -> None:
     town = Town(tmp_path)
     signed = town.signed(1)
     town.anchor(signed)
@@ -68,7 +68,7 @@ def test_an_envelope_that_a_demand_did_not_bring_is_disputed_once(tmp_path: Path
 
 
 @pytest.mark.parametrize("state", [DemandState.EXPIRED, DemandState.ANSWERED])
-def test_an_operator_that_demands_its_own_envelope_is_disputed_by_others_later(tmp_path: Path, state: DemandState) -> None:
+def test_operators_demand_of_its_own_envelope_is_disputed_by_others_later(tmp_path: Path, state: DemandState) -> None:
     """A subject is demanded once: the bond of an operator's second account would end every other demand, and cost nothing."""
     town = Town(tmp_path)
     signed = closed(town)
@@ -131,7 +131,7 @@ def test_a_tick_follows_demands_for_no_longer_than_its_budget(tmp_path: Path) ->
     assert not asked, "who needs no envelopes asks for none"
 
 
-def test_disputes_over_what_was_withheld_have_a_budget_that_the_chain_remembers(tmp_path: Path) -> None:
+def test_withholding_disputes_have_a_budget_remembered_by_the_chain(tmp_path: Path) -> None:
     """An operator that gives the committee what it gives nobody else wins every one of them."""
     town, bond = Town(tmp_path), PARAMS.required_bond
     both = [town.signed(1), town.signed(2)]
@@ -193,7 +193,7 @@ def test_who_does_not_challenge_does_not_dispute_what_was_withheld(tmp_path: Pat
     assert steps(town, part, 6) == []
 
 
-def test_an_envelope_that_nobody_was_drawn_for_is_left_alone_unless_a_client_asks(tmp_path: Path) -> None:
+def test_envelope_without_a_drawn_auditor_is_ignored_unless_a_client_asks(tmp_path: Path) -> None:
     town = Town(tmp_path)
     town.chain.joined.clear()
     signed = closed(town)

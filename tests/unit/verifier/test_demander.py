@@ -82,7 +82,7 @@ def test_a_line_that_breaks_while_we_ask_proves_nothing(tmp_path: Path) -> None:
     assert steps(town, part, 6) == [] and words[:2] == [True, False]
 
 
-def test_what_was_missing_before_we_were_cut_off_from_the_chain_is_asked_for_again(tmp_path: Path) -> None:
+def test_missing_list_is_fetched_again_after_a_chain_outage(tmp_path: Path) -> None:
     """A list that was gone may be there now; and what was decided then waits in the outbox no longer than a minute."""
     town = Town(tmp_path)
     header, data = withheld(town)
@@ -117,7 +117,7 @@ def test_nothing_is_demanded_in_the_last_seconds(tmp_path: Path, left_s: int, de
     assert bool(found) is demanded and town.chain.timestamp == until
 
 
-def test_a_list_that_does_not_fit_its_root_is_demanded_and_its_answer_shows_the_receipts(tmp_path: Path) -> None:
+def test_list_that_does_not_fit_its_root_is_demanded_and_answer_is_used(tmp_path: Path) -> None:
     """The hidden receipt is under the root; the list is of another one. DA need not be asked for that."""
     town = Town(tmp_path)
     shown, hidden = town.signed(1), town.signed(1, cheat=True)
@@ -154,7 +154,7 @@ def test_a_list_that_was_answered_is_checked_like_any_other(tmp_path: Path) -> N
     assert [live.seen.finding for live in town.records.live] == ["Good"], "at once, however often it had failed"
 
 
-def test_what_nobody_answered_is_ended_at_once_by_who_asked_and_later_by_anybody(tmp_path: Path) -> None:
+def test_expired_demand_is_ended_by_its_demander_first_and_later_by_anyone(tmp_path: Path) -> None:
     town = Town(tmp_path)
     town.anchor(town.signed(1))
     ours, theirs, listed = word("ours"), word("theirs"), list_subject(DEMANDS, 0)

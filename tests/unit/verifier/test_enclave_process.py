@@ -87,7 +87,7 @@ def _nothing_shows(running: Running, needles: dict[str, bytes]) -> None:
 
 
 @pytest.mark.e2e
-def test_a_jobs_process_has_imported_no_network_client_and_what_it_has_is_listed(running: Running) -> None:
+def test_job_process_imports_no_network_client_and_its_imports_are_listed(running: Running) -> None:
     before = {each.pid for each in running.waiting()}
     running.judge(running.case(3, 1)[0])
     wait_until(lambda: not before & {each.pid for each in running.at_rest()})
@@ -98,7 +98,7 @@ def test_a_jobs_process_has_imported_no_network_client_and_what_it_has_is_listed
 
 
 @pytest.mark.e2e
-def test_fences_stand_around_every_process_and_those_that_cannot_be_had_are_told(running: Running) -> None:
+def test_every_process_is_fenced_and_unavailable_fences_are_reported(running: Running) -> None:
     assert set(re.findall(r'"enclave.fence","name":"(\w+)"', running.log())) == set(missing())
     for each in running.at_rest():
         status = Path(f"/proc/{each.pid}/status").read_text()

@@ -131,7 +131,7 @@ def test_an_envelope_is_looked_for_where_its_operator_put_it_again(tmp_path: Pat
     assert town.records.case(name, town.chain.now()).envelope == data
 
 
-def test_what_failed_least_comes_first_and_what_failed_pauses_longer_each_time() -> None:
+def test_least_failed_fetch_comes_first_and_pauses_grow_with_failures() -> None:
     backlog: Backlog[str] = Backlog()
     for name in ("bogus", "young"):
         backlog.add(name)

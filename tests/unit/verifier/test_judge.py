@@ -57,7 +57,7 @@ def case(
     return b.job(WORLD, receipt, envelope, kind)
 
 
-def test_an_honest_receipt_is_executed_with_its_own_hashes_and_a_round_digest() -> None:
+def test_honest_receipt_is_executed_with_its_hashes_and_a_round_digest() -> None:
     job = case()
     found = judged(job)
     truth = WORLD.engine.generate(WORLD.request(1))
@@ -123,7 +123,7 @@ def test_a_machine_that_is_too_small_says_so(engine: b.TwoParrots) -> None:
     assert judged(case(), engine) == Judgement(Outcome.CANNOT_EXECUTE, CannotReason.RESOURCES)
 
 
-def test_a_machine_without_the_model_says_so_only_after_the_record_was_found_sound() -> None:
+def test_machine_without_the_model_says_so_only_after_record_checks_pass() -> None:
     job = case()
     identifier = verify_job(job, CHAIN_ID)
     assert judge(job, identifier, b.WholeKey(), b"", b.TwoParrots(), word("another model")) == Judgement(

@@ -105,7 +105,7 @@ def beside(work: Callable[[], object]) -> Iterator[Apart]:
         process.reap()
 
 
-def test_when_the_second_backend_has_ended_the_enclave_ends_to_be_started_again() -> None:
+def test_enclave_ends_for_a_restart_when_its_second_backend_has_ended() -> None:
     with beside(threading.Event().wait) as second, kept(lambda *_: None, second=second) as enclave:
         assert enclave.judge().outcome == Outcome.EXECUTED
         second.kill()
@@ -123,7 +123,7 @@ def test_a_job_during_which_the_second_backend_ends_is_no_vote() -> None:
         assert enclave.codes == [Exit.INTERNAL]
 
 
-def test_what_nobody_understands_ends_the_job_that_says_it_and_not_the_enclave() -> None:
+def test_unintelligible_message_ends_its_job_and_not_the_enclave() -> None:
     def babble(_: Path, line: socket.socket) -> None:
         line.sendall((7).to_bytes(4, "big") + b"garbage")
         threading.Event().wait()

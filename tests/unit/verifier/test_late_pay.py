@@ -28,7 +28,7 @@ def look(town: Town, part: LatePay, blocks: int = SETTLED_BLOCKS, seconds: int =
     return set(part.step(town.chain.pass_time(seconds)))
 
 
-def test_what_was_deferred_is_fetched_then_shared_and_a_later_payment_is_shared_again(tmp_path: Path) -> None:
+def test_deferred_payment_is_fetched_and_shared_and_later_ones_again(tmp_path: Path) -> None:
     town, pot, sent = Town(tmp_path), word("pot"), Outgoing()
     part = LatePay(town.chain, 1, TOWER, OURS)
     assert look(town, part) == set() and town.chain.trials == [], "a native vault pays at once"

@@ -118,7 +118,7 @@ def test_results_about_receipts_that_nobody_has_are_forgotten_too(tmp_path: Path
     assert sizes(tower)["Watchtower._posted"] == 0
 
 
-def test_what_was_posted_before_the_oldest_open_batch_is_not_kept_at_a_start(tmp_path: Path) -> None:
+def test_results_posted_before_the_oldest_open_batch_are_not_kept_at_start(tmp_path: Path) -> None:
     town = Town(tmp_path)
     old, young = town.signed(1), town.signed(2)
     town.anchor(old, anchored_at=town.chain.timestamp)

@@ -77,7 +77,7 @@ def test_a_seat_asks_less_often_and_votes_when_the_enclave_is_back(tmp_path: Pat
     assert 3 < enclave.asked - 1 < 8 and events(capsys)["enclave.back"] == 1
 
 
-def test_an_enclave_that_fails_each_job_ends_in_a_failed_audit_and_no_result(tmp_path: Path) -> None:
+def test_enclave_failing_each_job_gives_a_failed_audit_and_no_result(tmp_path: Path) -> None:
     town = Town(tmp_path)
     town.enclave = Failing(town.enclave.bench)
     town.anchor(town.signed(1))

@@ -113,7 +113,7 @@ def test_a_receipt_with_its_own_fault_does_not_spoil_the_others(fault: type[Faul
     assert good.fault is None and isinstance(bad.fault, fault)
 
 
-def test_a_batch_is_followed_checked_and_its_ciphertext_kept_at_first_sight(tmp_path: Path) -> None:
+def test_batch_is_followed_checked_and_its_ciphertext_kept_at_first_sight(tmp_path: Path) -> None:
     town = Town(tmp_path)
     first, second = town.signed(1), town.signed(2)
     town.anchor(first, second)
@@ -134,7 +134,7 @@ def test_a_second_look_reads_nothing_twice(tmp_path: Path) -> None:
     assert town.shelf.reads == reads
 
 
-def test_a_list_that_nobody_can_have_is_withheld_after_the_deadline_and_not_before(tmp_path: Path) -> None:
+def test_list_without_bytes_is_withheld_only_after_the_deadline(tmp_path: Path) -> None:
     town = Town(tmp_path)
     header = town.anchor(town.signed(1))
     del town.shelf.blobs[header.locator]
@@ -156,7 +156,7 @@ def test_a_list_that_comes_late_is_still_checked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bytes_", [None, b"other bytes"])
-def test_ciphertext_that_is_missing_or_other_bytes_is_withheld_after_the_deadline(tmp_path: Path, bytes_: bytes | None) -> None:
+def test_missing_or_other_ciphertext_is_withheld_after_the_deadline(tmp_path: Path, bytes_: bytes | None) -> None:
     town = Town(tmp_path)
     signed = town.signed(1)
     town.anchor(signed)
@@ -221,7 +221,7 @@ def test_a_restart_knows_what_it_knew(tmp_path: Path) -> None:
     assert [live.seen.finding for live in town.records.live] == [GOOD]
 
 
-def test_a_node_that_shows_another_answer_than_the_contract_took_is_not_believed() -> None:
+def test_answer_other_than_the_contract_accepted_is_not_believed() -> None:
     signed = answered(1)
     header, listed = WORLD.batch((signed,))
     leaves = (SignedLeaf(signed.receipt, signed.signature),)
@@ -232,7 +232,7 @@ def test_a_node_that_shows_another_answer_than_the_contract_took_is_not_believed
             verify_leaves(ANCHOR, header, others, b"", WORLD.environment)
 
 
-def test_a_leaf_that_its_batch_does_not_name_is_no_member_and_said_to_be_none() -> None:
+def test_leaf_not_named_by_its_batch_is_reported_as_no_member() -> None:
     signed = _changed(seq=U64(1), environment=word("elsewhere"))
     header, _ = WORLD.batch((answered(1),))
     leaf = batch_leaf(receipt_id(ANCHOR, signed.receipt), signed.receipt.seq)

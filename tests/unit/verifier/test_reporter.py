@@ -101,7 +101,7 @@ def test_honest_operators_are_not_reported(tmp_path: Path) -> None:
     assert reporter(town).step(town.chain.now()) == () and town.chain.trials == []
 
 
-def test_a_list_that_hides_what_its_batch_is_made_of_is_a_proof_with_the_answer_to_its_demand(tmp_path: Path) -> None:
+def test_list_hiding_its_batch_is_a_proof_with_the_answer_to_its_demand(tmp_path: Path) -> None:
     town = Town(tmp_path)
     shown, hidden, lost = town.signed(1), town.signed(1, cheat=True), town.signed(2)
     empty = EmptyLeaf(WHO, U64(2), U256(CHAIN_ID))
@@ -219,7 +219,7 @@ def test_a_flood_of_contradictions_does_not_fill_the_memory(monkeypatch: pytest.
     assert len(book.skips.found) == 40
 
 
-def test_a_true_contradiction_is_asked_about_behind_a_thousand_that_are_refused(tmp_path: Path) -> None:
+def test_true_contradiction_is_decided_behind_a_thousand_refused_ones(tmp_path: Path) -> None:
     town, true = Town(tmp_path), true_receipt()
     for seq in range(2, 1002):
         first = replace(true.receipt, seq=U64(seq))

@@ -57,7 +57,7 @@ def test_our_record_is_made_renewed_and_follows_our_stake(tmp_path: Path) -> Non
     assert set(sent.sent) == {("sync", TOWER, made), ("sync", TOWER, due.block)}
 
 
-def test_what_eigenlayer_refused_is_retried_once_it_would_take_it_and_again_after_each_refusal(tmp_path: Path) -> None:
+def test_action_refused_by_eigenlayer_is_retried_once_it_would_succeed(tmp_path: Path) -> None:
     town, ref, sent = Town(tmp_path), word("ref"), Outgoing()
     town.chain.life, part, others = LIFE, RefusedSlashes(town.chain, 1, OURS), RefusedSlashes(town.chain, 1, MOVES)
     town.chain.unslashed = [(LIAR, ref, 2)]
@@ -84,7 +84,7 @@ def test_many_refusals_are_asked_about_a_few_at_a_time_and_all_in_the_end(tmp_pa
     assert sorted(town.chain.trials) == sorted(refs)
 
 
-def test_it_looks_seldom_but_often_in_a_short_life_and_again_if_the_chain_could_not_be_read(tmp_path: Path) -> None:
+def test_stake_is_read_seldom_and_oftener_for_a_short_life_or_after_errors(tmp_path: Path) -> None:
     town = Town(tmp_path)
     town.chain.life, part = 40, OwnRecord(town.chain, 1, TOWER)
     look(town, part)
