@@ -19,7 +19,7 @@ from tests.source import PACKAGES, ROOT, files_of_tests, name_of, product_files
 
 PROTOCOL = (ROOT / "docs" / "reference" / "protocol.md").read_text()
 ERRORS = (ROOT / "docs" / "reference" / "errors.md").read_text()
-DOCUMENTS = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CHANGELOG.md"]
+DOCUMENTS = [*sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("*.md"))]
 RULE = re.compile(r"\bR-[0-9A-F]{2}\b")
 ROOTS = (*PACKAGES, "tests", "docs", "bench", "models")
 COMPLETE = (
