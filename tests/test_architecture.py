@@ -81,12 +81,12 @@ BOOK_ASKED_ELSEWHERE = {
 MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:work|root|tmp|home)/")
 
 
-def test_no_module_is_longer_than_its_reader_can_hold() -> None:
+def test_no_module_is_over_500_lines() -> None:
     sizes = {name_of(p): len(p.read_text().splitlines()) for p in product_files() + files_of_tests()}
     assert {name: lines for name, lines in sizes.items() if lines > MODULE_LINES} == {}
 
 
-def test_no_function_is_longer_than_a_screen() -> None:
+def test_no_function_is_over_40_lines() -> None:
     sizes = {
         f"{where(path, node)} {node.name}": (node.end_lineno or 0) - node.lineno + 1
         for path in product_files() + files_of_tests()
@@ -266,6 +266,6 @@ def _imports(path: Path) -> set[str]:
     return plain | {(node.module or "").split(".")[0] for node in nodes if isinstance(node, ast.ImportFrom)}
 
 
-def test_no_source_names_a_path_of_somebody_elses_machine() -> None:
+def test_no_source_names_a_path_of_a_developers_machine() -> None:
     found = [name_of(p) for p in product_files() + files_of_tests() if MACHINE_PATH.search(p.read_text())]
     assert found == []

@@ -86,7 +86,7 @@ def test_one_receipt_from_request_to_verdict(tmp_path: Path) -> None:
     the_client_sees_for_itself(village, request, claimed)
 
 
-def test_an_honest_answer_is_upheld_whoever_doubts_it(tmp_path: Path) -> None:
+def test_honest_answer_is_upheld_after_a_challenge(tmp_path: Path) -> None:
     village = Village(tmp_path)
     request, signature = somebody_asks(village)
     published = the_operator_publishes(village, request, signature, village.engine.generate(request))

@@ -114,11 +114,11 @@ def test_every_fact_is_read_back_from_the_chain(demo: Run) -> None:
     assert len(demo.report["disputes"]) == 5, "four frauds and the frivolous one: no other honest receipt is disputed"
 
 
-def test_both_operators_take_requests_when_the_story_is_over(demo: Run) -> None:
+def test_both_operators_take_requests_at_the_end_of_the_demo(demo: Run) -> None:
     assert demo.health == dict.fromkeys(OPERATORS, 200)
 
 
-def test_the_printed_commands_verify_what_a_client_kept(demo: Run) -> None:
+def test_printed_commands_verify_a_clients_saved_answer(demo: Run) -> None:
     answer = next(a for a in demo.report["answers"] if a["operator"] == "honest")
     opening, verify = demo.folder / "client" / answer["opening"], COMMANDS[-1]
     # As it is printed and pasted, but for the folder of this run, which another run's may have followed.
@@ -127,7 +127,7 @@ def test_the_printed_commands_verify_what_a_client_kept(demo: Run) -> None:
     assert done.returncode == 0 and "VERIFIED" in done.stdout, done.stdout + done.stderr
 
 
-def test_every_actors_journal_is_whole(demo: Run) -> None:
+def test_every_actors_journal_verifies(demo: Run) -> None:
     for name in (*OPERATORS, *VERIFIERS, "watchtower", "challenger"):
         folder = demo.folder / name
         journal = Journal(open_database(f"sqlite:///{folder / 'actor.db'}"), journal_key(folder / "journal.key"), SystemClock())
@@ -152,7 +152,7 @@ def test_plaintext_is_only_where_the_design_allows_it(demo: Run) -> None:
     assert working <= opened, working
 
 
-def test_no_file_of_anybody_else_holds_plaintext(demo: Run) -> None:
+def test_no_file_of_another_actor_holds_plaintext(demo: Run) -> None:
     tokenizer = Tokenizer.from_file(str(ROOT / "build/models/lighthouse/tokenizer.json"))
     needles = memory_search.forms(demo.canary, tokenizer.encode(f" {demo.canary}", add_special_tokens=False).ids)
     hits = memory_search.in_files(demo.folder, needles)
@@ -161,7 +161,7 @@ def test_no_file_of_anybody_else_holds_plaintext(demo: Run) -> None:
     assert owners <= {"client", "honest"}, hits
 
 
-def test_nobody_holds_the_key_that_the_shards_made(demo: Run) -> None:
+def test_no_actor_holds_the_private_key_of_the_shards(demo: Run) -> None:
     document = load_document(demo.folder / "epoch.json")
     held = {n: open_share(demo.folder / f"shard{n}", document) for n in range(1, SHARDS + 1)}
     key = combine_values({n: held[n].scalar() for n in range(1, THRESHOLD + 1)})
@@ -214,13 +214,13 @@ def verified(demo: Run) -> Verified:
 
 
 @pytest.mark.parametrize(("operator", "code"), [("honest", 0), ("dishonest", 2)])
-def test_whoever_has_the_opening_can_verify_a_receipt(verified: Verified, operator: str, code: int) -> None:
+def test_opening_is_enough_to_verify_a_receipt(verified: Verified, operator: str, code: int) -> None:
     done = verified[operator]
     assert done.returncode == code, done.stdout + done.stderr
     assert ("VERIFIED" in done.stdout) == (code == 0), done.stdout
 
 
-def test_without_an_opening_only_public_facts_are_told(verified: Verified) -> None:
+def test_without_an_opening_only_public_facts_are_shown(verified: Verified) -> None:
     cheated, unknown = verified["without"], verified["unknown"]
     assert "OVERTURNED" in cheated.stdout, cheated.stdout + cheated.stderr
     assert unknown.returncode == 4, unknown.stdout + unknown.stderr

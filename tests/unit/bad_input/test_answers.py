@@ -66,7 +66,7 @@ def overturned(court: Court, case: Case) -> None:
 
 
 @pytest.mark.parametrize("name", GARBAGE)
-def test_a_garbage_answer_is_overturned_and_never_a_crash(sitting: Court, name: str) -> None:
+def test_garbage_answer_is_overturned_without_a_crash(sitting: Court, name: str) -> None:
     request, truth = sitting.honest
     make, kind = GARBAGE[name]
     output = make(request, truth)
@@ -87,7 +87,7 @@ def test_a_truncated_answer_with_a_matching_prefix_is_overturned(sitting: Court,
     overturned(sitting, filed(sitting, output, root))
 
 
-def test_an_answer_to_a_smaller_limit_is_no_answer_to_the_request(sitting: Court) -> None:
+def test_answer_to_a_smaller_limit_does_not_match_the_request(sitting: Court) -> None:
     """The cheapest way to truncate: really run the model, for half the tokens."""
     request, truth = sitting.honest
     half = sitting.engine.generate(replace(request, decode=replace(GREEDY, max_new_tokens=6)))
@@ -109,7 +109,7 @@ def test_true_tokens_under_a_forged_trace_are_overturned(sitting: Court, leaf: i
     st.lists(st.integers(0, 2**31 - 1) | st.integers(0, 263), max_size=30).map(tuple),
     st.sampled_from(["stop", "length", "error"]),
 )
-def test_any_answer_has_one_truth(court: Court, ids: tuple[int, ...], reason: str) -> None:
+def test_every_judge_of_an_answer_reaches_the_same_result(court: Court, ids: tuple[int, ...], reason: str) -> None:
     request, truth = court.honest
     output = output_for(request, ids, reason)
     found = court.engine.verify(request, output, out_hash(output.tokens_hash, truth.trace_root))

@@ -110,7 +110,7 @@ def saturated(court: Court) -> ExactEngine:
     return engine
 
 
-def test_a_wrong_backend_agrees_with_itself_and_only_known_answers_find_it(court: Court) -> None:
+def test_wrong_backend_agrees_with_itself_and_fails_the_known_answers(court: Court) -> None:
     request, truth = court.honest
     engine, twin = saturated(court), saturated(court)
     answer = engine.generate(request)
@@ -142,21 +142,21 @@ def is_prefix(claimed: Generated, truth: Generated) -> bool:
     return claimed.output.token_ids == truth.output.token_ids[: len(claimed.output.token_ids)]
 
 
-def test_a_forged_trace_passes_who_compares_tokens_only_and_not_us(court: Court) -> None:
+def test_forged_trace_passes_only_a_comparison_of_tokens(court: Court) -> None:
     request, truth = court.honest
     forged = ForgesTheTrace(court.engine).generate(request)
     assert same_tokens(forged, truth)
     assert court.engine.verify(request, forged.output, forged.out_hash).divergence is not None
 
 
-def test_an_altered_token_passes_who_compares_traces_only_and_not_us(court: Court) -> None:
+def test_altered_token_passes_only_a_comparison_of_traces(court: Court) -> None:
     request, truth = court.honest
     altered = AltersOneToken(court.engine).generate(request)
     assert same_trace(altered, truth) and not same_tokens(altered, truth)
     assert court.engine.verify(request, altered.output, altered.out_hash).divergence is not None
 
 
-def test_other_text_passes_who_compares_out_hash_only_and_not_us(court: Court) -> None:
+def test_other_text_passes_only_a_comparison_of_out_hash(court: Court) -> None:
     request, truth = court.honest
     shown = ShowsAnotherText(court.engine).generate(request)
     assert shown.out_hash == truth.out_hash and not same_tokens(shown, truth)
@@ -184,7 +184,7 @@ def test_other_artifact_passes_only_with_the_operators_own_artifact(
     assert found.divergence is not None and found.truth.leaves != given.leaves
 
 
-def test_a_smaller_limit_passes_who_takes_the_limit_from_the_answer(court: Court) -> None:
+def test_smaller_limit_passes_only_with_the_limit_of_the_answer(court: Court) -> None:
     """The end of an answer is recomputed from the request, never copied from the claim."""
     request, truth = court.honest
     half = court.engine.generate(replace(request, decode=replace(GREEDY, max_new_tokens=6)))

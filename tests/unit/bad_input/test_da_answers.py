@@ -48,7 +48,7 @@ def test_list_without_bytes_is_withheld_after_the_deadline_never_faulty(tmp_path
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: type(answer).__name__)
-def test_an_envelope_without_bytes_is_the_vote_unavailable_at_the_deadline(tmp_path: Path, answer: BytewiseError) -> None:
+def test_envelope_without_bytes_gives_vote_unavailable_at_the_deadline(tmp_path: Path, answer: BytewiseError) -> None:
     """Of a fraud too: what a seat has not seen it does not judge."""
     town = Town(tmp_path)
     signed = town.signed(1, cheat=True)
@@ -73,7 +73,7 @@ def test_an_envelope_without_bytes_is_the_vote_unavailable_at_the_deadline(tmp_p
     assert town.archive.receipts(0)[0].finding in ("Good", WITHHELD_FINDING) and town.enclave.jobs == 0
 
 
-def test_a_store_that_says_that_we_asked_wrongly_stops_us(tmp_path: Path) -> None:
+def test_store_reporting_a_caller_error_stops_us(tmp_path: Path) -> None:
     town = Town(tmp_path)
     town.anchor(town.signed(1))
     closed(town, CallerError("da", "status 400"))

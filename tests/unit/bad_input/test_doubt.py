@@ -134,7 +134,7 @@ def lived(town: Town, ticks: int = 14) -> list[Outcome]:
 
 
 @pytest.mark.parametrize(("place", "kind"), AWAY)
-def test_whatever_is_away_nobody_is_accused(tmp_path: Path, place: str, kind: type[Unavailable]) -> None:
+def test_no_operator_is_accused_when_a_dependency_is_unavailable(tmp_path: Path, place: str, kind: type[Unavailable]) -> None:
     town = Town(tmp_path)
     broken(town, place, kind)
     votes = lived(town)
@@ -143,7 +143,7 @@ def test_whatever_is_away_nobody_is_accused(tmp_path: Path, place: str, kind: ty
     assert town.sender.of("open") == []
 
 
-def test_the_same_fraud_is_found_when_nothing_is_away(tmp_path: Path) -> None:
+def test_same_fraud_is_found_when_everything_is_available(tmp_path: Path) -> None:
     """The control: this node does accuse, once it has seen."""
     town = Town(tmp_path)
     assert lived(town) == [Outcome.EXECUTED]
@@ -153,7 +153,7 @@ def test_the_same_fraud_is_found_when_nothing_is_away(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("place", ["keys", "verify", "confirm"])
-def test_an_enclave_that_lacks_something_says_nothing_of_the_bytes(kind: type[Unavailable], place: str) -> None:
+def test_enclave_lacking_a_dependency_reports_nothing_about_the_bytes(kind: type[Unavailable], place: str) -> None:
     request = WORLD.request(1)
     truth = WORLD.engine.generate(request)
     receipt = WORLD.receipt(1, request, truth, out_hash=word("another"))
@@ -191,9 +191,7 @@ SAID = [(Outcome.UNAVAILABLE, 0), (Outcome.NO_KEY, 0), *((Outcome.CANNOT_EXECUTE
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.sampled_from(SAID)), max_size=10), st.booleans())
-def test_no_number_of_seats_that_have_not_seen_convicts_of_wrong_bytes(
-    seats: list[tuple[int, tuple[Outcome, int]]], absent: bool
-) -> None:
+def test_seats_without_the_bytes_never_convict_of_wrong_bytes(seats: list[tuple[int, tuple[Outcome, int]]], absent: bool) -> None:
     zero = ZERO_DIGEST
     votes = [
         RevealedVote(Address(signer(f"seat {i}").address), count, outcome, code, zero, zero, zero)

@@ -160,7 +160,7 @@ def test_the_same_record_without_a_defect_is_upheld(sitting: Court) -> None:
     assert sitting.audited(case, result).result.result == AuditOutcome.MATCH
 
 
-def test_a_request_that_expires_in_the_second_of_its_anchoring_is_in_time(sitting: Court) -> None:
+def test_request_that_expires_at_the_second_of_its_anchoring_is_valid(sitting: Court) -> None:
     request = sitting.people.request(1, expiry=ANCHORED)
     truth = sitting.engine.generate(request)
     payload = sitting.people.payload(request, truth.output)

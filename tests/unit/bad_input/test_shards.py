@@ -39,7 +39,7 @@ def test_lying_shard_is_named_and_receipt_judged_with_the_other_shards(court: Co
 
 
 @pytest.mark.parametrize("cheat", [False, True])
-def test_one_shard_of_two_needed_is_no_key_and_no_accusation(court: Court, cheat: bool) -> None:
+def test_one_shard_of_two_needed_gives_no_key_and_no_accusation(court: Court, cheat: bool) -> None:
     """Also where the receipt is a fraud: without its plaintext nobody can know."""
     case, blame = case_of(court, cheat), Blame()
     with court.sitting((2, court.keys.shard(2))):
@@ -51,7 +51,7 @@ def test_one_shard_of_two_needed_is_no_key_and_no_accusation(court: Court, cheat
     assert (audited.cause, audited.result.result) == (Cause.VERIFIER, AuditOutcome.NONE)
 
 
-def test_one_honest_shard_and_liars_are_no_key_and_never_another_plaintext(court: Court) -> None:
+def test_one_honest_shard_among_liars_gives_no_key_and_no_other_plaintext(court: Court) -> None:
     case, blame = case_of(court), Blame()
     with court.sitting((1, court.keys.shard(1)), *[(i, WrongShare.of(court.keys, i)) for i in (2, 3)]):
         result = court.judge(case, blame)

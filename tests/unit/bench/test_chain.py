@@ -20,17 +20,17 @@ def test_figures_are_read_as_forge_prints_them(figures: dict[str, int]) -> None:
     assert measured(printed + "\nSuite result: ok. 2 passed\n") == figures
 
 
-def test_the_dearest_of_several_counts() -> None:
+def test_largest_of_several_gas_figures_counts() -> None:
     assert measured("  open: 5\n  open: 9\n  open: 7\n") == {"open": 9}
 
 
 @given(FIGURES, FIGURES)
-def test_only_equal_figures_do_not_differ(have: dict[str, int], want: dict[str, int]) -> None:
+def test_difference_is_reported_only_for_unequal_figures(have: dict[str, int], want: dict[str, int]) -> None:
     assert (differences(have, want) == []) == (have == want)
     assert differences(have, have) == []
 
 
-def test_the_committed_figures_are_there_and_transactions_fit() -> None:
+def test_committed_figures_exist_and_transactions_fit() -> None:
     committed = json.loads(RESULTS.read_text())
     gas = committed["gas"]
     assert committed["targets"] == TARGETS
@@ -42,5 +42,5 @@ def test_the_committed_figures_are_there_and_transactions_fit() -> None:
 
 
 @pytest.mark.parametrize("gas, lines", [(1_950_000, 0), (1_950_001, 1)])
-def test_a_target_is_the_most_that_is_meant(gas: int, lines: int) -> None:
+def test_target_is_an_upper_bound(gas: int, lines: int) -> None:
     assert len(over({"dispute_certificate_31": gas, "settle_255": 10**9})) == lines

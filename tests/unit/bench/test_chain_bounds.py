@@ -44,7 +44,7 @@ def test_every_call_with_a_list_has_a_bound_on_the_page(name: str) -> None:
     assert lists_of(name) - said == set(), "say in docs/reference/contracts.md, section 7, what bounds it, and measure it there"
 
 
-def test_what_the_page_bounds_is_there_once() -> None:
+def test_every_bound_on_the_page_is_listed_once() -> None:
     named = [function for functions, _, _ in rows() for function in functions]
     assert len(named) == len(set(named))
     assert set(named) <= {f"{name}.{function}" for name in OURS for function in interface(name).functions}

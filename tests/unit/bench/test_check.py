@@ -25,7 +25,7 @@ def test_ratios_divide_the_same_round() -> None:
     assert check.summary(each)[1]["over_smallest"] == 1.25
 
 
-def test_what_is_timed_is_the_whole_check() -> None:
+def test_timed_work_is_the_whole_check() -> None:
     entries = [check.signed(seq) for seq in (1, 2)]
     assert len(check.check(entries)()) == 2  # type: ignore[arg-type]
     entries[1] = entries[1].__class__(entries[1].receipt, Blob(entries[0].signature), entries[1].locator)

@@ -48,7 +48,7 @@ def test_an_engine_answers_whatever_its_libraries_print(engine: list[str | Path]
         assert child.logits([7]) == [0.5, 7.0]
 
 
-def test_where_processor_time_is_counted_waiting_is_not(engine: list[str | Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpu_time_measurement_excludes_waiting(engine: list[str | Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CLOCK, "processor")
     with Child("doubling", engine) as child:
         assert child.generate([4], 2) < 1, "it slept for a second"
@@ -64,7 +64,7 @@ def test_an_engine_that_stops_early_is_not_timed(engine: list[str | Path]) -> No
         child.generate([3], 9)
 
 
-def test_the_end_of_an_engine_is_reported_with_its_words(engine: list[str | Path]) -> None:
+def test_error_of_an_ended_engine_is_reported_with_its_message(engine: list[str | Path]) -> None:
     with Child("doubling", engine) as child:
         with pytest.raises(ChildFailed, match=r"doubling ended with 1:\n(.*\n)*one at a time"):
             child.judge([([1], 1)], together=True)

@@ -32,7 +32,7 @@ def ours(folder: Path) -> gpu.Hashing:
     return gpu.Hashing(folder / "artifact-one", "torch-alone", 1)
 
 
-def test_ratios_are_of_work_that_was_done_in_turn(folder: Path, ours: gpu.Hashing) -> None:
+def test_ratios_compare_work_done_in_turn(folder: Path, ours: gpu.Hashing) -> None:
     peer = Transformers(models.checkpoint(folder / "one", TINY), "bfloat16", 1)
     found = gpu.measure(ours, peer, PROMPT, 4, 2)
     assert found.keys() >= {"generate_over_hf_bf16", "verify_over_hf_prefill", "verify_over_generate"}

@@ -32,7 +32,7 @@ def test_the_bare_arithmetic_opens_the_envelope(tmp_path: Path) -> None:
         Arithmetic(job, world.secret, [wrong, shares[1]]).release()
 
 
-def test_a_percentile_is_a_measurement_that_so_many_did_not_exceed() -> None:
+def test_percentile_is_a_measurement_not_exceeded_by_that_share() -> None:
     seconds = [n / 1000 for n in range(200, 0, -1)]
     assert [percentile(seconds, share) for share in (0.5, 0.99, 1.0)] == [100.0, 198.0, 200.0]
     assert percentile([0.003], 0.99) == 3.0

@@ -71,7 +71,7 @@ def test_claims_of_a_batch_are_ragged() -> None:
     assert lengths == [(4 + i, 1 + i) for i in range(workload.CLAIMS)]
 
 
-def test_a_file_is_made_once_and_again_after_a_break(tmp_path: Path) -> None:
+def test_file_is_made_once_and_again_after_an_interruption(tmp_path: Path) -> None:
     made: list[Path] = []
 
     def make(path: Path) -> None:

@@ -34,7 +34,7 @@ def test_amx_is_left_out_where_the_processor_has_it(tmp_path: Path, processor: s
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
-def test_those_flags_undo_what_march_native_adds() -> None:
+def test_peer_flags_undo_what_march_native_adds() -> None:
     """llama.cpp compiles its AMX product where `__AMX_INT8__` is defined, and adds `-march=native` after the given flags."""
 
     def macros(*flags: str) -> str:

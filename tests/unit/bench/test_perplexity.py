@@ -26,11 +26,11 @@ def knowing(window: list[int]) -> Tensor:
 WINDOWS = [[1, 2, 3, 4, 49], [7, 7, 7, 8, 0]]
 
 
-def test_who_knows_nothing_has_the_vocabulary_as_perplexity() -> None:
+def test_uniform_model_has_the_vocabulary_size_as_perplexity() -> None:
     assert math.exp(score(uniform, WINDOWS).loss) == pytest.approx(VOCABULARY)
 
 
-def test_who_knows_all_has_perplexity_one_and_says_the_text() -> None:
+def test_perfect_model_has_perplexity_one_and_predicts_the_text() -> None:
     found = score(knowing, WINDOWS)
     assert found.loss == pytest.approx(math.log1p(2.0**-20))
     assert found.greedy == (2, 3, 4, 49, 7, 7, 8, 0)
@@ -44,7 +44,7 @@ def test_growth_is_relative_and_agreement_counts_positions() -> None:
     assert found["modes"]["w8"]["greedy_agreement"] == 0.75
 
 
-def test_held_out_windows_do_not_overlap_and_have_one_length() -> None:
+def test_evaluation_windows_do_not_overlap_and_have_one_length() -> None:
     rows = list(perplexity.held_out())
     assert len(rows) > 100 and {len(row) for row in rows} == {perplexity.WINDOW}
     assert len({tuple(row) for row in rows}) == len(rows)

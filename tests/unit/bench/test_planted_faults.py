@@ -87,7 +87,7 @@ def code_of(root: Path, name: str) -> Path:
     return root / "out-campaign" / f"{name}.sol" / f"{name}.json"
 
 
-def test_each_fault_of_several_is_the_one_that_its_campaign_runs_with(tools: Any, root: Path) -> None:
+def test_selected_fault_is_the_one_that_its_campaign_runs_with(tools: Any, root: Path) -> None:
     """A fault that forge compiled was in the contracts of the faults after it, and the next one was compiled away."""
     with tools.Planting(root) as planting:
         for path, text, said in (IN_SHARED, IN_PLAIN):
@@ -127,7 +127,7 @@ def test_compiled_files_that_are_not_clean_stop_the_program(tools: Any, root: Pa
             raise AssertionError("it is not planted")
 
 
-def test_what_a_stopped_program_planted_is_compiled_again(tools: Any, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_planted_by_a_stopped_program_is_recompiled(tools: Any, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools, "CONTRACTS", CONTRACTS)
     importlib.import_module("planting").unfinished(root).write_text(IN_PLAIN[0])
     code_of(root, "Plain").write_text("a fault")

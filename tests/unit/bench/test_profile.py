@@ -14,10 +14,10 @@ REPORT = """
 """
 
 
-def test_functions_of_the_engine_and_libraries_of_others() -> None:
+def test_functions_are_attributed_to_engine_or_library() -> None:
     assert shares(REPORT) == {"products": 0.405, "kernel": 0.2025, "libgomp": 0.1, "dots": 0.0925}
     assert list(shares(REPORT)) == ["products", "kernel", "libgomp", "dots"]
 
 
-def test_nothing_sampled_is_nothing() -> None:
+def test_profile_without_samples_is_empty() -> None:
     assert shares("# no samples\n\n") == {}

@@ -30,7 +30,7 @@ def test_each_file_has_the_figures_of_its_own_instruction_set() -> None:
     )
 
 
-def test_both_models_were_measured_whole(results: Mapping[str, Any]) -> None:
+def test_both_models_were_measured_in_full(results: Mapping[str, Any]) -> None:
     assert list(results["models"]) == [SMALL.name, LARGE.name]
     assert results["effort"]["rounds"] >= 3
     if results["machine"].get("clock") == "processor":  # beside other work: the keys alone
@@ -64,7 +64,7 @@ def test_targets_are_judged_by_the_published_keys(results: Mapping[str, Any]) ->
         ("torch_path_over_hf_fp32", "answer", TORCH, FLOAT32),
     ],
 )
-def test_a_ratio_is_what_the_seconds_say(results: Mapping[str, Any], key: str, what: str, ours: str, theirs: str) -> None:
+def test_ratio_follows_from_the_seconds(results: Mapping[str, Any], key: str, what: str, ours: str, theirs: str) -> None:
     for model in results["models"].values():
         seconds = model["seconds"][what]
         if theirs not in seconds:  # what was measured before bfloat16 was
@@ -74,7 +74,7 @@ def test_a_ratio_is_what_the_seconds_say(results: Mapping[str, Any], key: str, w
         assert model["keys"][key] == pytest.approx(divided, rel=2e-3)
 
 
-def test_the_page_says_what_was_measured(results: Mapping[str, Any]) -> None:
+def test_page_matches_the_measurements(results: Mapping[str, Any]) -> None:
     page = PAGE.read_text()
     assert written(page, COMMITTED) == page, "python -m bench.page writes the tables again"
     assert results["machine"]["date"] in page

@@ -45,11 +45,11 @@ def test_every_error_of_the_contracts_has_its_name() -> None:
         ({"walks": {"passed": False}}, ["a walk differed from the model"]),
     ],
 )
-def test_what_is_not_as_it_must_be_is_named(result: dict[str, Any], wrong: list[str]) -> None:
+def test_violated_invariant_is_named(result: dict[str, Any], wrong: list[str]) -> None:
     assert failures(result) == wrong
 
 
-def test_faults_behind_one_that_stopped_the_program_are_not_tried() -> None:
+def test_faults_after_one_that_stopped_the_program_are_not_tried() -> None:
     names = [fault["name"] for fault in FAULTS]
     assert untried([{"fault": name} for name in names]) == []
     assert untried([{"fault": name} for name in names[:-2]]) == names[-2:]
@@ -99,7 +99,7 @@ def check_of(expect: str) -> str:
 CHECKS = {check for path in sorted((CONTRACTS / "campaign").glob("*.sol")) for check in checks_of(path)}
 
 
-def test_checks_are_read_as_they_stand() -> None:
+def test_checks_are_parsed_from_the_source() -> None:
     assert {'Failed("withdraw"', 'Refused("withdraw"', 'Wrong("undecided"', 'When("airgap"', 'Guard("airgap"'} <= CHECKS
     assert {'Row("a fifth is burned"', 'Differ("vault\'s wei"', 'Failed("bound stake left"', "NotInTheTable("} <= CHECKS
     assert len(CHECKS) > 150
@@ -131,7 +131,7 @@ def test_a_fault_is_found_by_the_check_that_it_names_and_by_no_other(tools: Any)
     assert tools.line(said | {"by": 'Failed("a")', "found": True}) == 'found     f: Failed("a")'
 
 
-def test_a_fault_that_several_moves_show_names_the_check_alone(tools: Any) -> None:
+def test_fault_shown_by_several_moves_names_the_check_only(tools: Any) -> None:
     assert tools.seen_by('When("reveals are open"', 'When(11, "reveals are open")')
     assert tools.seen_by('When(9, "reveals are open"', 'When(9, "reveals are open")')
     assert not tools.seen_by('When(9, "reveals are open"', 'When(11, "reveals are open")')
@@ -139,7 +139,7 @@ def test_a_fault_that_several_moves_show_names_the_check_alone(tools: Any) -> No
     assert not tools.seen_by('When("reveals are open"', "")
 
 
-def test_the_compiler_of_faults_is_found_where_the_copy_is_named_from_here(tools: Any, tmp_path: Path) -> None:
+def test_fault_compiler_is_found_from_the_name_of_the_copy(tools: Any, tmp_path: Path) -> None:
     compiler = tmp_path / "copy" / "tools" / "solc-lines"
     compiler.parent.mkdir(parents=True)
     compiler.write_text("#!/bin/sh\nexec cat\n")
@@ -166,7 +166,7 @@ def test_every_invariant_and_every_row_of_the_table_has_a_planted_fault() -> Non
     assert {f"I{number}" for number in range(1, 30)} | set(MOVES) - {"stay"} <= broken
 
 
-def test_every_planted_fault_stands_on_its_page() -> None:
+def test_every_planted_fault_is_listed_on_its_page() -> None:
     notes = (CONTRACTS.parents[1] / "docs" / "evidence" / "planted-faults.md").read_text()
     assert [fault["name"] for fault in FAULTS if fault["name"] not in notes] == []
 

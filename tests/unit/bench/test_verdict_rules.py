@@ -39,7 +39,7 @@ def test_a_round_ends_in_one_of_three_ways(hostile: Fraction, absent: Fraction, 
         assert asdict(found) == pytest.approx(asdict(wanted), rel=1e-6, abs=1e-15)
 
 
-def test_the_papers_rule_slashes_the_honest_where_ours_does_not() -> None:
+def test_papers_rule_slashes_an_honest_operator_where_ours_does_not() -> None:
     setting = Setting(31, Fraction(1, 4), Fraction(0))
     # 12.8 % and 6.7e-7 in the research that the rule was chosen by.
     assert paper(setting).honest_slashed == pytest.approx(0.128, abs=5e-4)
@@ -54,7 +54,7 @@ def test_the_papers_rule_slashes_the_honest_where_ours_does_not() -> None:
 
 
 @pytest.mark.parametrize("setting", [Setting(7, THIRD, Fraction(1, 10)), Setting(7, Fraction(1, 5), Fraction(0), 4)])
-def test_the_network_s_own_tally_agrees(setting: Setting) -> None:
+def test_tally_of_the_network_agrees(setting: Setting) -> None:
     trials = 60
     found = {rule: asdict(chances) for rule, chances in simulate(setting, trials, seed=7).items()}
     assert agreement(row(setting), found, trials) > 1e-4
@@ -68,7 +68,7 @@ def test_surprise_is_the_tail_of_a_binomial() -> None:
     assert (surprise(10, 0, 0.0), surprise(10, 1, 0.0), surprise(10, 10, 1.0)) == (1, 0, 1)
 
 
-def test_what_is_published_is_what_the_rules_give() -> None:
+def test_published_table_follows_from_the_rules() -> None:
     assert PUBLISHED["exact"] == verdict_rules.figures()
     for found in PUBLISHED["simulated"]:
         exact = next(e for e in PUBLISHED["exact"] if all(e[k] == found[k] for k in ("seats", "hostile", "absent", "tries")))

@@ -36,7 +36,7 @@ def reverted(name: str, **arguments: Any) -> ChainReverted:
     return ChainReverted("eth_call", reason, reason)
 
 
-def test_every_refusal_that_we_understand_is_one_that_a_contract_has() -> None:
+def test_every_known_refusal_is_an_error_of_a_contract() -> None:
     functions = {name for each in CONTRACTS for name in each.functions}
     assert set(_GO_ON) <= functions
     assert {error for _, error in _MEANINGS} <= set(ENTRIES) and set(_RULES) <= set(ENTRIES)
@@ -68,7 +68,7 @@ def test_rules_say_what_was_wrong() -> None:
 
 
 @given(function=st.sampled_from(sorted(_GO_ON)), have=st.sampled_from(Phase))
-def test_an_act_in_the_wrong_phase_waits_or_is_over(function: str, have: Phase) -> None:
+def test_action_in_the_wrong_phase_waits_or_is_over(function: str, have: Phase) -> None:
     answer = classify(function, reverted("WrongPhase", id=word("d"), have=int(have), want=0))
     assert answer in (Answer.WAIT, Answer.LATE, Answer.DONE)
     if have is Phase.NONE:
@@ -78,7 +78,7 @@ def test_an_act_in_the_wrong_phase_waits_or_is_over(function: str, have: Phase) 
 
 
 @given(function=st.sampled_from(sorted(_GO_ON)))
-def test_a_pause_is_waited_for_and_what_nobody_foresaw_refused(function: str) -> None:
+def test_pause_is_waited_for_and_unforeseen_error_is_refused(function: str) -> None:
     assert classify(function, reverted("NotNow", paused=True)) is Answer.WAIT
     assert classify(function, reverted("OwnReceipt", operator="0x")) is Answer.REFUSED
     assert classify(function, ChainReverted("eth_call", "no reason")) is Answer.REFUSED
@@ -108,7 +108,7 @@ def test_a_plan_creates_before_it_wires_and_every_argument_fits() -> None:
 
 
 @given(count=st.integers(0, 255), most=st.integers(1, 255))
-def test_commitments_go_in_as_few_transactions_as_may_be(count: int, most: int) -> None:
+def test_commitments_go_in_as_few_transactions_as_possible(count: int, most: int) -> None:
     commit = Commit(word("dispute"), U16(1), U256(1), word("vote"))
     commits = [SignedCommit(commit, address(f"0x{i + 1:040x}"), Blob(b"")) for i in range(count)]
     parts = parts_of(commits, most)
@@ -116,7 +116,7 @@ def test_commitments_go_in_as_few_transactions_as_may_be(count: int, most: int) 
     assert all(0 < len(part) <= most for part in parts)
 
 
-def test_commitments_of_several_rounds_are_not_brought_together() -> None:
+def test_commitments_of_several_rounds_are_not_batched_together() -> None:
     rounds = [Commit(word("dispute"), U16(i), U256(1), word("vote")) for i in (1, 2)]
     with pytest.raises(MalformedValue, match="several rounds"):
         parts_of([SignedCommit(each, address("0x" + "11" * 20), Blob(b"")) for each in rounds], COMMITS_PER_CALL)
@@ -145,7 +145,7 @@ def test_certificate_shows_keys_and_sums_signatures_once_for_each_seat() -> None
             certificate(seats, keys, signatures)
 
 
-def test_who_is_to_sign_a_certificate_is_known_before_anybody_signs() -> None:
+def test_signers_of_a_certificate_are_known_before_it_is_signed() -> None:
     seats, signers = keyed(4)
     keys: dict[Address, PublicKey] = {who: signer.public_key for who, signer in signers.items()}
     everybody = [each.voter for each in seats]

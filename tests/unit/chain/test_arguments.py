@@ -37,7 +37,7 @@ def entry(contract: str, function: str) -> Any:
         ("Demands", "equivocation", None, None),
     ],
 )
-def test_what_people_write_is_what_the_abi_wants(contract: str, function: str, texts: Any, wanted: Any) -> None:
+def test_text_arguments_become_abi_values(contract: str, function: str, texts: Any, wanted: Any) -> None:
     if texts is None:
         parts = [samples(each) for each in entry(contract, function)["inputs"]]
         texts, wanted = [text for text, _ in parts], tuple(value for _, value in parts)
@@ -90,7 +90,7 @@ def test_bytes_and_structures_come_from_files(tmp_path: Path) -> None:
         ("AccessManager", "setTargetFunctionRole", [SOMEBODY, "[7]", "5"], r"selectors\[0\] \(bytes4\): must be text, not 7"),
     ],
 )
-def test_what_is_no_argument_is_named(contract: str, function: str, texts: list[str], words: str) -> None:
+def test_malformed_argument_is_named(contract: str, function: str, texts: list[str], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         read_arguments(entry(contract, function), texts)
 

@@ -138,7 +138,7 @@ def test_command_contributes_to_pools_of_its_network_only(
     assert court.ask("contributionOf", SECOND.address) == BOND
 
 
-def test_code_of_a_pool_shows_what_it_was_deployed_with(court: Pooled) -> None:
+def test_code_of_a_pool_shows_its_deployment_arguments(court: Pooled) -> None:
     """As docs/reference/contracts.md says: the code is what the artifact gives for the same arguments."""
     (code,) = court.anvil.client.codes([court.pool])
 

@@ -90,9 +90,7 @@ def test_a_result_of_another_form_is_unavailable(method: str, read: Callable[[Ch
 
 @pytest.mark.parametrize("read", [_view, _views])
 @pytest.mark.parametrize("broken", [None, "0x", "0xnone", [], {}])
-def test_a_view_whose_answer_is_broken_is_asked_once_more_and_no_oftener(
-    read: Callable[[ChainClient], object], broken: Any
-) -> None:
+def test_view_with_a_broken_answer_is_retried_exactly_once(read: Callable[[ChainClient], object], broken: Any) -> None:
     whole = {"result": "0x" + f"{7:064x}"}
     once = iter([{"result": broken}, whole, whole])
     with node(eth_call=once) as client:
@@ -150,7 +148,7 @@ def test_a_transaction_without_a_receipt_is_none() -> None:
 
 
 @pytest.mark.parametrize("block", [None, BLOCK | {"hash": "0x" + "22" * 32}])
-def test_receipts_of_a_node_that_is_not_where_the_chain_is_do_not_count(block: Any) -> None:
+def test_receipts_of_a_node_on_another_chain_do_not_count(block: Any) -> None:
     receipt = {"eth_getTransactionReceipt": {"result": RECEIPT}}
     with node(eth_getBlockByNumber={"result": BLOCK}, **receipt) as client:
         seen = client.head()
@@ -166,7 +164,7 @@ def test_revert_data_that_is_no_hex_is_unavailable() -> None:
             _view(client)
 
 
-def test_a_known_revert_without_its_arguments_is_no_meaning() -> None:
+def test_known_revert_without_its_arguments_has_no_meaning() -> None:
     selector = next(key for key, entry in interface("Disputes").errors.items() if entry["name"] == "WrongPhase")
     with node(eth_call={"error": {"code": 3, "message": "reverted", "data": "0x" + selector.hex()}}) as client:
         with pytest.raises(ChainReverted) as caught:
@@ -175,6 +173,6 @@ def test_a_known_revert_without_its_arguments_is_no_meaning() -> None:
         classify("commit", caught.value)
 
 
-def test_our_own_wrong_arguments_stay_our_mistake() -> None:
+def test_our_own_wrong_arguments_are_a_bug() -> None:
     with node() as client, pytest.raises(MalformedValue):
         client.call("Lens", WHERE, "disputeView", b"too long" * 9, block="latest")

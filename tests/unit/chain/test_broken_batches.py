@@ -99,7 +99,7 @@ WRONG: dict[str, Callable[[Batch], Any]] = {
 
 
 @pytest.mark.parametrize("made_of", WRONG.values(), ids=WRONG)
-def test_answers_whose_ids_are_not_the_calls_are_not_believed(made_of: Callable[[Batch], Any]) -> None:
+def test_answers_with_foreign_ids_are_not_believed(made_of: Callable[[Batch], Any]) -> None:
     with node(made_of) as client, pytest.raises(TryAgain, match=r"doubled, missing or foreign ids; .*name another node"):
         _read(client)
 
@@ -113,13 +113,13 @@ REFUSED: dict[str, Callable[[Batch], Any]] = {
 
 
 @pytest.mark.parametrize("made_of", REFUSED.values(), ids=REFUSED)
-def test_a_node_that_takes_no_batches_is_said_to_take_none(made_of: Callable[[Batch], Any]) -> None:
+def test_node_without_batch_support_is_reported_as_such(made_of: Callable[[Batch], Any]) -> None:
     with node(made_of) as client, pytest.raises(TryAgain, match=r"batch of 3 calls .*not enabled; if it stays so.*another node"):
         _read(client)
 
 
 @pytest.mark.parametrize("said", ["x", 7, None, {"jsonrpc": "2.0", "id": 1, "result": "0x"}])
-def test_what_is_no_list_is_no_answer_to_a_batch(said: Any) -> None:
+def test_answer_that_is_no_list_is_refused_for_a_batch(said: Any) -> None:
     with node(lambda _: said) as client, pytest.raises(TryAgain, match="batch of 3 calls was not answered; if it stays so"):
         _read(client)
 
@@ -132,7 +132,7 @@ def test_http_status_is_named_with_advice_where_retry_does_not_help(status: int,
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 200_000])
-def test_what_cannot_be_read_is_unavailable(body: bytes) -> None:
+def test_unreadable_answer_is_unavailable(body: bytes) -> None:
     with node(lambda _: body) as client, pytest.raises(TryAgain):
         _read(client)
 
@@ -153,7 +153,7 @@ for opening in (b"[", b'{"result":'):
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=60, check=False).returncode == 0
 
 
-def test_one_call_that_failed_fails_alone_and_by_its_own_words() -> None:
+def test_failed_call_fails_alone_with_its_own_message() -> None:
     refused = {"code": -32000, "message": "header not found"}
     with node(lambda said: [*said[:-1], {"id": said[-1]["id"], "error": refused}]) as client:
         with pytest.raises(RpcRefused, match="header not found"):

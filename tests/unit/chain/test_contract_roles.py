@@ -24,7 +24,7 @@ def test_the_charter_names_every_governed_function_and_no_other() -> None:
     assert set(NAMED.findall(charter)) == asked
 
 
-def test_a_function_with_and_without_a_role_are_told_apart() -> None:
+def test_function_with_a_role_is_distinguished_from_one_without() -> None:
     source = """
     function open(uint256 x)
         external

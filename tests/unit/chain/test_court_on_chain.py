@@ -36,7 +36,7 @@ from tests.fixtures.court.claimed_receipts import (
 from tests.fixtures.court.session import QUOTE, TRUE, Court
 
 
-def test_an_honest_receipt_is_upheld_and_everybody_paid(anvil: Anvil, tmp_path: Path) -> None:
+def test_honest_receipt_is_upheld_and_all_parties_are_paid(anvil: Anvil, tmp_path: Path) -> None:
     court = Court(anvil, tmp_path)
     court.open(0, word("wrong guess"))
     case = court.until(Phase.COMMIT)
@@ -98,7 +98,7 @@ def test_commitments_are_submitted_in_as_many_parts_as_needed(anvil: Anvil, tmp_
         helper.commit_for([signed[0], signed[0]])
 
 
-def test_a_lie_is_overturned_by_a_certificate_and_whom_it_leaves_out(anvil: Anvil, tmp_path: Path) -> None:
+def test_lie_is_overturned_by_a_certificate_and_non_signers_are_charged(anvil: Anvil, tmp_path: Path) -> None:
     court = Court(anvil, tmp_path)
     keys = {each.address: BlsSigner(b"\0" + word("bls", each.address)[1:]) for each in VERIFIERS}
     for who, signer_ in keys.items():
@@ -160,7 +160,7 @@ def the_liar_pays(court: Court) -> None:
     assert all(court.reader.holdings(who.address, court.reader.head()).credit_wei == 0 for who in everybody)
 
 
-def test_what_the_contracts_would_refuse_is_refused_before_it_is_sent(anvil: Anvil, tmp_path: Path) -> None:
+def test_action_the_contracts_would_refuse_is_refused_before_sending(anvil: Anvil, tmp_path: Path) -> None:
     court = Court(anvil, tmp_path)
     entry, client = court.batch.entries[0], anvil.client
     opening = (struct_values(entry.receipt), entry.signature, 0, court.batch.proofs[0], word("alt"))
@@ -201,7 +201,7 @@ class Counting(ChainClient):
         return super().rpc_many(calls)
 
 
-def test_a_start_asks_for_code_once_for_neighbours_once_and_for_each_pool(anvil: Anvil) -> None:
+def test_start_reads_code_once_wiring_once_and_each_pool_once(anvil: Anvil) -> None:
     network, client = founded(anvil), Counting(anvil.url, CHAIN_ID)
     verify_code(client, network)
     assert client.trips == 2 + len(network.pools)

@@ -64,7 +64,7 @@ def test_list_demand_is_answered_or_its_expiry_voids_the_batch(anvil: Anvil, tmp
     assert court.reader.money(court.reader.head()).sums
 
 
-def test_a_verdict_is_appealed_and_stands_when_no_other_seed_comes(anvil: Anvil, tmp_path: Path) -> None:
+def test_verdict_is_appealed_and_stands_if_no_other_seed_arrives(anvil: Anvil, tmp_path: Path) -> None:
     court = Court(anvil, tmp_path)
     court.open(0, word("guess"))
     case = court.until(Phase.COMMIT)

@@ -161,7 +161,7 @@ def test_late_payment_is_collected_and_shared_and_surplus_is_swept(anvil: Anvil,
     assert money.sums and money.vault_balance == 0 < money.total_stake, "wei at EigenLayer are not the network's"
 
 
-def test_a_process_keeps_its_own_record_young_and_true(anvil: Anvil, tmp_path: Path) -> None:
+def test_process_keeps_its_own_stake_record_fresh_and_correct(anvil: Anvil, tmp_path: Path) -> None:
     place, who, other = Place(anvil, tmp_path), VERIFIERS[0], VERIFIERS[1]
     first = next(each.block for each in place.events("Synced") if each.values["account"] == who.address)
     assert place.looks() == (), "it is young"

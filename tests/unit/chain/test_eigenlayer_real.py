@@ -20,7 +20,7 @@ from tests.fixtures.chain.restaked_place import (
 
 
 @pytest.mark.skipif(VARIABLE not in os.environ, reason=f"{VARIABLE} names no checkout of EigenLayer's contracts")
-def test_restaked_ether_that_a_verdict_takes_reaches_whom_the_court_pays(tmp_path: Path) -> None:
+def test_restaked_ether_taken_by_a_verdict_reaches_its_payees(tmp_path: Path) -> None:
     with running_anvil("--number", str(FIRST_BLOCK)) as anvil:
         eigen = RealEigenLayer(anvil, Path(os.environ[VARIABLE]))
         place = Place(anvil, tmp_path, eigen, with_members(anvil, DEVNET, Restaking(eigen.settle, eigen.stake)))

@@ -48,7 +48,7 @@ def test_stale_demand_is_dropped_unsigned_and_planned_anew_when_redecided(anvil:
     assert desk.row(1).state is State.CONFIRMED
 
 
-def test_what_is_decided_again_and_again_waits_for_as_long_as_it_is(anvil: Anvil, tmp_path: Path) -> None:
+def test_repeatedly_decided_action_waits_as_long_as_it_is_decided(anvil: Anvil, tmp_path: Path) -> None:
     desk = desk_with_a_batch(anvil, tmp_path)
     for seconds in range(0, 3 * WITHIN_S, WITHIN_S // 2 + 1):
         later(desk, seconds)
@@ -58,7 +58,7 @@ def test_what_is_decided_again_and_again_waits_for_as_long_as_it_is(anvil: Anvil
     assert desk.row(1).state is State.CONFIRMED
 
 
-def test_an_act_without_such_a_time_waits(anvil: Anvil, tmp_path: Path) -> None:
+def test_action_without_a_deadline_waits(anvil: Anvil, tmp_path: Path) -> None:
     desk = Desk(anvil, tmp_path)
     pump(anvil, [desk.sender])
     assert demand(desk, 0).intent.hand_in_by == 0
@@ -76,7 +76,7 @@ def sign_while_away(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
         desk.sender.pump()
 
 
-def test_signed_bytes_that_no_node_took_in_time_free_their_nonce_instead(
+def test_signed_bytes_that_no_node_accepted_in_time_free_their_nonce(
     anvil: Anvil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Our line broke between the signature and the broadcast."""
@@ -110,7 +110,7 @@ def test_freeing_a_nonce_is_no_attempt_and_exhausted_actions_are_named(
     assert "sender.not_planned" in "".join(capsys.readouterr())
 
 
-def test_what_a_node_has_is_followed_however_late_its_block_is(anvil: Anvil, tmp_path: Path) -> None:
+def test_transaction_known_to_a_node_is_followed_however_late_it_is_mined(anvil: Anvil, tmp_path: Path) -> None:
     desk = desk_with_a_batch(anvil, tmp_path)
     desk.sender.pump()
     assert desk.row(1).state is State.BROADCAST

@@ -122,12 +122,12 @@ def test_every_contract_has_a_layout_without_overlap(name: str) -> None:
         ("version", (0,)),
     ],
 )
-def test_a_place_that_is_not_there_is_refused(variable: str, steps: tuple[Any, ...]) -> None:
+def test_missing_storage_slot_is_refused(variable: str, steps: tuple[Any, ...]) -> None:
     with pytest.raises(MalformedValue, match=r"Params\."):
         layout("Params").place(variable, *steps)
 
 
-def test_a_word_that_is_no_such_value_is_refused() -> None:
+def test_storage_word_that_is_no_such_value_is_refused() -> None:
     params, breaker = layout("Params"), layout("Breaker")
     with pytest.raises(MalformedValue, match="not in one word"):
         params.decode(params.place("_committee", 1), bytes(32))

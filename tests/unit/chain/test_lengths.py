@@ -41,14 +41,14 @@ def played(shape: Lengths, opened: int) -> tuple[int, int]:
 
 
 @given(shapes(), st.integers(0, 10_000))
-def test_no_dispute_needs_more_than_is_said(shape: Lengths, opened: int) -> None:
+def test_no_dispute_takes_longer_than_the_stated_bound(shape: Lengths, opened: int) -> None:
     ahead, lost = played(shape, opened)
     assert ahead <= farthest_seed(shape)
     assert lost <= seed_blocks(shape)
 
 
 @given(shapes())
-def test_what_is_said_is_needed_in_some_block(shape: Lengths) -> None:
+def test_stated_bound_of_a_dispute_is_reached_in_some_block(shape: Lengths) -> None:
     epoch = shape.tree.epoch_blocks
     every = [played(shape, 1_000 * epoch + place) for place in range(epoch)]
     assert max(ahead for ahead, _ in every) == farthest_seed(shape)

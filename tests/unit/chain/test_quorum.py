@@ -28,7 +28,7 @@ def square(place: Square) -> Square:
     return place.honest_again()
 
 
-def test_several_honest_endpoints_say_what_one_says(square: Square) -> None:
+def test_several_honest_endpoints_answer_like_one(square: Square) -> None:
     assert square.everything(square.chain) == square.everything(square.alone)
 
 
@@ -39,13 +39,13 @@ def test_one_bad_endpoint_of_three_changes_nothing(square: Square, lie: str) -> 
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_what_two_endpoints_do_not_share_is_not_read(square: Square, lie: str) -> None:
+def test_answer_that_two_endpoints_do_not_share_is_not_read(square: Square, lie: str) -> None:
     square.endpoints[1].change = LIES[lie]
     with pytest.raises(NoAgreement, match="endpoint 1"):
         square.everything(square.client(2))
 
 
-def test_an_endpoint_that_lags_or_boasts_does_not_move_the_head(square: Square) -> None:
+def test_endpoint_that_lags_or_runs_ahead_does_not_move_the_head(square: Square) -> None:
     early = square.alone.block(3)
     square.anvil.mine(2)
     raw = square.anvil.rpc("eth_getBlockByNumber", "0x3", False)
@@ -56,7 +56,7 @@ def test_an_endpoint_that_lags_or_boasts_does_not_move_the_head(square: Square) 
         bad.change = None
 
 
-def test_what_waits_for_a_block_is_known_if_one_endpoint_has_it(square: Square) -> None:
+def test_mined_transaction_is_known_if_one_endpoint_has_it(square: Square) -> None:
     who = signer(8)
     mined = square.chain.nonce(who.address)
     assert square.chain.nonce(who.address, "pending") == mined
@@ -67,7 +67,7 @@ def test_what_waits_for_a_block_is_known_if_one_endpoint_has_it(square: Square) 
     square.anvil.mine(1)
 
 
-def test_a_quorum_that_is_down_is_named_by_places_and_comes_back(square: Square) -> None:
+def test_unavailable_quorum_is_named_by_endpoints_and_recovers(square: Square) -> None:
     square.endpoints[0].change = square.endpoints[2].change = gone
     with pytest.raises(NoAgreement, match="endpoint 0: TryAgain; endpoint 2: TryAgain") as caught:
         square.chain.head()
@@ -76,7 +76,7 @@ def test_a_quorum_that_is_down_is_named_by_places_and_comes_back(square: Square)
     assert square.chain.head() == square.alone.head()
 
 
-def test_a_dead_endpoint_is_asked_once_per_rest(square: Square) -> None:
+def test_dead_endpoint_is_asked_once_per_backoff(square: Square) -> None:
     dead = square.endpoints[1]
     dead.change = gone
     square.chain.head()
@@ -89,7 +89,7 @@ def test_a_dead_endpoint_is_asked_once_per_rest(square: Square) -> None:
     assert dead.asked.total() > tries
 
 
-def test_rests_grow_and_end_with_an_answer(square: Square) -> None:
+def test_backoff_grows_and_ends_with_an_answer(square: Square) -> None:
     clock, front = square.clock, square.endpoints[0]
     rest = Rest(0, ChainClient(front.url, CHAIN_ID, 5.0), clock)
     front.change, waited = gone, []
@@ -110,7 +110,7 @@ def test_rests_grow_and_end_with_an_answer(square: Square) -> None:
     assert not rest.rests
 
 
-def test_a_node_of_another_chain_is_no_endpoint(square: Square) -> None:
+def test_node_of_another_chain_is_not_used_as_endpoint(square: Square) -> None:
     square.endpoints[0].change = lies("eth_chainId", lambda result: "0x5")
     assert square.everything(square.chain) == square.everything(square.alone)
     square.endpoints[1].change = lies("eth_chainId", lambda result: "0x5")
@@ -128,7 +128,7 @@ def test_a_revert_that_a_quorum_shares_is_a_revert_with_its_reason(square: Squar
     assert isinstance(caught.value.values[2], Reason) and caught.value.values[2].name == "WrongPhase"
 
 
-def test_what_a_quorum_refuses_is_refused_and_not_a_disagreement(square: Square) -> None:
+def test_refusal_by_a_quorum_is_refused_and_no_disagreement(square: Square) -> None:
     deposit = interface("StakeVault").call("deposit")
     vault = square.network.addresses.stake_vault
     request = {"from": ACCOUNT, "to": vault, "data": "0x" + deposit.hex(), "value": hex(10**30)}
@@ -136,7 +136,7 @@ def test_what_a_quorum_refuses_is_refused_and_not_a_disagreement(square: Square)
         square.chain.estimate(request)
 
 
-def test_an_absurd_estimate_of_one_is_not_taken(square: Square) -> None:
+def test_absurd_gas_estimate_of_one_endpoint_is_ignored(square: Square) -> None:
     request = {"from": ACCOUNT, "to": ACCOUNT, "data": "0x", "value": "0x1"}
     true = square.alone.estimate(request)
     square.endpoints[0].change = lies("eth_estimateGas", lambda result: "0xffffff")
@@ -173,7 +173,7 @@ def test_logs_of_an_endpoint_that_ends_before_the_block_do_not_count(square: Squ
         square.chain.logs("Registry", where, events, 0, number)
 
 
-def test_logs_that_were_read_across_a_reorganisation_are_not_given(square: Square) -> None:
+def test_logs_read_across_a_reorganisation_are_not_returned(square: Square) -> None:
     """All endpoints agree, and on another last block than the one that was there before they were asked."""
     number, where = square.alone.head().number, square.network.addresses.registry
     taken: list[int] = []

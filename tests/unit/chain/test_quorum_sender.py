@@ -35,7 +35,7 @@ ABOUT_TRANSACTIONS = ("another hash of every block", "a count of transactions", 
 
 
 @pytest.mark.parametrize("lie", ABOUT_TRANSACTIONS)
-def test_a_sender_and_a_reader_live_with_one_bad_endpoint(square: Square, tmp_path: Path, lie: str) -> None:
+def test_sender_and_reader_work_with_one_bad_endpoint(square: Square, tmp_path: Path, lie: str) -> None:
     network, chain, true = square.network, DocketReader(square.chain, square.network), DocketReader(square.alone, square.network)
     last = true.holdings(ACCOUNT, true.head()).last_seq
     square.endpoints[1].change = LIES[lie]
@@ -66,7 +66,7 @@ def counted(name: str) -> int:
     return telemetry.counters().get(name, 0)
 
 
-def test_a_liar_and_an_endpoint_that_lags_do_not_stop_a_lane(square: Square, tmp_path: Path) -> None:
+def test_lying_and_lagging_endpoints_do_not_stop_the_account(square: Square, tmp_path: Path) -> None:
     """One denies a receipt, the other does not know it yet: together they are no quorum for a stranger with our key."""
     true, named = DocketReader(square.alone, square.network), 'bytewise_rpc_disagreements_total{endpoint="0"}'
     last = true.holdings(ACCOUNT, true.head()).last_seq
@@ -88,7 +88,7 @@ def test_a_liar_and_an_endpoint_that_lags_do_not_stop_a_lane(square: Square, tmp
     assert operator.transactions.outbox.all()[0].state is State.CONFIRMED and counted(named) > before
 
 
-def test_a_stranger_with_our_key_is_seen_beside_a_liar(square: Square, tmp_path: Path) -> None:
+def test_foreign_use_of_our_key_is_seen_beside_a_lying_endpoint(square: Square, tmp_path: Path) -> None:
     operator: ContractSender = sender(square.anvil, square.network, signer(9), tmp_path, client=square.client())
     operator.deposit(1, b"mine")
     operator.pump()
@@ -104,7 +104,7 @@ def test_a_stranger_with_our_key_is_seen_beside_a_liar(square: Square, tmp_path:
     assert "used by somebody else" in operator.transactions.outbox.lane.stopped()
 
 
-def test_what_endpoints_cannot_agree_about_keeps_no_other_act(square: Square, tmp_path: Path) -> None:
+def test_disagreement_of_endpoints_delays_no_other_action(square: Square, tmp_path: Path) -> None:
     """Three words about one act: it waits. The other is sent at once."""
     true = DocketReader(square.alone, square.network)
     last = true.holdings(ACCOUNT, true.head()).last_seq

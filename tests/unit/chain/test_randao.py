@@ -56,7 +56,7 @@ def seed_of(anvil: Anvil, number: int) -> bytes:
     return keccak256_abi(("bytes32", "uint256", "uint256"), (mix_of(anvil, number), CHAIN_ID, number))
 
 
-def test_mix_of_a_block_is_the_seed_once_the_block_is_over(anvil: Anvil) -> None:
+def test_mix_of_a_block_becomes_the_seed_after_the_block(anvil: Anvil) -> None:
     source = Source(anvil)
     number = anvil.client.head().number + 10
     with pytest.raises(ChainReverted, match="SeedTooEarly"):
@@ -150,6 +150,6 @@ ANSWERS = (
 
 @given(ANSWERS)
 @settings(max_examples=25)
-def test_whatever_a_node_says_instead_of_a_block_is_no_answer(answer: Any) -> None:
+def test_malformed_block_of_a_node_is_refused(answer: Any) -> None:
     with pytest.raises(TryAgain):
         header_rlp(OneAnswer(answer), 1)

@@ -74,7 +74,7 @@ def posted(place: Place, operator: int, folder: Path, count: int, skips: bool = 
     return made
 
 
-def test_a_stranger_reads_the_network_from_address_book_and_rpc_alone(place: Place, tmp_path: Path) -> None:
+def test_network_is_read_from_address_book_and_rpc_alone(place: Place, tmp_path: Path) -> None:
     write_network(tmp_path / "network.json", place.network)
     network = read_network(tmp_path / "network.json")
     chain = DocketReader(ChainClient(place.anvil.url, network.chain_id), network)
@@ -89,7 +89,7 @@ def test_a_stranger_reads_the_network_from_address_book_and_rpc_alone(place: Pla
     assert chain.money(block).sums and chain.money(block).vault_balance == 7 * STAKE_WEI
 
 
-def test_reader_and_sender_are_what_actors_ask_for(place: Place, tmp_path: Path) -> None:
+def test_reader_and_sender_satisfy_the_ports_of_actors(place: Place, tmp_path: Path) -> None:
     # The type checker is the test: these assignments fail it if a port and its adapter part ways.
     view: LateChain = reader(place.anvil, place.network)
     keys: KeyChain = reader(place.anvil, place.network)
@@ -114,7 +114,7 @@ def test_a_read_names_its_block_and_gets_that_block(place: Place, tmp_path: Path
     assert (window.first_seq, window.window_end) == (last + 1, header.anchored_at + DEVNET.times.window)
 
 
-def test_final_means_what_the_contract_says_and_nobody_disputes_it_then(place: Place, tmp_path: Path) -> None:
+def test_receipt_is_final_as_the_contract_says_and_is_not_disputed_then(place: Place, tmp_path: Path) -> None:
     chain = reader(place.anvil, place.network)
     made = posted(place, 1, tmp_path, 5)
     number = chain.docket(signer(1).address, chain.head()).batch_count - 1
@@ -183,7 +183,7 @@ def test_a_receipt_whose_number_was_skipped_costs_its_penalty_once(place: Place,
     assert chain.holdings(who, head).stake_wei == before.stake_wei - DEVNET.money.unanchored_penalty and chain.money(head).sums
 
 
-def test_a_trial_says_at_its_block_why_the_chain_would_refuse(place: Place, tmp_path: Path) -> None:
+def test_simulation_reports_why_the_chain_would_refuse_at_that_block(place: Place, tmp_path: Path) -> None:
     chain, key, who = reader(place.anvil, place.network), OPERATORS[0], CHALLENGER.address
     last, now = chain.holdings(key.address, chain.head()).last_seq, chain.block(chain.head()).timestamp
     late, young = (batch(place.network, key, last + 1, 1, at).entries[0] for at in (now - 700, now))
@@ -197,7 +197,7 @@ def test_a_trial_says_at_its_block_why_the_chain_would_refuse(place: Place, tmp_
     assert chain.anchor_demand_refused(who, late, bond, before) is None
 
 
-def test_a_native_vault_has_nothing_that_arrives_late(place: Place) -> None:
+def test_native_vault_has_no_late_payments(place: Place) -> None:
     chain = reader(place.anvil, place.network)
     head = chain.head()
     assert chain.deferred_payments(int(place.network.deploy_block), head) == ()
@@ -235,7 +235,7 @@ def test_epoch_of_book_and_chain_must_agree(place: Place) -> None:
         reader(place.anvil, place.network).epoch(9, block)
 
 
-def test_an_epoch_that_our_book_lacks_is_waited_for(place: Place) -> None:
+def test_epoch_missing_from_our_address_book_is_waited_for(place: Place) -> None:
     older = dataclasses.replace(place.network, epochs=())
     with pytest.raises(TryAgain, match=r"network\.json"):
         reader(place.anvil, older).epoch(1, place.anvil.client.head().number)
@@ -277,7 +277,9 @@ def test_custom_errors_are_decoded_with_their_arguments(place: Place) -> None:
         ({"shares": {"alpha_bps": 9_000}}, r"alphaBps\+betaBps is outside its bounds"),
     ],
 )
-def test_a_broken_static_law_stops_the_deployment_with_its_name(place: Place, changes: dict[str, object], error: str) -> None:
+def test_violated_deployment_check_stops_the_deployment_with_its_name(
+    place: Place, changes: dict[str, object], error: str
+) -> None:
     client, who = place.anvil.client, signer(15)
     site = survey(client, who.address, changed(DEVNET, changes), DEVNET_SHAPE, [POOL], Vote(*(who.address,) * 3))
     with pytest.raises(MalformedValue, match=error):
@@ -298,13 +300,13 @@ def test_no_node_and_no_block_are_unavailable(place: Place) -> None:
         place.anvil.client.block(10**6)
 
 
-def test_bytes_that_do_not_fit_the_abi_are_no_answer(place: Place) -> None:
+def test_bytes_that_do_not_fit_the_abi_are_refused(place: Place) -> None:
     # An account without code answers every call with nothing.
     with pytest.raises(TryAgain):
         place.anvil.client.call("Lens", signer(9).address, "money", block="latest")
 
 
-def test_locator_bytes_that_are_no_text_stop_no_reader(place: Place) -> None:
+def test_locator_bytes_that_are_no_text_do_not_stop_the_reader(place: Place) -> None:
     chain, who = reader(place.anvil, place.network), OPERATORS[0]
     before = chain.head()
     h = batch(place.network, who, chain.holdings(who.address, before).last_seq + 1, 1, 0).header

@@ -30,7 +30,7 @@ from tests.fixtures.chain.devnet import (
 )
 
 
-def test_a_network_says_who_takes_part_and_what_may_be_run(anvil: Anvil) -> None:
+def test_network_lists_its_actors_and_registered_models(anvil: Anvil) -> None:
     network = deployed(anvil)
     reader = DocketReader(anvil.client, verify_code(anvil.client, network))
     head = reader.head()
@@ -71,7 +71,7 @@ def test_documents_are_believed_only_if_they_hash_to_their_digest(anvil: Anvil) 
         network.epoch(2)
 
 
-def test_roles_are_where_the_charter_gave_them(anvil: Anvil) -> None:
+def test_roles_are_those_of_the_charter(anvil: Anvil) -> None:
     network = deployed(anvil)
     reader = DocketReader(anvil.client, network)
     held = holders(reader, reader.head())

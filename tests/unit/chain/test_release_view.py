@@ -22,7 +22,7 @@ def place() -> Iterator[tuple[Anvil, Network]]:
         yield anvil, deployed(anvil)
 
 
-def test_it_is_what_single_reads_say(place: tuple[Anvil, Network]) -> None:
+def test_combined_view_equals_single_reads(place: tuple[Anvil, Network]) -> None:
     chain = reader(*place)
     found = chain.release_view(WHO, 1, word("no dispute"), word("receipt"))
     docket = chain.docket(WHO, found.block)
@@ -40,7 +40,7 @@ class Reorganised(ChainClient):
         return super().head(tag)._replace(hash=word("left the chain"))
 
 
-def test_a_block_that_left_the_chain_decides_nothing(place: tuple[Anvil, Network]) -> None:
+def test_block_that_left_the_chain_is_not_used_for_decisions(place: tuple[Anvil, Network]) -> None:
     anvil, network = place
     with pytest.raises(RpcRefused):
         DocketReader(Reorganised(anvil.url, network.chain_id), network).release_view(WHO, 1, None, word("receipt"))

@@ -41,7 +41,7 @@ def found(folder: Path, vault: str = VAULT, test: str = TEST, interface: str = I
     return lines
 
 
-def test_nothing_is_found_where_all_is_well(tmp_path: Path) -> None:
+def test_no_error_is_found_in_sound_contracts(tmp_path: Path) -> None:
     assert found(tmp_path) == []
     assert TOOL["fuzzed_tests"](TOOL["read"](tmp_path / "test")) == (2, 1)
 
@@ -78,7 +78,7 @@ def test_an_error_without_data_needs_a_reason(tmp_path: Path) -> None:
     assert stale == ["IVault.TooSmall: in BARE, but it carries data or is not declared"]
 
 
-def test_errors_of_one_name_are_told_apart(tmp_path: Path) -> None:
+def test_errors_of_one_name_are_distinguished(tmp_path: Path) -> None:
     """Another contract's error of the same name is another error: raised and tested for itself."""
     other = "contract Other { error TooSmall(uint256 have); }\n"
     assert found(tmp_path, interface=INTERFACE + other) == ["Other.TooSmall: never raised", "Other.TooSmall: no test names it"]

@@ -28,7 +28,7 @@ def settled(first: int, holders: list[Address], standings: list[SeatOutcome], ch
 
 
 @given(st.integers(0, 200), st.lists(st.sampled_from(PEOPLE), max_size=20), st.data())
-def test_every_seat_and_every_wei_is_told_of_its_holder(first: int, holders: list[Address], data: st.DataObject) -> None:
+def test_every_seat_and_every_wei_is_assigned_to_its_holder(first: int, holders: list[Address], data: st.DataObject) -> None:
     standing_of = {who: data.draw(st.sampled_from(list(SeatOutcome)[1:])) for who in PEOPLE[1:]} | {
         ZERO_ADDRESS: SeatOutcome.NONE
     }
@@ -43,7 +43,7 @@ def test_every_seat_and_every_wei_is_told_of_its_holder(first: int, holders: lis
         assert each.pay == holders.count(each.voter) * PER_SEAT * paid
 
 
-def test_a_charge_of_who_holds_no_such_seat_is_refused() -> None:
+def test_charge_of_an_account_without_that_seat_is_refused() -> None:
     right = settled(0, [PEOPLE[1]], [SeatOutcome.RIGHT], {PEOPLE[1]: 5})
     stranger = settled(0, [PEOPLE[1]], [SeatOutcome.WRONG], {PEOPLE[1]: 5, PEOPLE[2]: 5})
     for log in (right, stranger):
@@ -51,6 +51,6 @@ def test_a_charge_of_who_holds_no_such_seat_is_refused() -> None:
             _seat_ends(log)
 
 
-def test_standings_beside_other_seats_are_refused() -> None:
+def test_standings_of_other_seats_are_refused() -> None:
     with pytest.raises(ValueError, match="argument 2"):
         _seat_ends(settled(0, [PEOPLE[1]], [SeatOutcome.RIGHT] * 2, {}))

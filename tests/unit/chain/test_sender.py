@@ -111,7 +111,7 @@ def test_two_processes_never_write_for_one_account(anvil: Anvil, tmp_path: Path)
         other.pump()
 
 
-def test_dropped_bytes_are_handed_in_again(anvil: Anvil, tmp_path: Path) -> None:
+def test_dropped_bytes_are_submitted_again(anvil: Anvil, tmp_path: Path) -> None:
     desk = Desk(anvil, tmp_path)
     desk.sender.pump()
     (attempt,) = desk.outbox.attempts(desk.row().id)
@@ -137,7 +137,7 @@ def test_a_reorganisation_takes_a_transaction_back_and_it_is_sent_again(anvil: A
     assert desk.row().state is State.CONFIRMED and desk.batches() == 1
 
 
-def test_a_stranger_with_our_key_stops_the_lane(anvil: Anvil, tmp_path: Path) -> None:
+def test_foreign_use_of_our_key_stops_the_account(anvil: Anvil, tmp_path: Path) -> None:
     desk = Desk(anvil, tmp_path)
     desk.sender.pump()
     (attempt,) = desk.outbox.attempts(desk.row().id)
@@ -156,7 +156,7 @@ def test_a_stranger_with_our_key_stops_the_lane(anvil: Anvil, tmp_path: Path) ->
     desk.sender.pump()
 
 
-def test_what_reverts_in_its_block_ends_reverted_with_its_reason(anvil: Anvil, tmp_path: Path) -> None:
+def test_transaction_that_reverts_in_its_block_ends_with_its_reason(anvil: Anvil, tmp_path: Path) -> None:
     desk = Desk(anvil, tmp_path)
     send(anvil.client, governance(desk.network, "close"), tip_wei=10**9)
     anvil.mine()
@@ -168,7 +168,7 @@ def test_what_reverts_in_its_block_ends_reverted_with_its_reason(anvil: Anvil, t
     assert desk.batches() == 0
 
 
-def test_what_would_revert_is_never_signed(anvil: Anvil, tmp_path: Path) -> None:
+def test_transaction_that_would_revert_is_never_signed(anvil: Anvil, tmp_path: Path) -> None:
     desk = Desk(anvil, tmp_path)
     send(anvil.client, governance(desk.network, "close"), tip_wei=10**9)
     anvil.mine()
@@ -179,7 +179,7 @@ def test_what_would_revert_is_never_signed(anvil: Anvil, tmp_path: Path) -> None
     assert anvil.client.nonce(signer(1).address) == before
 
 
-def test_an_unsuccessful_act_may_be_asked_again_later(anvil: Anvil, tmp_path: Path) -> None:
+def test_unsuccessful_action_may_be_planned_again(anvil: Anvil, tmp_path: Path) -> None:
     desk = Desk(anvil, tmp_path, SenderPolicy(confirmations=1, replan_after_s=0))
     send(anvil.client, governance(desk.network, "close"), tip_wei=10**9)
     anvil.mine()
@@ -193,13 +193,13 @@ def test_an_unsuccessful_act_may_be_asked_again_later(anvil: Anvil, tmp_path: Pa
     assert desk.row().state is State.CONFIRMED and desk.batches() == 1
 
 
-def test_an_act_that_waits_for_too_long_is_dropped_unsigned(anvil: Anvil, tmp_path: Path) -> None:
+def test_action_that_waits_too_long_is_dropped_unsigned(anvil: Anvil, tmp_path: Path) -> None:
     desk = Desk(anvil, tmp_path, SenderPolicy(confirmations=1, give_up_after_s=-1))
     desk.sender.pump()
     assert (desk.row().state, desk.row().nonce) == (State.EXPIRED, None)
 
 
-def test_an_act_that_was_dropped_is_planned_again_however_old_it_is(anvil: Anvil, tmp_path: Path) -> None:
+def test_dropped_action_is_planned_again_however_old_it_is(anvil: Anvil, tmp_path: Path) -> None:
     """Collateral that a dispute held for days is released after it, and a batch is anchored after a long pause."""
     desk = Desk(anvil, tmp_path, SenderPolicy(confirmations=1, give_up_after_s=3600, replan_after_s=20))
     desk.post(3)
@@ -217,7 +217,7 @@ def test_an_act_that_was_dropped_is_planned_again_however_old_it_is(anvil: Anvil
     assert [item.state for item in desk.outbox.all()] == [State.CONFIRMED] * 2 and desk.batches() == 2
 
 
-def test_an_act_without_money_waits_and_those_behind_it_do_not(anvil: Anvil, tmp_path: Path) -> None:
+def test_unfunded_action_waits_without_delaying_others(anvil: Anvil, tmp_path: Path) -> None:
     network = deployed(anvil)
     poor = sender(anvil, network, signer(9), tmp_path)
     poor.deposit(10**30, b"too much")
@@ -228,7 +228,7 @@ def test_an_act_without_money_waits_and_those_behind_it_do_not(anvil: Anvil, tmp
     assert states == [State.PLANNED, State.CONFIRMED]
 
 
-def test_what_a_reorganisation_of_another_takes_back_is_done_by_us(anvil: Anvil, tmp_path: Path) -> None:
+def test_action_of_another_removed_by_a_reorganisation_is_done_by_us(anvil: Anvil, tmp_path: Path) -> None:
     desk = Desk(anvil, tmp_path, SenderPolicy(confirmations=1, replan_after_s=0))
     header = batch(desk.network, signer(1), 1, 2, 0).header
     elsewhere = tmp_path / "other machine"

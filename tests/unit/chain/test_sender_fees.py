@@ -46,7 +46,7 @@ def test_refused_bytes_after_a_crash_pay_more_and_free_their_nonce(tmp_path: Pat
         assert desk.row().state is State.CONFIRMED and desk.batches() == 1
 
 
-def test_signed_bytes_are_handed_in_before_others_are_made(anvil: Anvil, tmp_path: Path) -> None:
+def test_signed_bytes_are_submitted_before_others_are_made(anvil: Anvil, tmp_path: Path) -> None:
     desk = Desk(anvil, tmp_path, IMPATIENT)
     sign_only(desk)
     desk.sender.pump()
@@ -112,7 +112,7 @@ def test_expired_signed_bytes_are_not_sent_and_their_nonce_is_voided(anvil: Anvi
     assert desk.row().state is State.CONFIRMED and desk.batches() == 1
 
 
-def test_an_act_in_front_of_its_deadline_pays_more_the_nearer_it_comes(anvil: Anvil, tmp_path: Path) -> None:
+def test_action_near_its_deadline_pays_more(anvil: Anvil, tmp_path: Path) -> None:
     network = deployed(anvil)
     anvil.automine(False)
     operator = sender(anvil, network, signer(1), tmp_path, SenderPolicy(confirmations=1, bump_after_s=10**6, max_attempts=1))
@@ -132,7 +132,7 @@ def test_an_act_in_front_of_its_deadline_pays_more_the_nearer_it_comes(anvil: An
     assert outbox.all()[0].state is State.CONFIRMED
 
 
-def test_a_deadline_that_the_chain_moved_is_the_rows(anvil: Anvil, tmp_path: Path) -> None:
+def test_deadline_moved_by_the_chain_updates_the_row(anvil: Anvil, tmp_path: Path) -> None:
     network = deployed(anvil)
     operator = sender(anvil, network, signer(1), tmp_path)
     header, now = batch(network, signer(1), 1, 2, 0).header, anvil.client.head().timestamp
@@ -184,7 +184,7 @@ def test_a_raise_is_a_tenth_at_least_and_within_the_ceiling(
 
 
 @given(left=st.integers(0, 5_000), step=st.integers(1, 60), ceiling=st.integers(10 * TIP_WEI, 500 * TIP_WEI))
-def test_a_stuck_act_is_raised_a_few_times_and_pays_for_the_last_block(left: int, step: int, ceiling: int) -> None:
+def test_stuck_action_is_raised_a_few_times_and_pays_for_the_last_block(left: int, step: int, ceiling: int) -> None:
     base, versions = 10**9, [offered(10**9, left, ceiling)]
     for now in range(left - step, -1, -step):
         if outgrown(versions[-1], now):

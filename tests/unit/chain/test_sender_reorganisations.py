@@ -67,7 +67,7 @@ def out_of_gas(sender_: ContractSender, item: Item) -> None:
     outbox.sign(item.id, client.nonce(outbox.lane.account), make)
 
 
-def test_depths_from_1_to_64_are_survived(anvil: Anvil, tmp_path: Path) -> None:
+def test_reorganisations_of_depth_1_to_64_are_survived(anvil: Anvil, tmp_path: Path) -> None:
     desk = desk_above_its_contracts(anvil, tmp_path)
     settle(desk)
     for number, depth in enumerate(DEPTHS, 1):
@@ -150,7 +150,7 @@ def test_reverted_deposit_is_resent_only_when_its_old_bytes_are_void(anvil: Anvi
     assert outbox.all()[0].state is State.CONFIRMED and chain.holdings(signer(9).address, chain.head()).stake_wei == ETHER
 
 
-def test_what_is_deep_enough_is_final_and_looked_after_no_more(anvil: Anvil, tmp_path: Path) -> None:
+def test_deep_transaction_is_final_and_no_longer_followed(anvil: Anvil, tmp_path: Path) -> None:
     desk = desk_above_its_contracts(anvil, tmp_path)
     settle(desk)
     anvil.rpc("anvil_mine", hex(FINAL_AFTER - 3))

@@ -40,7 +40,7 @@ def loses(anvil: Anvil, front: Front, places: set[int]) -> None:
 
 
 @pytest.mark.parametrize("lost", [{0, 1, 2, 3}, {1, 4}])
-def test_what_a_node_lost_is_handed_in_again_and_lands_once(lost: set[int]) -> None:
+def test_transaction_lost_by_a_node_is_submitted_again_and_mined_once(lost: set[int]) -> None:
     with running_anvil("--block-time", "1") as anvil, fronts(anvil, 1) as [front]:
         loses(anvil, front, lost)
         before = anvil.client.nonce(FROM.address)
@@ -72,7 +72,7 @@ def test_every_version_of_a_transaction_may_be_the_one_that_lands(anvil: Anvil) 
     assert landed.succeeded and anvil.client.nonce(FROM.address) == 1
 
 
-def test_a_refusal_at_first_is_told_as_it_is(anvil: Anvil) -> None:
+def test_refusal_at_first_submission_is_reported_unchanged(anvil: Anvil) -> None:
     beyond = Call(FROM, TO, b"", anvil.client.balance(FROM.address, "latest") * 2, 21_000)
     with pytest.raises(RpcRefused, match="nsufficient funds"):
         send_all(anvil.client, [beyond], 5.0)

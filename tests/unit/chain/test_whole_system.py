@@ -115,7 +115,7 @@ def smallest(system: WholeSystem, play: Play) -> Play:
     return play
 
 
-def test_upheld_is_true_and_final_is_true_whoever_lies(system: WholeSystem, pytestconfig: pytest.Config) -> None:
+def test_upheld_and_final_answers_are_true_whoever_lies(system: WholeSystem, pytestconfig: pytest.Config) -> None:
     met: Counter[Verdict] = Counter()
     plays: int = pytestconfig.getoption("--plays")
     for seed in range(plays):
@@ -150,7 +150,7 @@ def everybody(seats: int) -> int:
     return seats
 
 
-def test_a_lie_that_nobody_questions_becomes_final(system: WholeSystem) -> None:
+def test_undisputed_lie_becomes_final(system: WholeSystem) -> None:
     """The boundary: nothing but a question of somebody honest keeps a false receipt from being accepted."""
     unseen = Posted((Told(**FALSE_ANSWER),), listed=False, demanded=False)
     story = system.play((*one(**FALSE_ANSWER, questioned=False), unseen, *one(**FALSE_ANSWER)))
@@ -161,7 +161,7 @@ def test_a_lie_that_nobody_questions_becomes_final(system: WholeSystem) -> None:
     assert all(system.oracle.differences(fate.filed, fate.place, fate.served, fate.asked) for fate in story.fates)
 
 
-def test_a_quorum_of_friends_upholds_a_lie_and_the_check_sees_it(system: WholeSystem) -> None:
+def test_colluding_quorum_upholds_a_lie_and_the_check_reports_it(system: WholeSystem) -> None:
     play = one(**FALSE_ANSWER, course=all_of(Conduct.COLLUDES))
     story = system.play(play, everybody)
     assert [(fate.verdict, fate.is_final) for fate in story.fates] == [(Verdict.UPHELD, True)]
@@ -173,7 +173,7 @@ def test_a_quorum_of_friends_upholds_a_lie_and_the_check_sees_it(system: WholeSy
 
 
 @pytest.mark.parametrize("accusation", range(3))
-def test_a_quorum_of_friends_convicts_the_truth_and_the_check_sees_it(system: WholeSystem, accusation: int) -> None:
+def test_colluding_quorum_convicts_the_truth_and_the_check_reports_it(system: WholeSystem, accusation: int) -> None:
     play = one(course=replace(all_of(Conduct.ACCUSES), accusation=accusation))
     story = system.play(play, everybody)
     assert story.fates[0].verdict is (Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABLE)[accusation]
@@ -195,14 +195,14 @@ def careless(system: WholeSystem, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("careless")
-def test_judges_that_compare_no_tokens_uphold_a_lie_and_it_is_seen(system: WholeSystem) -> None:
+def test_judges_that_compare_no_tokens_uphold_a_lie_and_it_is_reported(system: WholeSystem) -> None:
     story = system.play(one(**FALSE_ANSWER))
     assert story.fates[0].verdict is Verdict.UPHELD
     assert any(each.endswith("UPHELD: upheld") for each in violations(system, story))
 
 
 @pytest.mark.usefixtures("careless")
-def test_what_is_wrong_is_shown_with_nothing_else_beside_it(system: WholeSystem) -> None:
+def test_finding_is_shown_with_no_other_finding_beside_it(system: WholeSystem) -> None:
     false = Told(output=frozenset({"token_ids", "blind"}), follows=2, course=Course(((Conduct.ABSENT,),), appeal=True))
     play = (Posted((Told(), false)), *one(hidden=Hidden.ENVELOPE))
     assert violations(system, system.play(play))
@@ -244,7 +244,7 @@ def test_times_that_no_execution_determines_are_upheld_and_named(system: WholeSy
     assert None not in [system.fault(fate.filed) for fate in story.fates]
 
 
-def test_as_many_lazy_seats_as_honest_ones_cost_these_their_pay(system: WholeSystem) -> None:
+def test_as_many_lazy_as_honest_seats_cost_the_honest_their_pay(system: WholeSystem) -> None:
     """In a round that decides nothing, one group of seats with one result is right: the largest, of equals the first."""
     told = Told(course=Course(((Conduct.LAZY,) * 5,)))
     story = system.play((Posted((told,) * 6),))
@@ -258,7 +258,7 @@ def test_as_many_lazy_seats_as_honest_ones_cost_these_their_pay(system: WholeSys
     assert min(lost) < 0
 
 
-def test_who_invents_an_answer_is_paid_where_the_bytes_are_withheld(system: WholeSystem) -> None:
+def test_invented_answer_is_paid_where_the_bytes_are_withheld(system: WholeSystem) -> None:
     """Missing bytes and a fault count together, so that withholding is never cheaper than lying: both are then right."""
     told = Told(hidden=Hidden.ENVELOPE, course=all_of(Conduct.ACCUSES))
     story = system.play((Posted((told,) * 6),))
@@ -334,7 +334,7 @@ def test_a_certificate_decides_as_votes_do(system: WholeSystem, told: dict[str, 
     assert (shown["committedMask"], shown["certifiedMask"]) == (0, 2 ** SEATS[0] - 1)
 
 
-def test_what_one_round_leaves_open_the_next_decides(system: WholeSystem) -> None:
+def test_undecided_round_is_decided_by_the_next(system: WholeSystem) -> None:
     silent = (Conduct.SILENT,) * 5
     fate, gains = reached(system, course=Course((silent,)))
     bond, fees = system.params.required_bond, SEATS[1] * system.params.money.fee_per_seat
@@ -350,7 +350,7 @@ def test_a_draw_pays_nobody_and_costs_a_fee(system: WholeSystem) -> None:
     assert gains == {"operator": 0, "challenger": -system.params.money.fee_per_seat, "seats": 0}
 
 
-def test_a_refund_pays_who_worked_and_gives_back_the_rest(system: WholeSystem) -> None:
+def test_refund_pays_working_seats_and_returns_the_rest(system: WholeSystem) -> None:
     fate, gains = reached(system, **FALSE_ANSWER, course=Course(refund=True))
     assert (fate.verdict, fate.is_final) == (Verdict.REFUNDED, False)
     assert gains == {"operator": 0, "challenger": 0, "seats": SEATS[0] * system.params.money.fee_per_seat}

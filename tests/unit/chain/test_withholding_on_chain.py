@@ -99,7 +99,7 @@ def test_operator_withholding_its_list_is_slashed_and_our_outage_is_not(anvil: A
     assert court.reader.money(court.reader.head()).sums
 
 
-def test_a_penalty_that_found_no_stake_is_taken_when_stake_returns(anvil: Anvil, tmp_path: Path) -> None:
+def test_penalty_that_found_no_stake_is_collected_when_stake_returns(anvil: Anvil, tmp_path: Path) -> None:
     court = Court(anvil, tmp_path, window=900)
     tower, subject, who = Tower(court, tmp_path), list_subject(court.network.demands_domain, 0), OPERATORS[0]
     reporter, penalty = court.of(VERIFIERS[0]), DEVNET.money.slash_amount
@@ -145,7 +145,7 @@ def test_operator_withholding_an_envelope_is_demanded_then_disputed(anvil: Anvil
     assert {case.phase for case in docket.cases} == {Phase.SEED}
 
 
-def test_what_an_operator_answers_is_checked_like_what_da_gives(anvil: Anvil, tmp_path: Path) -> None:
+def test_operators_answer_to_a_demand_is_checked_like_da_bytes(anvil: Anvil, tmp_path: Path) -> None:
     """One list was withheld; the other fits its hash and hides what its root is made of. Both are demanded and answered."""
     court = Court(anvil, tmp_path, window=900)
     operator, me, tower = court.of(OPERATORS[0]), OPERATORS[0].address, Tower(court, tmp_path)

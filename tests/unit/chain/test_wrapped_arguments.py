@@ -109,7 +109,7 @@ def wrong(each: Wrapped) -> list[str]:
 
 
 @pytest.mark.parametrize("each", wrappers(), ids=lambda each: f"{each.contract}.{each.function}")
-def test_every_argument_is_given_for_the_input_of_its_name(each: Wrapped) -> None:
+def test_every_argument_is_passed_for_the_input_of_its_name(each: Wrapped) -> None:
     if each.function not in AS_READ:
         assert wrong(each) == []
 

@@ -74,14 +74,14 @@ def deployed() -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("contract", [*CONTRACTS, *ADAPTERS])
-def test_every_function_that_somebody_may_call_has_a_wrapper(contract: str) -> None:
+def test_every_public_contract_function_has_a_wrapper(contract: str) -> None:
     have = {function for name, function in wrapped() if name == contract}
     elsewhere = {name for table in (BY_CONTRACTS, BY_WALLETS, AS_THE_VAULT) for name in table.get(contract, "").split()}
     assert writing(contract) - have - elsewhere == set(), "no wrapper in chain, and no reason here"
     assert elsewhere & have == set() and elsewhere <= writing(contract), "a reason for what has a wrapper, or is not there"
 
 
-def test_a_vote_names_movers_of_either_stake_source_by_one_call() -> None:
+def test_vote_on_movers_of_either_stake_source_is_one_call() -> None:
     assert interface("EigenLayerStake").selector("setMover") == governed.set_stake_mover(ZERO_ADDRESS, allowed=True).calldata[:4]
 
 
@@ -106,7 +106,7 @@ def makers() -> Iterator[tuple[str, Callable[..., Act]]]:
 
 
 @pytest.mark.parametrize(("name", "maker"), list(makers()), ids=lambda each: each if isinstance(each, str) else "")
-def test_every_act_of_an_office_fits_the_abi_and_comes_back(name: str, maker: Callable[..., Act]) -> None:
+def test_every_role_action_fits_the_abi_and_round_trips(name: str, maker: Callable[..., Act]) -> None:
     kinds = {key: kind for key, kind in typing.get_type_hints(maker).items() if key != "return"}
     act = maker(**{key: SAMPLES[kind] for key, kind in kinds.items()})
     known = code(act.contract)
@@ -114,6 +114,6 @@ def test_every_act_of_an_office_fits_the_abi_and_comes_back(name: str, maker: Ca
     assert len(known.arguments(act.function, act.calldata[4:])) == len(act.arguments), name
 
 
-def test_what_only_says_that_the_caller_may_not_is_an_error_of_a_contract() -> None:
+def test_missing_permission_is_an_error_of_a_contract() -> None:
     errors = {entry["name"] for name in CONTRACTS for entry in interface(name).errors.values()}
     assert errors >= proposals.UNAUTHORIZED

@@ -30,7 +30,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("content", WRONG)
-def test_whatever_is_no_list_of_calls_is_named(tmp_path: Path, content: str) -> None:
+def test_malformed_list_of_calls_is_named(tmp_path: Path, content: str) -> None:
     file = tmp_path / "calls.json"
     file.write_text(content)
     with pytest.raises(ConfigurationError) as refused:
@@ -38,7 +38,7 @@ def test_whatever_is_no_list_of_calls_is_named(tmp_path: Path, content: str) -> 
     assert WRONG[content] in str(refused.value)
 
 
-def test_a_list_of_calls_is_what_it_says_with_its_wei(tmp_path: Path) -> None:
+def test_list_of_calls_keeps_its_values_and_wei(tmp_path: Path) -> None:
     file = tmp_path / "calls.json"
     file.write_text("[" + CALL + '}, {"value": 5, "arguments": [], "function": "fund", "contract": "Ledger"}]')
     assert acts_of(file) == [Act("Ledger", "setMover", (MOVER, True)), Act("Ledger", "fund", (), 5)]

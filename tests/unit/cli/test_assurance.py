@@ -37,7 +37,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("surface", SURFACES)
-def test_a_surface_says_that_the_key_epoch_is_simulated(stage: Stage, surface: str) -> None:
+def test_every_surface_labels_a_simulated_key_epoch(stage: Stage, surface: str) -> None:
     kind, shown = SURFACES[surface]
     assert TOLD.search(shown(stage(kind)))
 
@@ -62,6 +62,6 @@ def test_receipt_keeps_its_epoch_label_when_the_next_epoch_is_hardware(stage: St
     assert warning(SIMULATED) in judged.status()
 
 
-def test_only_hardware_and_no_epoch_at_all_go_without_a_warning() -> None:
+def test_hardware_epoch_and_no_epoch_show_no_warning() -> None:
     assert (warning(HARDWARE), warning("")) == ("", "")
     assert warning(SIMULATED).startswith("SIMULATED: ") and warning("else").startswith("ELSE: ")

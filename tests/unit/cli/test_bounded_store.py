@@ -25,7 +25,7 @@ def test_a_store_that_never_answers_is_asked_once() -> None:
     assert asked == ["first"]
 
 
-def test_errors_of_the_store_are_its_own_and_blobs_cost_no_patience() -> None:
+def test_store_errors_are_its_own_and_blob_errors_do_not_count() -> None:
     answers: dict[str, bytes | Exception] = {
         "blob": b"bytes",
         "bad": BadCertificate("bad", "418"),

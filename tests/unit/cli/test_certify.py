@@ -132,7 +132,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield Place(anvil, network, folder, made.model_id)
 
 
-def test_a_model_is_certified_by_who_computed_the_same(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_model_is_certified_by_members_that_computed_the_same(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     place.propose(place.model_id, ZERO_DIGEST, place.vectors.digest)
     before = place.ordered()
     place.certify(place.model_id, "--dry-run")
@@ -168,7 +168,7 @@ def test_order_is_kept_while_the_member_runs_and_after_a_failed_attempt(place: P
     assert place.certified(item.digest) > 0 and place.ordered() == 0
 
 
-def test_an_order_whose_proposal_is_over_is_missed(place: Place) -> None:
+def test_order_with_an_expired_proposal_is_missed(place: Place) -> None:
     chain = reader(place.anvil, place.network)
     docket, subject = DocketPages(chain, MEMBER.address, 0).read(chain.head()), ordered_word(word("late"), word("vectors"), 1)
     place.duties().order(CERTIFY, subject, 1)
@@ -177,7 +177,7 @@ def test_an_order_whose_proposal_is_over_is_missed(place: Place) -> None:
     assert found is not None and found.state == MISSED
 
 
-def test_one_other_byte_is_not_certified_and_named(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_artifact_with_one_other_byte_is_not_certified_and_named(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     """A proposer that published what no engine gives: the digest on the chain is its, and its file fits."""
     number = 2
     true = place.vectors.answers[number]
@@ -197,7 +197,7 @@ def test_one_other_byte_is_not_certified_and_named(place: Place, capsys: pytest.
     assert place.ordered() == before
 
 
-def test_what_cannot_be_certified_is_named_before_anything_is_computed(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_uncertifiable_order_is_named_before_any_computation(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     def refused(item: Digest, *options: str) -> str:
         place.certify(item, *options, wanted=Exit.USAGE)
         return " ".join(capsys.readouterr().err.split())

@@ -31,7 +31,7 @@ def told(capsys: pytest.CaptureFixture[str]) -> str:
     return " ".join((captured.out + captured.err).split())
 
 
-def test_a_deployment_is_planned_made_and_looked_at(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_deployment_is_planned_made_and_checked(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     anvil.mine(2)
     book, rpc = tmp_path / "network.json", ["--rpc", anvil.url]
     assert main([*DEPLOY, *rpc, "--out", str(book), "--plan"]) == Exit.OK
@@ -55,7 +55,7 @@ def test_a_deployment_is_planned_made_and_looked_at(anvil: Anvil, tmp_path: Path
     assert f"disputes at {network.addresses.disputes} has other code" in told(capsys)
 
 
-def test_a_book_that_calls_contracts_by_others_names_is_refused(
+def test_address_book_with_exchanged_contracts_is_refused(
     anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     anvil.mine(2)
@@ -106,7 +106,7 @@ REFUSED = (
 """Changes of the parameters that are not legal, and what is said of them."""
 
 
-def test_parameters_are_shown_as_they_can_be_given_and_tried_before_a_vote(
+def test_parameters_are_shown_as_input_and_tried_before_a_vote(
     anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     anvil.mine(2)
@@ -134,7 +134,7 @@ def test_parameters_are_shown_as_they_can_be_given_and_tried_before_a_vote(
     assert "max_anchor_delay + window + cure: is 240, needs 481" in told(capsys)
 
 
-def test_what_is_asked_wrongly_is_said(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_input_is_named(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = ["--rpc", anvil.url, "--out", str(tmp_path / "network.json")]
     assert main([*DEPLOY, *out]) == Exit.USAGE and "needs two blocks" in told(capsys)
     anvil.mine(2)

@@ -47,7 +47,7 @@ def cli(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Cal
     return run
 
 
-def test_what_cannot_work_is_refused_before_anything_is_sent(cli: Callable[..., str], anvil: Anvil, tmp_path: Path) -> None:
+def test_impossible_deployment_is_refused_before_anything_is_sent(cli: Callable[..., str], anvil: Anvil, tmp_path: Path) -> None:
     book, zero = tmp_path / "network.json", "0x" + "00" * 32
     (tmp_path / "file").touch()
     (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
@@ -94,7 +94,7 @@ def test_a_folder_that_may_not_be_written_is_named(
 
 
 @pytest.mark.parametrize("sent", [0, 5, STEPS - 1])
-def test_a_run_that_was_killed_is_gone_on_with(
+def test_killed_deployment_is_resumed(
     sent: int, cli: Callable[..., str], anvil: Anvil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     book = tmp_path / "network.json"
@@ -117,7 +117,7 @@ def test_a_run_that_was_killed_is_gone_on_with(
     assert main(["chain", "status", "--rpc", anvil.url, "--network", str(book)]) == Exit.OK
 
 
-def test_a_run_that_ended_before_it_wrote_the_book_writes_it(
+def test_deployment_that_ended_before_writing_the_book_writes_it(
     cli: Callable[..., str], anvil: Anvil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     book = tmp_path / "network.json"
@@ -134,7 +134,7 @@ def test_a_run_that_ended_before_it_wrote_the_book_writes_it(
     assert anvil.client.nonce(signer(0).address) == STEPS and verify_code(anvil.client, read_network(book))
 
 
-def test_a_draft_that_cannot_be_gone_on_with_says_what_may_be_done(
+def test_draft_that_cannot_be_resumed_gives_advice(
     cli: Callable[..., str], anvil: Anvil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     book = tmp_path / "network.json"
@@ -153,7 +153,7 @@ def test_a_draft_that_cannot_be_gone_on_with_says_what_may_be_done(
     assert anvil.client.nonce(signer(0).address) == STEPS + 4
 
 
-def test_a_draft_whose_address_book_was_changed_is_not_gone_on_with(
+def test_draft_with_a_changed_address_book_is_not_resumed(
     cli: Callable[..., str], anvil: Anvil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     book = tmp_path / "network.json"

@@ -93,7 +93,7 @@ def test_a_new_court_has_its_curator_and_the_old_guardian_by_one_vote(desk: Desk
     assert "Registry.setCourt" not in desk.run("call", "Guardian") and desk.read("Registry", "court") == new.addresses.breaker
 
 
-def test_what_is_no_new_court_of_the_network_is_not_proposed(desk: Desk) -> None:
+def test_foreign_court_is_not_proposed(desk: Desk) -> None:
     file = desk.folder / "court.json"
     asked = ["propose", "--court", str(file), "--description", "why", "--from", VOTER.address]
     write_network(file, desk.network)

@@ -38,11 +38,11 @@ def desk(deployed: tuple[Anvil, Path], capsys: pytest.CaptureFixture[str]) -> De
     return Desk(*deployed, capsys)
 
 
-def test_who_lists_proposals_before_there_are_any_is_told_so(desk: Desk) -> None:
+def test_empty_list_of_proposals_is_reported_as_such(desk: Desk) -> None:
     assert desk.told("proposals") == [] and re.fullmatch(r"no proposals up to block \d+", desk.run("proposals"))
 
 
-def test_a_guardian_pauses_with_its_key_and_its_multisignature_elsewhere(desk: Desk, tmp_path: Path) -> None:
+def test_guardian_pauses_by_key_and_elsewhere_by_multisignature(desk: Desk, tmp_path: Path) -> None:
     save_signer(tmp_path / "guardian.key", GUARDIAN)
     told = desk.told("call", "Guardian", "pause", "3600")
     assert told["from"] == GUARDIAN.address and told["to"] == desk.network.addresses.guardian and told["value"] == "0x0"
@@ -81,7 +81,7 @@ def test_a_call_is_refused_before_anybody_signs_it(desk: Desk) -> None:
     assert f"balance: {signer(6).address} has 1 wei, " in refused(*poor)
 
 
-def test_what_no_node_could_do_is_asked_wrongly_and_says_what_to_do(desk: Desk) -> None:
+def test_impossible_call_is_a_usage_error_with_advice(desk: Desk) -> None:
     def refused(*arguments: str) -> str:
         return desk.run("call", "Ledger", "fund", *arguments, wanted=Exit.USAGE)
 
@@ -137,7 +137,7 @@ def is_mover(desk: Desk, who: Address) -> bool:
     return bool(desk.read("Ledger", "isMover", who))
 
 
-def test_what_cannot_be_proposed_is_refused_with_the_contracts_reason(desk: Desk, tmp_path: Path) -> None:
+def test_refused_proposal_is_reported_with_the_contracts_reason(desk: Desk, tmp_path: Path) -> None:
     def refused(*arguments: str) -> str:
         return desk.run("propose", *arguments, "--description", "why", "--from", VOTER.address, wanted=Exit.USAGE)
 

@@ -35,7 +35,7 @@ def desk(deployed: tuple[Anvil, Path], capsys: pytest.CaptureFixture[str]) -> De
     return at
 
 
-def test_a_vote_changes_how_votes_are_held(desk: Desk, tmp_path: Path) -> None:
+def test_vote_changes_the_voting_parameters(desk: Desk, tmp_path: Path) -> None:
     listing = [
         {"contract": "BytewiseGovernor", "function": "setVotingDelay", "arguments": [1]},
         {"contract": "ShortTimelock", "function": "updateDelay", "arguments": [4 * 86_400]},
@@ -86,6 +86,6 @@ class Unbending(ChainClient):
         return super().rpc(method, *params[:2])
 
 
-def test_a_node_that_tries_calls_on_its_own_state_alone_is_named(desk: Desk) -> None:
+def test_node_that_simulates_on_its_own_state_only_is_named(desk: Desk) -> None:
     with pytest.raises(ConfigurationError, match="no eth_call on a changed state"):
         proposals.timelock_for(Unbending(desk.anvil.url, CHAIN_ID), desk.network, [governed.set_voting_delay(10)])

@@ -9,7 +9,7 @@ from tests.fixtures.chain.anvil import running_anvil
 from tests.fixtures.chain.governance_cli import DELAYS, VOTER, Desk, founded_by_vote, passed
 
 
-def test_a_vote_that_takes_a_timelock_its_proposer_stops_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_vote_removing_a_timelock_proposer_does_not_stop_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with running_anvil() as anvil:
         founded_by_vote(anvil, tmp_path)
         desk = Desk(anvil, tmp_path, capsys)

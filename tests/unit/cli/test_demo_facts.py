@@ -134,7 +134,7 @@ def test_every_fact_has_a_sabotage() -> None:
 
 
 @pytest.mark.parametrize("start", SABOTAGE)
-def test_a_fact_whose_ground_is_taken_away_is_missing(start: str) -> None:
+def test_fact_without_its_evidence_is_missing(start: str) -> None:
     run = recorded()
     SABOTAGE[start](run)
     missing = [fact for fact, holds in run.judged().items() if not holds]

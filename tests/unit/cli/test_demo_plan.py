@@ -38,7 +38,7 @@ def test_canary_is_a_token_run_of_the_prompt_as_the_memory_search_expects(tokeni
         assert any(prompt[at : at + len(row)] == row for at in range(len(prompt))), canary
 
 
-def test_the_thinner_model_lacks_its_last_layer_and_nothing_else(tmp_path: Path) -> None:
+def test_thinner_model_lacks_exactly_its_last_layer(tmp_path: Path) -> None:
     thin(LIGHTHOUSE, tmp_path / "thin")
     whole, thinner = (load((path / "model.safetensors").read_bytes()) for path in (LIGHTHOUSE, tmp_path / "thin"))
     layers = checkpoint.read(LIGHTHOUSE).architecture.layers
@@ -48,7 +48,7 @@ def test_the_thinner_model_lacks_its_last_layer_and_nothing_else(tmp_path: Path)
     assert (tmp_path / "thin" / "tokenizer.json").read_bytes() == (LIGHTHOUSE / "tokenizer.json").read_bytes()
 
 
-def test_a_file_of_weights_that_was_cut_short_stays_unreadable() -> None:
+def test_truncated_weights_file_stays_unreadable() -> None:
     header = json.dumps({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
     data = len(header).to_bytes(8, "little") + header + bytes(8)
     assert load(without(data, "b"))["a"].tolist() == [0, 0]

@@ -23,18 +23,18 @@ HOST = "127.0.0.1"
 HAND_OUT = "from cli.demo.site import free_ports; print(*free_ports(20), flush=True); input()"
 
 
-def test_none_of_the_next_hundreds_is_the_same() -> None:
+def test_hundred_port_blocks_are_distinct() -> None:
     # The kernel, asked for any port again and again, gives one of some 14,000: of 3,333 worlds of six ports five had one twice.
     found = [port for _ in range(100) for port in free_ports(4)]
     assert len(set(found)) == 400
 
 
-def test_none_is_one_that_the_kernel_gives_to_a_connection() -> None:
+def test_no_port_is_in_the_ephemeral_range_of_the_kernel() -> None:
     first, last = map(int, OF_THE_KERNEL.read_text().split())
     assert not {port for port in free_ports(50) if first <= port <= last} or first < 32768
 
 
-def test_two_processes_get_none_of_the_same_ports() -> None:
+def test_two_processes_get_disjoint_ports() -> None:
     own = set(free_ports(20))
     command, pipe = [sys.executable, "-c", HAND_OUT], subprocess.PIPE
     others = [subprocess.Popen(command, cwd=ROOT, env=child_environment(), stdin=pipe, stdout=pipe, text=True) for _ in range(2)]
@@ -47,7 +47,7 @@ def test_two_processes_get_none_of_the_same_ports() -> None:
     assert [len(each) for each in asked] == [20, 20] and all(not a & b for a, b in itertools.combinations([own, *asked], 2))
 
 
-def test_a_port_on_which_somebody_listens_is_not_handed_out() -> None:
+def test_port_in_use_is_not_allocated() -> None:
     with ExitStack() as stack:
         taken = {stack.enter_context(socket.create_server((HOST, port))).getsockname()[1] for port in free_ports(5)}
         # More than the block has: all others come, some again.
@@ -68,12 +68,12 @@ def test_a_port_whose_last_connection_has_just_ended_is_free() -> None:
 
 
 @pytest.mark.parametrize("count", [512, 100_000])
-def test_more_ports_than_there_are_end_with_a_word_to_the_user(count: int) -> None:
+def test_too_many_ports_end_with_a_message(count: int) -> None:
     with pytest.raises(ConfigurationError, match=rf"ports: \d+ of 127.0.0.1 are free where {count} are needed: end processes"):
         free_ports(count)
 
 
-def test_where_every_block_is_another_process_s_the_user_is_told() -> None:
+def test_exhausted_port_blocks_are_reported_to_the_user() -> None:
     [first] = free_ports(1)
     own = site._claim([first])
     try:
@@ -84,7 +84,7 @@ def test_where_every_block_is_another_process_s_the_user_is_told() -> None:
         own.claim.close()
 
 
-def test_a_port_that_this_user_may_not_have_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_port_that_this_user_may_not_bind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site, "_HOST", "192.0.2.1")
     with pytest.raises(ConfigurationError, match=r"ports: 192.0.2.1:\d+: Cannot assign requested address"):
         free_ports(1)

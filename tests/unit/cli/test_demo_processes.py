@@ -8,7 +8,7 @@ from cli.demo.processes import _pss
 from enclave.forked_process import Apart
 
 
-def test_a_process_that_is_closed_to_this_user_does_not_hide_the_others() -> None:
+def test_process_unreadable_to_this_user_does_not_hide_the_others() -> None:
     here, there = os.pipe()
 
     def closed() -> None:

@@ -107,7 +107,7 @@ def test_a_plan_names_the_stake_source_that_the_set_must_name(place: Place) -> N
     assert f"a record of stake counts for {age} blocks, and can be slashed for {DISPUTE_BLOCKS + age}" in said
 
 
-def test_the_book_and_the_status_say_who_holds_the_stake(place: Place) -> None:
+def test_address_book_and_status_name_the_stake_source(place: Place) -> None:
     place.eigen.do("create", place.source, place.source)
     place.run()
     network = read_network(place.book)
@@ -130,7 +130,7 @@ def test_the_book_and_the_status_say_who_holds_the_stake(place: Place) -> None:
         verify_code(place.anvil.client, replace(network, stake=StakeSource.NATIVE))
 
 
-def test_a_native_book_that_says_eigenlayer_is_refused(place: Place) -> None:
+def test_native_address_book_that_names_eigenlayer_is_refused(place: Place) -> None:
     place.options = {}
     place.run()
     network = read_network(place.book)
@@ -153,7 +153,7 @@ def test_options_too_many_or_too_few_are_named(place: Place) -> None:
     place.run("--plan", wanted=Exit.USAGE, max_age="0")
 
 
-def test_what_is_no_eigenlayer_is_refused(place: Place) -> None:
+def test_contracts_that_are_not_eigenlayer_are_refused(place: Place) -> None:
     place.eigen.do("create", place.source, place.source)
     place.refused(f"--allocation-manager: there is no contract at {NOBODY}", allocation_manager=NOBODY)
     place.refused(f"--strategy: there is no contract at {NOBODY}", strategy=NOBODY)
@@ -178,7 +178,7 @@ def test_a_delay_shorter_than_record_and_dispute_is_refused(place: Place) -> Non
 
 
 @given(st.integers(0, 10**6), st.integers(1, 10**6), st.sampled_from([MAIN_NET, DEVNET_SHAPE]))
-def test_a_record_can_be_slashed_for_its_age_and_a_dispute(pause: int, age: int, shape: Shape) -> None:
+def test_stake_record_can_be_slashed_for_its_age_plus_a_dispute(pause: int, age: int, shape: Shape) -> None:
     params = replace(DEVNET, times=replace(DEVNET.times, max_pause=pause))
     stake = Restaked(NOBODY, NOBODY, NOBODY, 0, age, longest_for(params, shape))
     dispute_s = (stake.horizon - age) * shape.block_s
@@ -186,7 +186,7 @@ def test_a_record_can_be_slashed_for_its_age_and_a_dispute(pause: int, age: int,
     assert stake.longest_s >= params.longest_dispute, "the contract asks for as much"
 
 
-def test_a_set_that_names_somebody_else_is_refused(place: Place) -> None:
+def test_operator_set_that_names_another_source_is_refused(place: Place) -> None:
     other = f"{NOBODY}:7"
     place.eigen.do("create", place.source, place.source)
     place.refused(f"--operator-set: EigenLayer has no set {other}", operator_set=other)
@@ -211,7 +211,7 @@ def test_a_set_that_names_somebody_else_is_refused(place: Place) -> None:
         ({}, {"stake": "other"}, "the AllocationManager of StakeVault"),
     ],
 )
-def test_a_run_with_another_stake_is_not_taken_for_this_one(
+def test_deployment_with_another_stake_source_is_not_resumed(
     place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, first: dict[str, str], then: dict[str, str], words: str
 ) -> None:
     place.eigen.do("create", place.source, place.source)

@@ -140,7 +140,7 @@ def changed(where: Callable[[Reply], object], receipt: str | None = None) -> Rep
     return reply if receipt is None else {**reply, "receipt": {"receipt_id": receipt}}
 
 
-def test_what_must_be_new_each_time_is_not_compared() -> None:
+def test_values_that_must_be_new_each_time_are_not_compared() -> None:
     new = changed(lambda r: (r.update(id="y", created=7), r["opening"]["request"].update(nonce="0x2")), receipt="0x3")
     assert first_difference("greedy", "2", comparable(REPLY), comparable(new)) is None
 
@@ -186,7 +186,7 @@ def test_every_choice_is_compared(where: Callable[[Reply], object], part: str) -
     assert found is not None and found.part == part
 
 
-def test_a_choice_that_is_repeated_proves_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_repeated_choice_proves_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with endpoint(lambda n: choices(f"{chr(200 + n)}b")) as url:
         code, told = fired(capsys, url)
     assert (code, told["replayed"]) == (Exit.INCONCLUSIVE, True)
@@ -204,7 +204,7 @@ def test_one_changed_byte_in_traffic_ends_the_gate(capsys: pytest.CaptureFixture
     assert told["difference"]["answer"].endswith("(among traffic)") and told["difference"]["byte"] == 8
 
 
-def test_people_are_told_the_byte_and_what_is_around_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_shows_the_byte_and_its_context(capsys: pytest.CaptureFixture[str]) -> None:
     other = changed(lambda r: r["choices"][0]["message"].update(content="fair wine"))
     with endpoint(lambda n: other if n == 1 else REPLY) as url:
         assert main(["gate", url, *SHORT]) == Exit.MISMATCH
@@ -229,11 +229,11 @@ def test_an_endpoint_that_repeats_an_answer_proves_nothing(capsys: pytest.Captur
         (("http://127.0.0.1:1", "--runs", "1"), Exit.USAGE),
     ],
 )
-def test_what_cannot_be_asked_is_said(arguments: tuple[str, ...], code: Exit) -> None:
+def test_probe_that_cannot_be_sent_is_reported(arguments: tuple[str, ...], code: Exit) -> None:
     assert main(["gate", *arguments]) == code
 
 
-def test_an_answer_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_malformed_answer_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with endpoint(lambda _: {"choices": []}) as url:
         assert main(["gate", url, *SHORT]) == Exit.USAGE
     assert "no choices" in capsys.readouterr().err
@@ -257,13 +257,13 @@ def said(where: Callable[[Reply], object]) -> bytes:
     ],
     ids=["deep", "deep and whole", "no text", "a key twice", "large", "a list", "a message that is none", "usage that is none"],
 )
-def test_whatever_an_endpoint_says_is_refused_by_name(answer: bytes, why: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_arbitrary_endpoint_answer_is_refused_by_name(answer: bytes, why: str, capsys: pytest.CaptureFixture[str]) -> None:
     with endpoint(lambda _: answer) as url:
         assert main(["gate", url, *SHORT]) == Exit.USAGE
     assert why in capsys.readouterr().err
 
 
-def test_half_a_character_is_compared_like_others(capsys: pytest.CaptureFixture[str]) -> None:
+def test_half_a_character_is_compared_like_other_text(capsys: pytest.CaptureFixture[str]) -> None:
     first = said(lambda r: r["choices"][0]["message"].update(content="\ud800"))
     other = said(lambda r: r["choices"][0]["message"].update(content="\ud801"))
     with endpoint(lambda n: other if n == 1 else first) as url:
@@ -271,7 +271,7 @@ def test_half_a_character_is_compared_like_others(capsys: pytest.CaptureFixture[
     assert (code, told["difference"]["byte"]) == (Exit.MISMATCH, 2)
 
 
-def test_an_answer_that_trickles_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_slowly_sent_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Each byte comes in time; all together would take an hour."""
     monkeypatch.setattr(endpoints, "TIMEOUT_S", 0.5)
     with endpoint(lambda _: Trickle(b" " * 20_000)) as url:

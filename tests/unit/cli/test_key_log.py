@@ -27,7 +27,7 @@ from tests.fixtures.verifier.verifier_fixture import NETWORK
 
 
 @pytest.mark.e2e
-def test_who_opened_a_receipt_when_why_and_under_which_evidence(site: Site) -> None:
+def test_log_show_names_opener_time_reason_and_evidence(site: Site) -> None:
     with site.world.serving(*site.shards.items()):
         case, other = site.opened(), site.world.case(2)
         assert site.log("show", hex0x(case.id)) == Exit.USAGE
@@ -166,7 +166,7 @@ def test_seat_below_threshold_opened_nothing_whatever_other_seats_received(site:
 
 
 @pytest.mark.e2e
-def test_a_key_that_was_rebuilt_is_told_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rebuilt_key_is_reported_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     site = Site(tmp_path, capsys, rebuilt_epoch(1))
     with site.world.serving(*site.shards.items()):
         case, later, unasked = site.opened(), site.world.case(2), site.world.case(3)
@@ -202,9 +202,7 @@ def test_a_key_that_was_rebuilt_is_told_as_such(tmp_path: Path, capsys: pytest.C
     ],
     ids=["truncated", "beginning dropped", "emptied", "signature changed"],
 )
-def test_a_log_that_was_changed_behind_a_copy_is_told_by_name(
-    site: Site, statement: Callable[[], object], problem: str | None
-) -> None:
+def test_log_changed_behind_a_copy_is_reported_by_name(site: Site, statement: Callable[[], object], problem: str | None) -> None:
     with site.world.serving(*site.shards.items()):
         for _ in range(2):
             case = site.opened()
@@ -220,14 +218,14 @@ def test_a_log_that_was_changed_behind_a_copy_is_told_by_name(
 
 
 @pytest.mark.e2e
-def test_a_shard_that_is_away_is_no_liar(site: Site) -> None:
+def test_unavailable_shard_is_not_called_a_liar(site: Site) -> None:
     with site.world.serving((1, site.shards[1]), (2, site.shards[2])):
         site.opened()
         assert site.log("verify") == Exit.UNAVAILABLE
     assert "shard 3 shows no log" in site.said()
 
 
-def test_what_was_asked_wrongly_is_named(site: Site) -> None:
+def test_wrong_input_to_the_key_log_is_named(site: Site) -> None:
     assert site.log("verify", "--epoch", "9") == Exit.USAGE
     assert "has no key epoch 9; it has [1]" in site.said()
     assert site.log("show", "0x12") == Exit.USAGE

@@ -56,7 +56,7 @@ def openings(story: dict[str, Any]) -> Sequence[tuple[int, list[int], bool]]:
     return [(each["version"], each["shards"], each["opened"]) for each in story["openings"]]
 
 
-def test_what_shards_gave_before_and_after_a_refresh_does_not_add_up(site: Site) -> None:
+def test_partials_from_before_and_after_a_refresh_do_not_add_up(site: Site) -> None:
     world, case, now = site.world, site.world.case(), int(time.time())
     world.chain.open(case)
     book(site, world.document, (0, world.document), (now - 2 * HOUR, world.document))
@@ -77,7 +77,7 @@ def test_what_shards_gave_before_and_after_a_refresh_does_not_add_up(site: Site)
     assert f"not opened by {VOTER.address}" in said and "shares of version 1 from 2" in said
 
 
-def test_what_was_opened_under_a_lower_threshold_stays_opened(site: Site) -> None:
+def test_receipt_opened_under_a_lower_threshold_stays_opened(site: Site) -> None:
     world, case, now = site.world, site.world.case(), int(time.time())
     world.chain.open(case)
     for index in (1, 2):
@@ -102,7 +102,7 @@ def moved(site: Site, since: int) -> World:
     return heirs
 
 
-def test_who_held_a_key_before_it_moved_is_asked_and_believed(site: Site) -> None:
+def test_former_holders_of_a_moved_key_are_asked_and_believed(site: Site) -> None:
     world, case, now = site.world, site.world.case(), int(time.time())
     other = world.case(2)
     world.chain.open(case)
@@ -180,7 +180,7 @@ def test_release_with_replaced_share_is_named_and_counted_for_its_version(site: 
     assert (code, story["opened"], openings(story)) == (Exit.OK, True, [(0, [1, 2], True)])
 
 
-def test_a_book_that_says_two_things_is_refused(site: Site) -> None:
+def test_address_book_that_contradicts_itself_is_refused(site: Site) -> None:
     raised = replace(site.world.document, record=replace(site.world.document.record, threshold=3))
     book(site, site.world.document, (0, site.world.document), (5, raised))
     assert site.log("verify") == Exit.USAGE

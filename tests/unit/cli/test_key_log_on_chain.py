@@ -59,7 +59,7 @@ def told_alike(site: Site, case: Case, book: Network, heirs: World) -> None:
 
 
 @pytest.mark.e2e
-def test_a_log_is_read_under_the_shares_of_then_that_chain_and_book_name(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_is_read_under_the_shares_of_its_time_if_chain_and_book_agree(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """An opening, and then the key moves: by the book that `kms open` wrote, and by the chain beside the book of before."""
     chain, client, case = reader(site.anvil, site.network), site.anvil.client, site.world.case()
     site.world.chain.open(case)
@@ -89,7 +89,7 @@ def test_a_log_is_read_under_the_shares_of_then_that_chain_and_book_name(site: S
 
 
 @pytest.mark.e2e
-def test_under_a_label_that_chain_and_book_do_not_share_nothing_is_told(site: Site) -> None:
+def test_nothing_is_reported_under_a_label_chain_and_book_do_not_share(site: Site) -> None:
     """Control: under the chain's own label each shard is asked."""
     copies, document = ["--logs", str(site.folder / "logs")], site.world.document
     write_network(site.folder / "network.json", site.network)
@@ -104,7 +104,7 @@ def test_under_a_label_that_chain_and_book_do_not_share_nothing_is_told(site: Si
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_where_book_and_node_are_of_two_chains_no_shard_is_accused(site: Site, nodes: int) -> None:
+def test_no_shard_is_accused_if_book_and_node_are_of_two_chains(site: Site, nodes: int) -> None:
     """Signatures are of one chain: under the book of another none is of its shard. Control: so it is without a node."""
     case, client = site.world.case(), site.anvil.client
     site.world.chain.open(case)

@@ -53,7 +53,7 @@ def cut(site: Site) -> None:
 
 
 @pytest.mark.e2e
-def test_a_log_that_was_cut_off_is_told_where_there_is_no_node(site: Site) -> None:
+def test_truncated_log_is_reported_without_a_node(site: Site) -> None:
     with site.world.serving(*site.shards.items()):
         cut(site)
         assert site.log("verify", "--rpc", NO_NODE) == Exit.MISMATCH
@@ -73,7 +73,7 @@ def test_a_log_that_was_cut_off_is_told_where_there_is_no_node(site: Site) -> No
 
 
 @pytest.mark.e2e
-def test_a_log_that_was_cut_off_is_told_where_the_node_goes_away(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_truncated_log_is_reported_when_the_node_becomes_unavailable(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     class Away(Court):
         def case(self, dispute: Digest, block: int, receipt_id: Digest) -> Case | None:
             raise TryAgain("chain", "gone")
@@ -87,7 +87,7 @@ def test_a_log_that_was_cut_off_is_told_where_the_node_goes_away(site: Site, mon
 
 
 @pytest.mark.e2e
-def test_a_copy_that_was_altered_stops_no_other_shard(site: Site) -> None:
+def test_altered_copy_does_not_stop_other_shards(site: Site) -> None:
     with site.world.serving(*site.shards.items()):
         cut(site)
         copy = site.folder / "logs" / f"releases-1-{site.shards[2].info().shard}.jsonl"
@@ -109,7 +109,7 @@ def test_a_copy_that_was_altered_stops_no_other_shard(site: Site) -> None:
 
 
 @pytest.mark.e2e
-def test_a_mark_that_was_altered_hides_no_wrong_release(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_altered_mark_hides_no_wrong_release(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a shard that is away: with its next answer the mark is written again."""
     with site.world.serving(*site.shards.items()):
         site.opened()
@@ -125,7 +125,7 @@ def test_a_mark_that_was_altered_hides_no_wrong_release(site: Site, monkeypatch:
 
 
 @pytest.mark.e2e
-def test_a_log_whose_releases_cannot_be_judged_is_not_called_whole(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_with_unjudged_releases_is_not_called_complete(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Control: with a ticket each of them is a right, and nothing is counted."""
     with site.world.serving(*site.shards.items()):
         site.opened()
@@ -146,14 +146,14 @@ def test_a_log_whose_releases_cannot_be_judged_is_not_called_whole(site: Site, m
 
 
 @pytest.mark.e2e
-def test_a_node_that_is_named_twice_is_told_before_anything_is_fetched(site: Site) -> None:
+def test_duplicate_node_is_reported_before_anything_is_fetched(site: Site) -> None:
     with site.world.serving(*site.shards.items()):
         cut(site)
         assert site.log("verify", "--rpc", NO_NODE, "--rpc", NO_NODE) == Exit.USAGE
         assert "ends before" not in site.said()
 
 
-def test_the_worst_of_several_codes_ends_the_verb() -> None:
+def test_worst_of_several_exit_codes_is_returned() -> None:
     order = (Exit.MISMATCH, Exit.USAGE, Exit.UNAVAILABLE, Exit.INCONCLUSIVE, Exit.OK)
     for place, code in enumerate(order):
         assert worst(reversed(order[place:])) is code
@@ -161,7 +161,7 @@ def test_the_worst_of_several_codes_ends_the_verb() -> None:
 
 
 @pytest.mark.e2e
-def test_a_shard_whose_answer_never_ends_hides_nothing_of_another(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_answer_of_one_shard_hides_nothing_of_another(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_log_audit, "TIMEOUT_S", 1.0)
     with site.world.serving(*site.shards.items()):
         cut(site)

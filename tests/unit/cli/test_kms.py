@@ -40,7 +40,7 @@ from verifier.wiring import FollowingReader
 
 
 @pytest.mark.e2e
-def test_status_says_who_serves_what_the_chain_means(site: Site) -> None:
+def test_status_says_which_shards_serve_the_share_in_force(site: Site) -> None:
     shards = [(index, site.world.shard(index)) for index in (1, 2, 3)]
     with site.world.serving(*shards):
         assert site.kms("status", "--output", "json") == Exit.OK
@@ -124,7 +124,7 @@ def test_epoch_is_retired_only_when_no_dispute_can_need_its_key(site: Site) -> N
 
 
 @pytest.mark.e2e
-def test_what_puts_an_epoch_in_force_goes_on_where_it_was_cut_off(site: Site) -> None:
+def test_interrupted_activation_of_an_epoch_is_resumed(site: Site) -> None:
     document = site.dealt()
     chain, client = reader(site.anvil, site.network), site.anvil.client
     signed = signatures(site, document, 0, Digest(b"\x01" * 32))
@@ -198,7 +198,7 @@ def test_one_command_makes_and_activates_the_next_key_and_is_repeatable(site: Si
 
 
 @pytest.mark.e2e
-def test_a_shard_gets_its_folder_back_and_not_with_shares_of_before(site: Site) -> None:
+def test_shard_folder_is_restored_without_superseded_shares(site: Site) -> None:
     folder, file = site.world.settings.shards[0].folder, site.folder / "shard.backup"
     assert site.shard("backup", str(file)) == Exit.USAGE
     write_whole(site.folder / "backup.key", secrets.token_hex(32).encode())
@@ -220,7 +220,7 @@ def test_a_shard_gets_its_folder_back_and_not_with_shares_of_before(site: Site) 
     assert not any((folder / name).exists() for name in names)
 
 
-def test_what_is_told_of_a_ceremony_names_who_proved_no_share() -> None:
+def test_ceremony_report_names_shards_without_a_share_proof() -> None:
     parties = [party(n) for n in (1, 2, 3)]
     parties[2].absent = {Phase.CONFIRMING}
     told = _told(Town(plan_for(parties, 2, 2), parties).run())

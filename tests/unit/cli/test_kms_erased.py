@@ -46,7 +46,7 @@ def files(*paths: Path) -> list[str]:
 
 
 @pytest.mark.e2e
-def test_a_retired_key_is_out_of_reach_once_all_but_a_threshold_said_so(site: Site) -> None:
+def test_retired_key_is_unrecoverable_once_enough_shards_confirm_erasure(site: Site) -> None:
     site.next_epoch()
     site.anvil.pass_time(DEVNET.times.key_retention + 1)
     retire_epoch(site.anvil.client, site.network, CURATOR, 1, EpochState.DRAINING)
@@ -74,7 +74,7 @@ def test_a_retired_key_is_out_of_reach_once_all_but_a_threshold_said_so(site: Si
 
 
 @pytest.mark.e2e
-def test_of_a_compromised_key_shares_go_when_its_disputes_are_over(site: Site) -> None:
+def test_compromised_shares_are_erased_after_their_disputes(site: Site) -> None:
     act = measured(site.anvil.client, site.network, CURATOR, compromise_epoch(1))
     send_all(site.anvil.client, [act], 20.0)
     kept = erased_at(site, 1)
@@ -129,7 +129,7 @@ def counted(wanted: Wanted, *signed: SignedErasure) -> list[int]:
     return sorted(count([judge(each, wanted) for each in signed], wanted))
 
 
-def test_what_counts_for_old_shares_is_a_word_about_the_version_in_force(world: World) -> None:
+def test_erasure_statement_counts_for_the_share_version_in_force(world: World) -> None:
     wanted = before(world, on_chain(world))
     assert counted(wanted, said(world, 1), said(world, 3), said(world, 3)) == [1, 3] and wanted.needed == 2
     assert counted(wanted, said(world, 2, kept=ZERO_DIGEST)) == [2], "who has none has no old one"
@@ -139,13 +139,13 @@ def test_what_counts_for_old_shares_is_a_word_about_the_version_in_force(world: 
 
 
 @pytest.mark.parametrize("changes", [{"chain_id": U256(1)}, {"key_epochs": CONTRACTS.anchor}])
-def test_a_word_about_another_network_is_none_about_this(world: World, changes: dict[str, object]) -> None:
+def test_erasure_statement_of_another_network_does_not_count(world: World, changes: dict[str, object]) -> None:
     wanted = before(world, on_chain(world))
     assert "is about chain" in judge(said(world, 1, **changes), wanted).false
     assert counted(wanted, said(world, 1, **changes)) == []
 
 
-def test_a_word_in_anothers_name_is_false_and_a_strangers_does_not_count(world: World) -> None:
+def test_erasure_statement_by_another_signer_or_outsider_does_not_count(world: World) -> None:
     wanted = before(world, on_chain(world))
     borrowed = replace(said(world, 1), shard=signer_of(world, 2).address)
     assert "did not sign it" in judge(borrowed, wanted).false
@@ -155,12 +155,12 @@ def test_a_word_in_anothers_name_is_false_and_a_strangers_does_not_count(world: 
 
 
 @pytest.mark.parametrize("state", [EpochState.RETIRED, EpochState.COMPROMISED])
-def test_at_the_end_of_an_epoch_only_who_has_nothing_counts(world: World, state: EpochState) -> None:
+def test_at_the_end_of_an_epoch_only_shards_without_shares_count(world: World, state: EpochState) -> None:
     for wanted in wanted_shares(CONTRACTS, 1, on_chain(world, state), (dealt(world, 0), dealt(world, 1))):
         assert counted(wanted, said(world, 1), said(world, 2, kept=ZERO_DIGEST)) == [2]
 
 
-def test_who_had_the_shares_before_has_to_say_it_under_their_own_threshold(world: World) -> None:
+def test_former_holders_confirm_erasure_under_their_own_threshold(world: World) -> None:
     """The key moved to one of the three and to another, then to others with a higher threshold."""
     other = [LocalSigner(bytes([each]) * 32) for each in (81, 82, 83)]
     moved = dealt(world, 1, [signer_of(world, 1).address, CURATOR.address], 2)
@@ -175,7 +175,7 @@ def test_who_had_the_shares_before_has_to_say_it_under_their_own_threshold(world
     assert counted(first, *words) == [1, 3] and counted(second, *words) == [1]
 
 
-def test_words_of_who_never_had_the_old_shares_are_not_enough(world: World) -> None:
+def test_erasure_statements_without_the_old_holders_are_not_enough(world: World) -> None:
     """What is told of them has no date that no calendar has, and names who has to say it."""
     plain = said(world, 1, at=U64(2**50)).statement
     new = [LocalSigner(bytes([each]) * 32) for each in (81, 82, 83)]
@@ -189,7 +189,7 @@ def test_words_of_who_never_had_the_old_shares_are_not_enough(world: World) -> N
     assert f"since {2**50} s; 1 files erased" in far
 
 
-def test_what_cannot_be_counted_is_asked_wrongly(world: World) -> None:
+def test_uncountable_statement_is_a_usage_error(world: World) -> None:
     with pytest.raises(ConfigurationError, match="the chain has none"):
         wanted_shares(CONTRACTS, 1, on_chain(world, EpochState.NONE), ())
     with pytest.raises(ConfigurationError, match="none was to be erased"):

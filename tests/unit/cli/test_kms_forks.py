@@ -41,7 +41,7 @@ def forked(folder: Path) -> tuple[list[Office], Plan]:
     return shards, agreed
 
 
-def test_a_shard_shows_the_second_log_and_anybody_verifies_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_shard_shows_the_second_log_and_any_reader_verifies_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shards, agreed = forked(tmp_path)
     files = [tmp_path / f"of-{n}" / f"ceremony-{agreed.digest.hex()[:16]}.json" for n in (1, 2, 3)]
     codes = [show(shard, "--out", str(file.parent)) for shard, file in zip(shards, files, strict=True)]
@@ -59,7 +59,7 @@ def test_a_shard_shows_the_second_log_and_anybody_verifies_it(tmp_path: Path, ca
         assert str(agreed.key_epochs) in said or code == Exit.OK
 
 
-def test_logs_of_an_honest_scribe_convict_nobody_and_other_files_are_named(
+def test_honest_coordinators_logs_convict_nobody_and_bad_files_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shards, _ = offices(tmp_path, 2)

@@ -81,7 +81,7 @@ def test_two_shards_share_no_key(init: Init, tmp_path: Path) -> None:
         assert (tmp_path / "one" / name).read_bytes() != (tmp_path / "two" / name).read_bytes()
 
 
-def test_every_setting_of_a_shard_is_explained_or_belongs_to_one_that_is(init: Init, tmp_path: Path) -> None:
+def test_every_shard_setting_is_explained_directly_or_by_its_group(init: Init, tmp_path: Path) -> None:
     assert init("shard", *governed()) == init("test", "--simulated") == Exit.OK
     lines = [line for name in ("shard", "test") for line in (tmp_path / name / "serve.toml").read_text().splitlines()]
     named = {line.removeprefix("# ").partition(" = ")[0] for line in lines if " = " in line}
@@ -89,7 +89,7 @@ def test_every_setting_of_a_shard_is_explained_or_belongs_to_one_that_is(init: I
     assert "set rpc_urls" in "\n".join(lines)
 
 
-def test_a_folder_that_exists_is_left_as_it_is(init: Init, tmp_path: Path) -> None:
+def test_existing_folder_is_left_unchanged(init: Init, tmp_path: Path) -> None:
     assert init("shard", "--simulated") == Exit.OK
     before = {path.name: path.read_bytes() for path in (tmp_path / "shard").iterdir()}
     assert init("shard", "--simulated") == Exit.USAGE
@@ -166,12 +166,12 @@ WRONG = {
 
 
 @pytest.mark.parametrize("options", WRONG.values(), ids=WRONG.keys())
-def test_what_cannot_be_right_makes_nothing(init: Init, tmp_path: Path, options: list[str]) -> None:
+def test_invalid_init_settings_create_nothing(init: Init, tmp_path: Path, options: list[str]) -> None:
     assert init("shard", *options) == Exit.USAGE
     assert [path.name for path in tmp_path.iterdir()] == ["network.json"]
 
 
-def test_a_folder_within_one_that_is_not_there_makes_nothing(init: Init, tmp_path: Path) -> None:
+def test_folder_within_a_missing_one_creates_nothing(init: Init, tmp_path: Path) -> None:
     assert init("nowhere/shard", "--simulated") == Exit.USAGE
     assert [path.name for path in tmp_path.iterdir()] == ["network.json"]
 
@@ -187,7 +187,7 @@ STORAGE_KEYS = {
 
 
 @pytest.mark.parametrize("where", STORAGE_KEYS.values(), ids=STORAGE_KEYS.keys())
-def test_a_place_where_no_storage_key_can_be_is_named_and_nothing_is_made(
+def test_unusable_storage_key_place_is_named_and_nothing_is_created(
     init: Init, tmp_path: Path, where: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert init("shard", "--simulated", "--storage-key", str(tmp_path / where)) == Exit.USAGE
@@ -200,7 +200,7 @@ def _unwrapped(capsys: pytest.CaptureFixture[str]) -> str:
     return "".join(capsys.readouterr().err.split())
 
 
-def test_a_storage_key_that_is_there_is_of_another_shard_and_left_as_it_is(
+def test_existing_storage_key_of_another_shard_is_left_unchanged(
     init: Init, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert init("one", "--simulated", "--storage-key", str(tmp_path / "one.key")) == Exit.OK
@@ -218,7 +218,7 @@ def test_a_storage_key_that_is_there_is_of_another_shard_and_left_as_it_is(
 
 
 @pytest.mark.parametrize("key", [(), ("--storage-key", "own.key")], ids=["in the folder", "elsewhere"])
-def test_what_fails_on_the_way_leaves_nothing(
+def test_failure_during_init_leaves_nothing(
     init: Init, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: tuple[str, ...]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -19,7 +19,7 @@ __all__ = ["site"]
 
 
 @pytest.mark.e2e
-def test_status_says_of_a_shard_that_waits_for_its_epoch_what_it_waits_for(site: Site) -> None:
+def test_status_says_what_a_waiting_shard_waits_for(site: Site) -> None:
     """After every ceremony all shards do, until their operators give them the document."""
     one = site.world.document.record.shards[0]
     folder, (host, _, port) = site.world.settings.shards[0].folder, one.url.removeprefix("https://").partition(":")
@@ -37,7 +37,7 @@ def test_status_says_of_a_shard_that_waits_for_its_epoch_what_it_waits_for(site:
 
 
 @pytest.mark.e2e
-def test_who_is_not_the_curator_hears_that_and_of_no_fault_of_ours(site: Site) -> None:
+def test_account_other_than_the_curator_is_a_usage_error(site: Site) -> None:
     site.next_epoch()
     site.anvil.pass_time(DEVNET.times.key_retention + 1)
     save_signer(site.folder / "other.key", signer(5))

@@ -46,7 +46,7 @@ def test_announced_epoch_comes_into_force_with_reshared_shares(site: Site) -> No
 HOSTILE = "all well[/nothing] [bold]\x1b[2J"
 
 
-def test_what_a_shard_says_of_itself_neither_stops_nor_paints_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_shards_own_text_neither_stops_nor_colours_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     def ask(_: ShardRecord) -> ShardInfo:
         raise ShardRefused("https://shard", HOSTILE)
 

@@ -45,7 +45,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
 
 @pytest.mark.parametrize("verb", ["dkg", "reshare", "repair", "rotate"])
 @pytest.mark.parametrize("epoch", [0, 1 << 32, 2 << 32, (4 << 32) + 1, (1 << 64) - 1])
-def test_no_ceremony_makes_a_key_epoch_that_no_version_knows(
+def test_ceremony_of_a_key_epoch_with_an_unknown_version_is_refused(
     folder: Path, capsys: pytest.CaptureFixture[str], verb: str, epoch: int
 ) -> None:
     (folder / "dkg.toml").write_text(CEREMONY.format(epoch=epoch, version=0))
@@ -55,16 +55,14 @@ def test_no_ceremony_makes_a_key_epoch_that_no_version_knows(
 
 
 @pytest.mark.parametrize("version", [-1, 1 << 53])
-def test_no_shares_were_dealt_again_so_often(folder: Path, capsys: pytest.CaptureFixture[str], version: int) -> None:
+def test_impossible_share_version_is_refused(folder: Path, capsys: pytest.CaptureFixture[str], version: int) -> None:
     (folder / "dkg.toml").write_text(CEREMONY.format(epoch=1, version=version))
     assert main(["kms", "reshare", "--config", "dkg.toml"]) == Exit.USAGE
     assert f"source_version: {version}" in said(capsys)
 
 
 @pytest.mark.parametrize("epoch", [0, 1 << 64])
-def test_no_key_epoch_has_a_number_that_the_chain_cannot_write(
-    folder: Path, capsys: pytest.CaptureFixture[str], epoch: int
-) -> None:
+def test_key_epoch_number_beyond_the_chains_type_is_refused(folder: Path, capsys: pytest.CaptureFixture[str], epoch: int) -> None:
     options = ["--key", "scribe.key", "--network", "network.json", "--rpc", "http://127.0.0.1:1"]
     assert main(["kms", "retire", str(epoch), *options]) == Exit.USAGE
     assert "'EPOCH': Input should be" in said(capsys)
@@ -73,18 +71,18 @@ def test_no_key_epoch_has_a_number_that_the_chain_cannot_write(
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1\n", "http://127.0.0.1 :1", "http://127.0.0.1\t:1", "nonsense", "ftp://x"])
-def test_what_is_no_address_of_a_node_is_asked_wrongly(folder: Path, capsys: pytest.CaptureFixture[str], url: str) -> None:
+def test_malformed_node_address_is_a_usage_error(folder: Path, capsys: pytest.CaptureFixture[str], url: str) -> None:
     assert main(["kms", "status", "--network", "network.json", "--rpc", url]) == Exit.USAGE
     assert "rpc: " in said(capsys)
 
 
-def test_a_folder_in_the_place_of_a_file_has_a_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folder_in_place_of_a_file_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for given in (["status", "--network", "."], ["dkg", "--config", "."], ["retire", "1", "--key", "."]):
         assert main(["kms", *given]) == Exit.USAGE
         assert ".: Is a directory" in said(capsys)
 
 
-def test_the_scribe_has_one_log_wherever_its_command_is_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_coordinator_has_one_log_in_whichever_folder_its_command_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plan and key lie beside the settings; a log that did not would be begun again, and convict the scribe."""
     (folder / "dkg.toml").write_text(CEREMONY.format(epoch=1, version=0))
     monkeypatch.chdir("/")

@@ -77,7 +77,7 @@ def test_bound_that_is_not_proven_ends_check_with_a_mismatch(checkpoint: Path, c
         (["show", "checkpoint"], Exit.USAGE, "no artifact at checkpoint"),
     ],
 )
-def test_wrong_asking_ends_with_a_code_and_a_name(
+def test_wrong_input_to_model_ends_with_a_code_and_a_name(
     arguments: list[str], code: Exit, words: str, checkpoint: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip

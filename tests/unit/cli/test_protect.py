@@ -71,7 +71,7 @@ def new(tmp_path: Path) -> Iterator[Member]:
     made.lane.engine.dispose()
 
 
-def test_a_member_moves_to_another_machine_with_all_its_votes(old: Member, new: Member, tmp_path: Path) -> None:
+def test_member_and_its_votes_move_to_another_machine(old: Member, new: Member, tmp_path: Path) -> None:
     file = tmp_path / "votes.json"
     new.table.sign_once(vote(dispute=3), Blob(b""))
     assert old.protect("export", file) == Exit.OK
@@ -82,7 +82,7 @@ def test_a_member_moves_to_another_machine_with_all_its_votes(old: Member, new: 
     assert {stored.vote for stored in new.table.rows()} == {vote(dispute=number) for number in (1, 2, 3)}
 
 
-def test_an_export_replaces_no_file(old: Member, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export_overwrites_no_file(old: Member, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "votes.json"
     file.write_bytes(b"an older export")
     assert old.protect("export", file) == Exit.USAGE
@@ -123,7 +123,7 @@ def test_nothing_is_done_while_the_member_runs(old: Member, tmp_path: Path, caps
     assert old.protect("export", out) == Exit.OK
 
 
-def test_a_person_resumes_a_stopped_lane(old: Member, capsys: pytest.CaptureFixture[str]) -> None:
+def test_operator_resumes_a_stopped_account(old: Member, capsys: pytest.CaptureFixture[str]) -> None:
     old.lane.stop("nonce 3 was used by somebody else")
     assert old.protect("resume") == Exit.OK
     assert "nonce 3 was used by somebody else" in capsys.readouterr().out and not old.lane.stopped()
@@ -132,7 +132,7 @@ def test_a_person_resumes_a_stopped_lane(old: Member, capsys: pytest.CaptureFixt
     assert old.lane.acquire() > 0, "the verb gave the lane back"
 
 
-def test_the_advice_names_the_verb_that_helps() -> None:
+def test_advice_names_the_command_that_helps() -> None:
     assert "protect import" in outcome_of(ProtectionMissing("0x01", 1))[1]
     code, advice = outcome_of(LaneStopped(KEY.address, "somebody else"))
     assert code is Exit.REFUSED and "find out who" in advice and "protect resume" in advice

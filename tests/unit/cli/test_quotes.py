@@ -73,7 +73,7 @@ def on_chain(world: World, case: Case) -> ChainPremises:
     return ChainPremises(int(job.anchored_at), keys, frozenset({world.policy.digest}), job.round_seed)
 
 
-def test_the_quote_of_an_honest_host_holds(world: World) -> None:
+def test_quote_of_an_honest_host_is_accepted(world: World) -> None:
     case = world.case()
     result = judge(world, case, lambda job: job)
     assert result.outcome == Outcome.CANNOT_EXECUTE and worth(world, case, result) == Quoted(0, HOLDS)
@@ -130,7 +130,7 @@ def test_a_false_round_seed_is_named(world: World) -> None:
     assert worth(world, case, result).finding == "rests on what the chain does not say: round_seed"
 
 
-def test_whatever_of_a_key_epoch_the_chain_pins_has_another_digest(world: World) -> None:
+def test_epoch_record_digest_covers_the_values_pinned_on_the_chain(world: World) -> None:
     job = world.job(world.case())
     record = job.epoch
     for other in (
@@ -143,7 +143,7 @@ def test_whatever_of_a_key_epoch_the_chain_pins_has_another_digest(world: World)
     assert differing(premises_of(job), on_chain(world, world.case())) == ()
 
 
-def test_what_was_in_force_in_some_blocks() -> None:
+def test_value_in_force_in_a_range_of_blocks_is_found() -> None:
     a, b, c = (Digest(bytes([n]) * 32) for n in (1, 2, 3))
     history = [Dated(10, a), Dated(20, b), Dated(20, c), Dated(30, a)]
     assert in_force(history, 9, 9) == frozenset() and in_force((), 1, 9) == frozenset()

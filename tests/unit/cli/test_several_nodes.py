@@ -13,7 +13,7 @@ from tests.fixtures.chain.lying_endpoints import fronts, gone, lies, refuses
 CURATOR = signer(0)
 
 
-def test_most_of_several_nodes_decide_what_is_seen_and_sent(anvil: Anvil, tmp_path: Path) -> None:
+def test_majority_of_several_nodes_decides_what_is_read_and_sent(anvil: Anvil, tmp_path: Path) -> None:
     """One that lies about the code, or about what a call would do, is outvoted; where no most agree, nothing is signed."""
     save_signer(tmp_path / "curator.key", CURATOR)
     item = f"0x{word('measurement').hex()}"

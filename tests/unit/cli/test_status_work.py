@@ -21,7 +21,7 @@ def audit(receipt: Digest, verifier: Any = AUDITOR, result: AuditOutcome = Audit
     return AuditResult(receipt, verifier, U8(result), word("commitment"), U64(1))
 
 
-def test_audits_are_counted_for_their_receipts() -> None:
+def test_audits_are_counted_by_their_receipts() -> None:
     one, two, disputed = word("one"), word("two"), word("disputed")
     audits = [audit(one), audit(two), audit(one, OTHER, AuditOutcome.MISMATCH)]
     found = status._receipts(audits, [case(receipt_id=disputed), case(receipt_id=two)], {one: "a", two: "b", disputed: "c"})
@@ -31,7 +31,7 @@ def test_audits_are_counted_for_their_receipts() -> None:
     assert found[0]["audits"] == {"none": 0, "match": 1, "mismatch": 1} and found[0]["verdict"] is None
 
 
-def test_seats_for_a_claim_found_its_tokens_and_its_computation() -> None:
+def test_seats_are_counted_by_tokens_and_by_computation() -> None:
     said = ("tokens", "out"), ("tokens", "out"), ("other tokens", "out"), ("tokens", "other out")
     found: list[tuple[str | None, str | None]] = [(hex0x(word(tokens)), hex0x(word(out))) for tokens, out in said]
     members = [{"seats": 1, "tokens_hash": tokens, "out_hash": out} for tokens, out in (*found, (None, None))]
@@ -41,7 +41,7 @@ def test_seats_for_a_claim_found_its_tokens_and_its_computation() -> None:
 
 
 @pytest.mark.parametrize("count", [200])
-def test_an_audited_receipt_costs_as_much_in_a_large_network(count: int) -> None:
+def test_audited_receipt_costs_the_same_in_a_large_network(count: int) -> None:
     def work(receipts: int) -> float:
         names = [word("receipt", i) for i in range(receipts)]
         audits, labels = [audit(name) for name in names], dict.fromkeys(names, "hardware")

@@ -124,7 +124,7 @@ def altered(kept: Kept, folder: Path, change: Any) -> str:
     return str(path)
 
 
-def test_who_holds_the_opening_and_the_artifact_verifies_the_answer(run: Run, kept: Kept) -> None:
+def test_opening_and_artifact_verify_the_answer(run: Run, kept: Kept) -> None:
     code, told = verified(run, kept, "--opening", str(kept.file), "--artifact", str(kept.operator.artifact))
     assert (code, told["result"], told["divergence"]) == (0, "VERIFIED", None)
     assert all(check["result"] == "PASS" for check in told["checks"])
@@ -146,7 +146,7 @@ def test_a_fraud_is_named_with_its_first_divergence(
     assert kind == "trace" or told["divergence"]["expected"] != told["divergence"]["claimed"]
 
 
-def test_a_divergence_is_told_in_plain_words(run: Run, answers: tuple[Kept, ...]) -> None:
+def test_divergence_is_reported_in_plain_words(run: Run, answers: tuple[Kept, ...]) -> None:
     said = []
     for fraud in answers[:4]:
         done = run("verify", str(fraud.file), "--artifact", str(fraud.operator.artifact))
@@ -286,7 +286,7 @@ def test_a_choice_without_a_receipt_is_a_difference(run: Run, answers: tuple[Kep
         assert done.returncode == 2 and f"choices[{len(answer['choices']) - 1}]" in json.loads(done.stdout)["reason"]
 
 
-def test_members_that_nothing_determines_are_named_as_unchecked(run: Run, kept: Kept, tmp_path: Path) -> None:
+def test_undetermined_members_are_named_as_unchecked(run: Run, kept: Kept, tmp_path: Path) -> None:
     answer = json.loads(kept.file.read_text())
     answer["service_tier"] = "default"
     # A locator may change without a new signature.
@@ -319,7 +319,7 @@ def test_shown_members_are_compared_without_a_model_too(run: Run, kept: Kept, tm
     assert done.returncode == 2 and "created" in json.loads(done.stdout)["reason"]
 
 
-def test_texts_of_a_stranger_are_printed_without_control_characters(run: Run, kept: Kept, tmp_path: Path) -> None:
+def test_foreign_text_is_printed_without_control_characters(run: Run, kept: Kept, tmp_path: Path) -> None:
     answer = json.loads(kept.file.read_text())
     answer["choices"][0]["message"]["content"] = "\x1b[2J\nVERIFIED: the re-execution gives the same bytes\u202e"
     answer["choices"][0]["message"]["\x1b[2J"] = "a name"
@@ -338,7 +338,7 @@ def test_texts_of_a_stranger_are_printed_without_control_characters(run: Run, ke
         ("[]", "neither an answer nor an opening"),
     ],
 )
-def test_a_file_that_is_no_whole_answer_is_asked_wrongly(run: Run, tmp_path: Path, content: str, said: str) -> None:
+def test_incomplete_answer_file_is_a_usage_error(run: Run, tmp_path: Path, content: str, said: str) -> None:
     file = tmp_path / "answer.json"
     file.write_text(content)
     done = run("verify", str(file))
@@ -375,18 +375,18 @@ def test_an_altered_second_choice_is_found(run: Run, answers: tuple[Kept, ...], 
     assert code == 3 and "record_incomplete" in told["reason"]
 
 
-def test_the_table_says_the_same(run: Run, kept: Kept) -> None:
+def test_table_agrees_with_the_json_output(run: Run, kept: Kept) -> None:
     done = run("verify", kept.receipt_id, "--opening", str(kept.file), "--artifact", str(kept.operator.artifact))
     assert done.returncode == 0 and "VERIFIED" in done.stdout
     assert "accepted for good" in done.stdout and "not yet: its challenge window is open" in " ".join(done.stdout.split())
 
 
-def test_an_artifact_that_is_not_there_is_asked_wrongly(run: Run, kept: Kept) -> None:
+def test_missing_artifact_is_a_usage_error(run: Run, kept: Kept) -> None:
     done = run("verify", str(kept.file), "--artifact", "nowhere")
     assert done.returncode == 64 and "nowhere is no folder" in " ".join(done.stderr.split())
 
 
-def test_without_the_right_to_open_the_end_is_inconclusive(run: Run, kept: Kept) -> None:
+def test_verification_without_the_right_to_open_is_inconclusive(run: Run, kept: Kept) -> None:
     code, told = verified(run, kept)
     assert code == 3 and told["result"] == "INCONCLUSIVE" and "no right to open" in told["reason"]
     assert told["chain"] == {"final": False, "verdict": None, "audits": {"match": 0, "mismatch": 0, "none": 0}}
@@ -403,7 +403,7 @@ def test_an_altered_answer_in_the_file_accuses_nobody(run: Run, kept: Kept, tmp_
     assert verified(run, kept, "--opening", file, "--artifact", str(kept.operator.artifact))[0] == 3
 
 
-def test_without_the_model_the_end_is_inconclusive(run: Run, kept: Kept, tmp_path: Path) -> None:
+def test_verification_without_the_model_is_inconclusive(run: Run, kept: Kept, tmp_path: Path) -> None:
     code, told = verified(run, kept, "--opening", str(kept.file))
     assert code == 3 and "model_missing" in told["reason"]
     code, told = verified(run, kept, "--opening", str(kept.file), "--artifact", str(make_artifact(tmp_path, seed=2)))
@@ -415,7 +415,7 @@ def test_an_unknown_receipt_is_not_found(run: Run, kept: Kept) -> None:
     assert run("receipt", "show", "0x" + "ab" * 32).returncode == 4
 
 
-def test_a_service_that_is_down_is_named(run: Run, kept: Kept) -> None:
+def test_unavailable_service_is_named(run: Run, kept: Kept) -> None:
     done = run("verify", kept.receipt_id, rpc="http://127.0.0.1:9")
     assert done.returncode == 5 and "chain" in done.stderr
     code, told = verified(run, kept, da="http://127.0.0.1:9")
@@ -429,7 +429,7 @@ def silent_da() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
-def test_verify_reruns_a_saved_answer_while_da_is_away(run: Run, answers: tuple[Kept, ...], silent_da: str) -> None:
+def test_verify_reruns_a_saved_answer_while_da_is_unavailable(run: Run, answers: tuple[Kept, ...], silent_da: str) -> None:
     honest, fraud = answers[4], answers[0]
     artifact = ("--artifact", str(honest.operator.artifact))
     code, told = verified(run, honest, "--opening", str(honest.file), *artifact, da=silent_da)
@@ -442,7 +442,7 @@ def test_verify_reruns_a_saved_answer_while_da_is_away(run: Run, answers: tuple[
     assert done.returncode == 2 and "first divergence at token 5" in " ".join(done.stdout.split())
 
 
-def test_a_saved_receipt_of_no_batch_is_not_taken_for_an_anchored_one(run: Run, kept: Kept, tmp_path: Path) -> None:
+def test_saved_receipt_of_no_batch_is_not_taken_as_anchored(run: Run, kept: Kept, tmp_path: Path) -> None:
     answer = json.loads(kept.file.read_text())
     receipt = replace(from_json(SignedReceipt, answer["receipt"]["signed"]).receipt, seq=U64(99))
     name = receipt_id(kept.operator.network.anchor_domain, receipt)
@@ -457,7 +457,7 @@ def test_a_saved_receipt_of_no_batch_is_not_taken_for_an_anchored_one(run: Run, 
     "arguments",
     [("verify",), ("verify", "0x12"), ("verify", "zz"), ("nonsense",), ("verify", "0x" + "00" * 32, "--opening", "missing.json")],
 )
-def test_asking_wrongly_is_a_usage_error(run: Run, arguments: tuple[str, ...]) -> None:
+def test_wrong_usage_is_a_usage_error(run: Run, arguments: tuple[str, ...]) -> None:
     done = run(*arguments)
     assert done.returncode == 64 and done.stderr
 
@@ -485,7 +485,7 @@ def test_models_are_made_and_converted(run: Run, kept: Kept, tmp_path: Path) -> 
     assert again.returncode == 64 and "already exists" in again.stderr
 
 
-def test_the_command_is_a_process_with_that_exit_code(kept: Kept) -> None:
+def test_command_is_a_process_with_that_exit_code(kept: Kept) -> None:
     verb = [sys.executable, "-X", "importtime", "-m", "cli", *command(kept, ("verify", kept.receipt_id))]
     done = subprocess.run(verb, cwd=ROOT, env=child_environment(), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 3 and "INCONCLUSIVE" in done.stdout
@@ -493,6 +493,6 @@ def test_the_command_is_a_process_with_that_exit_code(kept: Kept) -> None:
     assert "web3" in loaded and not loaded & {"torch", "transformers", "openai"}, "who runs no model waits for none"
 
 
-def test_version_and_help_end_well(run: Run, kept: Kept) -> None:
+def test_version_and_help_end_with_code_0(run: Run, kept: Kept) -> None:
     assert json.loads(run("version", "--output", "json").stdout)["profile"] == "exact-1"
     assert "Algorithm 3" in run("verify", "--help").stdout

@@ -9,7 +9,7 @@ from tests.fixtures.snapshot_builders import case
 UPHELD = case(phase=Phase.FINAL, verdict=Verdict.UPHELD)
 
 
-def test_no_word_of_others_covers_a_text_that_was_not_compared() -> None:
+def test_verdicts_of_others_do_not_cover_an_uncompared_text() -> None:
     audited = Standing(True, "", None, {"match": 1, "mismatch": 0}, "")
     uncompared = [Comparison(unchecked=[path]) for path in ("choices", "choices[0].message.content", "answers[1].choices")]
     ends = [conclude([], audited, None, shown) for shown in uncompared]

@@ -34,7 +34,7 @@ def voted(court: Court, said: Words) -> None:
 
 
 @pytest.mark.parametrize(("verdict", "code"), [("OVERTURNED", 2), ("UPHELD", 0)])
-def test_a_verdict_is_told_from_the_chain_while_da_is_away(
+def test_verdict_is_read_from_the_chain_while_da_is_unavailable(
     anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str], verdict: str, code: int
 ) -> None:
     court = Court(anvil, tmp_path)

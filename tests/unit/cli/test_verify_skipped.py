@@ -17,7 +17,7 @@ from tests.fixtures.court.session import Court
 from tests.fixtures.verifier.verifier_fixture import Shelf
 
 
-def test_a_saved_receipt_whose_number_was_skipped_is_told(anvil: Anvil, tmp_path: Path) -> None:
+def test_saved_receipt_with_a_skipped_number_is_reported(anvil: Anvil, tmp_path: Path) -> None:
     court, shelf, key = Court(anvil, tmp_path), Shelf(), OPERATORS[0]
     write_network(tmp_path / "network.json", court.network)
     domain = court.network.anchor_domain

@@ -50,7 +50,7 @@ def test_a_duty_becomes_one_vote_a_commitment_and_a_reveal(tmp_path: Path, capsy
     assert '"assurance":"simulated"' in next(line for line in capsys.readouterr().err.splitlines() if "vote.asked" in line)
 
 
-def test_a_restart_after_the_vote_was_protected_sends_that_very_vote(tmp_path: Path) -> None:
+def test_restart_after_the_vote_was_protected_sends_the_same_vote(tmp_path: Path) -> None:
     town, dispute = setup(tmp_path)
     with Seated(town) as member:
         member.until_quiet()
@@ -75,7 +75,7 @@ def test_a_crash_between_protection_and_sending_loses_nothing(tmp_path: Path) ->
     assert town.sender.of("commit") == [typed_digest(DISPUTES, protected)]
 
 
-def test_a_member_without_its_table_stops_rather_than_votes_again(tmp_path: Path) -> None:
+def test_member_without_its_protection_table_stops_instead_of_voting(tmp_path: Path) -> None:
     town, dispute = setup(tmp_path)
     with Seated(town) as member:
         member.until_quiet()
@@ -101,7 +101,7 @@ def test_two_different_votes_for_one_round_are_impossible(tmp_path: Path) -> Non
         assert again.vote == vote
 
 
-def test_seat_behind_closed_disputes_is_found_and_those_not_read_again(tmp_path: Path) -> None:
+def test_seat_beyond_closed_disputes_is_found_without_reading_them_again(tmp_path: Path) -> None:
     """One old dispute that stays open, 150 that are over, then ours: one call of the chain takes 32."""
     town, ours = setup(tmp_path)
     stranger = replace(seat(), voter=NETWORK.addresses.disputes)
@@ -123,7 +123,7 @@ def test_seat_behind_closed_disputes_is_found_and_those_not_read_again(tmp_path:
         assert town.chain.asked[1:] == [1]
 
 
-def test_shards_without_a_key_are_asked_again_until_there_is_no_time(tmp_path: Path) -> None:
+def test_shards_without_a_key_are_asked_again_until_the_deadline(tmp_path: Path) -> None:
     town, dispute = setup(tmp_path)
     town.enclave.bench.keys = b.WholeKey(available=False)
     with Seated(town) as member:
@@ -135,7 +135,7 @@ def test_shards_without_a_key_are_asked_again_until_there_is_no_time(tmp_path: P
     assert vote is not None and vote.outcome == Outcome.NO_KEY and town.enclave.jobs == 2
 
 
-def test_an_enclave_that_comes_back_in_time_still_votes(tmp_path: Path) -> None:
+def test_enclave_that_recovers_in_time_still_votes(tmp_path: Path) -> None:
     town, dispute = setup(tmp_path)
     town.enclave.running = False
     with Seated(town) as member:
@@ -148,14 +148,14 @@ def test_an_enclave_that_comes_back_in_time_still_votes(tmp_path: Path) -> None:
         assert member.vote(dispute) is not None
 
 
-def test_no_job_starts_when_the_commit_phase_is_as_good_as_over(tmp_path: Path) -> None:
+def test_no_job_starts_near_the_end_of_the_commit_phase(tmp_path: Path) -> None:
     town, dispute = setup(tmp_path)
     with Seated(town) as member:
         member.tick(58)
         assert town.enclave.jobs == 0 and member.vote(dispute) is None
 
 
-def test_a_declined_duty_is_left_alone_also_after_a_restart(tmp_path: Path) -> None:
+def test_declined_duty_stays_declined_after_a_restart(tmp_path: Path) -> None:
     town, dispute = setup(tmp_path)
     Duties(town.database, town.clock).decline(dispute.id, KIND)
     for _ in range(2):
@@ -180,7 +180,7 @@ def test_a_second_round_gets_a_vote_of_its_own(tmp_path: Path) -> None:
     assert len(town.sender.of("commit")) == 2
 
 
-def test_a_seat_of_somebody_else_is_none_of_our_business(tmp_path: Path) -> None:
+def test_seat_of_another_member_is_ignored(tmp_path: Path) -> None:
     town = Town(tmp_path)
     signed = town.signed(1)
     town.anchor(signed)
@@ -239,7 +239,7 @@ def test_a_result_becomes_the_vote_once_the_seed_is_deep(tmp_path: Path) -> None
         assert made == [number >= depth + 1 for number in range(1, depth + 4)] and town.enclave.jobs == 1
 
 
-def test_a_shallow_seed_is_voted_on_when_half_of_the_commit_phase_is_over(tmp_path: Path) -> None:
+def test_shallow_seed_is_voted_on_after_half_of_the_commit_phase(tmp_path: Path) -> None:
     town, dispute = setup(tmp_path)
     town.chain.disputes = [replace(dispute, seed=replace(dispute.seed, block=10**6))]
     with Seated(town) as member:

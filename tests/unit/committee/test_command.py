@@ -47,7 +47,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=child_environment(), capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_declining_a_duty_that_is_not_known_yet_is_remembered(tmp_path: Path) -> None:
+def test_declining_a_future_duty_is_remembered(tmp_path: Path) -> None:
     """Also while no node answers."""
     file, dispute = config(tmp_path), word("dispute")
     code = tuple(CodeHash(each, ZERO_DIGEST) for each in contracts(NETWORK).values())
@@ -62,7 +62,7 @@ def test_a_watchtower_has_no_seats(tmp_path: Path) -> None:
     assert failed.returncode == 64 and "R-55" in failed.stderr
 
 
-def test_declining_what_is_over_or_named_wrongly_is_refused(anvil: Anvil, tmp_path: Path) -> None:
+def test_declining_an_ended_or_unknown_duty_is_refused(anvil: Anvil, tmp_path: Path) -> None:
     court = Court(anvil, tmp_path)
     write_network(tmp_path / "network.json", court.network)
     url = f"sqlite:///{tmp_path / 'actor.db'}"
@@ -91,6 +91,6 @@ def test_declining_what_is_over_or_named_wrongly_is_refused(anvil: Anvil, tmp_pa
     "changes",
     [{"enclave_socket": None}, {"unheard_of": 1}, {"da_urls": []}, {"role": "king"}, {"rpc_url": None}, {"rpc_urls": ["u"]}],
 )
-def test_settings_that_cannot_be_right_are_refused_by_name(tmp_path: Path, changes: dict[str, object]) -> None:
+def test_impossible_member_settings_are_refused_by_name(tmp_path: Path, changes: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError):
         load_settings(NodeSettings, config(tmp_path, **changes))

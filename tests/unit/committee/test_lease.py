@@ -129,7 +129,7 @@ def test_votes_are_not_exported_beside_an_idle_running_member(place: Place, tmp_
     assert out.exists()
 
 
-def test_a_killed_member_gives_its_lane_back_within_the_time_of_a_lease(place: Place, tmp_path: Path) -> None:
+def test_killed_member_frees_its_account_within_a_lease_time(place: Place, tmp_path: Path) -> None:
     with place.running() as member:
         member.kill()
         member.wait(LIMIT_S)
@@ -140,7 +140,7 @@ def test_a_killed_member_gives_its_lane_back_within_the_time_of_a_lease(place: P
         assert done.returncode == Exit.OK, done.stderr
 
 
-def test_of_two_members_on_one_database_the_second_ends_and_says_who_runs(place: Place) -> None:
+def test_second_member_on_one_database_ends_and_names_the_first(place: Place) -> None:
     with place.running() as first:
         second = place.start("second")
         assert second.wait(LIMIT_S) == Exit.REFUSED, "it does not run beside the first"
@@ -166,7 +166,7 @@ def test_member_that_slept_past_its_lease_ends_when_another_took_over(place: Pla
             second.kill()
 
 
-def test_a_member_waits_at_its_start_for_the_lease_of_one_that_was_killed(place: Place) -> None:
+def test_member_waits_at_start_for_the_lease_of_a_killed_one(place: Place) -> None:
     dead = Lane(open_database(place.url), SystemClock(), CHAIN_ID, MEMBER.address, "a killed one")
     dead.acquire()
     with place.running() as member:

@@ -45,7 +45,7 @@ def test_missing_bytes_give_vote_unavailable_only_after_the_fetch_deadline(tmp_p
     assert town.sender.of("commit") == [typed_digest(DISPUTES, vote)]
 
 
-def test_bytes_that_come_in_time_are_judged(tmp_path: Path) -> None:
+def test_bytes_that_arrive_in_time_are_judged(tmp_path: Path) -> None:
     town = Town(tmp_path)
     signed = town.signed(1)
     town.anchor(signed)
@@ -95,9 +95,7 @@ def test_list_withheld_until_the_dispute_is_read_again_and_judged(tmp_path: Path
 
 @pytest.mark.parametrize("method", ["epoch", "environment", "batches"])
 @pytest.mark.parametrize("error", [MalformedValue("JSON-RPC result", "None"), RpcRefused("eth_getLogs", "too large")])
-def test_a_member_that_cannot_read_the_chain_does_not_vote_until_it_can(
-    tmp_path: Path, method: str, error: BytewiseError
-) -> None:
+def test_member_without_chain_access_does_not_vote_until_it_returns(tmp_path: Path, method: str, error: BytewiseError) -> None:
     town = Town(tmp_path)
     signed = town.signed(1)
     town.anchor(signed)
@@ -118,7 +116,7 @@ def test_a_member_that_cannot_read_the_chain_does_not_vote_until_it_can(
     assert vote is not None and vote.outcome == Outcome.EXECUTED
 
 
-def test_one_failed_call_after_the_deadline_is_no_vote_yet(tmp_path: Path) -> None:
+def test_one_failed_call_after_the_deadline_gives_no_vote_yet(tmp_path: Path) -> None:
     """The first tick of a member that comes up late."""
     town = Town(tmp_path)
     signed = town.signed(1)
@@ -177,7 +175,7 @@ def test_list_that_does_not_fit_its_root_gives_vote_unavailable(tmp_path: Path) 
     assert vote is not None and vote.outcome == Outcome.UNAVAILABLE
 
 
-def test_a_reveal_does_not_wait_for_anybodys_bytes(tmp_path: Path) -> None:
+def test_reveal_does_not_wait_for_missing_bytes(tmp_path: Path) -> None:
     town, dispute = setup(tmp_path)
     with Seated(town) as member:
         member.until_quiet()
@@ -199,7 +197,7 @@ def test_a_reveal_does_not_wait_for_anybodys_bytes(tmp_path: Path) -> None:
     assert seen == [1], "asked once, after the reveal was out"
 
 
-def test_a_reveal_is_sent_although_the_chain_serves_no_events(tmp_path: Path) -> None:
+def test_reveal_is_sent_without_events_from_the_chain(tmp_path: Path) -> None:
     town, dispute = setup(tmp_path)
     with Seated(town) as member:
         member.until_quiet()

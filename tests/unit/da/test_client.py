@@ -48,7 +48,7 @@ def nowhere() -> str:
         *((status, Verdict.RETRY) for status in (401, 403, 404, 405, 407, 408, 411, 413, 414, 415, 421, 425, 431, 451, 499)),
     ],
 )  # fmt: skip
-def test_c14_every_code_has_one_meaning(status: int, verdict: Verdict) -> None:
+def test_c14_every_status_code_has_one_meaning(status: int, verdict: Verdict) -> None:
     assert classify(status) is verdict
 
 
@@ -98,7 +98,7 @@ def answering(status: int, body: bytes = b"") -> Iterator[str]:
 
 
 @pytest.mark.parametrize("status", [301, 403, 404, 408, 413, 431])
-def test_what_an_ingress_says_while_its_proxy_restarts_is_no_error_of_ours(url: str, status: int) -> None:
+def test_ingress_error_during_a_proxy_restart_is_not_a_caller_error(url: str, status: int) -> None:
     with answering(status) as before, client(before, url) as both, client(before) as alone:
         locator = both.put(b"kept")
         assert both.get(locator) == b"kept"
@@ -108,7 +108,7 @@ def test_what_an_ingress_says_while_its_proxy_restarts_is_no_error_of_ours(url: 
             alone.get(locator)
 
 
-def test_a_proxy_that_lies_does_not_win_over_one_with_fitting_bytes(url: str) -> None:
+def test_lying_proxy_does_not_outweigh_one_with_fitting_bytes(url: str) -> None:
     with client(url) as honest:
         locator = honest.put(b"true bytes")
     with answering(200, b"other bytes") as liar, client(liar, url) as both, client(liar) as alone:
@@ -178,7 +178,7 @@ def test_a_proxy_that_has_the_bytes_outweighs_one_that_condemns(url: str, second
         "eigenda:standard:0x03" + "ab" * 9000,
     ],
 )  # fmt: skip
-def test_text_that_is_no_locator_is_the_posters_fault_and_asks_nobody(locator: str) -> None:
+def test_malformed_locator_is_the_posters_fault_and_asks_no_proxy(locator: str) -> None:
     with client(nowhere()) as da, pytest.raises(BadCertificate):
         da.get(locator)
 

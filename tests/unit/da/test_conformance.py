@@ -72,7 +72,7 @@ def test_c3_op_generic_prefixes_the_certificate(url: str, path: str) -> None:
     assert get(url, "0x" + commitment.hex(), standard=False).content == b"op"
 
 
-def test_c4_hex_is_taken_with_and_without_prefix_and_in_upper_case(url: str) -> None:
+def test_c4_hex_is_accepted_with_and_without_prefix_and_in_upper_case(url: str) -> None:
     text = put(url, b"hex").hex()
     for written in (text, "0x" + text, text.upper(), "0x" + text.upper()):
         assert get(url, written).content == b"hex"
@@ -169,15 +169,15 @@ def test_c9_each_derivation_error_is_a_418_with_its_number(url: str, knobs: str,
 
 
 @pytest.mark.parametrize("change", ["{", '{"PutLatency": "soon"}', '{"PutLatency": 3}'])
-def test_c9_a_bad_knob_is_refused(knobs: str, change: str) -> None:
+def test_c9_bad_parameter_is_refused(knobs: str, change: str) -> None:
     assert ask("PATCH", knobs, content=change).status_code == 400
 
 
-def test_c10_an_api_that_is_off_is_forbidden(url: str) -> None:
+def test_c10_disabled_api_is_forbidden(url: str) -> None:
     assert get(url, "00" + "ab" * 32, standard=False).status_code == 403
 
 
-def test_c11_config_says_what_is_on(url: str) -> None:
+def test_c11_config_lists_what_is_enabled(url: str) -> None:
     shown = ask("GET", f"{url}/config").json()
     assert shown["max_payload_size_bytes"] == MAX_PAYLOAD_BYTES
     assert {"standard", "op-generic"} <= set(shown["apis_enabled"]) and shown["read_only_mode"] is False
@@ -189,7 +189,7 @@ def test_c12_two_puts_of_one_payload_give_two_certificates(url: str) -> None:
     assert get(url, first.hex()).content == get(url, second.hex()).content == b"twice"
 
 
-def test_c13_thirty_two_at_once_do_not_mix(url: str) -> None:
+def test_c13_thirty_two_concurrent_puts_do_not_mix(url: str) -> None:
     payloads = [os.urandom(2000) for _ in range(32)]
     with ThreadPoolExecutor(32) as pool:
         certificates = list(pool.map(lambda payload: put(url, payload), payloads))

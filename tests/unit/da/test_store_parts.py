@@ -46,7 +46,7 @@ def test_other_durations_are_refused(text: object) -> None:
 
 @pytest.mark.parametrize("change", [[], {"Nothing": 1}, {"CertVersion": 2}, {"PutReturnsFailoverError": 1},
                                     {"NullableDerivationError": {"StatusCode": 5}}, {"NullableDerivationError": 3}])  # fmt: skip
-def test_other_knobs_are_refused(change: object) -> None:
+def test_other_store_parameters_are_refused(change: object) -> None:
     with pytest.raises(MalformedValue):
         Knobs(60.0).patched(change)
 
@@ -88,7 +88,7 @@ def test_a_full_folder_fails_over_until_something_expires(tmp_path: Path) -> Non
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_half_written_blob_is_swept_at_start(tmp_path: Path) -> None:
+def test_half_written_blob_is_removed_at_start(tmp_path: Path) -> None:
     (tmp_path / "ab.part").write_bytes(b"half")
     Blobs(tmp_path, 1_000)
     assert list(tmp_path.iterdir()) == []

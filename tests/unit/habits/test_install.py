@@ -38,7 +38,7 @@ def install(checkout: Path, python: Path | str, goal: str = "install") -> "subpr
     return subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=300)
 
 
-def test_the_version_that_is_checked_is_the_one_that_the_package_needs() -> None:
+def test_checked_python_version_is_the_one_that_the_package_needs() -> None:
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"].startswith(f">={WANTED},")
 
 
@@ -57,13 +57,13 @@ def test_another_python_is_refused_before_anything_is_downloaded_or_made(checkou
     assert not (checkout / ".venv").exists() and not (checkout / "python3.12.asked").exists()
 
 
-def test_an_interpreter_that_is_not_there_is_named(checkout: Path) -> None:
+def test_missing_interpreter_is_named(checkout: Path) -> None:
     done = install(checkout, "/nowhere/python3.11")
     assert done.returncode != 0 and "/nowhere/python3.11 does not run" in done.stderr
     assert f"PYTHON=/path/to/python{WANTED}" in done.stderr and not (checkout / ".venv").exists()
 
 
-def test_an_environment_of_another_python_is_made_again(checkout: Path) -> None:
+def test_environment_of_another_python_is_rebuilt(checkout: Path) -> None:
     """As one was left by an earlier `make install PYTHON=python3.12`."""
     interpreter(checkout / ".venv" / "bin" / "python", "3.12")
     done = install(checkout, sys.executable)
@@ -75,7 +75,7 @@ def test_an_environment_of_another_python_is_made_again(checkout: Path) -> None:
     assert f"(python {WANTED})" in asked.stdout
 
 
-def test_an_environment_that_another_python_cannot_mend_is_left_alone(checkout: Path) -> None:
+def test_environment_that_another_python_cannot_repair_is_left_alone(checkout: Path) -> None:
     old = interpreter(checkout / ".venv" / "bin" / "python", "3.12")
     done = install(checkout, old)
     assert done.returncode != 0 and "is Python 3.12" in done.stderr and old.exists()

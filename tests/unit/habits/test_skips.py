@@ -31,7 +31,7 @@ def test_a_new_skip_and_a_vanished_skip_are_both_named() -> None:
     assert differences(frozenset({"x"}), frozenset({"x"})) == []
 
 
-def test_a_function_or_a_module_stands_for_all_its_tests() -> None:
+def test_function_or_module_covers_all_its_tests() -> None:
     expected = frozenset({"tests/a.py", "tests/b.py::test_one"})
     assert (
         differences(frozenset({"tests/a.py::test_x", "tests/b.py::test_one[1-y::z]", "tests/b.py::test_one[2]"}), expected) == []
@@ -42,7 +42,7 @@ def test_a_function_or_a_module_stands_for_all_its_tests() -> None:
     ]
 
 
-def test_only_who_could_not_build_the_engine_is_without_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_only_a_failed_engine_build_counts_as_without_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     expected = tmp_path / "tests/expected_skips.txt"
     native = tmp_path / "bytewise/inference/native"
     native.mkdir(parents=True)

@@ -71,7 +71,7 @@ rows_of_logits = st.lists(st.lists(logits, min_size=len(PIECES), max_size=len(PI
 
 @settings(max_examples=60)
 @given(policies, rows_of_logits, st.lists(ids, min_size=1, max_size=3).map(tuple), st.integers(0, 2**64 - 1))
-def test_an_answer_is_the_one_of_fractions(
+def test_answer_equals_the_one_computed_with_fractions(
     policy: DecodePolicy, rows: list[list[float]], prompt: tuple[int, ...], seed: int
 ) -> None:
     request = asked(policy, prompt, seed)
@@ -152,7 +152,7 @@ def test_alternatives_are_the_largest_logits_by_rank(row: list[float], count: in
     assert largest(torch.tensor(row), count) == decoding.ranking([Fraction(x) for x in row])[:count]
 
 
-def test_logprobs_are_of_the_model_and_not_of_the_knobs() -> None:
+def test_logprobs_are_of_the_model_without_sampling_parameters() -> None:
     row = torch.tensor([1.0, 1.0, -100.0])
     found = token_logprobs(row, 2, 2)
     assert found.chosen == FLOOR and found.top == ((0, "-0.693147"), (1, "-0.693147"))

@@ -48,7 +48,7 @@ def configured(checkpoint: Path, **changes: Any) -> Path:
     return checkpoint
 
 
-def test_full_size_model_has_the_bytes_that_it_always_had(tmp_path: Path) -> None:
+def test_full_size_model_keeps_its_bytes(tmp_path: Path) -> None:
     make_model(tmp_path / "checkpoint", 7)
     weights = (tmp_path / "checkpoint" / "model.safetensors").read_bytes()
     assert digests.sha256(weights).hex() == CHECKPOINT_DIGEST
@@ -89,7 +89,7 @@ def test_file_with_other_bytes_is_refused_by_name(model: Artifact, tmp_path: Pat
         artifact.load(folder)
 
 
-def test_manifest_that_is_not_canonical_or_not_ours_is_refused(model: Artifact, tmp_path: Path) -> None:
+def test_manifest_not_canonical_or_of_another_format_is_refused(model: Artifact, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(model.path, tmp_path / "spoiled"))
     raw = (folder / "manifest.json").read_bytes()
     for spoiled in (raw + b"\n", raw.replace(b"exact-1", b"other-1"), b"{}", raw.replace(b"tokenizer.json", b"../../x/y.json")):
@@ -188,7 +188,7 @@ def test_graph_that_transformers_refuses_to_build_is_an_artifact_mismatch(model:
         build(odd, Float64Backend())
 
 
-def test_what_is_written_to_the_file_of_loaded_weights_is_not_seen(model: Artifact, tmp_path: Path) -> None:
+def test_change_to_the_file_of_loaded_weights_is_not_seen(model: Artifact, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(model.path, tmp_path / "overwritten"))
     loaded, weights = artifact.load(folder), folder / "weights.safetensors"
     with weights.open("r+b") as file:
@@ -239,7 +239,7 @@ def test_loading_reports_progress(model: Artifact) -> None:
         ({"mlp_bias": True}, "gate_proj.bias"),
     ],
 )
-def test_what_cannot_be_exact_is_refused_by_name(checkpoint: Path, changes: dict[str, Any], named: str) -> None:
+def test_tensor_that_cannot_be_exact_is_refused_by_name(checkpoint: Path, changes: dict[str, Any], named: str) -> None:
     out = checkpoint.parent / "artifact"
     with pytest.raises(UnsupportedModel, match=named):
         convert(configured(checkpoint, **changes), out)

@@ -69,7 +69,7 @@ def test_a_query_sees_its_window_and_nothing_else(window: int) -> None:
         assert moved.tolist() == sees
 
 
-def test_a_window_as_long_as_the_context_is_none() -> None:
+def test_window_as_long_as_the_context_has_no_effect() -> None:
     assert torch.equal(attend(rule(LENGTH), QUERY, *stored(KEYS, VALUES)), attend(rule(), QUERY, *stored(KEYS, VALUES)))
 
 

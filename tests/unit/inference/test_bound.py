@@ -64,7 +64,7 @@ def watch(monkeypatch: pytest.MonkeyPatch, module: str, seen: list[int]) -> None
         ("lm_head.weight", 2.0**60, r"head"),
     ],
 )
-def test_model_that_might_exceed_it_is_refused_by_name(tensor: str, factor: float, named: str, tmp_path: Path) -> None:
+def test_model_that_might_exceed_the_bound_is_refused_by_name(tensor: str, factor: float, named: str, tmp_path: Path) -> None:
     write_checkpoint("llama", tmp_path / "checkpoint")
     file = tmp_path / "checkpoint" / "model.safetensors"
     tensors = load_file(file)
@@ -89,7 +89,7 @@ def test_reach_bounds_every_output_of_a_layer() -> None:
     assert worst * (1 - 1e-9) <= float(reach.of_norm(1.0, 48)) <= worst * 1.2
 
 
-def test_root_is_an_upper_bound() -> None:
+def test_computed_root_is_an_upper_bound() -> None:
     for value in (Fraction(0), Fraction(2), Fraction(1, 3), Fraction(10**40, 7)):
         assert value <= root(value) ** 2 <= (value + 1) * (1 + Fraction(1, 2**30))
 

@@ -39,7 +39,7 @@ def obeys(schema: str, value: Any) -> bool:
 
 
 @pytest.mark.parametrize("schema", [PERSON, LISTS, NESTED])
-def test_whatever_obeys_the_masks_satisfies_the_schema(schema: str) -> None:
+def test_text_that_obeys_the_masks_satisfies_the_schema(schema: str) -> None:
     complete = 0
     for i in range(20):
         found = SCHEMAS.constraint(schema)
@@ -54,7 +54,7 @@ def test_whatever_obeys_the_masks_satisfies_the_schema(schema: str) -> None:
 
 
 @pytest.mark.parametrize("schema", [PERSON, LISTS])
-def test_a_token_is_allowed_if_its_bytes_are_one_after_the_other(schema: str) -> None:
+def test_token_is_allowed_if_its_bytes_are_allowed_one_by_one(schema: str) -> None:
     single = Schemas(lexicon())
     for i in range(2):
         tokens = walk(SCHEMAS.constraint(schema), f"words-{i}", 7, ())
@@ -135,12 +135,12 @@ def test_a_schema_that_cannot_be_obeyed_is_refused_with_a_reason(name: str) -> N
     assert SCHEMAS.refusal(REFUSED[name]) == found.error
 
 
-def test_a_refused_schema_takes_no_token() -> None:
+def test_refused_schema_accepts_no_token() -> None:
     with pytest.raises(NotExact):
         SCHEMAS.constraint("{").add(65)
 
 
-def test_a_schema_that_grows_too_costly_on_the_way_allows_nothing_more() -> None:
+def test_schema_that_grows_too_costly_allows_nothing_more() -> None:
     many = json.dumps({"type": "object", "properties": {f"p{i}": {} for i in range(510)}})
     found = SCHEMAS.constraint(many)
     assert not found.error
@@ -175,7 +175,7 @@ def test_masks_are_the_same_in_every_process() -> None:
     assert ended.stdout.strip() == masks_digest()
 
 
-def test_an_answer_has_the_whole_of_the_librarys_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_answer_has_the_full_library_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """What other answers by the same schema used up of them is not missing to the next one."""
     monkeypatch.setitem(constraint.LIMITS, "max_lexer_states", 120)
     schema, used, ended = '{"type":"string","pattern":"^(.*a.{10}b)$"}', Schemas(lexicon(tuple(WORDS))), []
@@ -187,7 +187,7 @@ def test_an_answer_has_the_whole_of_the_librarys_limits(monkeypatch: pytest.Monk
     assert any(ended)
 
 
-def test_refusals_are_remembered_and_not_for_ever() -> None:
+def test_refused_schemas_are_cached_in_bounded_number() -> None:
     asked: list[str] = []
 
     class Counting(Schemas):

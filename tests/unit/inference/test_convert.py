@@ -111,7 +111,7 @@ def test_killed_conversion_leaves_nothing_and_the_next_starts_clean(checkpoint: 
     assert not partial.exists()
 
 
-def test_second_conversion_to_the_same_folder_is_refused_and_harms_nothing(checkpoint: Path, tmp_path: Path) -> None:
+def test_second_conversion_to_a_folder_is_refused_without_harm(checkpoint: Path, tmp_path: Path) -> None:
     out, refused = tmp_path / "artifact", list[int]()
 
     def tell(_name: str, done: int, _total: int) -> None:
@@ -128,7 +128,7 @@ def test_second_conversion_to_the_same_folder_is_refused_and_harms_nothing(check
     assert artifact.load(out).model_id == model_id
 
 
-def test_many_makers_of_one_folder_end_with_one_whole_folder(tmp_path: Path) -> None:
+def test_many_concurrent_conversions_leave_one_complete_folder(tmp_path: Path) -> None:
     out, made, refused = tmp_path / "out", [], []
 
     def make(number: int) -> None:
@@ -256,7 +256,7 @@ def test_generation_defaults_become_exact_decimals(checkpoint: Path, tmp_path: P
     assert (answers.temperature, answers.top_p, answers.top_k, answers.max_new_tokens) == ("0", "1", 0, None)
 
 
-def test_bits_and_calibration_are_part_of_the_model(checkpoint: Path, tmp_path: Path) -> None:
+def test_bit_width_and_calibration_are_part_of_the_model(checkpoint: Path, tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("What the exponents are chosen on is named in the manifest.")
     options = {

@@ -21,7 +21,7 @@ if not library_variables(("BYTEWISE_GPU",)):
 each_backend = pytest.mark.parametrize("backend", CUDA_BACKENDS, ids=lambda backend: backend.name)
 
 
-def test_a_device_is_here() -> None:
+def test_cuda_device_is_present() -> None:
     assert torch.cuda.is_available()
 
 
@@ -33,7 +33,7 @@ def test_every_backend_gives_the_golden_hashes_of_vectors_and_known_models(model
 
 @each_backend
 @pytest.mark.parametrize("bucket", [0, 16, 256], ids=["no graph", "small graphs", "one graph"])
-def test_a_whole_model_has_the_rows_of_the_processor(model: Artifact, backend: Backend, bucket: int) -> None:
+def test_complete_model_has_the_rows_of_the_processor(model: Artifact, backend: Backend, bucket: int) -> None:
     tokens, rows = list(range(40, 73)), []
     for runner in (DeviceRunner(model, backend, "cpu", 0), DeviceRunner(model, backend, "cuda", bucket)):
         with fixed(1):

@@ -55,7 +55,7 @@ def test_every_backend_passes_the_known_answers_at_worst_operands(backend: Backe
     assert operations.verify_products(backend, (8, 1040)) == backend.name
 
 
-def test_a_unit_with_short_sums_is_passed_over() -> None:
+def test_unit_with_short_accumulators_is_skipped() -> None:
     with pytest.raises(NotExact, match="cuda-bfloat16"):
         operations.verify_products(ShortSums(), (64,))
     assert self_test.first_exact((ShortSums(), CudaFloat64Backend())).name == "cuda-float64"
@@ -74,7 +74,7 @@ def test_bfloat16_sums_in_float32_pass_the_guard_and_other_types_do_not() -> Non
         torch.mm(ones.to(torch.float16), ones.to(torch.float16), out_dtype=torch.float32)
 
 
-def test_without_a_device_the_path_cannot_execute(model: Artifact) -> None:
+def test_cuda_path_without_a_device_cannot_execute(model: Artifact) -> None:
     if torch.cuda.is_available():
         assert open_path(model, 1, "cuda", "cuda-float64").name == "torch-cuda-float64"
     else:
@@ -119,7 +119,7 @@ def test_decoding_in_fixed_shapes_gives_the_same_bytes(plain: Runner, static: De
     assert not same(fed(plain, prompt, NEXT), fed(static, [1, *prompt[1:]], NEXT))
 
 
-def test_sequences_may_take_turns_and_go_back(plain: Runner, static: DeviceRunner) -> None:
+def test_sequences_may_alternate_and_rewind(plain: Runner, static: DeviceRunner) -> None:
     found = {}
     for runner in (plain, static):
         with fixed(1):
@@ -136,7 +136,7 @@ def test_sequences_may_take_turns_and_go_back(plain: Runner, static: DeviceRunne
     assert same(found[plain], found[static])
 
 
-def test_a_slot_without_a_token_weighs_nothing_whatever_it_holds(static: DeviceRunner, plain: Runner) -> None:
+def test_slot_without_a_token_has_no_weight_whatever_it_contains(static: DeviceRunner, plain: Runner) -> None:
     # The longer text leaves its keys behind in the memory that the shorter one is decoded in.
     fed(static, PROMPT, NEXT)
     assert same(fed(plain, PROMPT[:2], NEXT[:3]), fed(static, PROMPT[:2], NEXT[:3]))

@@ -57,7 +57,7 @@ def switches() -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def test_switches_are_put_back_also_after_an_error() -> None:
+def test_switches_are_restored_after_an_error() -> None:
     before = switches()
     with pytest.raises(KeyError), fixed(2):
         assert switches() == (2, True, "highest", True)
@@ -83,7 +83,7 @@ def test_engine_refuses_to_run_under_a_flipped_switch() -> None:
 @needs_x86
 @pytest.mark.parametrize("name", MODES)
 @pytest.mark.parametrize("path", ["torch", *["native"][: len(kernels())]])
-def test_engine_refuses_a_request_in_a_thread_of_other_floats(name: str, path: str, model: Artifact) -> None:
+def test_engine_refuses_a_request_in_a_thread_with_other_float_modes(name: str, path: str, model: Artifact) -> None:
     engine, asked = ExactEngine(model, path=path), request(model, b"rounded", policy(4, "0.8"))
     truth = engine.generate(asked)
     claim = (asked, truth.output, truth.out_hash)
@@ -97,7 +97,7 @@ def test_engine_refuses_a_request_in_a_thread_of_other_floats(name: str, path: s
 
 @needs_x86
 @pytest.mark.parametrize("name", MODES)
-def test_conversion_and_proof_refuse_a_thread_of_other_floats(name: str, model: Artifact, tmp_path: Path) -> None:
+def test_conversion_and_proof_refuse_a_thread_with_other_float_modes(name: str, model: Artifact, tmp_path: Path) -> None:
     write_checkpoint("llama", tmp_path / "checkpoint")
     with mode(name):
         # Another bound would be another model id, and would accuse an artifact that is right.
@@ -110,7 +110,7 @@ def test_conversion_and_proof_refuse_a_thread_of_other_floats(name: str, model: 
 
 @needs_x86
 @pytest.mark.parametrize("name", MODES)
-def test_one_helper_thread_of_other_floats_is_found(name: str) -> None:
+def test_one_helper_thread_with_other_float_modes_is_found(name: str) -> None:
     def work() -> None:
         numbers = torch.ones(2**20)
         torch.set_num_threads(2)

@@ -110,7 +110,7 @@ def test_compiling_is_refused() -> None:
 
 
 @pytest.mark.parametrize("order", [lambda t: t.sort(), lambda t: t.topk(2)], ids=["sort", "topk"])
-def test_orders_give_values_and_no_indices(order: Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]) -> None:
+def test_sort_operations_give_values_and_no_indices(order: Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]) -> None:
     """Which of two equals comes first depends on the machine: code that asks fails under the guard."""
     with torch.inference_mode(), guarded(True):
         values, indices = order(x)

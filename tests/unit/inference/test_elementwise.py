@@ -29,11 +29,11 @@ any_float = st.floats(-(2.0**40), 2.0**40, width=32)
 
 
 @given(st.lists(below_zero, min_size=1, max_size=20))
-def test_exp_is_what_fractions_give(points: list[float]) -> None:
+def test_exp_equals_the_value_computed_with_fractions(points: list[float]) -> None:
     assert exp(torch.tensor(points)).tolist() == [exp_in_fractions(Fraction(t)) for t in points]
 
 
-def test_exp_is_near_the_true_one_monotone_and_at_most_one() -> None:
+def test_exp_is_accurate_monotone_and_at_most_one() -> None:
     points = torch.linspace(-86, 0, 400_001, dtype=torch.float64).to(torch.float32)
     values = exp(points)
     true = points.to(torch.float64).exp()
@@ -43,24 +43,24 @@ def test_exp_is_near_the_true_one_monotone_and_at_most_one() -> None:
     assert float(values.max()) == 1.0 == float(exp(torch.zeros(1)))
 
 
-def test_exp_of_hidden_keys_and_of_nothing_is_zero() -> None:
+def test_exp_of_hidden_keys_and_of_negative_infinity_is_zero() -> None:
     assert exp(torch.tensor([-torch.inf, torch.nan, -86.00001, -1e38])).tolist() == [0.0] * 4
 
 
-def test_constants_are_the_rounded_true_ones() -> None:
+def test_constants_are_correctly_rounded() -> None:
     assert abs(LOG2_E * (LN2_HIGH + LN2_LOW) - 1) < 2**-23
     assert abs(libm_exp(LN2_HIGH + LN2_LOW) - 2) < 2**-34
 
 
 @given(st.floats(-(2.0**20), 2.0**20, width=32))
-def test_silu_is_what_fractions_give(x: float) -> None:
+def test_silu_equals_the_value_computed_with_fractions(x: float) -> None:
     e = Fraction(exp_in_fractions(-abs(Fraction(x))))
     sigmoid = nearest_float32((Fraction(1) if x >= 0 else e) / Fraction(nearest_float32(e + 1)))
     assert silu(torch.tensor([x])).item() == nearest_float32(Fraction(x) * Fraction(sigmoid))
 
 
 @given(st.lists(st.floats(-100, 100, width=32), min_size=1, max_size=8))
-def test_tanh_gelu_and_softcap_are_what_fractions_give(points: list[float]) -> None:
+def test_tanh_gelu_and_softcap_equal_values_computed_with_fractions(points: list[float]) -> None:
     exact, cap = [Fraction(x) for x in points], nearest_float32(Fraction("2.7"))
     assert tanh(torch.tensor(points)).tolist() == [float(arithmetic.tanh(x)) for x in exact]
     assert gelu_tanh(torch.tensor(points)).tolist() == [float(arithmetic.gelu_tanh(x)) for x in exact]
@@ -68,7 +68,7 @@ def test_tanh_gelu_and_softcap_are_what_fractions_give(points: list[float]) -> N
     assert capped.tolist() == [float(arithmetic.softcap(x, Fraction(cap))) for x in exact]
 
 
-def test_tanh_and_gelu_are_near_the_true_ones() -> None:
+def test_tanh_and_gelu_are_accurate() -> None:
     points = torch.linspace(-12, 12, 200_001, dtype=torch.float64).to(torch.float32)
     wide = points.to(torch.float64)
     assert float((tanh(points).to(torch.float64) - wide.tanh()).abs().max()) < 2**-23
@@ -77,7 +77,7 @@ def test_tanh_and_gelu_are_near_the_true_ones() -> None:
     assert float(((gelu_tanh(points).to(torch.float64) - true).abs() / wide.abs().clamp(min=1)).max()) < 2**-22
 
 
-def test_functions_of_what_is_not_finite_are_defined() -> None:
+def test_functions_are_defined_for_values_that_are_not_finite() -> None:
     odd = torch.tensor([torch.inf, -torch.inf, torch.nan, 3e38, -3e38])
     assert tanh(odd).tolist() == [1.0, -1.0, -1.0, 1.0, -1.0]
     assert softcap(odd, torch.tensor([2.0])).tolist() == [2.0, -2.0, -2.0, 2.0, -2.0]
@@ -102,7 +102,7 @@ def test_every_root_between_one_and_four_is_correctly_rounded() -> None:
 
 
 @given(st.lists(any_float, min_size=2, max_size=8))
-def test_norm_is_what_fractions_give(row: list[float]) -> None:
+def test_norm_equals_the_value_computed_with_fractions(row: list[float]) -> None:
     epsilon = nearest_float32(Fraction(1, 100_000))
     exponent, *integers = quantise_in_integers(row, 14)
     mean = Fraction(nearest_float32(Fraction(sum(q * q for q in integers) / len(row))))

@@ -111,7 +111,7 @@ def test_seat_whose_vectors_fail_at_the_confirmation_cannot_execute(model: Artif
     assert caught.value.values[1] is CannotReason.BACKEND
 
 
-def test_an_error_that_is_not_of_memory_stays_what_it_is() -> None:
+def test_error_other_than_memory_exhaustion_is_unchanged() -> None:
     with pytest.raises(RuntimeError, match="shapes"), memory_bounded():
         raise RuntimeError("shapes do not fit")
 
@@ -122,7 +122,7 @@ def test_match_needs_no_second_backend(model: Artifact, asked: Request, truth: G
     assert fresh.confirm(asked, match) is match
 
 
-def test_seed_and_nonce_do_what_they_say(engine: ExactEngine, model: Artifact) -> None:
+def test_seed_changes_the_draw_and_nonce_does_not(engine: ExactEngine, model: Artifact) -> None:
     warm = policy(NEW, "1")
     first, second = (engine.generate(request(model, b"seeds", warm, seed)) for seed in (1, 2))
     assert first.output.token_ids != second.output.token_ids

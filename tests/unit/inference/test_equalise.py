@@ -54,7 +54,7 @@ def test_equalisation_is_zero_for_equal_channels_and_full_for_outliers() -> None
     assert choice.exponents.abs().sum() - choice.exponents[5].abs() <= 4
 
 
-def test_dead_channels_and_silent_inputs_are_left_alone() -> None:
+def test_dead_channels_and_silent_inputs_are_unchanged() -> None:
     channel, weight = torch.arange(8), torch.ones(4, 8)
     assert choose(torch.zeros(3, 8), [weight], channel, 8).quarters == 0
     inputs = torch.tensor([[1.0, 0.0, 2.0**12, 1.0, 1.0, 1.0, 1.0, 1.0]])

@@ -144,7 +144,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("variant", "changes", "named"), REFUSED, ids=[f"{v}-{next(iter(c))}-{n[:12]}" for v, c, n in REFUSED])
-def test_what_would_change_the_computation_is_refused_by_name(
+def test_member_that_would_change_the_computation_is_refused_by_name(
     variant: str, changes: dict[str, Any], named: str, tmp_path: Path
 ) -> None:
     write_checkpoint(variant, tmp_path / "checkpoint")
@@ -155,7 +155,7 @@ def test_what_would_change_the_computation_is_refused_by_name(
     assert not (tmp_path / "artifact").exists()
 
 
-def test_members_that_are_off_or_only_of_training_change_nothing(tmp_path: Path) -> None:
+def test_members_switched_off_or_for_training_only_change_nothing(tmp_path: Path) -> None:
     write_checkpoint("mixtral", tmp_path / "plain")
     write_checkpoint(
         "mixtral", tmp_path / "noted", router_jitter_noise=0.1, router_aux_loss_coef=0.5, attention_dropout=0.2, qk_clip=None,

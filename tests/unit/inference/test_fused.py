@@ -94,7 +94,7 @@ def test_norms_and_silu_give_the_bytes_of_torch(fused: NativeBackend) -> None:
             assert same(fused.silu(given), silu(x).view(given.shape))
 
 
-def test_rows_that_are_not_finite_give_what_torch_gives(fused: NativeBackend) -> None:
+def test_rows_that_are_not_finite_equal_those_of_torch(fused: NativeBackend) -> None:
     x = floats(3, 40)
     x[0, 3], x[1, 5], x[2] = math.inf, math.nan, 2.0**-120
     layers = [layer(20, 40, 1, True, 1)]
@@ -134,7 +134,7 @@ def test_golden_models_give_their_rows(fused: NativeBackend) -> None:
     assert known_models.verify(lambda known: Runner(known, fused), lambda _: True) == len(known_models.KNOWN)
 
 
-def test_wrong_operation_in_c_means_another_backend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_wrong_operation_in_c_selects_another_backend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One that only whole models show: the products stay right."""
     exact: Callable[..., Tensor] = NativeBackend.silu
     monkeypatch.setattr(NativeBackend, "silu", lambda self, x: exact(self, x) * (1 + 2.0**-23))
@@ -145,7 +145,7 @@ def test_wrong_operation_in_c_means_another_backend(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("family", ["gemma2", "mixtral"])
-def test_families_without_a_path_in_c_use_what_there_is(family: str, tmp_path: Path) -> None:
+def test_families_without_a_path_in_c_use_another_backend(family: str, tmp_path: Path) -> None:
     model, tokens = tiny(family, tmp_path, num_hidden_layers=2), text(family, 40)
     path = Runner(model, BACKENDS[0])
     assert isinstance(path.cache(1, 8), NativeHeads) == (family == "mixtral")
@@ -156,7 +156,7 @@ def test_backends_of_torch_alone_are_not_fused(fused: NativeBackend) -> None:
     assert isinstance(fused, FusedBackend) and not isinstance(Float64Backend(), FusedBackend)
 
 
-def test_what_does_not_go_together_is_refused_before_c_reads_it(fused: NativeBackend) -> None:
+def test_mismatched_operands_are_refused_before_c_reads_them(fused: NativeBackend) -> None:
     good = layer(4, 16, 1, False, 1)
     for bad in (
         Weights(good.high.to(torch.int16), None, good.scale, None), Weights(good.high.t(), None, good.scale, None),
@@ -177,7 +177,7 @@ def test_what_does_not_go_together_is_refused_before_c_reads_it(fused: NativeBac
         fused.linear([good] * 9)
 
 
-def test_cache_says_how_much_memory_it_takes(tmp_path: Path) -> None:
+def test_cache_reports_its_memory_size(tmp_path: Path) -> None:
     """Widths are padded to 16, capacities to 64; and of a model with softcaps it is the tensors' size."""
     fused = BACKENDS[0]
     mixtral = Runner(tiny("mixtral", tmp_path / "a"), fused)

@@ -47,7 +47,7 @@ def test_writing_to_loaded_weights_ends_the_process(model: Artifact, tmp_path: P
     assert (done.returncode, done.stdout.strip()) == (code, said), done.stderr
 
 
-def test_weights_that_memory_does_not_hold_are_no_mismatch(tmp_path: Path) -> None:
+def test_weights_not_in_memory_are_no_mismatch(tmp_path: Path) -> None:
     script = (
         "import pathlib, resource, sys; from bytewise.inference import held\n"
         "from bytewise.inference.manifest import ArtifactFile, Piece\n"

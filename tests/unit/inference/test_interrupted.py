@@ -76,7 +76,7 @@ def linked(kind: str, out: Path, elsewhere: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["target", "target to nowhere", "beside", "beside to nowhere"])
-def test_a_link_in_the_way_is_refused_before_any_work_and_not_followed(kind: str, checkpoint: Path, tmp_path: Path) -> None:
+def test_link_at_the_target_is_refused_before_any_work_and_not_followed(kind: str, checkpoint: Path, tmp_path: Path) -> None:
     elsewhere, out = tmp_path / "elsewhere", tmp_path / "artifact"
     elsewhere.mkdir()
     (elsewhere / "kept").write_text("somebody's")
@@ -89,7 +89,7 @@ def test_a_link_in_the_way_is_refused_before_any_work_and_not_followed(kind: str
 
 
 @pytest.mark.parametrize("share", [0.3, 0.9, 1.0])
-def test_a_file_that_may_not_grow_leaves_nothing(share: float, checkpoint: Path, tmp_path: Path) -> None:
+def test_file_that_may_not_grow_leaves_nothing_behind(share: float, checkpoint: Path, tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")
     convert(checkpoint, tmp_path / "undisturbed", options=PLAIN)
     size = (tmp_path / "undisturbed/weights.safetensors").stat().st_size

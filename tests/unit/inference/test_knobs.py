@@ -59,7 +59,7 @@ KNOBS: dict[str, tuple[DecodePolicy, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", KNOBS)
-def test_a_knob_is_obeyed_and_who_ignores_it_is_caught(engine: ExactEngine, model: Artifact, name: str) -> None:
+def test_sampling_parameter_is_obeyed_and_ignoring_it_is_detected(engine: ExactEngine, model: Artifact, name: str) -> None:
     plain, knob = KNOBS[name]
     without, wanted = asked(model, plain), asked(model, plain, **knob)
     ignored, truth = engine.generate(without), engine.generate(wanted)
@@ -75,7 +75,7 @@ def test_a_knob_is_obeyed_and_who_ignores_it_is_caught(engine: ExactEngine, mode
     assert (found.expected, found.claimed) == (truth.output.token_ids[first], ignored.output.token_ids[first])
 
 
-def test_bias_and_penalties_do_what_they_say(engine: ExactEngine, model: Artifact) -> None:
+def test_bias_and_penalties_have_their_documented_effect(engine: ExactEngine, model: Artifact) -> None:
     only = engine.generate(asked(model, policy(NEW), logit_bias=((65, Decimal("100")),))).output.token_ids
     assert set(only) == {65}
     both = (Decimal("100"), Decimal("99"))
@@ -159,7 +159,7 @@ def test_logprobs_are_part_of_what_is_verified(engine: ExactEngine, model: Artif
         assert verification.divergence.kind is DivergenceClass.STOP
 
 
-def test_every_choice_of_an_answer_is_an_answer_of_its_own(engine: ExactEngine, model: Artifact) -> None:
+def test_every_choice_of_an_answer_is_an_independent_answer(engine: ExactEngine, model: Artifact) -> None:
     first = asked(model, WARM)
     choices = [dataclasses.replace(first, seed=choice_seed(first.seed, i)) for i in range(3)]
     answers = [engine.generate(choice) for choice in choices]
@@ -170,7 +170,7 @@ def test_every_choice_of_an_answer_is_an_answer_of_its_own(engine: ExactEngine, 
     assert swapped is not None and swapped.kind is DivergenceClass.SAMPLER
 
 
-def test_every_knob_stays_within_the_profiles_operations(model: Artifact, engine: ExactEngine) -> None:
+def test_every_sampling_parameter_uses_only_profile_operations(model: Artifact, engine: ExactEngine) -> None:
     knobs = dict(
         min_p=Decimal("0.01"), repetition_penalty=Decimal("1.2"), presence_penalty=Decimal("0.3"),
         frequency_penalty=Decimal("0.2"), logit_bias=((70, Decimal("2")),), stop_strings=("zz",), logprobs=5,

@@ -44,7 +44,7 @@ def as_files(model: Artifact) -> Files:
 
 
 @pytest.mark.parametrize("name", known_models.KNOWN)
-def test_rows_of_a_known_model_are_what_fractions_give(name: str) -> None:
+def test_rows_of_a_known_model_equal_those_computed_with_fractions(name: str) -> None:
     model, tokens = known_models.made(name), known_models.tokens_of()[:FEW]
     second = SecondEngine(as_files(model))
     with fixed(1):
@@ -64,7 +64,7 @@ def test_golden_rows_hold_on_every_backend(backend: Backend) -> None:
     assert opened == 2
 
 
-def test_torch_path_runs_all_of_them() -> None:
+def test_torch_path_runs_all_known_models() -> None:
     assert MODEL_DIGESTS.keys() == known_models.KNOWN.keys()
     with fixed(1):
         assert Runner(known_models.made("softcaps"), Float64Backend()).vectors() == PROFILE_DIGEST
@@ -100,7 +100,7 @@ needs_native = pytest.mark.skipif(not kernels(), reason="the native engine is no
 
 
 @needs_native
-def test_native_path_that_gives_other_rows_is_left_for_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_native_path_with_other_rows_is_replaced_by_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     model = known_models.made("bias and window")
     with fixed(1):
         assert open_path(model, 1).name.startswith("native-")
@@ -143,12 +143,12 @@ def test_model_without_a_native_path_runs_on_torch_or_is_refused_by_name() -> No
         (("native", "float64", None), "name one of them"),
     ],
 )
-def test_what_cannot_be_had_is_refused_by_name(arguments: tuple[str, str | None, str | None], said: str) -> None:
+def test_unavailable_backend_is_refused_by_name(arguments: tuple[str, str | None, str | None], said: str) -> None:
     with fixed(1), pytest.raises(CannotExecute, match=said):
         open_path(known_models.made("bias and window"), 1, *arguments)
 
 
-def test_no_backend_that_is_exact_is_cannot_execute() -> None:
+def test_absence_of_an_exact_backend_is_cannot_execute() -> None:
     class Wrong(Float64Backend):
         def product(self, values: Tensor, packed: Tensor) -> Tensor:
             return super().product(values, packed) + 1.0

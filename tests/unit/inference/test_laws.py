@@ -164,7 +164,7 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_bytes_do_not_depend_on_what_libraries_think_of_the_processor(folder: Path, name: str) -> None:
+def test_bytes_do_not_depend_on_cpu_detection_of_libraries(folder: Path, name: str) -> None:
     """Processes of their own: these variables are read when a library is loaded."""
     models = {}
     for family in ("mistral", "gemma2"):

@@ -57,7 +57,7 @@ SIZES = {name: tokenizers.Tokenizer.from_str(file.decode()).get_vocab_size() for
 
 @given(st.data())
 @pytest.mark.parametrize("name", FILES)
-def test_text_is_what_the_library_decodes(name: str, data: st.DataObject) -> None:
+def test_text_equals_the_librarys_decoding(name: str, data: st.DataObject) -> None:
     library, lexicon = tokenizers.Tokenizer.from_str(FILES[name].decode()), Lexicon(FILES[name], SIZES[name] + 3)
     ids = data.draw(st.lists(st.integers(0, SIZES[name] - 1), max_size=12))
     written = lexicon.write(ids)
@@ -79,12 +79,12 @@ def test_a_unigram_vocabulary_with_metaspace_is_read() -> None:
     assert lexicon.text(lexicon.write(ids)) == tokenizers.Tokenizer.from_str(file.decode()).decode(ids) == "there the"
 
 
-def test_ids_that_the_tokenizer_has_not_write_nothing() -> None:
+def test_ids_unknown_to_the_tokenizer_write_nothing() -> None:
     lexicon = Lexicon(FILES["byte level"], 300)
     assert len(lexicon.pieces) == 300 and lexicon.write([65, 256, 299, 66]) == b"AB"
 
 
-def test_an_added_token_with_a_character_of_no_byte_is_written_as_it_is() -> None:
+def test_added_token_outside_the_byte_alphabet_is_written_unchanged() -> None:
     content = json.loads(FILES["byte level"])
     content["added_tokens"].append({"id": 264, "content": "two words", "special": False, **FLAGS})
     file = json.dumps(content).encode()
@@ -95,13 +95,13 @@ def test_an_added_token_with_a_character_of_no_byte_is_written_as_it_is() -> Non
 @pytest.mark.parametrize(
     "decoder", [None, {"type": "WordPiece", "prefix": "##", "cleanup": True}, {"type": "Sequence", "decoders": []}]
 )
-def test_a_vocabulary_of_another_kind_is_refused_by_name(decoder: dict[str, Any] | None) -> None:
+def test_unsupported_vocabulary_kind_is_refused_by_name(decoder: dict[str, Any] | None) -> None:
     content = json.loads(FILES["byte level"]) | {"decoder": decoder}
     with pytest.raises(UnsupportedModel, match="tokenizer decoder"):
         Lexicon(json.dumps(content).encode(), 264).write([65])
 
 
-def test_conversion_refuses_a_tokenizer_that_does_not_tell_its_bytes(tmp_path: Path) -> None:
+def test_conversion_refuses_a_tokenizer_without_byte_information(tmp_path: Path) -> None:
     make_model(tmp_path / "checkpoint", 1, layers=1, width=16, heads=2, key_value_heads=1, context=64)
     file = tmp_path / "checkpoint" / "tokenizer.json"
     file.write_text(json.dumps(json.loads(file.read_bytes()) | {"decoder": {"type": "CTC"}}))
@@ -115,13 +115,13 @@ def test_conversion_refuses_a_tokenizer_that_does_not_tell_its_bytes(tmp_path: P
 
 
 @pytest.mark.parametrize("file", [b"", b"\xff", b"[]", b"{}", b'{"model":{"vocab":5},"decoder":{"type":"ByteLevel"}}'])
-def test_a_tokenizer_file_that_is_none_is_refused(file: bytes) -> None:
+def test_malformed_tokenizer_file_is_refused(file: bytes) -> None:
     with pytest.raises(UnsupportedModel, match="tokenizer"):
         Lexicon(file, 264).write([65])
 
 
 @given(st.lists(st.binary(max_size=4), max_size=12), st.lists(st.text("abé", min_size=1, max_size=3), min_size=1, max_size=3))
-def test_stop_strings_are_found_however_tokens_cut_them(pieces: list[bytes], texts: list[str]) -> None:
+def test_stop_strings_are_found_across_token_borders(pieces: list[bytes], texts: list[str]) -> None:
     watch, so_far = StopStrings(texts), b""
     for piece in pieces:
         so_far += piece
@@ -134,7 +134,7 @@ def test_stop_strings_are_found_however_tokens_cut_them(pieces: list[bytes], tex
     assert cut == so_far or any(so_far[len(cut) :].startswith(text.encode()) for text in texts)
 
 
-def test_a_stop_string_ends_in_the_middle_of_a_token_and_of_a_character() -> None:
+def test_stop_string_may_end_inside_a_token_and_a_character() -> None:
     watch = StopStrings(["é!"])
     assert [watch.add(piece) for piece in (b"a\xc3", b"\xa9", b"!b")] == [False, False, True]
     assert before_stop("aé!b".encode(), ["é!", "b"]) == b"a"

@@ -78,7 +78,7 @@ def test_claim_that_cannot_be_judged_has_its_own_result_and_harms_no_other(
 
 
 @pytest.mark.parametrize("path", ["auto", "torch"])
-def test_claims_that_do_not_fit_together_are_judged_in_several_passes(model: Artifact, claims: list[Claim], path: str) -> None:
+def test_claims_too_large_together_are_judged_in_several_passes(model: Artifact, claims: list[Claim], path: str) -> None:
     plain = ExactEngine(model, path=path)
     most = max(len(asked.prompt) + asked.decode.max_new_tokens for asked, _, _ in claims)
     tight = ExactEngine(model, path=path, cache_bytes=plain._path.cache_bytes(2, most))
@@ -86,7 +86,7 @@ def test_claims_that_do_not_fit_together_are_judged_in_several_passes(model: Art
     assert tight.verify_passes >= 2 and plain.verify_passes == 1
 
 
-def test_what_does_not_fit_alone_is_refused_before_memory_is_taken(
+def test_claim_too_large_alone_is_refused_before_memory_is_allocated(
     model: Artifact, claims: list[Claim], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tight = ExactEngine(model)
@@ -105,21 +105,21 @@ def test_what_does_not_fit_alone_is_refused_before_memory_is_taken(
     assert opened and max(opened) <= 40
 
 
-def test_a_kept_conversation_takes_no_more_room_than_is_allowed(model: Artifact) -> None:
+def test_cached_conversation_takes_no_more_memory_than_allowed(model: Artifact) -> None:
     asked = request(model, b"again", policy(4))
     plain = ExactEngine(model)
     tight = ExactEngine(model, reuse_prefix=True, cache_bytes=plain._path.cache_bytes(1, 9))
     assert tight.generate(asked) == tight.generate(asked) == plain.generate(asked)
 
 
-def test_a_cache_takes_the_bytes_that_were_computed(model: Artifact) -> None:
+def test_cache_size_equals_the_computed_bytes(model: Artifact) -> None:
     """Of tensors; `starved` asks the same of C's arrays."""
     path: Any = ExactEngine(model, backend="float64")._path
     tensors = path.cache(3, 250)
     assert path.cache_bytes(3, 250) == tensors._values.nbytes + tensors._scale.nbytes
 
 
-def test_an_operator_whose_longest_request_would_not_fit_does_not_start(model: Artifact) -> None:
+def test_operator_whose_longest_request_does_not_fit_does_not_start(model: Artifact) -> None:
     needed = ExactEngine(model)._path.cache_bytes(1, 256)
     assert open_engine(model.path, None, cache_bytes=needed, room=256)
     with pytest.raises(CannotExecute, match=f"256 tokens needs {needed} bytes, allowed are {needed - 1}"):
@@ -137,7 +137,7 @@ def test_cache_size_is_what_was_computed_and_full_memory_halves_the_batch(tmp_pa
     assert (child.returncode, child.stdout.split()) == (0, [b"True", b"RESOURCES", *[b"True"] * 4]), child.stderr
 
 
-def test_batches_are_as_large_as_fits_and_leave_nobody_out() -> None:
+def test_batches_are_as_large_as_fits_and_leave_no_claim_out() -> None:
     sizes = [1, 2, 3, 10, 50]
     found = [list(each) for each in batches(range(5), sizes.__getitem__, lambda count, longest: count * longest <= 9)]
     assert found == [[0, 1, 2], [3], [4]]
@@ -154,7 +154,7 @@ def test_batches_are_as_large_as_fits_and_leave_nobody_out() -> None:
         ("", {}, []),
     ],
 )
-def test_control_groups_bound_what_a_process_can_have(
+def test_control_groups_bound_the_memory_of_a_process(
     tmp_path: Path, membership: str, files: dict[str, str], bounds: list[int]
 ) -> None:
     (tmp_path / "self").write_text(membership)
@@ -164,7 +164,7 @@ def test_control_groups_bound_what_a_process_can_have(
     assert list(memory._bounds(tmp_path / "self", tmp_path / "root")) == bounds
 
 
-def test_half_of_what_the_weights_leave_is_allowed(engine: ExactEngine, model: Artifact) -> None:
+def test_half_of_the_memory_beside_the_weights_is_allowed(engine: ExactEngine, model: Artifact) -> None:
     weights = sum(file.size for file in model.manifest.files)
     assert 0 < memory.of_machine() <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert engine.allowance == (memory.of_machine() - weights) // 2 and memory.allowance(10, 20) == 0

@@ -36,7 +36,7 @@ def test_products_of_any_operands_are_the_integers_of_python(backend: Backend, d
 
 
 @each_backend
-def test_every_backend_passes_the_known_answers_and_the_vectors_here(backend: Backend) -> None:
+def test_every_backend_passes_known_answers_and_vectors_on_this_machine(backend: Backend) -> None:
     with fixed(1):
         assert self_test.verify_profile(backend) == PROFILE_DIGEST
 
@@ -63,11 +63,11 @@ def test_backends_are_ordered_by_measured_speed() -> None:
     assert [backend.name for backend in order] == ["float64", "slow", "absent"]
 
 
-def test_known_answers_of_elementwise_operations_hold_here() -> None:
+def test_known_answers_of_elementwise_operations_pass_on_this_machine() -> None:
     assert operations.verify_elementwise() > 0
 
 
-def test_backend_that_saturates_is_passed_over_for_the_next() -> None:
+def test_saturating_backend_is_skipped() -> None:
     assert self_test.first_exact((Saturating(), Float64Backend())).name == "float64"
 
 
@@ -76,7 +76,7 @@ def test_machine_without_an_exact_backend_cannot_execute() -> None:
         self_test.first_exact((Saturating(),))
 
 
-def test_backend_that_saturates_fails_the_profile_by_name() -> None:
+def test_saturating_backend_fails_the_profile_by_name() -> None:
     with pytest.raises(NotExact, match="saturating"):
         self_test.verify_profile(Saturating())
 

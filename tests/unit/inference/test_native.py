@@ -192,7 +192,7 @@ def test_a_long_context_is_that_of_the_torch_path(tmp_path: Path) -> None:
     assert whole(late) == whole(runner.teacher_force(cache, [tokens[1030:1100]], [0], 70)[0])
 
 
-def test_features_that_the_engine_lacks_have_names(tmp_path: Path) -> None:
+def test_features_missing_in_the_engine_are_named(tmp_path: Path) -> None:
     found = {}
     for variant in VARIANTS.keys() - set(NATIVE):
         write_checkpoint(variant, tmp_path / variant)

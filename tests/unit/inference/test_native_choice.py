@@ -42,7 +42,7 @@ def rows(model: Artifact, kernel: str, threads: int, logits: bool) -> list[HeadR
 @pytest.mark.parametrize("kernel", kernels())
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("distinct", [64, 16, 1])
-def test_the_largest_is_the_first_of_equals(kernel: str, threads: int, distinct: int) -> None:
+def test_first_of_equal_largest_logits_is_chosen(kernel: str, threads: int, distinct: int) -> None:
     plain = known_models.made("bias and window")
     head, scale = (plain.tensors[name][:distinct] for name in ("head", "head.scale"))
     repeated = altered(head=head.repeat(64 // distinct, 1), head__scale=scale.repeat(64 // distinct))
@@ -64,7 +64,7 @@ def test_one_logit_that_is_not_finite_ends_the_answer(kernel: str, token: int) -
         assert all(row.best is None and row.logits is None for row in found)
 
 
-def test_logits_cannot_be_computed_again_by_a_closed_path() -> None:
+def test_closed_path_cannot_recompute_logits() -> None:
     with fixed(1):
         path = NativePath(known_models.made("bias and window"))
         row = path.feed(path.cache(1, 2), 5, 0, False)

@@ -44,7 +44,7 @@ def last(line: list[str], *flags: str) -> str:
     return next(flag for flag in reversed(line) if flag in flags)
 
 
-def test_ours_come_after_those_of_the_environment(built: tuple[Path, Lines]) -> None:
+def test_our_compiler_flags_come_after_those_of_the_environment(built: tuple[Path, Lines]) -> None:
     lines = built[1]
     compiled, linked = [line for line in lines if "-c" in line], [line for line in lines if "-shared" in line]
     assert len(compiled) == len(list((ROOT / "bytewise/inference/native").glob("*.c"))) and len(linked) == 1
@@ -60,7 +60,7 @@ def test_ours_come_after_those_of_the_environment(built: tuple[Path, Lines]) -> 
         assert max(map(line.index, FAST.split())) < line.index("-fno-fast-math")
 
 
-def test_compiler_says_that_nothing_of_it_is_left(built: tuple[Path, Lines]) -> None:
+def test_compiler_reports_no_fast_math_flag(built: tuple[Path, Lines]) -> None:
     """What the preprocessor tells programs of the line's flags."""
     line = next(line for line in built[1] if "-c" in line)
     flags = [flag for flag in line if flag.startswith(("-O", "-f"))]

@@ -99,7 +99,7 @@ def test_c_refuses_windows_beyond_the_profile(model: Artifact, windows: tuple[in
 
 
 @needs_engine
-def test_tokens_and_positions_outside_are_refused(path: NativePath) -> None:
+def test_tokens_and_positions_out_of_range_are_refused(path: NativePath) -> None:
     cache = path.cache(1, 4)
     for token in (-1, 64, 2**31 - 1):
         with pytest.raises(OutsideLimits, match="token"):
@@ -125,7 +125,7 @@ BAD_CALLS: list[tuple[int, int, int, int]] = [
 
 @needs_engine
 @pytest.mark.parametrize("call", BAD_CALLS)
-def test_c_refuses_what_python_would_not_have_passed_on(path: NativePath, call: tuple[int, int, int, int]) -> None:
+def test_c_refuses_arguments_that_python_would_refuse(path: NativePath, call: tuple[int, int, int, int]) -> None:
     """Token, sequence, position and kept row straight to the C function: nothing is computed, nothing written."""
     cache, rows, exponents, logits = path.cache(1, 64), torch.zeros(24).short(), torch.zeros(2).int(), torch.zeros(64)
     token, sequence, position, kept = (torch.tensor([number], dtype=torch.int32) for number in call)
@@ -139,7 +139,7 @@ def test_c_refuses_what_python_would_not_have_passed_on(path: NativePath, call: 
 
 @needs_engine
 @pytest.mark.parametrize("exponent", [-1, 63, 256])
-def test_c_refuses_a_head_row_of_no_such_scale(path: NativePath, exponent: int) -> None:
+def test_c_refuses_a_head_row_with_an_impossible_scale(path: NativePath, exponent: int) -> None:
     row, logits = torch.ones(24).short(), torch.zeros(64)
     assert path.pool.library.native_logits(path.handle, row.data_ptr(), exponent, logits.data_ptr()) == 3
     assert not logits.any()
@@ -171,7 +171,7 @@ def test_a_row_that_is_not_finite_has_no_logits(model: Artifact) -> None:
 
 
 @needs_engine
-def test_no_thread_is_left_behind(model: Artifact) -> None:
+def test_no_thread_is_leaked(model: Artifact) -> None:
     NativePath(model, threads=3).close()  # Whatever else starts threads of its own at first use has done so.
     before = tasks()
     path = NativePath(model, threads=3)
@@ -194,7 +194,7 @@ def tasks() -> set[str]:
 
 
 @needs_engine
-def test_a_child_after_a_fork_may_close_its_pool() -> None:
+def test_forked_child_may_close_its_pool() -> None:
     """Forked once the pool's thread sleeps, as it does when nothing was asked for a while: what it sleeps on is then in use."""
     script = (
         "import os, sys\nfrom pathlib import Path\nfrom bytewise.inference.native.library import Pool\n"
@@ -208,7 +208,7 @@ def test_a_child_after_a_fork_may_close_its_pool() -> None:
 
 
 @needs_engine
-def test_a_child_after_a_fork_is_refused_instead_of_waiting_for_threads(path: NativePath) -> None:
+def test_forked_child_is_refused_instead_of_waiting_for_threads(path: NativePath) -> None:
     cache = path.cache(1, 2)
     child = os.fork()
     if not child:
@@ -222,7 +222,7 @@ def test_a_child_after_a_fork_is_refused_instead_of_waiting_for_threads(path: Na
 
 
 @needs_engine
-def test_flushing_of_subnormals_is_off_inside_and_put_back(path: NativePath, model: Artifact) -> None:
+def test_subnormals_are_not_flushed_inside_and_the_mode_is_restored(path: NativePath, model: Artifact) -> None:
     tokens = [token % 64 for token in text("subnormal", 20)]
     plain = forced(path, tokens)
     try:
@@ -234,7 +234,7 @@ def test_flushing_of_subnormals_is_off_inside_and_put_back(path: NativePath, mod
     assert with_flush == plain
 
 
-def test_a_folder_without_a_fitting_library_has_none(tmp_path: Path) -> None:
+def test_folder_without_a_fitting_library_gives_none(tmp_path: Path) -> None:
     assert library(tmp_path) is None
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
@@ -243,7 +243,7 @@ def test_a_folder_without_a_fitting_library_has_none(tmp_path: Path) -> None:
 
 
 @needs_engine
-def test_a_library_made_from_other_sources_is_not_loaded(tmp_path: Path) -> None:
+def test_library_built_from_other_sources_is_not_loaded(tmp_path: Path) -> None:
     for file in NATIVE.iterdir():
         if file.suffix in (".c", ".h", ".so"):
             shutil.copy(file, tmp_path)

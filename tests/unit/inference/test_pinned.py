@@ -50,7 +50,7 @@ def truth(place: Place, request_: Request) -> Generated:
     return place.engine.generate(request_)
 
 
-def test_the_answer_is_that_of_transformers_itself(place: Place) -> None:
+def test_answer_equals_that_of_transformers(place: Place) -> None:
     request = asked(place)
     with pinned(1):
         library = AutoModelForCausalLM.from_pretrained(place.source, dtype="auto", attn_implementation="eager")
@@ -75,14 +75,14 @@ def test_a_true_claim_matches_without_any_teacher_forced_pass(place: Place, requ
     assert again.vectors() == place.engine.vectors()
 
 
-def test_a_models_vectors_are_of_its_environment(place: Place) -> None:
+def test_vectors_of_a_model_belong_to_its_environment(place: Place) -> None:
     found = vectors_of(place.engine)
     assert found.environment == place.environment.digest and found.profile == PROFILE_PINNED_1
     assert vectors_of(PinnedEngine(place.artifact, place.environment)).differences(found) == ()
 
 
 @pytest.mark.parametrize("position", [0, 4, NEW - 1])
-def test_an_altered_token_is_found_where_it_is(place: Place, request_: Request, truth: Generated, position: int) -> None:
+def test_altered_token_is_found_at_its_position(place: Place, request_: Request, truth: Generated, position: int) -> None:
     tokens = list(truth.output.token_ids)
     tokens[position] = (tokens[position] + 1) % 250
     found = place.engine.verify(request_, output_for(request_, tuple(tokens), "length"), truth.out_hash)
@@ -115,7 +115,7 @@ def test_true_tokens_under_another_trace_are_found(place: Place, request_: Reque
     assert found.divergence is not None and found.divergence.kind is DivergenceClass.TRACE
 
 
-def test_a_machine_that_does_not_repeat_itself_accuses_nobody(place: Place) -> None:
+def test_machine_that_does_not_repeat_itself_accuses_nobody(place: Place) -> None:
     request = asked(place)
     truth = place.engine.generate(request)
     other = place.engine.generate(asked(place, seed=U64(4), prompt=tuple(b"another")))
@@ -135,7 +135,7 @@ FOREIGN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_a_machine_that_is_another_environment_cannot_execute(place: Place, name: str) -> None:
+def test_machine_of_another_environment_cannot_execute(place: Place, name: str) -> None:
     value = FOREIGN[name](place.environment) if callable(FOREIGN[name]) else FOREIGN[name]
     with pytest.raises(CannotExecute, match=name) as caught:
         PinnedEngine(place.artifact, dataclasses.replace(place.environment, **{name: value}))
@@ -147,7 +147,7 @@ def test_another_thread_count_is_another_environment(place: Place) -> None:
         PinnedEngine(place.artifact, place.environment, threads=2)
 
 
-def test_a_device_that_is_not_here_cannot_execute(place: Place) -> None:
+def test_missing_device_cannot_execute(place: Place) -> None:
     with pytest.raises(CannotExecute) as caught:
         fingerprint(place.artifact.manifest.architecture, device="tpu")
     assert caught.value.values[1] is CannotReason.ENVIRONMENT
@@ -161,7 +161,7 @@ def test_a_request_for_another_environment_cannot_be_executed(place: Place) -> N
         assert caught.value.values[1] is CannotReason.ENVIRONMENT
 
 
-def test_the_container_is_told_by_its_owner_and_part_of_the_environment(place: Place) -> None:
+def test_container_digest_is_configured_and_part_of_the_environment(place: Place) -> None:
     named = dataclasses.replace(place.environment, container=Digest(bytes([1]) * 32))
     assert named.digest != place.environment.digest
     engine = PinnedEngine(place.artifact, named)
@@ -186,7 +186,7 @@ def test_logits_that_are_not_finite_end_the_answer() -> None:
     assert half.row == digests.sha256(torch.tensor([1.0, -2.5]).numpy().tobytes()) and half.exponent == 0
 
 
-def test_the_switches_are_put_back_after_an_error() -> None:
+def test_switches_are_restored_after_a_pinned_error() -> None:
     before = (torch.backends.cudnn.benchmark, torch.backends.cuda.matmul.allow_tf32, torch.are_deterministic_algorithms_enabled())
     torch.backends.cudnn.benchmark = True
     try:

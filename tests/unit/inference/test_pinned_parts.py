@@ -76,7 +76,7 @@ def test_tensors_of_another_model_are_refused(place: Place, tmp_path: Path, chan
         PinnedEngine(checkpoint.load(tmp_path / "artifact"), place.environment)
 
 
-def test_what_is_no_checkpoint_is_not_pinned(place: Place, tmp_path: Path) -> None:
+def test_folder_without_a_checkpoint_is_not_pinned(place: Place, tmp_path: Path) -> None:
     source = Path(shutil.copytree(place.source, tmp_path / "checkpoint"))
     with pytest.raises(ConfigurationError):
         checkpoint.pin(source, tmp_path / "checkpoint")
@@ -118,7 +118,7 @@ processor\t: 1
 ARM = "processor\t: 0\nFeatures\t: fp asimd sve i8mm\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: 0xd4f\n"
 
 
-def test_the_processor_is_read_as_the_kernel_tells_it(tmp_path: Path) -> None:
+def test_processor_is_read_from_the_kernel(tmp_path: Path) -> None:
     file = tmp_path / "cpuinfo"
     file.write_text(X86)
     found = fingerprint.read_cpu(file)
@@ -146,7 +146,7 @@ def tool(folder: Path, prints: str, code: int = 0) -> str:
     return str(path)
 
 
-def test_a_gpu_is_read_as_its_driver_tells_it(tmp_path: Path) -> None:
+def test_gpu_is_read_from_its_driver(tmp_path: Path) -> None:
     command = tool(tmp_path, "NVIDIA H100 80GB HBM3, 9.0, 580.65.06, Enabled, Enabled, 96.00.5E.00.01")
     found = fingerprint.read_gpu(0, command)
     assert (found.arch, found.driver) == ("sm_90", "580.65.06")
@@ -156,14 +156,14 @@ def test_a_gpu_is_read_as_its_driver_tells_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("prints", "code"), [("No devices were found", 0), ("", 0), ("a, b, c, d, e, f", 9), ("a,,c,d,e,f", 0)])
-def test_a_gpu_that_is_not_told_cannot_execute(tmp_path: Path, prints: str, code: int) -> None:
+def test_gpu_that_is_not_reported_cannot_execute(tmp_path: Path, prints: str, code: int) -> None:
     for command in (tool(tmp_path, prints, code), str(tmp_path / "missing")):
         with pytest.raises(CannotExecute) as caught:
             fingerprint.read_gpu(0, command)
         assert caught.value.values[1] is CannotReason.ENVIRONMENT
 
 
-def test_the_verbs_pin_and_fingerprint(place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_pin_and_fingerprint(place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["model", "pin", str(place.source), str(tmp_path / "artifact")]) == Exit.OK
     assert capsys.readouterr().out.strip() == "0x" + place.artifact.model_id.hex()
     out = tmp_path / "environment.json"

@@ -109,7 +109,7 @@ def test_checkpoint_that_transformers_saved_again_is_the_same_model(variant: str
     assert ours == theirs
 
 
-def test_every_family_has_a_variant() -> None:
+def test_every_family_has_a_public_variant() -> None:
     assert {members["model_type"] for members in VARIANTS.values()} == FAMILIES.keys()
 
 
@@ -163,7 +163,7 @@ def test_largest_context_converts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("context", [0, 513])
-def test_context_that_the_checkpoint_does_not_have_is_refused(context: int, tmp_path: Path) -> None:
+def test_context_longer_than_the_checkpoint_has_is_refused(context: int, tmp_path: Path) -> None:
     write_checkpoint("llama", tmp_path / "checkpoint")
     with pytest.raises(ConfigurationError, match=f"--context: {context} tokens, the checkpoint has 1 to 512"):
         convert(tmp_path / "checkpoint", tmp_path / "artifact", options=Options(context=context))

@@ -17,7 +17,7 @@ def found(row: list[float], bits: int) -> tuple[int, ...]:
 
 
 @given(st.lists(floats, min_size=1, max_size=9), st.sampled_from([14, 22]))
-def test_every_row_of_floats_gives_the_integers_of_fractions(row: list[float], bits: int) -> None:
+def test_quantised_rows_equal_integers_computed_with_fractions(row: list[float], bits: int) -> None:
     assert found(row, bits) == quantise_in_integers(row, bits)
 
 
@@ -33,7 +33,7 @@ def test_value_just_below_a_power_of_two_is_clamped_not_carried() -> None:
     assert found([2.0 - 2.0**-23], 14) == (127 + 1 - 1, 2**14 - 1)
 
 
-def test_rows_do_not_see_each_other() -> None:
+def test_rows_are_quantised_independently() -> None:
     x = torch.tensor([[1.0, -3.0], [1e30, 2e30], [1e-38, 0.0]])
     together = quantise(x, 14)
     for i in range(3):
@@ -41,7 +41,7 @@ def test_rows_do_not_see_each_other() -> None:
         assert torch.equal(alone.values[0], together.values[i]) and torch.equal(alone.exponent[0], together.exponent[i])
 
 
-def test_rows_that_are_not_finite_are_zeros_with_an_exponent_of_their_own() -> None:
+def test_rows_that_are_not_finite_are_zeros_with_their_own_exponent() -> None:
     rows = quantise(torch.tensor([[1.0, torch.nan], [torch.inf, 2.0], [-torch.inf, torch.nan], [1.0, 0.5]]), 14)
     assert rows.exponent.flatten().tolist() == [NOT_FINITE] * 3 + [127]
     assert rows.values[:3].abs().sum() == 0

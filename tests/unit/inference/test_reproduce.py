@@ -18,7 +18,7 @@ def test_vectors_are_the_same_on_every_path(model: Artifact, engine: ExactEngine
     assert vectors_of(ExactEngine(model, path="torch")).differences(found) == ()
 
 
-def test_one_other_weight_gives_other_vectors_by_name(model: Artifact, engine: ExactEngine) -> None:
+def test_one_other_weight_changes_vectors_by_name(model: Artifact, engine: ExactEngine) -> None:
     name = next(name for name, tensor in model.tensors.items() if tensor.dim() == 2 and "embed" not in name)
     changed = model.tensors[name].clone()
     changed[0, 0] = changed[0, 0] + (1 if changed[0, 0] < 1 else -1)

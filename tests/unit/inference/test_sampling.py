@@ -26,13 +26,13 @@ shares = st.just(Fraction(0)) | fractions
 @example([7], 0, Fraction(1, 1000), Fraction(1))
 @example([3, 3, 3, 3], 3, Fraction(1, 2), Fraction(1))
 @example([1, 2**40, 2**40 - 1], 0, Fraction(1), Fraction(2**40 - 1, 2**40))
-def test_threshold_keeps_what_sorting_keeps(weights: list[int], top_k: int, top_p: Fraction, min_p: Fraction) -> None:
+def test_threshold_keeps_the_same_tokens_as_sorting(weights: list[int], top_k: int, top_p: Fraction, min_p: Fraction) -> None:
     found = keep(torch.tensor(weights), top_k, top_p, min_p).tolist()
     assert found == decoding.kept(weights, top_k, top_p, min_p)
 
 
 @given(st.lists(st.integers(0, 5), min_size=20, max_size=60).filter(any), fractions)
-def test_a_nucleus_larger_than_the_first_look_is_found(weights: list[int], top_p: Fraction) -> None:
+def test_nucleus_larger_than_the_first_chunk_is_found(weights: list[int], top_p: Fraction) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sampler, "NUCLEUS", 2)
         assert keep(torch.tensor(weights), 0, top_p).tolist() == decoding.kept(weights, 0, top_p, Fraction(0))
@@ -51,7 +51,7 @@ def test_temperature_is_the_nearest_float(temperature: Fraction) -> None:
 
 
 @given(st.lists(st.floats(-(2.0**127), 2.0**127, width=32), min_size=1, max_size=30), st.fractions(Fraction(1, 10**30), 100))
-def test_weighing_is_total_and_the_best_token_weighs_one(logits: list[float], temperature: Fraction) -> None:
+def test_weight_is_total_and_the_best_token_weighs_one(logits: list[float], temperature: Fraction) -> None:
     weights = weigh(torch.tensor(logits), temperature).tolist()
     assert max(weights) == 2**40 == weights[logits.index(max(logits))]
     assert min(weights) >= 0
@@ -59,7 +59,7 @@ def test_weighing_is_total_and_the_best_token_weighs_one(logits: list[float], te
 
 @settings(max_examples=30)
 @given(st.lists(st.floats(-50, 50, width=32), min_size=1, max_size=12), st.fractions(Fraction(1, 100), 100, max_denominator=100))
-def test_weights_are_those_of_fractions(logits: list[float], temperature: Fraction) -> None:
+def test_weights_equal_those_computed_with_fractions(logits: list[float], temperature: Fraction) -> None:
     scores = [Fraction(x) for x in logits]
     assert weigh(torch.tensor(logits), temperature).tolist() == decoding.weights(scores, temperature)
 
@@ -70,14 +70,14 @@ def test_greedy_takes_the_lowest_id_of_equals() -> None:
 
 
 @pytest.mark.parametrize("warm", ["0", "1", "0." + "0" * 29 + "1", "100"])
-def test_a_token_that_is_ruled_out_is_never_chosen(warm: str) -> None:
+def test_excluded_token_is_never_chosen(warm: str) -> None:
     out = float("-inf")
     logits = torch.tensor([out, 1.0, out, -3.0e38, out])
     assert {choose(logits, policy(4, warm), seed, ZERO_DIGEST, 0) for seed in range(40)} <= {1, 3}
     assert choose(torch.tensor([out, -3.0e38]), policy(4, warm, "0.5", 1), 3, ZERO_DIGEST, 0) == 1
 
 
-def test_draws_follow_the_weights() -> None:
+def test_draw_frequencies_follow_the_weights() -> None:
     # Chi-square with two degrees of freedom: 27.6 has a chance of one in a million; the keys are fixed, so it never changes.
     weights, parts = torch.tensor([1, 0, 2, 5]) * 2**37, (1, 0, 2, 5)
     counts = [0] * 4

@@ -21,7 +21,7 @@ def row_of(step: Step) -> bytes:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_every_head_row_and_logit_is_what_fractions_give(variant: str, tmp_path: Path) -> None:
+def test_every_head_row_and_logit_equals_the_fraction_computation(variant: str, tmp_path: Path) -> None:
     model = tiny(variant, tmp_path)
     runner, second = Runner(model, Float64Backend()), SecondEngine(files.read(model.path))
     rows = runner.teacher_force(runner.cache(1, len(TOKENS)), [TOKENS], [0])[0]

@@ -167,7 +167,7 @@ def test_tampering_is_rejected_at_its_position_for_its_reason(scene: Scene, name
     assert (where.gap is not None) == (where.expected is not None)
 
 
-def test_all_tampering_in_one_batch_is_judged_as_each_alone(scene: Scene) -> None:
+def test_tampered_claims_in_one_batch_are_judged_as_each_alone(scene: Scene) -> None:
     claims = [(scene.asked, *tamper(scene)) for tamper, _, _ in TAMPERING.values()]
     claims.append((scene.asked, scene.truth.output, scene.truth.out_hash))
     alone = [scene.engine.verify(*claim) for claim in claims]
@@ -187,7 +187,7 @@ def test_gap_is_the_exact_distance_of_the_two_best_logits(scene: Scene) -> None:
     assert fraction(found.gap) == Fraction(best) - Fraction(second)
 
 
-def test_no_claims_are_no_pass(engine: ExactEngine) -> None:
+def test_empty_list_of_claims_needs_no_pass(engine: ExactEngine) -> None:
     passes = engine.verify_passes
     assert engine.verify_many([]) == [] and engine.verify_passes == passes
 
@@ -219,7 +219,7 @@ mutations = st.builds(
 
 @settings(max_examples=30, deadline=None)
 @given(mutation=mutations)
-def test_any_claim_is_a_match_or_a_divergence_and_has_one_truth(scene: Scene, mutation: Mutation) -> None:
+def test_any_claim_is_a_match_or_a_divergence_from_one_answer(scene: Scene, mutation: Mutation) -> None:
     output, out_hash = mutation.of(scene)
     found = scene.engine.verify(scene.asked, output, out_hash)
     assert found.truth == scene.truth

@@ -46,7 +46,7 @@ def members_of(record: str) -> list[str]:
     return re.findall(r"`([a-z_0-9]+)`", re.sub(r"\([^()]*\)", "", found[1]))
 
 
-def test_every_label_of_the_text_has_the_string_of_the_code() -> None:
+def test_labels_of_the_specification_are_those_of_the_code() -> None:
     used = set(re.findall(r"\b(?:H|HKDF)\(([A-Z_]+)", TEXT)) - {"LABEL"}
     assert len(used) >= 12
     assert used == LABELS.keys()
@@ -54,11 +54,11 @@ def test_every_label_of_the_text_has_the_string_of_the_code() -> None:
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
-def test_members_of_every_record_are_those_of_the_code(record: type[Any]) -> None:
+def test_record_members_of_the_specification_are_those_of_the_code(record: type[Any]) -> None:
     assert sorted(members_of(record.__name__)) == sorted(field.name for field in dataclasses.fields(record))
 
 
-def test_the_policy_in_the_text_is_canonical() -> None:
+def test_policy_of_the_specification_is_canonical() -> None:
     (example,) = re.findall(r"^    (\{.*temperature.*\})$", TEXT, re.MULTILINE)
     record = from_json(DecodePolicy, json.loads(example))
     assert encode(record).decode() == example
@@ -66,7 +66,7 @@ def test_the_policy_in_the_text_is_canonical() -> None:
     assert record.logit_bias and record.stop_strings and record.stop_tokens
 
 
-def test_members_that_change_nothing_are_those_of_the_code() -> None:
+def test_neutral_members_of_the_specification_are_those_of_the_code() -> None:
     text = section("3.2")
     sentence = text[text.index("members of published checkpoints that change nothing:") : text.index("With other values")]
     named = {name for name in re.findall(r"`([a-z_.]+)`", sentence)}
@@ -75,14 +75,14 @@ def test_members_that_change_nothing_are_those_of_the_code() -> None:
     assert set(re.findall(r"of `([a-z0-9_]+)`\s", sentence)) == checkpoint.INERT_MEMBERS_OF.keys()
 
 
-def test_names_of_skipped_pairs_are_those_of_the_text(tmp_path: Path) -> None:
+def test_skipped_pairs_of_the_specification_are_those_of_the_code(tmp_path: Path) -> None:
     equalisation = tiny("qwen3_moe", tmp_path).manifest.equalisation
     assert equalisation is not None
     for name in equalisation.skipped:
         assert f"`{re.sub(r'[.][0-9]+[.]', '.i.', name)}`" in section("3.5")
 
 
-def test_hashes_are_those_that_the_text_gives(model: Artifact) -> None:
+def test_hashes_of_the_specification_are_reproduced(model: Artifact) -> None:
     asked = request(model, b"hashed", policy(3, "0.8", "0.9", 5), seed=2**40 + 1)
     answer = ExactEngine(model).generate(asked)
     assert hashes.model_id(model.path) == model.model_id
@@ -106,7 +106,7 @@ def test_hashes_are_those_that_the_text_gives(model: Artifact) -> None:
     assert digests.keccak256(answer.output.tokens_hash + answer.trace_root) == answer.out_hash
 
 
-def test_leaves_and_draws_are_those_that_the_text_gives(engine: ExactEngine) -> None:
+def test_leaves_and_draws_of_the_specification_are_reproduced(engine: ExactEngine) -> None:
     asked = request(engine.artifact, b"drawn", policy(4, "1"), seed=5)
     answer = engine.generate(asked)
     execution = hashes.execution(engine.artifact.model_id, json.loads(encode(asked.decode)), asked.prompt)

@@ -22,13 +22,13 @@ def test_chat_is_rendered_byte_by_byte_between_control_tokens(tokenizer: Tokeniz
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
-def test_text_survives_the_way_to_tokens_and_back(tokenizer: Tokenizer, text: str) -> None:
+def test_text_round_trips_through_tokens(tokenizer: Tokenizer, text: str) -> None:
     ids = tokenizer.encode(text)
     assert ids == tuple(text.encode()) or "<|" in text
     assert tokenizer.text([*ids, 257]) == text or "<|" in text
 
 
-def test_bytes_that_are_no_text_are_replaced_not_refused(tokenizer: Tokenizer) -> None:
+def test_bytes_that_are_no_text_are_replaced_and_not_refused(tokenizer: Tokenizer) -> None:
     assert tokenizer.text([0xFF, ord("H"), 0xC3]) == "�H�"
 
 

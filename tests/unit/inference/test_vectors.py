@@ -20,7 +20,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_vectors_have_not_changed(folder: Path) -> None:
+def test_known_answer_vectors_have_not_changed(folder: Path) -> None:
     assert make_exact1.vectors(folder) == GOLDEN
 
 
@@ -28,5 +28,5 @@ def test_engine_carries_the_digest_of_the_vectors() -> None:
     assert GOLDEN["profile_digest"] == PROFILE_DIGEST.hex()
 
 
-def test_vectors_hold_answers_that_differ() -> None:
+def test_vectors_contain_answers_that_differ() -> None:
     assert len({answer["tokens"] for answer in GOLDEN["answers"]}) == len(GOLDEN["answers"])

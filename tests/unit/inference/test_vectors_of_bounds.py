@@ -62,7 +62,7 @@ def test_the_second_implementation_gives_every_line_and_the_bound(variant: str) 
     assert lines.bound() == vector["bound"]
 
 
-def test_lines_have_the_names_of_the_text() -> None:
+def test_bound_lines_have_the_names_of_the_specification() -> None:
     text = TEXT[TEXT.index("### 3.6 ") : TEXT.index("## 4. ")]
     named = re.findall(r"^    .*\bup\(.*\)   +(\S.*)$", text, re.MULTILINE)
     ours = [name for vector in MODELS.values() for name, _ in Lines(vector["architecture"], given(vector)).lines]
@@ -81,7 +81,7 @@ def test_second_implementation_finds_the_maxima_and_the_bound_of_the_files(varia
 
 
 @pytest.mark.parametrize("variant", MODELS)
-def test_lines_of_wide_weights_are_the_same_too(variant: str, tmp_path: Path) -> None:
+def test_lines_of_wide_weights_match_the_second_implementation(variant: str, tmp_path: Path) -> None:
     write_checkpoint(variant, tmp_path / "checkpoint", torch.bfloat16, hidden_size=24, rms_norm_eps=1e-3)
     convert(tmp_path / "checkpoint", tmp_path / "wide", options=Options(16, 8))
     model = artifact.load(tmp_path / "wide")
@@ -105,7 +105,7 @@ def engines_bound(vector: dict[str, Any], maxima: Maxima) -> int:
 
 
 @pytest.mark.parametrize("variant", MODELS)
-def test_both_refuse_the_same_models(variant: str) -> None:
+def test_both_implementations_refuse_the_same_models(variant: str) -> None:
     vector, found = MODELS[variant], set[int]()
     plain = given(vector)
     for power in range(16, 61):

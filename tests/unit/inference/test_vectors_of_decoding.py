@@ -22,7 +22,7 @@ def test_vectors_of_decoding_have_not_changed() -> None:
     assert make_decoding.vectors() == GOLDEN
 
 
-def test_vectors_of_decoding_cover_every_end_and_every_knob() -> None:
+def test_vectors_of_decoding_cover_every_end_and_every_parameter() -> None:
     assert {case["finish_reason"] for case in GOLDEN["cases"]} == {"stop", "length", "error"}
     off = GOLDEN["cases"][0]["decode"]
     turned = {name for case in GOLDEN["cases"] for name, value in case["decode"].items() if value != off[name]}

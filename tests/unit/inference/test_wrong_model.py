@@ -62,7 +62,7 @@ FLIPS: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
 
 
 @pytest.mark.parametrize("name", FLIPS)
-def test_one_wrong_number_is_caught_at_the_first_token(engine: ExactEngine, name: str, tmp_path: Path) -> None:
+def test_one_wrong_weight_is_detected_at_the_first_token(engine: ExactEngine, name: str, tmp_path: Path) -> None:
     """An answer of one token is enough: where the token is the right one all the same, the trace is not."""
     tensor, change = FLIPS[name]
     wrong = altered(engine.artifact, tmp_path / "wrong", {tensor: change(engine.artifact.tensors[tensor])})
@@ -78,7 +78,7 @@ def test_another_model_gives_another_first_token_or_trace(engine: ExactEngine, o
     assert found is not None and found.kind is DivergenceClass.MODEL and found.position <= 1
 
 
-def test_a_wrong_number_that_touches_no_row_and_no_choice_changes_no_byte(engine: ExactEngine, tmp_path: Path) -> None:
+def test_wrong_weight_outside_every_row_and_choice_changes_no_byte(engine: ExactEngine, tmp_path: Path) -> None:
     """The trace holds what enters the head, in 14 bits. Wrong weights of the head itself show once they change a choice."""
     head = engine.artifact.tensors["head"]
     asked = request(engine.artifact, PROMPT, policy(1))
@@ -94,7 +94,7 @@ def test_a_wrong_number_that_touches_no_row_and_no_choice_changes_no_byte(engine
     assert (found.position, found.kind, found.expected) == (0, DivergenceClass.SAMPLER, token)
 
 
-def test_a_head_row_above_the_proven_bound_is_our_mistake(model: Artifact, tmp_path: Path) -> None:
+def test_head_row_above_the_proven_bound_is_a_bug(model: Artifact, tmp_path: Path) -> None:
     huge = torch.full_like(model.tensors["norm"], 2.0**62)
     engine = ExactEngine(altered(model, tmp_path / "norm", {"norm": huge}), path="torch", backend="float64")
     asked = request(engine.artifact, PROMPT, policy(2))
@@ -104,14 +104,14 @@ def test_a_head_row_above_the_proven_bound_is_our_mistake(model: Artifact, tmp_p
         engine.verify(asked, output_for(asked, (1, 2), "length"), engine.artifact.model_id)
 
 
-def test_a_layer_above_the_proven_bound_is_our_mistake_and_named(model: Artifact, tmp_path: Path) -> None:
+def test_layer_above_the_proven_bound_is_a_bug_and_named(model: Artifact, tmp_path: Path) -> None:
     huge = torch.full_like(model.tensors["layers.1.down_proj.scale"], 2.0**70)
     wrong = altered(model, tmp_path / "layer", {"layers.1.down_proj.scale": huge})
     with pytest.raises(NotExact, match=r"layer 1 with E = \d+, proven to be at most"):
         ExactEngine(wrong, path="torch", backend="float64")
 
 
-def test_divergence_of_a_trace_says_no_token(engine: ExactEngine) -> None:
+def test_divergence_of_a_trace_names_no_token(engine: ExactEngine) -> None:
     asked = request(engine.artifact, PROMPT, policy(NEW))
     truth = engine.generate(asked)
     found = engine.verify(asked, truth.output, engine.artifact.model_id).divergence

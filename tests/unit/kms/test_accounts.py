@@ -37,7 +37,7 @@ def as_before(folder: Path) -> bytes:
     return key
 
 
-def test_the_key_is_in_no_file_and_the_address_needs_no_storage_key(fresh: World) -> None:
+def test_account_key_is_in_no_file_and_its_address_needs_no_storage_key(fresh: World) -> None:
     folder = folder_of(fresh)
     key, storage = accounts.signer(folder).secret, folder / "storage.key"
     for path in folder.iterdir():
@@ -50,7 +50,7 @@ def test_the_key_is_in_no_file_and_the_address_needs_no_storage_key(fresh: World
 
 
 @pytest.mark.parametrize("how", ["other address", "other shard's", "cut off", "no account", "missing"])
-def test_an_account_that_was_altered_or_is_of_another_shard_is_named(fresh: World, how: str) -> None:
+def test_altered_account_or_one_of_another_shard_is_named(fresh: World, how: str) -> None:
     folder, other = folder_of(fresh), folder_of(fresh, 2)
     path = folder / SEALED_KEY
     stored = decode(SealedAccount, path.read_bytes())
@@ -70,7 +70,7 @@ def test_an_account_that_was_altered_or_is_of_another_shard_is_named(fresh: Worl
         accounts.signer(folder)
 
 
-def test_a_key_that_lies_open_is_refused_by_every_tool_and_sealed_by_wrap(
+def test_plaintext_key_is_refused_by_every_command_and_sealed_by_wrap(
     fresh: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     folder, records = folder_of(fresh), fresh.records(1)
@@ -89,7 +89,7 @@ def test_a_key_that_lies_open_is_refused_by_every_tool_and_sealed_by_wrap(
     fresh.shard(1)
 
 
-def test_a_backup_of_before_brings_the_open_key_back_which_is_sealed_then(fresh: World, tmp_path: Path) -> None:
+def test_old_backup_restores_the_plaintext_key_which_is_then_sealed(fresh: World, tmp_path: Path) -> None:
     folder, records = folder_of(fresh), fresh.records(1)
     account, key = accounts.address_of(folder), as_before(folder)
     with pytest.MonkeyPatch.context() as old:
@@ -105,7 +105,7 @@ def test_a_backup_of_before_brings_the_open_key_back_which_is_sealed_then(fresh:
     assert accounts.signer(folder).secret == key
 
 
-def test_an_open_key_is_not_sealed_under_another_key_than_the_folders(fresh: World, tmp_path: Path) -> None:
+def test_plaintext_key_is_sealed_only_under_the_folders_storage_key(fresh: World, tmp_path: Path) -> None:
     folder = folder_of(fresh)
     key = as_before(folder)
     write_secret(tmp_path / "other.key", (b"\x07" * 32).hex().encode())
@@ -116,9 +116,7 @@ def test_an_open_key_is_not_sealed_under_another_key_than_the_folders(fresh: Wor
     assert accounts.seal_account(folder, open_sealer(folder)) and accounts.signer(folder).secret == key
 
 
-def test_wrap_seals_no_account_under_a_key_file_that_is_not_the_folders(
-    fresh: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_wrap_refuses_a_key_file_of_another_folder(fresh: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Control: the same settings with the folder's own key in that file."""
     folder = folder_of(fresh)
     key, settings, elsewhere = as_before(folder), config(fresh, 1), tmp_path / "elsewhere.key"
@@ -156,7 +154,7 @@ def test_wrap_killed_while_sealing_the_account_is_resumed(fresh: World, monkeypa
 
 @pytest.mark.parametrize("number", ["00" * 32, "ff" * 32])
 @pytest.mark.parametrize("sealed", [True, False])
-def test_an_open_key_that_is_no_key_is_named_and_left_as_it_is(fresh: World, number: str, sealed: bool) -> None:
+def test_malformed_plaintext_key_is_named_and_left_unchanged(fresh: World, number: str, sealed: bool) -> None:
     folder = folder_of(fresh)
     if not sealed:
         (folder / SEALED_KEY).unlink()
@@ -167,7 +165,7 @@ def test_an_open_key_that_is_no_key_is_named_and_left_as_it_is(fresh: World, num
     assert (folder / OPEN_KEY).read_text() == number and (folder / SEALED_KEY).exists() == sealed
 
 
-def test_one_process_at_a_time_wraps(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_wrap_runs_at_a_time(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = folder_of(fresh)
     key = as_before(folder)
     monkeypatch.setattr(sys, "argv", ["kms", "wrap", "--config", str(config(fresh, 1))])
@@ -178,7 +176,7 @@ def test_one_process_at_a_time_wraps(fresh: World, monkeypatch: pytest.MonkeyPat
     assert accounts.signer(folder).secret == key
 
 
-def test_an_open_key_of_another_account_is_left_as_it_is(fresh: World) -> None:
+def test_plaintext_key_of_another_account_is_left_unchanged(fresh: World) -> None:
     folder = folder_of(fresh)
     before = (folder / SEALED_KEY).read_bytes()
     write_secret(folder / OPEN_KEY, (b"\x11" * 32).hex().encode())

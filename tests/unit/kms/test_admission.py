@@ -45,14 +45,14 @@ def peak_bytes(action: object, error: type[Exception]) -> int:
 
 
 @pytest.mark.parametrize("piece", PIECES, ids=["objects", "lists", "numbers", "escapes"])
-def test_a_body_of_millions_of_pieces_is_refused_before_any_is_built(world: World, piece: bytes) -> None:
+def test_body_with_millions_of_elements_is_refused_before_building_any(world: World, piece: bytes) -> None:
     shard, body = world.shard(1), crowded(piece, MAX_RELEASE_BODY_BYTES)
     peer = world.peer(shard)
     assert peak_bytes(lambda: shard.release(body, peer), NotCanonical) < 2**20
 
 
 @pytest.mark.parametrize("piece", PIECES, ids=["objects", "lists", "numbers", "escapes"])
-def test_an_envelope_of_millions_of_pieces_is_refused_before_any_is_built(world: World, piece: bytes) -> None:
+def test_envelope_with_millions_of_elements_is_refused_before_building_any(world: World, piece: bytes) -> None:
     """Anybody can sign a receipt that names such bytes: the shard reads them before it asks the chain."""
     case, data = world.case(), crowded(piece, MAX_ENVELOPE_BYTES)
     forged = replace(case.receipt, envelope_hash=envelope_hash(data))
@@ -105,7 +105,7 @@ def full(world: World, shard: Shard, bodies: list[bytes]) -> Iterator[list["Futu
             peer.free.set()
 
 
-def test_a_full_shard_asks_to_try_again_and_recovers(fresh: World) -> None:
+def test_full_shard_asks_to_retry_and_recovers(fresh: World) -> None:
     shard, cases = fresh.shard(1), [fresh.case(n) for n in range(1, ADMISSIONS + 2)]
     for case in cases:
         fresh.chain.open(case)
@@ -116,7 +116,7 @@ def test_a_full_shard_asks_to_try_again_and_recovers(fresh: World) -> None:
     assert shard.release(last, fresh.peer(shard)).record.decision == Decision.RELEASED
 
 
-def test_a_full_shard_says_over_its_channel_that_a_retry_may_help(fresh: World) -> None:
+def test_full_shard_says_over_its_channel_to_retry(fresh: World) -> None:
     shard, case = fresh.shard(1), fresh.case()
     request, record = fresh.request(case), fresh.document.record.shards[0]
     with fresh.listening((1, shard)), open_channel(record, fresh.enclave(1), fresh.public, 60) as channel:

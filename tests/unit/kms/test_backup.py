@@ -49,7 +49,7 @@ def test_backup_changes_nothing_beside_its_file_and_names_a_bad_place(tmp_path: 
         back_up(station.folder, tmp_path / "nowhere" / "my.backup", *given)
 
 
-def test_all_keys_and_shares_come_back_and_only_the_owner_can_read_them(station: Station) -> None:
+def test_all_keys_and_shares_are_restored_readable_by_the_owner_only(station: Station) -> None:
     assert open_backup(station.file, KEY).logs[0].index == 1
     before = station.lose()
     done = station.restore()
@@ -81,7 +81,7 @@ def _flipped(data: bytes, at: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
 
-def test_a_file_of_before_a_resharing_is_refused_and_nothing_is_written(station: Station) -> None:
+def test_backup_from_before_a_resharing_is_refused_and_nothing_written(station: Station) -> None:
     station.deal_again()
     station.lose()
     with pytest.raises(StaleBackup, match="no share of version 1 of key epoch 1"):
@@ -118,7 +118,7 @@ def test_wrong_external_storage_key_is_named_and_backup_not_called_stale(station
         under(own)
 
 
-def test_a_share_that_was_altered_before_the_backup_is_named(station: Station) -> None:
+def test_share_altered_before_the_backup_is_named(station: Station) -> None:
     share = station.folder / "share-1.json"
     stored = json.loads(share.read_bytes())
     stored["ciphertext"] = "0x" + _flipped(bytes.fromhex(stored["ciphertext"][2:]), 0).hex()
@@ -141,7 +141,7 @@ def test_restore_takes_only_shares_in_force_from_a_file_of_old_and_new(station: 
 
 
 @pytest.mark.parametrize("what", ["retired", "held by others now"])
-def test_shares_that_the_chain_wants_from_nobody_here_stay_out(station: Station, what: str) -> None:
+def test_shares_that_are_no_longer_in_force_are_not_restored(station: Station, what: str) -> None:
     gone = {"state": EpochState.RETIRED} if what == "retired" else {"shards": (Address("0x" + "77" * 20),)}
     station.chain.epoch = replace(station.chain.epoch, **gone)
     before = station.lose()
@@ -195,14 +195,14 @@ def test_control_keys_beside_another_log_sign_two_records_of_one_number(
     assert (first.record.index, first.record.shard) == (other.record.index, other.record.shard) and first != other
 
 
-def test_a_log_that_went_on_after_the_backup_is_right(station: Station) -> None:
+def test_log_that_grew_after_the_backup_is_accepted(station: Station) -> None:
     station.release(3)
     before = station.lose()
     station.restore()
     assert station.content() == before
 
 
-def test_nothing_that_is_in_the_folder_is_replaced(station: Station, tmp_path: Path) -> None:
+def test_restore_replaces_nothing_in_the_folder(station: Station, tmp_path: Path) -> None:
     station.lose()
     keyring.enrol(station.folder, "https://127.0.0.1:1", os.urandom)
     before = station.content()
@@ -211,7 +211,7 @@ def test_nothing_that_is_in_the_folder_is_replaced(station: Station, tmp_path: P
     assert station.content() == before
 
 
-def test_a_restore_that_was_killed_is_gone_on_with(station: Station) -> None:
+def test_killed_restore_is_resumed(station: Station) -> None:
     before = station.lose()
     draft = station.folder / ".restoring"
     draft.mkdir()
@@ -235,7 +235,7 @@ def test_folder_restored_as_a_whole_does_not_serve_superseded_shares(station: St
     assert verify_meant(document, station.chain) == document, "an epoch that is not on the chain yet"
 
 
-def test_of_a_retired_epoch_every_share_is_erased_with_a_word_about_it(station: Station) -> None:
+def test_every_share_of_a_retired_epoch_is_erased_with_a_statement(station: Station) -> None:
     station.deal_again()
     station.chain.epoch = replace(station.chain.epoch, state=EpochState.RETIRED)
     said = erase(station.folder, station.world.document, CONTRACTS, station.world.ceremonies(1), station.chain, SystemClock())

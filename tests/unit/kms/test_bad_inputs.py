@@ -63,12 +63,12 @@ def test_bad_inputs_have_distinct_errors_unless_indistinguishable() -> None:
     assert [names for names in by_error.values() if len(names) > 1] == ONE_CASE
 
 
-def test_a_secret_in_a_log_would_be_found(world: World) -> None:
+def test_secret_in_a_log_is_found(world: World) -> None:
     case = world.case()
     said = world.secret.hex().encode() + case.payload.request.nonce.hex().encode()
     assert leaked(said, world, [case]) == ["transport", "nonce"]
     assert leaked(b"", world, [case]) == []
 
 
-def test_every_word_for_a_point_is_among_the_rows() -> None:
+def test_every_point_error_is_in_the_table() -> None:
     assert set(POINTS) == set(PointFlaw)

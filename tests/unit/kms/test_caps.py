@@ -110,7 +110,7 @@ def test_one_byte_above_the_cap_reaches_no_parser(
 
 
 @pytest.mark.parametrize("name", MARKS)
-def test_one_mark_above_the_cap_reaches_no_parser(
+def test_one_element_above_the_cap_reaches_no_parser(
     decoders: dict[str, Capped], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read, _, marks = decoders[name]
@@ -126,7 +126,7 @@ def test_one_level_above_the_depth_reaches_no_parser(
         assert is_parsed(monkeypatch, decoders[name].read, b"[" * depth + b"]" * depth) == parsed
 
 
-def test_a_body_of_a_ceremony_above_its_caps_reaches_no_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ceremony_body_above_its_caps_reaches_no_parser(monkeypatch: pytest.MonkeyPatch) -> None:
     who = party(1).signer
 
     def read(body: bytes) -> object:
@@ -165,7 +165,7 @@ def test_a_quote_above_the_cap_reaches_no_parser(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(("part", "most", "parser"), [
     ("ask", snp.MAX_CERTIFICATE_BYTES, "load_der_x509_certificate"), ("crl", snp.MAX_CRL_BYTES, "load_der_x509_crl"),
 ])  # fmt: skip
-def test_a_certificate_or_list_of_amds_above_the_cap_reaches_no_parser(
+def test_amd_certificate_or_list_above_the_cap_reaches_no_parser(
     amd: Amd, part: str, most: int, parser: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given, asking = amd.certificates(), rule(amd, max_age_s=1)

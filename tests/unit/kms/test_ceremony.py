@@ -66,7 +66,7 @@ def test_a_refresh_keeps_the_key_and_changes_every_share(made: tuple[list[Party]
 
 
 @pytest.mark.parametrize(("dealing", "threshold", "count"), [((1, 3), 3, 4), ((1, 2, 3), 2, 2)])
-def test_other_shards_under_another_threshold_get_shares_of_the_same_key(
+def test_resharing_to_other_shards_and_threshold_keeps_the_key(
     made: tuple[list[Party], SharesSource], dealing: tuple[int, ...], threshold: int, count: int
 ) -> None:
     held, source = made
@@ -83,7 +83,7 @@ def test_other_shards_under_another_threshold_get_shares_of_the_same_key(
         assert verify_signature("shares", digest, consents[index - 1], dealers[index].signer.address)
 
 
-def test_a_key_moves_only_with_the_word_of_as_many_as_opened_until_then(made: tuple[list[Party], SharesSource]) -> None:
+def test_key_moves_only_with_the_consent_of_the_former_threshold(made: tuple[list[Party], SharesSource]) -> None:
     held, source = made
     fresh = [party(20 + n) for n in range(3)]
     for silent in ({2}, {1, 2}):
@@ -109,7 +109,7 @@ def test_a_lost_share_is_repaired_by_a_threshold_of_helpers(made: tuple[list[Par
 
 
 @pytest.mark.parametrize("kind", ["wrong share", "garbage hand", "copied hand"])
-def test_a_lying_helper_can_stop_a_repair_and_not_give_a_wrong_share(kind: str, made: tuple[list[Party], SharesSource]) -> None:
+def test_lying_helper_can_stop_a_repair_and_not_forge_a_share(kind: str, made: tuple[list[Party], SharesSource]) -> None:
     held, source = made
     helpers = [replace(held[0]), replace(held[2], meddle={**ALL, **HELPERS}[kind])]
     heir = replace(held[1], share=None)
@@ -121,7 +121,7 @@ def test_a_lying_helper_can_stop_a_repair_and_not_give_a_wrong_share(kind: str, 
 
 
 @pytest.mark.parametrize("kind", [*DEALERS, *RECEIVERS])
-def test_every_liar_is_named_and_the_key_is_made_without_it(kind: str) -> None:
+def test_every_liar_is_named_and_the_key_is_made_without_them(kind: str) -> None:
     parties = [party(n) for n in range(1, 4)]
     parties[2].meddle = ALL[kind]
     town = Town(plan_for(parties, 2, 2), parties)
@@ -135,7 +135,7 @@ def test_every_liar_is_named_and_the_key_is_made_without_it(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["wrong share", "rogue key", "false complaint", *HOLDERS])
-def test_a_liar_among_those_who_reshare_cannot_change_the_key(kind: str, made: tuple[list[Party], SharesSource]) -> None:
+def test_lying_dealer_of_a_resharing_cannot_change_the_key(kind: str, made: tuple[list[Party], SharesSource]) -> None:
     held, source = made
     parties = [replace(each) for each in held]
     parties[1].meddle = {**ALL, **HOLDERS}[kind]
@@ -146,7 +146,7 @@ def test_a_liar_among_those_who_reshare_cannot_change_the_key(kind: str, made: t
     assert opens(town) == source.commitments[0]
 
 
-def test_a_dealer_that_reshares_another_value_than_its_share_is_out(made: tuple[list[Party], SharesSource]) -> None:
+def test_dealer_that_reshares_another_value_than_its_share_is_excluded(made: tuple[list[Party], SharesSource]) -> None:
     held, source = made
     parties = [replace(held[0], share=12345), *(replace(each) for each in held[1:])]
     town = renewing(parties, source, 2)
@@ -156,7 +156,7 @@ def test_a_dealer_that_reshares_another_value_than_its_share_is_out(made: tuple[
 
 
 @pytest.mark.parametrize("kind", SILENT)
-def test_silence_is_not_called_a_lie(kind: str) -> None:
+def test_silent_dealer_is_not_called_a_liar(kind: str) -> None:
     parties = [party(n) for n in range(1, 4)]
     parties[0].meddle = SILENT[kind]
     town = Town(plan_for(parties, 2, 2), parties)
@@ -187,7 +187,7 @@ PARTIES = st.lists(
 
 @given(PARTIES, st.booleans())
 @settings(max_examples=MIXES, deadline=None)
-def test_whoever_lies_or_is_cut_off_any_threshold_opens_or_nothing_changed(
+def test_with_liars_or_partitions_any_threshold_opens_or_nothing_changed(
     made: tuple[list[Party], SharesSource], kinds: list[tuple[str, set[Phase]]], fresh: bool
 ) -> None:
     """Lies of every kind at once with messages lost in any phases: no honest shard is named, and there is all or nothing."""
@@ -226,7 +226,7 @@ def test_ceremony_state_is_a_function_of_the_log_and_of_every_prefix() -> None:
     assert replay(town.plan, tuple(town.log)).head == town.state.head
 
 
-def test_a_message_that_has_no_place_is_refused_and_changes_nothing() -> None:
+def test_misplaced_message_is_refused_and_changes_nothing() -> None:
     parties = [party(n) for n in range(1, 4)]
     town, other = (Town(plan_for(parties, 2, 3), parties) for _ in range(2))
     town.speak(parties[0])
@@ -254,7 +254,7 @@ def test_a_message_that_has_no_place_is_refused_and_changes_nothing() -> None:
 
 @given(st.binary(max_size=200), st.sampled_from(["join", "commit", "deal", "judgement", "hand", "confirm", "close"]))
 @settings(max_examples=50, deadline=None)
-def test_random_bytes_are_refused_in_every_kind(data: bytes, kind: str) -> None:
+def test_random_bytes_are_refused_as_every_message_kind(data: bytes, kind: str) -> None:
     who = party(1)
     state = begin(plan_for([who, party(2)], 2, 2))
     draft = replace(say(who.signer, state.id, Close(1, state.head)), kind=kind, body=Blob(data))
@@ -262,7 +262,7 @@ def test_random_bytes_are_refused_in_every_kind(data: bytes, kind: str) -> None:
         apply(state, replace(draft, signature=who.signer.sign(draft.digest)))
 
 
-def test_plans_that_cannot_be_right_are_refused(made: tuple[list[Party], SharesSource]) -> None:
+def test_impossible_plans_are_refused(made: tuple[list[Party], SharesSource]) -> None:
     held, source = made
     good = plan_for(held, 2, 3)
     seats = good.receivers

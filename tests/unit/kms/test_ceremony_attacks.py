@@ -178,7 +178,7 @@ def test_attack_14_receivers_that_sum_local_deals_hold_shares_of_no_key(
     assert not makes_key and town.state.phase is Phase.FAILED and "1 confirmations, 2 needed" in town.state.reason
 
 
-def test_attack_14_who_signs_another_transcript_is_not_heard() -> None:
+def test_attack_14_signer_of_another_transcript_is_ignored() -> None:
     town = ceremony_with("other transcript")
     town.run()
     assert town.state.phase is Phase.DONE and town.refused == [town.parties[0].signer.address] and set(town.shares()) == {2, 3}
@@ -238,7 +238,7 @@ def mended() -> Town:
     return town
 
 
-def test_no_deal_is_a_hand_and_is_where_both_are_sealed_for_the_same_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deal_is_no_repair_value_unless_seal_contexts_coincide(monkeypatch: pytest.MonkeyPatch) -> None:
     town = mended()
     assert list(town.state.lies) == [town.parties[1].signer.address] and list(town.state.hands) == [1]
     for module in (state_machine, responses):

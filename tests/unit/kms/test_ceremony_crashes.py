@@ -48,7 +48,7 @@ def test_control_shard_that_stores_no_seed_contradicts_itself_on_a_crash(tmp_pat
     assert state.phase is Phase.FAILED and state.result is None
 
 
-def test_a_scribe_that_dies_at_every_moment_goes_on(tmp_path: Path) -> None:
+def test_coordinator_crashing_at_every_point_resumes(tmp_path: Path) -> None:
     shards, _ = offices(tmp_path, 2)
     agreed, fuse, deaths = plan(shards, 2, 2), Fuse(lit=True), 0
     while True:
@@ -98,7 +98,7 @@ def test_shard_crashing_at_any_point_of_refresh_or_erasure_has_one_share(tmp_pat
     shares_make_the_key(state, numbered(shards))
 
 
-def test_who_deals_a_key_to_others_and_who_gets_it_may_die_at_every_moment(tmp_path: Path, made: Made) -> None:
+def test_dealers_and_receivers_of_a_resharing_may_crash_at_every_point(tmp_path: Path, made: Made) -> None:
     shards, chain, _, source = made
     fresh, other = offices(tmp_path / "fresh", 2, first=11)
     other.epoch = chain.epoch
@@ -113,7 +113,7 @@ def test_who_deals_a_key_to_others_and_who_gets_it_may_die_at_every_moment(tmp_p
     made_a_file(fresh[0])
 
 
-def test_a_helper_and_the_heir_of_a_repair_may_die_at_every_moment(tmp_path: Path, made: Made) -> None:
+def test_helper_and_receiver_of_a_repair_may_crash_at_every_point(tmp_path: Path, made: Made) -> None:
     shards, _, before, source = made
     next(shards[0].folder.glob("share-3-*.json")).unlink()
     helpers = {2: shards[1], 3: shards[2]}

@@ -32,7 +32,7 @@ def pair(tmp_path: Path) -> tuple[list[Office], OneEpoch]:
     return offices(tmp_path, 2)
 
 
-def test_desks_and_a_scribe_make_renew_and_repair_a_key(tmp_path: Path) -> None:
+def test_participants_and_coordinator_make_refresh_and_repair_a_key(tmp_path: Path) -> None:
     shards, chain = offices(tmp_path, 3)
     made = run(scribe_of(tmp_path, plan(shards, 2, 3), shards))
     shares_make_the_key(made, numbered(shards))
@@ -51,7 +51,7 @@ def test_desks_and_a_scribe_make_renew_and_repair_a_key(tmp_path: Path) -> None:
     shares_make_the_key(made, numbered(shards))  # what was in force is still there until it is erased
 
 
-def test_a_shard_that_missed_the_end_gets_its_share_from_the_log_later(tmp_path: Path) -> None:
+def test_shard_that_missed_the_end_gets_its_share_from_the_log(tmp_path: Path) -> None:
     shards, _ = offices(tmp_path, 3)
     scribe, turns = scribe_of(tmp_path, plan(shards, 2, 2), shards), Turns()
 
@@ -67,7 +67,7 @@ def test_a_shard_that_missed_the_end_gets_its_share_from_the_log_later(tmp_path:
     shares_make_the_key(state, numbered(shards))
 
 
-def test_a_quorum_that_is_cut_off_leaves_what_was(tmp_path: Path, pair: tuple[list[Office], OneEpoch]) -> None:
+def test_partitioned_quorum_changes_nothing(tmp_path: Path, pair: tuple[list[Office], OneEpoch]) -> None:
     shards, chain = pair
     made = run(scribe_of(tmp_path, plan(shards, 2, 2), shards))
     source = on_chain(chain, made)
@@ -98,9 +98,7 @@ def refused_plans(shards: list[Office], stranger: Office, source: SharesSource) 
     }
 
 
-def test_plans_that_the_chain_or_the_operator_does_not_allow_are_refused(
-    tmp_path: Path, pair: tuple[list[Office], OneEpoch]
-) -> None:
+def test_plans_forbidden_by_the_chain_or_the_operator_are_refused(tmp_path: Path, pair: tuple[list[Office], OneEpoch]) -> None:
     shards, chain = pair
     made = run(scribe_of(tmp_path, plan(shards, 2, 2), shards))
     source = on_chain(chain, made)
@@ -131,7 +129,7 @@ def test_plans_that_the_chain_or_the_operator_does_not_allow_are_refused(
         shards[0].exchange(brought(plan(shards, 2, 2, dealers=numbered(shards), source=source)))
 
 
-def test_with_the_operators_word_others_get_shares_of_the_key(tmp_path: Path, pair: tuple[list[Office], OneEpoch]) -> None:
+def test_resharing_to_others_needs_the_operators_permission(tmp_path: Path, pair: tuple[list[Office], OneEpoch]) -> None:
     shards, chain = pair
     source = on_chain(chain, run(scribe_of(tmp_path, plan(shards, 2, 2), shards)))
     fresh, other = offices(tmp_path / "fresh", 3, first=11)

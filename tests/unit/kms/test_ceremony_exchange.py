@@ -20,7 +20,7 @@ from tests.fixtures.kms.ceremony_runs import run
 from tests.fixtures.kms.dkg_fixture import Office, brought, offices, plan, scribe_of
 
 
-def test_a_shard_that_was_shown_one_log_takes_no_other(tmp_path: Path) -> None:
+def test_shard_that_saw_one_log_accepts_no_other(tmp_path: Path) -> None:
     shards, _ = offices(tmp_path, 2)
     agreed = plan(shards, 2, 2)
     signed, state = announce(SCRIBE, agreed), begin(agreed)
@@ -52,7 +52,7 @@ def test_logs_that_differ_at_a_phase_end_leave_two_closings_with_shards(tmp_path
     assert one.phase == two.phase and one.head != two.head
 
 
-def test_only_what_the_scribe_signed_is_looked_at(tmp_path: Path) -> None:
+def test_messages_not_signed_by_the_coordinator_are_ignored(tmp_path: Path) -> None:
     shards, _ = offices(tmp_path, 2)
     agreed = plan(shards, 2, 2)
     good = brought(agreed)
@@ -104,7 +104,7 @@ def forked_by_a_shard(agreed: Plan, shards: list[Office]) -> int:
     return refused
 
 
-def test_a_strangers_plan_keeps_no_exchange_waiting(tmp_path: Path) -> None:
+def test_plan_of_an_outsider_delays_no_exchange(tmp_path: Path) -> None:
     """It is refused while another exchange is in hand."""
     shards, _ = offices(tmp_path, 2)
     desk, foreign = shards[0].restart(), replace(plan(shards, 2, 2), scribe=shards[1].signer.address)
@@ -125,7 +125,7 @@ def refusal_of(call: Callable[[], object]) -> str:
     return str(caught.value)
 
 
-def test_a_stored_log_has_no_gap_and_keeps_each_message(tmp_path: Path) -> None:
+def test_stored_log_has_no_gap_and_keeps_each_message(tmp_path: Path) -> None:
     """The rules ask first; what is on the disk does not hang on them."""
     shards, _ = offices(tmp_path, 2)
     agreed, store = plan(shards, 2, 2), shards[0].ceremonies()

@@ -32,7 +32,7 @@ CEREMONY = Digest(b"\x0c" * 32)
 # --- what shares, polynomials and sealed values must be ---
 
 
-def test_the_canary_shows_a_share_of_another_key_whichever_it_is() -> None:
+def test_canary_shows_a_share_of_another_key() -> None:
     secret = random_scalar(os.urandom)
     shares, commitments = split(secret, 2, 3, os.urandom)
     key, base = encode_point(commitments[0]), canary.base(CEREMONY)
@@ -45,14 +45,14 @@ def test_the_canary_shows_a_share_of_another_key_whichever_it_is() -> None:
         canary.verify_canary(CEREMONY, key, 2, {1: partials[1]})
 
 
-def test_polynomials_that_cancel_each_other_make_no_key() -> None:
+def test_polynomials_that_cancel_out_make_no_key() -> None:
     agreed = plan_for([party(1), party(2)], 2, 2)
     first = tuple(GENERATOR * random_scalar(os.urandom) for _ in range(2))
     with pytest.raises(CeremonyFailed, match="identity"):
         result_of(agreed, CEREMONY, {1: first, 2: tuple(-each for each in first)}, {})
 
 
-def test_a_sum_of_another_key_than_the_source_has_is_no_result() -> None:
+def test_sum_that_is_not_the_source_key_is_no_result() -> None:
     held, source = generated(2, 2)
     agreed = plan_for(held, 2, 2, dealers=dict(enumerate(held, start=1)), source=source)
     others = {index: tuple(GENERATOR * random_scalar(os.urandom) for _ in range(2)) for index in (1, 2)}
@@ -60,7 +60,7 @@ def test_a_sum_of_another_key_than_the_source_has_is_no_result() -> None:
         result_of(agreed, CEREMONY, others, {})
 
 
-def test_what_cannot_be_a_sealed_value_names_its_dealer() -> None:
+def test_impossible_sealed_value_names_its_dealer() -> None:
     secret = random_scalar(os.urandom)
     key = encode_point(GENERATOR * secret)
     sound = seal(CEREMONY, 1, 2, 7, key, os.urandom)
@@ -79,7 +79,7 @@ def test_what_cannot_be_a_sealed_value_names_its_dealer() -> None:
             verify_sealed(*place, sound)
 
 
-def test_a_value_above_the_group_order_is_no_value() -> None:
+def test_value_above_the_group_order_is_refused() -> None:
     secret, ephemeral = random_scalar(os.urandom), random_scalar(os.urandom)
     key, enc = (encode_point(GENERATOR * each) for each in (secret, ephemeral))
     point = GENERATOR * (secret * ephemeral % ORDER)
@@ -106,7 +106,7 @@ def at(phase: Phase, parties: list[Party], agreed: Plan | None = None) -> Town:
     return town
 
 
-def test_who_did_not_commit_deals_nothing() -> None:
+def test_participant_that_did_not_commit_deals_nothing() -> None:
     parties = [party(n) for n in (1, 2, 3)]
     parties[2].absent = {Phase.JOINING}
     town = at(Phase.DEALING, parties)
@@ -116,7 +116,7 @@ def test_who_did_not_commit_deals_nothing() -> None:
         town.post(say(parties[2].signer, town.state.id, body))
 
 
-def test_a_judgement_is_of_who_joined_and_accuses_each_dealer_once() -> None:
+def test_judgement_covers_participants_and_accuses_each_dealer_once() -> None:
     parties = [party(n) for n in (1, 2, 3)]
     parties[2].absent = {Phase.JOINING}
     town = at(Phase.JUDGING, parties)
@@ -134,7 +134,7 @@ def test_a_judgement_is_of_who_joined_and_accuses_each_dealer_once() -> None:
     assert town.state == before
 
 
-def test_a_repair_without_its_heir_fails_at_once() -> None:
+def test_repair_without_its_receiver_fails_at_once() -> None:
     held, source = generated(2, 3)
     heir = replace(held[0], share=None, absent={Phase.JOINING})
     agreed = plan_for(held[1:], 2, 2, dealers={2: held[1], 3: held[2]}, source=source, heir=seat(1, heir))
@@ -145,7 +145,7 @@ def test_a_repair_without_its_heir_fails_at_once() -> None:
     assert town.state.phase is Phase.FAILED and town.state.reason == "the heir did not join"
 
 
-def test_an_heir_to_whom_too_few_handed_their_value_says_how_many() -> None:
+def test_repair_with_too_few_values_reports_their_number() -> None:
     held, source = generated(2, 3)
     held[2].meddle, heir = HELPERS["garbage hand"], replace(held[0], share=None)
     agreed = plan_for(held[1:], 2, 2, dealers={2: held[1], 3: held[2]}, source=source, heir=seat(1, heir))
@@ -198,7 +198,7 @@ FOREIGN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_a_shard_has_no_part_in_a_plan_that_its_operator_did_not_mean(name: str) -> None:
+def test_shard_takes_no_part_in_a_plan_its_operator_did_not_approve(name: str) -> None:
     """Also where nobody asked before who keeps the plan. Control: the plan as it is."""
     changes, otherwise, words = FOREIGN[name]
     parties = [party(n) for n in (1, 2)]
@@ -208,7 +208,7 @@ def test_a_shard_has_no_part_in_a_plan_that_its_operator_did_not_mean(name: str)
         verify_authority(replace(sound, **changes), replace(TRUST, **otherwise), parties[0].signer.address, NoEpoch())
 
 
-def test_every_seat_of_a_plan_is_a_part_in_it_and_nobody_else_has_one() -> None:
+def test_every_seat_of_a_plan_is_a_participant_and_there_are_no_others() -> None:
     held, source = generated(2, 3)
     heir = party(7)
     mending = plan_for(held[1:], 2, 2, dealers={2: held[1], 3: held[2]}, source=source, heir=seat(1, heir))
@@ -239,7 +239,7 @@ class Altering:
         return said if self.head is None else replace(said, head=self.head)
 
 
-def test_a_scribe_hears_no_shard_that_has_another_log(tmp_path: Path) -> None:
+def test_coordinator_ignores_a_shard_with_another_log(tmp_path: Path) -> None:
     shards, _ = offices(tmp_path, 2)
     link = Altering(shards[0])
     scribe = scribe_over(tmp_path, plan(shards, 2, 2), {shards[0].signer.address: link})
@@ -250,7 +250,7 @@ def test_a_scribe_hears_no_shard_that_has_another_log(tmp_path: Path) -> None:
     assert scribe.turn() and scribe.state.length == len(link.answered.messages)
 
 
-def test_a_scribe_takes_a_shards_words_from_that_shard_alone(tmp_path: Path) -> None:
+def test_coordinator_accepts_a_shards_messages_only_from_that_shard(tmp_path: Path) -> None:
     shards, _ = offices(tmp_path, 2)
     agreed, own = plan(shards, 2, 2), shards[0].signer.address
     link = Altering(shards[0])

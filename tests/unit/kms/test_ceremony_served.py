@@ -28,7 +28,7 @@ from tests.fixtures.kms.served_ceremony import (
 from tests.fixtures.kms.trickling_shard import trickling
 
 
-def test_a_key_is_made_over_https_and_shown_by_its_log(tmp_path: Path, shards: list[Office]) -> None:
+def test_key_is_made_over_https_and_shown_by_its_log(tmp_path: Path, shards: list[Office]) -> None:
     settings = settings_for(tmp_path, shards, "new")
     signed = agreed_plan(settings, Purpose.GENERATE, CONTRACTS, SCRIBE, os.urandom)
     with pytest.raises(CeremonyFailed, match="it has not ended, and stands in JOINING: run the command"):
@@ -45,7 +45,7 @@ def test_a_key_is_made_over_https_and_shown_by_its_log(tmp_path: Path, shards: l
         agreed_plan(settings, Purpose.RESHARE, CONTRACTS, SCRIBE, os.urandom)
 
 
-def test_the_plan_of_a_refresh_follows_from_the_epoch_document(tmp_path: Path, shards: list[Office]) -> None:
+def test_refresh_plan_follows_from_the_epoch_document(tmp_path: Path, shards: list[Office]) -> None:
     settings = settings_for(tmp_path, shards, "new")
     with serving(shards):
         assert (
@@ -81,7 +81,7 @@ def test_repair_plan_follows_from_the_epoch_document_and_restores_a_share(tmp_pa
         make_plan(nobody, Purpose.REPAIR, CONTRACTS, SCRIBE.address, os.urandom)
 
 
-def test_a_shard_behind_another_certificate_is_as_good_as_absent(tmp_path: Path, shards: list[Office]) -> None:
+def test_shard_with_another_certificate_counts_as_unavailable(tmp_path: Path, shards: list[Office]) -> None:
     settings = replace(settings_for(tmp_path, shards, "false"), phase_s=0.5)
     signed = agreed_plan(settings, Purpose.GENERATE, CONTRACTS, SCRIBE, os.urandom)
     for name in ("tls.pem", "tls.key"):
@@ -93,7 +93,7 @@ def test_a_shard_behind_another_certificate_is_as_good_as_absent(tmp_path: Path,
 
 
 @pytest.mark.parametrize("part", ["head", "body"])
-def test_a_shard_that_never_ends_its_answer_is_left_out_after_its_phase(
+def test_shard_with_an_endless_answer_is_left_out_after_its_phase(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     """It is asked first in each turn: what it takes is not taken from the others."""

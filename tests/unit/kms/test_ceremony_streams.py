@@ -51,7 +51,7 @@ def named(names: list[Name], what: bytes, act: Callable[[], object]) -> list[Nam
     return [each for each in names if len(each) > 1 and each[1] == what]
 
 
-def test_a_deal_is_drawn_for_this_polynomial_and_these_receivers(names: list[Name]) -> None:
+def test_deal_randomness_is_bound_to_polynomial_and_receivers(names: list[Name]) -> None:
     """In another log of the ceremony, with other deal keys, nothing of it is the same."""
     parties = [party(n) for n in (1, 2, 3)]
     town = Town(plan_for(parties, 2, 2), parties)
@@ -67,14 +67,14 @@ def test_a_deal_is_drawn_for_this_polynomial_and_these_receivers(names: list[Nam
     assert {each.enc for each in first.sealed}.isdisjoint(each.enc for each in second.sealed)  # type: ignore[union-attr]
 
 
-def test_each_key_that_a_shard_joins_with_has_a_stream_of_its_own(names: list[Name]) -> None:
+def test_each_join_key_of_a_shard_has_its_own_stream(names: list[Name]) -> None:
     parties = [party(n) for n in (1, 2, 3)]
     town = Town(plan_for(parties, 2, 2, epoch=hybrid_epoch(1)), parties)
     assert named(names, b"kem key", lambda: responses.due(town.state, parties[0].member)) == [(town.state.id, b"kem key")]
     assert {each[1:] for each in names} == {(b"deal key",), (b"kem key",), (b"polynomial", 1)}
 
 
-def test_a_complaint_and_a_confirmation_are_drawn_for_what_they_prove(names: list[Name]) -> None:
+def test_complaint_and_confirmation_randomness_is_bound_to_the_statement(names: list[Name]) -> None:
     parties = [party(n) for n in (1, 2, 3)]
     parties[0].meddle = ALL["wrong share"]
     town = Town(plan_for(parties, 2, 2), parties)
@@ -89,7 +89,7 @@ def test_a_complaint_and_a_confirmation_are_drawn_for_what_they_prove(names: lis
     assert name == (state.id, b"confirm", result.transcript, 3)
 
 
-def test_a_hand_is_drawn_for_this_result_and_this_heir(names: list[Name]) -> None:
+def test_repair_randomness_is_bound_to_result_and_receiver(names: list[Name]) -> None:
     held, source = generated(2, 3)
     heir = replace(held[0], share=None)
     agreed = plan_for(held[1:], 2, 2, dealers={2: held[1], 3: held[2]}, source=source, heir=seat(1, heir))
@@ -101,7 +101,7 @@ def test_a_hand_is_drawn_for_this_result_and_this_heir(names: list[Name]) -> Non
     assert name == (state.id, b"hand", result.transcript, state.heir_key)
 
 
-def test_streams_of_other_names_or_seeds_have_nothing_in_common() -> None:
+def test_streams_of_other_names_or_seeds_are_independent() -> None:
     one, other = Secret(b"\x01" * 32), Secret(b"\x02" * 32)
     drawn = [
         stream(*each)(64) for each in ((one, CEREMONY, b"a"), (other, CEREMONY, b"a"), (one, OTHER, b"a"), (one, CEREMONY, b"b"))
@@ -113,7 +113,7 @@ def test_streams_of_other_names_or_seeds_have_nothing_in_common() -> None:
 
 
 @pytest.mark.parametrize("what", ["ceremony", "dealer", "receiver"])
-def test_a_complaint_proves_its_own_ceremony_dealer_and_receiver_alone(what: str) -> None:
+def test_complaint_proves_only_its_own_ceremony_dealer_and_receiver(what: str) -> None:
     """The same deal key in another ceremony, or another dealer's deal: its point is shown by whoever copies the complaint."""
     secret = 424242
     key = encode_point(GENERATOR * secret)
@@ -137,7 +137,7 @@ POINTS = tuple(encode_point(GENERATOR * n) for n in (3, 5, 7))
 SCALARS = tuple(Blob(bytes([n]) * 32) for n in (1, 2, 3))
 
 
-def test_a_commitment_is_to_every_member_of_its_opening() -> None:
+def test_commitment_covers_every_member_of_its_opening() -> None:
     """What it left out a dealer could choose after it has seen the others' commitments."""
     said = (CEREMONY, 1, POINTS[:2], SCALARS[0], SCALARS[1])
     others: list[tuple[Digest, int, tuple[Blob, ...], Blob, Blob]] = [
@@ -150,7 +150,7 @@ def test_a_commitment_is_to_every_member_of_its_opening() -> None:
     assert commitment_digest(CEREMONY, 1, (POINTS[0], SCALARS[0]), SCALARS[1], SCALARS[2]) not in digests
 
 
-def test_a_transcript_is_of_log_polynomials_and_plan() -> None:
+def test_transcript_covers_log_polynomials_and_plan() -> None:
     """Who signs it signs all that the ceremony did until then."""
     parties = [party(n) for n in (1, 2)]
     agreed = plan_for(parties, 2, 2)
@@ -164,7 +164,7 @@ def test_a_transcript_is_of_log_polynomials_and_plan() -> None:
 
 
 @pytest.mark.parametrize("what", ["ceremony", "dealer", "threshold", "commitments"])
-def test_a_dealers_proof_is_good_for_its_own_deal_alone(what: str) -> None:
+def test_dealers_proof_is_valid_for_its_own_deal_only(what: str) -> None:
     opening = prepare(CEREMONY, 1, 42, 2, lambda size: bytes([3]) * size)
     e, f = decode_scalar(opening.e), decode_scalar(opening.f)
     statement: list[bytes | int] = [CEREMONY, 1, 2, *opening.commitments]

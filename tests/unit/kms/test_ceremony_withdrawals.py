@@ -59,7 +59,7 @@ ATTACKS: dict[str, Callable[[], Town]] = {"dealer": lambda: withdrawn(withdrawer
 
 
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
-def test_ceremony_fails_and_names_a_dealer_that_committed_and_is_silent(attack: Callable[[], Town]) -> None:
+def test_ceremony_fails_and_names_a_committed_dealer_that_is_silent(attack: Callable[[], Town]) -> None:
     town = attack()
     town.close()
     last = town.plan.dealers[LAST - 1]
@@ -84,7 +84,7 @@ def test_control_silent_dealers_choose_between_two_keys_where_left_out(
     assert decode_point(opens(town)) == without, "the one of the two keys that it took, and nobody can say that it did"
 
 
-def test_dealer_that_lies_instead_chooses_once_and_is_convicted() -> None:
+def test_dealer_that_lies_instead_chooses_once_and_is_convicted_for_it() -> None:
     """What is left: the adversary wins one bit of the key, and its account."""
     town = withdrawn(lying_withdrawer)
     without = constants_dealt(town)
@@ -92,7 +92,7 @@ def test_dealer_that_lies_instead_chooses_once_and_is_convicted() -> None:
     assert list(town.state.lies) == [town.plan.dealers[LAST - 1].address] and decode_point(opens(town)) == without
 
 
-def test_who_never_committed_and_who_deals_no_new_key_may_be_silent(made: tuple[list[Party], SharesSource]) -> None:
+def test_uncommitted_participants_and_helpers_may_be_silent(made: tuple[list[Party], SharesSource]) -> None:
     parties = [party(n) for n in range(1, 4)]
     parties[LAST - 1].absent = {Phase.JOINING}
     assert Town(plan_for(parties, 2, 2), parties).run().phase is Phase.DONE

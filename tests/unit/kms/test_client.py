@@ -93,7 +93,7 @@ def test_lying_shard_is_named_and_release_succeeds_with_the_others(world: World,
 
 
 @pytest.mark.parametrize("liars", [*itertools.combinations((1, 2, 3), 2), (1, 2, 3)])
-def test_more_than_n_minus_t_liars_give_no_key_and_never_a_wrong_plaintext(world: World, liars: Iterable[int]) -> None:
+def test_more_than_n_minus_t_liars_give_no_key_and_no_wrong_plaintext(world: World, liars: Iterable[int]) -> None:
     case, blame = disputed(world), Blame()
     shards = [(i, WrongShare.of(world, i) if i in liars else world.shard(i)) for i in (1, 2, 3)]
     with world.listening(*shards), pytest.raises(NoKey):
@@ -112,7 +112,7 @@ def test_control_without_partial_proofs_one_liar_fakes_a_bad_envelope(world: Wor
 
 
 @pytest.mark.parametrize(("kind", "error"), [(ForgingShard, ReleaseNotRecorded), (UnsignedShard, BadSignature)])
-def test_a_partial_without_an_own_record_is_not_used(world: World, kind: type[Shard], error: type[BytewiseError]) -> None:
+def test_partial_without_its_own_record_is_not_used(world: World, kind: type[Shard], error: type[BytewiseError]) -> None:
     case, blame, first = disputed(world), Blame(), world.shard(1)
     first.__class__ = kind
     with world.listening((1, first), (2, world.shard(2)), (3, world.shard(3))):
@@ -143,7 +143,7 @@ def test_a_refusal_is_not_asked_again(fresh: World) -> None:
     assert {error for _, error in blame.failures} == {ShardRefused}
 
 
-def test_a_bad_envelope_is_the_operators_fault_before_any_shard_is_asked(world: World) -> None:
+def test_bad_envelope_is_the_operators_fault_before_any_shard_is_asked(world: World) -> None:
     case = disputed(world)
     mauled = world.named(case.payload, replace(case.receipt, seq=U64(case.receipt.seq + 1)), case.envelope)
     with pytest.raises(EnvelopeProofBad):
@@ -175,7 +175,7 @@ def with_record(job: RunJob, index: int, **changes: object) -> RunJob:
     return replace(job, epoch=replace(job.epoch, shards=shards))
 
 
-def test_a_shard_is_known_by_its_account_whoever_answers_at_its_address(world: World) -> None:
+def test_shard_is_identified_by_its_account_not_by_its_address(world: World) -> None:
     """Shard 2, a genuine one, sits where shard 1 should be."""
     case, blame = disputed(world), Blame()
     job = with_record(world.job(case), 1, channel=world.document.record.shards[1].channel)
@@ -195,7 +195,7 @@ def test_a_shard_that_runs_another_program_is_not_used(world: World, monkeypatch
     assert blame.failures == [(1, MeasurementRefused)]
 
 
-def test_an_enclave_of_another_policy_gets_nothing_and_asks_for_nothing(world: World) -> None:
+def test_enclave_of_another_policy_asks_for_nothing_and_gets_nothing(world: World) -> None:
     """What the duty process says of the policy cannot widen it: the shards have their own."""
     case, blame = disputed(world), Blame()
     wider = Blob(encode(replace(world.policy, serial=U64(9))))
@@ -205,7 +205,7 @@ def test_an_enclave_of_another_policy_gets_nothing_and_asks_for_nothing(world: W
 
 
 @pytest.mark.parametrize("channel", ["", "host", "host:", ":1", "host:0", "host:70000", "host:1x"])
-def test_an_address_that_is_none_is_our_own_mistake(world: World, channel: str) -> None:
+def test_malformed_shard_address_is_a_bug(world: World, channel: str) -> None:
     with pytest.raises(ConfigurationError):
         place_of(replace(world.document.record.shards[0], channel=channel))
 
@@ -214,7 +214,7 @@ def test_addresses_may_be_of_version_6(world: World) -> None:
     assert place_of(replace(world.document.record.shards[0], channel="[::1]:7002")) == ("::1", 7002)
 
 
-def test_a_certificate_that_does_not_parse_is_our_own_mistake(world: World) -> None:
+def test_malformed_shard_certificate_is_a_bug(world: World) -> None:
     with pytest.raises(ConfigurationError):
         ShardClient(replace(world.document.record.shards[0], certificate="nonsense"))
 
@@ -237,19 +237,19 @@ def test_info_and_log_are_public_and_errors_name_their_rule(world: World) -> Non
             client.call("POST", "/v1/release", b"{}")  # not without a channel
 
 
-def test_an_answer_above_the_cap_is_not_taken(world: World) -> None:
+def test_answer_above_the_cap_is_refused(world: World) -> None:
     with world.serving((1, world.shard(1))), ShardClient(world.document.record.shards[0], most=100) as client:
         with pytest.raises(ShardRefused, match="above the cap"):
             client.call("GET", "/v1/info", b"")
 
 
-def test_the_signing_key_of_a_shard_is_the_one_that_the_epoch_names(world: World) -> None:
+def test_signing_key_of_a_shard_is_the_one_in_the_epoch(world: World) -> None:
     for shard, record in zip(world.settings.shards, world.document.record.shards, strict=True):
         assert accounts.signer(shard.folder).address == record.address
         assert isinstance(world.records(record.index), ReleaseRecords)
 
 
-def test_an_answer_that_is_no_partial_is_blamed(world: World) -> None:
+def test_malformed_partial_is_blamed_on_its_shard(world: World) -> None:
     class Garbling(Shard):
         def release(self, body: bytes, peer: Attested) -> ReleaseAnswer:
             return replace(super().release(body, peer), sealed_partial=Blob(b"\x00" * 200))

@@ -82,7 +82,7 @@ def aborted(world: World, *program: str) -> tuple[tuple[int, int], list[Path]]:
 
 
 @pytest.mark.e2e
-def test_a_shard_that_crashes_leaves_no_core(fresh: World) -> None:
+def test_crashed_shard_leaves_no_core_dump(fresh: World) -> None:
     assert aborted(fresh, "-m", "tests.fixtures.kms.shard_process") == ((0, 0), [])
 
 
@@ -115,7 +115,7 @@ def wrapping(folder: Path) -> dict[str, list[str]]:
 
 
 @pytest.mark.e2e
-def test_commands_over_a_shards_folder_are_closed_before_they_read_it(fresh: World, tmp_path: Path) -> None:
+def test_commands_harden_their_process_before_reading_a_shard_folder(fresh: World, tmp_path: Path) -> None:
     """Told by the limit that they hand on to what they start: `python -m kms` and `bytewise kms`."""
     commands, settings = wrapping(tmp_path), config(fresh, 1)
     text = settings.read_text() + "".join(f"{verb}_command = {json.dumps(words)}\n" for verb, words in commands.items())

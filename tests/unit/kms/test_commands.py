@@ -50,7 +50,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
     return main()
 
 
-def test_a_supervisor_can_tell_what_never_helps_from_what_may_help_later(
+def test_exit_codes_distinguish_permanent_from_temporary_failures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "serve.toml"
@@ -71,7 +71,7 @@ def interruptible() -> None:
 
 
 @pytest.mark.e2e
-def test_who_interrupts_a_command_sees_no_fault_of_ours_and_loses_nothing(tmp_path: Path) -> None:
+def test_interrupted_command_reports_no_bug_and_loses_nothing(tmp_path: Path) -> None:
     keyring.enrol(tmp_path, "https://127.0.0.1:1", secrets.token_bytes)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     begun = tmp_path / "begun"
@@ -86,7 +86,7 @@ def test_who_interrupts_a_command_sees_no_fault_of_ours_and_loses_nothing(tmp_pa
     assert {name: (tmp_path / name).read_bytes() for name in before} == before
 
 
-def test_a_command_that_is_none_is_asked_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_command_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for words in (["serv", "--config", "x"], ["serve"]):
         with pytest.raises(SystemExit) as ended:
             run(monkeypatch, *words)
@@ -94,7 +94,7 @@ def test_a_command_that_is_none_is_asked_wrongly(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("port", ["taken", "65536", "-1"])
-def test_a_place_that_cannot_be_had_is_named_with_its_setting(tmp_path: Path, port: str) -> None:
+def test_unusable_path_is_named_with_its_setting(tmp_path: Path, port: str) -> None:
     keyring.enrol(tmp_path, "https://127.0.0.1:1", secrets.token_bytes)
     with socket.create_server(("127.0.0.1", 0)) as other:
         number = other.getsockname()[1] if port == "taken" else int(port)
@@ -104,7 +104,7 @@ def test_a_place_that_cannot_be_had_is_named_with_its_setting(tmp_path: Path, po
 
 @pytest.mark.parametrize("name", [keyring.TLS_KEY, keyring.TLS_CERTIFICATE])
 @pytest.mark.parametrize("how", ["missing", "altered"])
-def test_a_certificate_or_its_key_that_is_not_right_is_named(tmp_path: Path, name: str, how: str) -> None:
+def test_wrong_certificate_or_key_is_named(tmp_path: Path, name: str, how: str) -> None:
     keyring.enrol(tmp_path, "https://127.0.0.1:1", secrets.token_bytes)
     if how == "missing":
         (tmp_path / name).unlink()
@@ -114,7 +114,7 @@ def test_a_certificate_or_its_key_that_is_not_right_is_named(tmp_path: Path, nam
         serve(build_app(None), "127.0.0.1", 0, tmp_path / keyring.TLS_CERTIFICATE, tmp_path / keyring.TLS_KEY)
 
 
-def test_a_folder_without_its_share_is_told_how_it_gets_one(fresh: World) -> None:
+def test_folder_without_its_share_gives_advice_to_get_one(fresh: World) -> None:
     folder = fresh.settings.shards[0].folder
     keyring.erase_all(folder, 1)
     with pytest.raises(ConfigurationError, match=r"share of key epoch 1: the folder has none.*kms restore.*move epoch_file away"):
@@ -155,7 +155,7 @@ def test_policy_changes_are_shown_against_the_signed_policy_or_a_bare_one(tmp_pa
         read_policy(signed)
 
 
-def test_a_backup_has_the_entry_without_which_the_shard_is_in_no_new_plan(tmp_path: Path, fresh: World) -> None:
+def test_backup_contains_the_entry_needed_for_new_plans(tmp_path: Path, fresh: World) -> None:
     folder, records = fresh.settings.shards[0].folder, fresh.records(1)
     (folder / keyring.ENTRY).write_bytes(b"entry")
     key, out = secrets.token_bytes(32), tmp_path / "shard.backup"
@@ -165,7 +165,7 @@ def test_a_backup_has_the_entry_without_which_the_shard_is_in_no_new_plan(tmp_pa
     assert (folder / keyring.ENTRY).read_bytes() == b"entry"
 
 
-def test_a_shard_does_not_go_on_with_the_release_log_of_another(fresh: World) -> None:
+def test_shard_does_not_start_with_the_release_log_of_another(fresh: World) -> None:
     """Its own signatures behind another's records would look like a log that it altered."""
     case = fresh.case()
     fresh.chain.open(case)
@@ -180,7 +180,7 @@ def test_a_shard_does_not_go_on_with_the_release_log_of_another(fresh: World) ->
         build_shard(replace(given, database_url=database), CONTRACTS, fresh.chain)
 
 
-def test_a_database_that_cannot_be_made_is_named_without_a_traceback(
+def test_uncreatable_database_is_named_without_a_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made, nowhere = (f"sqlite:///{tmp_path / name / 'kms.sqlite'}" for name in ("", "nowhere"))

@@ -75,13 +75,13 @@ def test_scalars_round_trip(value: int) -> None:
     assert decode_scalar(encode_scalar(value)) == value
 
 
-def test_the_second_generator_is_another_point_and_stays_the_same() -> None:
+def test_second_generator_is_independent_and_fixed() -> None:
     assert second_generator() != GENERATOR
     assert decode_point(encode_point(second_generator())) == second_generator()
     assert encode_point(second_generator()).hex().startswith("04364ab4a4f554d3f7")
 
 
-def test_a_generator_that_gives_no_scalar_is_a_bug() -> None:
+def test_generator_of_impossible_scalars_is_a_bug() -> None:
     with pytest.raises(Bug):
         random_scalar(lambda size: bytes(size))
     assert 0 < random_scalar(os.urandom) < ORDER

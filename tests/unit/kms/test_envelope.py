@@ -33,7 +33,7 @@ def test_the_epoch_secret_opens_what_was_sealed(bucket: int) -> None:
     assert len(open_with_point(envelope, point, PUBLIC, CONTEXT, RECEIPT)) == bucket
 
 
-def test_an_independent_hpke_opens_our_envelope_and_we_open_its() -> None:
+def test_envelopes_interoperate_with_an_independent_hpke() -> None:
     suite, key = Suite(KEM.P256, KDF.HKDF_SHA256, AEAD.AES_256_GCM), ec.derive_private_key(SECRET, ec.SECP256R1())
     envelope = sealed()
     assert suite.decrypt(envelope.enc + envelope.ciphertext, key, info=CONTEXT) == PLAIN
@@ -43,7 +43,7 @@ def test_an_independent_hpke_opens_our_envelope_and_we_open_its() -> None:
 
 
 @pytest.mark.parametrize("change", ["key", "context", "ciphertext"])
-def test_an_envelope_that_does_not_open_says_so(change: str) -> None:
+def test_envelope_that_does_not_open_is_reported(change: str) -> None:
     envelope = sealed()
     point, context = decode_point(envelope.enc) * SECRET, CONTEXT
     match change:
@@ -99,7 +99,7 @@ def test_a_copied_envelope_fails_under_the_context_of_another_receipt() -> None:
         verify_envelope(data, OTHER_CONTEXT, RECEIPT)
 
 
-def test_mauling_works_without_the_proof_and_fails_with_it() -> None:
+def test_mauled_envelope_passes_without_the_proof_and_fails_with_it() -> None:
     """The attack on plain HPKE: submit R + aG for an own receipt, subtract a times the public key."""
     victim = sealed()
     shift = 0xA77ACC

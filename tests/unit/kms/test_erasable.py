@@ -20,14 +20,14 @@ def buffer(value: int) -> bytearray:
 
 @given(scalars, scalars)
 @settings(max_examples=25, deadline=None)
-def test_a_ladder_gives_what_the_library_gives(base: int, scalar: int) -> None:
+def test_ladder_equals_the_librarys_multiplication(base: int, scalar: int) -> None:
     point = GENERATOR * (base or 1)
     assert times(point, buffer(scalar)) == point * scalar
 
 
 @given(st.lists(scalars, min_size=1, max_size=6), st.data())
 @settings(max_examples=40, deadline=None)
-def test_shares_of_any_subset_make_the_constant(coefficients: list[int], data: st.DataObject) -> None:
+def test_shares_of_any_subset_reconstruct_the_constant(coefficients: list[int], data: st.DataObject) -> None:
     indices = data.draw(st.lists(st.integers(1, 64), min_size=len(coefficients), max_size=len(coefficients), unique=True))
     values = {index: evaluate(coefficients, index) for index in indices}
     shares = {index: buffer(value) for index, value in values.items()}
@@ -38,7 +38,7 @@ def test_shares_of_any_subset_make_the_constant(coefficients: list[int], data: s
 @pytest.mark.parametrize(
     ("value", "canonical"), [(0, True), (ORDER - 1, True), (ORDER, False), (ORDER + 1, False), (2**256 - 1, False)]
 )
-def test_one_encoding_of_a_scalar_is_taken(value: int, canonical: bool) -> None:
+def test_only_one_encoding_of_a_scalar_is_accepted(value: int, canonical: bool) -> None:
     assert is_canonical(buffer(value)) is canonical
 
 
@@ -47,7 +47,7 @@ def test_a_scalar_has_32_bytes(size: int) -> None:
     assert not is_canonical(bytearray(size))
 
 
-def test_erasing_overwrites_the_buffer_that_others_see() -> None:
+def test_erasure_overwrites_the_shared_buffer() -> None:
     secret = bytearray(range(32))
     with memoryview(secret) as view:
         erase(secret, bytearray())
@@ -65,7 +65,7 @@ class Seen(bytearray):
 
 
 @pytest.mark.parametrize("value", [1, ORDER - 1, ORDER, 2**256 - 1])
-def test_nothing_that_is_made_on_the_way_is_left(value: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_intermediate_values_are_erased(value: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Differences, products and sums of secrets are as good as these."""
     monkeypatch.setattr(erasable, "bytearray", Seen, raising=False)
     Seen.made = []

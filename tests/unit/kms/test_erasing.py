@@ -35,7 +35,7 @@ def erased(who: Office, document: EpochDocument) -> SignedErasure:
     return erase(who.folder, document, CONTRACTS, who.ceremonies(), who.chain, SystemClock())
 
 
-def test_old_shares_are_erased_only_when_the_chain_means_the_new_ones(tmp_path: Path) -> None:
+def test_old_shares_are_erased_only_when_the_new_ones_are_in_force(tmp_path: Path) -> None:
     shards, chain = offices(tmp_path, 2)
     made = run(scribe_of(tmp_path, plan(shards, 2, 2), shards))
     source = on_chain(chain, made)
@@ -98,7 +98,7 @@ def test_erased_share_returns_from_the_log_only_where_seeds_stay(
     assert bool(list(shards[0].folder.glob("share-3*"))) == (not seeds_end and not chain_is_asked)
 
 
-def test_a_share_of_before_a_resharing_is_not_made_from_the_log_any_more(tmp_path: Path) -> None:
+def test_share_from_before_a_resharing_is_not_rebuilt_from_the_log(tmp_path: Path) -> None:
     shards, state, bring = missed_its_end(tmp_path)
     source, chain = on_chain(shards[0].chain, state), shards[0].chain
     renewed = run(scribe_of(tmp_path, plan(shards, 2, 2, dealers=numbered(shards), source=source), shards))
@@ -168,9 +168,7 @@ def test_shares_left_by_a_crash_are_erased_and_the_one_in_force_stays(tmp_path: 
 
 
 @pytest.mark.parametrize("linked", [True, False])
-def test_who_erases_a_draft_never_touches_a_file_that_has_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: bool
-) -> None:
+def test_erasing_a_draft_never_touches_the_named_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: bool) -> None:
     """While another process writes: it has its file whole, or hears that it has none."""
     path, link = tmp_path / "share-3.json", os.link
 
@@ -219,7 +217,7 @@ def test_refresh_and_final_erasure_statements_coexist_and_name_the_network(tmp_p
             assert erasure_digest(other) != erasure_digest(each)
 
 
-def test_what_is_erased_later_under_the_same_word_is_added_to_it(tmp_path: Path) -> None:
+def test_later_erasure_under_the_same_statement_is_added_to_it(tmp_path: Path) -> None:
     shards, _, before, document = refreshed(tmp_path)
     files = {path: path.read_bytes() for path in shards[0].folder.glob("share-3*")}
     first = erased(shards[0], document)
@@ -233,7 +231,7 @@ def test_what_is_erased_later_under_the_same_word_is_added_to_it(tmp_path: Path)
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"of another"])
-def test_beside_a_statement_that_cannot_be_read_nothing_is_erased(tmp_path: Path, data: bytes) -> None:
+def test_nothing_is_erased_beside_an_unreadable_statement(tmp_path: Path, data: bytes) -> None:
     shards, _, before, document = refreshed(tmp_path)
     path = shards[0].folder / "erasure-3-v1.json"
     if data == b"of another":
@@ -268,7 +266,7 @@ def test_compromised_shares_are_restored_only_while_disputes_can_need_them(tmp_p
         assert len(list(folder.glob("share-3*"))) == back
 
 
-def test_who_has_no_place_any_more_erases_all_it_has(tmp_path: Path) -> None:
+def test_former_holder_erases_all_its_shares(tmp_path: Path) -> None:
     shards, chain, before, document = refreshed(tmp_path)
     chain.epoch = replace(chain.epoch, shards=(shards[1].signer.address, SCRIBE.address), version=2)
     said = erased(shards[0], before).statement

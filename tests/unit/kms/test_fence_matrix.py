@@ -164,9 +164,7 @@ def refused(attempt: Attempt, words: str | None = None) -> None:
 
 
 @pytest.mark.parametrize("shown", [AS_IT_IS, RELABELLED])
-def test_with_every_fence_removed_simulated_evidence_opens_a_receipt(
-    world: World, monkeypatch: pytest.MonkeyPatch, shown: str
-) -> None:
+def test_without_all_fences_simulated_evidence_opens_a_receipt(world: World, monkeypatch: pytest.MonkeyPatch, shown: str) -> None:
     """Control: without it a refusal below might have any other reason."""
     assert Attempt(world, monkeypatch, frozenset(), shown).decision() == Decision.RELEASED
 
@@ -180,12 +178,14 @@ def test_with_every_fence_production_refuses_simulated_evidence(
 
 @pytest.mark.parametrize("shown", [AS_IT_IS, RELABELLED])
 @pytest.mark.parametrize("removed", REFUSING)
-def test_with_one_fence_removed_the_others_hold(world: World, monkeypatch: pytest.MonkeyPatch, removed: int, shown: str) -> None:
+def test_with_one_fence_removed_the_others_refuse(
+    world: World, monkeypatch: pytest.MonkeyPatch, removed: int, shown: str
+) -> None:
     refused(Attempt(world, monkeypatch, frozenset(REFUSING) - {removed}, shown))
 
 
 @pytest.mark.parametrize(("fence", "shown"), ALONE)
-def test_a_fence_alone(world: World, monkeypatch: pytest.MonkeyPatch, fence: int, shown: str) -> None:
+def test_one_fence_alone_refuses(world: World, monkeypatch: pytest.MonkeyPatch, fence: int, shown: str) -> None:
     attempt = Attempt(world, monkeypatch, frozenset({fence}), shown)
     if ALONE[fence, shown] == PASSES:
         assert attempt.decision() == Decision.RELEASED

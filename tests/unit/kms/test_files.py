@@ -64,7 +64,7 @@ def test_a_file_is_overwritten_on_the_disk_before_its_name_goes(tmp_path: Path, 
     assert not path.exists() and files.is_wiped(path)
 
 
-def test_a_draft_loses_its_name_first_and_then_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_draft_is_unlinked_before_its_bytes_are_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     draft, synced = tmp_path / "share.draft", list[bytes]()
     draft.write_bytes(SECRET)
 
@@ -75,7 +75,7 @@ def test_a_draft_loses_its_name_first_and_then_its_bytes(tmp_path: Path, monkeyp
     assert not files.wipe_draft(draft)
 
 
-def test_a_file_that_cannot_be_written_leaves_nothing_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_file: int) -> None:
         raise OSError(28, "No space left on device")
 

@@ -66,7 +66,7 @@ def exchange_of(agreed: Plan, log: tuple[Message, ...], first: int, last: int) -
     [(0, 4), (0, 3), (0, 2), (1, 2), (1, 4), (2, 2), (2, 3), (3, 3), (3, 4)],
     ids=lambda number: str(number),
 )
-def test_a_shard_that_sees_a_second_log_keeps_what_convicts_its_scribe(tmp_path: Path, first: int, last: int) -> None:
+def test_shard_that_sees_a_second_log_keeps_evidence_of_it(tmp_path: Path, first: int, last: int) -> None:
     """The logs part at message 1; the shard has three of the first. Whichever stretch of the other it is shown, it has proof."""
     shards, _ = offices(tmp_path, 2)
     agreed = plan(shards, 2, 2)
@@ -142,7 +142,7 @@ def stretch(log: tuple[Message, ...], first: int) -> Stretch:
 
 @given(LOGS, LOGS, st.integers(0, 6))
 @settings(deadline=None, max_examples=60)
-def test_logs_that_part_have_a_proof_and_logs_that_do_not_have_none(
+def test_diverging_logs_have_a_proof_and_others_have_none(
     one: tuple[Message, ...], other: tuple[Message, ...], first: int
 ) -> None:
     first = min(first, len(other), len(one))
@@ -158,7 +158,7 @@ def test_logs_that_part_have_a_proof_and_logs_that_do_not_have_none(
 
 @given(LOGS, st.integers(0, 6), st.integers(0, 6), st.booleans())
 @settings(deadline=None, max_examples=60)
-def test_no_two_heads_of_one_log_are_a_fork(log: tuple[Message, ...], one: int, other: int, lie: bool) -> None:
+def test_two_heads_of_one_log_are_no_fork(log: tuple[Message, ...], one: int, other: int, lie: bool) -> None:
     shorter, longer = sorted((min(one, len(log)), min(other, len(log))))
     heads = [head_after(PLAN.plan.digest, log[:number]) for number in (shorter, longer)]
     signed = [sign_head(SCRIBE, PLAN, number, head) for number, head in zip((shorter, longer), heads, strict=True)]
@@ -167,7 +167,7 @@ def test_no_two_heads_of_one_log_are_a_fork(log: tuple[Message, ...], one: int, 
         verify_fork(Fork(PLAN, signed[0], signed[1], at, log[shorter:longer]))
 
 
-def test_evidence_that_was_altered_convicts_nobody() -> None:
+def test_altered_fork_evidence_convicts_nobody() -> None:
     one, other = (tuple(a_message(number) for number in numbers) for numbers in ((0, 1), (0, 0, 1)))
     fork = find_fork(PLAN, one, stretch(one, 0).after, stretch(other, 0))
     assert fork is not None and fork.between == other[2:]
@@ -244,7 +244,7 @@ def one_log(folder: Path, shards: list[Office], kind: type[Scribe]) -> bool:
     return heads.signed == {number: set(scribe.heads[number : number + 1]) for number in heads.signed}
 
 
-def test_a_scribe_that_dies_at_every_moment_signs_one_log(tmp_path: Path) -> None:
+def test_coordinator_crashing_at_every_point_signs_one_log(tmp_path: Path) -> None:
     shards, _ = offices(tmp_path, 3)
     assert one_log(tmp_path, shards, Scribe)
     assert [kept(each) for each in shards] == [None] * 3
@@ -256,7 +256,7 @@ def test_control_coordinator_that_signs_before_storing_is_convicted(tmp_path: Pa
     assert any(kept(each) for each in shards)
 
 
-def test_two_programs_of_one_scribe_over_one_database_sign_one_log(tmp_path: Path) -> None:
+def test_two_processes_of_one_coordinator_on_one_database_sign_one_log(tmp_path: Path) -> None:
     """Whoever comes second cannot store what it would sign."""
     shards, _ = offices(tmp_path, 3)
     agreed, heads = plan(shards, 2, 3), Heads()
@@ -270,7 +270,7 @@ def test_two_programs_of_one_scribe_over_one_database_sign_one_log(tmp_path: Pat
     assert one.heads != other.heads and [kept(each) for each in shards] == [None] * 3
 
 
-def test_control_a_scribe_whose_log_went_back_signs_two_and_is_convicted(tmp_path: Path) -> None:
+def test_control_coordinator_with_a_rolled_back_log_is_convicted(tmp_path: Path) -> None:
     """Nobody can tell a lost database from a lie: who lost it takes another plan (docs/guide/key-ceremony.md)."""
     shards, _ = offices(tmp_path, 2)
     agreed = plan(shards, 2, 2)
@@ -284,7 +284,7 @@ def test_control_a_scribe_whose_log_went_back_signs_two_and_is_convicted(tmp_pat
         assert fork is not None and verify_fork(fork).scribe == SCRIBE.address
 
 
-def test_two_shards_that_were_shown_one_log_each_have_the_proof_together(tmp_path: Path) -> None:
+def test_two_shards_with_one_log_each_have_the_proof_together(tmp_path: Path) -> None:
     shards, _ = offices(tmp_path, 2)
     agreed = plan(shards, 2, 2)
     words = words_of(agreed, shards)

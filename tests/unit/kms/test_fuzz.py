@@ -23,19 +23,19 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return TARGETS[request.param](tmp_path_factory.mktemp("fuzz"))
 
 
-def test_the_genuine_is_taken(made: Target) -> None:
+def test_genuine_input_is_accepted(made: Target) -> None:
     """Otherwise a target would look at nothing but its first refusal."""
     assert any([made.one(each) for each in made.corpus])
 
 
 @given(st.binary(max_size=300) | recipes | st.tuples(chosen, recipes).map(b"".join))
 @settings(deadline=None, max_examples=EXAMPLES)
-def test_whatever_comes_is_taken_or_refused_by_name(made: Target, data: bytes) -> None:
+def test_mutated_input_is_accepted_or_refused_by_name(made: Target, data: bytes) -> None:
     """Any other exception is the failure."""
     made.one(data)
 
 
-def test_a_decoder_that_fails_in_any_other_way_is_found() -> None:
+def test_decoder_that_fails_in_another_way_is_found() -> None:
     """Control: a foreign exception, and a value that is not its own bytes again."""
     nothing: dict[bytes, bytes] = {}
     foreign = target(nothing.__getitem__, [b"{}"])
@@ -46,7 +46,7 @@ def test_a_decoder_that_fails_in_any_other_way_is_found() -> None:
         lax.one(lax.corpus[0])
 
 
-def test_the_figures_are_of_these_targets_and_of_no_finding() -> None:
+def test_published_figures_cover_these_targets_without_findings() -> None:
     """A target that is new gets its inputs by `python -m bench.soak_fuzz --only`."""
     figures = json.loads((ROOT / "bench" / "results" / "fuzz-kms.json").read_text())
     assert set(figures["targets"]) == set(TARGETS)

@@ -40,7 +40,7 @@ def test_hardware_shard_does_not_start_on_an_unsigned_policy(
         build_shard(chosen, contracts, fresh.chain)
 
 
-def test_on_a_real_chain_policies_have_governors_whatever_the_epoch_says(fresh: World) -> None:
+def test_policies_on_a_real_chain_have_governors_in_every_epoch(fresh: World) -> None:
     """The epoch's own check comes first where it is simulated: here it is asked alone."""
     with pytest.raises(ConfigurationError, match="chain 1 is no test chain"):
         _verify_governed(settings(fresh, policy_governors=(), policy_threshold=0), fresh.document.record, 1)

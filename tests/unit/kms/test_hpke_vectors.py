@@ -61,7 +61,7 @@ def test_the_published_vector_file_agrees() -> None:
 
 @given(st.binary(max_size=300), st.binary(max_size=64))
 @settings(max_examples=25, deadline=None)
-def test_a_transport_key_opens_what_was_sealed_to_it_and_nothing_else(message: bytes, info: bytes) -> None:
+def test_transport_key_opens_only_messages_sealed_to_it(message: bytes, info: bytes) -> None:
     secret, public = hpke.transport_keypair(os.urandom)
     sealed = hpke.seal_to_transport(public, info, message)
     assert hpke.open_from_transport(secret, info, sealed) == message

@@ -44,7 +44,7 @@ def test_any_three_or_more_of_five_shards_give_the_same_plaintext(indices: tuple
 
 
 @pytest.mark.parametrize(("threshold", "count"), [(1, 1), (1, 2), (2, 3), (4, 7)])
-def test_every_size_opens(threshold: int, count: int) -> None:
+def test_envelope_of_every_size_opens(threshold: int, count: int) -> None:
     seeds = [os.urandom(64) for _ in range(count)]
     to = Recipients(threshold, tuple(hpke.kem_key(seed) for seed in seeds))
     psk, parts = hybrid.share_out(to, PLACE, os.urandom)
@@ -58,7 +58,7 @@ def test_every_size_opens(threshold: int, count: int) -> None:
         assert hybrid.recovered({index: shares[index] for index in subset}, envelope, to, PLACE) == psk
 
 
-def test_the_suite_is_the_epochs_and_a_seal_of_another_is_our_own_mistake() -> None:
+def test_suite_is_fixed_by_the_epoch_and_sealing_to_another_is_a_bug() -> None:
     assert [suite_of(each) for each in (0, 1, 2**32 - 1, EPOCH)] == [SUITE_P256] * 3 + [SUITE_HYBRID]
     for epoch in (2**32, 4 << 32, 2**63):
         with pytest.raises(MalformedValue, match="does not know"):
@@ -83,20 +83,20 @@ def harvested(envelope: HybridEnvelope, shards: tuple[int, ...]) -> bytes | None
 
 
 @pytest.mark.parametrize("shards", [each for n in (0, 1, 2) for each in itertools.combinations(range(1, 6), n)])
-def test_who_breaks_p256_opens_nothing_without_t_shards(shards: tuple[int, ...]) -> None:
+def test_breaking_p256_opens_nothing_without_t_shards(shards: tuple[int, ...]) -> None:
     assert harvested(verified(), shards) is None
 
 
-def test_who_breaks_p256_and_has_t_shards_opens_it() -> None:
+def test_breaking_p256_with_t_shards_opens_the_envelope() -> None:
     assert harvested(verified(), (1, 3, 5)) == PLAIN
 
 
-def test_without_the_second_half_who_breaks_p256_opens_it() -> None:
+def test_breaking_p256_opens_the_envelope_without_the_mlkem_half() -> None:
     plain = verify_envelope(seal_padded(PLAIN, PUBLIC, CONTEXT, 1, os.urandom), CONTEXT, RECEIPT)
     assert open_with_point(plain, decode_point(plain.enc) * SECRET, PUBLIC, CONTEXT, RECEIPT) == PLAIN
 
 
-def test_who_breaks_mlkem_alone_opens_nothing() -> None:
+def test_breaking_mlkem_alone_opens_nothing() -> None:
     envelope = verified()
     psk = hybrid.recovered(shares_of(envelope, (1, 2, 3)), envelope, TO, PLACE)
     assert psk is not None
@@ -139,7 +139,7 @@ def _members(envelope: HybridEnvelope) -> dict[str, object]:
 
 @pytest.mark.parametrize("suite", [SUITE_P256, SUITE_HYBRID])
 @pytest.mark.parametrize("believed", [SUITE_P256, SUITE_HYBRID])
-def test_a_stripped_envelope_is_refused_whatever_it_calls_itself(suite: int, believed: int) -> None:
+def test_stripped_envelope_is_refused_under_every_label(suite: int, believed: int) -> None:
     with pytest.raises(EnvelopeProofBad):
         verify_envelope(stripped(verified(), suite), CONTEXT, RECEIPT, believed)
 
@@ -166,7 +166,7 @@ def test_the_proof_covers_every_member_of_every_part(field: str) -> None:
         verified(encode(swapped(field)))
 
 
-def test_with_parts_outside_the_proof_anybody_swaps_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_outside_the_proof_can_be_swapped(monkeypatch: pytest.MonkeyPatch) -> None:
     changed = swapped("sealed")
     monkeypatch.setattr(hybrid, "parts_digest", lambda _parts: Digest(bytes(32)))
     data = seal_padded(PLAIN, PUBLIC, CONTEXT, EPOCH, os.urandom, TO)
@@ -202,7 +202,7 @@ def test_members_of_another_length_are_refused(member: str, size: int) -> None:
         verified(encode(replace(mine, parts=parts)))
 
 
-def test_more_parts_than_there_can_be_shards_are_refused_and_as_many_fit() -> None:
+def test_parts_beyond_the_largest_shard_number_are_refused() -> None:
     to = Recipients(2, TO.keys * 12 + TO.keys[:4])
     assert len(to.keys) == MAX_SHARDS
     data = seal_padded(bytes(2**21), PUBLIC, CONTEXT, hybrid_epoch(2**32 - 1), os.urandom, to)
@@ -215,7 +215,7 @@ def test_more_parts_than_there_can_be_shards_are_refused_and_as_many_fit() -> No
 
 @given(st.integers(0, len(DATA) - 1), st.integers(0, 255))
 @settings(max_examples=60)
-def test_no_single_byte_can_be_changed(at: int, value: int) -> None:
+def test_no_byte_of_a_hybrid_envelope_can_be_changed(at: int, value: int) -> None:
     changed = bytearray(DATA)
     changed[at] = value
     if bytes(changed) != DATA:
@@ -230,7 +230,7 @@ ELSEWHERE = {
 
 
 @pytest.mark.parametrize("what", ["secret", "context", "epoch", "index", "share"])
-def test_a_part_is_of_one_secret_place_and_shard(what: str) -> None:
+def test_part_is_bound_to_one_secret_receipt_and_shard(what: str) -> None:
     """What encapsulates a share comes of the PSK: without it, everybody could; and no part is good anywhere else."""
     secret, place, key = bytes(32), ELSEWHERE.get(what, PLACE), TO.keys[0]
     plain = hybrid._part(secret, 1, 7, key, PLACE)

@@ -55,7 +55,7 @@ def test_epoch_of_the_old_suite_has_no_kem_keys_and_none_in_its_log() -> None:
     assert epoch_document(state).record.hybrid is None and {each.kind for each in plain.log} & {"kem"} == set()
 
 
-def test_a_kem_key_has_no_place_in_another_suite() -> None:
+def test_kem_key_of_another_suite_is_refused() -> None:
     parties = [party(n) for n in (1, 2, 3)]
     plain = Town(plan_for(parties, 2, 3), parties)
     with pytest.raises(CeremonyRefused, match="no seat"):
@@ -75,7 +75,7 @@ def two_kems(_town: Town, _who: Party, body: object) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize(("meddle", "named"), [(without_kem, False), (bad_kem, True), (two_kems, True)])
-def test_without_the_key_of_every_shard_there_is_no_hybrid_epoch(meddle: object, named: bool) -> None:
+def test_hybrid_epoch_needs_the_key_of_every_shard(meddle: object, named: bool) -> None:
     made = town(quorum=2)
     made.parties[1].meddle = meddle  # type: ignore[assignment]
     state = made.run()
@@ -132,7 +132,7 @@ def station(tmp_path: Path) -> Station:
     return Station(World(tmp_path, epoch=EPOCH))
 
 
-def test_the_key_lies_sealed_and_opens_for_its_epoch_and_index_alone(station: Station) -> None:
+def test_sealed_kem_key_opens_only_for_its_epoch_and_index(station: Station) -> None:
     held = keyring.open_share(station.folder, station.world.document)
     seed, raw = held.kem_seed(), station.kem().read_bytes()
     assert seed not in raw and seed.hex() not in repr(held) and station.kem().stat().st_mode & 0o777 == 0o600
@@ -146,20 +146,20 @@ def test_the_key_lies_sealed_and_opens_for_its_epoch_and_index_alone(station: St
         keyring.open_share(station.folder, station.world.document)
 
 
-def test_a_shard_that_lost_its_key_does_not_serve(station: Station) -> None:
+def test_shard_without_its_kem_key_does_not_serve(station: Station) -> None:
     station.kem().unlink()
     with pytest.raises(ConfigurationError, match="no ML-KEM-768 key"):
         station.world.shard(1)
 
 
-def test_an_old_epoch_needs_none(tmp_path: Path) -> None:
+def test_epoch_of_the_old_suite_needs_no_kem_key(tmp_path: Path) -> None:
     world = World(tmp_path)
     held = keyring.open_share(world.settings.shards[0].folder, world.document)
     with pytest.raises(ConfigurationError, match="no ML-KEM-768 key"):
         held.kem_seed()
 
 
-def test_a_backup_has_the_key_and_a_restore_brings_it_back(station: Station) -> None:
+def test_backup_and_restore_include_the_kem_key(station: Station) -> None:
     back_up(station.folder, station.file, KEY, station.records, SystemClock(), os.urandom)
     seed = keyring.open_share(station.folder, station.world.document).kem_seed()
     assert seed not in station.file.read_bytes()
@@ -182,14 +182,14 @@ def test_restore_leaves_out_the_kem_key_of_a_superseded_share(station: Station, 
     assert set(done.dropped) == {f"share-{EPOCH}.json", station.kem().name} and not station.kem().exists()
 
 
-def test_the_end_of_an_epoch_erases_the_key_with_the_share(station: Station) -> None:
+def test_end_of_an_epoch_erases_the_kem_key_with_the_share(station: Station) -> None:
     station.chain.epoch = replace(station.chain.epoch, state=EpochState.RETIRED)
     said = erase(station.folder, station.world.document, CONTRACTS, station.world.ceremonies(1), station.chain, SystemClock())
     assert said.statement.erased == 1 and not station.kem().exists()
     assert not list(station.folder.glob("share-*"))
 
 
-def test_an_attempt_that_never_came_into_force_is_erased_with_its_key(station: Station) -> None:
+def test_abandoned_ceremony_is_erased_with_its_kem_key(station: Station) -> None:
     station_share = keyring.open_share(station.folder, station.world.document)
     keyring.seal_share(station.folder, EPOCH, 1, 5, "-0a1b")
     keyring.seal_kem(station.folder, EPOCH, 1, os.urandom(64), "-0a1b")
@@ -199,7 +199,7 @@ def test_an_attempt_that_never_came_into_force_is_erased_with_its_key(station: S
     assert keyring.open_share(station.folder, station.world.document).kem_seed() == station_share.kem_seed()
 
 
-def test_only_keys_for_which_the_chain_has_signatures_are_sealed_to(station: Station) -> None:
+def test_only_kem_keys_with_signatures_on_the_chain_are_sealed_to(station: Station) -> None:
     """An edited address book, which names an attacker's key, is refused before anything is sealed to it."""
     record = station.world.document.record
     assert record.hybrid is not None

@@ -107,7 +107,7 @@ def test_one_shard_gives_no_key(world: World) -> None:
         opened(world, disputed(world), honest((2,)))
 
 
-def test_a_key_that_the_shards_made_together_opens_what_is_sealed_to_it(tmp_path: Path) -> None:
+def test_key_made_in_a_ceremony_opens_what_is_sealed_to_it(tmp_path: Path) -> None:
     """Ceremony, sealing, release and opening, each of our programs' own; no key of either half was ever in one place."""
     world, chain = World(tmp_path / "world"), OneEpoch()
     migrate(f"sqlite:///{tmp_path / 'template.sqlite'}")
@@ -124,13 +124,13 @@ def test_a_key_that_the_shards_made_together_opens_what_is_sealed_to_it(tmp_path
 
 
 @pytest.mark.parametrize("liar", [1, 2])
-def test_a_wrong_share_is_the_shards_lie(world: World, liar: int) -> None:
+def test_wrong_share_is_blamed_on_its_shard(world: World, liar: int) -> None:
     case, blame = disputed(world), Blame()
     assert unpad(opened(world, case, {**honest(), liar: OtherShare}, blame)) == case.payload
     assert blame.failures == [(liar, ShardLied)]
 
 
-def test_a_shard_that_accuses_falsely_is_named_when_the_envelope_is_open(world: World) -> None:
+def test_false_accuser_is_named_once_the_envelope_is_open(world: World) -> None:
     case, blame = disputed(world), Blame()
     assert unpad(opened(world, case, {**honest(), 1: FalseAccuser}, blame)) == case.payload
     assert blame.failures == [(1, PartDoesNotOpen), (1, ShardLied)]
@@ -172,7 +172,7 @@ def test_malformed_part_is_the_operators_fault_whichever_shard_answers(world: Wo
             opened(world, case, honest(up))
 
 
-def test_without_making_the_parts_again_the_sabotage_stays_unseen(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_reencapsulation_the_sabotage_is_not_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: shard 3 could never have opened this, and nobody would know until shard 1 or 2 is down."""
     case = sabotaged(world, garbage_for(3))
 
@@ -214,7 +214,7 @@ def test_a_downgrade_is_refused_by_shard_and_enclave(world: World) -> None:
         opened(world, case, honest())
 
 
-def test_a_downgrade_passes_a_build_that_believes_the_envelope(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_downgrade_passes_a_build_that_believes_the_envelope(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     case = of_old_suite(world)
     monkeypatch.setattr(envelopes, "suite_of", lambda _epoch: 1)
     found = verify_receipt_envelope(anchor_domain(world.contracts), case.receipt, case.envelope)
@@ -240,7 +240,7 @@ def test_another_number_of_parts_is_refused_by_shard_and_enclave(world: World, s
         opened(world, case, honest())
 
 
-def test_an_enclave_that_was_told_other_keys_blames_no_operator(world: World) -> None:
+def test_enclave_with_other_keys_blames_no_operator(world: World) -> None:
     """Its duty process lies: parts made again would differ, but no shard has those keys."""
     record, blame = world.document.record, Blame()
     assert record.hybrid is not None
@@ -250,7 +250,7 @@ def test_an_enclave_that_was_told_other_keys_blames_no_operator(world: World) ->
     assert sorted(blame.failures, key=itemgetter(0)) == [(index, ShardLied) for index in SHARDS]
 
 
-def test_a_shard_whose_keys_are_not_the_chains_releases_nothing(tmp_path: Path) -> None:
+def test_shard_with_keys_other_than_the_chains_releases_nothing(tmp_path: Path) -> None:
     world = World(tmp_path, epoch=EPOCH)
     case = disputed(world)
     for other in (None, HybridKeys(Digest(bytes(32)), world.document.record.hybrid.keys)):  # type: ignore[union-attr]
@@ -261,7 +261,7 @@ def test_a_shard_whose_keys_are_not_the_chains_releases_nothing(tmp_path: Path) 
         assert shard.log(0).entries == ()
 
 
-def test_a_job_with_the_record_of_an_old_epoch_is_our_own_mistake(world: World) -> None:
+def test_job_with_the_record_of_an_old_epoch_is_a_bug(world: World) -> None:
     record = replace(world.document.record, epoch=U64(1), hybrid=None)
     with pytest.raises(ConfigurationError, match="not of suite 2"):
         opened(world, disputed(world), honest(), epoch=record)
@@ -274,7 +274,7 @@ def test_a_release_is_recorded_before_a_part_is_opened(world: World) -> None:
     assert (entry.decision, entry.key_epoch, entry.receipt_id) == (Decision.RELEASED, EPOCH, case.id)
 
 
-def test_an_answer_shows_neither_share_nor_key(world: World) -> None:
+def test_answer_contains_neither_share_nor_key(world: World) -> None:
     case, shard = disputed(world), world.shard(1)
     raw = encode(world.release(shard, case))
     place = Place(world.context(case), EPOCH)

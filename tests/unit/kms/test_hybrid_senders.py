@@ -50,7 +50,7 @@ UNREADABLE = FAULTS[:4]
 
 @given(st.dictionaries(st.integers(1, COUNT), st.sampled_from(FAULTS), max_size=COUNT), st.integers(1, COUNT))
 @settings(max_examples=40, deadline=None)
-def test_whichever_shards_answer_the_outcome_is_the_same(bad: dict[int, str], degree: int) -> None:
+def test_outcome_does_not_depend_on_which_shards_answer(bad: dict[int, str], degree: int) -> None:
     envelope = sealed_badly(bad, degree)
     shares = shares_of(envelope, tuple(range(1, COUNT + 1)))
     assert set(shares) == {index for index in range(1, COUNT + 1) if bad.get(index) not in UNREADABLE}
@@ -63,7 +63,7 @@ def test_whichever_shards_answer_the_outcome_is_the_same(bad: dict[int, str], de
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_one_bad_part_is_found_by_who_never_asked_its_shard(fault: str) -> None:
+def test_one_bad_part_is_found_without_asking_its_shard(fault: str) -> None:
     envelope = sealed_badly({5: fault})
     assert hybrid.recovered(shares_of(envelope, (1, 2, 3)), envelope, TO, PLACE) is None
 
@@ -75,7 +75,7 @@ def test_without_reencapsulation_plaintext_depends_on_the_answering_shards() -> 
     assert len(values) > 1
 
 
-def test_a_share_above_the_order_is_none() -> None:
+def test_share_above_the_group_order_is_refused() -> None:
     """Two encodings of one share would let a sender make two honest shards contradict each other."""
     mine, key = verified(), TO.keys[0]
     encapsulated = mlkem.encapsulate(key, bytes(32))

@@ -19,7 +19,7 @@ from tests.fixtures.kms.dealer import DealSettings, DealShard, deal
 from tests.fixtures.kms.release_network import World
 
 
-def test_every_secret_file_belongs_to_its_owner_alone(world: World) -> None:
+def test_every_secret_file_is_readable_by_its_owner_only(world: World) -> None:
     for shard in world.settings.shards:
         for name in ("storage.key", "signing.sealed", "tls.key", "share-1.json"):
             assert stat.S_IMODE((shard.folder / name).stat().st_mode) == 0o600
@@ -46,7 +46,7 @@ def breakages(folder: Path, other: Path) -> dict[str, None]:
 
 
 @pytest.mark.parametrize("how", list(breakages(Path(), Path())))
-def test_a_share_file_that_is_not_this_shards_is_refused(fresh: World, how: str) -> None:
+def test_share_file_of_another_shard_is_refused(fresh: World, how: str) -> None:
     folder, other = (shard.folder for shard in fresh.settings.shards[:2])
     path = folder / "share-1.json"
     stored = decode(SealedShare, path.read_bytes())
@@ -89,12 +89,12 @@ def test_a_share_of_another_ceremony_does_not_fit_the_commitments(fresh: World, 
         keyring.open_share(fresh.settings.shards[0].folder, forged)
 
 
-def test_a_held_share_does_not_show_itself(world: World) -> None:
+def test_share_in_memory_is_not_printed(world: World) -> None:
     held = keyring.open_share(world.settings.shards[0].folder, world.document)
     assert str(held.scalar()) not in repr(held) and not hasattr(held, "__dict__")
 
 
-def test_a_document_or_certificate_that_cannot_be_read_is_named(fresh: World) -> None:
+def test_unreadable_document_or_certificate_is_named(fresh: World) -> None:
     document, folder = fresh.settings.out_file, fresh.settings.shards[0].folder
     document.write_bytes(b"{}")
     with pytest.raises(ConfigurationError, match=r"epoch\.json"):
@@ -110,7 +110,7 @@ def test_a_document_or_certificate_that_cannot_be_read_is_named(fresh: World) ->
         keyring.certificate(folder)
 
 
-def test_what_is_sealed_for_one_thing_opens_as_no_other(world: World) -> None:
+def test_sealed_value_opens_only_for_its_purpose(world: World) -> None:
     """Shares, ML-KEM keys, the account and seeds of ceremonies lie under one key: whoever writes files could swap them."""
     sealer = open_sealer(world.settings.shards[0].folder)
     names = [(epoch, index) for epoch in (1, 2) for index in (1, 2)]
@@ -129,7 +129,7 @@ def test_what_is_sealed_for_one_thing_opens_as_no_other(world: World) -> None:
 
 
 @pytest.mark.parametrize("name", ["share-1.json", "share-1.draft", "share-1-0a1b.draft", "kem-1-0a1b.sealed", "kem-1-0a1b.draft"])
-def test_what_a_restore_or_a_crash_left_of_shares_goes_with_them(fresh: World, name: str) -> None:
+def test_share_files_left_by_a_restore_or_crash_are_erased_too(fresh: World, name: str) -> None:
     """With its file's name a draft opens, and so does the copy of a restore that died."""
     folder = fresh.settings.shards[0].folder
     restoring = folder / keyring.RESTORING

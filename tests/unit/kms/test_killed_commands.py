@@ -206,7 +206,7 @@ def test_killed_coordinator_curator_and_erasing_shards_finish_their_work(shards:
 
 
 @pytest.mark.e2e
-def test_a_scribe_that_says_what_it_did_not_store_makes_no_key(shards: Shards) -> None:
+def test_coordinator_that_sends_before_storing_makes_no_key(shards: Shards) -> None:
     """Control: without its log the shards' word is against it, and nothing is made."""
     with running(shards, serving=False):
         words = ("bytewise", "kms", "dkg", "--config", settings(shards, "epoch", phase_s=2.0))

@@ -17,7 +17,7 @@ __all__ = ["shards"]
 STEP = 9
 
 
-def test_a_scribe_that_is_killed_goes_on_by_the_same_command(tmp_path: Path, shards: list[Office]) -> None:
+def test_killed_coordinator_resumes_by_the_same_command(tmp_path: Path, shards: list[Office]) -> None:
     with serving(shards):
         found = killed(tmp_path / "killed", tmp_path, "dkg", *dkg(tmp_path, shards, phase_s=20.0), step=STEP)
     document = keyring.load_document(tmp_path / "epoch.json")

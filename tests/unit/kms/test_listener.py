@@ -52,7 +52,7 @@ def closed(stream: socket.socket) -> bool:
             return True
 
 
-def test_several_requests_go_over_one_channel_and_several_channels_at_once(world: World) -> None:
+def test_one_channel_carries_several_requests_beside_other_channels(world: World) -> None:
     case, record = world.case(), world.document.record.shards[0]
     world.chain.open(case)
     with served(world), channel(world) as first, channel(world) as second:
@@ -73,7 +73,7 @@ def test_excess_connections_are_closed_and_a_place_is_freed_on_leaving(world: Wo
             wait_until(lambda: (places.strangers, places.members) == (1, 1))
 
 
-def test_places_are_of_all_and_of_one_address() -> None:
+def test_connection_limits_hold_in_total_and_per_address() -> None:
     places = Places(strangers=3, of_one=2, members=1)
     assert [places.enter("a") for _ in range(3)] == [True, True, False]
     assert [places.enter("b") for _ in range(2)] == [True, False]
@@ -86,7 +86,7 @@ def test_places_are_of_all_and_of_one_address() -> None:
     assert places.promote("b")
 
 
-def test_members_of_one_address_do_not_take_all_places() -> None:
+def test_members_of_one_address_do_not_take_all_connections() -> None:
     places = Places(members=3, members_of_one=2)
     assert all(places.enter("a") for _ in range(4))
     assert [places.promote("a") for _ in range(3)] == [True, True, False]
@@ -95,7 +95,7 @@ def test_members_of_one_address_do_not_take_all_places() -> None:
     assert places.promote("a") and not places.promote("a")
 
 
-def test_a_stranger_that_says_nothing_is_gone_when_its_time_is_over(world: World) -> None:
+def test_silent_connection_is_closed_after_its_time(world: World) -> None:
     places = Places()
     with served(world, places, handshake_s=0.3):
         assert closed(dialled(world))
@@ -105,7 +105,7 @@ def test_a_stranger_that_says_nothing_is_gone_when_its_time_is_over(world: World
 @pytest.mark.parametrize(
     "noise", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01" + b"\xff" * 400, bytes(2**20)], ids=["http", "tls", "zeros"]
 )
-def test_noise_is_refused_and_the_next_enclave_served(world: World, noise: bytes) -> None:
+def test_noise_is_refused_and_the_next_enclave_is_served(world: World, noise: bytes) -> None:
     case = world.case()
     world.chain.open(case)
     with served(world):
@@ -123,7 +123,7 @@ def test_noise_is_refused_and_the_next_enclave_served(world: World, noise: bytes
     assert answer.record.decision == Decision.RELEASED
 
 
-def test_an_enclave_too_many_is_told_to_try_again(world: World) -> None:
+def test_excess_enclave_is_asked_to_retry(world: World) -> None:
     case, record, places = world.case(), world.document.record.shards[0], Places(members=1)
     world.chain.open(case)
     with served(world, places):
@@ -136,7 +136,7 @@ def test_an_enclave_too_many_is_told_to_try_again(world: World) -> None:
             assert ask(third, record, world.request(case), PATIENCE_S).record.decision == Decision.RELEASED
 
 
-def test_an_enclave_that_asks_nothing_or_too_much_is_sent_away(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_enclave_that_asks_nothing_or_too_much_is_disconnected(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     places = Places()
     with served(world, places):
         with channel(world) as greedy, pytest.raises(ChannelBroken):
@@ -153,13 +153,13 @@ def test_a_shards_program_cannot_ask_another_shard(world: World) -> None:
         connect(stream, replace(world.enclave(1), quoter=world.shard_quoter), world.public, PATIENCE_S)
 
 
-def test_a_wrong_role_is_refused_before_anybody_quotes(world: World) -> None:
+def test_wrong_role_is_refused_before_either_side_quotes(world: World) -> None:
     asking = world.end(2, world.shard(2))
     with served(world), dialled(world) as stream, pytest.raises((ChannelBroken, ChannelRefused)):
         connect(stream, asking, os.urandom(0), PATIENCE_S)
 
 
-def test_closing_ends_open_channels_and_takes_no_more(world: World) -> None:
+def test_closing_ends_open_channels_and_accepts_no_more(world: World) -> None:
     with served(world) as server, channel(world) as opened, dialled(world) as stranger:
         server.close()
         with pytest.raises(ChannelBroken):

@@ -24,7 +24,7 @@ from tests.fixtures.kms.release_network import World
 __all__ = ["copy", "logged"]
 
 
-def test_two_runs_at_once_leave_one_copy(logged: Entries, copy: LogCopy) -> None:
+def test_two_concurrent_runs_leave_one_copy(logged: Entries, copy: LogCopy) -> None:
     both, inner, errors = threading.Barrier(2), paged(logged), []
 
     def run() -> None:
@@ -49,7 +49,7 @@ def test_two_runs_at_once_leave_one_copy(logged: Entries, copy: LogCopy) -> None
     assert errors == [] and copy.read(DOMAIN)[0] == logged
 
 
-def test_a_run_that_waits_too_long_says_what_for(logged: Entries, copy: LogCopy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_that_waits_too_long_says_for_what(logged: Entries, copy: LogCopy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copies, "LOCK_WAIT_S", 0.2)
     copy.folder.mkdir()
     with copy.path.with_suffix(".lock").open("wb") as lock:
@@ -60,7 +60,7 @@ def test_a_run_that_waits_too_long_says_what_for(logged: Entries, copy: LogCopy,
 
 
 @pytest.mark.parametrize("what", ["grounds", "record"])
-def test_what_a_shard_signed_twice_is_kept_beside_the_copy(world: World, logged: Entries, copy: LogCopy, what: str) -> None:
+def test_double_signed_record_is_kept_beside_the_copy(world: World, logged: Entries, copy: LogCopy, what: str) -> None:
     copy.extend(paged(logged), DOMAIN)
     kept = copy.path.read_bytes()
     other = signed(world, logged[2], decided_at=U64(NOW - 1)) if what == "record" else grounded(world, logged[2], gpu=GpuUse.NONE)
@@ -74,9 +74,7 @@ def test_what_a_shard_signed_twice_is_kept_beside_the_copy(world: World, logged:
     assert [decode(SignedRelease, line) for line in evidence.read_bytes().splitlines()] == [other]
 
 
-def test_a_log_that_is_longer_than_one_run_takes_is_not_called_whole(
-    logged: Entries, copy: LogCopy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_log_longer_than_one_run_is_not_called_complete(logged: Entries, copy: LogCopy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copies, "MAX_PAGES", 2)
     with pytest.raises(TryAgain, match="run this again for the rest"):
         copy.extend(paged(logged, 1), DOMAIN)
@@ -99,7 +97,7 @@ def test_some_conflicting_records_of_a_liar_are_kept_despite_a_torn_line(world: 
     assert kept == others[: copies.MAX_PROOFS]
 
 
-def test_a_shard_has_so_long_in_all_and_what_came_is_kept(
+def test_slow_shard_has_a_total_time_and_received_pages_are_kept(
     world: World, logged: Entries, copy: LogCopy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each page is in time, and there is one after the other."""
@@ -134,7 +132,7 @@ class Busy(ShardClient):
 
 
 @pytest.mark.parametrize("times", [0, 1, 4, 5, 100])
-def test_a_shard_that_is_busy_is_asked_again_so_often_and_no_more(
+def test_busy_shard_is_retried_a_bounded_number_of_times(
     world: World, copy: LogCopy, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     monkeypatch.setattr(copies, "BUSY_PAUSE_S", 0.01)
@@ -163,14 +161,14 @@ def test_always_busy_shard_gets_no_more_time_than_a_slow_one(
         assert client.asked == 2
 
 
-def test_a_mark_that_was_altered_is_named(copy: LogCopy) -> None:
+def test_altered_mark_is_named(copy: LogCopy) -> None:
     copy.folder.mkdir()
     copy.mark.write_bytes(b"soon")
     with pytest.raises(ConfigurationError, match=r"\.seen: is not as it was kept: remove it"):
         copy.seen_at()
 
 
-def test_what_a_copy_has_is_on_the_disk_before_it_says_that_it_is_whole(
+def test_copy_is_synced_before_it_is_called_complete(
     world: World, logged: Entries, copy: LogCopy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A power cut is what tells: so the calls are watched."""
@@ -189,7 +187,7 @@ def test_what_a_copy_has_is_on_the_disk_before_it_says_that_it_is_whole(
     assert synced == [(copy.path.with_suffix(".contradicts").name, True)]
 
 
-def test_the_log_of_another_shard_or_epoch_is_no_copy_of_this_one(world: World, logged: Entries, copy: LogCopy) -> None:
+def test_log_of_another_shard_or_epoch_is_refused_as_a_copy(world: World, logged: Entries, copy: LogCopy) -> None:
     """Well signed, in its place, and somebody else's: a shard that has none of its own to show."""
     another = world.document.record.shards[1].address
     for other in (replace(copy, shard=another), replace(copy, epoch=2)):

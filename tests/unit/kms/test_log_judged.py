@@ -21,7 +21,7 @@ SEEN = Seen(100, NOW, NOW)
 NOBODYS = Digest(b"\x01" * 32)
 
 
-def test_a_release_that_was_not_judged_is_counted_with_the_reason(world: World, logged: Entries) -> None:
+def test_unjudged_release_is_counted_with_its_reason(world: World, logged: Entries) -> None:
     """Control: with its ticket and its batch each of them is a right."""
     court = Court(world.chain)
     assert judge(logged, court, SEEN) == Judged()
@@ -36,14 +36,14 @@ def test_a_release_that_was_not_judged_is_counted_with_the_reason(world: World, 
     assert judge_none(logged, Unjudged.NOT_ASKED).unjudged == {Unjudged.NOT_ASKED: 3}
 
 
-def test_an_audit_of_no_known_batch_is_still_held_against_its_time(world: World, logged: Entries) -> None:
+def test_audit_of_an_unknown_batch_is_still_checked_against_its_time(world: World, logged: Entries) -> None:
     entry = replace(logged[2], grounds=None)
     timeless = replace(entry, record=replace(entry.record, decided_at=U64(NOW - 5)))
     found = judge((timeless,), Court(world.chain), SEEN)
     assert "no block has that time" in found.wrong[0] and not found.unjudged
 
 
-def test_a_date_hides_no_release(world: World, logged: Entries) -> None:
+def test_false_date_hides_no_release(world: World, logged: Entries) -> None:
     """What no node can have shown yet is named; a node that stands still accuses nobody."""
     wrong, court = claimed(world, logged[0], subject=NOBODYS), Court(world.chain)
     for date in (NOW + LAG_S + 1, 2**62):
@@ -65,7 +65,7 @@ def test_a_date_hides_no_release(world: World, logged: Entries) -> None:
     ],
     ids=["the node went away", "the node refused one question", "the chain refused one question"],
 )
-def test_what_was_found_before_the_node_failed_counts(
+def test_findings_from_before_a_node_failure_count(
     world: World, logged: Entries, error: Exception, reason: Unjudged, count: int
 ) -> None:
     assert logged[1].right is not None

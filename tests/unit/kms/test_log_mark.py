@@ -47,9 +47,7 @@ GONE: dict[str, tuple[Callable[[World], None], str]] = {
 
 
 @pytest.mark.parametrize("how", GONE)
-def test_a_shard_whose_log_lacks_what_it_signed_does_not_start_again(
-    fresh: World, how: str, seconds: Callable[[float], None]
-) -> None:
+def test_shard_whose_log_lacks_signed_records_does_not_start(fresh: World, how: str, seconds: Callable[[float], None]) -> None:
     change, words = GONE[how]
     shard = started(fresh)
     release(fresh, shard, 1)
@@ -61,7 +59,7 @@ def test_a_shard_whose_log_lacks_what_it_signed_does_not_start_again(
 
 
 @pytest.mark.parametrize("how", GONE)
-def test_control_without_its_mark_it_signs_another_log(fresh: World, how: str) -> None:
+def test_control_shard_without_its_mark_signs_another_log(fresh: World, how: str) -> None:
     release(fresh, started(fresh), 1, 2)
     before = started(fresh).log(0).entries
     GONE[how][0](fresh)
@@ -80,7 +78,7 @@ def test_the_first_record_is_marked_before_its_answer(fresh: World) -> None:
         started(fresh)
 
 
-def test_in_a_burst_some_records_are_marked_and_after_it_each(
+def test_burst_of_records_is_marked_in_part_and_later_records_each(
     fresh: World, monkeypatch: pytest.MonkeyPatch, seconds: Callable[[float], None]
 ) -> None:
     monkeypatch.setattr(log_position, "EVERY", 3)
@@ -95,7 +93,7 @@ def test_in_a_burst_some_records_are_marked_and_after_it_each(
         started(fresh)
 
 
-def test_a_log_that_is_whole_starts_again_and_again_and_from_a_newer_copy(fresh: World, tmp_path: Path) -> None:
+def test_complete_log_starts_repeatedly_and_from_a_newer_copy(fresh: World, tmp_path: Path) -> None:
     for number in (1, 2, 3):
         release(fresh, started(fresh), number)
     database, copy = folder_of(fresh) / "kms.sqlite", tmp_path / "copy.sqlite"
@@ -107,7 +105,7 @@ def test_a_log_that_is_whole_starts_again_and_again_and_from_a_newer_copy(fresh:
     assert [each.record.index for each in started(fresh).log(0).entries] == [0, 1, 2]
 
 
-def test_a_shard_of_before_marks_gets_one_at_its_next_start(fresh: World) -> None:
+def test_shard_without_marks_gets_one_at_its_next_start(fresh: World) -> None:
     release(fresh, fresh.shard(1), 1, 2)
     assert read_marks(folder_of(fresh)) == ()
     log: ReleaseLog = started(fresh).log(0)
@@ -127,7 +125,7 @@ def test_start_marks_an_unmarked_log_and_otherwise_writes_nothing(fresh: World, 
     started(fresh)
 
 
-def test_marks_of_other_epochs_stay(fresh: World) -> None:
+def test_marks_of_other_epochs_are_kept(fresh: World) -> None:
     """A folder has all its epochs in one file, and the database too."""
     release(fresh, started(fresh), 1)
     path = folder_of(fresh) / FILE
@@ -140,7 +138,7 @@ def test_marks_of_other_epochs_stay(fresh: World) -> None:
     assert [(mark.epoch, mark.index) for mark in read_marks(folder_of(fresh))] == [(1, 0), (9, 0)]
 
 
-def test_the_database_of_another_shard_leaves_no_mark(fresh: World) -> None:
+def test_database_of_another_shard_leaves_no_mark(fresh: World) -> None:
     """Who named it by mistake names the right one, and is served: it signed none of what is there, of whichever epoch."""
     other = fresh.shard(2)
     release(fresh, other, 1)
@@ -157,7 +155,7 @@ def test_the_database_of_another_shard_leaves_no_mark(fresh: World) -> None:
     assert started(fresh).log(0).entries == ()
 
 
-def test_no_backup_is_made_beside_a_log_that_lacks_what_was_signed(fresh: World) -> None:
+def test_no_backup_is_made_beside_a_log_that_lacks_signed_records(fresh: World) -> None:
     """It would let the keys come back beside that log."""
     release(fresh, started(fresh), 1)
     file = fresh.folder / "shard.backup"

@@ -26,7 +26,7 @@ def dated(entry: SignedRelease, date: int) -> SignedRelease:
     return replace(entry, record=replace(entry.record, decided_at=U64(date)))
 
 
-def test_a_ticket_of_no_kind_that_anybody_judges_is_refused(world: World, logged: Entries) -> None:
+def test_ticket_of_an_unknown_kind_is_refused(world: World, logged: Entries) -> None:
     """Also of a refusal: an honest shard writes no record about such a ticket."""
     for entry in (logged[0], logged[2]):
         with pytest.raises(ReleaseLogBroken, match="has a ticket of unknown kind 7"):
@@ -34,7 +34,7 @@ def test_a_ticket_of_no_kind_that_anybody_judges_is_refused(world: World, logged
     verify_log((claimed(world, logged[0], voter=OTHER_VOTER.address),), START, DOMAIN)
 
 
-def test_a_batch_that_the_chain_cannot_be_asked_about_is_refused(world: World, logged: Entries) -> None:
+def test_batch_outside_the_chains_range_is_refused(world: World, logged: Entries) -> None:
     place = of(logged[2]).audit
     assert place is not None
     for batch_id in (-1, 0):
@@ -46,7 +46,7 @@ def test_a_batch_that_the_chain_cannot_be_asked_about_is_refused(world: World, l
             assert verify_log(log, START, DOMAIN).next_index == 3
 
 
-def test_a_log_that_goes_back_in_time_is_found(world: World, logged: Entries) -> None:
+def test_log_that_goes_back_in_time_is_found(world: World, logged: Entries) -> None:
     """Control: two honest nodes are up to an hour apart."""
     for date in (NOW + LAG_S + 1, 2**62):
         (found,) = out_of_order(rewritten(world, dated(logged[0], date), *logged[1:]))
@@ -56,7 +56,7 @@ def test_a_log_that_goes_back_in_time_is_found(world: World, logged: Entries) ->
     assert list(out_of_order(rewritten(world, logged[0], dated(logged[1], NOW - LAG_S), logged[2]))) == []
 
 
-def test_what_is_out_of_order_is_told_at_each_look_and_kept(world: World, logged: Entries, copy: LogCopy) -> None:
+def test_out_of_order_record_is_reported_at_each_read_and_kept(world: World, logged: Entries, copy: LogCopy) -> None:
     wrong = rewritten(world, dated(logged[0], 2**62), *logged[1:])
     for _ in range(2):
         with pytest.raises(ReleaseLogBroken, match="record 1 is dated"):
@@ -64,7 +64,7 @@ def test_what_is_out_of_order_is_told_at_each_look_and_kept(world: World, logged
         assert copy.read(DOMAIN)[0] == wrong
 
 
-def test_a_shard_leaves_out_no_ticket_and_no_grounds_once_it_kept_them(logged: Entries) -> None:
+def test_shard_omits_no_ticket_or_evidence_once_it_recorded_them(logged: Entries) -> None:
     """Control: a shard of before that kept neither, and keeps both now."""
     assert list(out_of_order((replace(logged[0], right=None, grounds=None), *logged[1:]))) == []
     (found,) = out_of_order((logged[0], replace(logged[1], right=None), logged[2]))
@@ -93,7 +93,7 @@ def test_shard_with_a_lagging_node_records_nothing_until_it_caught_up(fresh: Wor
     assert [each.record.decided_at for each in entries] == [NOW, NOW - LAG_S] and list(out_of_order(entries)) == []
 
 
-def test_small_steps_back_do_not_add_up_to_a_date_that_convicts(fresh: World) -> None:
+def test_small_steps_back_do_not_add_up_to_a_convicting_date(fresh: World) -> None:
     """Each node is behind the one before: the newest date counts, not that of the newest record. Also after a restart."""
     now, shard, step = fresh.chain.facts, fresh.shard(1), LAG_S - 600
     for seq, back in ((1, 0), (2, step)):
@@ -110,7 +110,7 @@ def test_small_steps_back_do_not_add_up_to_a_date_that_convicts(fresh: World) ->
 
 @pytest.mark.parametrize("ahead", [AHEAD_S + 1, 10**9, 2**62])
 @pytest.mark.parametrize("expired", [False, True], ids=["a release", "a refusal"])
-def test_one_false_date_far_ahead_leaves_no_record_and_stops_no_shard(fresh: World, ahead: int, expired: bool) -> None:
+def test_one_false_future_date_leaves_no_record_and_stops_no_shard(fresh: World, ahead: int, expired: bool) -> None:
     """Of a refusal, too: at that time each ticket has expired, so anybody's request would put the date on record."""
     shard, case, true = fresh.shard(1), fresh.case(), fresh.chain.facts
     fresh.chain.open(case)
@@ -141,7 +141,7 @@ def test_shard_with_a_slow_clock_reports_it_and_serves_once_it_is_right(fresh: W
     assert [each.record.decided_at for each in shard.log(0).entries] == [NOW, NOW]
 
 
-def test_beside_a_date_as_far_ahead_as_is_taken_a_true_block_still_counts(fresh: World) -> None:
+def test_true_block_counts_beside_the_latest_accepted_date(fresh: World) -> None:
     """The newest final block of an honest node is a quarter of an hour old."""
     shard, facts, cases = fresh.shard(1), fresh.chain.facts, [fresh.case(seq) for seq in (1, 2)]
     for case, date in zip(cases, (NOW + AHEAD_S, NOW - 900), strict=True):

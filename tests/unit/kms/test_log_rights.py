@@ -23,7 +23,7 @@ def logged(world: World) -> Entries:
     return three_records(world)
 
 
-def test_a_release_to_a_ticket_that_was_no_right_is_found(world: World, logged: Entries) -> None:
+def test_release_to_a_ticket_without_entitlement_is_found(world: World, logged: Entries) -> None:
     court = Court(world.chain)
     assert judge(logged, court, SEEN) == Judged()
     assert logged[0].right and logged[1].right
@@ -51,7 +51,7 @@ def late(
     return shard.log(0).entries[-1]
 
 
-def test_a_release_that_came_too_late_is_found(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_release_after_its_deadline_is_found(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The dispute exists, and the voter had a seat: at the block of the record it was no right any more."""
     court = Court(fresh.chain)
     final, expired = late(fresh, monkeypatch, 1, Phase.FINAL), late(fresh, monkeypatch, 2, until=NOW)
@@ -65,7 +65,7 @@ def test_a_release_that_came_too_late_is_found(fresh: World, monkeypatch: pytest
     assert "RETIRED" in found
 
 
-def test_an_audit_that_came_too_late_or_by_who_was_in_no_pool_is_found(world: World, logged: Entries) -> None:
+def test_late_audit_or_audit_by_an_outsider_of_the_pool_is_found(world: World, logged: Entries) -> None:
     court = Court(world.chain)
     court.clock = world.chain.window_end
     assert logged[2].right is not None
@@ -81,7 +81,7 @@ def test_an_audit_that_came_too_late_or_by_who_was_in_no_pool_is_found(world: Wo
 
 
 @pytest.mark.parametrize("changes", [{"round": U16(1)}, {"subject": Digest(b"\x01" * 32)}], ids=["round", "subject"])
-def test_an_audit_whose_ticket_names_something_else_is_found(world: World, logged: Entries, changes: dict[str, Any]) -> None:
+def test_audit_whose_ticket_names_something_else_is_found(world: World, logged: Entries, changes: dict[str, Any]) -> None:
     """No honest shard takes such a ticket: under another subject or round one audit would count as many."""
     court, right = Court(world.chain), logged[2].right
     assert right is not None and judge(logged[2:], court, SEEN) == Judged()
@@ -112,7 +112,7 @@ def test_impossible_block_time_is_found_and_forgotten_block_judges_nothing(world
     assert judge((replace(logged[0], right=replace(logged[0].right, ticket=ticket)),), court, SEEN).wrong
 
 
-def test_an_audit_that_was_not_drawn_is_found(world: World, logged: Entries) -> None:
+def test_audit_that_was_not_drawn_is_found(world: World, logged: Entries) -> None:
     court, place = Court(world.chain), of(logged[2]).audit
     assert place is not None and judge(logged[2:], court, SEEN) == Judged()
     for changes, problem in (

@@ -53,7 +53,7 @@ def asked(world: World, many: int) -> Iterator[list["Future[bytes]"]]:
         yield [pool.submit(client.call, "GET", LOG, b"") for client in clients]
 
 
-def test_a_page_too_many_is_told_to_come_again_and_a_release_is_answered(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_excess_page_request_is_deferred_and_a_release_is_answered(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_limits, "PAGE_WAIT_S", SHORT_S)
     shard, case, record, held = fresh.shard(1), fresh.case(), fresh.document.record.shards[0], Held(monkeypatch)
     fresh.chain.open(case)
@@ -78,7 +78,7 @@ def test_a_page_too_many_is_told_to_come_again_and_a_release_is_answered(fresh: 
 
 
 @pytest.mark.parametrize("turns", [True, False])
-def test_pages_are_made_one_after_the_other_and_all_are_given(fresh: World, monkeypatch: pytest.MonkeyPatch, turns: bool) -> None:
+def test_pages_are_made_in_turn_and_all_are_returned(fresh: World, monkeypatch: pytest.MonkeyPatch, turns: bool) -> None:
     """Control: without turns there are as many at once as asked."""
 
     @asynccontextmanager
@@ -97,7 +97,7 @@ def test_pages_are_made_one_after_the_other_and_all_are_given(fresh: World, monk
         assert [page.result(PATIENCE_S) for page in pages] == [encode(shard.log(0))] * 3
 
 
-def test_as_many_wait_as_there_are_connections_and_no_more(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_queue_is_bounded_by_the_number_of_connections(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_limits, "CONNECTIONS", 2)
     shard, held = fresh.shard(1), Held(monkeypatch)
     with fresh.serving((1, shard)), asked(fresh, 6) as pages:
@@ -109,7 +109,7 @@ def test_as_many_wait_as_there_are_connections_and_no_more(fresh: World, monkeyp
 
 
 @pytest.mark.parametrize("counted", [True, False])
-def test_who_asks_and_goes_away_shuts_nobody_out(fresh: World, monkeypatch: pytest.MonkeyPatch, counted: bool) -> None:
+def test_cancelled_page_request_blocks_no_other(fresh: World, monkeypatch: pytest.MonkeyPatch, counted: bool) -> None:
     """Control: where places are not counted by address, those of who is gone are all there are."""
     real, names = Turns.turn, itertools.count()
     if not counted:
@@ -147,7 +147,7 @@ def ghost(port: int, trusting: ssl.SSLContext) -> Iterator[None]:
         yield
 
 
-def test_a_body_whose_sender_is_gone_is_nobodys_and_holds_nothing() -> None:
+def test_body_of_a_closed_connection_is_released() -> None:
     """Control: one that came whole is given, and held until it is answered."""
     held = Intake(most=64)
 

@@ -65,7 +65,7 @@ def betrayed(folder: Path, shards: list[Office], chain: OneEpoch) -> tuple[Blob,
     return moved_by(chain, next(each for each in reversed(states) if each.phase is Phase.CONFIRMING), words)
 
 
-def test_a_scribe_that_hides_the_shards_words_from_them_takes_no_key_away(tmp_path: Path) -> None:
+def test_coordinator_that_hides_messages_from_shards_loses_no_key(tmp_path: Path) -> None:
     """What a shard signed for it has, whatever it is told of the ceremony later; the chain decides which shares are erased."""
     shards, chain = offices(tmp_path, 2)
     commitments = betrayed(tmp_path, shards, chain)
@@ -75,7 +75,7 @@ def test_a_scribe_that_hides_the_shards_words_from_them_takes_no_key_away(tmp_pa
     assert shards[0].share(3, commitments) == shares[1]
 
 
-def test_desks_that_store_at_a_good_end_only_lose_the_key_to_that_scribe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_participants_that_store_late_lose_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: the same scribe and curator, and desks that do not store before they sign."""
     at_the_end = Desk._store
 

@@ -23,7 +23,7 @@ from tests.fixtures.kms.memory_chain import CONTRACTS
 from tests.fixtures.kms.release_network import World
 
 
-def test_a_record_that_was_not_committed_is_not_marked(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uncommitted_record_is_not_marked(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a shard whose machine stopped in between would never start again, though nobody had an answer."""
     shard = started(fresh)
     with monkeypatch.context() as patch:
@@ -49,7 +49,7 @@ def test_marks_that_no_shard_wrote_are_named(fresh: World, content: bytes) -> No
         started(fresh)
 
 
-def test_marks_that_cannot_be_read_are_not_to_be_removed(fresh: World) -> None:
+def test_unreadable_marks_are_not_deleted(fresh: World) -> None:
     (folder_of(fresh) / FILE).mkdir()
     with pytest.raises(ConfigurationError, match=rf"{FILE}: Is a directory: it must be the shard's own to read and write"):
         started(fresh)
@@ -106,7 +106,7 @@ def test_marks_of_many_threads_never_go_back(
     assert written == sorted(written) and written[-1] == 15 and "kms.log_not_marked" not in capsys.readouterr().err
 
 
-def test_a_record_that_comes_late_is_behind_its_mark(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_record_is_behind_its_mark(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_position, "SPACING_S", 0)
     release(fresh, started(fresh), 1, 2, 3)
     marks = MarkFile(folder_of(fresh), key_domain(CONTRACTS))
@@ -115,7 +115,7 @@ def test_a_record_that_comes_late_is_behind_its_mark(fresh: World, monkeypatch: 
     assert [mark.index for mark in read_marks(folder_of(fresh))] == [2]
 
 
-def test_the_file_has_nothing_but_marks_and_only_the_owner_reads_it(fresh: World) -> None:
+def test_mark_file_contains_only_marks_and_is_readable_by_its_owner(fresh: World) -> None:
     release(fresh, started(fresh), 1)
     path = folder_of(fresh) / FILE
     records: ReleaseRecords = fresh.records(1)

@@ -29,7 +29,7 @@ def holder() -> Iterator[tuple[int, int]]:
         yield process.pid, a * b % ORDER
 
 
-def test_a_number_that_is_an_int_and_nothing_else_is_found(holder: tuple[int, int]) -> None:
+def test_number_stored_as_an_int_only_is_found(holder: tuple[int, int]) -> None:
     process, key = holder
     assert in_memory(process, scalar_forms(key)) == {"python"}
     assert in_memory(process, scalar_forms(key ^ 1)) == set()

@@ -30,7 +30,7 @@ def test_the_library_decapsulates_what_we_encapsulate(seed: bytes, message: byte
 
 
 @given(st.integers(0, 8 * mlkem.CIPHERTEXT_BYTES - 1))
-def test_one_wrong_bit_is_another_secret(bit: int) -> None:
+def test_one_wrong_bit_gives_another_secret(bit: int) -> None:
     made = mlkem.encapsulate(KEY, bytes(32))
     wrong = bytearray(made.ciphertext)
     wrong[bit // 8] ^= 1 << bit % 8
@@ -43,7 +43,7 @@ def test_other_messages_and_keys_give_other_secrets() -> None:
 
 
 @pytest.mark.parametrize("key", [b"", KEY[:-1], KEY + b"\0", b"\xff\xff" + KEY[2:], KEY[:1150] + b"\xff\xff" + KEY[1152:]])
-def test_a_key_that_is_none_is_refused(key: bytes) -> None:
+def test_malformed_mlkem_key_is_refused(key: bytes) -> None:
     with pytest.raises(MalformedValue, match="ML-KEM-768 key"):
         mlkem.verify_key(key)
     with pytest.raises(MalformedValue, match="ML-KEM-768 key"):
@@ -51,7 +51,7 @@ def test_a_key_that_is_none_is_refused(key: bytes) -> None:
 
 
 @given(st.integers(0, 767), st.integers(0, 4095))
-def test_a_coefficient_counts_up_to_q(place: int, value: int) -> None:
+def test_largest_coefficient_is_below_q(place: int, value: int) -> None:
     bits = int.from_bytes(KEY[:-32], "little") & ~(0xFFF << 12 * place) | value << 12 * place
     key = bits.to_bytes(KEM_KEY_BYTES - 32, "little") + KEY[-32:]
     if value < 3329:

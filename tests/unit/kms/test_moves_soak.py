@@ -79,7 +79,7 @@ def receivers(agreed: Plan) -> set[str]:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("town", [True], indirect=True)
-def test_a_shard_that_loses_its_seed_when_it_is_killed_is_found(town: Town) -> None:
+def test_shard_that_loses_its_seed_when_killed_is_found(town: Town) -> None:
     """Control: one who stores its words but not what they are made of contradicts itself, and nothing is made of it."""
     network, agreed = town.network, town.move(town.fresh, 2)
     network.forgetful = town.fresh[:1]

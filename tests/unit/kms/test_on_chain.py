@@ -156,7 +156,7 @@ def test_shard_decides_at_a_final_block_unless_settings_differ(tmp_path: Path) -
             assert unpad(on_chain.keys().open(job, on_chain.world.secret)) == on_chain.case.payload
 
 
-def test_a_shard_knows_two_finalities() -> None:
+def test_shard_accepts_two_finality_settings() -> None:
     given = {
         "host": "",
         "port": 1,

@@ -49,13 +49,13 @@ def test_settings_that_contradict_the_plan_are_refused_and_the_plan_stays(
     assert settings.plan_file.read_bytes() == before and _agree(settings) == signed
 
 
-def test_shards_that_are_not_those_of_the_plan_are_refused(settings: CeremonySettings) -> None:
+def test_shards_other_than_those_of_the_plan_are_refused(settings: CeremonySettings) -> None:
     _agree(settings)
     with pytest.raises(ConfigurationError, match="dealers, receivers"):
         _agree(replace(settings, entries=settings.entries[::-1]))
 
 
-def test_who_approves_a_plan_sees_what_it_makes(settings: CeremonySettings) -> None:
+def test_approval_shows_what_the_plan_makes(settings: CeremonySettings) -> None:
     shown = _agreed(_agree(settings).plan)
     assert (shown["opened_by"], shown["quorum"], shown["reveal_budget"], shown["assurance"]) == ("2 of 3", 2, 1, "simulated")
     assert (shown["purpose"], shown["epoch"], shown["scribe"], shown["heir"]) == ("GENERATE", 3, SCRIBE.address, None)
@@ -63,7 +63,7 @@ def test_who_approves_a_plan_sees_what_it_makes(settings: CeremonySettings) -> N
 
 
 @pytest.mark.parametrize("name", ["plan_file", "out_file"])
-def test_a_folder_that_is_not_there_is_named_before_anything_begins(settings: CeremonySettings, name: str) -> None:
+def test_missing_folder_is_named_before_any_work(settings: CeremonySettings, name: str) -> None:
     changes: dict[str, Any] = {name: settings.plan_file.parent / "nowhere" / "file.json"}
     with pytest.raises(ConfigurationError, match=rf"{name}.*nowhere: no such folder"):
         _agree(replace(settings, **changes))
@@ -77,7 +77,7 @@ def test_a_folder_that_is_not_there_is_named_before_anything_begins(settings: Ce
         {"source_version": -1}, {"source_version": 2**32},
     ],
 )  # fmt: skip
-def test_no_settings_are_of_epoch_0_or_out_of_another_range(settings: CeremonySettings, changed: dict[str, Any]) -> None:
+def test_epoch_number_out_of_range_is_refused_in_settings(settings: CeremonySettings, changed: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(changed))):
         replace(settings, **changed)
 
@@ -105,7 +105,7 @@ def test_plan_file_is_bound_to_one_ceremony_and_to_the_epoch_of_its_source(setti
 
 
 @pytest.mark.parametrize(("content", "words"), [(None, "No such file"), (b"{}", "entry-1")])
-def test_an_entry_that_is_none_is_named(settings: CeremonySettings, content: bytes | None, words: str) -> None:
+def test_malformed_entry_is_named(settings: CeremonySettings, content: bytes | None, words: str) -> None:
     path = settings.plan_file.parent / "entry-1.json"
     if content is not None:
         path.write_bytes(content)
@@ -113,7 +113,7 @@ def test_an_entry_that_is_none_is_named(settings: CeremonySettings, content: byt
         _agree(replace(settings, entries=(path, *settings.entries[1:])))
 
 
-def test_a_database_of_another_schema_is_named_before_anything_begins(settings: CeremonySettings, tmp_path: Path) -> None:
+def test_database_of_another_schema_is_named_before_any_work(settings: CeremonySettings, tmp_path: Path) -> None:
     _agree(settings)
     elsewhere = replace(settings, database_url=DatabaseUrl(f"sqlite:///{tmp_path / 'empty.sqlite'}"))
     with pytest.raises(ConfigurationError, match=r"database: sqlite:.*empty\.sqlite has no revision"):
@@ -123,13 +123,13 @@ def test_a_database_of_another_schema_is_named_before_anything_begins(settings: 
         concluded(elsewhere)
 
 
-def test_a_database_that_does_not_open_is_named(tmp_path: Path) -> None:
+def test_database_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="does not open: make the folder of its file"):
         migrate(f"sqlite:///{tmp_path / 'nowhere' / 'kms.sqlite'}")
 
 
 @pytest.mark.parametrize("threshold", [-1, 0, 4])
-def test_no_epoch_asks_for_shards_that_it_does_not_have(tmp_path: Path, threshold: int) -> None:
+def test_epoch_with_a_threshold_above_its_shards_is_refused(tmp_path: Path, threshold: int) -> None:
     """A host that says so had its enclave vote that an envelope does not open, by no word of any shard."""
     epoch = World(tmp_path).document.record
     with pytest.raises(MalformedValue, match=f"asks {threshold} of 3 shards"):

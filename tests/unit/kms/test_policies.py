@@ -55,7 +55,7 @@ def another_program(number: int) -> TrustedMeasurement:
     return TrustedMeasurement(PlatformKind.SIMULATED, digest, (Coverage.PROGRAM,), "a program", GpuUse.NONE)
 
 
-def test_a_shard_serves_under_an_approved_policy_and_no_older_one(fresh: World) -> None:
+def test_shard_serves_under_an_approved_policy_and_under_no_older_one(fresh: World) -> None:
     case = fresh.case()
     fresh.chain.open(case)
     assert fresh.release(start(fresh, fresh.policy), case).record.index == 0
@@ -127,7 +127,7 @@ def test_one_fast_clock_ends_no_wait_extends_none_and_is_not_remembered(
     assert not counts(fresh, now + ADDITION_DELAY_S - 1) and counts(fresh, now + ADDITION_DELAY_S)
 
 
-def test_a_wait_that_both_clocks_say_is_over_is_over(fresh: World, clock: Steps) -> None:
+def test_wait_that_both_clocks_call_over_is_over(fresh: World, clock: Steps) -> None:
     """The control of the above: the same three starts, with both clocks three days later. Then what is added waits anew."""
     now = clock.now()
     second, third = added(fresh)
@@ -155,7 +155,7 @@ def test_a_wait_begins_by_the_later_clock_and_ends_by_the_earlier(fresh: World, 
 
 
 @pytest.mark.parametrize("behind", [MAX_APART_S + 1, 30 * 86_400, 10**9])
-def test_a_node_that_has_not_all_blocks_yet_is_waited_for(fresh: World, clock: Steps, behind: int) -> None:
+def test_node_that_lacks_recent_blocks_is_waited_for(fresh: World, clock: Steps, behind: int) -> None:
     with pytest.raises(ConfigurationError, match="wait until the node has all blocks"):
         start(fresh, fresh.policy, at=clock.now() - behind)
     assert not (fresh.settings.shards[0].folder / POLICY_HISTORY).exists()
@@ -190,13 +190,13 @@ def test_a_clock_that_jumps_ahead_under_a_running_shard_ends_no_wait(fresh: Worl
     assert [each.record.decision for each in shard.log(0).entries] == [Decision.RELEASED]
 
 
-def test_production_has_governors(fresh: World) -> None:
+def test_production_policy_needs_governors(fresh: World) -> None:
     with pytest.raises(ConfigurationError, match="policy_governors"):
         settings(fresh, production=True, policy_governors=(), policy_threshold=0)
     assert settings(fresh, production=True).policy_threshold == 2
 
 
-def test_a_governor_signs_once_and_only_what_the_others_signed(fresh: World, tmp_path: Path) -> None:
+def test_governor_signs_once_and_only_the_policy_the_others_signed(fresh: World, tmp_path: Path) -> None:
     plain, signed = tmp_path / "plain.json", tmp_path / "signed.json"
     plain.write_bytes(encode(fresh.policy))
     approve(plain, signed, GOVERNORS[0])
@@ -210,7 +210,7 @@ def test_a_governor_signs_once_and_only_what_the_others_signed(fresh: World, tmp
         approve(plain, tmp_path / "new.json", GOVERNORS[2])
 
 
-def test_what_a_policy_changes_is_said_before_it_is_signed(fresh: World) -> None:
+def test_policy_changes_are_shown_before_signing(fresh: World) -> None:
     own, other = fresh.policy.measurements[0], another_program(9)
     newer = replace(fresh.policy, serial=U64(2), measurements=(other, *fresh.policy.measurements[1:]))
     lines = changes(fresh.policy, newer)
@@ -229,7 +229,7 @@ def test_what_a_policy_changes_is_said_before_it_is_signed(fresh: World) -> None
 
 
 @pytest.mark.e2e
-def test_the_command_approves(fresh: World, tmp_path: Path) -> None:
+def test_command_approves_a_policy(fresh: World, tmp_path: Path) -> None:
     (tmp_path / "plain.json").write_bytes(encode(fresh.policy))
     key = tmp_path / "governor.key"
     key.write_text("0x" + "5b" * 32)
@@ -250,7 +250,7 @@ def test_attack_7_a_clock_that_is_set_back_revives_nothing() -> None:
     assert [bare.now() for _ in times] == list(times)
 
 
-def test_a_clock_that_was_ahead_once_stays_there_and_says_so() -> None:
+def test_clock_that_was_once_ahead_is_kept_and_reported() -> None:
     """Evidence of now has expired by then, until the shard starts again: its operator must find that in the log."""
     told: list[int] = []
     clock = ForwardClock(Steps(100, 9_000, 105, 110, 8_950, 120), told.append)
@@ -258,7 +258,7 @@ def test_a_clock_that_was_ahead_once_stays_there_and_says_so() -> None:
     assert told == [8_895, 8_880]
 
 
-def test_a_policy_file_that_is_not_there_is_named_and_nothing_is_written(tmp_path: Path) -> None:
+def test_missing_policy_file_is_named_and_nothing_is_written(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"policy\.json: No such file"):
         approve(tmp_path / "policy.json", tmp_path / "signed.json", GOVERNORS[0])
     (tmp_path / "policy.json").write_bytes(b"{}")

@@ -62,7 +62,7 @@ def test_a_shard_refuses_simulated_evidence_in_production(fresh: World) -> None:
     assert b"simulated on chain 31337" in ended.stderr
 
 
-def test_the_client_side_loads_no_server_database_or_chain_client() -> None:
+def test_client_side_imports_no_server_database_or_chain_client() -> None:
     """What the enclave's measured closure gains by importing the key client stays small."""
     code = (
         "import sys, enclave.release_client, bytewise.crypto.envelope, bytewise.crypto.shares, bytewise.crypto.proofs\n"
@@ -73,7 +73,7 @@ def test_the_client_side_loads_no_server_database_or_chain_client() -> None:
     assert (ended.returncode, ended.stdout.strip()) == (0, b"[]"), ended.stderr
 
 
-def test_a_shard_process_loads_no_model_code() -> None:
+def test_shard_process_imports_no_model_code() -> None:
     code = (
         "import sys, kms.shard.service\n"
         "print(sorted({'torch', 'transformers', 'bytewise.inference', 'bytewise.tee_simulated'} & set(sys.modules)))\n"

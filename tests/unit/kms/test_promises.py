@@ -34,7 +34,7 @@ def follower(record: Release, distance: int = 1) -> Release:
     return replace(record, index=U64(record.index + distance), previous=previous, decided_at=U64(record.decided_at + 1))
 
 
-def test_places_may_be_far_apart_for_others_ask_too() -> None:
+def test_record_numbers_may_have_gaps_from_other_requests() -> None:
     promises, record = Promises(), PLAIN
     for distance in (1, 5, 1, 1):
         assert keep(promises, record) == record
@@ -42,7 +42,7 @@ def test_places_may_be_far_apart_for_others_ask_too() -> None:
 
 
 @pytest.mark.parametrize("back", [0, 1, 3])
-def test_a_place_that_was_given_before_is_not_given_again(back: int) -> None:
+def test_record_number_seen_before_is_refused(back: int) -> None:
     promises = Promises()
     record = keep(promises, follower(PLAIN, 3))
     with pytest.raises(ReleaseNotRecorded, match="after one at 3"):
@@ -50,7 +50,7 @@ def test_a_place_that_was_given_before_is_not_given_again(back: int) -> None:
     keep(promises, follower(record))
 
 
-def test_the_next_record_names_the_one_that_we_were_given() -> None:
+def test_next_record_links_to_the_one_seen_before() -> None:
     promises = Promises()
     record = keep(promises, PLAIN)
     with pytest.raises(ReleaseNotRecorded, match="does not follow"):
@@ -58,7 +58,7 @@ def test_the_next_record_names_the_one_that_we_were_given() -> None:
     keep(promises, follower(record))
 
 
-def test_other_shards_and_other_epochs_have_logs_of_their_own() -> None:
+def test_other_shards_and_epochs_have_their_own_logs() -> None:
     promises = Promises()
     keep(promises, follower(PLAIN, 4))
     keep(promises, replace(PLAIN, shard=VOTER.address))
@@ -77,7 +77,7 @@ def test_record_seen_by_another_process_counts_and_an_older_one_is_ignored() -> 
         keep(promises, follower(follower(second)))
 
 
-def test_a_process_that_was_broken_cannot_make_honest_shards_liars() -> None:
+def test_compromised_process_cannot_make_honest_shards_liars() -> None:
     promises = Promises()
     promises.learn(signed(PLAIN))
     for lie in (signed(FAR, by=VOTER), replace(signed(PLAIN), record=FAR), replace(signed(FAR), signature=Blob(b""))):
@@ -86,7 +86,7 @@ def test_a_process_that_was_broken_cannot_make_honest_shards_liars() -> None:
     keep(Promises(known=promises), follower(PLAIN))
 
 
-def test_what_a_shard_promised_on_another_network_is_of_another_log() -> None:
+def test_record_on_another_network_is_of_another_log() -> None:
     promises = Promises()
     for other in (Domain(DOMAIN.chain_id + 1, DOMAIN.contract), Domain(DOMAIN.chain_id, VOTER.address)):
         promises.learn(signed(FAR, domain=other))
@@ -103,7 +103,7 @@ def test_forked_process_inherits_known_records_and_keeps_its_own_to_itself() -> 
     keep(known, follower(PLAIN))
 
 
-def test_a_shard_whose_log_was_cut_off_is_named_and_its_partial_not_used(fresh: World) -> None:
+def test_shard_with_a_truncated_log_is_named_and_its_partial_not_used(fresh: World) -> None:
     failures: list[tuple[int, type[BytewiseError]]] = []
     keys = ShardKeySource(fresh.quoter, on_failure=lambda index, error: failures.append((index, type(error))))
     cases = [fresh.case(seq) for seq in (1, 2)]

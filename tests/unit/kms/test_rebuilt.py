@@ -45,7 +45,7 @@ def test_any_two_shares_rebuild_the_key_and_each_record_says_so(world: World, up
         assert verify_log(entries, START, DOMAIN).next_index == len(entries)
 
 
-def test_no_shard_gives_more_than_is_needed(world: World) -> None:
+def test_no_shard_releases_more_than_is_needed(world: World) -> None:
     case, third = disputed(world), giving(world, 3)
     before = len(third[1].log(0).entries)
     with world.listening(giving(world, 1), giving(world, 2), third):
@@ -106,12 +106,12 @@ def test_job_with_several_epochs_is_refused_before_any_shard_is_asked(world: Wor
     assert blame.failures == []
 
 
-def test_a_shard_that_did_not_opt_in_does_not_start_with_such_an_epoch(world: World) -> None:
+def test_shard_without_opt_in_does_not_start_with_a_rebuilt_key_epoch(world: World) -> None:
     with pytest.raises(ConfigurationError, match="release_shares is not set"):
         world.shard(1)
 
 
-def test_the_switch_changes_nothing_in_an_epoch_of_partials(fresh: World) -> None:
+def test_opt_in_changes_nothing_in_an_epoch_of_partials(fresh: World) -> None:
     """And what the shard says there holds its share in no form, while in the other kind of epoch it is the share."""
     case = disputed(fresh)
     signed, sealed, (of_partial, of_share) = answer(fresh, case)
@@ -127,7 +127,7 @@ def test_the_switch_changes_nothing_in_an_epoch_of_partials(fresh: World) -> Non
         assert unpad(source(fresh, rebuilds=False).open(job, fresh.secret)) == case.payload
 
 
-def test_an_epoch_of_shares_gives_no_partials(world: World) -> None:
+def test_epoch_of_shares_releases_no_partials(world: World) -> None:
     signed, sealed, (of_partial, of_share) = answer(world, disputed(world))
     assert signed.record.decision == Decision.SHARE_RELEASED
     with pytest.raises(MalformedValue, match="does not open"):
@@ -137,7 +137,7 @@ def test_an_epoch_of_shares_gives_no_partials(world: World) -> None:
     )
 
 
-def test_shares_are_limited_as_partials_are(tmp_path: Path) -> None:
+def test_shares_are_limited_like_partials(tmp_path: Path) -> None:
     world = World(tmp_path, epoch=EPOCH)
     case, shard = world.case(), giving(world, 1)[1]
     world.chain.open(case, seat_mask=0b1)

@@ -125,7 +125,7 @@ def test_a_share_in_a_second_encoding_is_a_lie(added: int, good: bool) -> None:
 
 
 @pytest.mark.parametrize("spoil", [lambda d: d[:-1], lambda d: d + b"\0", lambda d: b"", lambda d: d[:-1] + bytes([d[-1] ^ 1])])
-def test_bytes_that_were_not_sealed_so_are_no_share(spoil: Callable[[bytes], bytes]) -> None:
+def test_bytes_not_sealed_as_a_share_are_refused(spoil: Callable[[bytes], bytes]) -> None:
     info, to = Digest(bytes(32)), TransportKey(*hpke.transport_keypair(os.urandom))
     with pytest.raises(MalformedValue):
         reconstruction.take(spoil(sealed_share(5, info, to)), to, info, 1, GENERATOR * 5)
@@ -134,7 +134,7 @@ def test_bytes_that_were_not_sealed_so_are_no_share(spoil: Callable[[bytes], byt
 
 
 @pytest.mark.parametrize("lied", [True, False])
-def test_a_share_that_is_not_used_is_erased_at_once(monkeypatch: pytest.MonkeyPatch, lied: bool) -> None:
+def test_unused_share_is_erased_at_once(monkeypatch: pytest.MonkeyPatch, lied: bool) -> None:
     """Whoever takes it has only the error: the buffer is out of reach, and what was in it must not be there."""
     buffers, opened = list[tuple[bytearray, bytes]](), hpke.open_from_transport_into
     info, to = Digest(bytes(32)), TransportKey(*hpke.transport_keypair(os.urandom))
@@ -191,7 +191,7 @@ def test_an_envelope_of_the_other_suite_is_refused_by_shard_and_enclave(
 
 
 @pytest.mark.parametrize(("served", "named"), [(1, EPOCH), (EPOCH, 1)])
-def test_a_receipt_that_names_the_other_number_gets_nothing_of_this_key(tmp_path: Path, served: int, named: int) -> None:
+def test_receipt_with_another_epoch_number_gets_nothing_of_this_key(tmp_path: Path, served: int, named: int) -> None:
     world = World(tmp_path, epoch=served)
     case = disputed(world, world.case(epoch=named))
     shard = giving(world, 1)[1]
@@ -207,7 +207,7 @@ def renumbered(world: World) -> EpochDocument:
     return replace(world.document, record=replace(world.document.record, epoch=U64(EPOCH)))
 
 
-def test_a_key_of_partials_is_not_given_away_under_a_number_of_shares(tmp_path: Path) -> None:
+def test_key_of_partials_is_not_released_under_an_epoch_of_shares(tmp_path: Path) -> None:
     """Whoever edits the epoch file and renames the share meets the seal of the share, which names its epoch."""
     world = World(tmp_path)
     world.document = renumbered(world)
@@ -215,7 +215,7 @@ def test_a_key_of_partials_is_not_given_away_under_a_number_of_shares(tmp_path: 
         giving(world, 1)
 
 
-def test_control_where_the_seal_names_no_epoch_it_is_given_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_key_is_released_where_the_seal_names_no_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keyring, "_bound", lambda _epoch, index: digests.labelled(Label.SHARE_AT_REST, 0, index))
     world = World(tmp_path)
     world.document = renumbered(world)
@@ -225,7 +225,7 @@ def test_control_where_the_seal_names_no_epoch_it_is_given_away(tmp_path: Path, 
     )
 
 
-def test_pieces_of_a_job_that_names_another_kind_of_epoch_are_never_mixed(world: World) -> None:
+def test_partials_and_shares_of_one_job_are_never_mixed(world: World) -> None:
     """A share that comes where a partial is due is no partial, whatever record comes with it."""
     case = disputed(world)
     _, sealed, _ = answer(world, case)
@@ -241,7 +241,7 @@ def test_pieces_of_a_job_that_names_another_kind_of_epoch_are_never_mixed(world:
     assert piece.of_key == bytes(32)
 
 
-def test_a_key_is_what_its_shares_make() -> None:
+def test_rebuilt_key_follows_from_its_shares() -> None:
     secret, point = random_scalar(os.urandom), GENERATOR * random_scalar(os.urandom)
     values, _ = split(secret, 3, 5, os.urandom)
     held = {index: bytearray(encode_scalar(values[index])) for index in (5, 1, 3)}

@@ -39,7 +39,7 @@ def serving(world: World, document: EpochDocument, index: int, case: Case) -> tu
     return index, world.shard(index, release_shares=True)
 
 
-def test_a_desk_takes_part_only_if_its_operator_allows_it(tmp_path: Path) -> None:
+def test_participant_joins_only_if_its_operator_allows_it(tmp_path: Path) -> None:
     shards, _ = offices(tmp_path, 2)
     asked = brought(plan(shards, 2, 2, epoch=EPOCH))
     with pytest.raises(CeremonyRefused, match="a key that enclaves rebuild, and release_shares is not set"):

@@ -78,7 +78,7 @@ def test_rebuilt_key_exists_once_in_one_form_and_is_gone_after_opening(world: Wo
 
 
 @pytest.mark.e2e
-def test_control_a_process_that_erases_nothing_keeps_something_of_each(world: World) -> None:
+def test_control_process_that_erases_nothing_keeps_a_trace_of_each_secret(world: World) -> None:
     first, second = stages(world, "careless")
     assert first == of("key", "share 1", "share 2")
     left = {name.split(",")[0] for name in second}

@@ -96,7 +96,7 @@ def test_tampering_with_the_stored_chain_is_detected(fresh: World, statement: ob
         records.verify_chain(1)
 
 
-def test_a_page_ends_before_it_is_long_and_has_one_record_at_least(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_size_is_bounded_and_each_page_has_at_least_one_record(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
     records = three_records(fresh)
     rows = records.page(1, 0)
     assert len(rows) == 3
@@ -108,7 +108,7 @@ def test_a_page_ends_before_it_is_long_and_has_one_record_at_least(fresh: World,
         assert records.verify_chain(1).next_index == 3
 
 
-def test_of_records_that_are_not_given_nothing_is_read(fresh: World) -> None:
+def test_records_outside_the_page_are_not_read(fresh: World) -> None:
     """A stranger asks for a page: the memory that it costs is of the answer's size, however long the log is."""
     records = three_records(fresh)
     engine = open_database(f"sqlite:///{fresh.folder / 'shard-1' / 'kms.sqlite'}")
@@ -126,7 +126,7 @@ def test_of_records_that_are_not_given_nothing_is_read(fresh: World) -> None:
         tracemalloc.stop()
 
 
-def test_records_of_before_grounds_were_kept_are_read(fresh: World) -> None:
+def test_records_without_evidence_from_older_versions_are_read(fresh: World) -> None:
     records = three_records(fresh)
     with writing(open_database(f"sqlite:///{fresh.folder / 'shard-1' / 'kms.sqlite'}")) as connection:
         connection.execute(update(ReleaseRow).where(ReleaseRow.number < 2).values(grounds=None))
@@ -158,7 +158,7 @@ def test_releases_in_parallel_leave_one_chain_without_gap(fresh: World) -> None:
     assert {Digest(e.record.receipt_id) for e in shard.log(0).entries} == {case.id for case in cases}
 
 
-def test_a_right_is_named_by_what_it_is_to_and_not_by_who_opens(world: World) -> None:
+def test_entitlement_is_named_by_its_object_and_not_by_its_opener(world: World) -> None:
     """Limits are counted by this name: what it left out, two rights would use up together."""
     ticket = world.ticket(world.case())
     others: tuple[dict[str, Any], ...] = (

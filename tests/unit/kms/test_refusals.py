@@ -73,7 +73,7 @@ def test_simulated_evidence_is_refused_for_a_hardware_epoch(fresh: World) -> Non
     refused(EvidenceRefused, fresh, shard, fresh.request(case))
 
 
-def test_a_shard_whose_epoch_document_is_not_the_chains_stops(fresh: World) -> None:
+def test_shard_with_an_epoch_document_other_than_the_chains_stops(fresh: World) -> None:
     case, shard = fresh.case(), fresh.shard(1)
     fresh.chain.open(case)
     for change in ({"assurance": "hardware"}, {"public_key": fresh.public}):
@@ -83,7 +83,7 @@ def test_a_shard_whose_epoch_document_is_not_the_chains_stops(fresh: World) -> N
         fresh.chain.facts = before
 
 
-def test_another_policy_on_the_chain_is_a_reason_to_wait(fresh: World) -> None:
+def test_other_policy_on_the_chain_asks_for_a_retry(fresh: World) -> None:
     case, shard = fresh.case(), fresh.shard(1)
     fresh.chain.open(case)
     fresh.chain.facts = replace(fresh.chain.facts, policy=Digest(b"\x01" * 32))
@@ -155,7 +155,7 @@ def test_a_finished_dispute_gives_no_right(fresh: World) -> None:
     refused(TicketRefused, fresh, shard, fresh.request(case))
 
 
-def test_what_a_later_block_may_cure_is_a_reason_to_wait(fresh: World) -> None:
+def test_condition_that_a_later_block_may_change_asks_for_a_retry(fresh: World) -> None:
     case, shard = fresh.case(), fresh.shard(1)
     refused(TryAgain, fresh, shard, fresh.request(case))
     fresh.chain.open(case, Phase.SEED)

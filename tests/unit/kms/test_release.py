@@ -71,7 +71,7 @@ def test_records_of_one_instance_under_one_right_are_capped(fresh: World, monkey
     assert fresh.release(shard, case, ticket=other).record.decision == Decision.RELEASED
 
 
-def test_refusals_of_one_verifier_on_the_record_are_few_in_a_day(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recorded_refusals_of_one_verifier_are_few_per_day(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refusals, "REFUSALS_A_DAY", 2)
     case, shard = fresh.case(), fresh.shard(1)
     for _ in range(4):
@@ -99,7 +99,7 @@ def test_a_compromised_epoch_serves_no_audits(fresh: World) -> None:
     refused(EpochClosed, fresh, shard, fresh.request(case, ticket=ticket, proof=proof))
 
 
-def test_another_epoch_is_not_served_here(world: World) -> None:
+def test_other_epoch_is_not_served(world: World) -> None:
     case, shard = world.case(epoch=2), world.shard(1)
     refused(EpochClosed, world, shard, world.request(case))
 
@@ -107,7 +107,7 @@ def test_another_epoch_is_not_served_here(world: World) -> None:
 # --- audits ---
 
 
-def test_a_drawn_audit_is_served_and_an_undrawn_is_not(fresh: World) -> None:
+def test_drawn_audit_is_served_and_an_undrawn_one_is_not(fresh: World) -> None:
     case, shard = fresh.case(), fresh.shard(1)
     proof = fresh.chain.anchor(case)
     ticket = fresh.ticket(case, TicketKind.AUDIT)
@@ -136,7 +136,7 @@ def set_batch(world: World, **changes: object) -> None:
 
 
 @pytest.mark.parametrize("name", AUDIT_CHANGES)
-def test_an_audit_without_right_is_refused(fresh: World, name: str) -> None:
+def test_audit_without_entitlement_is_refused(fresh: World, name: str) -> None:
     case, shard = fresh.case(), fresh.shard(1)
     proof = fresh.chain.anchor(case)
     error, change = AUDIT_CHANGES[name]
@@ -156,7 +156,7 @@ def test_audit_of_unsigned_receipt_or_under_a_dispute_id_is_refused(fresh: World
         refused(TicketRefused, fresh, shard, fresh.request(case, ticket=odd, proof=proof))
 
 
-def test_who_registers_or_deposits_once_the_beacon_is_known_is_not_drawn(fresh: World) -> None:
+def test_deposit_after_the_beacon_is_known_is_not_drawn(fresh: World) -> None:
     """An account made for the beacon is a verifier now, with any stake, and had none when the batch was posted."""
     case, shard = fresh.case(), fresh.shard(1)
     proof = fresh.chain.anchor(case)
@@ -188,7 +188,7 @@ def test_the_audit_budget_survives_a_restart_and_never_refuses_a_seat(fresh: Wor
     assert fresh.release(restarted, third).record.decision == Decision.RELEASED
 
 
-def test_instances_are_capped_per_seat_and_nobody_uses_up_anothers(fresh: World) -> None:
+def test_instances_are_capped_per_seat_independently_of_other_seats(fresh: World) -> None:
     case, shard = fresh.case(), fresh.shard(1)
     fresh.chain.open(case, seat_mask=0b1)
     subject = Digest(case.id[::-1])
@@ -211,7 +211,7 @@ def test_instances_are_capped_per_seat_and_nobody_uses_up_anothers(fresh: World)
 # --- the record ---
 
 
-def test_a_refused_verifier_is_on_the_record_and_a_refused_stranger_is_not(fresh: World) -> None:
+def test_refused_verifier_is_recorded_and_refused_outsider_is_not(fresh: World) -> None:
     case, shard = fresh.case(), fresh.shard(1)
     fresh.chain.open(case, seat_mask=0)
     refused(TicketRefused, fresh, shard, fresh.request(case))
@@ -249,7 +249,7 @@ def test_random_bodies_are_a_fault(data: bytes) -> None:
         decode(ReleaseRequest, data)
 
 
-def test_a_request_round_trips_and_no_member_may_be_added(world: World) -> None:
+def test_request_round_trips_and_accepts_no_other_member(world: World) -> None:
     shard, case = world.shard(1), world.case()
     body = encode(world.request(case))
     assert encode(decode(ReleaseRequest, body)) == body
@@ -258,7 +258,7 @@ def test_a_request_round_trips_and_no_member_may_be_added(world: World) -> None:
             shard.release(broken, world.peer(shard))
 
 
-def test_a_shard_that_is_not_of_the_epoch_does_not_start(fresh: World) -> None:
+def test_shard_outside_the_epoch_does_not_start(fresh: World) -> None:
     folder = fresh.settings.shards[0].folder
     (folder / "signing.sealed").unlink()
     accounts.draw_account(folder, open_sealer(folder), os.urandom)

@@ -44,7 +44,7 @@ class Otherwise(Shard):
 
 
 @pytest.mark.parametrize("what", MEMBERS)
-def test_a_partial_whose_record_names_something_else_is_not_used(world: World, what: str) -> None:
+def test_partial_whose_record_names_something_else_is_not_used(world: World, what: str) -> None:
     """Its log would show another release than this one, or none."""
     case, first, failures = disputed(world), world.shard(1), list[tuple[int, BytewiseError]]()
     first.__class__ = Otherwise

@@ -67,7 +67,7 @@ TAMPERED: dict[str, Callable[[World, Entries], Entries]] = {
 
 
 @pytest.mark.parametrize("how", TAMPERED)
-def test_a_log_that_was_tampered_with_is_refused(world: World, logged: Entries, how: str) -> None:
+def test_tampered_log_is_refused(world: World, logged: Entries, how: str) -> None:
     with pytest.raises(ReleaseLogBroken):
         verify_log(TAMPERED[how](world, logged), START, DOMAIN)
 
@@ -85,7 +85,7 @@ def test_control_auditor_that_checks_no_chain_keeps_a_tampered_log(
     assert copy.read(DOMAIN)[0] == shown != logged
 
 
-def test_a_log_of_another_shard_or_epoch_is_not_this_ones(world: World, logged: Entries) -> None:
+def test_log_of_another_shard_or_epoch_is_refused_for_this_one(world: World, logged: Entries) -> None:
     own = key_of(world).address
     assert verify_owner(logged, own, 1) == own
     for shard, epoch in ((key_of(world, 2).address, 1), (own, 2)):
@@ -114,7 +114,7 @@ def test_copy_grows_with_the_log_and_continues_after_a_torn_line(logged: Entries
     ],
     ids=["truncated", "emptied", "last record rewritten", "all records in another order, signed again"],
 )
-def test_a_log_that_proves_itself_and_contradicts_the_copy_is_caught(
+def test_consistent_log_that_contradicts_the_copy_is_found(
     world: World, logged: Entries, copy: LogCopy, what: str, rewrite: Callable[[World, Entries], Entries]
 ) -> None:
     """A chain alone does not show any of these: the control accepts each of them."""
@@ -127,13 +127,13 @@ def test_a_log_that_proves_itself_and_contradicts_the_copy_is_caught(
     assert copy.path.read_bytes() == kept
 
 
-def test_of_a_page_that_is_wrong_nothing_is_kept(logged: Entries, copy: LogCopy) -> None:
+def test_wrong_page_is_discarded_as_a_whole(logged: Entries, copy: LogCopy) -> None:
     with pytest.raises(ReleaseLogBroken):
         copy.extend(paged((*logged[:2], logged[0])), DOMAIN)
     assert copy.read(DOMAIN)[0] == logged[:2]
 
 
-def test_a_copy_that_was_altered_is_not_believed(logged: Entries, copy: LogCopy) -> None:
+def test_altered_copy_is_not_believed(logged: Entries, copy: LogCopy) -> None:
     copy.extend(paged(logged), DOMAIN)
     lines = copy.path.read_bytes().splitlines(keepends=True)
     for wrong in (lines[1:], [*lines[:2], b"{}\n"], [lines[1], lines[0]]):
@@ -142,7 +142,7 @@ def test_a_copy_that_was_altered_is_not_believed(logged: Entries, copy: LogCopy)
             copy.read(DOMAIN)
 
 
-def test_a_record_says_on_what_the_shard_decided(world: World, logged: Entries) -> None:
+def test_record_contains_the_evidence_of_the_decision(world: World, logged: Entries) -> None:
     shown = of(logged[0])
     assert (shown.evidence.digest, shown.evidence.assurance) == (logged[0].record.evidence_hash, "simulated")
     (enclave,) = (each for each in world.policy.measurements if each.role is Role.VERIFIER_ENCLAVE)
@@ -151,7 +151,7 @@ def test_a_record_says_on_what_the_shard_decided(world: World, logged: Entries) 
     assert [of(each).audit is None for each in logged] == [True, True, False]
 
 
-def test_a_refusal_says_which_rule(fresh: World) -> None:
+def test_refusal_names_its_rule(fresh: World) -> None:
     shard, case = fresh.shard(1), fresh.case()
     fresh.chain.open(case, phase=Phase.FINAL)
     refused(TicketRefused, fresh, shard, fresh.request(case))
@@ -165,7 +165,7 @@ def test_a_refusal_says_which_rule(fresh: World) -> None:
             replace(of(entry), refusal=text)
 
 
-def test_a_log_of_before_grounds_were_kept_is_a_log(logged: Entries, copy: LogCopy) -> None:
+def test_log_without_evidence_from_older_versions_is_accepted(logged: Entries, copy: LogCopy) -> None:
     older = tuple(replace(each, grounds=None) for each in logged)
     assert b"grounds" not in encode(older[0]) and decode(SignedRelease, encode(older[0])) == older[0]
     copy.extend(paged(older), DOMAIN)

@@ -56,7 +56,7 @@ def partial(world: World, shard: Shard, case: Case) -> Partial:
     return decode(Partial, hpke.open_from_transport(world.secret, info, answer.sealed_partial))
 
 
-def test_nobody_restarts_and_everybody_goes_on(fresh: World) -> None:
+def test_refresh_needs_no_restart_and_interrupts_no_request(fresh: World) -> None:
     """All shards and the enclave's side follow the chain. Control: an old book's keys prove no new share."""
     case, shards = fresh.case(), [(n, fresh.shard(n)) for n in (1, 2, 3)]
     fresh.chain.open(case)
@@ -70,7 +70,7 @@ def test_nobody_restarts_and_everybody_goes_on(fresh: World) -> None:
     verify_log(shards[0][1].log(0).entries, START, key_domain(fresh.contracts))
 
 
-def test_what_a_running_shard_gives_is_of_the_share_that_the_chain_means(fresh: World) -> None:
+def test_running_shard_releases_with_the_share_in_force(fresh: World) -> None:
     case, shard = fresh.case(), fresh.shard(1)
     fresh.chain.open(case)
     base, old = decode_point(decode(Envelope, case.envelope).enc), fresh.document.record
@@ -95,7 +95,7 @@ def test_shard_without_the_share_in_force_asks_to_retry_and_then_answers(fresh: 
     fresh.release(shard, case)
 
 
-def test_a_share_of_another_number_is_not_this_shards(fresh: World) -> None:
+def test_share_of_another_index_is_refused(fresh: World) -> None:
     """Whoever put it into the folder: a shard that answers with it would be called a liar."""
     case, shard = fresh.case(), fresh.shard(1)
     fresh.chain.open(case)
@@ -109,7 +109,7 @@ def test_a_share_of_another_number_is_not_this_shards(fresh: World) -> None:
     assert other.exists() and shard.log(0).entries == ()
 
 
-def test_no_share_comes_back_that_the_chain_meant_before(fresh: World) -> None:
+def test_no_superseded_share_is_revived(fresh: World) -> None:
     """A node that is behind: the shard has both shares in its folder."""
     case, shard = fresh.case(), fresh.shard(1)
     fresh.chain.open(case)
@@ -152,7 +152,7 @@ def test_shard_misled_by_one_false_answer_serves_again_without_restart(
     assert verify_partial(given, 1, key, base, case.id), "the share that the chain means"
 
 
-def test_a_false_block_number_keeps_no_shard_away_from_true_shares(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_false_block_number_does_not_block_the_true_shares(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two false answers: shares that the chain never took, then the true ones at a block that is far away."""
     hands = Hands(monkeypatch)
     case, shard, facts, abandoned = fresh.case(), fresh.shard(1), fresh.chain.facts, dealt_again(fresh, 1)
@@ -194,7 +194,7 @@ def test_a_later_block_or_an_answer_between_two_others_revives_no_share(fresh: W
 
 
 @pytest.mark.parametrize("same", ["version", "shares"])
-def test_what_was_in_doubt_otherwise_is_in_doubt_anew(fresh: World, monkeypatch: pytest.MonkeyPatch, same: str) -> None:
+def test_doubt_of_another_kind_starts_its_wait_anew(fresh: World, monkeypatch: pytest.MonkeyPatch, same: str) -> None:
     """The time for which one set of shares was shown as one version is no other set's, and no other version's."""
     hands = Hands(monkeypatch)
     case, shard, first, second = fresh.case(), fresh.shard(1), in_force(fresh), dealt_again(fresh, 1)
@@ -250,7 +250,7 @@ def test_info_gives_the_last_known_chain_state_during_another_read(fresh: World,
     assert shard.info().in_force is True and seen == [True]
 
 
-def test_a_key_that_moved_to_other_shards_or_places_is_not_ours_to_serve(fresh: World) -> None:
+def test_key_moved_to_other_shards_or_places_is_not_served(fresh: World) -> None:
     case, shard = fresh.case(), fresh.shard(1)
     fresh.chain.open(case)
     mean(fresh, dealt_again(fresh, 1))
@@ -265,7 +265,7 @@ def test_a_key_that_moved_to_other_shards_or_places_is_not_ours_to_serve(fresh: 
     fresh.release(shard, case)
 
 
-def test_verification_keys_are_those_of_the_commitments(fresh: World) -> None:
+def test_verification_keys_follow_from_the_commitments(fresh: World) -> None:
     record, new = fresh.document.record, dealt_again(fresh, 1, 2, 3)
     assert as_dealt(record, b"".join(fresh.document.commitments)) == record
     keys = as_dealt(record, new).shards

@@ -22,9 +22,7 @@ class Returning(Turns):
         super().wait(seconds)
 
 
-def test_who_is_silent_is_named_when_the_phase_ends_and_not_at_every_try(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_silent_shard_is_named_once_at_the_end_of_its_phase(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shards, _ = offices(tmp_path, 3)
     shards[2].away = True
     scribe = scribe_of(tmp_path, plan(shards, 2, 3), shards)
@@ -37,7 +35,7 @@ def test_who_is_silent_is_named_when_the_phase_ends_and_not_at_every_try(
     assert '"phase":"JOINING","waits_for":3,"waits_s":50.0' in captured
 
 
-def test_every_phase_is_told_when_it_begins_and_who_comes_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_phase_is_announced_with_returning_shards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shards, _ = offices(tmp_path, 2)
     shards[1].away = True
     turns = Returning(shards[1], 3)

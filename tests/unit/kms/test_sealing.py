@@ -64,7 +64,7 @@ def sealing(request: pytest.FixtureRequest, tmp_path: Path) -> Sealing:
     return made
 
 
-def test_what_was_sealed_opens_for_its_purpose_and_for_nothing_else(sealing: Sealing, tmp_path: Path) -> None:
+def test_sealed_value_opens_for_its_purpose_only(sealing: Sealing, tmp_path: Path) -> None:
     for name in ("shard", "stranger"):
         (tmp_path / name).mkdir()
     draw_key(tmp_path / "shard", sealing, os.urandom)
@@ -128,9 +128,7 @@ def test_key_in_the_folder_is_moved_out_and_shares_stay_unchanged(fresh: World, 
 
 
 @pytest.mark.parametrize("moment", ["open", "unlink", "done"])
-def test_a_wrap_that_was_killed_while_it_wiped_the_key_is_gone_on_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
-) -> None:
+def test_wrap_killed_while_wiping_the_key_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
     """Before the file is overwritten, with zeros in it, and when it is gone."""
     (tmp_path / "shard").mkdir()
     folder, sealing = tmp_path / "shard", wrapped(tmp_path)
@@ -153,7 +151,7 @@ def test_a_wrap_that_was_killed_while_it_wiped_the_key_is_gone_on_with(
     assert open_sealer(folder, sealing).open(sealed, ONE).reveal() == b"a secret"
 
 
-def test_a_key_file_of_zeros_is_not_wiped_where_no_key_is_wrapped(tmp_path: Path) -> None:
+def test_zero_key_file_is_not_wiped_where_no_key_is_wrapped(tmp_path: Path) -> None:
     (tmp_path / "storage.key").write_bytes(bytes(64))
     (tmp_path / "storage.key").chmod(0o600)
     with pytest.raises(ConfigurationError, match="not 32 bytes of hex"):
@@ -194,7 +192,7 @@ WRONG_UNWRAPS = {
 
 
 @pytest.mark.parametrize("how", WRONG_WRAPS)
-def test_a_command_that_wraps_wrongly_is_named_and_nothing_is_stored(tmp_path: Path, how: str) -> None:
+def test_faulty_wrap_command_is_named_and_nothing_is_stored(tmp_path: Path, how: str) -> None:
     kind, what = WRONG_WRAPS[how]
     with pytest.raises(kind, match=what) as caught:
         draw_key(tmp_path, wrapped(tmp_path, wrap=how), lambda count: b"\x5e" * count)
@@ -203,7 +201,7 @@ def test_a_command_that_wraps_wrongly_is_named_and_nothing_is_stored(tmp_path: P
 
 
 @pytest.mark.parametrize("how", WRONG_UNWRAPS)
-def test_a_command_that_unwraps_wrongly_is_named_and_nothing_depends_on_it(tmp_path: Path, how: str) -> None:
+def test_faulty_unwrap_command_is_named_and_nothing_depends_on_it(tmp_path: Path, how: str) -> None:
     kind, what = WRONG_UNWRAPS[how]
     with pytest.raises(kind, match=what):
         draw_key(tmp_path, wrapped(tmp_path, unwrap=how), os.urandom)
@@ -213,7 +211,7 @@ def test_a_command_that_unwraps_wrongly_is_named_and_nothing_depends_on_it(tmp_p
         open_sealer(tmp_path, wrapped(tmp_path, unwrap=how))
 
 
-def test_a_command_that_is_late_or_not_there_is_named(tmp_path: Path) -> None:
+def test_late_or_missing_command_is_named(tmp_path: Path) -> None:
     with pytest.raises(TryAgain, match=r"no end after 0\.2 s, and it was killed.*wrap_limit_s"):
         draw_key(tmp_path, wrapped(tmp_path, wrap="slow", limit_s=0.2), os.urandom)
     with pytest.raises(ConfigurationError, match="it cannot be started: No such file"):
@@ -222,7 +220,7 @@ def test_a_command_that_is_late_or_not_there_is_named(tmp_path: Path) -> None:
         open_sealer(tmp_path, wrapped(tmp_path))
 
 
-def test_what_a_late_command_started_ends_with_it(tmp_path: Path) -> None:
+def test_children_of_a_late_command_end_with_it(tmp_path: Path) -> None:
     noted = tmp_path / "child"
     with pytest.raises(TryAgain):
         ask("wrap_command", ("sh", "-c", f"sleep 600 & echo $! > {noted}; wait"), b"", 2.0)
@@ -233,12 +231,12 @@ def test_what_a_late_command_started_ends_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [(None, ("a",)), (None, (), ("a",)), (Path("k"), ("a",), ("b",)), (None, (), (), 0.0)])
-def test_settings_that_contradict_each_other_are_refused(arguments: tuple[object, ...]) -> None:
+def test_contradictory_sealing_settings_are_refused(arguments: tuple[object, ...]) -> None:
     with pytest.raises(ConfigurationError):
         Sealing(*arguments)  # type: ignore[arg-type]
 
 
-def test_a_key_file_elsewhere_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_external_key_file_is_for_its_owner_only(tmp_path: Path) -> None:
     draw_key(tmp_path, Sealing(tmp_path / "own.key"), os.urandom)
     assert len(read_key(tmp_path / "own.key")) == 32 and not (tmp_path / "storage.key").exists()
     (tmp_path / "own.key").chmod(0o644)
@@ -259,7 +257,7 @@ def test_existing_key_file_is_kept_only_if_it_is_a_key_of_its_owner_alone(
     assert (tmp_path / "own.key").read_text() == content
 
 
-def test_what_was_never_wrapped_or_is_no_wrapped_key_is_named(tmp_path: Path) -> None:
+def test_unwrapped_or_malformed_wrapped_key_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="wrap_command: missing"):
         wrap_folder(tmp_path, Sealing())
     (tmp_path / sealing_module.WRAPPED_KEY).write_bytes(b"{}")

@@ -47,7 +47,7 @@ def asked(world: World, shard: Shard, body: bytes) -> bool:
     return True
 
 
-def test_the_log_of_refusals_and_answers_holds_no_secret(fresh: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_of_refusals_and_answers_contains_no_secret(fresh: World, capsys: pytest.CaptureFixture[str]) -> None:
     case, shard = fresh.case(), fresh.shard(1)
     fresh.chain.open(case)
     requests = bodies(fresh, case)

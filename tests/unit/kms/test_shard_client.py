@@ -13,7 +13,7 @@ from tests.fixtures.kms.trickling_shard import trickling
 
 
 @pytest.mark.parametrize("part", ["handshake", "request", "head", "body"])
-def test_an_answer_that_never_ends_is_given_up_in_time(world: World, part: str) -> None:
+def test_endless_answer_is_abandoned_in_time(world: World, part: str) -> None:
     """Whatever part of the exchange takes so long; a request of 4 MiB that nobody reads, too."""
     record, begun = world.document.record.shards[0], monotonic_s()
     asked = bytes(2**22) if part == "request" else b""
@@ -25,7 +25,7 @@ def test_an_answer_that_never_ends_is_given_up_in_time(world: World, part: str) 
             client.call("POST", "/v1/ceremony", asked, timeout_s=0.2)
 
 
-def test_an_address_that_is_no_url_is_our_own_mistake(world: World) -> None:
+def test_address_that_is_no_url_is_a_bug(world: World) -> None:
     with pytest.raises(ConfigurationError, match="'https://host:port' is none"):
         ShardClient(replace(world.document.record.shards[0], url="https://host:port"))
     for nowhere in ("", "http://127.0.0.1:1", "https://", "https://" + "a" * 70 + ".example:1"):
@@ -34,7 +34,7 @@ def test_an_address_that_is_no_url_is_our_own_mistake(world: World) -> None:
         assert ("not https" in str(told.value)) == (not nowhere.startswith("https:"))
 
 
-def test_a_moment_that_has_come_leaves_no_time() -> None:
+def test_past_deadline_leaves_no_time() -> None:
     deadline = Deadline()
     deadline.start(60)
     assert 0 < deadline.left() <= 60

@@ -56,7 +56,7 @@ def test_partials_of_impossible_shards_do_not_combine(indices: tuple[int, ...]) 
         combine({index: BASE for index in indices})
 
 
-def test_a_partial_that_names_another_shard_is_that_shards_lie() -> None:
+def test_partial_naming_another_shard_is_blamed_on_its_sender() -> None:
     share = 424242
     given = prove_partial(2, share, BASE, RECEIPT, os.urandom)
     assert verify_partial(given, 2, GENERATOR * share, BASE, RECEIPT) == BASE * share
@@ -89,14 +89,14 @@ def test_every_liar_is_named_and_the_others_suffice(liars: tuple[int, ...]) -> N
         assert combine({i: honest[i] for i in subset}) == BASE * secret
 
 
-def test_without_proofs_one_liar_poisons_every_subset_that_holds_it() -> None:
+def test_without_proofs_one_liar_spoils_every_subset_it_is_in() -> None:
     shares, _ = split(7, 3, 5, os.urandom)
     points = {i: BASE * (share + (i == 2)) for i, share in shares.items()}
     wrong = [s for s in itertools.combinations(points, 3) if combine({i: points[i] for i in s}) != BASE * 7]
     assert len(wrong) == 6 and all(2 in subset for subset in wrong)
 
 
-def test_a_partial_holds_for_its_shard_receipt_and_point_only() -> None:
+def test_partial_is_valid_for_its_shard_receipt_and_point_only() -> None:
     key = GENERATOR * 55
     good = prove_partial(1, 55, BASE, RECEIPT, os.urandom)
     assert verify_partial(good, 1, key, BASE, RECEIPT) == BASE * 55

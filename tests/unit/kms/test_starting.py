@@ -61,13 +61,13 @@ EVIDENCE: dict[str, tuple[dict[str, Any], int, str]] = {
 
 
 @pytest.mark.parametrize("name", EVIDENCE)
-def test_a_shard_that_nobody_could_attest_opens_no_channels(fresh: World, name: str) -> None:
+def test_shard_without_attestation_opens_no_channels(fresh: World, name: str) -> None:
     changes, chain_id, words = EVIDENCE[name]
     with pytest.raises(ConfigurationError, match=words):
         open_channels(of_the_simulator(fresh, **changes), fresh.shard(1), chain_id, no_simulator, fresh.clock)
 
 
-def test_a_port_that_somebody_has_is_named_and_a_free_one_is_served(fresh: World) -> None:
+def test_port_in_use_is_named_and_a_free_one_is_served(fresh: World) -> None:
     given, shard = of_the_simulator(fresh), fresh.shard(1)
     with socket.create_server((given.host, given.channel_port)):
         with pytest.raises(ConfigurationError, match=f"channel_port: {given.host}:{given.channel_port}: Address already in use"):
@@ -75,7 +75,7 @@ def test_a_port_that_somebody_has_is_named_and_a_free_one_is_served(fresh: World
     open_channels(given, shard, 31337, lambda _: fresh.shard_quoter, fresh.clock).close()
 
 
-def test_an_address_of_ipv6_is_listened_at() -> None:
+def test_ipv6_address_is_listened_on() -> None:
     try:
         with listening("port", "::1", 0) as found:
             assert found.family == socket.AF_INET6
@@ -93,13 +93,13 @@ FINALITY: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", FINALITY)
-def test_settings_of_a_shard_that_cannot_be_meant_are_refused(fresh: World, name: str) -> None:
+def test_impossible_shard_settings_are_refused(fresh: World, name: str) -> None:
     changes, words = FINALITY[name]
     with pytest.raises(ConfigurationError, match=words):
         settings(fresh, **changes)
 
 
-def test_a_simulated_epoch_is_served_on_test_chains_alone(fresh: World) -> None:
+def test_simulated_epoch_is_served_on_test_chains_only(fresh: World) -> None:
     """Control: the same files on the chain that they are for."""
     approved(fresh)
     real = replace(CONTRACTS, chain_id=U256(1))
@@ -119,7 +119,7 @@ def test_a_database_of_another_schema_is_named(fresh: World) -> None:
         build_shard(empty, CONTRACTS, fresh.chain)
 
 
-def test_a_shard_does_not_go_on_with_a_log_that_was_tampered_with(fresh: World) -> None:
+def test_shard_does_not_start_with_a_tampered_log(fresh: World) -> None:
     """It would sign records that follow what it never signed."""
     approved(fresh)
     fresh.chain.open(case := fresh.case())

@@ -93,7 +93,7 @@ WAYS: dict[str, tuple[Callable[[Network], dict[int, int]], int]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_copies_of_folders_without_their_storage_keys_are_no_shards(tmp_path: Path, way: str) -> None:
+def test_copied_folders_without_storage_keys_cannot_serve(tmp_path: Path, way: str) -> None:
     steal, count = WAYS[way]
     network = Network(tmp_path / "net", count)
     with pytest.raises(ConfigurationError, match=r"signing\.sealed: does not open under the storage key"):
@@ -121,7 +121,7 @@ def signer_of_the_open_key(folder: Path, sealer: Sealer | None = None) -> LocalS
     return LocalSigner(read_key(folder / accounts.OPEN_KEY))
 
 
-def test_who_has_a_folder_and_signs_with_another_account_is_no_heir(tmp_path: Path) -> None:
+def test_holder_of_a_folder_with_another_account_is_no_repair_receiver(tmp_path: Path) -> None:
     """A new account in the copy is not the one that the chain names at its place."""
     network = Network(tmp_path / "net", 3)
     folder = network.folder / "copy-1"

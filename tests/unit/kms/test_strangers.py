@@ -103,7 +103,7 @@ def is_closed(peer: ssl.SSLSocket) -> bool:
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /v1/in", posting(100, b"half")], ids=["nothing", "half a head", "half a body"])
-def test_who_does_not_end_its_request_is_cut_off(office: Office, said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unfinished_request_is_cut_off(office: Office, said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_limits, "REQUEST_S", SHORT_S)
     with serving(office) as place:
         with stranger(place, said) as peer:
@@ -111,7 +111,7 @@ def test_who_does_not_end_its_request_is_cut_off(office: Office, said: bytes, mo
         assert answer_to(place, b"no exchange") == REFUSED
 
 
-def test_a_trickle_extends_nothing(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_sending_extends_no_deadline(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_limits, "REQUEST_S", SHORT_S)
     with serving(office) as place, stranger(place, posting(10**6)) as peer:
         peer.settimeout(SHORT_S / 10)
@@ -128,7 +128,7 @@ def test_a_trickle_extends_nothing(office: Office, monkeypatch: pytest.MonkeyPat
         wait_until(ended)
 
 
-def test_control_uvicorn_alone_waits_as_long_as_the_stranger_likes(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_uvicorn_alone_waits_for_a_slow_client_without_limit(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_limits, "REQUEST_S", SHORT_S)
     monkeypatch.setattr(http_limits, "TimedProtocol", H11Protocol)
     with serving(office) as place, stranger(place, posting(100, b"half")) as peer:
@@ -162,7 +162,7 @@ def ends(peer: socket.socket) -> bool:
 
 
 @pytest.mark.parametrize("stop", [0, 100], ids=["nothing", "half a hello"])
-def test_who_does_not_end_its_handshake_is_cut_off(office: Office, stop: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unfinished_handshake_is_cut_off(office: Office, stop: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_limits, "HANDSHAKE_S", SHORT_S)
     with serving(office) as place:
         with before_tls(place, hello(place, stop)) as peer:
@@ -171,7 +171,7 @@ def test_who_does_not_end_its_handshake_is_cut_off(office: Office, stop: int, mo
         assert answer_to(place, b"no exchange") == REFUSED
 
 
-def test_what_is_no_tls_is_closed_and_its_place_is_free_again(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_without_tls_is_closed_and_frees_its_place(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_limits, "CONNECTIONS", 1)
     with serving(office) as place:
         for _ in range(3):
@@ -181,7 +181,7 @@ def test_what_is_no_tls_is_closed_and_its_place_is_free_again(office: Office, mo
 
 
 @pytest.mark.parametrize("limit", ["CONNECTIONS", "CONNECTIONS_FROM_ONE_ADDRESS"])
-def test_handshakes_that_do_not_end_have_places_too(office: Office, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unfinished_handshakes_count_as_connections(office: Office, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Control: with one place more the third is waited for."""
     with serving(office) as place, before_tls(place), before_tls(place):
         with before_tls(place) as third:
@@ -219,7 +219,7 @@ def test_request_in_one_segment_with_the_handshake_end_is_answered_in_tls(office
 
 
 @pytest.mark.parametrize("limit", ["CONNECTIONS", "CONNECTIONS_FROM_ONE_ADDRESS"])
-def test_one_connection_too_many_is_closed_and_the_others_are_served(
+def test_excess_connection_is_closed_and_the_others_are_served(
     office: Office, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_limits, limit, 2)
@@ -243,7 +243,7 @@ def test_total_size_of_request_bodies_is_bounded_and_freed(office: Office) -> No
         assert answer_to(place, bytes(2**15)) == REFUSED
 
 
-def test_a_body_above_its_own_cap_is_not_read_to_its_end(office: Office) -> None:
+def test_body_above_its_own_cap_is_not_read_to_its_end(office: Office) -> None:
     with serving(office) as place, stranger(place, posting(2**40)) as peer:
         with contextlib.suppress(OSError):
             for _ in range(64):
@@ -253,7 +253,7 @@ def test_a_body_above_its_own_cap_is_not_read_to_its_end(office: Office) -> None
         wait_until(lambda: place.intake.held == 0)
 
 
-def test_a_head_that_goes_on_above_the_cap_is_refused(office: Office) -> None:
+def test_endless_header_above_the_cap_is_refused(office: Office) -> None:
     """With an answer, unless the end of the connection overtakes it. Control: half as much is read and answered."""
     head = b"GET / HTTP/1.1\r\nHost: shard\r\nx: "
     with serving(office) as place:
@@ -270,7 +270,7 @@ def start_of_answer(peer: ssl.SSLSocket) -> bytes:
     return b""
 
 
-def test_nobody_upgrades_to_another_protocol(office: Office) -> None:
+def test_upgrade_to_another_protocol_is_refused(office: Office) -> None:
     """Whoever asks is answered as if it had not."""
     asked = b"GET / HTTP/1.1\r\nHost: shard\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
     with serving(office) as place, stranger(place, asked + b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n") as peer:

@@ -35,7 +35,7 @@ from tests.fixtures.kms.release_network import World
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_nobody_begins_to_serve_while_shares_are_erased_beside_who_served(tmp_path: Path) -> None:
+def test_serving_does_not_start_during_an_erasure(tmp_path: Path) -> None:
     """Whoever served may end meanwhile, and who began then could still read what is being erased."""
     first = contextlib.ExitStack()
     first.enter_context(folder_lock.serving(tmp_path))(b"new shares")
@@ -77,7 +77,7 @@ def started(world: World, held: folder_lock.Held) -> Shard:
     )  # fmt: skip
 
 
-def test_nothing_of_an_ended_epoch_is_erased_while_a_process_serves(fresh: World) -> None:
+def test_ended_epoch_is_not_erased_while_a_process_serves(fresh: World) -> None:
     chain = chain_of(fresh, state=EpochState.RETIRED)
     with folder_lock.serving(folder_of(fresh)) as held:
         for _ in range(2):
@@ -134,7 +134,7 @@ def test_one_process_erases_or_restores_at_a_time_also_beside_a_server(tmp_path:
         assert said is None
 
 
-def test_nothing_is_restored_into_a_folder_that_somebody_uses(fresh: World) -> None:
+def test_restore_into_a_folder_in_use_is_refused(fresh: World) -> None:
     folder, file, key = folder_of(fresh), fresh.folder / "backup", bytes(32)
     back_up(folder, file, key, fresh.records(1), SystemClock(), os.urandom)
     for one, match in (
@@ -146,7 +146,7 @@ def test_nothing_is_restored_into_a_folder_that_somebody_uses(fresh: World) -> N
     assert restore(file, key, folder, fresh.records(1), chain_of(fresh)).dropped == ()
 
 
-def test_a_lock_that_cannot_be_had_is_named_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_in_use_is_named_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file system without locks, and a file that another user's command left."""
     monkeypatch.setattr(fcntl, "flock", _no_locks)
     for one in (folder_lock.serving, folder_lock.alone):
@@ -182,7 +182,7 @@ def test_old_share_is_not_reported_erased_while_a_request_uses_it(fresh: World) 
         assert erased(fresh, chain_of(fresh, new), document).statement.erased == 1
 
 
-def test_what_cannot_be_said_is_refused_and_stops_no_release(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_statement_stops_no_release(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
     with folder_lock.serving(folder_of(fresh)) as held:
         monkeypatch.setattr(os, "pwrite", _full)
         started(fresh, held)
@@ -198,7 +198,7 @@ def _full(_file: int, _data: bytes, _at: int) -> int:
 
 
 @pytest.mark.e2e
-def test_a_serving_process_holds_its_folder_until_it_ends_however_it_ends(fresh: World) -> None:
+def test_serving_process_locks_its_folder_until_it_ends_in_any_way(fresh: World) -> None:
     (fresh.folder / "dispute.json").write_bytes(encode(fresh.chain.disputes[fresh.chain.open(fresh.case())]))
     (fresh.folder / "policy.json").write_bytes(encode(fresh.policy))
     module = [sys.executable, "-m", "tests.fixtures.kms.shard_process", str(config(fresh, 1))]

@@ -36,7 +36,7 @@ def usage(records: ReleaseRecords, ticket: Ticket) -> tuple[Usage, int]:
     return seen[0]
 
 
-def test_a_refusal_takes_up_no_instance_and_is_nothing_given(fresh: World) -> None:
+def test_refusal_uses_no_instance_and_counts_as_no_release(fresh: World) -> None:
     case, shard = fresh.case(), fresh.shard(1)
     fresh.chain.open(case)
     for _ in range(3):
@@ -49,7 +49,7 @@ def test_a_refusal_takes_up_no_instance_and_is_nothing_given(fresh: World) -> No
     assert (found.instances, found.of_receipt, given) == ({fresh.instance}, 4, 1)
 
 
-def test_what_an_instance_was_given_under_another_right_does_not_count(fresh: World) -> None:
+def test_releases_to_an_instance_under_another_entitlement_do_not_count(fresh: World) -> None:
     case, shard = fresh.case(), fresh.shard(1)
     subject = fresh.chain.open(case)
     fresh.release(shard, case)

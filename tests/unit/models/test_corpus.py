@@ -60,7 +60,7 @@ def test_a_package_without_data_is_refused(tmp_path: Path, monkeypatch: pytest.M
         corpus.read(path)
 
 
-def test_a_conversation_is_what_the_chat_template_writes() -> None:
+def test_conversation_follows_the_chat_template() -> None:
     from jinja2 import Environment
 
     from bytewise.inference.convert.make import CHAT_TEMPLATE
@@ -72,14 +72,14 @@ def test_a_conversation_is_what_the_chat_template_writes() -> None:
     assert text == Environment().from_string(CHAT_TEMPLATE).render(messages=messages, bos_token="<|begin|>")
 
 
-def test_short_sections_are_no_answers_but_running_text() -> None:
+def test_short_sections_become_running_text_instead_of_answers() -> None:
     page = Page("a", (Section("Short", ["No."]), Section("Long", [LONG])))
     texts = list(training_text([page, page]))
     assert len(texts) == 3 and "Short\nNo." in texts[1]
     assert all("<|user|>" in text and "Long" in text for text in (texts[0], texts[2]))
 
 
-def test_the_split_depends_on_the_name_alone_and_holds_out_a_few() -> None:
+def test_split_depends_on_the_name_only_and_reserves_some_pages() -> None:
     pages = [Page(f"library/{i}", (Section(str(i), ["text"]),)) for i in range(2000)]
     held = [page for page in pages if page.held_out]
     assert 40 < len(held) < 130

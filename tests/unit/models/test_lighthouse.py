@@ -41,14 +41,14 @@ def exact(windows: list[list[int]]) -> perplexity.Score:
     return perplexity.score(perplexity.floats(torch.float32), windows)
 
 
-def test_it_has_learnt_something_and_has_the_size_that_is_claimed(exact: perplexity.Score) -> None:
+def test_lighthouse_model_learned_and_has_the_stated_size(exact: perplexity.Score) -> None:
     model = LlamaForCausalLM.from_pretrained(FOLDER, dtype=torch.float32)
     assert 3.0e6 < sum(parameter.numel() for parameter in model.parameters()) < 3.3e6
     assert math.exp(exact.loss) < model.config.vocab_size / 40
 
 
 @pytest.mark.parametrize("bits", [8, 16])
-def test_rounding_costs_less_than_the_bar(bits: int, windows: list[list[int]], exact: perplexity.Score) -> None:
+def test_rounding_costs_less_than_the_limit(bits: int, windows: list[list[int]], exact: perplexity.Score) -> None:
     rounded = perplexity.score(perplexity.ours(bits), windows)
     assert rounded.loss != exact.loss
     assert abs(math.expm1(rounded.loss - exact.loss)) < perplexity.BARS[f"w{bits}"]

@@ -35,7 +35,7 @@ def test_headings_and_signatures_begin_sections() -> None:
     ]
 
 
-def test_what_follows_an_entry_belongs_to_the_heading_above_it() -> None:
+def test_text_after_an_entry_belongs_to_the_heading_above() -> None:
     assert found()[3:] == [("Shelves", ["That is all."])]
 
 
@@ -43,5 +43,5 @@ def test_a_page_without_a_main_part_has_no_sections() -> None:
     assert sections("<html><body><h1>Title</h1><p>Text</p></body></html>") == []
 
 
-def test_an_element_that_is_never_closed_loses_no_text() -> None:
+def test_unclosed_element_loses_no_text() -> None:
     assert [s.text for s in sections('<div role="main"><h1>T</h1><ul><li>one<li>two</ul><p>three')] == ["one\ntwo\nthree"]

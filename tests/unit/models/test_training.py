@@ -14,7 +14,7 @@ from models.corpus import Corpus, Page
 from models.pages import Section
 
 
-def test_the_tokenizer_is_the_same_each_time_and_says_every_byte() -> None:
+def test_tokenizer_is_reproducible_and_encodes_every_byte() -> None:
     texts = ["the thing that the thing does", "another thing\nentirely — é"] * 20
     first, second = (vocabulary.learn(texts, 300) for _ in range(2))
     assert first.to_str() == second.to_str()
@@ -34,7 +34,7 @@ def test_windows_cover_the_stream_once_in_each_pass() -> None:
     assert all(torch.equal(window, window[0] + torch.arange(train.LENGTH + 1)) for batch in batches for window in batch)
 
 
-def test_the_rate_rises_falls_and_ends_at_nothing() -> None:
+def test_rate_rises_falls_and_ends_at_zero() -> None:
     shares = [i / 100 for i in range(101)]
     rates = [train.rate(share) for share in shares]
     top = rates.index(max(rates))
@@ -58,7 +58,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_a_short_run_leaves_a_whole_checkpoint(trained: Path) -> None:
+def test_short_run_leaves_a_complete_checkpoint(trained: Path) -> None:
     model = LlamaForCausalLM.from_pretrained(trained, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(trained)
     assert model.lm_head.weight is model.model.embed_tokens.weight
@@ -71,7 +71,7 @@ def test_a_short_run_leaves_a_whole_checkpoint(trained: Path) -> None:
     assert not list(trained.glob(".*"))
 
 
-def test_training_learns(trained: Path) -> None:
+def test_training_reduces_the_loss(trained: Path) -> None:
     model = LlamaForCausalLM.from_pretrained(trained, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(trained)
     ids = torch.tensor(

@@ -42,7 +42,7 @@ def outlets(pot: Pot, s: Split) -> int:
 
 
 @given(st.sampled_from(ENDS), pots(), parameters())
-def test_nobody_gets_what_is_not_there(verdict: Verdict, pot: Pot, p: ParamSet) -> None:
+def test_court_pays_no_more_than_it_has(verdict: Verdict, pot: Pot, p: ParamSet) -> None:
     pot, s = ended(verdict, pot, p)
     assert min(s.bond_back, s.alpha, s.to_appellant, s.to_operator, s.per_seat, s.repaid) >= 0
     assert outlets(pot, s) <= pot.total and s.repaid <= pot.advanced
@@ -60,14 +60,14 @@ def test_a_fifth_of_every_slash_is_burned(verdict: Verdict, pot: Pot, p: ParamSe
 
 
 @given(st.sampled_from(ENDS), pots(), parameters())
-def test_an_appeal_bond_comes_back_unless_the_appeal_was_lost(verdict: Verdict, pot: Pot, p: ParamSet) -> None:
+def test_appeal_bond_is_returned_unless_the_appeal_was_lost(verdict: Verdict, pot: Pot, p: ParamSet) -> None:
     _, s = ended(verdict, pot, p)
     free = verdict in (Verdict.DRAW, Verdict.REFUNDED)
     assert s.to_appellant == (pot.appeal_bond if pot.appellant_won or free else 0)
 
 
 @given(pots(), parameters())
-def test_who_lost_pays_the_committee_before_anybody_earns(pot: Pot, p: ParamSet) -> None:
+def test_losing_party_pays_the_committee_before_others_earn(pot: Pot, p: ParamSet) -> None:
     pot, s = ended(Verdict.UPHELD, pot, p)
     if pot.seats and s.per_seat < p.money.fee_per_seat:
         assert s.repaid + s.to_operator < pot.seats, "dust"
@@ -76,14 +76,14 @@ def test_who_lost_pays_the_committee_before_anybody_earns(pot: Pot, p: ParamSet)
 
 
 @given(pots(), parameters())
-def test_a_draw_pays_nobody_and_burns_the_fee_of_a_seat(pot: Pot, p: ParamSet) -> None:
+def test_draw_pays_nothing_and_burns_the_fee_of_a_seat(pot: Pot, p: ParamSet) -> None:
     pot, s = ended(Verdict.DRAW, pot, p)
     assert (s.per_seat, s.to_operator, s.alpha, s.repaid) == (0, 0, 0, pot.advanced)
     assert pot.bond - s.bond_back == pot.total - outlets(pot, s) == min(p.money.fee_per_seat, pot.bond)
 
 
 @given(pots(), parameters())
-def test_a_refund_gives_everybody_its_own(pot: Pot, p: ParamSet) -> None:
+def test_refund_returns_every_party_its_own(pot: Pot, p: ParamSet) -> None:
     pot, s = ended(Verdict.REFUNDED, pot, p)
     assert (s.bond_back, s.to_appellant, pot.slashed, s.to_operator) == (pot.bond, pot.appeal_bond, 0, 0)
     assert pot.total == outlets(pot, s), "nothing is burned"
@@ -100,7 +100,7 @@ def test_a_refund_gives_everybody_its_own(pot: Pot, p: ParamSet) -> None:
         (Verdict.REFUNDED, Pot(100, 40, 60, 0, 5, True, True), Split(100, 0, 40, 0, 11, 5)),
     ],
 )
-def test_examples_by_hand(verdict: Verdict, pot: Pot, want: Split) -> None:
+def test_examples_computed_manually_agree(verdict: Verdict, pot: Pot, want: Split) -> None:
     """Five seats of 11 wei; α 30 %, β 40 %, the operator half of the rest."""
     money: Money = params().money
     assert (money.fee_per_seat, params().shares.operator_share_bps) == (11, 5000)

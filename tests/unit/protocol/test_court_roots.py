@@ -45,7 +45,7 @@ def test_only_members_post_roots(play: Play, who: Address) -> None:
 
 
 @pytest.mark.parametrize("rooted", [False, True])
-def test_silence_beside_a_root_costs_what_silence_after_a_commitment_costs(play: Play, rooted: bool) -> None:
+def test_missing_reveal_beside_a_root_costs_the_same_as_after_a_commitment(play: Play, rooted: bool) -> None:
     found = only(play)
     if rooted:
         play.court = voting.post_root(play.court, found.id, VERIFIERS[2], word("root"))

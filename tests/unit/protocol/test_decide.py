@@ -89,19 +89,19 @@ def member(
         (Seed(BLOCK - 9, True, False), [Rearm(word("dispute"), 1)]),
     ],
 )
-def test_a_seed_is_drawn_by_or_replaced(seed: Seed, expected: list[object]) -> None:
+def test_seed_is_drawn_or_replaced(seed: Seed, expected: list[object]) -> None:
     assert list(decide_moves(docket(case(seed=seed)), EAGER)) == expected
 
 
 @given(drawn=st.integers(0, 14), portion=st.integers(1, 20))
-def test_a_draw_goes_on_where_it_stands(drawn: int, portion: int) -> None:
+def test_interrupted_draw_continues(drawn: int, portion: int) -> None:
     one = case(phase=Phase.DRAWING, drawn=drawn, seed=Seed(BLOCK - 1, False, True))
     (move,) = decide_moves(docket(one), dataclasses.replace(EAGER, seats_per_draw=portion))
     assert isinstance(move, DrawPart) and move.first == drawn and 1 <= move.count == min(portion, 15 - drawn)
 
 
 @given(settled=st.lists(st.integers(0, 15), min_size=1, max_size=4), paid=st.booleans(), portion=st.integers(1, 20))
-def test_after_the_end_everybody_is_paid_and_nobody_twice(settled: list[int], paid: bool, portion: int) -> None:
+def test_every_party_is_paid_after_the_end_exactly_once(settled: list[int], paid: bool, portion: int) -> None:
     rounds = tuple(RoundSeats(15, each) for each in settled)
     one = case(phase=Phase.FINAL, airgap_end=NOW - 1, ended=True, paid=paid, rounds=rounds)
     moves = decide_moves(docket(one), dataclasses.replace(EAGER, seats_per_settlement=portion))
@@ -118,7 +118,7 @@ def test_dispute_ends_after_its_airgap_and_convictions_only_if_not_frozen(late: 
 
 
 @given(settleable=st.booleans(), phase=st.sampled_from([Phase.COMMIT, Phase.REVEAL]))
-def test_a_round_is_counted_when_the_court_says_that_it_can_be(settleable: bool, phase: Phase) -> None:
+def test_round_is_counted_when_the_court_allows_it(settleable: bool, phase: Phase) -> None:
     one = case(phase=phase, commit_end=NOW - 50, reveal_end=NOW - 20, settleable=settleable and phase is Phase.REVEAL)
     assert decide_moves(docket(one), EAGER) == ((Settle(one.id, 1),) if one.settleable else ())
 
@@ -129,7 +129,7 @@ def test_a_round_is_counted_when_the_court_says_that_it_can_be(settleable: bool,
     settleable=st.booleans(),
     airgap_end=st.integers(NOW - 20, NOW + 20),
 )
-def test_while_the_clock_stands_still_seats_are_drawn(phase: Phase, seed: Seed, settleable: bool, airgap_end: int) -> None:
+def test_seats_are_drawn_while_the_protocol_clock_is_paused(phase: Phase, seed: Seed, settleable: bool, airgap_end: int) -> None:
     one = case(phase=phase, seed=seed, settleable=settleable, airgap_end=airgap_end, ended=True)
     me = holdings(credit_due_wei=5, unbond_due_wei=5)
     policy = dataclasses.replace(EAGER, collect_above_wei=1)
@@ -140,7 +140,7 @@ def test_while_the_clock_stands_still_seats_are_drawn(phase: Phase, seed: Seed, 
 
 
 @given(place=st.integers(0, 99), number=st.integers(0, 10**6), turns=st.integers(1, 8), blocks=st.integers(1, 5))
-def test_each_verifier_has_its_turn_and_strangers_none(place: int, number: int, turns: int, blocks: int) -> None:
+def test_each_verifier_has_its_turn_and_outsiders_have_none(place: int, number: int, turns: int, blocks: int) -> None:
     policy = MovePolicy(turns=turns, turn_blocks=blocks, overdue=10**9)
     over = case(phase=Phase.AIRGAP, airgap_end=NOW - 1)
     seen = [
@@ -152,7 +152,7 @@ def test_each_verifier_has_its_turn_and_strangers_none(place: int, number: int, 
 
 
 @given(credit=st.integers(0, 10), stake=st.integers(0, 10), above=st.integers(0, 10))
-def test_money_is_collected_from_an_amount_on(credit: int, stake: int, above: int) -> None:
+def test_money_is_collected_above_a_minimum(credit: int, stake: int, above: int) -> None:
     policy = dataclasses.replace(EAGER, collect_above_wei=above)
     moves = decide_moves(docket(me=holdings(credit_due_wei=credit, unbond_due_wei=stake)), policy)
     assert (Withdraw(credit) in moves) == (0 < above <= credit)
@@ -179,13 +179,13 @@ def test_a_member_judges_commits_and_reveals_each_once() -> None:
     assert member(said, table) == ()
 
 
-def test_no_job_starts_that_cannot_end_in_time() -> None:
+def test_job_that_cannot_end_in_time_is_not_started() -> None:
     late = case(members=(seat(),), phase=Phase.COMMIT, commit_end=NOW + 3)
     assert member(late, {}) == ()
 
 
 @pytest.mark.parametrize("shown", [seat(word("foreign")), seat(group=word("foreign")), seat(committed(vote(0b1)))])
-def test_a_vote_of_ours_that_the_table_does_not_have_stops_us(shown: Seat) -> None:
+def test_own_vote_missing_in_the_protection_table_stops_the_member(shown: Seat) -> None:
     one = case(members=(shown,), phase=Phase.REVEAL)
     for table in ({}, {(word("dispute"), 1): vote()}):
         with pytest.raises(ProtectionMissing):
@@ -194,7 +194,7 @@ def test_a_vote_of_ours_that_the_table_does_not_have_stops_us(shown: Seat) -> No
 
 @pytest.mark.parametrize("verdict", Verdict)
 @pytest.mark.parametrize("phase", Phase)
-def test_a_challenger_shows_what_it_knew_when_it_pays(verdict: Verdict, phase: Phase) -> None:
+def test_challenger_reveals_its_knowledge_when_it_pays(verdict: Verdict, phase: Phase) -> None:
     mine = Alternative(word("key"), word("salt"))
     one = case(phase=phase, verdict=verdict, key=mine.key, airgap_end=NOW, challenger=Challenger(ME, False))
     due = phase is Phase.AIRGAP and verdict in (Verdict.OVERTURNED, Verdict.INVALID)
@@ -225,7 +225,7 @@ BATCH = AnchoredBatch(1, ME, 1, 1, NOW - 1, False, False, False, 0)
         (dataclasses.replace(BATCH, operator=OTHER, list_demanded=True, list_deadline=NOW), []),
     ],
 )
-def test_an_operator_answers_for_its_lists_and_frees_its_collateral(batch: AnchoredBatch, expected: list[object]) -> None:
+def test_operator_answers_for_its_lists_and_frees_its_collateral(batch: AnchoredBatch, expected: list[object]) -> None:
     assert list(decide_operator(docket(), ME, [batch])) == expected
     assert decide_operator(docket(paused=True), ME, [batch]) == ()
 
@@ -239,7 +239,7 @@ def test_a_disputed_batch_stays_bound() -> None:
 
 
 @given(late=st.integers(-20, 20))
-def test_a_demand_expires_when_nobody_answered_in_time(late: int) -> None:
+def test_unanswered_demand_expires(late: int) -> None:
     demanded = dataclasses.replace(BATCH, list_demanded=True, list_deadline=NOW - late)
     assert decide_expiries(docket(), [demanded, BATCH], EAGER) == ((ExpireList(1),) if late > 0 else ())
     assert decide_expiries(docket(paused=True), [demanded], EAGER) == ()

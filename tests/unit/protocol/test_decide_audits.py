@@ -105,7 +105,7 @@ def test_two_drawn_auditors_that_disagree_with_a_receipt_open_one_dispute() -> N
         ((0, AuditOutcome.MATCH), (0, AuditOutcome.MISMATCH), (1, AuditOutcome.MISMATCH)),
     ],
 )
-def test_fewer_or_contradicted_or_repeated_words_open_nothing(words: tuple[tuple[int, AuditOutcome], ...]) -> None:
+def test_too_few_or_contradicted_or_repeated_results_open_nothing(words: tuple[tuple[int, AuditOutcome], ...]) -> None:
     assert decide_watchtower(seen(), [audited(*words)], frozenset(), WATCH) == ()
 
 
@@ -117,7 +117,7 @@ def test_results_of_undrawn_or_unstaked_auditors_do_not_count() -> None:
     assert decide_watchtower(seen(), [replace(fraud, results=strangers)], frozenset(), WATCH) == ()
 
 
-def test_the_window_and_the_purse_bound_what_is_opened() -> None:
+def test_opened_disputes_are_bounded_by_window_and_budget() -> None:
     fraud = audited(*MISMATCHES)
     assert decide_watchtower(seen(NOW + 1), [fraud], frozenset(), WATCH) == ()
     assert decide_watchtower(replace(seen(), me=holdings(balance_wei=99)), [fraud], frozenset(), WATCH) == ()
@@ -126,5 +126,5 @@ def test_the_window_and_the_purse_bound_what_is_opened() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([AuditOutcome.MATCH, AuditOutcome.NONE])), max_size=8))
-def test_without_a_mismatch_nothing_is_ever_opened(words: list[tuple[int, AuditOutcome]]) -> None:
+def test_nothing_is_opened_without_a_mismatch(words: list[tuple[int, AuditOutcome]]) -> None:
     assert decide_watchtower(seen(), [audited(*words)], frozenset(), WATCH) == ()

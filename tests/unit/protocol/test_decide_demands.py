@@ -50,7 +50,7 @@ WANTED = st.builds(missing, st.integers(0, 9), st.integers(1, 60), st.integers(N
 
 @settings(max_examples=200)
 @given(st.lists(WANTED, max_size=6), st.dictionaries(st.integers(0, 9), RECORDS, max_size=4), st.integers(0, 150))
-def test_no_demand_exceeds_budget_or_balance_comes_late_or_twice(
+def test_demand_stays_within_budget_and_is_never_late_or_repeated(
     wanted: list[Missing], demanded: dict[int, DemandRecord], balance: int
 ) -> None:
     known = {word("missing", number): each for number, each in demanded.items()}
@@ -64,7 +64,7 @@ def test_no_demand_exceeds_budget_or_balance_comes_late_or_twice(
     assert all(each.demand.bond_wei > left for each in beyond)
 
 
-def test_what_can_be_paid_for_is_demanded_in_order() -> None:
+def test_affordable_demands_are_made_in_order() -> None:
     first, second, third = missing(1), missing(2), missing(3, bond_wei=15)
     assert decide_demands(rich(), (first, second, third), {}, ME, POLICY) == ((first, second, third), ())
     assert decide_demands(rich(), (first, second, third), {word("x"): demand()}, ME, POLICY) == ((first, third), (second,))
@@ -74,7 +74,7 @@ def test_what_can_be_paid_for_is_demanded_in_order() -> None:
     assert decide_demands(rich(), others, {}, ME, POLICY) == (others, ())
 
 
-def test_bonds_count_while_they_are_out_and_when_they_are_lost_for_a_while() -> None:
+def test_bonds_count_while_locked_and_for_a_while_when_lost() -> None:
     def counted(**changes: object) -> int:
         return spent(rich(), {word("x"): demand(**changes)}, ME, POLICY)
 
@@ -84,7 +84,7 @@ def test_bonds_count_while_they_are_out_and_when_they_are_lost_for_a_while() -> 
     assert spent(rich(), expired, ME, POLICY, {word("x")}) == 40, "its dispute may still be lost"
 
 
-def test_who_asked_ends_it_and_anybody_in_its_turn() -> None:
+def test_demander_ends_its_demand_and_others_end_it_in_their_turn() -> None:
     mine, theirs, listed = word("mine"), word("theirs"), word("list")
     late = {"deadline": NOW - 1}
     known = {

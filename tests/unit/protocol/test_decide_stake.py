@@ -45,9 +45,7 @@ def test_weight_never_lapses_if_records_arrive_within_a_quarter_life(
 
 
 @given(number=st.integers(0, 2**40), life=LIVES, recorded=WEI, recordable=WEI, age=st.integers(0, 10**6))
-def test_who_has_recorded_what_it_has_and_who_has_nothing_is_left_alone(
-    number: int, life: int, recorded: int, recordable: int, age: int
-) -> None:
+def test_recorded_or_empty_stake_is_left_alone(number: int, life: int, recorded: int, recordable: int, age: int) -> None:
     due = decide_sync(number + age, ME, StakeRecord(number, recorded, recordable, life))
     if recorded == recordable and (recorded == 0 or 2 * age < life):
         assert due is None
@@ -56,6 +54,6 @@ def test_who_has_recorded_what_it_has_and_who_has_nothing_is_left_alone(
 
 
 @given(number=st.integers(0, 2**40), life=st.integers(0, 50_000), most=st.integers(1, 100))
-def test_it_is_looked_at_often_enough_and_never_twice_in_one_block(number: int, life: int, most: int) -> None:
+def test_stake_is_read_often_enough_and_never_twice_in_one_block(number: int, life: int, most: int) -> None:
     pause = next_look(number, life, most) - number
     assert 1 <= pause <= max(1, min(most, life // LOOKS_PER_LIFE))

@@ -17,7 +17,7 @@ stakes = st.lists(st.tuples(addresses, st.integers(0, 10**24)), min_size=1, max_
 
 
 @given(digests, digests, st.integers(1, 2), st.integers(0, 31), stakes)
-def test_every_seat_goes_to_somebody_with_stake(
+def test_every_seat_goes_to_a_staker(
     seed: Digest, dispute: Digest, number: int, seats: int, pool: list[tuple[Address, int]]
 ) -> None:
     holders = draw_seats(seed, dispute, number, seats, pool)
@@ -35,7 +35,7 @@ def test_seats_are_in_proportion_to_stake() -> None:
     assert seats[PEOPLE[4]] == 0
 
 
-def test_splitting_ones_stake_over_accounts_gains_nothing() -> None:
+def test_splitting_stake_over_accounts_gains_nothing() -> None:
     whole = [(PEOPLE[0], 40), (PEOPLE[1], 60)]
     split = [(PEOPLE[0], 15), (PEOPLE[2], 25), (PEOPLE[1], 60)]
     alone = draw_seats(word("s"), word("d"), 1, 500, whole).count(PEOPLE[0])
@@ -51,7 +51,7 @@ def test_rounds_disputes_and_seeds_draw_independently() -> None:
 
 
 @pytest.mark.parametrize("pool", [[], [(PEOPLE[0], 0)]])
-def test_nobody_can_be_drawn_where_nobody_has_stake(pool: list[tuple[Address, int]]) -> None:
+def test_draw_without_stake_is_refused(pool: list[tuple[Address, int]]) -> None:
     with pytest.raises(MalformedValue):
         draw_seats(word(1), word(2), 1, 15, pool)
 
@@ -65,7 +65,7 @@ def test_an_audit_is_drawn_at_its_rate_per_seat() -> None:
 
 
 @given(digests, digests, addresses)
-def test_rate_zero_draws_nobody_and_rate_one_everybody(beacon: Digest, receipt: Digest, who: Address) -> None:
+def test_rate_zero_draws_no_auditor_and_rate_one_draws_all(beacon: Digest, receipt: Digest, who: Address) -> None:
     assert not audit_is_drawn(beacon, receipt, who, 0, 9)
     assert not audit_is_drawn(beacon, receipt, who, 9000, 0)
     assert audit_is_drawn(beacon, receipt, who, 10_000, 1)

@@ -79,7 +79,7 @@ def ticket(**changes: Any) -> bytes:
     return bytes(rfc8785.dumps(TICKET | changes))
 
 
-def test_the_plain_ticket_of_the_next_tests_is_accepted() -> None:
+def test_unmodified_ticket_is_accepted() -> None:
     assert encode(decode(Ticket, ticket())) == ticket()
 
 
@@ -106,7 +106,7 @@ def test_the_plain_ticket_of_the_next_tests_is_accepted() -> None:
         ("half a record", ticket()[:-1]),
     ],
 )
-def test_bytes_that_would_not_be_written_so_are_not_canonical(what: str, raw: bytes) -> None:
+def test_bytes_that_would_be_written_otherwise_are_not_canonical(what: str, raw: bytes) -> None:
     with pytest.raises(NotCanonical):
         decode(Ticket, raw)
 
@@ -132,7 +132,7 @@ for opening in (b"[", b'{"a":', b'[{"[":'):
 @given(
     st.recursive(st.integers(0, 9) | texts, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3))
 )
-def test_what_is_not_nested_deeply_is_read_whatever_its_strings_hold(value: Any) -> None:
+def test_shallow_nesting_is_read_whatever_its_strings_contain(value: Any) -> None:
     assert parse(rfc8785.dumps(value)) == value
 
 
@@ -149,19 +149,19 @@ def test_the_deepest_accepted_nesting_is_32(depth: int, pair: tuple[str, str], c
                 verify_depth(document)
 
 
-def test_looking_for_brackets_takes_linear_time_in_unended_strings() -> None:
+def test_bracket_count_takes_linear_time_in_unterminated_strings() -> None:
     """Twenty million characters: a quadratic scan would not end within the life of this test run."""
     for tail in (b"", b"\\"):
         assert verify_depth(b"[{}]" * 20 + b'"' + b'\\"' * 10**7 + tail)
 
 
-def test_a_document_above_the_limit_is_not_even_parsed() -> None:
+def test_document_above_the_size_limit_is_not_parsed() -> None:
     with pytest.raises(NotCanonical):
         parse(b'"' + b"a" * MAX_DOCUMENT_BYTES + b'"')
 
 
 @pytest.mark.parametrize("piece", [b"{},", b"[],", b"1,", b'"\\n",'], ids=["objects", "lists", "numbers", "escapes"])
-def test_a_document_of_too_many_pieces_is_refused_before_any_is_built(piece: bytes) -> None:
+def test_document_with_too_many_elements_is_refused_before_building_any(piece: bytes) -> None:
     raw = b"[" + piece * MAX_MARKS + b"1]"
     assert len(raw) < MAX_DOCUMENT_BYTES
     tracemalloc.start()
@@ -174,14 +174,14 @@ def test_a_document_of_too_many_pieces_is_refused_before_any_is_built(piece: byt
     assert peak < 2**16
 
 
-def test_a_reader_of_small_records_may_bound_their_pieces_more_tightly() -> None:
+def test_reader_of_small_records_may_bound_elements_more_tightly() -> None:
     marks = sum(ticket().count(mark) for mark in (b"{", b"[", b",", b"\\"))
     assert encode(decode(Ticket, ticket(), marks)) == ticket()
     with pytest.raises(NotCanonical):
         decode(Ticket, ticket(), marks - 1)
 
 
-def test_a_large_honest_document_is_far_below_the_bound_of_pieces() -> None:
+def test_large_honest_document_is_far_below_the_element_bound() -> None:
     numbers = list(range(200_000))
     assert parse(encode(numbers)) == numbers
 
@@ -220,7 +220,7 @@ def test_a_value_outside_its_type_is_malformed(field: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("raw", [b"[]", b"null", b'"ticket"', b"7", b"true"])
-def test_what_is_no_object_is_malformed(raw: bytes) -> None:
+def test_value_that_is_no_object_is_malformed(raw: bytes) -> None:
     with pytest.raises(MalformedValue):
         decode(Ticket, raw)
 
@@ -263,7 +263,7 @@ def test_a_record_that_was_built_with_a_wrong_value_cannot_be_written() -> None:
         encode(audit)
 
 
-def test_a_list_where_an_object_belongs_is_malformed_deep_inside() -> None:
+def test_nested_list_in_place_of_an_object_is_malformed() -> None:
     fields = to_json(WORLD.answered(1))
     assert from_json(SignedReceipt, fields) == WORLD.answered(1)
     with pytest.raises(MalformedValue):
@@ -279,13 +279,13 @@ def test_a_pair_has_two_items() -> None:
             decode(cls, wrong)
 
 
-def test_a_field_type_that_the_encoding_does_not_know_is_our_own_mistake() -> None:
+def test_field_type_unknown_to_the_encoding_is_a_bug() -> None:
     odd = dataclasses.make_dataclass("Odd", [("when", complex)], frozen=True)
     with pytest.raises(TypeError):
         encode(odd(1j))
 
 
-def test_a_field_that_came_later_is_absent_where_it_is_none() -> None:
+def test_later_field_is_omitted_when_it_is_none() -> None:
     """An epoch document that was written before hybrid epochs is read, and has the bytes it had."""
     shard = b'{"address":"0x' + b"11" * 20 + b'","certificate":"","channel":"","index":1,"url":"","verification_key":"0x"}'
     old = b'{"assurance":"simulated","epoch":"7","public_key":"0x04","shards":[' + shard + b'],"threshold":1}'

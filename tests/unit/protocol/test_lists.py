@@ -109,7 +109,7 @@ def test_a_signature_under_another_contract_does_not_count() -> None:
         verify_receipt(ANCHOR, dataclasses.replace(ENTRIES[0], signature=signed))
 
 
-def test_an_empty_leaf_is_no_receipt_although_it_has_its_number() -> None:
+def test_empty_leaf_is_no_receipt_although_it_has_its_number() -> None:
     leaf = EmptyLeaf(WORLD.operator.address, U64(4), U256(ANCHOR.chain_id))
     assert receipt_id(ANCHOR, leaf) != receipt_id(ANCHOR, ENTRIES[0].receipt)
 
@@ -156,5 +156,5 @@ def test_list_entry_with_fields_of_both_kinds_is_refused() -> None:
             from_json(ReceiptList, to_json(LISTED) | {"entries": [wrong]})
 
 
-def test_mode_plain_has_no_enclave_key() -> None:
+def test_plain_mode_has_no_enclave_key() -> None:
     assert plain_enclave_key() == ZERO_ADDRESS == ENTRIES[0].receipt.enclave_key

@@ -36,7 +36,7 @@ def test_every_leaf_has_a_proof_of_logarithmic_length(leaves: list[Digest], data
 
 
 @given(leaf_lists)
-def test_a_tree_that_is_hashed_once_has_the_proof_of_each_leaf(leaves: list[Digest]) -> None:
+def test_tree_hashed_once_gives_the_proof_of_each_leaf(leaves: list[Digest]) -> None:
     assert batch_tree(leaves) == (batch_root(leaves), tuple(batch_proof(leaves, i) for i in range(len(leaves))))
     assert calls(lambda: batch_tree(leaves), "keccak") == len(leaves) - 1
 
@@ -129,7 +129,7 @@ def test_the_round_digest_needs_seed_dispute_and_every_leaf() -> None:
 
 
 @given(st.lists(st.binary(max_size=9), max_size=4), st.lists(st.binary(max_size=9), max_size=4))
-def test_parts_of_a_labelled_hash_cannot_be_moved_across_their_borders(left: list[bytes], right: list[bytes]) -> None:
+def test_parts_of_a_labelled_hash_cannot_move_across_their_borders(left: list[bytes], right: list[bytes]) -> None:
     assert (labelled(Label.LIST, *left) == labelled(Label.LIST, *right)) == (left == right)
     assert labelled(Label.LIST, *left) != labelled(Label.REQUEST, *left)
 
@@ -143,7 +143,7 @@ seats = st.dictionaries(st.integers(0, 254), digests, min_size=1, max_size=12)
 
 
 @given(seats, st.integers(0, 255), digests)
-def test_a_commitment_leads_to_the_root_from_its_own_place_only(leaves: dict[int, Digest], place: int, other: Digest) -> None:
+def test_commitment_proves_its_own_place_only(leaves: dict[int, Digest], place: int, other: Digest) -> None:
     mine = min(leaves)
     proof, root = commit_proof(leaves, mine), commit_root(leaves)
     assert commit_root_from(leaves[mine], mine, proof) == root
@@ -153,7 +153,7 @@ def test_a_commitment_leads_to_the_root_from_its_own_place_only(leaves: dict[int
 
 
 @given(seats, st.integers(0, 9).filter(lambda length: length != 8))
-def test_a_place_and_a_proof_of_the_tree_of_commitments_are_in_it(leaves: dict[int, Digest], length: int) -> None:
+def test_place_outside_the_commitment_tree_is_refused(leaves: dict[int, Digest], length: int) -> None:
     with pytest.raises(MalformedValue):
         commit_root_from(leaves[min(leaves)], min(leaves), (*commit_proof(leaves, min(leaves)), leaves[min(leaves)])[:length])
     with pytest.raises(MalformedValue):

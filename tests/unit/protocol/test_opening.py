@@ -67,7 +67,7 @@ ORDER: list[tuple[type[Defect], dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("defect", "receipt", "request_"), ORDER, ids=lambda value: getattr(value, "__name__", ""))
-def test_of_several_defects_the_first_in_order_is_named(
+def test_first_of_several_defects_in_order_is_named(
     defect: type[Defect], receipt: dict[str, Any], request_: dict[str, Any]
 ) -> None:
     payload, described = of(WORLD.request(**request_), **receipt)
@@ -105,13 +105,13 @@ def test_a_request_for_another_chain_differs() -> None:
     ],
     ids=["context", "vocabulary", "new tokens", "bytes"],
 )
-def test_each_limit_of_the_environment_is_a_limit(changes: dict[str, Any]) -> None:
+def test_each_limit_of_the_environment_is_enforced(changes: dict[str, Any]) -> None:
     payload, receipt = of(WORLD.request(**changes))
     with pytest.raises(OutsideLimits):
         opened(payload, receipt)
 
 
-def test_a_request_exactly_at_the_limits_is_inside() -> None:
+def test_request_exactly_at_the_limits_is_accepted() -> None:
     full = WORLD.request(prompt=(256,) * 192, decode=dataclasses.replace(GREEDY, max_new_tokens=64))
     assert verify_limits(full, WORLD.environment) == full
 
@@ -132,11 +132,11 @@ def test_receipt_plaintext_size_reveals_nothing_within_a_bucket() -> None:
 
 @given(record(Payload))
 @settings(deadline=None, max_examples=30)
-def test_a_padded_payload_comes_back(payload: Payload) -> None:
+def test_padded_payload_is_restored(payload: Payload) -> None:
     assert unpad(pad(payload)) == payload
 
 
-def test_a_payload_that_just_fits_and_one_that_just_does_not() -> None:
+def test_payload_that_just_fits_is_sealed_and_one_byte_more_is_refused() -> None:
     spare = BUCKETS[0] - 4 - len(encode(dataclasses.replace(PAYLOAD, client_signature=Blob(b""))))
     fits = dataclasses.replace(PAYLOAD, client_signature=Blob(bytes(spare // 2)))
     beyond = dataclasses.replace(PAYLOAD, client_signature=Blob(bytes(spare // 2 + 1)))
@@ -167,20 +167,20 @@ BAD_PLAINTEXTS = {
 
 
 @pytest.mark.parametrize("name", BAD_PLAINTEXTS)
-def test_a_plaintext_that_nobody_would_write_is_not_canonical(name: str) -> None:
+def test_plaintext_no_encoder_would_write_is_not_canonical(name: str) -> None:
     with pytest.raises(PlaintextNotCanonical) as found:
         verify_opening(RECEIPT, word("receipt"), BAD_PLAINTEXTS[name], WORLD.environment, NOW)
     assert found.value.code == 3 and word("receipt").hex() in str(found.value)
 
 
 @given(st.binary(max_size=200), st.integers(0, 250))
-def test_no_plaintext_whatever_is_anything_but_a_payload_or_a_defect(body: bytes, length: int) -> None:
+def test_arbitrary_plaintext_is_a_payload_or_a_defect(body: bytes, length: int) -> None:
     plaintext = (length.to_bytes(4) + body).ljust(BUCKETS[0], b"\0")
     with pytest.raises(PlaintextNotCanonical):
         verify_opening(RECEIPT, word("receipt"), plaintext, WORLD.environment, NOW)
 
 
-def test_a_request_with_an_impossible_knob_is_a_defect_and_no_crash() -> None:
+def test_request_with_an_impossible_parameter_is_a_defect_and_no_crash() -> None:
     raw = RAW.replace(b'"temperature":"0"', b'"temperature":"-1"')
     with pytest.raises(PlaintextNotCanonical):
         verify_opening(RECEIPT, word("r"), (len(raw).to_bytes(4) + raw).ljust(BUCKETS[0], b"\0"), WORLD.environment, NOW)
@@ -206,6 +206,6 @@ def _other(value: Any) -> Any:
     return value + 1 if isinstance(value, int) else signer("other").address
 
 
-def test_a_decode_policy_knows_its_exact_fractions() -> None:
+def test_decode_policy_has_its_exact_fractions() -> None:
     policy = DecodePolicy(1, Decimal("0.8"), Decimal("0.9"), 0, ())
     assert policy.temperature_fraction * 5 == 4 and policy.top_p_fraction * 10 == 9

@@ -14,7 +14,7 @@ TYPES = (ROOT / "chain/contracts/src/libraries/Types.sol").read_text()
 
 
 @pytest.mark.parametrize(("name", "kind"), [("Phase", Phase), ("Verdict", Verdict), ("Standing", SeatOutcome)])
-def test_numbers_are_those_of_the_contracts(name: str, kind: type[Phase] | type[Verdict] | type[SeatOutcome]) -> None:
+def test_phase_numbers_are_those_of_the_contracts(name: str, kind: type[Phase] | type[Verdict] | type[SeatOutcome]) -> None:
     found = re.search(rf"^enum {name} {{(.*?)^}}", TYPES, re.MULTILINE | re.DOTALL)
     assert found
     names = re.findall(r"^    (\w+)", found[1], re.MULTILINE)
@@ -29,7 +29,7 @@ def test_every_phase_and_event_is_used_and_leads_to_one_place() -> None:
     assert ends(Phase.FINAL, Event.FINALIZE) is None
 
 
-def test_from_every_phase_an_end_is_reached_without_anybody_in_particular() -> None:
+def test_every_phase_ends_without_a_particular_actor() -> None:
     reaches = {Phase.FINAL}
     ways = [row for row in TRANSITIONS if row.who in (Who.ANYBODY, Who.TIME)]
     for _ in Phase:
@@ -37,7 +37,7 @@ def test_from_every_phase_an_end_is_reached_without_anybody_in_particular() -> N
     assert reaches == set(Phase) - {Phase.NONE}
 
 
-def test_the_page_prints_the_table() -> None:
+def test_page_prints_the_phase_table() -> None:
     tool = runpy.run_path(str(ROOT / "chain/contracts/tools/phase_page.py"))
     page = tool["PAGE"].read_text()
     assert tool["written"](page) == page, "python chain/contracts/tools/phase_page.py writes it again"
@@ -50,7 +50,7 @@ def test_derived_phases_follow_from_time_or_a_count() -> None:
     assert DERIVED == {row.end for row in TRANSITIONS if row.who is Who.TIME}
 
 
-def test_the_page_names_every_function_that_has_a_role() -> None:
+def test_page_names_every_function_that_has_a_role() -> None:
     page = (ROOT / "docs/reference/contracts.md").read_text()
     roles = page[page.index("## 3. Roles") : page.index("## 4.")]
     governed = (ROOT / "chain/contracts/src/governance/Charter.sol").read_text()

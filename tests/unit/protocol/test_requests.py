@@ -81,7 +81,7 @@ WORLD = World()
     ],
     ids=str,
 )
-def test_a_knob_outside_its_range_is_refused(change: dict[str, Any]) -> None:
+def test_sampling_parameter_outside_its_range_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(MalformedValue):
         dataclasses.replace(GREEDY, **change)
 
@@ -117,7 +117,7 @@ def test_the_answer_is_blinded_by_the_requests_nonce() -> None:
     assert output_for(one, (1,), "stop").blind != one.nonce
 
 
-def test_every_choice_has_a_seed_of_its_own_that_a_client_can_send_back() -> None:
+def test_every_choice_has_its_own_seed_that_a_client_can_send_back() -> None:
     assert choice_seed(U64(2**63), 0) == 2**63
     seeds = [choice_seed(U64(seed), choice) for seed in (0, 1) for choice in range(1, 6)]
     assert len(set(seeds)) == 10 and max(seeds) < 2**53 and min(seeds) > 2**40
@@ -159,7 +159,7 @@ def test_a_short_text_is_1_to_32_ascii_characters(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["0x1", "0xGG", "12", "0x" + "AB", "0x12\n", ""])
-def test_hex_has_one_form(text: str) -> None:
+def test_hex_has_one_accepted_form(text: str) -> None:
     with pytest.raises(MalformedValue):
         units.unhex(text)
 
@@ -184,6 +184,6 @@ def test_every_error_has_one_branch_a_rule_and_a_message_with_its_values() -> No
     assert BadRequest("prompt", "too long").values == ("prompt", "too long")
 
 
-def test_a_policy_of_any_values_either_exists_valid_or_not_at_all() -> None:
+def test_policy_of_any_values_is_valid_or_refused() -> None:
     assert DecodePolicy(2**20, Decimal("100"), Decimal("1"), 2**20, (0, 2**31 - 1)).max_new_tokens == 2**20
     assert U64(1) == 1 and len(Digest(bytes(32))) == 32

@@ -72,7 +72,7 @@ def test_no_value_of_a_record_is_shown(key: str, field: str, as_number: bool) ->
 
 
 @given(st.text("123456789", min_size=64, max_size=78) | HEX_KEYS, st.sampled_from(sorted(ERASURE)))
-def test_nor_a_number_that_is_too_large(key: str, field: str) -> None:
+def test_number_that_is_too_large_is_not_shown(key: str, field: str) -> None:
     document = document_of(ERASURE | {field: key})
     show_nothing(key, said_by(lambda: decode(Erasure, document)))
 
@@ -94,6 +94,6 @@ def test_a_settings_file_that_is_a_key_is_not_shown(key: str) -> None:
         ("\x80", "byte 0 is not utf-8"),
     ],
 )
-def test_kind_and_place_are_said(document: str, said: str) -> None:
+def test_error_names_kind_and_place(document: str, said: str) -> None:
     with pytest.raises(BytewiseError, match=re.escape(said)):
         parse(document.encode("latin-1"))

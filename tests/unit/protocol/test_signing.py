@@ -38,7 +38,7 @@ SIGNED = [Receipt, EmptyLeaf, Vote, AuditResult, Ticket, Release, Finding, Posse
 
 
 @given(st.binary(min_size=32, max_size=32).filter(lambda raw: 0 < int.from_bytes(raw) < ORDER), digests)
-def test_what_a_key_signs_recovers_to_its_account(secret: bytes, digest: Digest) -> None:
+def test_signature_recovers_to_its_account(secret: bytes, digest: Digest) -> None:
     key = LocalSigner(secret)
     signature = key.sign(digest)
     assert len(signature) == 65 and signature[64] in (27, 28)
@@ -56,12 +56,12 @@ def test_only_v_27_and_28_are_signatures(v: int) -> None:
     assert recover(MESSAGE, SIGNATURE[:64] + bytes([v])) is None
 
 
-def test_the_other_v_recovers_to_somebody_else() -> None:
+def test_other_v_recovers_to_another_account() -> None:
     assert recover(MESSAGE, SIGNATURE[:64] + bytes([55 - SIGNATURE[64]])) != KEY.address
 
 
 @pytest.mark.parametrize("signature", [b"", SIGNATURE[:64], SIGNATURE + b"\0", SIGNATURE[:-2], bytes(65), bytes(64) + b"\x1b"])
-def test_a_signature_of_another_length_or_of_zeros_is_nobodys(signature: bytes) -> None:
+def test_signature_of_another_length_or_of_zeros_recovers_to_no_account(signature: bytes) -> None:
     assert recover(MESSAGE, signature) is None
     with pytest.raises(BadSignature) as refused:
         verify_signature("receipt", MESSAGE, signature, KEY.address)
@@ -69,7 +69,7 @@ def test_a_signature_of_another_length_or_of_zeros_is_nobodys(signature: bytes) 
 
 
 @pytest.mark.parametrize("r", [0, ORDER, 2**256 - 1])
-def test_an_r_outside_the_order_is_nobodys(r: int) -> None:
+def test_r_outside_the_order_recovers_to_no_account(r: int) -> None:
     assert recover(MESSAGE, r.to_bytes(32) + SIGNATURE[32:]) is None
 
 
@@ -79,13 +79,13 @@ def test_arbitrary_bytes_never_recover_to_our_account_and_never_crash(raw: bytes
 
 
 @given(st.integers(0, 63), st.integers(1, 255))
-def test_one_changed_byte_is_another_signer(at: int, change: int) -> None:
+def test_one_changed_byte_recovers_to_another_signer(at: int, change: int) -> None:
     raw = bytearray(SIGNATURE)
     raw[at] ^= change
     assert recover(MESSAGE, bytes(raw)) != KEY.address
 
 
-def test_recovery_agrees_with_the_library_that_ethereum_uses() -> None:
+def test_recovery_agrees_with_the_library_used_by_ethereum() -> None:
     public = PrivateKey(KEY.secret).public_key
     assert public.to_address() == KEY.address
 
@@ -127,7 +127,7 @@ def test_record_signed_for_one_contract_or_chain_is_invalid_for_another(cls: typ
     assert len({typed_digest(domain, value) for domain in (ANCHOR, DISPUTES, elsewhere)}) == 3
 
 
-def test_the_type_strings_are_those_of_the_design() -> None:
+def test_type_strings_are_those_of_the_design() -> None:
     assert type_string(EmptyLeaf) == "EmptyLeaf(address operator,uint64 seq,uint256 chainId)"
     assert type_string(Receipt) == (
         "Receipt(address operator,uint64 seq,bytes32 reqHash,bytes32 tokensHash,bytes32 outHash,bytes32 modelId,"
@@ -141,7 +141,7 @@ def test_the_type_strings_are_those_of_the_design() -> None:
     assert (camel("seat_mask"), camel("voter")) == ("seatMask", "voter")
 
 
-def test_a_signature_by_another_names_both_accounts() -> None:
+def test_signature_by_another_account_names_both_accounts() -> None:
     with pytest.raises(BadSignature) as refused:
         verify_signature("receipt", MESSAGE, SIGNATURE, Address("0x" + "00" * 20))
     assert KEY.address in str(refused.value) and "[R-05]" in str(refused.value)

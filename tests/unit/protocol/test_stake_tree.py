@@ -85,7 +85,7 @@ def test_seats_are_in_proportion_to_units(units: list[int], seed: Digest) -> Non
 
 @given(moves, digests, st.integers(0, 20), st.sets(st.sampled_from(PEOPLE), max_size=6))
 @settings(max_examples=60)
-def test_parts_are_the_whole_and_nobody_excluded_is_seated(
+def test_parts_sum_to_the_whole_and_no_excluded_account_is_seated(
     history: list[Move], seed: Digest, cut: int, out: set[Address]
 ) -> None:
     tree = StakeTree(SHAPE)
@@ -96,13 +96,13 @@ def test_parts_are_the_whole_and_nobody_excluded_is_seated(
     assert not out & set(whole)
 
 
-def test_a_seat_is_empty_where_everybody_is_excluded() -> None:
+def test_seat_is_empty_if_all_accounts_are_excluded() -> None:
     tree = StakeTree(SHAPE)
     tree.set_stake(0, PEOPLE[0], 500)
     assert tree.draw(word("s"), seed_block(2), word("d"), 1, PEOPLE[:1], 0, 3) == (None, None, None)
 
 
-def test_place_is_kept_by_an_account_without_units() -> None:
+def test_account_without_units_keeps_its_place() -> None:
     """Committees are stored as places: a seat that is settled late is charged to who was drawn."""
     tree = StakeTree(SHAPE)
     for block, who, stake in ((0, PEOPLE[0], 500), (10, PEOPLE[0], 0), (30, PEOPLE[1], 300)):
@@ -111,7 +111,7 @@ def test_place_is_kept_by_an_account_without_units() -> None:
     assert [tree.weights(epoch)[0][1] for epoch in (2, 3, 4)] == [5, 0, 0]
 
 
-def test_the_tree_has_an_end() -> None:
+def test_tree_has_a_maximum_size() -> None:
     tree = StakeTree(SHAPE)
     for i in range(CAPACITY):
         tree.set_stake(0, Address(f"0x{i:040x}"), 100)
@@ -138,7 +138,7 @@ def test_the_first_blocks_of_an_epoch_are_no_seeds(block: int) -> None:
         assert SHAPE.epoch_of_seed(block) == SHAPE.epoch(block)
 
 
-def test_what_cannot_be_drawn_is_refused() -> None:
+def test_impossible_draw_is_refused() -> None:
     tree = StakeTree(SHAPE)
     with pytest.raises(MalformedValue, match="nobody to draw in epoch 1"):
         tree.draw(word("s"), seed_block(1), word("d"), 1, (), 0, 1)

@@ -53,7 +53,7 @@ def test_one_identical_other_answer_overturns_and_replaces() -> None:
     assert len(found.winners) == 2
 
 
-def test_the_true_out_hash_beside_other_tokens_is_another_answer() -> None:
+def test_true_out_hash_with_other_tokens_is_another_answer() -> None:
     seats = (executed(6), executed(4))
     found = tally(15, 2, 3, seats, word(8), CLAIM[1])
     assert (found.verdict, found.replacement, found.equal) == (Verdict.OVERTURNED, CLAIM[1], 0)
@@ -86,11 +86,11 @@ def test_withholding_convicts_alone_or_with_the_leading_fault() -> None:
 
 
 @pytest.mark.parametrize("outcome", [Outcome.NO_KEY, Outcome.CANNOT_EXECUTE])
-def test_doubt_decides_nothing(outcome: Outcome) -> None:
+def test_doubtful_votes_decide_nothing(outcome: Outcome) -> None:
     assert run(other(15, outcome)).verdict is Verdict.NONE
 
 
-def test_the_papers_rule_slashes_the_honest_where_ours_asks_again() -> None:
+def test_papers_rule_slashes_an_honest_operator_where_ours_draws_again() -> None:
     votes = (executed(9), other(6, Outcome.NO_KEY))
     assert run(*votes).verdict is Verdict.NONE
     assert run(*votes, paper=True).verdict is Verdict.OVERTURNED
@@ -119,7 +119,7 @@ ANY_TAU = st.sampled_from([(2, 3), (3, 5), (4, 5), (51, 100), (1, 1)])
 
 @given(ANY_VOTES, ANY_TAU, st.randoms(use_true_random=False))
 @settings(max_examples=300)
-def test_order_is_irrelevant(votes: Sequence[RevealedVote], tau: tuple[int, int], random: object) -> None:
+def test_order_of_votes_is_irrelevant(votes: Sequence[RevealedVote], tau: tuple[int, int], random: object) -> None:
     shuffled = list(votes)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     seats = sum(v.seats for v in votes) + 1
@@ -132,7 +132,7 @@ def test_order_is_irrelevant(votes: Sequence[RevealedVote], tau: tuple[int, int]
 
 @given(ANY_VOTES, ANY_TAU, st.integers(1, 3).map(word))
 @settings(max_examples=300)
-def test_a_verdict_has_a_quorum_behind_it_so_two_verdicts_never_hold(
+def test_verdict_has_a_quorum_and_two_verdicts_never_coexist(
     votes: Sequence[RevealedVote], tau: tuple[int, int], tokens: Digest
 ) -> None:
     found = tally(sum(v.seats for v in votes) + 1, *tau, votes, tokens, CLAIM[1])
@@ -149,7 +149,7 @@ def test_a_verdict_has_a_quorum_behind_it_so_two_verdicts_never_hold(
 
 @given(ANY_VOTES, ANY_TAU, st.integers(0, 40))
 @settings(max_examples=300)
-def test_absentees_and_doubters_never_convict(votes: Sequence[RevealedVote], tau: tuple[int, int], absent: int) -> None:
+def test_absent_and_doubtful_votes_never_convict(votes: Sequence[RevealedVote], tau: tuple[int, int], absent: int) -> None:
     # Whoever honestly finds the claim, or doubts, or stays away: no number of them convicts.
     harmless = [v for v in votes if v.outcome in (Outcome.NO_KEY, Outcome.CANNOT_EXECUTE) or v.is_equal(*CLAIM)]
     found = tally(sum(v.seats for v in harmless) + absent + 1, *tau, harmless, *CLAIM)

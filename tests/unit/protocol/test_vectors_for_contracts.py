@@ -62,7 +62,7 @@ def _typed(kind: str, text: str) -> Any:
     return int(text) if kind.startswith("uint") else text
 
 
-def test_merkle_cases_do_as_labelled() -> None:
+def test_merkle_cases_verify_as_labelled() -> None:
     file = read("merkle.json")
     cases = file["cases"]
     for row in range(int(cases["count"])):
@@ -76,5 +76,5 @@ def test_merkle_cases_do_as_labelled() -> None:
                 merkle.verify_batch_proof(root, leaf, proof)
 
 
-def test_failing_merkle_cases_are_there() -> None:
+def test_failing_merkle_cases_are_included() -> None:
     assert len(set(read("merkle.json")["cases"]["label"])) == 7

@@ -44,7 +44,7 @@ def test_one_bit_of_one_answer_is_named(place: int, field: str, byte: int, bit: 
 
 
 @given(vocabulary=st.integers(1, 200_000), context=st.integers(2, 4_000), name=st.integers(0, 9))
-def test_any_model_can_be_asked_all_of_them(vocabulary: int, context: int, name: int) -> None:
+def test_every_model_can_be_asked_all_questions(vocabulary: int, context: int, name: int) -> None:
     asked = questions(word("model", name), ZERO_DIGEST, vocabulary, context)
     assert len(asked) == len(KINDS) == len(set(asked))
     for each in asked:

@@ -31,7 +31,7 @@ def test_one_endpoint_is_a_quorum_of_itself() -> None:
     assert rpc_endpoints("http://a", (), 0) == Endpoints(("http://a",), 1)
 
 
-def test_of_several_more_than_half_must_agree_unless_more_are_asked_for() -> None:
+def test_majority_of_endpoints_must_agree_unless_more_is_configured() -> None:
     assert [rpc_endpoints("", URLS[:count], 0).quorum for count in (1, 2, 3)] == [1, 2, 2]
     assert rpc_endpoints("", URLS, 3) == Endpoints(URLS, 3)
 
@@ -61,12 +61,12 @@ def test_no_two_answers_reach_a_quorum_that_is_accepted(count: int, quorum: int)
         ("", URLS, -1, "more than half"),
     ],
 )
-def test_settings_that_cannot_be_right_are_refused(url: str, urls: tuple[str, ...], quorum: int, why: str) -> None:
+def test_impossible_endpoint_settings_are_refused(url: str, urls: tuple[str, ...], quorum: int, why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         rpc_endpoints(url, urls, quorum)
 
 
-def test_a_file_names_them_and_the_old_name_of_one_stays_valid(tmp_path: Path) -> None:
+def test_file_names_the_endpoints_and_the_old_setting_stays_valid(tmp_path: Path) -> None:
     file = tmp_path / "shard.toml"
     file.write_text(SHARD + 'rpc_url = "http://a"\n')
     assert load_settings(ShardSettings, file).rpc == Endpoints(("http://a",), 1)
@@ -78,7 +78,7 @@ def test_a_file_names_them_and_the_old_name_of_one_stays_valid(tmp_path: Path) -
             load_settings(ShardSettings, file)
 
 
-def test_an_operator_names_them_in_its_section() -> None:
+def test_operator_names_endpoints_in_its_section() -> None:
     network = Network(file=Path("n"), da=("http://da",), rpc="http://a")
     assert network.endpoints == Endpoints(("http://a",), 1)
     assert replace(network, rpc="", rpc_urls=URLS, rpc_quorum=3).endpoints == Endpoints(URLS, 3)

@@ -29,7 +29,7 @@ def fuse(tmp_path: Path) -> Fuse:
     return lit
 
 
-def test_a_file_is_the_old_one_or_the_new_one(tmp_path: Path, fuse: Fuse) -> None:
+def test_interrupted_write_leaves_the_old_or_the_new_file(tmp_path: Path, fuse: Fuse) -> None:
     path, found = tmp_path / "public.json", list[bytes]()
     fuse.lit = False
     path.write_bytes(b"old")
@@ -45,7 +45,7 @@ def test_a_file_is_the_old_one_or_the_new_one(tmp_path: Path, fuse: Fuse) -> Non
     assert all(each.match(f".{path.name}.*.new") for each in left) and len(left) <= len(fuse.burnt)
 
 
-def test_a_file_is_put_in_place_of_another_and_nothing_else_is_touched(tmp_path: Path) -> None:
+def test_file_replaces_another_and_nothing_else_is_touched(tmp_path: Path) -> None:
     (tmp_path / "plan.draft").write_bytes(b"somebody's")
     replace_file(tmp_path / "plan.json", b"one")
     replace_file(tmp_path / "plan.json", b"two")
@@ -56,7 +56,7 @@ def test_a_file_is_put_in_place_of_another_and_nothing_else_is_touched(tmp_path:
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_two_writers_at_once_leave_a_whole_file(tmp_path: Path) -> None:
+def test_two_concurrent_writers_leave_a_complete_file(tmp_path: Path) -> None:
     path, texts = tmp_path / "network.json", [bytes([each]) * 100_000 for each in b"abcd"]
 
     def write(text: bytes) -> None:
@@ -69,7 +69,7 @@ def test_two_writers_at_once_leave_a_whole_file(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
-def test_what_a_link_names_is_replaced(tmp_path: Path) -> None:
+def test_target_of_a_link_is_replaced(tmp_path: Path) -> None:
     shared, link = tmp_path / "shared" / "network.json", tmp_path / "network.json"
     shared.parent.mkdir()
     shared.write_bytes(b"old")
@@ -78,7 +78,7 @@ def test_what_a_link_names_is_replaced(tmp_path: Path) -> None:
     assert link.is_symlink() and shared.read_bytes() == b"new" and len(list(shared.parent.iterdir())) == 1
 
 
-def test_the_address_book_is_whole_whenever_who_writes_it_dies(tmp_path: Path, fuse: Fuse) -> None:
+def test_address_book_is_complete_whenever_its_writer_dies(tmp_path: Path, fuse: Fuse) -> None:
     path, other = tmp_path / "network.json", replace(NETWORK, chain_id=U256(7))
     fuse.lit = False
     write_network(path, NETWORK)

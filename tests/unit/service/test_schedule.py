@@ -62,16 +62,16 @@ def test_a_bug_ends_the_process(what: str, error: str) -> None:
     assert "tick 4" not in output
 
 
-def test_faults_and_outages_are_counted_and_the_ticks_go_on() -> None:
+def test_faults_and_outages_are_counted_and_ticks_continue() -> None:
     code, output = run("soft", stop_after=4)
     assert code == Exit.OK
     assert 'error="TryAgain"' in output and 'error="BadRequest"' in output
 
 
-def test_a_tick_that_hangs_ends_the_process() -> None:
+def test_hanging_tick_ends_the_process() -> None:
     code, output = run("hang")
     assert code == Exit.HUNG and "tick.hung" in output and "tick 2" not in output
 
 
-def test_sigterm_during_a_hanging_tick_does_not_wait_for_ever() -> None:
+def test_sigterm_during_a_hanging_tick_ends_the_process_in_time() -> None:
     assert run("hang", stop_after=1)[0] == Exit.HUNG

@@ -65,7 +65,7 @@ def test_a_file_becomes_a_frozen_record(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_canonical_json_works_too(tmp_path: Path) -> None:
+def test_canonical_json_settings_are_accepted(tmp_path: Path) -> None:
     text = f'{{"account":"{ACCOUNT}","chain":{{"poll_s":2,"rpc":"r"}},"database":"/d","role":"watchtower"}}'
     actor = load_settings(Actor, write(tmp_path, text, "actor.json"))
     assert (actor.chain.poll_s, actor.role, actor.database) == (2.0, Role.WATCHTOWER, Path("/d"))
@@ -90,12 +90,12 @@ def test_every_problem_is_reported_at_once(tmp_path: Path) -> None:
         assert word in str(caught.value)
 
 
-def test_a_record_that_refuses_itself_is_reported(tmp_path: Path) -> None:
+def test_record_that_rejects_its_values_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="not this one"):
         load_settings(Actor, write(tmp_path, "limit = 666\n" + GOOD))
 
 
-def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_overrides_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "CHAIN__RPC": "http://other",
         "CHAIN__DEPTH": "9",
@@ -124,7 +124,7 @@ def test_a_file_that_cannot_be_read_is_a_configuration_error(tmp_path: Path, tex
         load_settings(Actor, tmp_path / "missing.toml")
 
 
-def test_a_secret_is_never_a_setting(tmp_path: Path) -> None:
+def test_secret_is_never_a_setting(tmp_path: Path) -> None:
     @dataclass(frozen=True)
     class Leaky:
         key: Secret
@@ -133,7 +133,7 @@ def test_a_secret_is_never_a_setting(tmp_path: Path) -> None:
         load_settings(Leaky, write(tmp_path, 'key = "deadbeef"'))
 
 
-def test_a_key_file_is_for_its_owner_only_and_never_overwritten(tmp_path: Path) -> None:
+def test_key_file_is_for_its_owner_only_and_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "key"
     write_secret(path, b"0123456789abcdef\n")
     assert read_secret(path).reveal() == b"0123456789abcdef"
@@ -144,7 +144,7 @@ def test_a_key_file_is_for_its_owner_only_and_never_overwritten(tmp_path: Path) 
         read_secret(path)
 
 
-def test_a_secret_does_not_show_itself() -> None:
+def test_secret_is_not_printed() -> None:
     import pickle
 
     secret = Secret(b"hunter2hunter2")
@@ -170,7 +170,7 @@ class Keeper:
         ("postgresql+psycopg://host/keeper", "postgresql+psycopg://host/keeper"),
     ],
 )
-def test_a_relative_database_is_beside_the_file_that_names_it(
+def test_relative_database_is_beside_the_file_that_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, meant: str
 ) -> None:
     """From wherever the process is started: another database would be another log."""

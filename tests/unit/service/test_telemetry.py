@@ -34,7 +34,7 @@ def test_a_line_is_json_with_an_event_and_fields() -> None:
 
 
 @pytest.mark.parametrize("event", ["", "Something happened", "a b", "a.", "über"])
-def test_free_text_is_no_event(event: str) -> None:
+def test_free_text_is_refused_as_an_event(event: str) -> None:
     telemetry, stream = configured()
     with pytest.raises(ValueError, match="name"):
         telemetry.log(event)
@@ -59,7 +59,7 @@ def test_an_enclave_shows_the_rule_and_not_the_values() -> None:
         assert json.loads(stream.getvalue())["rule"] == "R-01"
 
 
-def test_a_reason_is_shown_whether_or_not_values_are() -> None:
+def test_reason_is_shown_with_or_without_values() -> None:
     for details in (True, False):
         telemetry, stream = configured(details)
         telemetry.log_error("job.failed", MalformedPoint("P-256 point", "65 bytes", PointFlaw.IDENTITY))
@@ -77,7 +77,7 @@ def test_counters_have_names_and_labels() -> None:
     assert telemetry.metrics_text() == 'x_total 3\ny_total{kind="vote",reason="late"} 1\n'
 
 
-def test_the_key_epoch_is_told_once_for_each_change_and_labels_the_metrics() -> None:
+def test_key_epoch_is_logged_once_per_change_and_labels_the_metrics() -> None:
     telemetry, stream = configured()
     for epoch, assurance in ((1, "simulated"), (1, "simulated"), (2, "hardware"), (2, "hardware")):
         telemetry.key_epoch(epoch, assurance)
@@ -91,13 +91,13 @@ def test_the_key_epoch_is_told_once_for_each_change_and_labels_the_metrics() -> 
     assert telemetry.metrics_text() == "x_total 1\n", "what one process told another did not"
 
 
-def test_health_is_a_recent_beat() -> None:
+def test_process_is_healthy_after_a_recent_tick() -> None:
     telemetry, _ = configured()
     telemetry.beat("tick")
     assert telemetry.health({"tick": 60.0, "other": 60.0}) == {"tick": True, "other": False}
 
 
-def test_standard_error_may_be_replaced_and_closed_between_two_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_error_may_be_replaced_or_closed_between_two_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command's runner does that; whoever logs later in the same process must not fail of it."""
     telemetry, first, second = Telemetry(), io.StringIO(), io.StringIO()
     monkeypatch.setattr(sys, "stderr", first)

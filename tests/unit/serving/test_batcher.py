@@ -39,7 +39,7 @@ def waiting(scene: Scene) -> list[Slot]:
     return [Slot(each.receipt.seq, each, "") for each in scene.books.unbatched(9)]
 
 
-def test_no_batch_is_larger_than_the_contract_takes(scene: Scene) -> None:
+def test_batch_is_no_larger_than_the_contract_accepts(scene: Scene) -> None:
     scene.issue(3)
     scene.most = 2
     scene.batcher().tick()
@@ -74,7 +74,7 @@ def test_receipts_are_batched_in_order_and_the_next_batch_waits(scene: Scene) ->
         assert len(verify_list(ANCHOR, header, listed)) == header.count
 
 
-def test_a_crash_before_sending_sends_the_same_header_after_it(scene: Scene) -> None:
+def test_crash_before_sending_resends_the_same_header(scene: Scene) -> None:
     scene.issue(2)
     scene.crash = True
     with pytest.raises(KeyboardInterrupt):
@@ -108,7 +108,7 @@ def test_another_environment_or_model_begins_a_new_batch(scene: Scene, field_nam
     assert len(uniform_head(waiting(scene))) == 2
 
 
-def test_a_skipped_number_ends_no_batch_and_goes_with_either_service(scene: Scene) -> None:
+def test_skipped_number_ends_no_batch_and_fits_either_service(scene: Scene) -> None:
     scene.issue(2)
     scene.issue(1, key_epoch=U64(2))
     first, second, third = waiting(scene)
@@ -118,7 +118,7 @@ def test_a_skipped_number_ends_no_batch_and_goes_with_either_service(scene: Scen
     assert uniform_head([]) == []
 
 
-def test_requests_are_refused_while_publication_is_half_a_promise_behind(scene: Scene) -> None:
+def test_requests_are_refused_while_publication_lags_half_its_deadline(scene: Scene) -> None:
     scene.issue(1)
     scene.batcher().tick()
     scene.timestamp += 51
@@ -130,13 +130,13 @@ def test_requests_are_refused_while_publication_is_half_a_promise_behind(scene: 
     assert scene.watch.open()[0].last_seq == 1
 
 
-def test_books_that_know_less_than_the_chain_stop_the_process(scene: Scene) -> None:
+def test_receipt_store_behind_the_chain_stops_the_process(scene: Scene) -> None:
     scene.last_seq = 1
     with pytest.raises(ConfigurationError):
         scene.batcher().tick()
 
 
-def test_remembered_answers_are_dropped_after_their_time(scene: Scene) -> None:
+def test_remembered_answers_are_deleted_after_their_time(scene: Scene) -> None:
     scene.issue(1)
     key = labelled(Label.RETRY, 1)
     scene.timestamp += 49
@@ -165,7 +165,7 @@ def test_newest_answers_and_those_not_yet_anchored_are_remembered(scene: Scene) 
     assert remembered() == [3, 4]
 
 
-def test_who_waited_long_for_free_stake_anchors_after_the_top_up(scene: Scene) -> None:
+def test_operator_that_waited_for_free_stake_anchors_after_the_top_up(scene: Scene) -> None:
     """Longer than answers are remembered, and than `anchorBy`: the requests still live."""
     scene.issue(2)
     scene.most = 0
@@ -188,7 +188,7 @@ def test_batch_is_sent_with_the_deadline_of_its_earliest_request(scene: Scene) -
     assert scene.deadlines == [scene.timestamp] * 2 and len(scene.sent) == 2
 
 
-def test_a_batch_that_was_anchored_in_time_needs_no_deadline_any_more(scene: Scene) -> None:
+def test_batch_anchored_in_time_needs_no_deadline(scene: Scene) -> None:
     scene.issue(1)
     scene.batcher().tick()
     scene.timestamp += 10 * TTL_S
@@ -197,7 +197,7 @@ def test_a_batch_that_was_anchored_in_time_needs_no_deadline_any_more(scene: Sce
     assert len(scene.sent) == 1
 
 
-def test_a_receipt_without_its_answer_is_held_to_its_own_promise(scene: Scene) -> None:
+def test_receipt_without_its_answer_keeps_its_own_deadline(scene: Scene) -> None:
     scene.issue(1)
     (signed,) = scene.books.unbatched(1)
     assert expiry_of(signed, None) == signed.receipt.anchor_by
@@ -205,7 +205,7 @@ def test_a_receipt_without_its_answer_is_held_to_its_own_promise(scene: Scene) -
     assert expiry_of(signed, scene.books.answers_to([identifier])[identifier]) == NOW + TTL_S
 
 
-def test_a_request_that_would_expire_before_its_promise_is_not_signed() -> None:
+def test_request_expiring_before_its_anchoring_deadline_is_not_signed() -> None:
     request = World().request(expiry=U64(NOW))
     assert verify_time_left(request, NOW) == request
     with pytest.raises(TryAgain):
@@ -218,7 +218,7 @@ def kinds(scene: Scene, header: BatchHeader) -> list[tuple[int, str]]:
     return [(each.signed.record.seq, type(each.signed.record).__name__) for each in members]
 
 
-def test_a_late_number_is_skipped_and_those_beside_it_are_anchored(scene: Scene) -> None:
+def test_late_number_is_skipped_and_its_neighbours_are_anchored(scene: Scene) -> None:
     scene.issue(1)
     scene.issue(1, ttl_s=TTL_S - 100)
     scene.issue(1)
@@ -235,7 +235,7 @@ def test_a_late_number_is_skipped_and_those_beside_it_are_anchored(scene: Scene)
     assert scene.books.open_batch() is None and scene.books.unbatched(9) == () and scene.watch.open()[0].last_seq == 3
 
 
-def test_batch_that_may_still_be_mined_is_not_sent_again_or_replaced(scene: Scene) -> None:
+def test_batch_that_may_still_be_mined_is_not_resent_or_replaced(scene: Scene) -> None:
     scene.issue(2)
     scene.batcher().tick()
     built, scene.on_its_way = scene.books.open_batch(), True
@@ -276,7 +276,7 @@ def test_a_crash_while_a_batch_is_replaced_changes_nothing(scene: Scene, monkeyp
     assert scene.books.list_data(1) == scene.get(stored.locator)
 
 
-def test_a_service_that_closed_loses_its_own_numbers_when_its_time_is_over(scene: Scene) -> None:
+def test_closed_service_skips_its_own_late_numbers(scene: Scene) -> None:
     other = Digest(b"o" * 32)
     scene.issue(1, environment=other)
     scene.issue(2)
@@ -316,7 +316,7 @@ def test_a_number_without_a_receipt_is_skipped(scene: Scene, lost: list[int]) ->
     assert kinds(scene, scene.sent[-1]) == [(4, "Receipt")]
 
 
-def test_what_is_signed_while_a_batch_is_built_is_no_lost_number(scene: Scene) -> None:
+def test_receipt_signed_while_a_batch_is_built_is_not_lost(scene: Scene) -> None:
     """And a reorganisation that takes a batch back leaves no gap behind the books' own."""
     scene.issue(2)
     scene.batcher().tick()

@@ -54,7 +54,7 @@ def test_operator_whose_book_lacks_the_open_epoch_refuses_and_stays_alive() -> N
     assert standing.closed_because == "no key epoch is open" and (standing.registered, standing.last_seq) == (True, 0)
 
 
-def test_an_operator_with_a_whole_book_may_serve() -> None:
+def test_operator_with_a_complete_address_book_may_serve() -> None:
     with running_anvil() as anvil:
         standing = _standing(anvil).read()
     assert standing.closed_because is None and standing.epoch is not None and standing.epoch.epoch == 1
@@ -84,7 +84,7 @@ def test_free_stake_below_the_minimum_stops_batches_or_requests() -> None:
                     patch.setattr(DocketReader, "docket", real)
 
 
-def test_who_anchored_late_sees_the_demand_and_answers_it(tmp_path: Path) -> None:
+def test_operator_that_anchored_late_sees_the_demand_and_answers_it(tmp_path: Path) -> None:
     with running_anvil() as anvil:
         network, me = deployed(anvil), signer(1)
         chain, operator, client = (
@@ -109,7 +109,7 @@ def test_who_anchored_late_sees_the_demand_and_answers_it(tmp_path: Path) -> Non
         assert (demand.kind, demand.state) == (DemandKind.ANCHOR, DemandState.ANSWERED)
 
 
-def test_a_request_outlives_the_longest_pause_and_none_is_taken_in_it(tmp_path: Path) -> None:
+def test_request_outlives_the_longest_pause_and_none_is_accepted_in_it(tmp_path: Path) -> None:
     """It was asked, answered and signed a moment before the guardian stopped the clock, for as long as it may."""
     with running_anvil() as anvil:
         network, me, longest = deployed(anvil), signer(1), DEVNET.times.max_pause
@@ -139,7 +139,7 @@ def test_a_request_outlives_the_longest_pause_and_none_is_taken_in_it(tmp_path: 
         assert request.expiry - OFFER.request_ttl_s < anchored.anchored_at <= request.expiry
 
 
-def test_a_suspended_operator_anchors_what_it_signed_and_signs_no_more() -> None:
+def test_suspended_operator_anchors_signed_receipts_and_signs_no_more() -> None:
     """The court's breaker suspends it; that draws lead there is `DisputeEnd.t.sol`'s."""
     with running_anvil() as anvil:
         standing, network, longest = _standing(anvil), deployed(anvil), DEVNET.times.max_anchor_delay
@@ -154,7 +154,7 @@ def test_a_suspended_operator_anchors_what_it_signed_and_signs_no_more() -> None
         assert standing.anchorable_for(Service(ENVIRONMENT.digest, MODEL, 1), found) == longest
 
 
-def test_closed_service_is_taken_for_the_longest_delay() -> None:
+def test_closed_service_is_postable_for_the_longest_delay() -> None:
     """The model, then the key epoch: each for as long as an operator may take at most."""
     with running_anvil() as anvil:
         standing, network, longest = _standing(anvil), deployed(anvil), DEVNET.times.max_anchor_delay

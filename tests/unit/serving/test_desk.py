@@ -82,7 +82,7 @@ def test_equal_concurrent_requests_and_their_retries_get_their_own_answers(kitch
     assert all(sorted(future.result(WAIT_S) for future in each) == answers for each in again)
 
 
-def test_the_retry_of_a_refused_request_gets_no_equal_requests_answer(kitchen: Kitchen) -> None:
+def test_retry_of_a_refused_request_gets_no_answer_of_an_equal_request(kitchen: Kitchen) -> None:
     held = [kitchen.submit(asked()) for _ in range(4)]
     for _ in range(2):
         with pytest.raises(Busy):
@@ -93,12 +93,12 @@ def test_the_retry_of_a_refused_request_gets_no_equal_requests_answer(kitchen: K
     assert kitchen.served(asked(retry=1)) == b"8"
 
 
-def test_the_retry_of_a_failed_request_gets_no_equal_requests_answer(kitchen: Kitchen) -> None:
+def test_retry_of_a_failed_request_gets_no_answer_of_an_equal_request(kitchen: Kitchen) -> None:
     kitchen.fail(asked(), TryAgain("da", "down"))
     assert kitchen.served(asked()) == b"1" and kitchen.served(asked(retry=1)) == b"2"
 
 
-def test_a_key_has_one_answer_however_often_it_is_sent(kitchen: Kitchen) -> None:
+def test_idempotency_key_has_one_answer_however_often_it_is_sent(kitchen: Kitchen) -> None:
     with ThreadPoolExecutor(8) as pool:
         futures = list(pool.map(lambda _: kitchen.submit(asked(key="k")), range(8)))
         kitchen.go.set()
@@ -117,7 +117,7 @@ def test_key_of_another_body_is_refused_while_running_and_remembered(kitchen: Ki
     assert kitchen.served(asked("other", key="k")) == b"2", "nothing was left of what was refused"
 
 
-def test_keys_and_retries_are_of_their_caller(kitchen: Kitchen) -> None:
+def test_idempotency_keys_and_retries_belong_to_their_caller(kitchen: Kitchen) -> None:
     callers = [("Bearer x", "10.0.0.1"), ("Bearer x", "10.0.0.2"), ("", "10.0.0.1"), ("", "10.0.0.2")]
     for key, body in (("k", "hi"), ("", "hi")):
         answers = [kitchen.served(asked(body, key=key, who=who, address=address)) for who, address in callers]
@@ -126,7 +126,7 @@ def test_keys_and_retries_are_of_their_caller(kitchen: Kitchen) -> None:
         assert again == answers
 
 
-def test_a_remembered_answer_is_given_without_a_run_or_a_check(kitchen: Kitchen) -> None:
+def test_remembered_answer_is_returned_without_a_run_or_a_check(kitchen: Kitchen) -> None:
     def refuse() -> Callable[[], bytes]:
         raise TryAgain("operator", "closed")
 
@@ -135,7 +135,7 @@ def test_a_remembered_answer_is_given_without_a_run_or_a_check(kitchen: Kitchen)
         assert kitchen.desk.submit(wanted, refuse).result(WAIT_S) == b"old"
 
 
-def test_a_full_queue_refuses_new_requests_and_still_joins_old_ones(kitchen: Kitchen) -> None:
+def test_full_queue_refuses_new_requests_and_joins_old_ones(kitchen: Kitchen) -> None:
     held = [kitchen.submit(asked(str(i), key=str(i) if i % 2 else "")) for i in range(4)]
     for key in ("", "k"):
         with pytest.raises(Busy):
@@ -156,7 +156,7 @@ def test_a_refused_request_leaves_no_trace(kitchen: Kitchen) -> None:
     assert kitchen.served(asked("other", key="k")) == b"1"
 
 
-def test_a_failed_run_is_forgotten_and_only_a_bug_ends_the_process(kitchen: Kitchen) -> None:
+def test_failed_run_is_forgotten_and_only_a_bug_ends_the_process(kitchen: Kitchen) -> None:
     bug = NotExact("row")
     for error in (TryAgain("da", "down"), bug):
         kitchen.fail(asked(key="k"), error)

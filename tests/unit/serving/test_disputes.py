@@ -121,7 +121,7 @@ def counted(name: str) -> int:
     return telemetry.counters().get(name, 0)
 
 
-def test_a_dispute_is_told_once_and_what_is_served_is_left_alone(accused: Accused, told: list[str]) -> None:
+def test_dispute_is_logged_once_and_an_available_envelope_left_alone(accused: Accused, told: list[str]) -> None:
     signed = accused.accuse()
     accused.scene.blobs[signed.locator] = ENVELOPE
     before, part = counted("bytewise_disputes_against_us_total"), accused.part()
@@ -151,7 +151,7 @@ def test_envelope_lost_by_da_is_stored_again_and_its_new_locator_shown(accused: 
     assert len(accused.sent) == 1
 
 
-def test_envelopes_of_one_batch_are_shown_with_one_tree(accused: Accused) -> None:
+def test_envelopes_of_one_batch_are_revealed_with_one_tree(accused: Accused) -> None:
     accused.accuse()
     names = [receipt_id(ANCHOR, each.receipt) for each in accused.scene.books.in_batch(1)]
     disputes = [replace(accused.cases_[1], id=word("dispute", name.hex()), receipt_id=name) for name in names]
@@ -163,7 +163,7 @@ def test_envelopes_of_one_batch_are_shown_with_one_tree(accused: Accused) -> Non
     assert hashed[0] == hashed[1] and len(accused.sent) == 1 + 3
 
 
-def test_a_slow_da_is_asked_about_the_next_envelope_in_the_next_step(accused: Accused) -> None:
+def test_next_envelope_is_checked_in_the_next_step_when_da_is_slow(accused: Accused) -> None:
     """A tick that asks about many, for as long as DA may take for each, signs what else is owed too late."""
     signed = accused.accuse()
     accused.scene.blobs[signed.locator] = ENVELOPE
@@ -176,20 +176,20 @@ def test_a_slow_da_is_asked_about_the_next_envelope_in_the_next_step(accused: Ac
         assert accused.asked == asked, "each once, and all at one block"
 
 
-def test_an_envelope_whose_place_is_the_same_again_needs_no_demand(accused: Accused) -> None:
+def test_envelope_with_an_unchanged_locator_needs_no_demand(accused: Accused) -> None:
     accused.accuse()
     accused.scene.blobs.clear()
     accused.step(accused.part())
     assert accused.sent == [] and ENVELOPE in accused.scene.blobs.values()
 
 
-def test_a_receipt_that_is_not_in_our_books_is_named(accused: Accused, told: list[str]) -> None:
+def test_receipt_missing_in_the_store_is_named(accused: Accused, told: list[str]) -> None:
     accused.accuse(receipt_id=word("foreign"))
     accused.step(accused.part())
     assert accused.sent == [] and "dispute.no_envelope" in told
 
 
-def test_a_lost_round_is_told_with_its_price_and_nothing_is_risked_unasked(accused: Accused, told: list[str]) -> None:
+def test_lost_round_is_logged_with_its_price_and_not_appealed_unasked(accused: Accused, told: list[str]) -> None:
     accused.accuse(phase=Phase.APPEAL, verdict=Verdict.OVERTURNED, appeal_bond_wei=70, appeal_end=NOW + 20)
     accused.step(accused.part())
     assert "dispute.can_be_appealed 70" in told
@@ -210,7 +210,7 @@ def test_ordered_appeal_is_sent_while_there_is_time_and_recorded(accused: Accuse
     assert accused.asked == 1, "another committee looks for the envelope"
 
 
-def test_an_appeal_that_came_too_late_is_missed(accused: Accused) -> None:
+def test_late_appeal_is_missed(accused: Accused) -> None:
     accused.accuse(phase=Phase.AIRGAP, verdict=Verdict.OVERTURNED)
     accused.orders.add(APPEAL, DISPUTE, NOW)
     part = accused.part()

@@ -143,7 +143,7 @@ def turns(**errors: BytewiseError) -> tuple[list[str], Work]:
     return done, Work(batcher, duties, disputes, sender, None, Nothing())  # type: ignore[arg-type]
 
 
-def test_what_is_owed_is_sent_before_anything_else_waits_for_da() -> None:
+def test_owed_answers_are_sent_before_any_wait_for_da() -> None:
     done, work = turns(batcher=TryAgain("da", "first"), disputes=TryAgain("da", "second"))
     with pytest.raises(TryAgain, match="first"):
         work.tick()
@@ -151,14 +151,14 @@ def test_what_is_owed_is_sent_before_anything_else_waits_for_da() -> None:
 
 
 @pytest.mark.parametrize("bug", [ConfigurationError("database", "wrong"), StoreCorrupt("books", "gap")])
-def test_a_bug_ends_the_work_though_a_service_is_away_too(bug: BytewiseError) -> None:
+def test_bug_ends_the_work_beside_an_unavailable_service(bug: BytewiseError) -> None:
     done, work = turns(duties=TryAgain("da", "away"), batcher=bug, disputes=TryAgain("da", "away"))
     with pytest.raises(type(bug)):
         work.tick()
     assert done == ["duties", "pump", "batcher"]
 
 
-def test_what_expired_stops_no_answer(owing: Owing) -> None:
+def test_expired_demand_blocks_no_answer(owing: Owing) -> None:
     owing.publish(2)
     owing.batches[0] = replace(owing.batches[0], list_demanded=True, list_deadline=snapshot_builders.NOW + 9)
     owing.scene.issue(1)
@@ -167,7 +167,7 @@ def test_what_expired_stops_no_answer(owing: Owing) -> None:
     assert [each[0] for each in owing.said] == ["list", "pump", "pump", "pump"] and len(owing.scene.sent) == 2
 
 
-def test_who_anchored_late_shows_that_it_did(owing: Owing) -> None:
+def test_late_anchoring_is_proven(owing: Owing) -> None:
     """`Demands.expire` takes a penalty for a demand that nobody answered, also for a receipt that is anchored by then."""
     late = owing.publish(3, anchored_at=NOW + WITHIN_S + 1)
     owing.anchors = {receipt_id(ANCHOR, late[1].receipt)}
@@ -178,7 +178,7 @@ def test_who_anchored_late_shows_that_it_did(owing: Owing) -> None:
     assert verify_batch_proof(owing.scene.sent[0].root, leaf, proof)  # type: ignore[arg-type]
 
 
-def test_beside_a_skipped_number_each_receipt_keeps_its_place(owing: Owing) -> None:
+def test_receipt_keeps_its_place_beside_a_skipped_number(owing: Owing) -> None:
     scene = owing.scene
     scene.issue(1, ttl_s=0)
     lost, kept = owing.publish(1, anchored_at=NOW + WITHIN_S + 1)
@@ -190,7 +190,7 @@ def test_beside_a_skipped_number_each_receipt_keeps_its_place(owing: Owing) -> N
     assert verify_batch_proof(scene.sent[0].root, batch_leaf(name, kept.receipt.seq), shown[3])  # type: ignore[arg-type]
 
 
-def test_all_that_is_demanded_of_one_batch_is_shown_with_one_tree(owing: Owing) -> None:
+def test_demands_of_one_batch_are_answered_with_one_tree(owing: Owing) -> None:
     names = [receipt_id(ANCHOR, each.receipt) for each in owing.publish(3, anchored_at=NOW + WITHIN_S + 1)]
     hashed = []
     for count in (1, 3):
@@ -199,7 +199,7 @@ def test_all_that_is_demanded_of_one_batch_is_shown_with_one_tree(owing: Owing) 
     assert hashed[0] == hashed[1] and len(owing.said) == 1 + 3
 
 
-def test_as_many_demanded_lists_cost_as_much_each(owing: Owing) -> None:
+def test_cost_of_demanded_lists_is_linear(owing: Owing) -> None:
     work = []
     for count in (40, 160):
         owing.batches = [
@@ -210,7 +210,7 @@ def test_as_many_demanded_lists_cost_as_much_each(owing: Owing) -> None:
     assert work[1] <= 1.1 * work[0]
 
 
-def test_of_receipts_in_time_nobody_is_asked_whether_they_were_anchored(owing: Owing) -> None:
+def test_timely_receipts_are_not_checked_for_anchoring(owing: Owing) -> None:
     owing.anchors = {receipt_id(ANCHOR, each.receipt) for each in owing.publish(3, anchored_at=NOW + WITHIN_S)}
     owing.duties().step()
     assert owing.said == []
@@ -235,7 +235,7 @@ def test_demanded_envelope_is_stored_again_once_and_answered_with_locator(owing:
     assert owing.get(locator) == owing.scene.books.envelope(name) and len(owing.scene.blobs) == 2, "the list and the envelope"
 
 
-def test_all_open_receipts_are_asked_about_in_turns(owing: Owing, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_open_receipts_are_checked_in_turns(owing: Owing, monkeypatch: pytest.MonkeyPatch) -> None:
     names = {receipt_id(ANCHOR, each.receipt) for _ in range(3) for each in owing.publish(3)}
     monkeypatch.setattr(duties_module, "SUBJECTS_PER_CALL", 2)
     monkeypatch.setattr(duties_module, "PAGES_PER_STEP", 2)

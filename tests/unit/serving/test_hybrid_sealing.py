@@ -50,7 +50,7 @@ def sealed_by_an_operator(world: World, epoch: EpochRecord, accept_rebuilt: bool
 
 
 @pytest.mark.parametrize("number", [1, hybrid_epoch(1), rebuilt_epoch(1)])
-def test_what_an_operator_seals_the_shards_of_its_epoch_open(tmp_path: Path, number: int) -> None:
+def test_shards_open_what_an_operator_seals(tmp_path: Path, number: int) -> None:
     world = World(tmp_path, epoch=number)
     rebuilt = is_rebuilt(number)
     case, sealed = sealed_by_an_operator(world, world.document.record, accept_rebuilt=rebuilt)
@@ -63,7 +63,7 @@ def test_what_an_operator_seals_the_shards_of_its_epoch_open(tmp_path: Path, num
         assert unpad(source.open(world.job(case), world.secret)) == case.payload
 
 
-def test_no_receipt_is_issued_after_its_deadline_where_our_clock_is_ahead(tmp_path: Path) -> None:
+def test_receipt_after_its_deadline_is_not_issued_with_a_fast_clock(tmp_path: Path) -> None:
     world = World(tmp_path)
     assert SystemClock().now() > OPEN.timestamp + WITHIN_S
     _, sealed = sealed_by_an_operator(world, world.document.record)

@@ -94,13 +94,13 @@ def desk(scene: Scene, tmp_path: Path) -> Desk:
     return desk
 
 
-def test_the_normal_flow_of_one_service_waits_for_nothing(desk: Desk) -> None:
+def test_normal_flow_of_one_service_waits_for_nothing(desk: Desk) -> None:
     for _ in range(3):
         desk.ask()
     assert desk.signed() == [(1, 1), (2, 1), (3, 1)]
 
 
-def test_what_waits_of_another_key_epoch_keeps_nobody_from_being_served(desk: Desk) -> None:
+def test_waiting_receipts_of_another_key_epoch_block_no_request(desk: Desk) -> None:
     desk.ask()
     desk.show(2)
     desk.ask()
@@ -151,7 +151,7 @@ def test_requests_are_served_after_a_closure_while_receipts_wait(scene: Scene) -
     assert scene.watch.open()[0].last_seq == 0
 
 
-def test_without_waiting_receipts_the_chain_is_asked_nothing_more(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chain_is_not_asked_more_without_waiting_receipts(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Service] = []
 
     def anchorable_for(_scene: Scene, service: Service, _standing: Standing) -> None:

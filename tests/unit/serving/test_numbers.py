@@ -50,24 +50,24 @@ def test_two_texts_of_one_value_become_one_decimal(one: str, other: str) -> None
         ("1e-30", "0." + "0" * 29 + "1"),
     ],
 )
-def test_common_spellings(text: str, want: str) -> None:
+def test_common_spellings_become_canonical_decimals(text: str, want: str) -> None:
     assert canonical_decimal("x", parse_json(text.encode())) == want
 
 
 @pytest.mark.parametrize("text", ["1e-31", "1e65", "1e31", "0." + "1" * 31, "1" * 80 + ".5"])
-def test_a_number_that_no_canonical_decimal_holds_is_refused_by_name(text: str) -> None:
+def test_number_without_a_canonical_decimal_is_refused_by_name(text: str) -> None:
     with pytest.raises(BadRequest) as caught:
         canonical_decimal("top_p", parse_json(text.encode()))
     assert caught.value.values[0] == "top_p"
 
 
 @pytest.mark.parametrize("value", ["0.7", True, None, [], {}])
-def test_only_numbers_are_numbers(value: object) -> None:
+def test_values_other_than_numbers_are_refused(value: object) -> None:
     with pytest.raises(BadRequest):
         canonical_decimal("temperature", value)
 
 
-def test_no_float_ever_appears() -> None:
+def test_no_float_is_created() -> None:
     value = parse_json(b'{"a": 0.30000000000000004, "b": [1e3], "c": 5}')
     assert isinstance(value["a"], NumberText) and isinstance(value["b"][0], NumberText) and type(value["c"]) is int
 
@@ -88,7 +88,7 @@ def test_no_float_ever_appears() -> None:
         b"{} {}",
     ],
 )
-def test_what_is_not_one_json_text_is_refused(body: bytes) -> None:
+def test_text_that_is_not_one_json_value_is_refused(body: bytes) -> None:
     with pytest.raises(BadRequest):
         parse_json(body)
 

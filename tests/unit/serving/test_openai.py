@@ -39,7 +39,7 @@ def test_the_least_request_gets_openai_defaults() -> None:
     assert (ask.logit_bias, ask.stop_strings, ask.logprobs, ask.grammar) == ((), (), None, None)
 
 
-def test_every_knob_reaches_the_request() -> None:
+def test_every_parameter_reaches_the_request() -> None:
     text = b'{"model":"m","messages":[{"role":"developer","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}],'
     ask = read_ask(
         parse_json(text + b'"max_completion_tokens":7,"temperature":0.80,"top_p":9e-1,"top_k":40,"seed":12,"user":"u"}')
@@ -56,7 +56,7 @@ def test_every_knob_reaches_the_request() -> None:
         ("max_tokens", None), ("min_p", 0), ("repetition_penalty", 1), ("top_logprobs", None), ("presence_penalty", 0),
     ],
 )  # fmt: skip
-def test_a_knob_with_its_neutral_value_is_no_knob(name: str, value: object) -> None:
+def test_parameter_with_its_neutral_value_is_omitted(name: str, value: object) -> None:
     assert read_ask(GOOD | {name: value}) == read_ask(GOOD)
 
 
@@ -80,11 +80,11 @@ def test_a_penalty_written_as_a_fraction_of_zero_is_neutral() -> None:
         ("model", ""), ("model", 7), ("messages", []), ("messages", {}), ("messages", "hi"),
     ],
 )  # fmt: skip
-def test_what_is_not_supported_is_refused_by_its_name(name: str, value: object) -> None:
+def test_unsupported_parameter_is_refused_by_name(name: str, value: object) -> None:
     assert refused(GOOD | {name: value}) == name
 
 
-def test_the_knobs_of_a_decode_policy_keep_the_clients_decimals() -> None:
+def test_decode_policy_keeps_the_clients_decimals() -> None:
     text = (
         b'"n":3,"min_p":5e-2,"repetition_penalty":1.10,"presence_penalty":-0.50,"frequency_penalty":2,"stop":["b","a","b"],'
         b'"logit_bias":{"7":-100,"3":0.250},"logprobs":true,"top_logprobs":5}'
@@ -120,7 +120,7 @@ def test_a_schema_keeps_its_order_and_its_numbers() -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_knob_with_parts_is_refused_by_the_part(knob: dict[str, Any], where: str) -> None:
+def test_structured_parameter_is_refused_by_its_part(knob: dict[str, Any], where: str) -> None:
     assert refused(GOOD | knob) == where
 
 
@@ -138,7 +138,7 @@ def test_a_knob_with_parts_is_refused_by_the_part(knob: dict[str, Any], where: s
         ({"logprobs": 1}, "invalid_type"), ({"logit_bias": []}, "invalid_type"), ({"user": 5}, "invalid_type"),
     ],
 )  # fmt: skip
-def test_a_refusal_has_the_code_that_openai_gives_it(change: dict[str, Any], code: str | None) -> None:
+def test_refusal_has_the_openai_error_code(change: dict[str, Any], code: str | None) -> None:
     with pytest.raises(BadRequest) as caught:
         read_ask(GOOD | change)
     said = refusal(caught.value)
@@ -191,7 +191,7 @@ def test_official_client_reads_every_refusal_and_retries_where_useful(
     assert asked == (["0", "1"] if again else ["0"]) and ("retry-after" in said.headers) == again
 
 
-def test_our_own_failure_is_no_refusal() -> None:
+def test_own_failure_is_no_refusal() -> None:
     assert refusal(NotExact("row")) is None and failure().body["error"]["code"] == "server_error"
 
 
@@ -212,7 +212,7 @@ def test_a_missing_member_is_named(missing: str) -> None:
         ({"role": "assistant", "content": None, "tool_calls": []}, "messages[0].tool_calls"),
     ],
 )  # fmt: skip
-def test_a_malformed_message_is_named_by_place(message: object, where: str) -> None:
+def test_malformed_message_is_named_by_position(message: object, where: str) -> None:
     assert refused(GOOD | {"messages": [message]}) == where
 
 
@@ -221,7 +221,7 @@ def test_two_different_limits_are_refused() -> None:
     assert read_ask(GOOD | {"max_tokens": 5, "max_completion_tokens": 5}).max_new_tokens == 5
 
 
-def test_an_ask_does_not_show_its_plaintext() -> None:
+def test_chat_request_does_not_print_its_plaintext() -> None:
     assert "hello" not in repr(read_ask(GOOD))
 
 
@@ -236,7 +236,7 @@ KNOBS = st.sampled_from(
 
 
 @given(JSON | st.dictionaries(KNOBS, JSON, max_size=4).map(lambda extra: GOOD | extra))
-def test_no_body_is_answered_with_anything_but_an_ask_or_a_named_refusal(body: Any) -> None:
+def test_any_body_becomes_a_request_or_a_named_refusal(body: Any) -> None:
     try:
         read_ask(body)
     except BadRequest as error:

@@ -67,7 +67,7 @@ def test_answer_signed_and_never_delivered_is_returned_after_a_crash(operator: O
     assert len(reader.batches(operator.network.deploy_block, reader.head())) == 1
 
 
-def test_a_second_operator_with_the_same_database_ends_and_says_who_runs(operator: Operator) -> None:
+def test_second_operator_on_one_database_ends_and_names_the_first(operator: Operator) -> None:
     second = operator.folder / "second.toml"
     settings = (operator.folder / "operator.toml").read_text()
     second.write_text(settings.replace(str(operator.port), str(free_ports(1)[0])))
@@ -94,7 +94,7 @@ def test_without_the_c_engine_one_line_says_that_torch_is_used(operator: Operato
     assert "no C engine" in told["why"] and "make install" in told["why"]
 
 
-def test_a_database_that_knows_less_than_the_chain_is_refused(operator: Operator) -> None:
+def test_database_behind_the_chain_is_refused(operator: Operator) -> None:
     config = operator.folder / "operator.toml"
     other = operator.folder / "restored.toml"
     empty = f"sqlite:///{operator.folder / 'empty.db'}"

@@ -24,7 +24,7 @@ def ask(client: openai.OpenAI, text: str, **knobs: Any) -> Any:
     return client.chat.completions.create(model=MODEL_NAME, messages=[{"role": "user", "content": text}], **knobs)
 
 
-def test_an_answer_carries_a_receipt_and_all_that_opens_it(operator: Operator, client: openai.OpenAI) -> None:
+def test_answer_carries_a_receipt_and_its_opening(operator: Operator, client: openai.OpenAI) -> None:
     reply = ask(client, "What is a receipt?", max_tokens=12, temperature=0)
     extra = reply.model_extra
     assert reply.choices[0].message.content and reply.usage.completion_tokens == 12
@@ -67,7 +67,7 @@ def _batches(operator: Operator, reader: DocketReader) -> tuple[BatchHeader, ...
     return reader.batches(operator.network.deploy_block, reader.head())
 
 
-def test_one_seed_is_one_answer_and_another_caller_gets_its_own_receipt(operator: Operator, client: openai.OpenAI) -> None:
+def test_one_seed_gives_one_answer_and_each_caller_its_own_receipt(operator: Operator, client: openai.OpenAI) -> None:
     knobs = {"max_tokens": 16, "temperature": 0.8, "top_p": 0.9, "seed": 11}
     one = ask(client, "Dice.", **knobs)
     other = ask(client.with_options(api_key="another caller"), "Dice.", **knobs)
@@ -76,7 +76,7 @@ def test_one_seed_is_one_answer_and_another_caller_gets_its_own_receipt(operator
     assert one.model_extra["opening"]["request"]["decode"]["temperature"] == "0.8"
 
 
-def test_every_choice_has_a_receipt_of_its_own_and_is_verified_alone(operator: Operator, client: openai.OpenAI) -> None:
+def test_every_choice_has_its_own_receipt_and_is_verified_alone(operator: Operator, client: openai.OpenAI) -> None:
     seq, knobs = operator.books.next_seq(), {"max_tokens": 8, "temperature": 1.5, "seed": 4}
     reply = ask(client, "Choose.", n=3, **knobs)
     assert [choice.index for choice in reply.choices] == [0, 1, 2] and operator.books.next_seq() == seq + 3
@@ -94,7 +94,7 @@ def test_every_choice_has_a_receipt_of_its_own_and_is_verified_alone(operator: O
     operator.wait_anchored(seq + 5)
 
 
-def test_openai_knobs_shape_the_answer_and_are_in_its_opening(operator: Operator, client: openai.OpenAI) -> None:
+def test_openai_parameters_change_the_answer_and_are_in_its_opening(operator: Operator, client: openai.OpenAI) -> None:
     wanted = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"], "additionalProperties": False}
     reply = ask(client, "Say ok.", max_tokens=40, temperature=0, response_format=schema(wanted), logprobs=True, top_logprobs=2)
     assert isinstance(json.loads(reply.choices[0].message.content)["ok"], bool) and reply.choices[0].finish_reason == "stop"
@@ -168,7 +168,7 @@ def _blobs(operator: Operator) -> list[Path]:
     return [path for path in (operator.folder / "blobs").rglob("*") if path.is_file()]
 
 
-def test_the_client_understands_the_errors(client: openai.OpenAI) -> None:
+def test_client_library_understands_the_errors(client: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         ask(client, "x", n=30)
     assert (caught.value.param, caught.value.type, caught.value.code) == ("n", "invalid_request_error", "invalid_value")
@@ -203,7 +203,7 @@ def set_store_failing(operator: Operator, failing: bool) -> None:
     assert httpx2.request("PATCH", f"{operator.da_url}/memstore/config", json=change, timeout=10.0).status_code == 200
 
 
-def test_no_log_line_and_no_journal_entry_holds_a_prompt_or_an_answer(operator: Operator, client: openai.OpenAI) -> None:
+def test_no_log_line_or_journal_entry_contains_prompt_or_answer(operator: Operator, client: openai.OpenAI) -> None:
     canary = "canary-7f3a9c51"
     text = ask(client, f"Say nothing of {canary}.", max_tokens=24).choices[0].message.content
     client.close()
@@ -213,7 +213,7 @@ def test_no_log_line_and_no_journal_entry_holds_a_prompt_or_an_answer(operator: 
         assert canary.encode() not in path.read_bytes()
 
 
-def test_models_version_and_unknown_routes(operator: Operator, client: openai.OpenAI) -> None:
+def test_models_version_and_unknown_routes_answer(operator: Operator, client: openai.OpenAI) -> None:
     listed = list(client.models.list())
     assert [(model.id, (model.model_extra or {})["context_length"]) for model in listed] == [(MODEL_NAME, 512)]
     with operator.http() as http:

@@ -14,7 +14,7 @@ from bytewise.protocol.units import unhex
 from tests.fixtures.serving.operator_site import Operator, body
 
 
-def test_a_lost_answer_is_given_to_the_official_clients_own_retry(operator: Operator, client: openai.OpenAI) -> None:
+def test_lost_answer_is_returned_to_the_official_clients_retry(operator: Operator, client: openai.OpenAI) -> None:
     lost: list[bytes] = []
 
     class Lossy(httpx2.HTTPTransport):
@@ -36,7 +36,7 @@ def test_a_lost_answer_is_given_to_the_official_clients_own_retry(operator: Oper
         assert retried.headers[header]
 
 
-def test_the_same_post_again_is_another_question(operator: Operator, client: openai.OpenAI) -> None:
+def test_repeated_post_is_another_request(operator: Operator, client: openai.OpenAI) -> None:
     replies = [client.chat.completions.create(**body("Roll.", max_tokens=32)) for _ in range(2)]
     assert replies[0].choices[0].message.content != replies[1].choices[0].message.content
     assert replies[0].model_extra["determinism"]["seed"] != replies[1].model_extra["determinism"]["seed"]
@@ -60,7 +60,7 @@ def test_posts_with_one_idempotency_key_share_one_receipt(operator: Operator, cl
     assert other.id != replies[0].id and operator.books.next_seq() == before + 2
 
 
-def test_more_than_the_queue_holds_are_told_to_come_later_and_do(operator: Operator, client: openai.OpenAI) -> None:
+def test_excess_requests_are_told_to_retry_and_then_succeed(operator: Operator, client: openai.OpenAI) -> None:
     def post(number: int) -> Any:
         knobs = {"max_tokens": 64, "temperature": 1.5, "logit_bias": {str(number): 1}}
         try:
@@ -111,7 +111,7 @@ def test_each_of_several_choices_has_its_receipt_in_the_header(operator: Operato
         ("", 404, "unknown_url"), ("0x/../..", 404, "unknown_url"),
     ],
 )  # fmt: skip
-def test_a_receipt_that_is_not_there_is_said_to_be_missing(operator: Operator, name: str, status: int, code: str) -> None:
+def test_missing_receipt_is_reported_as_missing(operator: Operator, name: str, status: int, code: str) -> None:
     with operator.http() as http:
         answer = http.get(f"{operator.url}/v1/receipts/{name}", follow_redirects=False)
     assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)

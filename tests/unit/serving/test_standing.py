@@ -21,7 +21,7 @@ class Time:
         return self.value
 
 
-def test_a_fresh_good_reading_opens() -> None:
+def test_fresh_good_reading_makes_the_service_ready() -> None:
     watch = Watch(10.0, Time())
     watch.update(OPEN, None)
     assert watch.open() == (OPEN, OPEN.epoch)
@@ -35,21 +35,21 @@ def test_a_fresh_good_reading_opens() -> None:
         ({"paused": True}, "paused"), ({"suspended": True}, "suspended"),
     ],
 )  # fmt: skip
-def test_every_lost_condition_closes_and_is_named(change: dict[str, object], reason: str) -> None:
+def test_every_lost_condition_ends_readiness_and_is_named(change: dict[str, object], reason: str) -> None:
     watch = Watch(10.0, Time())
     watch.update(replace(OPEN, **change), None)  # type: ignore[arg-type]
     with pytest.raises(TryAgain, match=reason):
         watch.open()
 
 
-def test_publication_that_lags_closes() -> None:
+def test_lagging_publication_ends_readiness() -> None:
     watch = Watch(10.0, Time())
     watch.update(OPEN, "receipt 7 still waits to be anchored")
     with pytest.raises(TryAgain, match="receipt 7"):
         watch.open()
 
 
-def test_an_old_reading_closes() -> None:
+def test_old_reading_ends_readiness() -> None:
     time = Time()
     watch = Watch(10.0, time)
     with pytest.raises(TryAgain):
@@ -60,7 +60,7 @@ def test_an_old_reading_closes() -> None:
         watch.open()
 
 
-def test_no_receipt_is_signed_that_no_stake_is_left_for() -> None:
+def test_receipt_without_free_stake_is_not_signed() -> None:
     standing = replace(OPEN, last_seq=40, room=3)
     assert standing.verify_room(43) == 43
     with pytest.raises(TryAgain, match="no free stake"):

@@ -40,6 +40,6 @@ def test_a_greedy_and_a_sampled_request_are_answered_and_verified() -> None:
     assert {request.environment for request in engine.asked} == {WORLD.environment.digest}
 
 
-def test_a_machine_that_contradicts_itself_does_not_get_ready() -> None:
+def test_machine_that_contradicts_itself_does_not_become_ready() -> None:
     with pytest.raises(NotExact, match="warm-up"):
         warm_up(Watched(verifies=8), OFFER, Words(), WORLD.client)

@@ -61,7 +61,7 @@ def test_repeated_request_has_the_newest_answer_and_receipts_keep_theirs(books: 
     assert books.answers_to([name(seq) for seq in range(1, 7)]) == {name(seq): b"answer %d" % seq for seq in range(1, 7)}
 
 
-def test_answers_and_receipts_are_found_by_the_start_of_their_names(books: Books) -> None:
+def test_answers_and_receipts_are_found_by_the_start_of_their_ids(books: Books) -> None:
     named = [Digest(bytes([start]) * 16 + bytes([rest]) * 16) for start, rest in ((1, 255), (2, 0), (2, 9), (3, 0))]
     for seq, each in enumerate(named, 1):
         books.issue(each, [Issued(each, signed_receipt(seq), b"envelope", b"answer %d" % seq)])
@@ -83,7 +83,7 @@ def test_choices_are_stored_together_or_not_at_all(books: Books) -> None:
     assert books.answers_to([name(seq) for seq in (2, 3, 4, 9)]) == {name(seq): b"choice %d" % seq for seq in (2, 3, 4)}
 
 
-def test_answers_are_forgotten_and_receipts_kept(books: Books, clock: HandClock) -> None:
+def test_answers_are_deleted_and_receipts_kept(books: Books, clock: HandClock) -> None:
     issue(books, 1)
     books.forget_answers(clock.now())
     assert books.answer_from(name(101)) == (name(101), b"answer 1")
@@ -97,7 +97,7 @@ def test_two_processes_share_the_numbers_without_gap(url: str) -> None:
     assert sorted(left + right) == list(range(1, 61))
 
 
-def test_a_batch_takes_its_receipts_for_ever(books: Books) -> None:
+def test_batch_keeps_its_receipts_for_ever(books: Books) -> None:
     issue(books, 5)
     books.add_batch(header(1, 3), b"list")
     books.add_batch(header(1, 3), b"list")
@@ -108,7 +108,7 @@ def test_a_batch_takes_its_receipts_for_ever(books: Books) -> None:
     assert books.open_batch() is None
 
 
-def test_a_batch_that_can_be_mined_no_more_gives_its_receipts_back(books: Books) -> None:
+def test_batch_that_can_no_longer_be_mined_releases_its_receipts(books: Books) -> None:
     issue(books, 4)
     books.add_batch(header(1, 3), b"list")
     for other in (header(1, 2), header(2, 2)):
@@ -145,7 +145,7 @@ def rows_visited(engine: Engine, work: Callable[[], object]) -> int:
     return count
 
 
-def test_what_is_open_is_found_without_a_look_at_all_before_it(sqlite_files: SqliteFiles, clock: HandClock) -> None:
+def test_open_receipts_are_found_without_a_full_scan(sqlite_files: SqliteFiles, clock: HandClock) -> None:
     engine = open_database(sqlite_files.create())
     books, few = Books(engine, clock, ACCOUNT), 0
     for seq in range(1, 61):
@@ -158,7 +158,7 @@ def test_what_is_open_is_found_without_a_look_at_all_before_it(sqlite_files: Sql
         assert books.open_batch() is None and 0 < found <= few
 
 
-def test_answers_of_many_receipts_are_looked_for_once(sqlite_files: SqliteFiles, clock: HandClock) -> None:
+def test_answers_of_many_receipts_are_read_in_one_query(sqlite_files: SqliteFiles, clock: HandClock) -> None:
     engine = open_database(sqlite_files.create())
     books = Books(engine, clock, ACCOUNT)
     issue(books, 20)

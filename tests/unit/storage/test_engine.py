@@ -29,7 +29,7 @@ def test_sqlite_is_opened_for_durability(sqlite_engine: Engine) -> None:
     assert asked == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
 
 
-def test_the_revision_that_actors_check_is_the_newest(engine: Engine) -> None:
+def test_revision_checked_by_actors_is_the_newest(engine: Engine) -> None:
     newest = ScriptDirectory.from_config(configuration()).get_current_head()
     assert HEAD == newest == check_revision(engine)
 
@@ -51,7 +51,7 @@ def test_migrating_again_changes_nothing(url: str) -> None:
     assert migrate(url) == migrate(url) == HEAD
 
 
-def test_migrations_and_tables_are_postgresql_too() -> None:
+def test_migrations_and_tables_are_valid_in_postgresql() -> None:
     config = configuration()
     config.set_main_option("dialect", "postgresql")
     printed = io.StringIO()
@@ -97,7 +97,7 @@ def test_a_busy_database_is_unavailable_after_a_bounded_wait(url: str, engine: E
             alone(other, "x")
 
 
-def test_a_reader_sees_one_moment(engine: Engine) -> None:
+def test_reader_sees_one_snapshot(engine: Engine) -> None:
     with reading(engine) as reader:
         before = reader.execute(select(LockRow.name)).all()
         with writing(engine) as writer:
@@ -105,13 +105,13 @@ def test_a_reader_sees_one_moment(engine: Engine) -> None:
         assert reader.execute(select(LockRow.name)).all() == before == []
 
 
-def test_a_broken_rule_names_no_values(engine: Engine) -> None:
+def test_violated_constraint_names_no_values(engine: Engine) -> None:
     with pytest.raises(StoreCorrupt) as caught, writing(engine) as connection:
         connection.execute(text("INSERT INTO lock_row (name) VALUES (:n)"), [{"n": "hidden value"}, {"n": "hidden value"}])
     assert "hidden" not in str(caught.value)
 
 
-def test_threads_take_turns(engine: Engine) -> None:
+def test_threads_write_in_turn(engine: Engine) -> None:
     def add(base: int) -> None:
         for number in range(20):
             with writing(engine) as connection:

@@ -56,7 +56,7 @@ def test_tampering_is_found(engine: Engine, journal: Journal, tampering: Update 
         journal.verify_journal()
 
 
-def test_a_cut_tail_is_found_against_a_head_kept_elsewhere(engine: Engine, journal: Journal) -> None:
+def test_cut_tail_is_found_against_a_head_stored_elsewhere(engine: Engine, journal: Journal) -> None:
     first, head = (journal.append("intent", b"", {"number": number}) for number in range(2))
     with writing(engine) as connection:
         connection.execute(text("DELETE FROM journal WHERE number = 1"))
@@ -71,7 +71,7 @@ def test_another_key_does_not_verify(engine: Engine, journal: Journal, clock: Ha
         Journal(engine, journal_key(tmp_path / "key"), clock).verify_journal()
 
 
-def test_an_entry_and_its_row_happen_together_or_not_at_all(engine: Engine, journal: Journal) -> None:
+def test_entry_and_its_row_are_stored_together_or_not_at_all(engine: Engine, journal: Journal) -> None:
     with pytest.raises(OSError, match="crash"), writing(engine) as connection:
         journal.append_in(connection, "intent", b"", {})
         raise OSError("crash")
@@ -85,7 +85,7 @@ def test_processes_append_to_one_chain(url: str, clock: HandClock) -> None:
     assert [entry.number for entry in journal.entries()] == list(range(75))
 
 
-def test_the_key_file_is_made_once_and_only_for_the_owner(tmp_path: Path) -> None:
+def test_key_file_is_made_once_and_only_for_the_owner(tmp_path: Path) -> None:
     path = tmp_path / "journal.key"
     first, again = journal_key(path), journal_key(path)
     assert first.private_bytes_raw() == again.private_bytes_raw()

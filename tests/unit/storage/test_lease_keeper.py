@@ -38,7 +38,7 @@ def leased_until(engine: Engine) -> int:
     return found
 
 
-def test_a_lease_outlives_its_time_while_its_process_does_something_else(engine: Engine, clock: HandClock) -> None:
+def test_lease_is_renewed_while_its_process_is_busy(engine: Engine, clock: HandClock) -> None:
     with kept_lease(lane(engine, clock), threading.Event()):
         for _ in range(3):
             clock.seconds += 1
@@ -49,7 +49,7 @@ def test_a_lease_outlives_its_time_while_its_process_does_something_else(engine:
     assert lane(engine, clock).acquire() > 0, "and it is given back at the end"
 
 
-def test_who_lost_its_lease_ends_and_neither_votes_nor_takes_it_again(engine: Engine, clock: HandClock) -> None:
+def test_process_that_lost_its_lease_ends_without_voting_or_retaking_it(engine: Engine, clock: HandClock) -> None:
     stop, first, second = threading.Event(), lane(engine, clock), lane(engine, clock)
     table = Protection(engine, clock, first)
     with pytest.raises(LaneLost), kept_lease(first, stop):
@@ -67,7 +67,7 @@ def test_who_lost_its_lease_ends_and_neither_votes_nor_takes_it_again(engine: En
         lane(engine, clock).acquire()
 
 
-def test_an_import_by_who_lost_its_lease_adds_nothing(engine: Engine, clock: HandClock, fresh: Callable[[], str]) -> None:
+def test_import_after_a_lost_lease_adds_nothing(engine: Engine, clock: HandClock, fresh: Callable[[], str]) -> None:
     first = lane(engine, clock)
     first.acquire()
     table = Protection(engine, clock, first)

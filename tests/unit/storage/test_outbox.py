@@ -48,7 +48,7 @@ def test_a_signature_that_fails_takes_no_nonce(outbox: Outbox) -> None:
     assert outbox.item(item.id).state is State.PLANNED and outbox.lane.next_nonce(0) == 0
 
 
-def test_the_whole_life_of_a_transaction(outbox: Outbox) -> None:
+def test_transaction_passes_through_all_states(outbox: Outbox) -> None:
     item = outbox.plan(intent(1))
     attempt = outbox.sign(item.id, 0, signed)
     outbox.broadcast(item.id, attempt.tx_hash)
@@ -72,7 +72,7 @@ def test_a_replacement_keeps_nonce_and_every_version(outbox: Outbox) -> None:
     assert outbox.replace(item.id, lambda nonce: signed(nonce, fee=1)) == second, "the same bytes are no new version"
 
 
-def test_an_ended_row_can_be_planned_again_and_confirmed_ones_cannot(outbox: Outbox) -> None:
+def test_ended_row_can_be_planned_again_and_a_confirmed_one_cannot(outbox: Outbox) -> None:
     item = outbox.plan(intent(1))
     outbox.sign(item.id, 4, signed)
     outbox.mark(item.id, State.REPLACED, detail="a stranger used nonce 4")
@@ -85,7 +85,7 @@ def test_an_ended_row_can_be_planned_again_and_confirmed_ones_cannot(outbox: Out
 
 
 @pytest.mark.parametrize(("start", "end"), list(itertools.product(State, State)))
-def test_only_listed_moves_are_possible(outbox: Outbox, start: State, end: State) -> None:
+def test_only_listed_transitions_are_possible(outbox: Outbox, start: State, end: State) -> None:
     item = outbox.plan(intent(1))
     if start is not State.PLANNED:
         outbox.sign(item.id, 0, signed)
@@ -119,7 +119,7 @@ def test_only_signed_bytes_can_be_broadcast(outbox: Outbox) -> None:
     assert outbox.item(item.id).state is State.SIGNED, "the transaction was rolled back"
 
 
-def test_a_state_that_cannot_change_any_more_is_final() -> None:
+def test_state_without_transitions_is_final() -> None:
     assert {state for state in State if not TRANSITIONS[state]} == {State.FINAL}
     assert {state for state in State if TRANSITIONS[state] - {State.PLANNED, State.BROADCAST, State.FINAL}} == set(OPEN)
 
@@ -135,7 +135,7 @@ def test_rows_ended_with_a_nonce_may_leave_the_chain_and_final_may_not(outbox: O
     assert [item.id for item in outbox.leavable_rows()] == [items[0].id]
 
 
-def test_bytes_of_an_earlier_nonce_are_loose_until_the_chain_has_it(outbox: Outbox) -> None:
+def test_bytes_of_an_earlier_nonce_are_loose_until_the_chain_used_it(outbox: Outbox) -> None:
     item = outbox.plan(intent(1))
     outbox.sign(item.id, 4, signed)
     second = outbox.replace(item.id, lambda nonce: signed(nonce, fee=1))
@@ -160,7 +160,7 @@ def test_a_second_process_waits_until_the_lease_ends(engine: Engine, outbox: Out
     assert second.acquire() > 0
 
 
-def test_a_process_that_woke_up_after_its_lease_cannot_write(engine: Engine, outbox: Outbox, clock: HandClock) -> None:
+def test_process_that_wakes_after_its_lease_cannot_write(engine: Engine, outbox: Outbox, clock: HandClock) -> None:
     item = outbox.plan(intent(1))
     clock.seconds += DEFAULT_TTL_S
     second = Lane(engine, clock, 1, ACCOUNT)
@@ -173,18 +173,18 @@ def test_a_process_that_woke_up_after_its_lease_cannot_write(engine: Engine, out
     assert Outbox(second).sign(item.id, 0, signed).nonce == 0, "and its release did not free the other's lease"
 
 
-def test_of_four_processes_one_gets_the_lane(url: str) -> None:
+def test_one_of_four_processes_gets_the_account(url: str) -> None:
     assert sum(race(*(Child("lane", url, 0) for _ in range(4)))) == 1
 
 
-def test_no_nonce_is_used_twice_or_lost_while_a_lane_changes_hands(url: str, clock: HandClock) -> None:
+def test_no_nonce_is_reused_or_lost_while_an_account_changes_owner(url: str, clock: HandClock) -> None:
     left, right = race(Child("nonces", url, 1), Child("nonces", url, 2))
     assert sorted(left + right) == list(range(40))
     rows = Outbox(Lane(open_database(url), clock, 1, ACCOUNT)).all()
     assert sorted(item.nonce or 0 for item in rows) == list(range(40)), "and each row has its own"
 
 
-def test_a_stopped_lane_says_why_until_resumed(outbox: Outbox) -> None:
+def test_stopped_account_gives_its_reason_until_resumed(outbox: Outbox) -> None:
     outbox.lane.stop("a stranger used our nonce")
     assert outbox.lane.stopped() == "a stranger used our nonce"
     outbox.lane.resume()

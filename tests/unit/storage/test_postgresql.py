@@ -12,7 +12,7 @@ if developer_variable("TEST_DATABASE") is None:
     pytest.skip("needs BYTEWISE_TEST_DATABASE", allow_module_level=True)
 
 
-def test_careless_defaults_of_the_server_do_not_reach_us(url: str) -> None:
+def test_careless_defaults_of_the_server_are_overridden(url: str) -> None:
     careless = "-c synchronous_commit=off -c default_transaction_isolation=serializable -c lock_timeout=0"
     engine = open_database(make_url(url).update_query_dict({"options": careless}).render_as_string(hide_password=False))
     with writing(engine) as connection:
@@ -24,7 +24,7 @@ def test_careless_defaults_of_the_server_do_not_reach_us(url: str) -> None:
     engine.dispose()
 
 
-def test_a_stronger_promise_of_the_server_stays(url: str) -> None:
+def test_stronger_setting_of_the_server_is_kept(url: str) -> None:
     stronger = make_url(url).update_query_dict({"options": "-c synchronous_commit=remote_apply"})
     engine = open_database(stronger.render_as_string(hide_password=False))
     with reading(engine) as connection:
@@ -32,7 +32,7 @@ def test_a_stronger_promise_of_the_server_stays(url: str) -> None:
     engine.dispose()
 
 
-def test_a_reader_writes_nothing_and_the_next_writer_may(engine: Engine) -> None:
+def test_reader_cannot_write_and_the_next_writer_can(engine: Engine) -> None:
     with pytest.raises(Exception, match="read-only"), reading(engine) as connection:
         insert_if_absent(connection, LockRow, name="x")
     with writing(engine) as connection:
@@ -40,7 +40,7 @@ def test_a_reader_writes_nothing_and_the_next_writer_may(engine: Engine) -> None
         assert connection.execute(text("SHOW transaction_isolation")).scalar_one() == "read committed"
 
 
-def test_a_session_that_the_server_ended_costs_one_try(engine: Engine, url: str) -> None:
+def test_session_ended_by_the_server_costs_one_attempt(engine: Engine, url: str) -> None:
     other = open_database(url)
     with pytest.raises(TryAgain), writing(engine) as connection:
         insert_if_absent(connection, LockRow, name="x")

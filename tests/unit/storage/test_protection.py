@@ -24,7 +24,7 @@ def table(engine: Engine, clock: HandClock) -> Protection:
     return Protection(engine, clock)
 
 
-def test_a_vote_that_says_the_same_gets_the_stored_salt_and_quote(table: Protection) -> None:
+def test_equal_vote_gets_the_stored_salt_and_quote(table: Protection) -> None:
     first = table.sign_once(vote(salt=1), Blob(b"first quote"))
     again = table.sign_once(vote(salt=2), Blob(b"another quote"))
     assert again == first == StoredVote(vote(salt=1), Blob(b"first quote"))
@@ -44,7 +44,7 @@ def test_rounds_disputes_and_voters_are_separate(table: Protection) -> None:
     assert {each.vote for each in table.rows()} == set(votes)
 
 
-def test_a_vote_on_chain_that_the_table_does_not_know_stops_us(table: Protection) -> None:
+def test_vote_on_chain_missing_in_the_table_stops_us(table: Protection) -> None:
     assert table.known(name(1), 1, ACCOUNT) is None
     with pytest.raises(ProtectionMissing):
         table.require(name(1), 1, ACCOUNT)
@@ -55,7 +55,7 @@ def test_a_vote_survives_closing_the_database(url: str, table: Protection, clock
     assert Protection(open_database(url), clock).known(name(1), 1, ACCOUNT) == stored
 
 
-def test_of_two_processes_with_opposite_votes_exactly_one_wins_each_round(url: str) -> None:
+def test_exactly_one_of_two_opposite_votes_wins_each_round(url: str) -> None:
     left, right = race(Child("vote", url, 7), Child("vote", url, 8))
     assert sorted(left + right) == list(range(60))
 
@@ -90,7 +90,7 @@ def test_an_export_restores_an_empty_table(table: Protection, fresh: Callable[[]
 
 
 @pytest.mark.parametrize("document", [b"{}", b"[]", b'{"format":"bytewise-protection-1","votes":[{}]}'])
-def test_something_else_is_not_imported(table: Protection, document: bytes) -> None:
+def test_foreign_document_is_not_imported(table: Protection, document: bytes) -> None:
     with pytest.raises(WrongFields):
         table.import_votes(document)
 
@@ -101,7 +101,7 @@ DISPUTES = itertools.count(100)
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(calls=CALLS)
-def test_whatever_is_tried_one_commitment_exists_per_round(table: Protection, calls: list[tuple[int, int, int]]) -> None:
+def test_one_commitment_exists_per_round_in_any_order_of_calls(table: Protection, calls: list[tuple[int, int, int]]) -> None:
     seen: dict[int, StoredVote] = {}
     dispute = next(DISPUTES)  # the table outlives the examples
     for round_number, says, salt in calls:

@@ -14,7 +14,7 @@ from tests.fixtures.storage.hand_clock import HandClock
 from tests.fixtures.storage.stored_records import audit_result, header, name, signed_receipt
 
 
-def test_duties_are_sorted_by_deadline_and_swept_when_late(engine: Engine, clock: HandClock) -> None:
+def test_duties_are_sorted_by_deadline_and_removed_when_late(engine: Engine, clock: HandClock) -> None:
     duties = Duties(engine, clock)
     duties.add("reveal", b"b", 200)
     duties.add("commit", b"a", 100)
@@ -26,7 +26,7 @@ def test_duties_are_sorted_by_deadline_and_swept_when_late(engine: Engine, clock
     assert duties.done("commit", b"a").state == MISSED, "an ended duty does not change"
 
 
-def test_a_duty_that_a_person_orders_is_open_whatever_became_of_it_before(engine: Engine, clock: HandClock) -> None:
+def test_duty_ordered_by_a_person_is_open_whatever_happened_before(engine: Engine, clock: HandClock) -> None:
     duties = Duties(engine, clock)
     duties.order("appeal", b"a", 100)
     duties.add("appeal", b"b", 100)
@@ -37,7 +37,7 @@ def test_a_duty_that_a_person_orders_is_open_whatever_became_of_it_before(engine
     assert duties.order("appeal", b"a", 300) == ordered
 
 
-def test_a_declined_duty_stays_declined_even_if_it_comes_later(engine: Engine, clock: HandClock) -> None:
+def test_declined_duty_stays_declined_when_it_comes_later(engine: Engine, clock: HandClock) -> None:
     duties = Duties(engine, clock)
     duties.decline(b"dispute")
     assert duties.declined("vote", b"dispute") and not duties.declined("vote", b"other")
@@ -77,7 +77,7 @@ def test_a_cursor_keeps_a_bounded_tail(engine: Engine) -> None:
     assert [mark.number for mark in cursor.marks()] == [9, 8, 7]
 
 
-def test_nobody_moves_a_cursor_between_anothers_look_and_its_step(url: str, engine: Engine) -> None:
+def test_concurrent_cursor_move_between_read_and_step_is_refused(url: str, engine: Engine) -> None:
     other = Cursor(open_database(url, wait_ms=50), "logs")
     refused = []
 
@@ -93,7 +93,7 @@ def test_nobody_moves_a_cursor_between_anothers_look_and_its_step(url: str, engi
     assert refused == [7] and cursor.marks() == (Mark(6, name(6)),)
 
 
-def test_what_a_stranger_wrote_can_be_stored(engine: Engine, clock: HandClock) -> None:
+def test_untrusted_text_can_be_stored(engine: Engine, clock: HandClock) -> None:
     archive = Archive(engine, clock)
     archive.add_batch(header(1, 1, batch_id=1))
     archive.mark_batch(1, "FAULTY", "not a number: \0")

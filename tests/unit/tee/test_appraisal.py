@@ -65,13 +65,13 @@ def test_collateral_older_than_the_rule_allows_has_expired(bench: Bench) -> None
         bench.appraise(data, bench.with_rule(max_age_s=10), bench.now + 11)
 
 
-def test_evidence_does_not_outlive_the_root_of_its_run(bench: Bench) -> None:
+def test_evidence_expires_with_its_run_root(bench: Bench) -> None:
     later = bench.now + 5 * 86_400
     with pytest.raises(EvidenceExpired):
         bench.appraise(encode(bench.quoter_at(later).evidence(bench.body)), now=later)
 
 
-def test_one_date_of_the_collateral_set_forward_is_from_the_future(bench: Bench) -> None:
+def test_collateral_dated_in_the_future_is_refused(bench: Bench) -> None:
     """Fresh collateral beside an old quote: whoever sets the newest part forward is refused, and its signature fails besides."""
     newer = bench.quoter_at(bench.now + 1000).evidence(bench.body)
     mixed = replace(bench.evidence, collateral=newer.collateral)
@@ -120,7 +120,7 @@ def test_report_data_for_something_else_is_refused(bench: Bench) -> None:
         bench.appraise(bench.signed(replace(bench.body, report_data=b"\x43" * 64)))
 
 
-def test_expected_bytes_elsewhere_in_the_quote_bind_nothing(bench: Bench) -> None:
+def test_expected_bytes_elsewhere_in_the_quote_are_no_binding(bench: Bench) -> None:
     """What is looked for in the bare bytes is asked again of the verified report."""
     elsewhere: TdBody = replace(bench.body, report_data=bytes(64), rt_mr1=REPORT[:48], rt_mr2=REPORT[:48])
     with pytest.raises(EvidenceReplayed, match="report data"):
@@ -163,7 +163,7 @@ def test_an_older_evaluation_than_the_rule_demands_is_refused(bench: Bench) -> N
                 bench.appraise(data, policy)
 
 
-def test_what_the_library_lets_pass_is_judged_once_more(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evidence_accepted_by_the_library_is_judged_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Advisories and evaluation numbers are asked twice: a library that forgets them lets nothing in."""
     data = bench.signed(bench.body, Verdict(advisories=("INTEL-SA-00001",), evaluation=6))
     policy_of = dcap._policy
@@ -180,7 +180,7 @@ def test_a_platform_outside_the_list_is_refused(bench: Bench) -> None:
         bench.appraise(encode(bench.evidence), bench.with_rule(platforms=(Blob(b"\x02" * 16),)))
 
 
-def test_another_rule_of_the_type_may_accept(bench: Bench) -> None:
+def test_evidence_refused_by_one_rule_may_be_accepted_by_another(bench: Bench) -> None:
     strict = bench.with_rule(min_evaluation=9).rules
     assert bench.appraise(encode(bench.evidence), replace(bench.policy, rules=(*strict, *bench.policy.rules)))
 
@@ -216,7 +216,7 @@ def test_evidence_of_another_shape_is_malformed(bench: Bench, name: str) -> None
         bench.appraise(data)
 
 
-def test_evidence_above_the_cap_or_of_too_many_marks_is_not_parsed(bench: Bench) -> None:
+def test_evidence_above_the_cap_or_with_too_many_elements_is_not_parsed(bench: Bench) -> None:
     for data in (b" " * (MAX_EVIDENCE_BYTES + 1), b"[" * 2000, b"{}," * 2000):
         with pytest.raises(EvidenceTooLarge):
             bench.appraise(data)
@@ -246,7 +246,7 @@ def bench_policy(bench: Bench) -> AppraisalPolicy:
 
 @given(at=st.integers(0, 10_000), value=st.integers(1, 255), data=st.data())
 @settings(deadline=None, max_examples=60)
-def test_changed_evidence_is_refused_or_says_the_same(bench: Bench, at: int, value: int, data: st.DataObject) -> None:
+def test_changed_evidence_is_refused_or_means_the_same(bench: Bench, at: int, value: int, data: st.DataObject) -> None:
     """Quotes have bytes that nobody signs; no change of any part may change what is read, or what the evidence is called."""
     name = data.draw(st.sampled_from(["quote", "tcb_info", "qe_identity", "pck_ca", "tcb_signer", "root_crl", "pck_crl"]))
 

@@ -33,7 +33,7 @@ def ends(bench: Bench) -> Ends:
 # --- honest ends ---
 
 
-def test_both_ends_know_who_the_other_is_and_messages_of_any_size_pass(ends: Ends) -> None:
+def test_both_ends_identify_each_other_and_pass_messages_of_any_size(ends: Ends) -> None:
     key, large = encode_point(GENERATOR * 7), os.urandom(3_000_000)
     with ends.open(key=key) as (enclave, shard):
         assert shard.peer.hello.transport_key == key and shard.peer.hello.role is ENCLAVE
@@ -46,13 +46,13 @@ def test_both_ends_know_who_the_other_is_and_messages_of_any_size_pass(ends: End
             assert enclave.receive(10) == message[:10]
 
 
-def test_every_channel_has_keys_and_nonces_of_its_own(ends: Ends) -> None:
+def test_every_channel_has_its_own_keys_and_nonces(ends: Ends) -> None:
     with ends.open() as (one, _), ends.open() as (other, _):
         assert one._tls.own_key != other._tls.own_key and one._tls.exporter() != other._tls.exporter()
         assert one.peer.hello.nonce != other.peer.hello.nonce
 
 
-def test_a_channel_lives_no_longer_than_what_it_rests_on(ends: Ends) -> None:
+def test_channel_lives_no_longer_than_its_evidence(ends: Ends) -> None:
     with ends.open() as (enclave, shard):
         expires_at = enclave.peer.evidence.claims.expires_at
         assert lifetime_s(enclave.peer, expires_at - 7) == 7
@@ -65,7 +65,7 @@ def test_a_channel_lives_no_longer_than_what_it_rests_on(ends: Ends) -> None:
         assert shard.receive(7) == b"in time"
 
 
-def test_an_end_that_says_good_bye_and_one_that_vanishes_are_told_apart(ends: Ends) -> None:
+def test_clean_close_is_distinguished_from_a_lost_connection(ends: Ends) -> None:
     with ends.open() as (enclave, shard):
         enclave.close()
         with pytest.raises(ChannelBroken, match="by the other end"):
@@ -76,13 +76,13 @@ def test_an_end_that_says_good_bye_and_one_that_vanishes_are_told_apart(ends: En
             shard.receive(10)
 
 
-def test_nothing_of_keys_or_nonces_is_printed(ends: Ends) -> None:
+def test_no_key_or_nonce_is_printed(ends: Ends) -> None:
     with ends.open() as (enclave, _):
         shown = "".join(map(repr, (enclave, enclave._tls, ends.enclave, ends.shard, EphemeralKey(0))))
         assert enclave._tls.exporter().hex() not in shown and "signer" not in shown and "nonce" not in shown
 
 
-def test_two_ends_of_one_role_cannot_even_be_set_up(ends: Ends) -> None:
+def test_two_ends_of_one_role_are_refused_at_setup(ends: Ends) -> None:
     with pytest.raises(ConfigurationError, match="both ends are key-shard"):
         ends.terms(SHARD, peer=SHARD)
 
@@ -133,12 +133,12 @@ def test_a_transport_key_that_is_no_point_is_refused(name: str, ends: Ends) -> N
         binding.verify_hello(terms, encode(plain_hello(ends, transport_key=Blob(BAD_KEYS[name]))))
 
 
-def test_another_version_is_refused_not_negotiated(ends: Ends) -> None:
+def test_other_version_is_refused_and_not_negotiated(ends: Ends) -> None:
     with pytest.raises(ChannelRefused, match="version 2"):
         binding.verify_hello(ends.terms(SHARD), encode(plain_hello(ends, version=2)))
 
 
-def test_evidence_signed_by_an_account_is_refused_where_none_is_known(ends: Ends) -> None:
+def test_evidence_signed_by_an_account_is_refused_where_none_is_expected(ends: Ends) -> None:
     _, asked = ends.attempt(enclave=dataclasses.replace(ends.enclave, signer=ends.shard.signer))
     assert isinstance(asked.error, ChannelRefused) and "signed by an account" in str(asked.error)
 
@@ -168,7 +168,7 @@ def certificate(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey, start: int,
 NOW = 2_000_000_000
 
 
-def test_only_a_short_certificate_of_a_p256_key_is_taken() -> None:
+def test_only_a_short_certificate_of_a_p256_key_is_accepted() -> None:
     good = ec.generate_private_key(ec.SECP256R1())
     assert verify_certificate(certificate(good, NOW - 1, NOW + 599), NOW)
     assert verify_certificate(EphemeralKey(NOW).certificate, NOW)
@@ -183,7 +183,7 @@ def test_only_a_short_certificate_of_a_p256_key_is_taken() -> None:
             verify_certificate(certificate(key, start, end), NOW)
 
 
-def test_an_end_whose_clock_is_minutes_off_is_refused_by_its_certificate(ends: Ends) -> None:
+def test_end_with_a_wrong_clock_is_refused_by_its_certificate(ends: Ends) -> None:
     late = dataclasses.replace(ends.shard, clock=FixedClock(ends.shard.clock.now() + LIFETIME_S))
     asking, asked = ends.attempt(shard=late)
     assert isinstance(asking.error, ChannelRefused) and "valid from" in str(asking.error)
@@ -191,7 +191,7 @@ def test_an_end_whose_clock_is_minutes_off_is_refused_by_its_certificate(ends: E
     assert isinstance(asked.error, ChannelRefused | ChannelBroken)
 
 
-def test_connect_gives_the_caller_no_channel_and_no_socket_when_it_fails(ends: Ends) -> None:
+def test_failed_connect_returns_no_channel_and_closes_its_socket(ends: Ends) -> None:
     ours, theirs = socket.socketpair()
     theirs.close()
     with pytest.raises(ChannelBroken):

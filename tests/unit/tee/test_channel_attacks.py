@@ -163,24 +163,20 @@ REFUSALS = (EvidenceRefused, BadSignature)
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_the_attack_fails(name: str, ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_channel_attack_fails(name: str, ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     attack, _ = ATTACKS[name]
     assert isinstance(attack(ends, Leaks(monkeypatch)).error, REFUSALS)
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_control_the_attack_succeeds_where_what_stops_it_is_not_bound(
-    name: str, ends: Ends, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_control_attack_succeeds_where_its_defence_is_not_bound(name: str, ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     attack, stops = ATTACKS[name]
     weaken(monkeypatch, stops)
     assert attack(ends, Leaks(monkeypatch)).result().peer.evidence.assurance == "simulated"
 
 
 @pytest.mark.parametrize(("name", "kept"), [(name, kept) for name, (_, stops) in ATTACKS.items() for kept in sorted(stops)])
-def test_each_binding_that_stops_an_attack_stops_it_alone(
-    name: str, kept: str, ends: Ends, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_defence_stops_its_attack_alone(name: str, kept: str, ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     attack, stops = ATTACKS[name]
     weaken(monkeypatch, stops - {kept})
     assert isinstance(attack(ends, Leaks(monkeypatch)).error, REFUSALS)

@@ -36,7 +36,7 @@ def test_another_member_is_another_statement(name: str) -> None:
     assert account_digest(CHANGED[name]) != account_digest(STATEMENT)
 
 
-def test_every_member_is_asked_about() -> None:
+def test_every_member_of_the_statement_is_tested() -> None:
     """One that is added to a statement and not to this list fails here."""
     own = {each.name for each in fields(Hello)} | {each.name for each in fields(Statement)} - {"contracts", "hello"}
     assert own | {"chain", "key_epochs"} == set(CHANGED)

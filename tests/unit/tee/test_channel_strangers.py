@@ -42,7 +42,7 @@ def ends(bench: Bench) -> Ends:
 
 @given(st.binary(max_size=300) | st.sampled_from([b"{}", b"[]", b'{"version":1}', b"[" * 1000, b" " * 2000]), st.integers(0, 400))
 @settings(deadline=None, max_examples=60)
-def test_whatever_bytes_come_as_hello_or_proof_are_refused_by_name(ends: Ends, data: bytes, place: int) -> None:
+def test_arbitrary_hello_or_proof_is_refused_by_name(ends: Ends, data: bytes, place: int) -> None:
     terms, genuine = ends.terms(SHARD), encode(plain_hello(ends))
     said = Statement(CONTRACTS, plain_hello(ends), b"\x02" * 32, Digest(b"\x03" * 32), Digest(b"\x04" * 32), Digest(b"\x05" * 32))
     with pytest.raises(Fault):
@@ -58,7 +58,7 @@ def test_whatever_bytes_come_as_hello_or_proof_are_refused_by_name(ends: Ends, d
 
 @given(st.binary(min_size=1, max_size=600))
 @settings(deadline=None, max_examples=30)
-def test_whatever_comes_instead_of_tls_breaks_the_channel_and_nothing_else(ends: Ends, data: bytes) -> None:
+def test_arbitrary_bytes_instead_of_tls_end_only_that_channel(ends: Ends, data: bytes) -> None:
     ours, theirs = socket.socketpair()
     asked = Task(lambda: accept(theirs, ends.shard, timeout_s=PATIENCE_S))
     ours.sendall(data)
@@ -100,7 +100,7 @@ def _odd_handshake(peer: socket.socket, alter: Alteration, server: bool) -> None
 
 
 @pytest.mark.parametrize("server", [False, True], ids=["accept", "connect"])
-def test_a_certificate_of_a_version_that_there_is_not_refuses_the_channel(server: bool, ends: Ends) -> None:
+def test_certificate_of_an_unknown_version_is_refused(server: bool, ends: Ends) -> None:
     ours, theirs = socket.socketpair()
     act, end = (connect, ends.enclave) if server else (accept, ends.shard)
     asked = Task(lambda: act(theirs, end, timeout_s=PATIENCE_S))
@@ -111,7 +111,7 @@ def test_a_certificate_of_a_version_that_there_is_not_refuses_the_channel(server
 
 
 @pytest.mark.parametrize("alter", [unknown_curve, unknown_kind_of_key])
-def test_a_key_that_we_do_not_know_is_refused(alter: Alteration) -> None:
+def test_unknown_key_is_refused(alter: Alteration) -> None:
     """Our OpenSSL does not even use such keys; another one might."""
     now = SystemClock().now()
     der = EphemeralKey(now).certificate.public_bytes(Encoding.DER)
@@ -119,7 +119,7 @@ def test_a_key_that_we_do_not_know_is_refused(alter: Alteration) -> None:
         verify_certificate(x509.load_der_x509_certificate(alter(der)), now)
 
 
-def test_a_serial_number_is_nobodys_business(ends: Ends) -> None:
+def test_channel_accepts_any_certificate_serial_number(ends: Ends) -> None:
     """A negative one is refused or not, as the parser's version likes; no other kind of error comes of it."""
     ours, theirs = socket.socketpair()
     asked = Task(lambda: accept(theirs, ends.shard, timeout_s=PATIENCE_S))
@@ -165,7 +165,7 @@ STRANGERS: dict[str, tuple[Stranger, str]] = {
 
 
 @pytest.mark.parametrize("name", STRANGERS)
-def test_a_stranger_that_sends_too_much_is_refused(name: str, ends: Ends) -> None:
+def test_peer_that_sends_too_much_is_refused(name: str, ends: Ends) -> None:
     act, said = STRANGERS[name]
     ours, theirs = socket.socketpair()
     asked = Task(lambda: accept(theirs, ends.shard, timeout_s=PATIENCE_S))
@@ -189,9 +189,7 @@ def silent_after_hello(peer: socket.socket, ends: Ends) -> None:
 
 
 @pytest.mark.parametrize("act", [silent, silent_after_tls, silent_after_hello])
-def test_an_end_that_falls_silent_is_waited_for_no_longer_than_told(
-    act: Callable[[socket.socket, Ends], None], ends: Ends
-) -> None:
+def test_silent_peer_is_dropped_at_its_deadline(act: Callable[[socket.socket, Ends], None], ends: Ends) -> None:
     ours, theirs = socket.socketpair()
     asked = Task(lambda: accept(theirs, ends.shard, timeout_s=0.5))
     Task(lambda: act(ours, ends)).ended()
@@ -200,7 +198,7 @@ def test_an_end_that_falls_silent_is_waited_for_no_longer_than_told(
     ours.close()
 
 
-def test_a_trickle_does_not_extend_the_time(ends: Ends) -> None:
+def test_slow_sending_does_not_extend_the_deadline(ends: Ends) -> None:
     """A byte at a time keeps every single read busy, and the channel's own deadline ends it."""
     ours, theirs = socket.socketpair()
     asked = Task(lambda: accept(theirs, ends.shard, timeout_s=0.5))
@@ -213,7 +211,7 @@ def test_a_trickle_does_not_extend_the_time(ends: Ends) -> None:
     ours.close()
 
 
-def test_a_message_above_the_cap_is_refused_unread_and_one_at_it_is_read(ends: Ends) -> None:
+def test_message_above_the_cap_is_refused_unread_and_one_at_it_is_read(ends: Ends) -> None:
     with ends.open() as (enclave, shard):
         enclave.send(b"12345")
         assert shard.receive(5) == b"12345"
@@ -222,6 +220,6 @@ def test_a_message_above_the_cap_is_refused_unread_and_one_at_it_is_read(ends: E
             shard.receive(5)
 
 
-def test_a_peer_that_reads_nothing_is_waited_for_no_longer_than_told(ends: Ends) -> None:
+def test_peer_that_reads_nothing_is_dropped_at_its_deadline(ends: Ends) -> None:
     with ends.open() as (enclave, _), pytest.raises(ChannelBroken):
         enclave.send(bytes(50_000_000), timeout_s=0.3)

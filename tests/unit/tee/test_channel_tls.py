@@ -99,21 +99,21 @@ def resumed(kind: type[TlsSession]) -> Task[TlsSession]:
     return second.server.ended()
 
 
-def test_a_kept_session_is_of_no_use_every_handshake_is_a_whole_one() -> None:
+def test_saved_session_is_not_resumed() -> None:
     assert resumed(TlsSession).result()._shown
 
 
-def test_a_resumed_handshake_is_refused_even_where_the_library_allows_it() -> None:
+def test_resumed_handshake_is_refused_even_if_the_library_allows_it() -> None:
     error = resumed(Resuming).error
     assert isinstance(error, ChannelRefused) and "resumes another session" in str(error)
 
 
-def test_control_without_that_question_the_session_is_resumed() -> None:
+def test_control_session_is_resumed_without_the_check() -> None:
     """No certificate is shown in the second handshake, the peer's key is that of the first, and nothing is noticed."""
     assert resumed(Forgetful).result().peer_key
 
 
-def test_version_1_2_is_not_spoken() -> None:
+def test_tls_1_2_is_refused() -> None:
     key = EphemeralKey(SystemClock().now())
     old = client_context(key)
     old.set_max_proto_version(SSL.TLS1_2_VERSION)
@@ -126,7 +126,7 @@ def test_version_1_2_is_not_spoken() -> None:
     assert Client(client_context(key)).run().tls.get_protocol_version_name() == "TLSv1.3"
 
 
-def test_a_client_without_certificate_gets_no_session() -> None:
+def test_client_without_certificate_gets_no_session() -> None:
     client = Client(client_context(None))
     with pytest.raises(SSL.Error):
         client.run()
@@ -134,7 +134,7 @@ def test_a_client_without_certificate_gets_no_session() -> None:
     assert isinstance(error, ChannelBroken) and "certificate" in str(error)
 
 
-def test_a_certificate_that_another_signed_is_refused() -> None:
+def test_certificate_signed_by_another_key_is_refused() -> None:
     """Who vouches for a key is evidence; a chain would be somebody's word and is not read."""
     authority, leaf = (EphemeralKey(SystemClock().now()) for _ in range(2))
     issued = leaf.certificate
@@ -155,7 +155,7 @@ def signed_by(authority: EphemeralKey, leaf: EphemeralKey, like: x509.Certificat
     return builder.sign(authority.key, hashes.SHA256())
 
 
-def test_both_ends_export_the_same_secret_and_no_other_session_does() -> None:
+def test_both_ends_of_a_session_export_the_same_secret() -> None:
     secrets = set()
     for _ in range(2):
         ours, theirs = socket.socketpair()
@@ -168,11 +168,11 @@ def test_both_ends_export_the_same_secret_and_no_other_session_does() -> None:
     assert len(secrets) == 2 and all(len(each) == 32 for each in secrets)
 
 
-def test_keys_are_on_p256() -> None:
+def test_certificate_keys_are_on_p256() -> None:
     assert isinstance(EphemeralKey(0).key.curve, ec.SECP256R1)
 
 
-def test_what_is_sent_to_who_is_gone_is_not_called_sent() -> None:
+def test_message_to_a_closed_peer_is_not_reported_as_sent() -> None:
     client = Client(client_context(EphemeralKey(SystemClock().now()))).run()
     session, until = client.server.result(), monotonic_s() + PATIENCE_S
     client.hang_up()
@@ -181,7 +181,7 @@ def test_what_is_sent_to_who_is_gone_is_not_called_sent() -> None:
     session.close()
 
 
-def test_no_time_is_left_once_it_has_come() -> None:
+def test_reached_deadline_leaves_no_time() -> None:
     assert 0 < _seconds_left(monotonic_s() + PATIENCE_S) <= PATIENCE_S
     with pytest.raises(ChannelBroken, match="out of time"):
         _seconds_left(monotonic_s())

@@ -50,7 +50,7 @@ def beside(bench: Bench, authority: x509.Certificate, root_crl: Blob | None = No
 # --- the authority of platform keys ---
 
 
-def test_the_authority_of_platform_keys_may_be_certified_again(bench: Bench) -> None:
+def test_platform_authority_may_be_certified_again(bench: Bench) -> None:
     """Control of all that follows: what is shown beside the revocation list need not be the certificate in the quote."""
     again = renewed(bench)
     assert der(again) != der(bench.platform.pck_ca.certificate)
@@ -73,12 +73,12 @@ FOREIGN: dict[str, Callable[[Bench, Path], x509.Certificate]] = {
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_authority_that_did_not_issue_the_platforms_key_is_refused(bench: Bench, tmp_path: Path, name: str) -> None:
+def test_authority_that_did_not_issue_the_platform_key_is_refused(bench: Bench, tmp_path: Path, name: str) -> None:
     with pytest.raises(UntrustedRoot, match="authority of platform keys"):
         bench.appraise(beside(bench, FOREIGN[name](bench, tmp_path)))
 
 
-def test_the_authority_of_platform_keys_has_its_time(bench: Bench) -> None:
+def test_platform_authority_has_a_validity_period(bench: Bench) -> None:
     with pytest.raises(EvidenceExpired, match="authority of platform keys was valid until"):
         bench.appraise(beside(bench, renewed(bench, -600, 0)))
     with pytest.raises(EvidenceFromFuture, match="authority of platform keys is valid from"):
@@ -86,7 +86,7 @@ def test_the_authority_of_platform_keys_has_its_time(bench: Bench) -> None:
     assert bench.appraise(beside(bench, renewed(bench, 0, 1)))
 
 
-def test_the_authority_of_platform_keys_may_not_be_revoked(bench: Bench) -> None:
+def test_revoked_platform_authority_is_refused(bench: Bench) -> None:
     """Also where the certificate in the quote, of the same key, is not. Control: a list that names somebody else."""
     again = renewed(bench)
     for serial, revoked in ((again.serial_number, True), (again.serial_number + 1, False)):
@@ -119,7 +119,7 @@ TCB_INFO: dict[str, tuple[Mapping[str, object], Mapping[str, object], type[Evide
 
 
 @pytest.mark.parametrize("name", TCB_INFO)
-def test_tcb_info_that_is_about_something_else_is_refused(bench: Bench, name: str) -> None:
+def test_tcb_info_about_something_else_is_refused(bench: Bench, name: str) -> None:
     """Signed by whom the root names, each time."""
     wrong, right, error, words = TCB_INFO[name]
     with pytest.raises(error, match=words):
@@ -127,7 +127,7 @@ def test_tcb_info_that_is_about_something_else_is_refused(bench: Bench, name: st
     assert bench.appraise(bench.signed(bench.body, Verdict(tcb_info=right)))
 
 
-def test_tcb_info_of_another_version_is_not_handed_to_the_library(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tcb_info_of_another_version_is_not_passed_to_the_library(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes every version from 3 on, and reads of each what it knows of 3. Control: without our question it accepts one."""
     data = bench.signed(bench.body, Verdict(tcb_info={"version": 4, "whatIsNew": ["a demand"]}))
     with pytest.raises(EvidenceRefused, match="version 4"):
@@ -148,7 +148,7 @@ QE_IDENTITY: dict[str, tuple[Mapping[str, object], Mapping[str, object]]] = {
 
 
 @pytest.mark.parametrize("name", QE_IDENTITY)
-def test_a_quoting_enclave_that_is_not_the_vendors_is_refused(bench: Bench, name: str) -> None:
+def test_foreign_quoting_enclave_is_refused(bench: Bench, name: str) -> None:
     wrong, right = QE_IDENTITY[name]
     with pytest.raises(EvidenceRefused):
         bench.appraise(bench.signed(bench.body, Verdict(qe_identity=wrong)))
@@ -166,7 +166,7 @@ UNREADABLE: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
-def test_a_root_that_is_no_certificate_is_the_policys_fault_and_named(bench: Bench, name: str) -> None:
+def test_malformed_root_is_blamed_on_the_policy_and_named(bench: Bench, name: str) -> None:
     """By the verifier of quotes, and by the fence behind it."""
     rule = bench.policy.rules[0]
     wrong = replace(rule, root=Blob(UNREADABLE[name](rule.root)))

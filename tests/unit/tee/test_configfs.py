@@ -72,7 +72,7 @@ def test_an_snp_guest_quotes_through_the_kernel(kernel: type[Kernel], tmp_path: 
         ConfigfsQuoter(tmp_path, kernel(tmp_path), "other").quote(REPORT)
 
 
-def test_a_report_that_somebody_else_asked_for_meanwhile_is_not_ours(kernel: type[Kernel], tmp_path: Path) -> None:
+def test_report_requested_by_another_process_is_not_used(kernel: type[Kernel], tmp_path: Path) -> None:
     """Two of three tries are spoiled, then all; without the count of writes the other's report would be taken."""
     quoter = ConfigfsQuoter(tmp_path, kernel(tmp_path))
     kernel.interfere = 2
@@ -84,9 +84,7 @@ def test_a_report_that_somebody_else_asked_for_meanwhile_is_not_ours(kernel: typ
 
 
 @pytest.mark.parametrize("provider", [b"", b"arm_cca_guest\n", b"\xff\xfe", b"tdx_guest\0"])
-def test_a_provider_that_we_cannot_verify_is_named_and_leaves_nothing(
-    kernel: type[Kernel], tmp_path: Path, provider: bytes
-) -> None:
+def test_unverifiable_provider_is_named_and_leaves_nothing(kernel: type[Kernel], tmp_path: Path, provider: bytes) -> None:
     kernel.provider = provider
     with pytest.raises(ConfigurationError, match="provider"):
         ConfigfsQuoter(tmp_path, kernel(tmp_path))
@@ -100,7 +98,7 @@ def test_without_the_interface_there_is_no_quoter(tmp_path: Path) -> None:
         ConfigfsQuoter(tmp_path, pathlib.Path(tmp_path))
 
 
-def test_what_the_kernel_or_the_owner_gives_is_bounded_and_named(kernel: type[Kernel], tmp_path: Path) -> None:
+def test_kernel_and_owner_values_are_bounded_and_named(kernel: type[Kernel], tmp_path: Path) -> None:
     quoter = ConfigfsQuoter(tmp_path, kernel(tmp_path))
     with pytest.raises(ConfigurationError, match=r"collateral\.json"):
         quoter.quote(REPORT)
@@ -131,7 +129,7 @@ def test_wrong_write_count_and_a_report_in_progress_are_named(kernel: type[Kerne
         quoter.quote(REPORT)
 
 
-def test_an_answer_of_the_service_with_two_signers_or_no_hex_is_malformed(bench: Bench) -> None:
+def test_collateral_answer_with_two_signers_or_bad_hex_is_malformed(bench: Bench) -> None:
     collateral, root = bench.evidence.collateral, bench.policy.rules[0].root
     assert collateral is not None
     answer = json.loads(service_answer(collateral, root))

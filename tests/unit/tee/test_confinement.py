@@ -43,7 +43,7 @@ def test_network_namespace_has_no_way_out_and_is_used_wherever_available() -> No
 
 
 @pytest.mark.e2e
-def test_where_a_network_namespace_cannot_be_had_the_reason_is_the_kernels() -> None:
+def test_unavailable_network_namespace_is_reported_with_the_kernels_reason() -> None:
     code = "assert no_sockets(forks=True).missing == ''\nprint(json.dumps(no_network().missing))"
     assert said(code) == "unshare: EPERM"
 
@@ -56,7 +56,7 @@ print(json.dumps([fence.missing, before == (os.readlink("/proc/self/ns/user"), o
 
 
 @pytest.mark.e2e
-def test_a_user_namespace_that_cannot_be_completed_is_not_entered() -> None:
+def test_incomplete_user_namespace_is_not_entered() -> None:
     missing, stayed = said('plain()\nconfinement._UID_MAP = confinement.Path("/nowhere/uid_map")' + ENTERED)
     assert missing in ("uid_map: ENOENT", "unshare: EPERM", "unshare: ENOSPC") and stayed
     # Root without its powers may have such a namespace and may not map itself (user_namespaces(7), CAP_SETFCAP).
@@ -83,7 +83,7 @@ def _readable(fenced: bool) -> bool:
 
 
 @pytest.mark.e2e
-def test_who_is_unseen_is_closed_to_processes_of_its_own_user() -> None:
+def test_undumpable_process_is_unreadable_to_its_own_user() -> None:
     assert _readable(fenced=False), "without the fence it is open (control)"
     assert not _readable(fenced=True)
 
@@ -102,7 +102,7 @@ print(json.dumps([hard != 0, os.WTERMSIG(status), os.WCOREDUMP(status)]))
 
 
 @pytest.mark.e2e
-def test_who_is_unseen_leaves_no_core(tmp_path: Path) -> None:
+def test_undumpable_process_leaves_no_core(tmp_path: Path) -> None:
     assert said(DIES.format(folder=str(tmp_path), fence="unseen()"))[1:] == [signal.SIGABRT, False]
     assert list(tmp_path.iterdir()) == []
     possible, _, dumped = said(DIES.format(folder=str(tmp_path), fence="pass"))
@@ -145,7 +145,7 @@ def test_locked_memory_limit_locks_nothing_and_allows_more_allocation(swaps: str
 
 
 @pytest.mark.e2e
-def test_who_may_lock_any_memory_locks_all_of_it_in_spite_of_a_limit(swaps: str) -> None:
+def test_process_without_a_lock_limit_locks_all_memory(swaps: str) -> None:
     limit = _possible(2**20)
     missing, locked, more, limits = said(LOCKED.format(plain=False, limit=limit, swaps=swaps))
     assert (locked, more, limits) == (not missing, "done", [limit, limit])
@@ -168,7 +168,7 @@ print(json.dumps([limits, *swap, missing, lock(), tried(lambda: mmap.mmap(-1, 2*
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("plain", [True, False])
-def test_memory_is_locked_also_where_there_is_no_swap_yet(swaps: str, plain: bool) -> None:
+def test_memory_is_locked_on_a_machine_without_swap(swaps: str, plain: bool) -> None:
     Path(swaps).write_text("Filename Type Size Used Priority\n")
     limits, swap, by_no_swap, missing, locked, more, too_much = said(WITHOUT_SWAP.format(swaps=swaps, plain=plain))
     assert (swap, by_no_swap) == ("", False), "no swap is enough for that fence, and locks nothing (control)"
@@ -226,7 +226,7 @@ def _in_user_namespace() -> bool:
 
 
 @pytest.mark.e2e
-def test_no_core_and_bounded_resources() -> None:
+def test_resource_limits_forbid_core_dumps() -> None:
     code = (
         "assert unseen() == ('unseen', '') and bounded(memory_bytes=2**28, cpu_s=50, files=64) == ('bounded', '')\n"
         "print(json.dumps([resource.getrlimit(resource.RLIMIT_CORE), resource.getrlimit(resource.RLIMIT_CPU), "
@@ -236,7 +236,7 @@ def test_no_core_and_bounded_resources() -> None:
     assert said(code) == [[0, 0], [50, 50], [64, 64], "OSError", "done", "OSError"]
 
 
-def test_a_kernel_that_does_not_tell_is_a_reason_and_no_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_kernel_information_is_reported_and_not_fatal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(confinement, "_SIZES", tmp_path / "statm")
     assert confinement.bounded(memory_bytes=1, cpu_s=1, files=1).missing == "FileNotFoundError"
     monkeypatch.setattr(confinement, "_INTERFACES", tmp_path / "dev")
@@ -244,7 +244,7 @@ def test_a_kernel_that_does_not_tell_is_a_reason_and_no_end(monkeypatch: pytest.
     assert confinement.no_network().missing == "FileNotFoundError"
 
 
-def test_fences_that_cannot_be_had_say_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_unavailable_fences_give_their_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     assert confinement.no_sockets(forks=True).missing == "no filter for riscv64"
     swaps = tmp_path / "swaps"
@@ -281,6 +281,6 @@ print(json.dumps([ended(os.getppid), ended(os.getpid)]))
 
 
 @pytest.mark.e2e
-def test_who_comes_too_late_to_be_told_of_its_parents_end_ends_at_once() -> None:
+def test_child_started_after_its_parents_end_ends_at_once() -> None:
     """The parent may be gone before the kernel is asked; then another is the parent. Control: one that is still there."""
     assert said(ORPHANED) == [0, -signal.SIGKILL]

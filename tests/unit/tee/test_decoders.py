@@ -40,21 +40,21 @@ MEMBERS = ("pck_crl_issuer_chain", "root_ca_crl", "pck_crl", "tcb_info_issuer_ch
 
 @given(raw | anything.map(lambda value: json.dumps(value).encode()))
 @settings(deadline=None, max_examples=40)
-def test_an_answer_of_a_collateral_service(data: bytes) -> None:
+def test_collateral_answers_decode_or_are_malformed(data: bytes) -> None:
     with pytest.raises(EvidenceMalformed):
         from_service(data)
 
 
 @given(st.fixed_dictionaries({name: anything | st.just("00") for name in MEMBERS}))
 @settings(deadline=None, max_examples=40)
-def test_an_answer_with_the_right_members(answer: dict[str, Any]) -> None:
+def test_collateral_answers_with_the_right_members_decode_strictly(answer: dict[str, Any]) -> None:
     with pytest.raises(EvidenceMalformed):
         from_service(json.dumps(answer).encode())
 
 
 @given(raw, anything, st.sampled_from(sorted(GPU_CLAIMS)))
 @settings(deadline=None, max_examples=40)
-def test_claims_of_a_gpu(data: bytes, value: Any, name: str) -> None:
+def test_gpu_claims_decode_or_are_malformed(data: bytes, value: Any, name: str) -> None:
     claims = {**GPU_CLAIMS, "eat_nonce": "00" * 32}
     assert verify_gpu(json.dumps({"claims": [claims]}).encode(), bytes(32), 0)
     for document in (data, json.dumps(value).encode(), json.dumps({"claims": value}).encode()):
@@ -70,7 +70,7 @@ def test_claims_of_a_gpu(data: bytes, value: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("document", [b'{"a":1.5}', b'{"a":NaN}', b'{"a":[-Infinity]}', b'{"a":1,"a":2}', b'{"a":{"b":1,"b":1}}'])
-def test_json_that_two_readers_may_read_otherwise_is_not_strict(document: bytes) -> None:
+def test_ambiguous_json_is_not_strict(document: bytes) -> None:
     with pytest.raises(EvidenceMalformed, match="no strict JSON"):
         read_object(document, "a document")
 
@@ -124,7 +124,7 @@ def test_claims_about_another_number_of_gpus_are_refused(count: int) -> None:
 
 @given(raw | anything.map(lambda value: json.dumps(value).encode()), st.text(max_size=30))
 @settings(deadline=None, max_examples=40)
-def test_json_and_dates_of_vendors(data: bytes, text: str) -> None:
+def test_vendor_json_and_dates_decode_or_are_malformed(data: bytes, text: str) -> None:
     try:
         assert isinstance(read_object(data, "a document"), dict)
     except EvidenceMalformed:
@@ -136,7 +136,7 @@ def test_json_and_dates_of_vendors(data: bytes, text: str) -> None:
 
 
 @pytest.mark.parametrize("document", [b'{"a":"\\ud800"}', b'{"\\udfff":1}', b'{"a":[{"b":"\\ud800x"}]}'])
-def test_half_a_character_is_no_strict_json(document: bytes) -> None:
+def test_half_a_surrogate_pair_is_not_strict_json(document: bytes) -> None:
     """Python reads it and cannot write it again: what is made of it fails somewhere else."""
     with pytest.raises(EvidenceMalformed):
         read_object(document, "a document")
@@ -144,7 +144,7 @@ def test_half_a_character_is_no_strict_json(document: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", ["2026-01-01T00:00:00", "2026-01-01T00:00:00+01:00", "2026-01-01", "now", "", "9" * 40])
-def test_a_time_that_is_not_in_utc_is_none(text: str) -> None:
+def test_time_outside_utc_is_malformed(text: str) -> None:
     with pytest.raises(EvidenceMalformed):
         unix_second(text)
     assert unix_second("2026-01-01T00:00:00Z") == unix_second("2026-01-01T00:00:00+00:00") == 1_767_225_600
@@ -152,7 +152,7 @@ def test_a_time_that_is_not_in_utc_is_none(text: str) -> None:
 
 @given(raw, st.sampled_from([field.name for field in dataclasses.fields(Collateral)]))
 @settings(deadline=None, max_examples=40)
-def test_quotes_and_each_part_of_collateral(bench: Bench, data: bytes, name: str) -> None:
+def test_quotes_and_collateral_parts_decode_or_are_malformed(bench: Bench, data: bytes, name: str) -> None:
     sound = bench.evidence.collateral
     assert sound is not None
     changed = dataclasses.replace(sound, **{name: Blob(data)})
@@ -169,14 +169,14 @@ def test_quotes_and_each_part_of_collateral(bench: Bench, data: bytes, name: str
 
 @given(raw | anything.map(lambda value: json.dumps(value, separators=(",", ":"), sort_keys=True).encode()))
 @settings(deadline=None, max_examples=40)
-def test_records_of_attestation(data: bytes) -> None:
+def test_attestation_records_decode_or_are_malformed(data: bytes) -> None:
     for kind in (Evidence, ResultQuote, SignedPolicy, Standing):
         with pytest.raises(Fault):
             decode(kind, data)
 
 
 @given(st.text(max_size=300))
-def test_whatever_the_library_says_is_a_refusal_with_a_bounded_text(said: str) -> None:
+def test_any_library_error_is_a_refusal_with_bounded_text(said: str) -> None:
     found = refusal(said)
     assert isinstance(found, EvidenceRefused) and len(str(found)) < 300
 
@@ -201,7 +201,7 @@ def unknown_rsa(der: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("alter", [version_4, unknown_p384, unknown_rsa])
-def test_a_certificate_of_amds_that_the_parser_does_not_take_is_malformed(alter: Alteration) -> None:
+def test_amd_certificate_the_parser_does_not_accept_is_malformed(alter: Alteration) -> None:
     """The signer's key is looked at before its own certificate is verified: anybody's bytes come that far."""
     amd = Amd()
     sound = amd.certificates()

@@ -86,7 +86,7 @@ def unmarked_platform(folder: Path) -> Platform:
     return Platform(folder / "platform.key")
 
 
-def test_fence_1_only_the_vendors_own_root_makes_hardware(bench: Bench, tmp_path: Path) -> None:
+def test_fence_1_only_the_vendors_root_makes_hardware(bench: Bench, tmp_path: Path) -> None:
     """Even where the policy lists the root, and nothing in the evidence is marked or nameless."""
     unmarked = unmarked_platform(tmp_path)
     policy = hardware_policy(bench, der(load_root(tmp_path / "root")))
@@ -110,7 +110,7 @@ def test_fence_1_without_compiled_in_roots_the_quote_would_be_hardware(
     assert verify_evidence(named, encode(evidence), REPORT, bench.now, CHAIN_ID).assurance == "hardware"
 
 
-def test_fence_1_no_simulated_root_is_a_vendors(bench: Bench) -> None:
+def test_fence_1_no_simulated_root_is_a_vendor_root(bench: Bench) -> None:
     assert appraisal.VENDOR_ROOTS[SIMULATED] == frozenset()
     assert not any(appraisal.is_vendor_root(kind, bench.policy.rules[0].root) for kind in EvidenceType)
 
@@ -182,7 +182,7 @@ RULES: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_a_rule_that_cannot_be_meant_cannot_exist(bench: Bench, name: str) -> None:
+def test_impossible_rule_cannot_be_constructed(bench: Bench, name: str) -> None:
     rule: PlatformRule = bench.policy.rules[0]
     with pytest.raises(ConfigurationError, match="appraisal rule"):
         replace(rule, **RULES[name])  # type: ignore[arg-type]
@@ -221,7 +221,7 @@ def test_fence_4_verifier_checks_the_switch_again(bench: Bench, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("assurance", "accepted", "allowed"), [("simulated", False, False), ("simulated", True, True), ("hardware", False, True)]
 )
-def test_fence_5_nobody_seals_to_a_simulated_epoch_unasked(assurance: str, accepted: bool, allowed: bool) -> None:
+def test_fence_5_sealing_to_a_simulated_epoch_needs_opt_in(assurance: str, accepted: bool, allowed: bool) -> None:
     epoch = EpochRecord(U64(1), Blob(b"key"), 1, (SHARD,), assurance)
     if allowed:
         assert sealing_key(epoch, accept_simulated=accepted) == b"key"
@@ -230,13 +230,13 @@ def test_fence_5_nobody_seals_to_a_simulated_epoch_unasked(assurance: str, accep
             sealing_key(epoch, accept_simulated=accepted)
 
 
-def test_fence_5_without_its_check_anybody_seals_to_a_simulated_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fence_5_without_its_check_sealing_to_simulation_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Control."""
     monkeypatch.setattr("bytewise.crypto.envelope.HARDWARE", "simulated")
     assert sealing_key(EpochRecord(U64(1), Blob(b"key"), 1, (SHARD,), "simulated"), accept_simulated=False) == b"key"
 
 
-def test_fence_6_what_was_appraised_says_that_it_was_simulated(bench: Bench) -> None:
+def test_fence_6_appraisal_result_says_simulated(bench: Bench) -> None:
     assert bench.appraise(encode(bench.evidence)).assurance == "simulated"
 
 
@@ -252,7 +252,7 @@ def test_fence_7_simulated_evidence_is_short_lived_and_names_no_platform(bench: 
     assert root.not_valid_after_utc - root.not_valid_before_utc < datetime.timedelta(days=3)
 
 
-def test_fence_7_simulated_evidence_that_lives_long_is_refused(bench: Bench) -> None:
+def test_fence_7_long_lived_simulated_evidence_is_refused(bench: Bench) -> None:
     assert bench.appraise(bench.signed(bench.body, lifetime_s=MAX_SIMULATED_LIFETIME_S))
     with pytest.raises(EvidenceRefused, match="too long"):
         bench.appraise(bench.signed(bench.body, lifetime_s=MAX_SIMULATED_LIFETIME_S + 1))
@@ -264,7 +264,7 @@ def test_fence_7_simulated_evidence_of_a_named_platform_is_refused(bench: Bench)
 
 
 @pytest.mark.parametrize("what", ["life", "name"])
-def test_fence_7_without_its_checks_such_evidence_counts(bench: Bench, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fence_7_without_its_checks_such_evidence_is_accepted(bench: Bench, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Controls of the two refusals above."""
     made = {
         "life": bench.signed(bench.body, lifetime_s=MAX_SIMULATED_LIFETIME_S + 1),

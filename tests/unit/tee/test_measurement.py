@@ -60,7 +60,7 @@ CHANGES: dict[str, tuple[bool, Callable[[Path], object]]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_the_measurement_follows_what_can_run(tree: Path, name: str) -> None:
+def test_measurement_covers_the_executable_closure(tree: Path, name: str) -> None:
     differs, change = CHANGES[name]
     before = measure(tree, "app.__main__")
     change(tree)
@@ -83,7 +83,7 @@ def test_two_programs_of_one_tree_measure_differently(tree: Path) -> None:
     assert measure(tree, "app.__main__") != measure(tree, "app.one")
 
 
-def test_two_entries_of_the_same_modules_are_two_programs(tree: Path) -> None:
+def test_two_entry_points_of_the_same_modules_are_two_programs(tree: Path) -> None:
     for name, other in (("left", "right"), ("right", "left")):
         (tree / "app" / f"{name}.py").write_text(f"import app.{other}\n")
     assert closure(tree, "app.left") == closure(tree, "app.right")
@@ -98,7 +98,7 @@ def test_a_tree_without_entry_or_constraints_cannot_be_measured(tree: Path) -> N
         measure(tree, "app.__main__")
 
 
-def test_the_measurement_does_not_depend_on_where_the_tree_lies(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_measurement_does_not_depend_on_the_location_of_the_tree(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     other = tmp_path_factory.mktemp("copy")
     for path in tree.rglob("*"):
         if path.is_file():
@@ -121,7 +121,7 @@ def test_key_client_closure_has_no_server_database_or_chain_client() -> None:
     }
 
 
-def test_the_enclave_is_measured_with_the_engine_that_it_runs() -> None:
+def test_enclave_is_measured_with_its_engine() -> None:
     found = compiled_sources(ROOT, closure(ROOT, ENCLAVE_ENTRY))
     on_disk = {str(path.relative_to(ROOT)) for path in (ROOT / "bytewise/inference/native").glob("*.[ch]")}
     assert on_disk and set(found) == on_disk | {"setup.py"}

@@ -115,14 +115,14 @@ def test_a_real_trust_domain_is_accepted_end_to_end(folder: Path) -> None:
     ("offset", "error"),
     [(-86_400, EvidenceFromFuture), (31 * 86_400, EvidenceExpired), (500 * 86_400, EvidenceExpired)],
 )
-def test_a_real_quote_has_its_time(folder: Path, offset: int, error: type[EvidenceRefused]) -> None:
+def test_real_quote_has_a_validity_period(folder: Path, offset: int, error: type[EvidenceRefused]) -> None:
     quote, collateral = quote_of(folder, "tdx_quote")
     with pytest.raises(error):
         verify_quote(tdx_rule(intel_root(quote)), quote, collateral, issued_at(collateral) + offset)
 
 
 @pytest.mark.parametrize("changes", [{"dynamic_platform": False}, {"cached_keys": False}, {"smt": False}, {"min_evaluation": 18}])
-def test_what_the_real_platform_is_must_be_allowed(folder: Path, changes: dict[str, object]) -> None:
+def test_properties_of_the_real_platform_must_be_allowed(folder: Path, changes: dict[str, object]) -> None:
     quote, collateral = quote_of(folder, "tdx_quote")
     with pytest.raises(TcbRefused):
         verify_quote(tdx_rule(intel_root(quote), **changes), quote, collateral, issued_at(collateral) + 60)
@@ -179,7 +179,7 @@ def test_real_quote_with_an_authority_of_another_key_is_refused(folder: Path) ->
             verify_quote(rule, quote, replace(collateral, pck_ca=authority), now)
 
 
-def test_real_evidence_under_a_root_that_is_not_intels_is_refused(folder: Path) -> None:
+def test_real_evidence_under_a_root_other_than_intels_is_refused(folder: Path) -> None:
     quote, collateral = quote_of(folder, "tdx_quote")
     root = intel_root(quote)
     assert is_vendor_root(EvidenceType.TDX, root) and not is_vendor_root(EvidenceType.SNP, root)
@@ -187,7 +187,7 @@ def test_real_evidence_under_a_root_that_is_not_intels_is_refused(folder: Path) 
         verify_quote(tdx_rule(collateral.pck_ca), quote, collateral, issued_at(collateral) + 60)
 
 
-def test_what_a_collateral_service_answers_is_read_strictly(folder: Path) -> None:
+def test_collateral_service_answers_are_read_strictly(folder: Path) -> None:
     plain = json.loads((folder / "tdx_quote_collateral.json").read_bytes())
     for name in plain:
         for value in (None, 7, "zz"):
@@ -278,7 +278,7 @@ def test_the_claims_of_a_real_h100_are_read_and_judged(folder: Path) -> None:
         verify_gpu(document, NONCE, GPU_TIME + 10 * 365 * 86_400)
 
 
-def test_no_claim_of_a_real_h100_can_be_missing_or_otherwise(folder: Path) -> None:
+def test_missing_or_changed_claim_of_a_real_h100_is_refused(folder: Path) -> None:
     plain = json.loads((folder / "gpu_attestation_h100.json").read_bytes())
     judged = {name for name in plain["claims"][0] if name not in UNJUDGED}
     for name in judged:

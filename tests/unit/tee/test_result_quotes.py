@@ -30,7 +30,7 @@ def quoted(bench: Bench, said: ResultStatement) -> ResultQuote:
     return ResultQuote(said, decode(Evidence, bench.quoter.quote(result_report_data(said))))
 
 
-def test_a_published_result_quote_is_readable_by_anyone_years_later(bench: Bench) -> None:
+def test_published_result_quote_is_readable_years_later(bench: Bench) -> None:
     document = quoted(bench, statement())
     read = verify_result_quote(bench.policy, encode(document), CHAIN_ID)
     assert read.statement.verify_passes == 1 and read == document

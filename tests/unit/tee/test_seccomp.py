@@ -26,7 +26,7 @@ REFUSED, GONE = "PermissionError", os.strerror(1)
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("forks", [True, False])
-def test_without_sockets_nothing_is_opened_and_what_was_handed_in_goes_on(forks: bool) -> None:
+def test_without_sockets_none_is_opened_and_an_inherited_one_works(forks: bool) -> None:
     seen = said(
         f"made = socket.socket(socket.AF_UNIX)\nassert no_sockets(forks={forks}) == ('no_sockets', '')\n"
         + TRIES.replace("pipe = socket.socket(socket.AF_UNIX)", "pipe = made")
@@ -38,7 +38,7 @@ def test_without_sockets_nothing_is_opened_and_what_was_handed_in_goes_on(forks:
 
 
 @pytest.mark.e2e
-def test_without_the_fence_all_of_it_works() -> None:
+def test_without_the_fence_every_call_succeeds() -> None:
     seen = said(TRIES)
     # The path is wrong and nothing is being traced: what matters is that it is not refused as such.
     assert {seen[name] for name in ("internet", "unix", "netlink", "program", "fork", "thread", "socketpair")} == {"done"}
@@ -97,7 +97,7 @@ def test_without_writes_calls_that_change_or_share_files_are_refused() -> None:
 
 
 @pytest.mark.e2e
-def test_who_may_not_multiply_forks_by_no_call() -> None:
+def test_process_that_may_not_fork_forks_by_no_call() -> None:
     fence = "assert no_sockets(forks=False).missing == ''"
     assert said(fence + CALLED.format(table="FORKS", names="fork vfork")) == []
 
@@ -115,7 +115,7 @@ print(json.dumps([cloned(0), cloned(0x10000000)]))
 
 
 @pytest.mark.e2e
-def test_a_process_that_may_fork_gets_no_namespace_by_it() -> None:
+def test_process_that_may_fork_gets_no_new_namespace() -> None:
     assert said("assert no_sockets(forks=True).missing == ''" + CLONED) == [True, False]
 
 
@@ -152,7 +152,7 @@ def mapped(number, *arguments):
 
 
 @pytest.mark.e2e
-def test_without_writes_files_are_read_and_nothing_is_left_anywhere(tmp_path: Path) -> None:
+def test_without_writes_files_are_read_and_nothing_is_written(tmp_path: Path) -> None:
     code = MAPPED + FILES.format(folder=str(tmp_path), fence="no_sockets(forks=False, writes=False).missing == ''")
     others, changes = said(code)
     assert set(changes.values()) == {REFUSED}
@@ -189,7 +189,7 @@ ours.close(); theirs.close()
 
 
 @pytest.mark.e2e
-def test_who_is_alone_signals_itself_and_those_that_it_has_to_end() -> None:
+def test_isolated_process_signals_only_itself_and_listed_processes() -> None:
     head = "import fcntl\ndef die():\n    libc.prctl(1, 9, 0, 0, 0)\nos.register_at_fork(after_in_child=die)\n"
     signals, own = said(head + SIGNALLED.format(fence="no_sockets(forks=False, ends=(mine,)).missing == ''"))
     assert set(signals.values()) == {REFUSED, GONE} and set(own) == {"done"}
@@ -214,7 +214,7 @@ KILLED = -31
 
 
 @pytest.mark.e2e
-def test_who_calls_by_another_architectures_numbers_is_killed() -> None:
+def test_call_with_another_architectures_numbers_is_killed() -> None:
     """They mean other calls than the table's: of x32 above 2^30, of i386 from 1 on. Control: nobody is without the filter, unless
     the kernel has no such architecture."""
     plain = said(AROUND)
@@ -238,7 +238,7 @@ print(json.dumps([errors(435, 0, 0), [errors(2, b"there", each, 0o600) for each 
 
 
 @pytest.mark.e2e
-def test_calls_that_the_library_makes_no_more_are_seen_all_the_same(tmp_path: Path) -> None:
+def test_calls_unused_by_the_current_library_are_filtered_too(tmp_path: Path) -> None:
     """`open`, in whose place it calls `openat`; and `clone3`, of whose flags a filter sees nothing, is not there at all."""
     cloned, opened = said(OLDER.format(folder=str(tmp_path), fence=""))
     assert cloned not in (0, errno.ENOSYS, errno.EPERM) and opened == [0] * 5, "the control"

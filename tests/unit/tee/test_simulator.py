@@ -35,18 +35,18 @@ def test_fence_3_process_with_the_simulator_cannot_become_production() -> None:
     assert ended.returncode == 1 and b"production: bytewise.tee_simulated." in ended.stderr
 
 
-def test_fence_3_without_the_declaration_the_simulator_loads() -> None:
+def test_fence_3_without_the_declaration_the_simulator_imports() -> None:
     assert python("-c", "import bytewise.tee_simulated.quoter").returncode == 0
 
 
-def test_fence_3_no_key_holder_module_reaches_the_simulator() -> None:
+def test_fence_3_no_key_holder_module_imports_the_simulator() -> None:
     code = "import sys, kms.shard.service, kms.__main__; print([m for m in sys.modules if 'tee_simulated' in m])"
     ended = python("-c", code)
     assert (ended.returncode, ended.stdout.strip()) == (0, b"[]"), ended.stderr
 
 
 @pytest.mark.e2e
-def test_the_program_makes_a_root_issues_a_platform_and_writes_the_policy(tmp_path: Path) -> None:
+def test_command_makes_a_root_issues_a_platform_and_writes_the_policy(tmp_path: Path) -> None:
     root, platform, policy = tmp_path / "root", tmp_path / "platform.key", tmp_path / "policy.json"
     module, model = ("-m", "bytewise.tee_simulated"), Digest(bytes(range(32)))
     of = ("--model", model.hex())
@@ -78,7 +78,7 @@ def test_roots_and_platforms_are_never_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "root" / "root.pem").read_bytes() == before
 
 
-def test_a_platform_does_not_show_its_key(tmp_path: Path) -> None:
+def test_platform_does_not_print_its_key(tmp_path: Path) -> None:
     make_root(tmp_path / "root")
     issue(tmp_path / "root", tmp_path / "p.key")
     platform = Platform(tmp_path / "p.key")
@@ -88,7 +88,7 @@ def test_a_platform_does_not_show_its_key(tmp_path: Path) -> None:
     assert not hasattr(platform, "__dict__")
 
 
-def test_a_policy_round_trips_and_its_digest_is_its_name(tmp_path: Path) -> None:
+def test_policy_round_trips_and_its_digest_is_its_name(tmp_path: Path) -> None:
     make_root(tmp_path / "root")
     policy = simulated_policy(tmp_path / "root", 31337, 1, "enclave.release_client")
     assert decode(AppraisalPolicy, encode(policy)) == policy

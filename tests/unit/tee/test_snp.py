@@ -43,7 +43,7 @@ from tests.fixtures.tee.snp_rules import (
 from tests.fixtures.tee.synthetic_amd import CHIP, NOW, TCB, Amd, Guest
 
 
-def test_a_sound_report_says_what_the_guest_is(amd: Amd) -> None:
+def test_sound_report_describes_the_guest(amd: Amd) -> None:
     claims = verify_report(rule(amd), amd.report(), amd.certificates(), NOW)
     assert (claims.platform_id, claims.status, claims.simulated) == (CHIP, TcbStatus.UP_TO_DATE, False)
     for other in ({"measurement": b"\x09" * 48}, {"host_data": b"\x09" * 32}, {"policy": 1 << 17}):
@@ -73,7 +73,7 @@ def test_a_correctly_signed_report_with_one_wrong_field_is_refused(amd: Amd, nam
         verify_report(rule(amd), amd.report(guest), amd.certificates(), NOW)
 
 
-def test_what_a_rule_allows_is_accepted(amd: Amd) -> None:
+def test_values_allowed_by_a_rule_are_accepted(amd: Amd) -> None:
     assert verify_report(rule(amd, smt=True), amd.report(Guest(platform=1)), amd.certificates(), NOW)
 
 
@@ -164,7 +164,7 @@ def test_a_sound_revocation_list_dates_the_evidence(amd: Amd) -> None:
     assert certificate_time(rule(amd), chain) < NOW - DAY
 
 
-def test_a_synthetic_vendor_is_no_vendor(amd: Amd, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_synthetic_vendor_is_not_accepted_as_vendor(amd: Amd, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything fits but the root, which only the fingerprints in the code can make AMD's. Control: without those it passes."""
     claims = verify_report(rule(amd), amd.report(), amd.certificates(), NOW)
     trusted = TrustedMeasurement(PlatformKind.SNP, claims.measurement, (Coverage.IMAGE,), "the image", GpuUse.NONE)
@@ -181,7 +181,7 @@ def test_a_synthetic_vendor_is_no_vendor(amd: Amd, monkeypatch: pytest.MonkeyPat
         verify_evidence(policy, other, Guest().report_data, NOW, 1)
 
 
-def test_attack_27_a_platform_cannot_be_said_to_cover_what_it_cannot(amd: Amd) -> None:
+def test_attack_27_platform_cannot_claim_coverage_it_lacks(amd: Amd) -> None:
     """Two images on AWS have one measurement: whoever listed it for "the image" would give keys to any image."""
     for kind in (PlatformKind.SNP_AWS, PlatformKind.SNP_AZURE):
         for covers in ((Coverage.IMAGE,), (Coverage.PROGRAM,), (Coverage.FIRMWARE, Coverage.KERNEL), (Coverage.FIRMWARE,), ()):

@@ -27,7 +27,7 @@ from tests.fixtures.tee.synthetic_amd import CHIP, END, NOW, START, Amd, Guest
 
 
 @pytest.mark.parametrize("name", ["ASK", "VCEK"])
-def test_each_certificate_of_a_chain_has_its_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_certificate_of_a_chain_has_a_validity_period(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other one of the two is valid for longer at both ends."""
     start, end = int(START.timestamp()), int(END.timestamp())
     amd = Amd()
@@ -59,7 +59,7 @@ def test_a_report_comes_with_certificates_and_without_collateral(bench: Bench) -
             verify_evidence(policy, encode(evidence), Guest().report_data, NOW, 1)
 
 
-def test_a_chips_id_is_read_bare_and_as_an_octet_string() -> None:
+def test_chip_id_is_read_bare_and_as_an_octet_string() -> None:
     """Newer certificates have the one, older ones the other."""
     amd = Amd()
     plain = verify_report(rule(amd), amd.report(), amd.certificates(), NOW)

@@ -54,12 +54,12 @@ def signed(policy: AppraisalPolicy, signers: list[LocalSigner]) -> SignedPolicy:
 # --- approval ---
 
 
-def test_a_threshold_of_governors_approves(tmp_path: Path) -> None:
+def test_threshold_of_governors_approves(tmp_path: Path) -> None:
     for chosen in (GOVERNORS[:3], GOVERNORS[2:], GOVERNORS):
         assert verify_approval(signed(FIRST, chosen), ADDRESSES, 3) == FIRST
 
 
-def test_too_few_strangers_and_repeated_signatures_approve_nothing() -> None:
+def test_too_few_foreign_or_repeated_signatures_do_not_approve() -> None:
     for chosen in ([], GOVERNORS[:2], [GOVERNORS[0]] * 3, [*GOVERNORS[:3], STRANGER], [*GOVERNORS, GOVERNORS[0]]):
         with pytest.raises(PolicyRefused):
             verify_approval(signed(FIRST, chosen), ADDRESSES, 3)
@@ -78,7 +78,7 @@ def test_signatures_over_another_policy_or_its_bare_digest_do_not_approve() -> N
 
 
 @pytest.mark.parametrize("threshold", [0, -1, 6])
-def test_a_threshold_that_cannot_be_is_a_wrong_setting(threshold: int) -> None:
+def test_impossible_threshold_is_a_wrong_setting(threshold: int) -> None:
     with pytest.raises(ConfigurationError):
         verify_approval(signed(FIRST, GOVERNORS), ADDRESSES, threshold)
 
@@ -86,7 +86,7 @@ def test_a_threshold_that_cannot_be_is_a_wrong_setting(threshold: int) -> None:
 # --- succession ---
 
 
-def test_attack_8_an_older_policy_does_not_come_back() -> None:
+def test_attack_8_older_policy_is_not_accepted_again() -> None:
     standing = succeed(first_standing(FIRST), after(measurements=(program(1),)), at(NOW))
     for serial in (0, 4, 5, 6):
         with pytest.raises(PolicyRefused, match="was accepted before"):
@@ -94,14 +94,14 @@ def test_attack_8_an_older_policy_does_not_come_back() -> None:
     assert succeed(standing, standing.policy, at(NOW + 1)) == standing
 
 
-def test_a_removal_counts_at_once_and_an_addition_after_the_delay() -> None:
+def test_removal_counts_at_once_and_an_addition_after_the_delay() -> None:
     standing = succeed(first_standing(FIRST), after(measurements=(program(2), program(3))), at(NOW))
     assert standing.at(NOW).measurements == (program(2),)
     assert standing.at(NOW + ADDITION_DELAY_S - 1).measurements == (program(2),)
     assert standing.at(NOW + ADDITION_DELAY_S).measurements == (program(2), program(3))
 
 
-def test_attack_28_what_governors_add_waits_for_everybody_to_see_it() -> None:
+def test_attack_28_addition_by_governors_waits_for_public_review() -> None:
     """Control: without the delay the colluders' program would count at once."""
     hostile = after(measurements=(program(9),))
     with pytest.raises(PolicyRefused, match="has to wait"):
@@ -118,7 +118,7 @@ def test_announcing_an_addition_again_does_not_change_its_delay() -> None:
         replace(later, policy=replace(again, measurements=(program(3),))).at(NOW + ADDITION_DELAY_S - 1)
 
 
-def test_an_addition_that_is_withdrawn_and_comes_back_waits_again() -> None:
+def test_withdrawn_addition_waits_again_when_it_returns() -> None:
     standing = succeed(first_standing(FIRST), after(measurements=(program(1), program(3))), at(NOW))
     standing = succeed(standing, after(serial=U64(7), measurements=(program(1),)), at(NOW + 10))
     standing = succeed(standing, after(serial=U64(8), measurements=(program(1), program(3))), at(NOW + 20))
@@ -155,31 +155,31 @@ def test_a_tighter_rule_counts_at_once_and_its_loosening_waits(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", WIDER)
-def test_a_wider_rule_waits(name: str) -> None:
+def test_wider_rule_waits_for_the_delay(name: str) -> None:
     wide = replace(RULE, **WIDER[name])  # type: ignore[arg-type]
     standing = succeed(first_standing(FIRST), after(rules=(RULE, wide)), at(NOW))
     assert standing.at(NOW).rules == (RULE,) and standing.at(NOW + ADDITION_DELAY_S).rules == (RULE, wide)
 
 
-def test_a_rule_that_counted_before_is_asked_before_one_that_was_added() -> None:
+def test_accepted_rule_is_used_before_an_added_one() -> None:
     """Else evidence that satisfies both would be taken for an addition's, which the chain may not let count yet."""
     wide = replace(RULE, refused_advisories=())
     standing = succeed(first_standing(FIRST), after(rules=(wide, RULE)), at(NOW))
     assert standing.policy.rules == (wide, RULE) and standing.at(NOW + ADDITION_DELAY_S).rules == (RULE, wide)
 
 
-def test_a_longer_list_of_platforms_waits_and_an_empty_one_is_the_longest() -> None:
+def test_longer_platform_list_waits_and_an_empty_one_is_the_longest() -> None:
     one, two = (replace(RULE, platforms=tuple(Blob(bytes([n]) * 16) for n in range(1, size + 1))) for size in (1, 2))
     assert narrower(one, two) and narrower(two, RULE) and not narrower(two, one) and not narrower(RULE, two)
 
 
-def test_no_longer_asking_for_the_revocation_list_waits() -> None:
+def test_dropping_the_revocation_list_demand_waits() -> None:
     plain = replace(RULE, type=EvidenceType.SNP, statuses=(TcbStatus.UP_TO_DATE,), min_evaluation=0, min_tcb=Blob(bytes(8)))
     asked, never = plain, replace(plain, max_age_s=0)
     assert narrower(asked, never) and not narrower(never, asked) and narrower(never, never)
 
 
-def test_a_program_that_is_trusted_in_another_role_waits() -> None:
+def test_program_trusted_in_another_role_waits() -> None:
     shard = replace(program(1), role=Role.KEY_SHARD)
     standing = succeed(first_standing(FIRST), after(measurements=(program(2), shard)), at(NOW))
     assert standing.at(NOW).measurements == (program(2),)
@@ -202,7 +202,7 @@ CANNOT_WAIT: dict[str, Callable[[], AppraisalPolicy]] = {
 
 
 @pytest.mark.parametrize("name", CANNOT_WAIT)
-def test_what_no_delay_makes_good_is_refused(name: str) -> None:
+def test_change_that_no_delay_permits_is_refused(name: str) -> None:
     first = replace(FIRST, chain_ids=(U256(1), U256(1337))) if name == "simulated evidence" else FIRST
     with pytest.raises(PolicyRefused):
         succeed(first_standing(first), CANNOT_WAIT[name](), at(NOW))
@@ -210,7 +210,7 @@ def test_what_no_delay_makes_good_is_refused(name: str) -> None:
 
 @given(st.lists(st.tuples(st.sets(st.integers(1, 6), min_size=1), st.integers(0, 2 * ADDITION_DELAY_S)), min_size=1, max_size=6))
 @settings(deadline=None, max_examples=60)
-def test_no_program_ever_counts_that_was_not_announced_for_the_whole_delay(steps: list[tuple[set[int], int]]) -> None:
+def test_no_program_counts_before_its_whole_announcement_delay(steps: list[tuple[set[int], int]]) -> None:
     """Whatever sequence of policies and pauses: a program counts only if it was in the first, or in every one for the delay."""
     standing, now, since = first_standing(FIRST), NOW, {1: NOW - ADDITION_DELAY_S, 2: NOW - ADDITION_DELAY_S}
     for number, (programs, pause) in enumerate(steps):
@@ -229,7 +229,7 @@ def test_no_program_ever_counts_that_was_not_announced_for_the_whole_delay(steps
 # --- files ---
 
 
-def test_a_shard_remembers_over_restarts_what_it_accepted(tmp_path: Path) -> None:
+def test_shard_remembers_accepted_policies_across_restarts(tmp_path: Path) -> None:
     path, history = tmp_path / "policy.json", tmp_path / "history.json"
 
     def start(policy: AppraisalPolicy, now: int = NOW, signers: int = 3) -> AppraisalPolicy:

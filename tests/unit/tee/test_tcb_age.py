@@ -40,7 +40,7 @@ AGED: dict[str, Callable[[Bench, int], bytes]] = {
 
 @pytest.mark.parametrize("name", AGED)
 @pytest.mark.parametrize("age", [1, LEVEL_AGE_S, 600 * DAY_S])
-def test_what_is_out_of_date_is_accepted_for_as_long_as_the_rule_says(bench: Bench, name: str, age: int) -> None:
+def test_outdated_status_is_accepted_for_the_grace_of_the_rule(bench: Bench, name: str, age: int) -> None:
     """By the date of the level, which is older than the collateral, and than our clock."""
     data, now = AGED[name](bench, age), bench.now + 7
 
@@ -55,20 +55,20 @@ def test_what_is_out_of_date_is_accepted_for_as_long_as_the_rule_says(bench: Ben
         bench.appraise(data, now=now)
 
 
-def test_a_level_that_is_up_to_date_may_be_of_any_age(bench: Bench) -> None:
+def test_up_to_date_level_may_be_of_any_age(bench: Bench) -> None:
     data = bench.signed(bench.body, Verdict(level_age_s=10 * 365 * DAY_S))
     assert bench.appraise(data).claims.status is TcbStatus.UP_TO_DATE
 
 
 @pytest.mark.parametrize("grace_s", [0, -1, MAX_OUT_OF_DATE_GRACE_S + 1])
-def test_a_grace_that_is_none_or_has_no_end_is_a_wrong_rule(bench: Bench, grace_s: int) -> None:
+def test_zero_or_endless_grace_is_a_wrong_rule(bench: Bench, grace_s: int) -> None:
     with pytest.raises(ConfigurationError, match="out_of_date_grace_s"):
         bench.with_rule(statuses=EVERY, out_of_date_grace_s=grace_s)
     for end in (1, MAX_OUT_OF_DATE_GRACE_S):
         assert bench.with_rule(statuses=EVERY, out_of_date_grace_s=end)
 
 
-def test_a_grace_for_a_status_that_is_not_accepted_is_a_wrong_rule(bench: Bench) -> None:
+def test_grace_for_a_refused_status_is_a_wrong_rule(bench: Bench) -> None:
     fine = tuple(each for each in EVERY if each not in OLD)
     with pytest.raises(ConfigurationError, match="out_of_date_grace_s"):
         bench.with_rule(statuses=fine, out_of_date_grace_s=DAY_S)

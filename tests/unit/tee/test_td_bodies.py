@@ -67,7 +67,7 @@ REFUSED: dict[str, tuple[dict[str, bytes], type[EvidenceRefused], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused_of_tdx_10_is_refused_of_tdx_15(bench: Bench, name: str) -> None:
+def test_refusals_of_tdx_10_apply_to_tdx_15(bench: Bench, name: str) -> None:
     changes, error, words = REFUSED[name]
     with pytest.raises(error, match=words):
         bench.appraise(bench.signed(body15(bench, **changes)))
@@ -142,7 +142,7 @@ def test_domain_running_under_its_launch_module_needs_no_relaunch(bench: Bench) 
         bench.appraise(ran(bench, 3, 1, listed))
 
 
-def test_advisories_of_what_runs_now_count_beside_those_of_the_launch(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_advisories_of_the_running_module_count_beside_those_of_the_launch(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the library lets them pass."""
     data = ran(bench, 2, 3, RELAUNCH[TcbStatus.RELAUNCH_ADVISED_CONFIGURATION_NEEDED])
 

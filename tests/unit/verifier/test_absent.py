@@ -85,7 +85,7 @@ def run(script: str, *arguments: str, given: object = None) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_every_family_computes_the_same_without_a_client(tmp_path: Path) -> None:
+def test_every_family_computes_the_same_without_a_network_client(tmp_path: Path) -> None:
     for variant in VARIANTS:
         tiny(variant, tmp_path / variant)
         checkpoint.pin(tmp_path / variant / "checkpoint", tmp_path / variant / "pinned")
@@ -101,7 +101,7 @@ def clients(modules: dict[str, str | None]) -> set[str]:
     return {name for name, file in modules.items() if file and (name.split(".")[0] in tops or name == "urllib.request")}
 
 
-def test_what_is_asked_of_a_client_is_refused_by_its_name() -> None:
+def test_use_of_a_blocked_client_is_refused_by_name() -> None:
     said = run(ASKED, given=list(REFUSED))
     assert said == {asked: f"KeptOut: {name} is kept out of the enclave" if name else "None" for asked, name in REFUSED.items()}
 

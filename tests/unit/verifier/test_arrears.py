@@ -55,7 +55,7 @@ def test_penalty_is_collected_however_late_and_then_left_alone(tmp_path: Path) -
     assert step(town, part, MAX_REMEMBERED_S) == (Expire(late, 1),)
 
 
-def test_penalties_that_nobody_pays_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uncollected_penalties_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demand_index, "MAX_UNPAID", 5)
     town, subjects = Town(tmp_path), [word("late", i) for i in range(7)]
     for subject in subjects:
@@ -66,7 +66,7 @@ def test_penalties_that_nobody_pays_do_not_fill_the_memory(tmp_path: Path, monke
     assert town.chain.trials == subjects[2:]
 
 
-def test_a_penalty_that_cannot_be_counted_now_stops_no_demand(tmp_path: Path) -> None:
+def test_penalty_that_cannot_be_counted_now_stops_no_demand(tmp_path: Path) -> None:
     town = Town(tmp_path)
     withheld(town)
     town.chain.demand(word("old"), DemandKind.ANCHOR, TOWER, BOND)
@@ -81,7 +81,7 @@ def test_a_penalty_that_cannot_be_counted_now_stops_no_demand(tmp_path: Path) ->
     assert step(town, part)[-1] == Expire(word("old"), 1), "after all that something runs out for"
 
 
-def test_ends_are_counted_from_events_that_are_read_once(tmp_path: Path) -> None:
+def test_demand_ends_are_counted_from_events_that_are_read_once(tmp_path: Path) -> None:
     town, late = Town(tmp_path), word("late")
     town.chain.demand(late, DemandKind.ANCHOR, TOWER, BOND)
     town.chain.end(late, DemandState.EXPIRED)

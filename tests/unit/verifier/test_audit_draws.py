@@ -44,9 +44,7 @@ def test_a_draw_is_computed_once_for_a_beacon(tmp_path: Path, monkeypatch: pytes
     assert len(computed) > 3, "another beacon is another draw"
 
 
-def test_no_draw_is_computed_for_what_there_is_no_money_or_time_to_demand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_draw_is_not_computed_without_money_or_time_for_a_demand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     town, computed = Town(tmp_path), counted_draws(monkeypatch)
     both = [town.signed(1), town.signed(2)]
     town.anchor(*both)
@@ -60,7 +58,7 @@ def test_no_draw_is_computed_for_what_there_is_no_money_or_time_to_demand(
     assert isinstance(first, DemandEnvelope) and set(computed) == {first.receipt_id}
 
 
-def test_a_beacon_is_asked_for_once_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beacon_is_read_once_per_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     town = Town(tmp_path)
     header, draws, asked, ask = town.anchor(town.signed(1)), Draws(town.chain), list[int](), town.chain.block_hash
 

@@ -58,7 +58,7 @@ def test_drawn_receipts_are_audited_signed_and_posted_with_the_truth(
     town.journal.verify_journal()
 
 
-def test_who_finds_a_fraud_tells_the_watchtowers_before_it_publishes(tmp_path: Path) -> None:
+def test_auditor_sends_hints_of_a_fraud_to_watchtowers_before_publishing(tmp_path: Path) -> None:
     town = Town(tmp_path)
     honest, fraud = town.signed(1), town.signed(2, cheat=True)
     town.anchor(honest, fraud)
@@ -98,7 +98,7 @@ def test_a_restart_posts_the_stored_result_and_judges_nothing_again(tmp_path: Pa
     assert town.sender.of("audit") == first and town.enclave.jobs == 1
 
 
-def test_too_few_shards_end_in_a_result_that_accuses_nobody(tmp_path: Path) -> None:
+def test_too_few_shards_give_a_result_that_accuses_nobody(tmp_path: Path) -> None:
     town = Town(tmp_path)
     town.anchor(town.signed(2, cheat=True), first_seq=U64(2))
     town.enclave.bench.keys = b.WholeKey(available=False)
@@ -109,7 +109,7 @@ def test_too_few_shards_end_in_a_result_that_accuses_nobody(tmp_path: Path) -> N
     assert result.result == AuditOutcome.NONE and town.enclave.jobs == 3
 
 
-def test_nothing_is_audited_before_the_beacon_block_is_there(tmp_path: Path) -> None:
+def test_audit_waits_for_the_beacon_block(tmp_path: Path) -> None:
     town = Town(tmp_path)
     header = town.anchor(town.signed(1), block=U64(20))
     worker = Worker()
@@ -125,7 +125,7 @@ def test_nothing_is_audited_before_the_beacon_block_is_there(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("stakes", "drawn"), [([(1, 1000)], 1), ([(11, 1000)], 0), ([(1, 9), (11, 1000)], 0), ([(1, 1000), (11, 9)], 1)]
 )
-def test_audit_seats_are_those_of_the_stake_at_the_batchs_block(
+def test_audit_seats_follow_the_stake_at_the_block_of_the_batch(
     tmp_path: Path, stakes: list[tuple[int, int]], drawn: int
 ) -> None:
     """The batch is in block 10; a unit is 10 wei. Joining, paying in or leaving afterwards changes no draw."""
@@ -139,7 +139,7 @@ def test_audit_seats_are_those_of_the_stake_at_the_batchs_block(
     worker.stop()
 
 
-def test_a_draw_by_a_block_that_left_the_chain_is_made_again(tmp_path: Path) -> None:
+def test_draw_of_a_reorganised_block_is_made_again(tmp_path: Path) -> None:
     town = Town(tmp_path)
     town.chain.joined[ME.address] = [(0, 10)]
     town.chain.parameters = changed(PARAMS, {"shares": {"audit_rate_bps": 5000}})
@@ -167,7 +167,7 @@ def test_a_draw_by_a_block_that_left_the_chain_is_made_again(tmp_path: Path) -> 
     [{"anchor_by": U64(0)}, {"gpu_arch": word("another architecture")}, {"mode": U8(1)}, {"locator": "ftp:nowhere"}],
     ids=str,
 )
-def test_a_fraud_with_a_small_fault_of_its_own_escapes_no_audit(tmp_path: Path, changes: dict[str, object]) -> None:
+def test_fraud_combined_with_a_small_fault_is_still_audited(tmp_path: Path, changes: dict[str, object]) -> None:
     town = Town(tmp_path)
     signed = town.signed(1, cheat=True)
     locator = str(changes.pop("locator", signed.locator))
@@ -198,7 +198,7 @@ def test_fraud_whose_envelope_appears_after_the_deadline_is_audited(tmp_path: Pa
     assert result.result == AuditOutcome.MISMATCH
 
 
-def test_a_node_whose_chain_is_away_tries_again_and_loses_nothing(tmp_path: Path) -> None:
+def test_node_without_chain_access_retries_and_loses_nothing(tmp_path: Path) -> None:
     town = Town(tmp_path)
     town.anchor(town.signed(1))
     node, _, worker = node_of(town)
@@ -224,7 +224,7 @@ class Deaf:
         return ()
 
 
-def test_a_part_that_lacks_something_keeps_no_other_from_its_work(tmp_path: Path) -> None:
+def test_component_lacking_a_dependency_blocks_no_other(tmp_path: Path) -> None:
     town, deaf, worker = Town(tmp_path), Deaf(), Worker()
     town.anchor(town.signed(1))
     auditor, _ = auditor_of(town, worker)

@@ -59,7 +59,7 @@ def pass_blocks(town: Town, node: Node, seconds: int, count: int = 1) -> None:
 
 
 @pytest.mark.parametrize("verb", ["audit", "opening", "bounty"])
-def test_what_the_sender_had_to_drop_is_sent_again(tmp_path: Path, verb: str) -> None:
+def test_dropped_bounty_claim_is_sent_again(tmp_path: Path, verb: str) -> None:
     """A pool that is empty or an hourly limit: the act waits, is dropped, and is due all the same."""
     town = Town(tmp_path)
     town.anchor(town.signed(1))
@@ -82,7 +82,7 @@ def test_what_the_sender_had_to_drop_is_sent_again(tmp_path: Path, verb: str) ->
     assert town.sender.tried == tried, "nothing is left to do"
 
 
-def test_a_bounty_that_cannot_be_paid_is_given_up_after_a_day(tmp_path: Path) -> None:
+def test_unpayable_bounty_is_abandoned_after_a_day(tmp_path: Path) -> None:
     town, node, audits, _ = claiming(tmp_path)
     town.sender.dropped = {"bounty"}
     pass_blocks(town, node, 3_600, 23)
@@ -94,7 +94,7 @@ def test_a_bounty_that_cannot_be_paid_is_given_up_after_a_day(tmp_path: Path) ->
     assert town.sender.tried == tried and town.sender.of("bounty") == []
 
 
-def test_a_bounty_waits_beyond_a_restart(tmp_path: Path) -> None:
+def test_bounty_claim_survives_a_restart(tmp_path: Path) -> None:
     town, node, _, _ = claiming(tmp_path)
     town.sender.dropped = {"bounty"}
     pass_blocks(town, node, 60, 5)
@@ -106,7 +106,7 @@ def test_a_bounty_waits_beyond_a_restart(tmp_path: Path) -> None:
     assert len(town.sender.of("bounty")) == 1 and [row.state for row in audits.audits()] == ["DONE"]
 
 
-def test_only_some_bounties_are_claimed_at_one_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_bounty_claims_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounties, "CLAIMS_AT_ONCE", 2)
     town, node, audits, _ = claiming(tmp_path, 3)
     town.sender.dropped = {"bounty"}
@@ -118,7 +118,7 @@ def test_only_some_bounties_are_claimed_at_one_time(tmp_path: Path, monkeypatch:
     assert len(town.sender.of("bounty")) == 3 and [row.state for row in audits.audits()] == ["DONE"] * 3
 
 
-def test_a_window_that_stood_still_leaves_as_much_time_after_it(tmp_path: Path) -> None:
+def test_extended_window_leaves_time_to_post_a_result(tmp_path: Path) -> None:
     town = Town(tmp_path)
     header = town.anchor(town.signed(1))
     town.sender.dropped = {"audit"}
@@ -133,7 +133,7 @@ def test_a_window_that_stood_still_leaves_as_much_time_after_it(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("cheat", [True, False])
-def test_what_is_disputed_waits_for_the_end_and_then_as_long_as_any_other(tmp_path: Path, cheat: bool) -> None:
+def test_claim_for_a_disputed_receipt_waits_for_the_dispute_to_end(tmp_path: Path, cheat: bool) -> None:
     town = Town(tmp_path)
     doubted = town.signed(1, cheat=cheat)
     town.anchor(doubted)

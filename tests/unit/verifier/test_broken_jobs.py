@@ -17,7 +17,7 @@ from tests.fixtures.verifier import enclave_in_memory as b
 from tests.fixtures.verifier.kept_jobs import SHORT_S, kept
 
 
-def test_a_process_that_was_given_a_job_gets_no_other_one_and_no_more_time() -> None:
+def test_process_with_a_job_gets_no_second_job_and_no_more_time() -> None:
     def stays(place: Path, line: socket.socket) -> None:
         if (place / "done").exists():
             return
@@ -41,7 +41,7 @@ def open_sockets() -> list[socket.socket]:
     return [socket.socket(fileno=os.dup(int(each.name))) for each in links]
 
 
-def test_a_job_that_says_what_no_shard_promised_is_ended_and_not_believed() -> None:
+def test_job_claiming_a_record_no_shard_signed_is_ended_and_not_believed() -> None:
     lie = signed(FAR, by=b.VOTER)
 
     def lies(place: Path, line: socket.socket) -> None:

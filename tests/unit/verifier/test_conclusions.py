@@ -38,14 +38,14 @@ def record(**changes: object) -> Record:
         (Outcome.CANNOT_EXECUTE, CannotReason.RESOURCES, Cause.VERIFIER),
     ],
 )
-def test_no_doubt_of_ours_ever_becomes_a_mismatch(outcome: Outcome, code: int, cause: Cause) -> None:
+def test_our_own_doubt_never_becomes_a_mismatch(outcome: Outcome, code: int, cause: Cause) -> None:
     found = conclude(
         job_result(outcome, code), WORLD.answered(1).receipt, preflight(record()), PROFILE_EXACT_1, word("salt"), NOW
     )
     assert (found.cause, found.result.result) == (cause, AuditOutcome.NONE)
 
 
-def test_a_difference_is_the_operators_only_if_the_record_is_complete() -> None:
+def test_difference_is_the_operators_fault_only_with_a_complete_record() -> None:
     executed = job_result(Outcome.EXECUTED, 0, word("t"), word("root"))
     receipt = WORLD.answered(1).receipt
     full, thin = preflight(record()), preflight(record(receipt=dataclasses.replace(receipt, req_hash=ZERO_DIGEST)))
@@ -60,7 +60,7 @@ LIES = {"neither": (), "tokens": ("tokens_hash",), "computation": ("out_hash",),
 
 
 @pytest.mark.parametrize("lies", LIES.values(), ids=LIES)
-def test_audit_compares_tokens_and_computation_each_by_itself(lies: tuple[str, ...]) -> None:
+def test_audit_compares_tokens_and_computation_separately(lies: tuple[str, ...]) -> None:
     truth = WORLD.engine.generate(WORLD.request(1))
     executed = job_result(Outcome.EXECUTED, 0, truth.output.tokens_hash, truth.trace_root)
     false: dict[str, Any] = {name: word("a lie", name) for name in lies}
@@ -72,7 +72,7 @@ def test_audit_compares_tokens_and_computation_each_by_itself(lies: tuple[str, .
     assert found.cause is (Cause.OPERATOR if lies else Cause.NOTHING)
 
 
-def test_the_checklist_has_eleven_points_and_says_which_claim_remains() -> None:
+def test_checklist_has_eleven_points_and_names_the_unverified_claim() -> None:
     nobody_looked = preflight(record())
     assert [point for point, _ in nobody_looked.marks] == list(Point) and len(Point) == 11
     assert dict(nobody_looked.marks)[Point.DECODING] is Mark.UNKNOWN

@@ -35,7 +35,7 @@ def of(shelf: Broken) -> tuple[ControlledStore, Times]:
     return ControlledStore(shelf, randomness, times), times
 
 
-def test_a_read_outage_of_a_day_has_few_blobs_put() -> None:
+def test_day_of_read_outage_stores_few_blobs() -> None:
     shelf = Broken()
     shelf.deaf = True
     store, times = of(shelf)
@@ -45,7 +45,7 @@ def test_a_read_outage_of_a_day_has_few_blobs_put() -> None:
     assert 2 <= shelf.puts <= DAY_S // LONGEST_PAUSE_S + 10
 
 
-def test_da_that_was_away_as_a_whole_is_believed_as_soon_as_it_is_back() -> None:
+def test_da_is_believed_as_soon_as_it_recovers_from_a_full_outage() -> None:
     """A seat without another proof votes in the second half of a commit phase, or not at all."""
     shelf = Broken()
     store, _ = of(shelf)
@@ -55,7 +55,7 @@ def test_da_that_was_away_as_a_whole_is_believed_as_soon_as_it_is_back() -> None
     assert store.works() and shelf.puts == 1
 
 
-def test_what_was_put_during_the_outage_is_the_proof_when_it_ends() -> None:
+def test_blob_stored_during_an_outage_proves_its_end() -> None:
     shelf = Broken()
     shelf.deaf = True
     store, _ = of(shelf)
@@ -64,7 +64,7 @@ def test_what_was_put_during_the_outage_is_the_proof_when_it_ends() -> None:
     assert store.works() and shelf.puts == 1, "at once, and without another"
 
 
-def test_a_blob_that_da_lost_is_followed_by_another_after_a_pause() -> None:
+def test_blob_lost_by_da_is_followed_by_another_after_a_pause() -> None:
     shelf = Broken()
     store, times = of(shelf)
     assert store.works() and store.works() and shelf.puts == 1

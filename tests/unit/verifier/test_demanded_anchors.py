@@ -57,7 +57,7 @@ def test_refused_anchor_demand_costs_no_budget_and_is_retried_later(tmp_path: Pa
     assert step(town, part, TRY_S) == (DemandAnchor(paused_one, BOND),)
 
 
-def test_no_more_receipts_are_tried_in_a_step_than_a_tick_has_time_for(tmp_path: Path) -> None:
+def test_receipts_tried_in_a_step_are_bounded_by_its_time(tmp_path: Path) -> None:
     town, folder, count = Town(tmp_path), tmp_path / "given", QUESTIONS_PER_STEP + 2
     folder.mkdir()
     for seq in range(1, count + 1):
@@ -68,7 +68,7 @@ def test_no_more_receipts_are_tried_in_a_step_than_a_tick_has_time_for(tmp_path:
     assert step(town, part) == () and len(set(town.chain.trials)) == len(town.chain.trials) == count
 
 
-def test_an_anchor_that_was_demanded_long_ago_takes_nothing_of_the_budget(tmp_path: Path) -> None:
+def test_old_anchor_demand_costs_no_budget(tmp_path: Path) -> None:
     town, folder = Town(tmp_path), tmp_path / "given"
     lost = town.signed(9)
     folder.mkdir()
@@ -91,7 +91,7 @@ def test_an_anchor_that_was_demanded_long_ago_takes_nothing_of_the_budget(tmp_pa
 
 
 @pytest.mark.parametrize("number", [1, 0])
-def test_a_receipt_whose_number_is_anchored_is_not_demanded(tmp_path: Path, number: int) -> None:
+def test_receipt_with_an_anchored_number_is_not_demanded(tmp_path: Path, number: int) -> None:
     """Number 0 is in no batch, so it is owed whatever was anchored."""
     town = Town(tmp_path)
     town.anchor(town.signed(1))
@@ -101,7 +101,7 @@ def test_a_receipt_whose_number_is_anchored_is_not_demanded(tmp_path: Path, numb
     assert len(step(town, demander(town, given=folder), 10**5)) == (number == 0)
 
 
-def test_a_file_that_holds_no_receipt_of_this_network_is_left_alone(tmp_path: Path) -> None:
+def test_file_without_a_receipt_of_this_network_is_ignored(tmp_path: Path) -> None:
     town = Town(tmp_path)
     good = town.signed(1)
     forged = replace(town.signed(2), signature=good.signature)
@@ -121,7 +121,7 @@ def test_a_file_that_holds_no_receipt_of_this_network_is_left_alone(tmp_path: Pa
         Given(tmp_path / "text.json", ANCHOR)
 
 
-def test_a_file_that_was_read_while_it_was_copied_is_read_again(tmp_path: Path) -> None:
+def test_file_read_while_being_copied_is_read_again(tmp_path: Path) -> None:
     signed = Town(tmp_path).signed(1)
     text, file, box = json.dumps(to_json(signed)), tmp_path / "one.json", Given(tmp_path, ANCHOR)
     file.write_text(text[:99])
@@ -130,7 +130,7 @@ def test_a_file_that_was_read_while_it_was_copied_is_read_again(tmp_path: Path) 
     assert box.receipts() == {receipt_id(ANCHOR, signed.receipt): signed}
 
 
-def test_the_folder_of_what_clients_gave_is_read_once_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_receipt_inbox_is_read_once_per_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     town, folder, reads = Town(tmp_path), tmp_path / "given", list[int]()
     town.anchor(*(town.signed(seq) for seq in range(1, 6)))
     folder.mkdir()

@@ -53,7 +53,7 @@ def test_withheld_envelope_is_demanded_and_fetched_from_the_answer(tmp_path: Pat
 
 
 @pytest.mark.parametrize("state", [DemandState.EXPIRED, DemandState.ANSWERED])
-def test_an_envelope_that_a_demand_did_not_bring_is_disputed_once(tmp_path: Path, state: DemandState) -> None:
+def test_envelope_missing_after_a_demand_is_disputed_once(tmp_path: Path, state: DemandState) -> None:
     town = Town(tmp_path)
     signed = closed(town)
     part, name = demander(town), receipt_id(ANCHOR, signed.receipt)
@@ -82,7 +82,7 @@ def test_operators_demand_of_its_own_envelope_is_disputed_by_others_later(tmp_pa
     assert steps(town, part) == []
 
 
-def test_who_comes_late_has_half_of_what_is_left_of_the_window(tmp_path: Path) -> None:
+def test_late_watchtower_uses_half_of_the_remaining_window(tmp_path: Path) -> None:
     town = Town(tmp_path)
     signed = closed(town)
     part, name = demander(town), receipt_id(ANCHOR, signed.receipt)
@@ -93,7 +93,7 @@ def test_who_comes_late_has_half_of_what_is_left_of_the_window(tmp_path: Path) -
     assert [bool(step(town, part, TRY_S)) for _ in range(5)] == [False, False, True, True, True]
 
 
-def test_what_nobody_needs_is_not_disputed_whoever_demanded_it(tmp_path: Path) -> None:
+def test_withheld_envelope_needed_by_nobody_is_not_disputed(tmp_path: Path) -> None:
     town = Town(tmp_path)
     town.chain.joined.clear()
     signed = closed(town)
@@ -103,7 +103,7 @@ def test_what_nobody_needs_is_not_disputed_whoever_demanded_it(tmp_path: Path) -
     assert steps(town, part, 6 + OTHERS_PAUSE_S // TRY_S) == []
 
 
-def test_a_tick_follows_demands_for_no_longer_than_its_budget(tmp_path: Path) -> None:
+def test_tick_follows_demands_within_its_budget(tmp_path: Path) -> None:
     """Anybody can demand a hundred envelopes that a slow store does not have; votes have to be cast meanwhile."""
     town, now, ask = Town(tmp_path), [0.0], 0.6
     town.anchor(*(town.signed(seq) for seq in range(1, 11)))
@@ -154,7 +154,7 @@ def test_withholding_disputes_have_a_budget_remembered_by_the_chain(tmp_path: Pa
     assert OpenDispute(names[1 - both.index(ours)], bond) not in steps(town, part, 6), "ended is not won back"
 
 
-def test_what_we_dispute_is_known_from_the_chain_and_so_is_what_we_won(tmp_path: Path) -> None:
+def test_our_disputes_and_wins_are_read_from_the_chain(tmp_path: Path) -> None:
     town = Town(tmp_path)
     signed = town.signed(1)
     name, own = receipt_id(ANCHOR, signed.receipt), OwnDisputes(town.chain, NETWORK, TOWER)
@@ -172,7 +172,7 @@ def test_what_we_dispute_is_known_from_the_chain_and_so_is_what_we_won(tmp_path:
     assert not own.has(name)
 
 
-def test_no_outage_of_our_own_is_disputed(tmp_path: Path) -> None:
+def test_our_own_outage_is_not_disputed(tmp_path: Path) -> None:
     town = Town(tmp_path)
     signed = closed(town)
     part, name = demander(town), receipt_id(ANCHOR, signed.receipt)
@@ -183,7 +183,7 @@ def test_no_outage_of_our_own_is_disputed(tmp_path: Path) -> None:
     assert steps(town, part, 12) == []
 
 
-def test_who_does_not_challenge_does_not_dispute_what_was_withheld(tmp_path: Path) -> None:
+def test_watchtower_without_challenges_disputes_no_withholding(tmp_path: Path) -> None:
     town = Town(tmp_path)
     signed = closed(town)
     part, name = demander(town, disputes=False), receipt_id(ANCHOR, signed.receipt)

@@ -31,7 +31,7 @@ from verifier.watch.absence_check import HAND_IN_S, PAUSE_S
 from verifier.watch.list_reader import CHECKED, FAULTY, NEW
 
 
-def test_a_withheld_list_is_demanded_after_several_tries_and_not_again(tmp_path: Path) -> None:
+def test_withheld_list_is_demanded_once_after_several_attempts(tmp_path: Path) -> None:
     town = Town(tmp_path)
     withheld(town)
     part = demander(town)
@@ -43,7 +43,7 @@ def test_a_withheld_list_is_demanded_after_several_tries_and_not_again(tmp_path:
     assert steps(town, demander(town), 3) == [], "nor after a restart"
 
 
-def test_an_outage_of_our_own_spends_nothing_however_long(tmp_path: Path) -> None:
+def test_our_own_outage_costs_no_budget(tmp_path: Path) -> None:
     town = Town(tmp_path)
     header = town.anchor(town.signed(1))
     town.shelf.away = True
@@ -56,7 +56,7 @@ def test_an_outage_of_our_own_spends_nothing_however_long(tmp_path: Path) -> Non
     assert header.locator in town.shelf.blobs
 
 
-def test_a_store_that_comes_back_without_a_list_is_believed(tmp_path: Path) -> None:
+def test_store_that_recovers_without_a_list_is_believed(tmp_path: Path) -> None:
     """What failed while we were away is asked for again before anything is demanded, and again between two proofs."""
     town = Town(tmp_path)
     withheld(town)
@@ -67,7 +67,7 @@ def test_a_store_that_comes_back_without_a_list_is_believed(tmp_path: Path) -> N
     assert DemandList(0, BOND) in steps(town, part, 2 + PAUSE_S // TRY_S)
 
 
-def test_a_line_that_breaks_while_we_ask_proves_nothing(tmp_path: Path) -> None:
+def test_interrupted_connection_proves_nothing(tmp_path: Path) -> None:
     town = Town(tmp_path)
     withheld(town)
     part = demander(town)
@@ -94,7 +94,7 @@ def test_missing_list_is_fetched_again_after_a_chain_outage(tmp_path: Path) -> N
     assert town.sender.within == {"demand list": HAND_IN_S}
 
 
-def test_a_list_that_comes_when_it_is_asked_for_once_more_is_not_demanded(tmp_path: Path) -> None:
+def test_list_that_arrives_at_the_last_attempt_is_not_demanded(tmp_path: Path) -> None:
     town = Town(tmp_path)
     header, data = withheld(town)
     part = demander(town, replace(POLICY, tries=1))
@@ -105,7 +105,7 @@ def test_a_list_that_comes_when_it_is_asked_for_once_more_is_not_demanded(tmp_pa
 
 
 @pytest.mark.parametrize(("left_s", "demanded"), [(POLICY.margin_s - 1, False), (POLICY.margin_s, True)])
-def test_nothing_is_demanded_in_the_last_seconds(tmp_path: Path, left_s: int, demanded: bool) -> None:
+def test_no_demand_is_made_in_the_last_seconds(tmp_path: Path, left_s: int, demanded: bool) -> None:
     town = Town(tmp_path)
     withheld(town)
     part = demander(town)
@@ -141,7 +141,7 @@ def test_list_that_does_not_fit_its_root_is_demanded_and_answer_is_used(tmp_path
     assert live.seen.signed.locator == "", "only its operator knows where its envelope is"
 
 
-def test_a_list_that_was_answered_is_checked_like_any_other(tmp_path: Path) -> None:
+def test_answered_list_is_checked_like_any_other(tmp_path: Path) -> None:
     town = Town(tmp_path)
     _, data = withheld(town)
     part = demander(town)
@@ -171,7 +171,7 @@ def test_expired_demand_is_ended_by_its_demander_first_and_later_by_anyone(tmp_p
     assert not isinstance(listed, ExpireList)
 
 
-def test_a_demand_that_left_the_chain_is_forgotten(tmp_path: Path) -> None:
+def test_reorganised_demand_is_forgotten(tmp_path: Path) -> None:
     town = Town(tmp_path)
     withheld(town)
     part = demander(town)
@@ -182,7 +182,7 @@ def test_a_demand_that_left_the_chain_is_forgotten(tmp_path: Path) -> None:
     assert DemandList(0, BOND) in steps(town, part)
 
 
-def test_the_budget_is_what_the_chain_remembers(tmp_path: Path) -> None:
+def test_demand_budget_is_read_from_the_chain(tmp_path: Path) -> None:
     """An operator that withholds only to be paid for its answers gets the budget and no more, restarts or not."""
     town = Town(tmp_path)
     for seq in (1, 2, 3):
@@ -200,7 +200,7 @@ def test_the_budget_is_what_the_chain_remembers(tmp_path: Path) -> None:
     assert set(steps(town, demander(town))) == {DemandList(2, BOND)}, "that bond came back"
 
 
-def test_a_batch_that_is_not_late_yet_is_not_demanded(tmp_path: Path) -> None:
+def test_batch_before_its_deadline_is_not_demanded(tmp_path: Path) -> None:
     town = Town(tmp_path)
     header = town.anchor(town.signed(1))
     del town.shelf.blobs[header.locator]
@@ -209,7 +209,7 @@ def test_a_batch_that_is_not_late_yet_is_not_demanded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("leaves", "short"), [(64, 1), (1_001, 0)], ids=["budget", "balance"])
-def test_a_list_whose_bond_is_beyond_our_means_is_told_once(
+def test_unaffordable_list_demand_is_logged_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], leaves: int, short: int
 ) -> None:
     """A list costs a bond for each of its leaves."""

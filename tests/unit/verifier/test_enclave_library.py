@@ -43,7 +43,7 @@ def running(request: pytest.FixtureRequest, place: Place, tmp_path_factory: pyte
 
 
 @pytest.mark.e2e
-def test_it_gives_the_same_bytes_and_its_jobs_have_no_client(running: Running) -> None:
+def test_enclave_library_gives_the_same_bytes_and_its_jobs_no_client(running: Running) -> None:
     for seq, step in enumerate((0, 1), start=1):
         case, request = running.case(seq, step)
         before = {each.pid for each in running.waiting()}

@@ -41,7 +41,7 @@ def running(model: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.mark.e2e
-def test_an_honest_answer_and_a_forged_one_are_judged_and_nothing_stays(running: Running) -> None:
+def test_honest_and_forged_answers_are_judged_and_leave_nothing_behind(running: Running) -> None:
     (honest, first), (forged, second) = running.case(1, 0), running.case(2, 1)
     before = {each.pid for each in running.waiting()}
     results = [running.judge(honest), running.judge(forged)]
@@ -112,7 +112,7 @@ def test_every_process_is_fenced_and_unavailable_fences_are_reported(running: Ru
 
 
 @pytest.mark.e2e
-def test_who_has_a_job_or_a_doubt_is_bounded_and_starts_nothing(running: Running) -> None:
+def test_job_and_second_backend_processes_are_bounded_and_cannot_fork(running: Running) -> None:
     running.at_rest()
     for each in running.waiting():
         assert each.rlimit(resource.RLIMIT_CPU) == (2 * JOB_LIMIT_S + 60,) * 2
@@ -120,7 +120,7 @@ def test_who_has_a_job_or_a_doubt_is_bounded_and_starts_nothing(running: Running
 
 
 @pytest.mark.e2e
-def test_the_second_backend_never_had_what_the_enclave_signs_with(running: Running) -> None:
+def test_second_backend_never_has_the_signing_key_of_the_enclave(running: Running) -> None:
     if not memory_search.sees_closed():
         # Who may not search closed processes sees at least that they are closed.
         for each in running.at_rest():
@@ -135,7 +135,7 @@ def test_the_second_backend_never_had_what_the_enclave_signs_with(running: Runni
     assert memory_search.in_memory(second.pid, needles) | memory_search.in_children(second.pid, needles) == set()
 
 
-def test_where_fences_are_required_a_missing_one_ends_the_start() -> None:
+def test_missing_required_fence_ends_the_start() -> None:
     settings = EnclaveSettings(Path("m"), Path("s"), CHAIN_ID, EvidenceType.TDX, endorsements=Path("e"))
     wiring._require(settings, ("second no_swap",))
     with pytest.raises(ConfigurationError, match="second no_swap"):

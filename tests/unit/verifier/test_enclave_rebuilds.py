@@ -119,7 +119,7 @@ def said(running: Running, what: str) -> list[str]:
 
 
 @pytest.mark.e2e
-def test_the_key_is_in_a_child_that_is_gone_before_anything_is_read(running: Running, world: World) -> None:
+def test_key_is_in_a_child_that_ends_before_its_result_is_read(running: Running, world: World) -> None:
     case, _ = running.case(1, 0)
     shards = [noted(world, 1), noted(world, 2)]
     for where in ("rebuilt", "opened"):
@@ -163,7 +163,7 @@ def _is_fenced(process: psutil.Process) -> None:
 
 
 @pytest.mark.e2e
-def test_what_the_child_finds_out_is_the_vote(running: Running, world: World) -> None:
+def test_result_of_the_child_is_the_vote(running: Running, world: World) -> None:
     case, _ = running.case(2, 0)
     with world.listening((3, world.shard(3, release_shares=True))):
         assert running.judge(case).outcome == Outcome.NO_KEY

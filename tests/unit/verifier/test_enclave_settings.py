@@ -29,7 +29,7 @@ WRONG: dict[str, tuple[dict[str, object], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_settings_that_cannot_be_meant_are_refused(name: str) -> None:
+def test_impossible_enclave_settings_are_refused(name: str) -> None:
     changes, words = WRONG[name]
     with pytest.raises(ConfigurationError, match=words):
         replace(HARDWARE, **changes)  # type: ignore[arg-type]
@@ -57,7 +57,7 @@ def test_hardware_needs_its_kernel_and_keeps_the_simulator_out() -> None:
     assert ended.returncode == 1 and b"imported in a production process" in ended.stderr
 
 
-def test_a_fence_that_is_required_and_missing_stops_the_start() -> None:
+def test_required_fence_that_is_missing_stops_the_start() -> None:
     """Control: where it is not required it is told, and no more."""
     _require(HARDWARE, ("no_swap",))
     required = replace(HARDWARE, require_fences=True)
@@ -66,7 +66,7 @@ def test_a_fence_that_is_required_and_missing_stops_the_start() -> None:
         _require(required, ("no_swap", "bounded"))
 
 
-def test_an_environment_file_that_is_none_is_named(tmp_path: Path) -> None:
+def test_malformed_environment_file_is_named(tmp_path: Path) -> None:
     assert _environment(HARDWARE) is None
     path = tmp_path / "environment.json"
     with pytest.raises(ConfigurationError, match=r"environment\.json: No such file"):

@@ -22,7 +22,7 @@ Broken = tuple[BatchHeader, bytes]
 
 
 @pytest.mark.parametrize("what", ["list", "envelope"])
-def test_what_was_withheld_is_good_once_its_bytes_are_there(tmp_path: Path, what: str) -> None:
+def test_withheld_bytes_count_once_they_are_there(tmp_path: Path, what: str) -> None:
     town = Town(tmp_path)
     signed = town.signed(1)
     header = town.anchor(signed)
@@ -41,7 +41,7 @@ def test_what_was_withheld_is_good_once_its_bytes_are_there(tmp_path: Path, what
 
 
 @pytest.mark.parametrize("answer", [b"<html>captive portal</html>", b"", b"[" * 1000])
-def test_other_bytes_than_the_chain_names_are_no_fault_of_the_operator(tmp_path: Path, answer: bytes) -> None:
+def test_bytes_other_than_the_chain_names_are_no_fault_of_the_operator(tmp_path: Path, answer: bytes) -> None:
     town = Town(tmp_path)
     header = town.anchor(town.signed(1))
     data, town.shelf.blobs[header.locator] = town.shelf.blobs[header.locator], answer
@@ -54,7 +54,7 @@ def test_other_bytes_than_the_chain_names_are_no_fault_of_the_operator(tmp_path:
 
 @pytest.mark.parametrize("error", [MalformedValue("JSON-RPC result", "None"), UnknownKeyEpoch(1), TryAgain("chain", "away")])
 @pytest.mark.parametrize("method", ["epoch", "environment"])
-def test_a_chain_that_answers_nonsense_is_no_word_about_a_batch(tmp_path: Path, method: str, error: BytewiseError) -> None:
+def test_unreadable_chain_answer_says_nothing_about_a_batch(tmp_path: Path, method: str, error: BytewiseError) -> None:
     town = Town(tmp_path)
     town.anchor(town.signed(1))
 
@@ -70,7 +70,7 @@ def test_a_chain_that_answers_nonsense_is_no_word_about_a_batch(tmp_path: Path, 
     assert town.archive.batch(0).state == CHECKED  # type: ignore[union-attr]
 
 
-def test_a_tick_spends_its_budget_and_comes_to_the_rest_in_the_next(tmp_path: Path) -> None:
+def test_fetch_continues_in_the_next_tick_after_its_budget(tmp_path: Path) -> None:
     town = Town(tmp_path)
     header = town.anchor(town.signed(1))
     town.chain.headers += [replace(header, batch_id=i, locator=f"eigenda:standard:0x02{i:04x}") for i in range(1, 40)]
@@ -99,7 +99,7 @@ def test_a_tick_spends_its_budget_and_comes_to_the_rest_in_the_next(tmp_path: Pa
     assert town.shelf.reads - before <= 5 * 4, "what fails pauses"
 
 
-def test_a_list_that_was_answered_on_the_chain_is_read_there(tmp_path: Path) -> None:
+def test_list_answered_on_the_chain_is_read_there(tmp_path: Path) -> None:
     """An operator that keeps its lists off DA, and answers demands only, would be audited by nobody."""
     town = Town(tmp_path)
     header = town.anchor(town.signed(1))
@@ -114,7 +114,7 @@ def test_a_list_that_was_answered_on_the_chain_is_read_there(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("answer", [b"", b"\xff\xfe", b"eigenda:standard:0x02", b"https://elsewhere"])
-def test_an_envelope_is_looked_for_where_its_operator_put_it_again(tmp_path: Path, answer: bytes) -> None:
+def test_envelope_is_fetched_from_its_new_locator(tmp_path: Path, answer: bytes) -> None:
     """Seats that ask the first place only would convict an operator that answered the demand in time."""
     town = Town(tmp_path)
     signed = town.signed(1)

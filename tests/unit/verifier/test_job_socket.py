@@ -60,7 +60,7 @@ def client(path: Path) -> JobSocket:
     return JobSocket(path, prepare_timeout_s=10.0)
 
 
-def test_a_job_is_judged_and_its_quote_binds_what_left_the_enclave(enclave: Path, place: Path) -> None:
+def test_job_is_judged_and_its_quote_binds_its_result(enclave: Path, place: Path) -> None:
     result = run_job(client(enclave), b.VOTER, b.CONTRACTS, case(), RIGHT)
     assert (result.outcome, result.voter, result.subject) == (Outcome.EXECUTED, b.VOTER.address, b.DISPUTE)
     policy = simulated_policy(place / "root", CHAIN_ID, 1, b.ENTRY)
@@ -78,7 +78,7 @@ def test_a_socket_file_of_a_dead_process_is_replaced(place: Path) -> None:
     server.listen(place / "s").close()
 
 
-def test_a_path_that_does_not_fit_is_a_configuration_error(place: Path) -> None:
+def test_overlong_socket_path_is_a_configuration_error(place: Path) -> None:
     with pytest.raises(ConfigurationError, match="path is longer than 107 bytes"):
         server.listen(place / ("x" * 120))
     with pytest.raises(ConfigurationError, match="socket: No such file"):
@@ -103,7 +103,7 @@ def raw(path: Path) -> socket.socket:
         (2).to_bytes(4, "big") + b"[]",
     ],
 )
-def test_a_message_that_is_none_is_refused_and_the_next_job_is_taken(enclave: Path, data: bytes) -> None:
+def test_malformed_message_is_refused_and_the_next_job_is_taken(enclave: Path, data: bytes) -> None:
     with raw(enclave) as peer:
         peer.sendall(data)
         answer = frames.receive(peer, JobFailed)
@@ -111,7 +111,7 @@ def test_a_message_that_is_none_is_refused_and_the_next_job_is_taken(enclave: Pa
     assert run_job(client(enclave), b.VOTER, b.CONTRACTS, case(), RIGHT).outcome == Outcome.EXECUTED
 
 
-def test_a_peer_that_hangs_up_in_mid_message_stops_nothing(enclave: Path) -> None:
+def test_peer_that_disconnects_inside_a_message_stops_nothing(enclave: Path) -> None:
     with raw(enclave) as peer:
         peer.sendall((100).to_bytes(4, "big") + b"{")
     with raw(enclave) as peer:
@@ -158,26 +158,26 @@ def test_each_job_has_its_own_transport_key(enclave: Path) -> None:
     assert one.transport_key != two.transport_key and one.instance == two.instance
 
 
-def test_an_enclave_that_is_not_there_is_a_reason_to_try_again(place: Path) -> None:
+def test_unavailable_enclave_asks_for_a_retry(place: Path) -> None:
     with pytest.raises(TryAgain):
         client(place / "nobody").prepare(word("receipt"))
     with pytest.raises(TryAgain):
         client(place / "nobody").run(job_of(case()))
 
 
-def test_a_refused_job_is_our_own_fault_and_is_not_repeated(enclave: Path) -> None:
+def test_refused_job_is_a_bug_and_is_not_repeated(enclave: Path) -> None:
     other = case()._replace(environment=dataclasses.replace(WORLD.environment, driver="other"))
     with pytest.raises(MalformedValue):
         run_job(client(enclave), b.VOTER, b.CONTRACTS, other, RIGHT)
 
 
-def test_frames_refuse_what_is_too_long_before_it_is_sent() -> None:
+def test_frames_refuse_overlong_messages_before_sending() -> None:
     left, right = socket.socketpair()
     with left, right, pytest.raises(MalformedValue):
         frames.send(left, dataclasses.replace(job_of(case()), envelope=Blob(bytes(MAX_MESSAGE_BYTES))))
 
 
-def test_frames_name_what_was_expected() -> None:
+def test_frames_name_the_expected_type() -> None:
     left, right = socket.socketpair()
     with left, right:
         raw_message = encode(JobFailed("X", True))

@@ -109,7 +109,7 @@ def test_true_tokens_under_another_trace_are_no_match() -> None:
 
 
 @pytest.mark.parametrize("keep_out_hash", [False, True])
-def test_a_divergence_that_a_second_backend_does_not_find_accuses_nobody(keep_out_hash: bool) -> None:
+def test_divergence_not_confirmed_by_a_second_backend_accuses_nobody(keep_out_hash: bool) -> None:
     found = judged(altered(3, keep_out_hash=keep_out_hash), b.TwoParrots(second=8))
     assert found == Judgement(Outcome.CANNOT_EXECUTE, CannotReason.BACKEND)
 
@@ -119,7 +119,7 @@ def test_a_match_needs_no_second_backend() -> None:
 
 
 @pytest.mark.parametrize("engine", [b.OutOfMemory(), b.Starved()], ids=["of the interpreter", "of the engine"])
-def test_a_machine_that_is_too_small_says_so(engine: b.TwoParrots) -> None:
+def test_machine_that_is_too_small_reports_it(engine: b.TwoParrots) -> None:
     assert judged(case(), engine) == Judgement(Outcome.CANNOT_EXECUTE, CannotReason.RESOURCES)
 
 
@@ -135,11 +135,11 @@ def test_machine_without_the_model_says_so_only_after_record_checks_pass() -> No
     )
 
 
-def test_too_few_shards_are_no_verdict_on_the_operator() -> None:
+def test_too_few_shards_give_no_verdict_on_the_operator() -> None:
     assert judged(case(), keys=b.WholeKey(available=False)) == Judgement(Outcome.NO_KEY)
 
 
-def test_an_unknown_profile_is_not_guessed() -> None:
+def test_unknown_profile_is_not_executed() -> None:
     place = dataclasses.replace(WORLD.environment, profile="exact-9")
     job = case({"environment": place.digest}, {"environment": place.digest})
     assert judged(dataclasses.replace(job, environment=place)) == Judgement(Outcome.CANNOT_EXECUTE, CannotReason.PROFILE_UNKNOWN)
@@ -201,7 +201,7 @@ def test_each_defect_of_the_record_is_its_own_code(defect: type[Defect], make: C
     assert judged(make()) == Judgement(Outcome.INVALID, defect.code)
 
 
-def test_all_codes_are_covered() -> None:
+def test_all_defect_codes_are_covered() -> None:
     assert {defect.code for defect, _ in DEFECTS} == set(range(1, 10))
 
 
@@ -227,6 +227,6 @@ def test_a_ticket_for_something_else_gets_no_judgement(changes: dict[str, object
         verify_job(dataclasses.replace(job, ticket=dataclasses.replace(job.ticket, **changes)), CHAIN_ID)  # type: ignore[arg-type]
 
 
-def test_nothing_of_the_plaintext_is_in_a_judgement() -> None:
+def test_judgement_contains_nothing_of_the_plaintext() -> None:
     assert encode(WORLD.request(1)) not in repr(judged(case())).encode()
     assert isinstance(case().receipt, Receipt) and ANCHOR.chain_id == CHAIN_ID

@@ -41,7 +41,7 @@ def first_only(act: Callable[[], object]) -> Act:
     return once
 
 
-def test_every_job_has_a_process_that_is_gone_afterwards() -> None:
+def test_every_job_has_a_process_that_ends_with_it() -> None:
     with kept(lambda *_: None) as enclave:
         results = [enclave.judge() for _ in range(3)]
         assert enclave.ready.is_set()
@@ -58,7 +58,7 @@ ENDS: dict[str, tuple[Callable[[], object], int]] = {
 
 
 @pytest.mark.parametrize("name", ENDS)
-def test_a_job_that_does_not_end_by_itself_is_ended_and_the_next_is_judged(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_job_that_does_not_end_is_killed_and_the_next_is_judged(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     what, limit_s = ENDS[name]
     with kept(first_only(what), limit_s) as enclave:
         with pytest.raises(TryAgain):
@@ -68,7 +68,7 @@ def test_a_job_that_does_not_end_by_itself_is_ended_and_the_next_is_judged(name:
     assert enclave.codes == [0] and '"by":"SIGKILL"' in capfd.readouterr().err
 
 
-def test_a_bug_in_a_job_ends_the_enclave_and_its_words_are_in_no_log(capfd: pytest.CaptureFixture[str]) -> None:
+def test_bug_in_a_job_ends_the_enclave_and_its_text_is_not_logged(capfd: pytest.CaptureFixture[str]) -> None:
     def wrong(*_: object) -> None:
         raise NotExact(CANARY)
 
@@ -113,7 +113,7 @@ def test_enclave_ends_for_a_restart_when_its_second_backend_has_ended() -> None:
     assert enclave.codes == [Exit.INTERNAL]
 
 
-def test_a_job_during_which_the_second_backend_ends_is_no_vote() -> None:
+def test_job_during_which_the_second_backend_ends_gives_no_vote() -> None:
     with beside(threading.Event().wait) as second:
         with kept(lambda *_: os.kill(second.pid, signal.SIGKILL), second=second) as enclave:
             # Either it was faster, or it was ended: never does it say that it cannot execute.
@@ -138,7 +138,7 @@ def test_unintelligible_message_ends_its_job_and_not_the_enclave() -> None:
     assert enclave.codes == [0]
 
 
-def test_who_connects_and_says_nothing_is_ended_and_the_next_job_is_judged() -> None:
+def test_silent_connection_is_ended_and_the_next_job_is_judged() -> None:
     with kept(lambda *_: None, SHORT_S) as enclave, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
         peer.connect(str(enclave.place / "s"))
         peer.settimeout(30)
@@ -147,7 +147,7 @@ def test_who_connects_and_says_nothing_is_ended_and_the_next_job_is_judged() -> 
         assert enclave.judge().outcome == Outcome.EXECUTED
 
 
-def test_a_process_that_opens_its_engine_for_too_long_ends_the_enclave(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_that_loads_its_engine_too_long_ends_the_enclave(monkeypatch: pytest.MonkeyPatch) -> None:
     def hangs(_: socket.socket) -> Bench:
         threading.Event().wait()
         raise AssertionError
@@ -158,7 +158,7 @@ def test_a_process_that_opens_its_engine_for_too_long_ends_the_enclave(monkeypat
         assert Keeper(left, hangs, Promises(), 30, threading.Event(), lambda _: None).run() == Exit.INTERNAL
 
 
-def test_a_signal_to_the_whole_group_is_the_keepers_to_obey() -> None:
+def test_signal_to_the_process_group_is_handled_by_the_supervisor() -> None:
     told, tell = os.pipe()
 
     def work() -> None:
@@ -171,14 +171,14 @@ def test_a_signal_to_the_whole_group_is_the_keepers_to_obey() -> None:
     os.close(tell)
 
 
-def test_what_a_shard_promised_in_one_job_is_known_in_the_next() -> None:
+def test_shard_record_seen_in_one_job_is_known_in_the_next() -> None:
     with kept(lambda _place, line: frames.send(line, signed(PLAIN))) as enclave:
         enclave.judge()
         enclave.judge()
         assert enclave.promises.heads() == {(DOMAIN, SHARD, 1): (digest(PLAIN), 1)}
 
 
-def test_a_process_ends_with_the_one_that_started_it() -> None:
+def test_process_ends_with_its_parent() -> None:
     ours, theirs = socket.socketpair()
 
     def inner() -> None:

@@ -49,7 +49,7 @@ def test_deferred_payment_is_fetched_and_shared_and_later_ones_again(tmp_path: P
     assert set(sent.sent) == {("fetch", 9), ("share", pot, 1), ("share", pot, 2)}
 
 
-def test_nothing_runs_out_for_it_so_it_looks_seldom_and_in_turn(tmp_path: Path) -> None:
+def test_deferred_payments_are_checked_seldom_and_in_turn(tmp_path: Path) -> None:
     town = Town(tmp_path)
     town.chain.deferred.append((7, word("pot"), 1))
     town.chain.arrived |= {7, word("pot")}
@@ -60,7 +60,7 @@ def test_nothing_runs_out_for_it_so_it_looks_seldom_and_in_turn(tmp_path: Path) 
     assert look(town, part, blocks=1) == set() and len(town.chain.reads) == reads
 
 
-def test_events_that_cannot_be_read_now_are_read_later(tmp_path: Path) -> None:
+def test_events_that_are_unreadable_now_are_read_later(tmp_path: Path) -> None:
     town = Town(tmp_path)
     town.chain.deferred.append((7, word("pot"), 1))
     town.chain.arrived.add(7)
@@ -72,7 +72,7 @@ def test_events_that_cannot_be_read_now_are_read_later(tmp_path: Path) -> None:
 
 
 @given(slash=st.integers(0, 2**256 - 1), ref=st.binary(min_size=32, max_size=32), amount=st.integers(0, 2**256 - 1))
-def test_the_event_of_the_contract_says_slash_and_pot(slash: int, ref: bytes, amount: int) -> None:
+def test_contract_event_gives_slash_and_pot(slash: int, ref: bytes, amount: int) -> None:
     code = interface("EigenLayerStake")
     topics = [code.topic("PaymentDeferred"), bytes(12) + bytes.fromhex(TOWER[2:]), ref]
     found = code.event(topics, slash.to_bytes(32, "big") + amount.to_bytes(32, "big"))

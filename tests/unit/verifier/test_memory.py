@@ -68,7 +68,7 @@ def tick(node: Node, worker: Worker) -> None:
     raise AssertionError(f"jobs do not end: {sorted(worker.busy())}")
 
 
-def test_tables_do_not_grow_with_what_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_do_not_grow_with_finished_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor, "MAX_RECORDED", RECORDED)
     town, worker = Town(tmp_path), Worker()
     auditor = Auditor(
@@ -103,7 +103,7 @@ def test_tables_do_not_grow_with_what_is_over(tmp_path: Path, monkeypatch: pytes
     assert len(town.chain.posted) == 32 and len(town.archive.receipts()) == 16
 
 
-def test_results_about_receipts_that_nobody_has_are_forgotten_too(tmp_path: Path) -> None:
+def test_results_about_unknown_receipts_are_forgotten(tmp_path: Path) -> None:
     """Anybody that is drawn may post a result; what it names need not exist."""
     town = Town(tmp_path)
     tower = Watchtower(town.chain, NETWORK, town.records, ME, WatchPolicy())

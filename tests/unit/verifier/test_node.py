@@ -71,21 +71,21 @@ def node_of(town: Town, *parts: Part, votes: Deaf | None = None) -> Node:
     return Node(town.chain, town.sender, town.pages, town.records, performer, EAGER, parts, votes=votes)
 
 
-def test_what_a_part_decided_is_sent_before_the_next_part_begins(tmp_path: Path) -> None:
+def test_actions_of_one_component_are_sent_before_the_next_begins(tmp_path: Path) -> None:
     town = Town(tmp_path)
     slow = Slow(town)
     node_of(town, Ender(word("one")), slow, Ender(word("two"))).tick()
     assert slow.sent_before == [[word("one")]] and town.sender.of("end") == [word("one"), word("two")]
 
 
-def test_a_part_that_lacks_something_stops_no_part_before_or_behind_it(tmp_path: Path) -> None:
+def test_component_lacking_a_dependency_stops_no_other(tmp_path: Path) -> None:
     town = Town(tmp_path)
     node = node_of(town, Ender(word("one")), Deaf(), Ender(word("two")))
     node.tick()
     assert town.sender.of("end") == [word("one"), word("two")] and node.ticks == 0, "and the tick is repeated"
 
 
-def test_votes_that_lack_something_stop_neither_moves_nor_the_other_parts(tmp_path: Path) -> None:
+def test_votes_lacking_a_dependency_stop_no_moves_or_components(tmp_path: Path) -> None:
     town, votes = Town(tmp_path), Deaf()
     signed = town.signed(1)
     town.anchor(signed)
@@ -95,7 +95,7 @@ def test_votes_that_lack_something_stop_neither_moves_nor_the_other_parts(tmp_pa
     assert town.sender.sent.keys() == {("settle", dispute.id, dispute.round), ("end", word("one"), 0)} and node.ticks == 0
 
 
-def test_a_result_that_cannot_be_taken_yet_keeps_none_behind_it(tmp_path: Path) -> None:
+def test_result_that_cannot_be_processed_yet_blocks_none_behind_it(tmp_path: Path) -> None:
     town, votes, begun = Town(tmp_path), Deaf(), list[Action]()
     again = RunVoteJob(word("bad"), 1, word("receipt"), 1, word("seed"), 0, 0)
     votes.step = lambda docket: (again,)  # type: ignore[method-assign]
@@ -107,14 +107,14 @@ def test_a_result_that_cannot_be_taken_yet_keeps_none_behind_it(tmp_path: Path) 
     assert votes.taken == [word("good")] and [each.key[1] for each in node._finished] == [word("bad")]
 
 
-def test_a_mistake_of_ours_ends_the_tick(tmp_path: Path) -> None:
+def test_own_bug_ends_the_tick(tmp_path: Path) -> None:
     town = Town(tmp_path)
     with pytest.raises(Bug):
         node_of(town, Broken(), Ender(word("one"))).tick()
     assert town.sender.of("end") == []
 
 
-def test_an_action_that_fails_stops_neither_the_next_one_nor_the_next_part(tmp_path: Path) -> None:
+def test_failing_action_stops_neither_the_next_action_nor_component(tmp_path: Path) -> None:
     town = Town(tmp_path)
 
     class Wishful:

@@ -26,7 +26,7 @@ class Demanded:
             yield replace(each, list_demanded=True, list_deadline=self.deadline, window_end=self.deadline) if owed else each
 
 
-def test_a_list_that_was_demanded_in_the_last_second_is_still_expired(tmp_path: Path) -> None:
+def test_list_demanded_in_the_last_second_is_still_expired(tmp_path: Path) -> None:
     town = Town(tmp_path)
     town.anchor(town.signed(1))
     end = town.chain.timestamp + 100

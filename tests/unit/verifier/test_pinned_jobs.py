@@ -97,7 +97,7 @@ def altered(request: Request, true: Generated) -> Generated:
     return Generated(output_for(request, tuple(tokens), true.output.finish_reason), true.leaves)
 
 
-def test_in_an_equal_environment_it_is_executed_and_a_fraud_is_found(place: Place) -> None:
+def test_pinned_job_is_executed_in_an_equal_environment_and_finds_fraud(place: Place) -> None:
     request = asked(place, place.here)
     true = place.engine.generate(request)
     with enclave(place) as socket:
@@ -108,7 +108,7 @@ def test_in_an_equal_environment_it_is_executed_and_a_fraud_is_found(place: Plac
     assert out_hash(honest.tokens_hash, honest.trace_root) == true.out_hash
 
 
-def test_a_foreign_environment_cannot_be_executed_and_accuses_nobody(place: Place) -> None:
+def test_foreign_environment_cannot_execute_and_accuses_nobody(place: Place) -> None:
     request = asked(place, place.elsewhere)
     # What such an operator answered is not known here: any answer will do, and none may be judged.
     own = asked(place, place.here)
@@ -122,7 +122,7 @@ def test_a_foreign_environment_cannot_be_executed_and_accuses_nobody(place: Plac
     assert attribute(found, one.signed.receipt, preflight(record), place.elsewhere.profile) is Cause.ENVIRONMENT
 
 
-def test_an_enclave_of_the_other_profile_cannot_execute_it(place: Place) -> None:
+def test_enclave_of_the_other_profile_cannot_execute(place: Place) -> None:
     request = asked(place, place.here)
     true = place.engine.generate(request)
     with enclave(None) as socket:

@@ -39,7 +39,7 @@ def events(capsys: pytest.CaptureFixture[str]) -> Counter[str]:
     return Counter(json.loads(line)["event"] for line in capsys.readouterr().err.splitlines())
 
 
-def test_audits_are_made_when_the_enclave_is_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_audits_resume_when_the_enclave_returns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     town = Town(tmp_path)
     town.enclave = enclave = Counting(town.enclave.bench)
     town.anchor(*(town.signed(number) for number in range(1, 7)))
@@ -59,7 +59,7 @@ def test_audits_are_made_when_the_enclave_is_back(tmp_path: Path, capsys: pytest
     assert enclave.jobs == 6
 
 
-def test_a_seat_asks_less_often_and_votes_when_the_enclave_is_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_seat_asks_less_often_and_votes_when_the_enclave_returns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     town, dispute = setup(tmp_path)
     town.enclave = enclave = Counting(town.enclave.bench)
     enclave.running = False

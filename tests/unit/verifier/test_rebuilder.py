@@ -71,7 +71,7 @@ def asked(job: RunJob, otherwise: Source, rebuilding: Callable[[Switchboard], So
                 os.waitpid(child, 0)
 
 
-def test_the_child_opens_with_the_job_and_the_stream_that_it_was_given(job: RunJob) -> None:
+def test_child_opens_with_its_job_and_its_stream(job: RunJob) -> None:
     def rebuilding(board: Switchboard) -> Source:
         def act(got: RunJob) -> bytes:
             assert got == job and board.peer is not None and board.peer.family is socket.AF_UNIX
@@ -82,7 +82,7 @@ def test_the_child_opens_with_the_job_and_the_stream_that_it_was_given(job: RunJ
     assert int(asked(job, Source(fails(AssertionError())), rebuilding)) != os.getpid()
 
 
-def test_an_epoch_of_partials_is_opened_without_it(job: RunJob, tmp_path: Path) -> None:
+def test_epoch_of_partials_is_opened_without_the_child(job: RunJob, tmp_path: Path) -> None:
     plain = replace(job, ticket=replace(job.ticket, key_epoch=U64(1)))
     mark = tmp_path / "asked"
 
@@ -98,13 +98,13 @@ def test_an_epoch_of_partials_is_opened_without_it(job: RunJob, tmp_path: Path) 
 @pytest.mark.parametrize(
     "error", [EnvelopeProofBad("ab", "why"), EnvelopeDoesNotOpen("ab"), NoKey(1, 2, "shard 2 TryAgain"), ShardRefused("a", "b")]
 )
-def test_what_a_vote_depends_on_is_the_same_on_both_sides(job: RunJob, error: BytewiseError) -> None:
+def test_vote_inputs_are_the_same_on_both_sides(job: RunJob, error: BytewiseError) -> None:
     with pytest.raises(type(error)) as caught:
         asked(job, Source(fails(AssertionError())), lambda _board: Source(fails(error)))
     assert str(caught.value) == str(error)
 
 
-def test_the_secret_is_handed_over_for_partials_and_for_nothing_else(job: RunJob) -> None:
+def test_signing_secret_is_passed_for_partials_only(job: RunJob) -> None:
     plain = replace(job, ticket=replace(job.ticket, key_epoch=U64(1)))
     nothing = Source(fails(NoKey(0, 2, "none")))
     assert _answer(nothing, Wanted(plain), SECRET) == HandedOver(Blob(SECRET))
@@ -112,7 +112,7 @@ def test_the_secret_is_handed_over_for_partials_and_for_nothing_else(job: RunJob
     assert {type(_answer(nothing, Wanted(each), SECRET)) for each in (job, other)} == {Opened}, "the ticket is what shards go by"
 
 
-def test_what_shards_release_again_opens_nowhere_once_the_child_is_gone(tmp_path: Path) -> None:
+def test_shares_released_again_open_nothing_after_the_child_ended(tmp_path: Path) -> None:
     world = World(tmp_path, epoch=rebuilt_epoch(1))
     case = world.case()
     world.chain.open(case)
@@ -142,30 +142,30 @@ def kill(_job: RunJob) -> bytes:
 
 
 @pytest.mark.parametrize("act", [kill, fails(ConfigurationError("a", "b")), fails(MemoryError())])
-def test_a_child_that_ends_otherwise_is_no_vote(job: RunJob, act: Callable[[RunJob], bytes]) -> None:
+def test_abnormal_end_of_the_child_gives_no_vote(job: RunJob, act: Callable[[RunJob], bytes]) -> None:
     with pytest.raises(TryAgain):
         asked(job, Source(fails(AssertionError())), lambda _board: Source(act))
 
 
 @pytest.mark.parametrize("name", ["", "NoSuch", "ConfigurationError", "Fault" * 9, "errors", "annotations"])
-def test_a_word_that_names_no_verdict_is_none(name: str) -> None:
+def test_unknown_verdict_word_is_refused(name: str) -> None:
     assert type(_error(Opened(None, name, ("x",)))) is TryAgain
 
 
-def test_errors_of_ours_are_told_and_others_are_not(job: RunJob) -> None:
+def test_own_errors_are_passed_on_and_others_are_raised(job: RunJob) -> None:
     wanted = Wanted(job)
     assert _answer(Source(fails(NoKey(0, 2, "x" * 999))), wanted, SECRET) == Opened(None, "NoKey", ("0", "2", "x" * 200))
     with pytest.raises(ZeroDivisionError):
         _answer(Source(fails(ZeroDivisionError())), wanted, SECRET)
 
 
-def test_without_a_conversation_there_is_nobody_to_reach_shards(job: RunJob) -> None:
+def test_opening_without_a_served_job_asks_for_a_retry(job: RunJob) -> None:
     rebuilder = Rebuilder(Source(fails(AssertionError())), Switchboard(), lambda _board: Source(fails(AssertionError())), tuple)
     with pytest.raises(TryAgain, match="no job is being served"):
         rebuilder.open(job, SECRET)
 
 
-def test_an_enclave_that_was_not_told_to_has_no_such_process(job: RunJob) -> None:
+def test_enclave_without_opt_in_has_no_such_process(job: RunJob) -> None:
     settings = EnclaveSettings(Path("model"), Path("s"), 1, EvidenceType.TDX, endorsements=Path("e"))
     parts = _Parts(settings, None, None, None, ())  # type: ignore[arg-type]
     ours, theirs = socket.socketpair()
@@ -176,7 +176,7 @@ def test_an_enclave_that_was_not_told_to_has_no_such_process(job: RunJob) -> Non
             keys.open(job, SECRET)
 
 
-def test_a_child_that_is_left_unasked_ends_without_a_complaint() -> None:
+def test_unused_child_ends_without_an_error() -> None:
     """Its job's process is gone, which is no bug of anybody."""
     rebuilder = Rebuilder(Source(fails(AssertionError())), Switchboard(), lambda _board: Source(fails(AssertionError())), tuple)
     rebuilder.ready()

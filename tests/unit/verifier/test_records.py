@@ -107,7 +107,7 @@ def test_an_unregistered_environment_is_named() -> None:
         (MalformedValue, lambda: _changed(mode=U8(Mode.TEE))),
     ],
 )
-def test_a_receipt_with_its_own_fault_does_not_spoil_the_others(fault: type[Fault], entry: Callable[[], SignedReceipt]) -> None:
+def test_receipt_with_its_own_fault_does_not_affect_the_others(fault: type[Fault], entry: Callable[[], SignedReceipt]) -> None:
     header, data = batch(answered(1), entry())
     good, bad = verify_batch(ANCHOR, header, data, WORLD.environment, frozenset({1})).receipts
     assert good.fault is None and isinstance(bad.fault, fault)
@@ -125,7 +125,7 @@ def test_batch_is_followed_checked_and_its_ciphertext_kept_at_first_sight(tmp_pa
     assert town.archive.batch(0) is not None and town.archive.batch(0).state == CHECKED  # type: ignore[union-attr]
 
 
-def test_a_second_look_reads_nothing_twice(tmp_path: Path) -> None:
+def test_repeated_read_fetches_nothing_twice(tmp_path: Path) -> None:
     town = Town(tmp_path)
     town.anchor(town.signed(1))
     town.records.step(town.chain.now())
@@ -145,7 +145,7 @@ def test_list_without_bytes_is_withheld_only_after_the_deadline(tmp_path: Path) 
     assert town.records.live == ()
 
 
-def test_a_list_that_comes_late_is_still_checked(tmp_path: Path) -> None:
+def test_late_list_is_still_checked(tmp_path: Path) -> None:
     town = Town(tmp_path)
     header = town.anchor(town.signed(1))
     data = town.shelf.blobs.pop(header.locator)
@@ -171,7 +171,7 @@ def test_missing_or_other_ciphertext_is_withheld_after_the_deadline(tmp_path: Pa
     assert town.archive.receipt(identifier).finding == WITHHELD_FINDING  # type: ignore[union-attr]
 
 
-def test_a_list_larger_than_its_receipts_can_be_is_not_even_parsed() -> None:
+def test_list_larger_than_its_receipts_allow_is_not_parsed() -> None:
     header, _ = batch()
     with pytest.raises(ListMismatch, match="size"):
         verify_batch(ANCHOR, header, b"not json" * 2**11 + b"x", WORLD.environment, frozenset({1}))
@@ -185,7 +185,7 @@ def test_a_faulty_list_is_remembered_with_its_fault(tmp_path: Path) -> None:
     assert seen is not None and seen.state == FAULTY and "R-14" in seen.detail
 
 
-def test_a_store_that_is_away_for_a_moment_accuses_nobody(tmp_path: Path) -> None:
+def test_store_that_is_briefly_unavailable_accuses_nobody(tmp_path: Path) -> None:
     town = Town(tmp_path)
     header = town.anchor(town.signed(1))
     blobs, town.shelf.blobs = town.shelf.blobs, {}
@@ -196,7 +196,7 @@ def test_a_store_that_is_away_for_a_moment_accuses_nobody(tmp_path: Path) -> Non
     assert town.archive.batch(header.batch_id).state == CHECKED  # type: ignore[union-attr]
 
 
-def test_a_reorganisation_takes_back_what_it_took(tmp_path: Path) -> None:
+def test_reorganisation_removes_its_batches(tmp_path: Path) -> None:
     town = Town(tmp_path)
     kept = town.anchor(town.signed(1), block=U64(12))
     town.chain.number = 14
@@ -211,7 +211,7 @@ def test_a_reorganisation_takes_back_what_it_took(tmp_path: Path) -> None:
     assert town.archive.batch(1) is None
 
 
-def test_a_restart_knows_what_it_knew(tmp_path: Path) -> None:
+def test_restart_restores_the_records(tmp_path: Path) -> None:
     town = Town(tmp_path)
     town.anchor(town.signed(1))
     town.records.step(town.chain.now())

@@ -68,9 +68,7 @@ def posting(anvil: Anvil, tmp_path: Path) -> Posting:
 
 
 @pytest.mark.parametrize("depth", range(1, 9))
-def test_a_reorganisation_takes_back_exactly_what_left_the_chain(
-    anvil: Anvil, posting: Posting, tmp_path: Path, depth: int
-) -> None:
+def test_reorganisation_removes_exactly_what_left_the_chain(anvil: Anvil, posting: Posting, tmp_path: Path, depth: int) -> None:
     watcher = Watcher(anvil, posting.network, tmp_path / "w.db")
     for _ in range(9):
         posting.post()
@@ -89,7 +87,7 @@ def test_a_reorganisation_takes_back_exactly_what_left_the_chain(
 
 
 @pytest.mark.parametrize("depth", [16, 33, 64])
-def test_a_deep_reorganisation_takes_back_exactly_what_left_the_chain(
+def test_deep_reorganisation_removes_exactly_what_left_the_chain(
     anvil: Anvil, posting: Posting, tmp_path: Path, depth: int
 ) -> None:
     watcher = Watcher(anvil, posting.network, tmp_path / "w.db")
@@ -110,9 +108,7 @@ def test_a_deep_reorganisation_takes_back_exactly_what_left_the_chain(
     assert watcher.kept == posting.on_chain() and len(watcher.kept) > len(stayed), "its operator sent again what vanished"
 
 
-def test_a_reorganisation_while_nobody_looked_is_noticed_at_the_next_start(
-    anvil: Anvil, posting: Posting, tmp_path: Path
-) -> None:
+def test_reorganisation_during_downtime_is_noticed_at_the_next_start(anvil: Anvil, posting: Posting, tmp_path: Path) -> None:
     watcher = Watcher(anvil, posting.network, tmp_path / "w.db")
     posting.post()
     posting.post()
@@ -124,7 +120,7 @@ def test_a_reorganisation_while_nobody_looked_is_noticed_at_the_next_start(
     assert again.kept == posting.on_chain() == {}
 
 
-def test_a_node_that_is_behind_is_waited_for(anvil: Anvil, posting: Posting, tmp_path: Path) -> None:
+def test_lagging_node_is_waited_for(anvil: Anvil, posting: Posting, tmp_path: Path) -> None:
     watcher = Watcher(anvil, posting.network, tmp_path / "w.db")
     snapshot = anvil.rpc("evm_snapshot")
     posting.post()
@@ -233,7 +229,7 @@ PLACES = ["before cursor.rewind", "before archive.rewind", "after archive.rewind
 @pytest.mark.parametrize("goes_back", [False, True])
 @pytest.mark.parametrize("restarts", [True, False])
 @pytest.mark.parametrize("place", PLACES)
-def test_a_death_at_any_write_of_a_reorganisation_heals_at_the_next_start(
+def test_crash_at_any_write_of_a_reorganisation_heals_at_the_next_start(
     tmp_path: Path, place: str, restarts: bool, goes_back: bool
 ) -> None:
     world = Reorganised(tmp_path, place)
@@ -260,7 +256,7 @@ class MovingChain(MemoryChain):
         self.branch = "other"
 
 
-def test_nothing_is_stored_of_a_chain_that_moved_while_it_was_read(tmp_path: Path) -> None:
+def test_nothing_is_stored_from_a_chain_that_moved_during_the_read(tmp_path: Path) -> None:
     town = Town(tmp_path)
     chain = town.chain = MovingChain()
     town.reopen()

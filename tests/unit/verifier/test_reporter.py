@@ -55,7 +55,7 @@ def send(town: Town, part: Reporter, *actions: Action) -> None:
     Performer(town.sender, town.journal, None, None, None, None, part).perform_all(actions, town.chain.now())
 
 
-def test_a_receipt_that_is_not_the_one_that_was_anchored_is_reported(tmp_path: Path) -> None:
+def test_receipt_other_than_the_anchored_one_is_reported(tmp_path: Path) -> None:
     town = Town(tmp_path)
     anchored, given = town.signed(1), town.signed(1, cheat=True)
     town.anchor(anchored, town.signed(2))
@@ -74,7 +74,7 @@ def test_a_receipt_that_is_not_the_one_that_was_anchored_is_reported(tmp_path: P
     town.journal.verify_journal()
 
 
-def test_what_the_chain_has_punished_is_left_alone(tmp_path: Path) -> None:
+def test_punished_operator_is_not_reported_again(tmp_path: Path) -> None:
     town = Town(tmp_path)
     hand_over(town, town.signed(1), town.signed(1, cheat=True))
     town.chain.unreported[(WHO, 1)] = "AlreadyPunished"
@@ -124,7 +124,7 @@ def test_list_hiding_its_batch_is_a_proof_with_the_answer_to_its_demand(tmp_path
     assert verify_batch_proof(town.chain.headers[0].root, nodes[1], proof) and len(town.sender.of("report")) == 1
 
 
-def test_a_receipt_whose_number_its_operator_skipped_is_reported(tmp_path: Path) -> None:
+def test_receipt_with_a_skipped_number_is_reported(tmp_path: Path) -> None:
     town = Town(tmp_path)
     kept, lost, two = town.signed(1), town.signed(2), ReportSkipped(WHO, 2)
     empty = EmptyLeaf(WHO, U64(2), U256(CHAIN_ID))
@@ -151,7 +151,7 @@ def test_a_receipt_whose_number_its_operator_skipped_is_reported(tmp_path: Path)
         part.report(two, town.sender)
 
 
-def test_a_skipped_number_is_shown_in_the_batch_that_the_chain_has_now() -> None:
+def test_skipped_number_is_shown_in_the_current_batch() -> None:
     true, book = true_receipt(), LeafBook(ANCHOR)
     book.note(true)
     for batch in (3, 4):
@@ -177,7 +177,7 @@ def true_receipt() -> SignedReceipt:
     return WORLD.sign(WORLD.receipt(1, request, WORLD.engine.generate(request)), "eigenda:standard:0x02")
 
 
-def test_only_what_its_operator_signed_contradicts_it() -> None:
+def test_only_signatures_of_the_operator_contradict_it() -> None:
     true = true_receipt()
     forged = replace(true, receipt=replace(true.receipt, out_hash=word("other")))
     book = LeafBook(ANCHOR)
@@ -190,7 +190,7 @@ def test_only_what_its_operator_signed_contradicts_it() -> None:
     assert list(book.doubles.found) == [(WHO, 1)]
 
 
-def test_a_list_speaks_for_its_own_operator_and_numbers_only() -> None:
+def test_list_contradicts_only_its_own_operator_and_numbers() -> None:
     """Whoever posts a batch can put anything into its list: keys of a minute, and numbers without end."""
     true, stranger = true_receipt(), signer("a key of a minute")
     book = LeafBook(ANCHOR)
@@ -235,7 +235,7 @@ def test_true_contradiction_is_decided_behind_a_thousand_refused_ones(tmp_path: 
     assert part.step(town.chain.pass_time(12)) == (ONE,)
 
 
-def test_what_is_refused_again_and_again_is_asked_about_ever_more_seldom(tmp_path: Path) -> None:
+def test_repeatedly_refused_report_is_retried_ever_less_often(tmp_path: Path) -> None:
     town = Town(tmp_path)
     hand_over(town, town.signed(1), town.signed(1, cheat=True))
     town.chain.unreported[(WHO, 1)] = "AlreadyPunished"

@@ -28,14 +28,14 @@ def look(town: Town, part: Part, blocks: int = SETTLED_BLOCKS, seconds: int = RE
     return set(part.step(town.chain.pass_time(seconds)))
 
 
-def test_on_a_network_with_a_vault_of_its_own_nothing_is_read(tmp_path: Path) -> None:
+def test_network_with_its_own_vault_reads_nothing(tmp_path: Path) -> None:
     town = Town(tmp_path)
     town.chain.staked[TOWER], town.chain.unslashed = 5, [(LIAR, word("ref"), 1)]
     for part in (OwnRecord(town.chain, 1, TOWER), RefusedSlashes(town.chain, 1, OURS)):
         assert look(town, part) == set() and town.chain.reads == town.chain.trials == []
 
 
-def test_our_record_is_made_renewed_and_follows_our_stake(tmp_path: Path) -> None:
+def test_stake_record_is_made_renewed_and_follows_the_stake(tmp_path: Path) -> None:
     town, sent = Town(tmp_path), Outgoing()
     town.chain.life, part = LIFE, OwnRecord(town.chain, 1, TOWER)
     assert look(town, part) == set(), "no stake"
@@ -73,7 +73,7 @@ def test_action_refused_by_eigenlayer_is_retried_once_it_would_succeed(tmp_path:
     assert told(RetrySlash(LIAR, ref, 2)) == (ref, {"account": LIAR, "times": 2})
 
 
-def test_many_refusals_are_asked_about_a_few_at_a_time_and_all_in_the_end(tmp_path: Path) -> None:
+def test_many_refused_actions_are_retried_a_few_at_a_time(tmp_path: Path) -> None:
     town = Town(tmp_path)
     town.chain.life, part = LIFE, RefusedSlashes(town.chain, 1, OURS)
     refs = [word("ref", number) for number in range(3 * QUESTIONS_PER_STEP)]

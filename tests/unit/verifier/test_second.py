@@ -74,7 +74,7 @@ def agrees(second: SecondOpinion) -> None:
     second.of(REQUEST, TRUTH)
 
 
-def test_it_agrees_or_says_why_not() -> None:
+def test_second_backend_agrees_or_gives_its_reason() -> None:
     acts = (
         raises(CannotExecute("other token")), raises(CannotExecute("small", CannotReason.RESOURCES)), raises(MemoryError()),
         raises(OutsideLimits("context", 1, 2)),
@@ -89,14 +89,14 @@ def test_it_agrees_or_says_why_not() -> None:
         agrees(second)
 
 
-def test_who_dies_over_it_is_unavailable_and_the_next_one_answers() -> None:
+def test_dying_second_backend_is_unavailable_and_the_next_one_answers() -> None:
     with asked(dies) as second:
         with pytest.raises(TryAgain):
             agrees(second)
         agrees(second)
 
 
-def test_who_is_silent_is_unavailable_and_ended_and_the_next_one_answers() -> None:
+def test_silent_second_backend_is_ended_and_the_next_one_answers() -> None:
     with asked(threading.Event().wait, limit_s=1) as second:
         with pytest.raises(TryAgain):
             agrees(second)
@@ -128,7 +128,7 @@ ASKERS: dict[str, Callable[[socket.socket], None]] = {
 
 
 @pytest.mark.parametrize("name", ASKERS)
-def test_who_asks_may_die_at_any_moment(name: str) -> None:
+def test_caller_of_the_second_backend_may_die_at_any_point(name: str) -> None:
     with asked() as second:
         ours, theirs = socket.socketpair()
         with ours, theirs:
@@ -138,13 +138,13 @@ def test_who_asks_may_die_at_any_moment(name: str) -> None:
         agrees(second)
 
 
-def test_something_else_than_a_stream_is_dropped() -> None:
+def test_message_without_a_stream_is_dropped() -> None:
     with asked() as second:
         second._line.sendall(b"\1")
         agrees(second)
 
 
-def test_once_it_has_ended_it_is_unavailable() -> None:
+def test_ended_second_backend_is_unavailable() -> None:
     with asked() as second:
         os.kill(second.process.pid, signal.SIGKILL)
         assert second.process.has_ended(30)

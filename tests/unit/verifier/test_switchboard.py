@@ -77,7 +77,7 @@ def _keys(world: World, peer: socket.socket) -> ShardKeySource:
     return ShardKeySource(world.quoter, attempts=2, pause=lambda _: None, on_failure=lambda *_: None, dial=board.dial)
 
 
-def test_an_envelope_is_opened_over_streams_that_were_handed_in(world: World, ask: Callable[..., JobResult]) -> None:
+def test_envelope_is_opened_over_inherited_streams(world: World, ask: Callable[..., JobResult]) -> None:
     case, told = world.case(), Told()
     world.chain.open(case)
 
@@ -89,7 +89,7 @@ def test_an_envelope_is_opened_over_streams_that_were_handed_in(world: World, as
     assert told == [case.payload]
 
 
-def test_shards_that_are_not_there_are_told_and_the_job_goes_on(world: World, ask: Callable[..., JobResult]) -> None:
+def test_unreachable_shards_are_reported_and_the_job_continues(world: World, ask: Callable[..., JobResult]) -> None:
     def inside(peer: socket.socket, job: RunJob) -> None:
         with pytest.raises(NoKey, match="shard 3 TryAgain"):
             _keys(world, peer).open(job, world.secret)
@@ -107,13 +107,13 @@ def test_only_shards_of_the_jobs_own_epoch_are_dialled(world: World, ask: Callab
         ask(world.job(world.case()), inside)
 
 
-def test_without_a_job_nobody_dials(world: World) -> None:
+def test_nothing_is_dialled_without_a_job(world: World) -> None:
     with pytest.raises(TryAgain, match="no job"):
         Switchboard().dial(world.document.record.shards[0], 1)
 
 
 @pytest.mark.parametrize("what", ["nothing", "a byte alone", "another byte", "two streams", "a datagram socket"])
-def test_anything_but_one_stream_is_refused(what: str) -> None:
+def test_message_other_than_one_stream_is_refused(what: str) -> None:
     left, right = socket.socketpair()
     stream, other = socket.socketpair()
     datagram = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -133,7 +133,7 @@ def test_anything_but_one_stream_is_refused(what: str) -> None:
             frames.receive_stream(right)
 
 
-def test_a_stream_arrives_connected() -> None:
+def test_stream_is_received_connected() -> None:
     left, right = socket.socketpair()
     stream, other = socket.socketpair()
     with left, right, stream, other:

@@ -70,7 +70,7 @@ def hasty(tmp_path: Path) -> Iterator[Office]:
     made.server.close()
 
 
-def test_a_tick_waits_for_no_watchtower(tmp_path: Path) -> None:
+def test_tick_waits_for_no_watchtower(tmp_path: Path) -> None:
     make_certificate(tmp_path / "tls.pem", tmp_path / "tls.key", "127.0.0.1", "tower")
     said = tip(word("receipt"), "voter")
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -81,7 +81,7 @@ def test_a_tick_waits_for_no_watchtower(tmp_path: Path) -> None:
         assert silent.accept(), "it is being told, and nobody waits"
 
 
-def test_tips_travel_to_who_was_named_and_nothing_else_is_taken(office: Office) -> None:
+def test_hints_reach_their_recipient_and_nothing_else_is_accepted(office: Office) -> None:
     said = tip(word("receipt"), "voter")
     TipSender(("https://127.0.0.1:1", office.url), office.certificate)(said)
     wait(lambda: office.box.key([said.result]) is not None)
@@ -92,13 +92,13 @@ def test_tips_travel_to_who_was_named_and_nothing_else_is_taken(office: Office) 
 
 
 @pytest.mark.parametrize("length", ["-1", "4097", "1e3", "\u00b2", "9" * 5000, "0" * 12 + "9999", ""])
-def test_a_length_that_is_none_ends_the_exchange(office: Office, length: str) -> None:
+def test_impossible_length_ends_the_exchange(office: Office, length: str) -> None:
     with office.trust.wrap_socket(office.silent(), server_hostname="127.0.0.1") as client:
         client.sendall(f"POST {PATH} HTTP/1.0\r\nContent-Length: {length}\r\n\r\n".encode("latin-1"))
         assert b" 400 " in client.recv(100)
 
 
-def test_who_is_no_verifier_is_sent_away_before_its_signature_is_looked_at() -> None:
+def test_non_verifier_is_disconnected_before_its_signature_is_checked() -> None:
     forged = replace(tip(word("receipt"), "second"), signature=tip(word("receipt"), "voter").signature, salt=word("salt"))
     with pytest.raises(NotAMember):
         TipBox(DISPUTES, {VOTER}).put(forged)
@@ -106,7 +106,7 @@ def test_who_is_no_verifier_is_sent_away_before_its_signature_is_looked_at() -> 
         TipBox(DISPUTES, EVERYBODY).put(forged)
 
 
-def test_one_address_holds_so_many_connections_and_others_are_served(office: Office) -> None:
+def test_connections_per_address_are_bounded_and_others_are_served(office: Office) -> None:
     held = [office.silent() for _ in range(MAX_FROM_ONE)]
     wait(lambda: office.server.connections == MAX_FROM_ONE)
     with office.silent() as refused:
@@ -120,7 +120,7 @@ def test_one_address_holds_so_many_connections_and_others_are_served(office: Off
     assert office.post(PATH, encode(said)) == 204
 
 
-def test_all_addresses_together_hold_so_many_connections(office: Office) -> None:
+def test_connections_of_all_addresses_are_bounded(office: Office) -> None:
     threads = threading.active_count()
     crowd = [office.silent(f"127.0.0.{2 + i // MAX_FROM_ONE}") for i in range(MAX_CONNECTIONS)]
     wait(lambda: office.server.connections == MAX_CONNECTIONS)
@@ -132,13 +132,13 @@ def test_all_addresses_together_hold_so_many_connections(office: Office) -> None
     wait(lambda: office.server.connections == 0)
 
 
-def test_who_says_nothing_is_let_go(hasty: Office) -> None:
+def test_silent_hint_connection_is_closed(hasty: Office) -> None:
     with hasty.silent() as client:
         assert client.recv(1) == b""
     wait(lambda: hasty.server.connections == 0)
 
 
-def test_bytes_one_by_one_buy_no_time(hasty: Office) -> None:
+def test_byte_by_byte_sending_extends_no_deadline(hasty: Office) -> None:
     with hasty.trust.wrap_socket(hasty.silent(), server_hostname="127.0.0.1") as client:
         client.sendall(f"POST {PATH} HTTP/1.0\r\n".encode())
         pause = threading.Event()
@@ -149,7 +149,7 @@ def test_bytes_one_by_one_buy_no_time(hasty: Office) -> None:
     wait(lambda: hasty.server.connections == 0)
 
 
-def test_a_connection_that_breaks_is_counted_and_prints_nothing(office: Office, capfd: pytest.CaptureFixture[str]) -> None:
+def test_broken_connection_is_counted_and_prints_nothing(office: Office, capfd: pytest.CaptureFixture[str]) -> None:
     name = 'bytewise_tips_refused_total{reason="broken"}'
     before = telemetry.counters().get(name, 0)
     with office.silent() as client:
@@ -174,7 +174,7 @@ class Roll:
         return tuple(PoolMember(who, i, 1, stake, membership) for i, (who, stake) in enumerate(self.who))
 
 
-def test_members_are_read_now_and_then_and_never_because_a_stranger_asks(tmp_path: Path) -> None:
+def test_members_are_read_periodically_and_never_on_request(tmp_path: Path) -> None:
     town, roll = Town(tmp_path), Roll((VOTER, 10), (signer("left").address, 0))
     members = Members(roll, town.records)
     town.anchor(town.signed(1))

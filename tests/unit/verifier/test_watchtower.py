@@ -39,7 +39,7 @@ def step(town: Town, tower: Watchtower) -> tuple[Action, ...]:
     return tower.step(seen)
 
 
-def test_the_watchtower_opens_one_dispute_after_the_second_mismatch(tmp_path: Path) -> None:
+def test_watchtower_opens_one_dispute_after_the_second_mismatch(tmp_path: Path) -> None:
     town = Town(tmp_path)
     fraud = town.signed(1, cheat=True)
     town.anchor(fraud)
@@ -59,7 +59,7 @@ def test_the_watchtower_opens_one_dispute_after_the_second_mismatch(tmp_path: Pa
     assert step(town, tower) == ()
 
 
-def test_a_watchtower_that_starts_later_finds_the_same(tmp_path: Path) -> None:
+def test_late_started_watchtower_finds_the_same(tmp_path: Path) -> None:
     town = Town(tmp_path)
     fraud = town.signed(1, cheat=True)
     town.anchor(fraud)
@@ -68,7 +68,7 @@ def test_a_watchtower_that_starts_later_finds_the_same(tmp_path: Path) -> None:
     assert [type(action) for action in step(town, tower_of(town))] == [OpenDispute]
 
 
-def test_a_dispute_of_somebody_else_that_left_the_chain_is_opened_by_us(tmp_path: Path) -> None:
+def test_dispute_of_another_that_left_the_chain_is_opened_by_us(tmp_path: Path) -> None:
     town = Town(tmp_path)
     fraud = town.signed(1, cheat=True)
     town.anchor(fraud)
@@ -81,7 +81,7 @@ def test_a_dispute_of_somebody_else_that_left_the_chain_is_opened_by_us(tmp_path
     assert [type(action) for action in step(town, tower)] == [OpenDispute]
 
 
-def test_who_was_told_commits_to_the_answer_and_shows_it_after_a_restart(tmp_path: Path) -> None:
+def test_hinted_watchtower_commits_to_the_answer_and_reveals_after_restart(tmp_path: Path) -> None:
     town = Town(tmp_path)
     fraud = town.signed(1, cheat=True)
     town.anchor(fraud)
@@ -106,7 +106,7 @@ def test_who_was_told_commits_to_the_answer_and_shows_it_after_a_restart(tmp_pat
     assert step(town, tower_of(town)) == ()
 
 
-def test_a_tip_proves_itself_or_is_no_tip() -> None:
+def test_hint_without_a_proof_is_refused() -> None:
     good, box = tip(word("receipt"), "voter"), TipBox(DISPUTES, {signer("voter").address})
     box.put(good)
     assert box.key([good.result]) == KEY and good.key == KEY
@@ -120,7 +120,7 @@ def test_a_tip_proves_itself_or_is_no_tip() -> None:
         box.put(tip(word("receipt"), "second"))
 
 
-def test_no_verifier_pushes_out_what_another_told() -> None:
+def test_verifier_cannot_displace_the_hints_of_another() -> None:
     good, box = tip(word("receipt"), "voter"), TipBox(DISPUTES, EVERYBODY)
     box.put(good)
     flood = [tip(word("flood", i), "second") for i in range(MAX_TIPS_EACH + 3)]

@@ -49,7 +49,7 @@ def test_votes_run_before_audits_that_wait_longer() -> None:
     worker.stop()
 
 
-def test_a_key_is_busy_until_its_result_is_collected() -> None:
+def test_key_is_busy_until_its_result_is_collected() -> None:
     worker, runs = Worker(), []
     key: JobKey = ("vote", word("d"), 1)
 
@@ -64,7 +64,7 @@ def test_a_key_is_busy_until_its_result_is_collected() -> None:
     worker.stop()
 
 
-def test_an_unavailable_enclave_is_a_result() -> None:
+def test_unavailable_enclave_is_a_result() -> None:
     worker = Worker()
 
     def job() -> JobResult:
