@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from bytewise.protocol.decisions.actions import Action, OpenDispute
-from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.units import Digest, digest, unhex
 from bytewise.service.schedule import stop_on_signals
 from bytewise.service.settings import load_settings
@@ -23,12 +23,12 @@ class Spite(Watchtower):
 
     victim: Digest
 
-    def step(self, docket: Docket) -> tuple[Action, ...]:
+    def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
         """The one challenge, unless the receipt is disputed already or not seen yet."""
-        disputed = any(case.receipt_id == self.victim for case in docket.cases)
+        disputed = any(case.receipt_id == self.victim for case in snapshot.disputes)
         if disputed or self._records.find(self.victim) is None:
             return ()
-        return (OpenDispute(self.victim, docket.required_bond_wei),)
+        return (OpenDispute(self.victim, snapshot.required_bond_wei),)
 
 
 def main() -> int:

@@ -76,7 +76,7 @@ def main() -> None:
 def setting_of(run: int, model: str) -> Setting:
     """The settings of a run: one in thirty on torch where the native path has the model."""
     draws = Draws(f"run-{run}")
-    native = missing_feature(known_models.KNOWN[model].architecture) is None and kernels() and draws.below(30)
+    native = missing_feature(known_models.KNOWN_MODELS[model].architecture) is None and kernels() and draws.below(30)
     ways = kernels() if native else tuple(backend.name for backend in BACKENDS)
     prefix = draws.below(4) == 0
     return Setting(
@@ -94,7 +94,7 @@ def tokens_of(prompt: int) -> list[int]:
 @functools.cache
 def path_of(model: str, kind: str, way: str, threads: int) -> AnyPath:
     """An open path, after the known answers of what it multiplies with."""
-    known = known_models.made(model)
+    known = known_models.built_model(model)
     if kind == "torch":
         return Runner(known, exact_backend(way))
     path = NativePath(known, kernel=way, threads=threads)

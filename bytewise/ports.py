@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.decisions.audits import AuditStage
 from bytewise.protocol.decisions.demands import DemandRecord
-from bytewise.protocol.decisions.snapshot import AnchoredBatch, DisputeOpening, Docket, Holdings
+from bytewise.protocol.decisions.snapshot import AnchoredBatch, DisputeOpening, Holdings, Snapshot
 from bytewise.protocol.jobs import EpochRecord, JobResult, Prepared, RunJob
 from bytewise.protocol.records.compare import Generated, Verification
 from bytewise.protocol.records.environment import Environment
@@ -86,7 +86,7 @@ class ChainView(Protocol):
         """Disputes that were opened in these blocks, oldest first."""
         ...
 
-    def docket(self, who: Address, block: int, openings: Sequence[DisputeOpening] = ()) -> Docket:
+    def snapshot(self, who: Address, block: int, openings: Sequence[DisputeOpening] = ()) -> Snapshot:
         """Everything a decision needs, at one block, but for `batches`; of these disputes those that the block has."""
         ...
 

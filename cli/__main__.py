@@ -12,7 +12,7 @@ from typer.exceptions import TyperException
 
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.records.environment import PROFILE_EXACT_1
-from bytewise.service.exit_codes import Exit, outcome_of
+from bytewise.service.exit_codes import Exit, advice_of
 from bytewise.service.settings import load_settings
 from cli import certify, chain, dispute, key, model, pinned, verify
 from cli.connect import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, connected
@@ -132,7 +132,7 @@ def main(arguments: list[str] | None = None) -> int:
     except typer.Abort:
         return Exit.INTERNAL
     except BytewiseError as error:
-        code, advice = outcome_of(error)
+        code, advice = advice_of(error)
         for line in (*str(error).splitlines(), advice):
             errors.print(plain(line, "red"))
         return code

@@ -23,10 +23,10 @@ from bytewise.storage.duties import Duties
 from bytewise.storage.engine import check_revision, open_database
 from chain.client.access import open_chain
 from chain.client.address_book import read_network, verify_code
-from chain.deployment.calls import Act, dry_run
+from chain.deployment.calls import ContractCall, dry_run
 from chain.reads.documents import RegistryDocuments
-from chain.reads.reader import DocketReader
-from chain.reads.records import Item, Status
+from chain.reads.reader import SnapshotReader
+from chain.reads.records import RegistryItem, Status
 from chain.sending.keys import load_signer
 from verifier.orders import CERTIFY, ordered_word
 from verifier.settings import NodeSettings
@@ -106,30 +106,32 @@ class Member(NamedTuple):
 
     settings: NodeSettings
     signer: LocalSigner
-    reader: DocketReader
+    reader: SnapshotReader
 
 
 def _member(config: Path) -> Member:
     settings = load_settings(NodeSettings, config)
     network = read_network(settings.network_file)
     client = open_chain(*settings.rpc, network.chain_id, settings.rpc_timeout_s)
-    return Member(settings, load_signer(settings.key_file), DocketReader(client, verify_code(client, network)))
+    return Member(settings, load_signer(settings.key_file), SnapshotReader(client, verify_code(client, network)))
 
 
-def _proposed(member: Member, name: Digest) -> Item:
+def _proposed(member: Member, name: Digest) -> RegistryItem:
     """The item, if the contract takes this member's word for it now: to compute it may take long."""
     reader = member.reader
     proposed = reader.item(name, reader.head())
     if proposed.status is not Status.PROPOSED:
         raise ConfigurationError("ITEM", f"{hex0x(name)} is {proposed.status.name}, not PROPOSED")
     try:
-        dry_run(reader.client, reader.network, member.signer.address, Act("Registry", "certify", (name, proposed.vectors)))
+        dry_run(
+            reader.client, reader.network, member.signer.address, ContractCall("Registry", "certify", (name, proposed.vectors))
+        )
     except Fault as error:
         raise ConfigurationError("ITEM", f"cannot be certified by {member.signer.address} now: {error}") from None
     return proposed
 
 
-def _published(file: Path, proposed: Item) -> Vectors:
+def _published(file: Path, proposed: RegistryItem) -> Vectors:
     try:
         theirs = decode(Vectors, file.read_bytes())
     except OSError as error:
@@ -141,7 +143,7 @@ def _published(file: Path, proposed: Item) -> Vectors:
     return theirs
 
 
-def _place(member: Member, name: Digest, proposed: Item, file: Path | None) -> Environment | None:
+def _place(member: Member, name: Digest, proposed: RegistryItem, file: Path | None) -> Environment | None:
     """The environment that is certified, as the chain has it; of a model, that of the file."""
     if proposed.pool == ZERO_DIGEST:
         return _environment(file)
@@ -173,7 +175,7 @@ def _computed(artifact: Path, environment: Environment | None, device: str, thre
         raise typer.Exit(Exit.INCONCLUSIVE) from None
 
 
-def _tell_differences(found: Vectors, proposed: Item, theirs: Vectors | None) -> None:
+def _tell_differences(found: Vectors, proposed: RegistryItem, theirs: Vectors | None) -> None:
     errors = Console(stderr=True)
     other = "" if proposed.pool == ZERO_DIGEST else ", or ARTIFACT is another model than the proposer's"
     said = f"this engine gives {hex0x(found.digest)}, proposed is {hex0x(proposed.vectors)}{other}"
@@ -182,7 +184,7 @@ def _tell_differences(found: Vectors, proposed: Item, theirs: Vectors | None) ->
         errors.print(line, style="red", markup=False)
 
 
-def _order(member: Member, name: Digest, proposed: Item) -> None:
+def _order(member: Member, name: Digest, proposed: RegistryItem) -> None:
     database = open_database(member.settings.database)
     check_revision(database)
     # Not into the outbox: the member's process alone plans what its account sends.

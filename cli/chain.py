@@ -13,7 +13,7 @@ from bytewise.protocol.units import ZERO_ADDRESS, hex0x
 from bytewise.service.exit_codes import Exit
 from chain.client.address_book import contracts, verify_code
 from chain.client.rpc import at_number
-from chain.reads.reader import DocketReader
+from chain.reads.reader import SnapshotReader
 from chain.reads.records import MoneyTotals
 from chain.reads.restaking import Restaking
 from chain.reads.roles import holders, irregularities
@@ -30,30 +30,30 @@ from cli.verify import Output, OutputOption
 # What `bytewise chain status` shows: plain JSON data, and tables for people. Amounts in wei as decimal strings.
 
 
-def collect(reader: DocketReader) -> dict[str, Any]:
+def collect(reader: SnapshotReader) -> dict[str, Any]:
     """A deployment at the newest block; its code is checked before (`book.verify_code`)."""
     block, network = reader.head(), reader.network
-    docket = reader.docket(ZERO_ADDRESS, block)
+    snapshot = reader.snapshot(ZERO_ADDRESS, block)
     held = holders(reader, block)
     restaking = reader.restaking(block)
     money = reader.money(block)
     return {
         "chain_id": network.chain_id,
         "block": block,
-        "clock": {"timestamp": docket.timestamp, "clock": docket.clock, "paused": docket.paused},
+        "clock": {"timestamp": snapshot.timestamp, "clock": snapshot.clock, "paused": snapshot.paused},
         "contracts": contracts(network),
         "roles": {role: list(accounts) for role, accounts in held.items()},
         "irregular": [*irregularities(network, held), *(restaking.flaws(network.addresses.stake_vault) if restaking else ())],
         "stake": _stake(restaking),
         "long_delay_s": _long_delay_s(reader, block),
-        "params_version": docket.params_version,
+        "params_version": snapshot.params_version,
         "pools": [_pool(reader, pool.digest, block) for pool in network.pools],
-        "active_epoch": docket.active_epoch,
-        "assurance": reader.epoch_on_chain(docket.active_epoch, block).assurance,
-        "policy": {"digest": hex0x(docket.policy), "serial": docket.policy_serial},
-        "batches": docket.batch_count,
+        "active_epoch": snapshot.active_epoch,
+        "assurance": reader.epoch_on_chain(snapshot.active_epoch, block).assurance,
+        "policy": {"digest": hex0x(snapshot.policy), "serial": snapshot.policy_serial},
+        "batches": snapshot.batch_count,
         "disputes": len(reader.opened(network.deploy_block, block)),
-        "price_wei": str(docket.price_wei),
+        "price_wei": str(snapshot.price_wei),
         "money": {name: str(getattr(money, name)) for name in MoneyTotals.__dataclass_fields__},
         "money_sums": money.sums,
     }
@@ -76,13 +76,13 @@ def _stake(found: Restaking | None) -> dict[str, Any]:
     }
 
 
-def _long_delay_s(reader: DocketReader, block: int) -> int:
+def _long_delay_s(reader: SnapshotReader, block: int) -> int:
     """Seconds that what moves stake waits: with less than 64 days a guardian can hold stake for longer (ADR-051)."""
     where = ("TimelockController", reader.network.addresses.long_timelock)
     return int(reader.client.call(*where, "getMinDelay", block=at_number(block)))
 
 
-def _pool(reader: DocketReader, digest: Any, block: int) -> dict[str, Any]:
+def _pool(reader: SnapshotReader, digest: Any, block: int) -> dict[str, Any]:
     pool = reader.pool(digest, block)
     if pool is None:
         return {"pool": hex0x(digest), "added": False}
@@ -155,7 +155,7 @@ def status(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, out
     book = address_book(network)
     client = chain_of(rpc, book.chain_id)
     verify_code(client, book)
-    state = collect(DocketReader(client, book))
+    state = collect(SnapshotReader(client, book))
     if output is Output.JSON:
         print(json.dumps(state, indent=2))
     else:

@@ -8,7 +8,7 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import Address
 from chain.client.arguments import read_arguments, signature
 from chain.client.artifacts import ADAPTERS, BESIDE, Interface
-from chain.deployment.calls import Act
+from chain.deployment.calls import ContractCall
 from chain.deployment.plan import code, names
 from chain.reads.bond_pools import verify_bond_pool
 from chain.reads.roles import ROLES, holders
@@ -73,13 +73,15 @@ def _place(contract: str, at: str | None) -> Address | None:
     return None if at is None else account_option("--at", at)
 
 
-def act_of(contract: str, function: str | None, arguments: list[str], value_wei: int = 0, beside: tuple[str, ...] = ()) -> Act:
+def act_of(
+    contract: str, function: str | None, arguments: list[str], value_wei: int = 0, beside: tuple[str, ...] = ()
+) -> ContractCall:
     """The act that a user typed; `ConfigurationError` for a contract, function or argument that is none."""
     known = interface_of(contract, beside).writing()
     if function is None or function not in known:
         listed, given = ", ".join(sorted(known)) or "none", "" if function is None else f"; {function} is none that writes"
         raise ConfigurationError("FUNCTION", f"name one function of {contract}: {listed}{given}")
-    return Act(contract, function, read_arguments(known[function], arguments), value_wei)
+    return ContractCall(contract, function, read_arguments(known[function], arguments), value_wei)
 
 
 def interface_of(contract: str, beside: tuple[str, ...] = ()) -> Interface:
@@ -90,7 +92,7 @@ def interface_of(contract: str, beside: tuple[str, ...] = ()) -> Interface:
     return code(contract)
 
 
-def _holder(of: Office, act: Act) -> Address:
+def _holder(of: Office, act: ContractCall) -> Address:
     """Who holds the role that a call needs; `ConfigurationError` if anybody may make it, or only a vote."""
     manager, asked = of.network.addresses.access_manager, (act.target(of.network), act.calldata[:4])
     role: int = of.client.call("AccessManager", manager, "getTargetFunctionRole", *asked, block="latest")

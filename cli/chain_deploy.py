@@ -28,10 +28,10 @@ from chain.deployment.plan import (
     LEAST_LONG_DELAY_DAYS,
     LONG_DELAY_DAYS,
     MAIN_NET,
-    Restaked,
+    DeploymentPlan,
+    EigenLayerSettings,
+    GovernanceSettings,
     Shape,
-    Site,
-    Vote,
     default_max_age,
     longest_for,
     steps,
@@ -73,7 +73,7 @@ MaxAgeOption = Annotated[
 def restaked(
     stake: StakeSource, manager: str | None, strategy: str | None, operator_set: str | None, max_age: int | None,
     params: ParamSet, shape: Shape,
-) -> Restaked | None:  # fmt: skip
+) -> EigenLayerSettings | None:  # fmt: skip
     """Where the stake is, None for a vault of the network's own; `ConfigurationError` names an option too many or too few."""
     given = {MANAGER: manager, STRATEGY: strategy, SET: operator_set, MAX_AGE: max_age}
     if stake is StakeSource.NATIVE:
@@ -88,7 +88,7 @@ def restaked(
         raise ConfigurationError("--stake", f"is eigenlayer, which needs {', '.join(missing)} too")
     avs, set_id = _operator_set(operator_set)
     at, of = account_option(MANAGER, manager), account_option(STRATEGY, strategy)
-    return Restaked(at, of, avs, set_id, max_age or default_max_age(shape), longest_for(params, shape))
+    return EigenLayerSettings(at, of, avs, set_id, max_age or default_max_age(shape), longest_for(params, shape))
 
 
 def _operator_set(text: str) -> tuple[Address, int]:
@@ -159,7 +159,9 @@ def _begun(client: Chain, deployer: LocalSigner, out: Path) -> tuple[Draft | Non
     return draft, first_nonce(client, deployer.address) if draft is None else int(draft.nonce)
 
 
-def _run(client: Chain, deployer: LocalSigner, site: Site, draft: Draft | None, nonce: int, out: Path, plan: bool) -> None:
+def _run(
+    client: Chain, deployer: LocalSigner, site: DeploymentPlan, draft: Draft | None, nonce: int, out: Path, plan: bool
+) -> None:
     taken = 0 if draft is None else _gone_on_with(client, draft, out, site)
     _verify(client, site, taken, plan)
     if plan:
@@ -167,24 +169,24 @@ def _run(client: Chain, deployer: LocalSigner, site: Site, draft: Draft | None, 
     if draft is None:
         draft = write_draft(out, site, nonce, deploying.planned_book(client, site))
     _send(client, deployer, site, taken, out)
-    write_network(out, deploying.finished(client, site, draft.book))
+    write_network(out, deploying.verify_deployed(client, site, draft.book))
     path_of(out).unlink(missing_ok=True)
     print(out)
 
 
-def _gone_on_with(client: Chain, draft: Draft, out: Path, site: Site) -> int:
+def _gone_on_with(client: Chain, draft: Draft, out: Path, site: DeploymentPlan) -> int:
     taken = steps_taken(client, draft, out, site)
     print(f"{path_of(out)}: goes on after {taken} of {len(steps(site))} transactions")
     return taken
 
 
-def _vote(deployer: Address, offices: tuple[str | None, str | None, str | None], long_delay_days: int) -> Vote:
+def _vote(deployer: Address, offices: tuple[str | None, str | None, str | None], long_delay_days: int) -> GovernanceSettings:
     options = zip(("--guardian", "--curator", "--votes"), offices, strict=True)
     guardian, curator, holder = (_account(option, text) if text is not None else deployer for option, text in options)
-    return Vote(guardian, curator, holder, long_delay_s=long_delay_days * 86_400)
+    return GovernanceSettings(guardian, curator, holder, long_delay_s=long_delay_days * 86_400)
 
 
-def _verify(client: Chain, site: Site, taken: int, plan: bool) -> None:
+def _verify(client: Chain, site: DeploymentPlan, taken: int, plan: bool) -> None:
     """What the chain can say before anything is sent; printed if it is only planned, also what cannot be paid."""
     try:
         deploying.verify_parameters(client, site)
@@ -199,9 +201,9 @@ def _verify(client: Chain, site: Site, taken: int, plan: bool) -> None:
     _verify_money(client, site, taken, told=plan)
 
 
-def _send(client: Chain, deployer: LocalSigner, site: Site, taken: int, out: Path) -> None:
+def _send(client: Chain, deployer: LocalSigner, site: DeploymentPlan, taken: int, out: Path) -> None:
     try:
-        deploying.take(client, deployer, site, taken)
+        deploying.send_steps(client, deployer, site, taken)
     except RpcRefused as error:
         raise TryAgain("chain", f"{error}; {_how_to_go_on(out)}, once no transaction of the account waits for a block") from None
     except BytewiseError:
@@ -223,7 +225,7 @@ def _verify_place(out: Path) -> None:
         raise ConfigurationError("--out", f"nothing can be written in {out.parent}: name a file elsewhere")
 
 
-def _verify_set(client: Chain, site: Site, stake: Restaked, told: bool) -> None:
+def _verify_set(client: Chain, site: DeploymentPlan, stake: EigenLayerSettings, told: bool) -> None:
     if told:
         print(
             f"stake source: {site.at['StakeVault']}, as long as {site.deployer} sends nothing else first; set "
@@ -233,7 +235,7 @@ def _verify_set(client: Chain, site: Site, stake: Restaked, told: bool) -> None:
     verify_operator_set(client, site, stake)
 
 
-def _verify_money(client: Chain, site: Site, taken: int, told: bool) -> None:
+def _verify_money(client: Chain, site: DeploymentPlan, taken: int, told: bool) -> None:
     needs, have = deploying.most_wei(client, site, taken), client.balance(site.deployer, "latest")
     line = f"{site.deployer} has {_ether(have)} ETH, this may take {_ether(needs)} ETH at the fees of now"
     if have < needs:
@@ -275,7 +277,7 @@ def _pools(texts: list[str]) -> list[Digest]:
     return found
 
 
-def _print_plan(client: Chain, plan: list[deploying.Rehearsed]) -> None:
+def _print_plan(client: Chain, plan: list[deploying.RehearsedStep]) -> None:
     table = Table(title=f"{len(plan)} transactions", title_justify="left")
     for heading in ("contract", "act", "address", "bytes", "gas: estimate", "at most"):
         table.add_column(heading, justify="left" if heading in ("contract", "act", "address") else "right", overflow="fold")

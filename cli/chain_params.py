@@ -12,10 +12,10 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import Fault
 from chain.acts.governed import set_params
 from chain.client.address_book import address_of, verify_code
-from chain.deployment.calls import Act, dry_run
+from chain.deployment.calls import ContractCall, dry_run
 from chain.deployment.lengths import measured_block_s, read_lengths, verify_lengths
 from chain.deployment.params import changed, read_changes
-from chain.reads.reader import DocketReader
+from chain.reads.reader import SnapshotReader
 from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
 
 SetOption = Annotated[Path | None, typer.Option("--set", help="TOML file with tables times, committee, money, shares.")]
@@ -39,7 +39,7 @@ def params(
     """
     book = address_book(network)
     client = chain_of(rpc, book.chain_id)
-    reader = DocketReader(client, verify_code(client, book))
+    reader = SnapshotReader(client, verify_code(client, book))
     if changes is None:
         print(_as_toml(_present(reader, version)))
         return
@@ -47,7 +47,7 @@ def params(
     print("legal" if dry else f"target {address_of(book, act.contract)}\ncalldata 0x{act.calldata.hex()}")
 
 
-def change_of(reader: DocketReader, file: Path, version: int = 0, block_s: int | None = None) -> Act:
+def change_of(reader: SnapshotReader, file: Path, version: int = 0, block_s: int | None = None) -> ContractCall:
     """The vote's act that changes parameters as a file says, if contract and stake epochs let it; else `ConfigurationError`.
 
     From `version`, 0 for the one in force; `block_s` seconds are a block's, None for as long as they are.
@@ -65,7 +65,7 @@ def change_of(reader: DocketReader, file: Path, version: int = 0, block_s: int |
     return act
 
 
-def _present(reader: DocketReader, version: int) -> ParamSet:
+def _present(reader: SnapshotReader, version: int) -> ParamSet:
     head = reader.head()
     newest = reader.params_version(head)
     if version > newest:

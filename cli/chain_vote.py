@@ -13,11 +13,11 @@ from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import NotCanonical
 from bytewise.protocol.units import ZERO_ADDRESS
 from chain.acts import proposals as voting
-from chain.acts.proposals import GOVERNOR, Proposal, ProposalState, Support, acts_for
+from chain.acts.proposals import GOVERNOR, Proposal, ProposalState, Support, calls_for_court
 from chain.client.address_book import verify_code
 from chain.client.artifacts import legible
 from chain.client.rpc import at_number
-from chain.deployment.calls import Act
+from chain.deployment.calls import ContractCall
 from cli.chain_call import ArgumentsArgument, act_of
 from cli.chain_params import BlockOption, change_of
 from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book
@@ -31,7 +31,7 @@ _NEEDED = {"contract": str, "function": str, "arguments": list}
 _TYPES: dict[str, type] = {**_NEEDED, "value": int}
 
 
-def acts_of(file: Path) -> list[Act]:
+def acts_of(file: Path) -> list[ContractCall]:
     """The calls of a JSON list of objects with contract, function, arguments and, if wei go with it, value.
 
     `ConfigurationError` names the first that is anything else, or no call of the contracts.
@@ -47,7 +47,7 @@ def acts_of(file: Path) -> list[Act]:
     return [_act(f"{file.name}[{place}]", asked) for place, asked in enumerate(listed)]
 
 
-def _act(where: str, asked: Any) -> Act:
+def _act(where: str, asked: Any) -> ContractCall:
     if not isinstance(asked, dict) or not _NEEDED.keys() <= asked.keys() <= _TYPES.keys():
         raise ConfigurationError(where, 'is no {"contract", "function", "arguments": […]}, nor that with "value"')
     for name, given in asked.items():
@@ -108,15 +108,15 @@ def propose(
     elif calls is not None:
         acts = acts_of(calls)
     elif court is not None:
-        acts = acts_for(of.network, verify_code(of.client, address_book(court)))
+        acts = calls_for_court(of.network, verify_code(of.client, address_book(court)))
     else:
         acts = [act_of(str(contract), function, arguments or [])]
     try:
         contents = voting.contents_of(of.client, of.network, acts, description)
     except Fault as error:
         raise ConfigurationError("proposal", f"neither timelock may do this: {error}") from None
-    number = voting.id_of(of.client, of.network, contents)
-    deliver(of, voting.propose(contents), {"proposal": str(number), "does": "; ".join(voting.told(of.network, contents))})
+    number, does = voting.id_of(of.client, of.network, contents), "; ".join(voting.call_texts(of.network, contents))
+    deliver(of, voting.propose(contents), {"proposal": str(number), "does": does})
 
 
 def proposals(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, output: OutputOption = Output.TABLE) -> None:
@@ -129,7 +129,7 @@ def proposals(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, 
     for each in voting.proposals(of.client, of.network, head):
         where = (GOVERNOR, of.network.addresses.bytewise_governor)
         votes: Mapping[str, int] = of.client.call(*where, "proposalVotes", each.id, block=at_number(head))
-        does, state = voting.told(of.network, each.contents), voting.state_of(of.client, of.network, each.id, head)
+        does, state = voting.call_texts(of.network, each.contents), voting.state_of(of.client, of.network, each.id, head)
         row = {
             "proposal": str(each.id),
             "state": state.name,
@@ -265,7 +265,7 @@ def _next(of: Office, proposal: Proposal, state: ProposalState, head: int) -> st
     return "to be queued" if state is ProposalState.SUCCEEDED else "nothing"
 
 
-def _slow(of: Office, proposal: Proposal) -> Act:
+def _slow(of: Office, proposal: Proposal) -> ContractCall:
     operation, head = voting.slow_operation(of.network, proposal.contents), of.reader.head()
     ready = 0 if operation is None else voting.slow_ready_at(of.client, of.network, operation, head)
     if operation is None or ready <= 1:

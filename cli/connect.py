@@ -22,7 +22,7 @@ from chain.client.address_book import read_network, verify_code
 from chain.client.read_ahead import ReadAheadClient
 from chain.reads.documents import RegistryDocuments
 from chain.reads.history import CourtHistory
-from chain.reads.reader import DocketReader
+from chain.reads.reader import SnapshotReader
 
 # Reads of a DA store that may be away: a verb waits for it a few seconds in all, however many blobs it asks for.
 
@@ -87,7 +87,7 @@ class Connection(NamedTuple):
     """A network as a verb sees it."""
 
     network: Network
-    reader: DocketReader
+    reader: SnapshotReader
     history: CourtHistory
     documents: RegistryDocuments
     da: BoundedStore
@@ -98,7 +98,7 @@ def connected(network_file: Path, rpc: list[str], da: list[str]) -> Iterator[Con
     """The network of an address book; `ConfigurationError` if the file is no address book of that chain."""
     network = address_book(network_file)
     chain = chain_of(rpc, network.chain_id)
-    reader = DocketReader(chain, verify_code(chain, network))
+    reader = SnapshotReader(chain, verify_code(chain, network))
     with DaClient(tuple(da), TIMEOUT_S) as client:
         yield Connection(network, reader, CourtHistory(reader), RegistryDocuments(reader), BoundedStore(client.get))
 

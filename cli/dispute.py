@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bytewise.protocol.decisions.snapshot import Case
+from bytewise.protocol.decisions.snapshot import Dispute
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.records.statements import Verdict
@@ -15,8 +15,8 @@ from bytewise.storage.duties import Duties
 from bytewise.storage.engine import check_revision, open_database
 from chain.client.access import open_chain
 from chain.client.address_book import read_network, verify_code
-from chain.deployment.calls import Act, dry_run
-from chain.reads.reader import DocketReader
+from chain.deployment.calls import ContractCall, dry_run
+from chain.reads.reader import SnapshotReader
 from chain.sending.keys import load_signer
 from cli.connect import digest_argument
 from serving.disputes import APPEAL
@@ -47,9 +47,9 @@ def appeal(
     settings = load_settings(OperatorSettings, config)
     network, account = read_network(settings.network.file), load_signer(settings.keys.operator_file).address
     client = open_chain(*settings.network.endpoints, network.chain_id, settings.network.timeout_s)
-    reader = DocketReader(client, verify_code(client, network))
+    reader = SnapshotReader(client, verify_code(client, network))
     head, name = reader.head(), digest_argument("DISPUTE", dispute)
-    case = reader.case(name, head)
+    case = reader.dispute(name, head)
     if case is None:
         raise ConfigurationError("DISPUTE", f"there is no dispute {dispute} on this network")
     if case.operator != account:
@@ -60,7 +60,7 @@ def appeal(
     if balance < case.appeal_bond_wei:
         raise ConfigurationError("balance", f"{account} has {balance} wei, an appeal takes {case.appeal_bond_wei}")
     try:
-        dry_run(client, network, account, Act("Disputes", "appeal", (name,), case.appeal_bond_wei))
+        dry_run(client, network, account, ContractCall("Disputes", "appeal", (name,), case.appeal_bond_wei))
     except Fault as error:
         raise ConfigurationError("DISPUTE", f"cannot be appealed now: {error}") from None
     print(_terms(case, balance, reader.epoch_on_chain(case.key_epoch, head).assurance))
@@ -73,7 +73,7 @@ def appeal(
     print("ordered; the running operator sends it")
 
 
-def _terms(case: Case, balance_wei: int, label: str) -> str:
+def _terms(case: Dispute, balance_wei: int, label: str) -> str:
     return (
         f"verdict {case.verdict.name} in round {case.round} (assurance: {label}), to be appealed until {case.appeal_end} "
         f"(protocol clock); bond {case.appeal_bond_wei} wei of {balance_wei}, lost if the next committee says the same"

@@ -10,17 +10,17 @@ import typer
 
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.errors.actors import CeremonyFailed, ConfigurationError
-from bytewise.protocol.keys.ceremony import Plan, Purpose
+from bytewise.protocol.keys.ceremony import CeremonyPlan, CeremonyPurpose
 from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import hex0x
 from bytewise.service import telemetry
 from bytewise.service.settings import load_settings
 from bytewise.storage.migrate import migrate
-from chain.acts.epochs import Signed, open_epoch, reshare_epoch, retire_epoch
+from chain.acts.epochs import CeremonySignatures, open_epoch, reshare_epoch, retire_epoch
 from chain.client.access import Chain
 from chain.client.address_book import verify_code, write_network
-from chain.reads.reader import DocketReader
+from chain.reads.reader import SnapshotReader
 from chain.sending.keys import load_signer
 from cli import key_erased, key_forks, key_init, key_log, key_shard
 from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
@@ -57,7 +57,7 @@ def dkg(config: ConfigOption, plan: DryOption = False) -> None:
 
     Exit codes: 0 made, 3 it failed and nothing changed, 64 asked wrongly.
     """
-    _ceremony(config, Purpose.GENERATE, plan)
+    _ceremony(config, CeremonyPurpose.GENERATE, plan)
 
 
 @app.command()
@@ -66,7 +66,7 @@ def reshare(config: ConfigOption, plan: DryOption = False) -> None:
 
     Exit codes: 0 done, 3 it failed and the old shares stay, 64 asked wrongly.
     """
-    _ceremony(config, Purpose.RESHARE, plan)
+    _ceremony(config, CeremonyPurpose.RESHARE, plan)
 
 
 @app.command()
@@ -75,7 +75,7 @@ def repair(config: ConfigOption, plan: DryOption = False) -> None:
 
     Exit codes: 0 done, 3 it failed, 64 asked wrongly.
     """
-    _ceremony(config, Purpose.REPAIR, plan)
+    _ceremony(config, CeremonyPurpose.REPAIR, plan)
 
 
 @app.command("open")
@@ -98,7 +98,7 @@ def open_(
     client = chain_of(rpc, book.chain_id)
     opened = put_in_force(client, verify_code(client, book), load_signer(key), state, without or ())
     write_network(network, opened)
-    reader, epoch = DocketReader(client, opened), state.plan.epoch
+    reader, epoch = SnapshotReader(client, opened), state.plan.epoch
     now = reader.epoch_on_chain(epoch, reader.head())
     stands = "in force" if now.state is EpochState.ACTIVE else now.state.name
     print(f"key epoch {epoch}, shares of version {state.plan.version}, is {stands} and in {network}; assurance: {now.assurance}")
@@ -110,11 +110,11 @@ def put_in_force(client: Chain, book: Network, curator: LocalSigner, state: Cere
     Nothing is told if a shard but those of `without` did not prove its share (`kms.ceremony.coordinator.verify_proven`).
     """
     verify_proven(state, without)
-    document, reader = epoch_document(state), DocketReader(client, book)
-    signed = Signed(transcript_of(state), share_signatures(state), share_consents(state))
+    document, reader = epoch_document(state), SnapshotReader(client, book)
+    signed = CeremonySignatures(transcript_of(state), share_signatures(state), share_consents(state))
     head = reader.head()
-    policy, found = reader.docket(curator.address, head).policy, reader.epoch_on_chain(document.record.epoch, head)
-    if state.plan.purpose is Purpose.GENERATE:
+    policy, found = reader.snapshot(curator.address, head).policy, reader.epoch_on_chain(document.record.epoch, head)
+    if state.plan.purpose is CeremonyPurpose.GENERATE:
         return open_epoch(client, book, curator, document, policy, signed, found)
     return reshare_epoch(client, book, curator, document, signed, found)
 
@@ -135,7 +135,7 @@ def rotate(
     Exit codes: 0 in force, 3 nothing changed: the ceremony failed, or shards proved no share and are not named, 5 the node does
     not answer, 64 asked wrongly.
     """
-    _ceremony(config, Purpose.GENERATE, dry=False)
+    _ceremony(config, CeremonyPurpose.GENERATE, dry=False)
     open_(config, key, network, rpc, without)
 
 
@@ -152,14 +152,14 @@ def retire(
     """
     book, curator = address_book(network), load_signer(key)
     client = chain_of(rpc, book.chain_id)
-    reader = DocketReader(client, verify_code(client, book))
+    reader = SnapshotReader(client, verify_code(client, book))
     found = reader.epoch_on_chain(epoch, reader.head())
     retire_epoch(client, book, curator, epoch, found.state)
     now = "each of its shards is stopped and runs `python -m kms erase --config serve.toml` now"
     print(f"key epoch {epoch} ({found.assurance}) is retired; {now}")
 
 
-def _ceremony(config: Path, purpose: Purpose, dry: bool) -> None:
+def _ceremony(config: Path, purpose: CeremonyPurpose, dry: bool) -> None:
     settings = load_settings(CeremonySettings, config)
     signer, network = load_signer(settings.scribe_key_file), address_book(settings.network_file)
     signed = agreed_plan(settings, purpose, network.contracts, signer, secrets.token_bytes)
@@ -175,7 +175,7 @@ def _ceremony(config: Path, purpose: Purpose, dry: bool) -> None:
         raise CeremonyFailed(state.id.hex()[:16], state.reason)
 
 
-def _agreed(plan: Plan) -> dict[str, object]:
+def _agreed(plan: CeremonyPlan) -> dict[str, object]:
     """What whoever approves the plan has to look at."""
     return {
         "purpose": plan.purpose.name,

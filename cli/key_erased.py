@@ -15,8 +15,8 @@ from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import ZERO_DIGEST, Address
 from bytewise.service.exit_codes import Exit
 from chain.client.address_book import verify_code
-from chain.reads.reader import DocketReader
-from chain.reads.share_history import dealings
+from chain.reads.reader import SnapshotReader
+from chain.reads.share_history import share_history
 from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
 from cli.terminal import moment, printable
 from cli.verify import Output, OutputOption
@@ -48,10 +48,10 @@ def erased(
         raise ConfigurationError("FILE...", f"statements of key epochs {', '.join(map(str, epochs))}: give those of one")
     book = address_book(network)
     client = chain_of(rpc, book.chain_id)
-    reader = DocketReader(client, verify_code(client, book))
+    reader = SnapshotReader(client, verify_code(client, book))
     block = reader.head()
     found = reader.epoch_on_chain(epochs[0], block)
-    wanted = wanted_shares(book.contracts, epochs[0], found, dealings(client, book, epochs[0], block))
+    wanted = wanted_shares(book.contracts, epochs[0], found, share_history(client, book, epochs[0], block))
     judged = [_best(each, wanted) for each in said]
     counts = [count([judge(each, shares) for each in said], shares) for shares in wanted]
     if output is Output.JSON:

@@ -11,7 +11,7 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import MalformedValue
-from bytewise.protocol.keys.ceremony_log import Fork, LogCopy, fork_of_copies, read_copy, verify_fork
+from bytewise.protocol.keys.ceremony_log import CeremonyLogCopy, Fork, fork_of_copies, read_copy, verify_fork
 from bytewise.protocol.units import Address, address, hex0x
 from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import load_settings
@@ -83,7 +83,7 @@ def _told(fork: Fork) -> Iterable[str]:
     yield f"  the other {hex0x(fork.at)}{further}"
 
 
-def _write(folder: Path, copies: Iterable[LogCopy]) -> None:
+def _write(folder: Path, copies: Iterable[CeremonyLogCopy]) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for copy in copies:
@@ -92,7 +92,7 @@ def _write(folder: Path, copies: Iterable[LogCopy]) -> None:
         raise ConfigurationError("--out", f"{folder.name}: {error.strerror}") from None
 
 
-def _read(file: Path, scribe: Address | None) -> LogCopy:
+def _read(file: Path, scribe: Address | None) -> CeremonyLogCopy:
     try:
         copy = read_copy(file.read_bytes())
     except (OSError, Fault) as error:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from bytewise.protocol.address_book import Holder, Network
+from bytewise.protocol.address_book import Network, ShareHolder
 from bytewise.protocol.errors.actors import ConfigurationError, ReleaseLogBroken, TryAgain
 from bytewise.protocol.errors.branches import BytewiseError, Fault, Unavailable
 from bytewise.protocol.jobs import EpochRecord
@@ -15,8 +15,8 @@ from bytewise.service.exit_codes import Exit
 from chain.client.access import Chain
 from chain.client.address_book import verify_code
 from chain.client.rpc import OtherChain
-from chain.reads.reader import DocketReader
-from chain.reads.share_history import dealings
+from chain.reads.reader import SnapshotReader
+from chain.reads.share_history import share_history
 from cli.connect import TIMEOUT_S
 from kms.release_log.copies import LogCopy, client_of, out_of_order, pages_of
 from kms.release_log.entitlement import LATER, Judged, Seen, Unjudged, judge, judge_none, read_ahead
@@ -65,7 +65,7 @@ class Known(NamedTuple):
 
     history: SharesHistory
     """Who had its shares."""
-    reader: DocketReader | None = None
+    reader: SnapshotReader | None = None
     """Who reads the chain that said so; None: the book said so."""
     failure: BytewiseError | None = None
     """Why the chain, though asked, said nothing."""
@@ -90,9 +90,9 @@ def known_of(book: Network, record: EpochRecord, client: Chain | None) -> Known:
     """
     if client is None:
         return Known(history_in(book, record))
-    reader = DocketReader(client, verify_code(client, book))
+    reader = SnapshotReader(client, verify_code(client, book))
     block = reader.head()
-    on_chain, found = reader.epoch_on_chain(record.epoch, block).assurance, dealings(client, book, record.epoch, block)
+    on_chain, found = reader.epoch_on_chain(record.epoch, block).assurance, share_history(client, book, record.epoch, block)
     if on_chain != record.assurance:
         said = f"{record.assurance} in the book, {on_chain or 'missing'} on the chain"
         raise _LabelInDoubt("network.json", f"key epoch {record.epoch} is {said}: get the new book")
@@ -114,7 +114,7 @@ def known_or_booked(book: Network, record: EpochRecord, client: Chain | None) ->
         return Known(history_in(book, record), failure=error)
 
 
-def look(book: Network, history: SharesHistory, holder: Holder, copy: LogCopy) -> Looked:
+def look(book: Network, history: SharesHistory, holder: ShareHolder, copy: LogCopy) -> Looked:
     """Adds what is new of a shard's log to the copy and finds what is wrong with it; what fails is in the answer."""
     broken, silent, unusable = [], "", ""
     entries: tuple[SignedRelease, ...] = ()
@@ -149,12 +149,12 @@ def court_of(known: Known, ahead: Chain | None = None, tell: Callable[[int], obj
         return Court(lambda _: Judged())
     try:
         block = reader.head()
-        seen = Seen(block, reader.docket(ZERO_ADDRESS, block).timestamp, SystemClock().now())
+        seen = Seen(block, reader.snapshot(ZERO_ADDRESS, block).timestamp, SystemClock().now())
     except (Fault, Unavailable) as error:
         return _absent(error)
     if ahead is None:
         return Court(lambda entries: judge(entries, reader, seen))
-    quick = DocketReader(ahead, reader.network)
+    quick = SnapshotReader(ahead, reader.network)
 
     def judged_ahead(entries: Sequence[SignedRelease]) -> Judged:
         read_ahead(entries, quick, seen, tell)
@@ -185,7 +185,7 @@ class _LabelInDoubt(ConfigurationError):
     """Book and chain call a key epoch two things."""
 
 
-def _extend(holder: Holder, copy: LogCopy, domain: Domain) -> None:
+def _extend(holder: ShareHolder, copy: LogCopy, domain: Domain) -> None:
     if not holder.url:
         raise TryAgain("network.json", "it does not say where this log is; get the newest book")
     with client_of(holder) as client:

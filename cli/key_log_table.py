@@ -9,7 +9,7 @@ from rich.table import Table
 
 from bytewise.protocol.address_book import DealtShares
 from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.keys.epochs import GIVEN, Decision, SignedRelease
+from bytewise.protocol.keys.epochs import RELEASES, Decision, SignedRelease
 from bytewise.protocol.records.statements import TicketKind
 from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import Address, Digest, hex0x
@@ -248,7 +248,7 @@ def _shares_line(each: dict[str, Any], source: str) -> str:
 
 def _row(looked: Looked) -> dict[str, Any]:
     entries = looked.kept.entries
-    released = sum(each.record.decision in GIVEN for each in entries)
+    released = sum(each.record.decision in RELEASES for each in entries)
     return {
         "shard": looked.place,
         "address": looked.kept.shard,

@@ -16,7 +16,7 @@ from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.releases import ReleaseRecords
 from chain.client.access import open_chain
 from chain.client.address_book import verify_code
-from chain.reads.reader import DocketReader
+from chain.reads.reader import SnapshotReader
 from cli import key_status
 from cli.connect import NETWORK_FILE, RPC_URLS, TIMEOUT_S, NetworkOption, RpcOption, address_book, chain_of
 from cli.verify import Output, OutputOption
@@ -38,7 +38,7 @@ def status(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, out
     """
     book = address_book(network)
     client = chain_of(rpc, book.chain_id)
-    state = key_status.collect(DocketReader(client, verify_code(client, book)), key_status.ask_over_https(TIMEOUT_S))
+    state = key_status.collect(SnapshotReader(client, verify_code(client, book)), key_status.ask_over_https(TIMEOUT_S))
     if output is Output.JSON:
         print(json.dumps(state, indent=2))
     else:
@@ -81,7 +81,7 @@ def restore(
     settings = load_settings(ShardSettings, config)
     book = address_book(settings.network_file)
     client = open_chain(*settings.rpc, book.chain_id)
-    view = ChainCeremonyView(DocketReader(client, verify_code(client, book), settings.finality))
+    view = ChainCeremonyView(SnapshotReader(client, verify_code(client, book), settings.finality))
     records, shown = _records(settings, book), None if without else view
     done = restore_file(file, read_key(key), settings.folder, records, shown, settings.sealing)
     print(f"{len(done.written)} files of shard {done.backup.shard} in {settings.folder}")

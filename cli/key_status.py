@@ -14,7 +14,7 @@ from bytewise.protocol.jobs import ShardRecord
 from bytewise.protocol.keys.epochs import EpochDocument, EpochOnChain, EpochState, ShardInfo
 from bytewise.protocol.suites import kind_of, suite_of
 from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Digest
-from chain.reads.reader import DocketReader
+from chain.reads.reader import SnapshotReader
 from cli.labels import warn
 from cli.terminal import plain
 from kms.shard_client import NO_PAGE, ShardClient
@@ -40,19 +40,19 @@ def ask_over_https(timeout_s: float) -> Ask:
     return ask
 
 
-def collect(reader: DocketReader, ask: Ask) -> dict[str, Any]:
+def collect(reader: SnapshotReader, ask: Ask) -> dict[str, Any]:
     """All key epochs of the address book at the newest block, as plain data; `wrong` and `silent` list what should not be."""
     block = reader.head()
-    docket = reader.docket(ZERO_ADDRESS, block)
+    snapshot = reader.snapshot(ZERO_ADDRESS, block)
     final = reader.final()
     epochs = [
-        _epoch(each, _chains(reader, each.record.epoch, block, final), docket.policy, ask) for each in reader.network.epochs
+        _epoch(each, _chains(reader, each.record.epoch, block, final), snapshot.policy, ask) for each in reader.network.epochs
     ]
     wrong = [line for each in epochs for line in each["wrong"]]
-    if docket.active_epoch not in (0, *(each["epoch"] for each in epochs)):
-        wrong.append(f"key epoch {docket.active_epoch} of the chain is not in the address book: get the new book")
+    if snapshot.active_epoch not in (0, *(each["epoch"] for each in epochs)):
+        wrong.append(f"key epoch {snapshot.active_epoch} of the chain is not in the address book: get the new book")
     silent = [shard["index"] for each in epochs for shard in each["shards"] if shard["says"] == _NOTHING]
-    return {"block": block, "active_epoch": docket.active_epoch, "epochs": epochs, "wrong": wrong, "silent": len(silent)}
+    return {"block": block, "active_epoch": snapshot.active_epoch, "epochs": epochs, "wrong": wrong, "silent": len(silent)}
 
 
 def show(state: Mapping[str, Any], console: Console) -> None:
@@ -75,7 +75,7 @@ def show(state: Mapping[str, Any], console: Console) -> None:
         console.print(plain(line, "red"), soft_wrap=True)
 
 
-def _chains(reader: DocketReader, epoch: int, block: int, final: int | None) -> tuple[EpochOnChain, ...]:
+def _chains(reader: SnapshotReader, epoch: int, block: int, final: int | None) -> tuple[EpochOnChain, ...]:
     """A key epoch at the newest block, and at the newest final one."""
     return tuple(reader.epoch_on_chain(epoch, number) for number in (block, final) if number is not None)
 

@@ -7,11 +7,11 @@ from rich.console import Console
 from rich.text import Text
 
 from bytewise.protocol.assurance import warning
-from bytewise.protocol.decisions.snapshot import Case
+from bytewise.protocol.decisions.snapshot import Dispute
 from bytewise.protocol.records.receipt import BatchHeader
 from bytewise.protocol.records.statements import AuditResult
 from bytewise.protocol.units import Digest
-from chain.reads.reader import DocketReader
+from chain.reads.reader import SnapshotReader
 
 
 def warn(console: Console, assurance: str) -> None:
@@ -24,7 +24,7 @@ def warn(console: Console, assurance: str) -> None:
 class Labels:
     """The chain's labels at one block: of its key epochs, each asked for once, and of the receipts that are sealed to them."""
 
-    def __init__(self, reader: DocketReader, block: int) -> None:
+    def __init__(self, reader: SnapshotReader, block: int) -> None:
         self._reader, self._block = reader, block
         self.of_epoch = functools.cache(self._of_epoch)
 
@@ -32,7 +32,7 @@ class Labels:
         return self._reader.epoch_on_chain(epoch, self._block).assurance
 
     def of_receipts(
-        self, audits: Sequence[AuditResult], disputes: Sequence[Case], batches: Sequence[BatchHeader]
+        self, audits: Sequence[AuditResult], disputes: Sequence[Dispute], batches: Sequence[BatchHeader]
     ) -> Mapping[Digest, str]:
         """Labels of the receipts that audits and disputes name."""
         epochs = {each.batch_id: int(each.key_epoch) for each in batches}

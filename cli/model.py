@@ -123,13 +123,13 @@ def convert(
     Needs little memory: the checkpoint is read some rows at a time. A conversion that is interrupted leaves no artifact: start
     it again.
     """
-    from bytewise.inference.convert.convert import Options
+    from bytewise.inference.convert.convert import ConversionOptions
     from bytewise.inference.convert.convert import convert as convert_checkpoint
 
     if equalise is Equalise.OFF and calibration is not None:
         raise ConfigurationError("--calibration", "nothing is measured with --equalise off")
     wide_head = None if head_bits is None else int(head_bits)
-    options = Options(int(bits), wide_head, equalise is Equalise.AUTO, calibration, context)
+    options = ConversionOptions(int(bits), wide_head, equalise is Equalise.AUTO, calibration, context)
     with _progress("converting") as tell:
         model_id = convert_checkpoint(checkpoint, out, tell, options=options)
     print(hex0x(model_id))

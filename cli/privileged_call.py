@@ -18,8 +18,8 @@ from chain.client.access import Chain
 from chain.client.address_book import verify_code
 from chain.client.arguments import read_address
 from chain.client.rpc import Inclusion
-from chain.deployment.calls import Act, dry_run, measured, request_of
-from chain.reads.reader import DocketReader
+from chain.deployment.calls import ContractCall, dry_run, measured, request_of
+from chain.reads.reader import SnapshotReader
 from chain.sending.fees import fees_at
 from chain.sending.keys import devnet_signer, load_signer
 from chain.sending.transactions import send_all
@@ -42,7 +42,7 @@ class Office(NamedTuple):
     """Who asks, on which network."""
 
     client: Chain
-    reader: DocketReader
+    reader: SnapshotReader
     signer: LocalSigner | None
     account: Address | None
     """Who will sign; None if nobody was named."""
@@ -73,12 +73,12 @@ def office(
     if send and signer is None:
         raise ConfigurationError("--send", "needs the key of who sends: --key FILE")
     client = chain_of(rpc, book.chain_id)
-    reader = DocketReader(client, verify_code(client, book))
+    reader = SnapshotReader(client, verify_code(client, book))
     named = account_of(who) if who else None
     return Office(client, reader, signer, signer.address if signer else named, send, output)
 
 
-def deliver(of: Office, act: Act, more: Mapping[str, Any] | None = None) -> None:
+def deliver(of: Office, act: ContractCall, more: Mapping[str, Any] | None = None) -> None:
     """Tries an act in the name of who will sign, prints it, and sends it if that was asked; `more` is printed with it.
 
     `ConfigurationError` with the contract's reason if it would refuse the act now.
@@ -151,7 +151,7 @@ def _verify_balance(of: Office, who: Address, wei: int, what: str) -> int:
     return have
 
 
-def _sent(of: Office, signer: LocalSigner, act: Act) -> Inclusion:
+def _sent(of: Office, signer: LocalSigner, act: ContractCall) -> Inclusion:
     """Sends the act; what the chain says of it."""
     try:
         call = measured(of.client, of.network, signer, act)

@@ -6,12 +6,12 @@ from typing import NamedTuple
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy
-from bytewise.protocol.evidence.claims import ChainPremises, ResultStatement, differing, named_evidence
+from bytewise.protocol.evidence.claims import ChainClaims, ResultStatement, differing_claims, named_evidence
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import U256, Digest
 from bytewise.tee.appraisal import decode_result_quote, verify_result_quote
 from chain.reads.documents import RegistryDocuments
-from chain.reads.history import Opening
+from chain.reads.history import RevealEvent
 
 
 def registered_policy(documents: RegistryDocuments, digest: Digest, block: int) -> AppraisalPolicy | None:
@@ -41,7 +41,7 @@ Policies = Callable[[Digest], AppraisalPolicy | None]
 
 
 def judged(
-    policies: Policies, disputes: Domain, receipt_id: Digest, opening: Opening, chain: ChainPremises, assurance: str
+    policies: Policies, disputes: Domain, receipt_id: Digest, opening: RevealEvent, chain: ChainClaims, assurance: str
 ) -> Quoted:
     """Whether the quote of a vote is valid, says just this vote, and rests on nothing but what the chain says too.
 
@@ -72,7 +72,7 @@ def judged(
     if shown != assurance:
         return Quoted(None, f"{shown} evidence, and the key epoch is {assurance}")
     # Not appraised if its policy is none of the round's: that is then among what differs, and the quote does not hold.
-    wrong = differing(said.premises, chain)
+    wrong = differing_claims(said.premises, chain)
     return (
         Quoted(None, f"rests on what the chain does not say: {', '.join(wrong)}") if wrong else Quoted(said.verify_passes, HOLDS)
     )

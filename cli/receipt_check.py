@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bytewise.crypto.envelope import verify_receipt_envelope
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.settlement import CONVICTIONS
-from bytewise.protocol.decisions.snapshot import Case
+from bytewise.protocol.decisions.snapshot import Dispute
 from bytewise.protocol.errors.actors import CannotExecute, ChainReverted
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.errors.records import ClientSignatureBad, PlaintextNotCanonical, RequestHashMismatch, TokensHashMismatch
@@ -61,7 +61,7 @@ class Standing(NamedTuple):
     """Accepted for good; None where that takes a proof of membership that nobody has."""
     open_reason: str
     """Why it is not accepted for good, in plain words; empty if it is."""
-    dispute: Case | None
+    dispute: Dispute | None
     audits: dict[str, int]
     """Posted results by outcome."""
     assurance: str
@@ -129,7 +129,7 @@ def chain_standing(connection: Connection, search: Search, identifier: Digest) -
     """Verdict, audits and finality, at the block of the search; of a receipt that was not found, what the chain alone shows."""
     reader, first, head = connection.reader, connection.network.deploy_block, search.head
     opened = [each for each in connection.history.opened(first, head) if each.receipt_id == identifier]
-    dispute = reader.case(opened[0].dispute, head, identifier) if opened else None
+    dispute = reader.dispute(opened[0].dispute, head, identifier) if opened else None
     posted = [result for result, _ in reader.audits(first, head) if result.receipt_id == identifier]
     audits = {outcome.name.lower(): 0 for outcome in AuditOutcome}
     for result in posted:

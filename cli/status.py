@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.decisions.snapshot import AnchoredBatch, Case, Docket, Seat
+from bytewise.protocol.decisions.snapshot import AnchoredBatch, Dispute, Seat, Snapshot
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.records.receipt import BatchHeader
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult, Outcome, Verdict
 from bytewise.protocol.suites import kind_of
 from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Address, Digest, hex0x
 from chain.reads.documents import RegistryDocuments
-from chain.reads.history import CourtHistory, Ending, Opening, SeatEnd
-from chain.reads.host_claims import PremiseHistory
-from chain.reads.reader import DocketReader
+from chain.reads.history import CourtHistory, DisputeEndedEvent, RevealEvent, SeatSettledEvent
+from chain.reads.host_claims import ChainClaimHistory
+from chain.reads.reader import SnapshotReader
 from chain.reads.records import MoneyTotals
 from cli.labels import Labels
 from cli.quotes import Policies, Quoted, judged, registered_policy
@@ -29,10 +29,10 @@ _Seat = tuple[Digest, int, Address]
 """Dispute, round and holder."""
 
 
-def collect(reader: DocketReader) -> dict[str, Any]:
+def collect(reader: SnapshotReader) -> dict[str, Any]:
     """The whole public state at the newest block."""
     block, first = reader.head(), reader.network.deploy_block
-    history, docket, labels = CourtHistory(reader), whole_docket(reader, block), Labels(reader, block)
+    history, snapshot, labels = CourtHistory(reader), whole_snapshot(reader, block), Labels(reader, block)
     audits = [result for result, _ in reader.audits(first, block)]
     batches = reader.batches(first, block)
     endings = history.endings(first, block)
@@ -40,31 +40,31 @@ def collect(reader: DocketReader) -> dict[str, Any]:
     return {
         "chain_id": reader.network.chain_id,
         "block": block,
-        "timestamp": docket.timestamp,
-        "clock": docket.clock,
-        "batches": [_batch(each, docket, labels) for each in batches],
-        "receipts": _receipts(audits, docket.cases, labels.of_receipts(audits, docket.cases, batches)),
-        "disputes": _disputes(reader, docket, history, endings, labels),
-        "accounts": _accounts(reader, docket),
+        "timestamp": snapshot.timestamp,
+        "clock": snapshot.clock,
+        "batches": [_batch(each, snapshot, labels) for each in batches],
+        "receipts": _receipts(audits, snapshot.disputes, labels.of_receipts(audits, snapshot.disputes, batches)),
+        "disputes": _disputes(reader, snapshot, history, endings, labels),
+        "accounts": _accounts(reader, snapshot),
         "money": {name: str(getattr(money, name)) for name in MoneyTotals.__dataclass_fields__},
-        "key_epoch": docket.active_epoch,
-        "key_kind": kind_of(docket.active_epoch) if docket.active_epoch else "",
-        "assurance": labels.of_epoch(docket.active_epoch),
+        "key_epoch": snapshot.active_epoch,
+        "key_kind": kind_of(snapshot.active_epoch) if snapshot.active_epoch else "",
+        "assurance": labels.of_epoch(snapshot.active_epoch),
         "money_sums": money.sums and all(ending.sums for ending in endings),
     }
 
 
-def whole_docket(reader: DocketReader, block: int) -> Docket:
-    """The docket of nobody, with all disputes and batches that ever were."""
-    docket = reader.docket(ZERO_ADDRESS, block, reader.opened(reader.network.deploy_block, block))
+def whole_snapshot(reader: SnapshotReader, block: int) -> Snapshot:
+    """The snapshot of nobody, with all disputes and batches that ever were."""
+    snapshot = reader.snapshot(ZERO_ADDRESS, block, reader.opened(reader.network.deploy_block, block))
     batches = list[AnchoredBatch]()
-    while len(batches) < docket.batch_count and (page := reader.anchored(len(batches), block)):
+    while len(batches) < snapshot.batch_count and (page := reader.anchored(len(batches), block)):
         batches += page
-    return replace(docket, batches=tuple(batches))
+    return replace(snapshot, batches=tuple(batches))
 
 
-def _batch(header: BatchHeader, docket: Docket, labels: Labels) -> dict[str, Any]:
-    anchored = docket.batch(header.batch_id)
+def _batch(header: BatchHeader, snapshot: Snapshot, labels: Labels) -> dict[str, Any]:
+    anchored = snapshot.batch(header.batch_id)
     assert anchored is not None, "read at the same block"
     return {
         "batch": header.batch_id,
@@ -73,7 +73,7 @@ def _batch(header: BatchHeader, docket: Docket, labels: Labels) -> dict[str, Any
         "count": header.count,
         "anchored_at": header.anchored_at,
         "window_end": anchored.window_end,
-        "window_over": docket.clock > anchored.window_end,
+        "window_over": snapshot.clock > anchored.window_end,
         "released": anchored.released,
         "key_epoch": header.key_epoch,
         "assurance": labels.of_epoch(header.key_epoch),
@@ -81,7 +81,7 @@ def _batch(header: BatchHeader, docket: Docket, labels: Labels) -> dict[str, Any
 
 
 def _receipts(
-    audits: Sequence[AuditResult], disputes: Sequence[Case], labels: Mapping[Digest, str]
+    audits: Sequence[AuditResult], disputes: Sequence[Dispute], labels: Mapping[Digest, str]
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Receipts that the chain names: audited or disputed ones."""
     verdicts = {dispute.receipt_id: _verdict(dispute) for dispute in disputes}
@@ -100,27 +100,27 @@ def _receipts(
     return found
 
 
-def _verdict(case: Case) -> Verdict:
+def _verdict(case: Dispute) -> Verdict:
     """NONE until the dispute is over: what can be appealed or refunded is no verdict yet."""
     return case.verdict if case.phase is Phase.FINAL else Verdict.NONE
 
 
 def _disputes(
-    reader: DocketReader, docket: Docket, history: CourtHistory, endings: Sequence[Ending], labels: Labels
+    reader: SnapshotReader, snapshot: Snapshot, history: CourtHistory, endings: Sequence[DisputeEndedEvent], labels: Labels
 ) -> list[dict[str, Any]]:  # fmt: skip
-    first, block = reader.network.deploy_block, docket.number
+    first, block = reader.network.deploy_block, snapshot.number
     documents = RegistryDocuments(reader)
     policies = functools.cache(lambda digest: registered_policy(documents, digest, block))
-    ends: dict[_Seat, list[SeatEnd]] = {}
+    ends: dict[_Seat, list[SeatSettledEvent]] = {}
     for each in history.seats(first, block):
         ends.setdefault((each.dispute, each.round, each.voter), []).append(each)
     votes = _Votes(
         Counter((each.dispute, each.round, each.voter) for each in history.commitments(first, block)),
         {(each.vote.dispute, each.vote.round, each.vote.voter): each for each in reversed(history.openings(first, block))},
-        ends, policies, reader.network, PremiseHistory(reader, block), labels,
+        ends, policies, reader.network, ChainClaimHistory(reader, block), labels,
     )  # fmt: skip
     money = {ending.dispute: ending for ending in endings}
-    return [_dispute(each, votes, money.get(each.id)) for each in docket.cases]
+    return [_dispute(each, votes, money.get(each.id)) for each in snapshot.disputes]
 
 
 class _Votes(NamedTuple):
@@ -128,21 +128,21 @@ class _Votes(NamedTuple):
 
     commitments: Mapping[_Seat, int]
     """How many."""
-    openings: Mapping[_Seat, Opening]
+    openings: Mapping[_Seat, RevealEvent]
     """The first."""
-    ends: Mapping[_Seat, Sequence[SeatEnd]]
+    ends: Mapping[_Seat, Sequence[SeatSettledEvent]]
     policies: Policies
     network: Network
-    premises: PremiseHistory
+    premises: ChainClaimHistory
     labels: Labels
 
-    def quote(self, case: Case, opened: Opening) -> Quoted:
+    def quote(self, case: Dispute, opened: RevealEvent) -> Quoted:
         """What the quote of an opened vote is worth."""
         label, premises = self.labels.of_epoch(case.key_epoch), self.premises.of(case, opened.block)
         return judged(self.policies, self.network.disputes_domain, case.receipt_id, opened, premises, label)
 
 
-def _dispute(case: Case, votes: _Votes, ending: Ending | None) -> dict[str, Any]:
+def _dispute(case: Dispute, votes: _Votes, ending: DisputeEndedEvent | None) -> dict[str, Any]:
     return {
         "dispute": hex0x(case.id),
         "receipt": hex0x(case.receipt_id),
@@ -162,7 +162,7 @@ def _dispute(case: Case, votes: _Votes, ending: Ending | None) -> dict[str, Any]
     }
 
 
-def _member(case: Case, member: Seat, votes: _Votes) -> dict[str, Any]:
+def _member(case: Dispute, member: Seat, votes: _Votes) -> dict[str, Any]:
     where = (case.id, case.round, member.voter)
     opened, ends = votes.openings.get(where), votes.ends.get(where, ())
     quote = None if opened is None else votes.quote(case, opened)
@@ -185,22 +185,22 @@ def _member(case: Case, member: Seat, votes: _Votes) -> dict[str, Any]:
     }
 
 
-def _ending(ending: Ending) -> dict[str, str]:
+def _ending(ending: DisputeEndedEvent) -> dict[str, str]:
     apart = ("dispute", "verdict", "block")
     return {f"{name}_wei": str(value) for name, value in ending._asdict().items() if name not in apart}
 
 
-def _accounts(reader: DocketReader, docket: Docket) -> list[dict[str, str]]:
-    block = docket.number
+def _accounts(reader: SnapshotReader, snapshot: Snapshot) -> list[dict[str, str]]:
+    block = snapshot.number
     roles: dict[Address, str] = dict.fromkeys(RegistryDocuments(reader).operators(block), "operator")
     for pool in reader.network.pools:
         roles |= {each.account: "verifier" for each in reader.verifiers(pool.digest, block)}
-    for case in docket.cases:
+    for case in snapshot.disputes:
         roles.setdefault(case.challenger.account, "challenger")
     return [{"account": account, "role": role, **_holdings(reader, account, block)} for account, role in roles.items()]
 
 
-def _holdings(reader: DocketReader, account: Address, block: int) -> dict[str, str]:
+def _holdings(reader: SnapshotReader, account: Address, block: int) -> dict[str, str]:
     found = reader.holdings(account, block)
     return {
         "stake_wei": str(found.stake_wei),

@@ -13,7 +13,7 @@ from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.actions import Action, CastCommit, CastReveal, RunVoteJob
 from bytewise.protocol.decisions.disputes import Round, VotePolicy, decide_member
-from bytewise.protocol.decisions.snapshot import Case, Docket
+from bytewise.protocol.decisions.snapshot import Dispute, Snapshot
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.errors.actors import NotServed
 from bytewise.protocol.jobs import JobResult
@@ -71,12 +71,12 @@ class Ballots:
         self._unserved: dict[Round, int] = {}
         self._tracked: set[tuple[Digest, int, Phase, bool]] = set()
 
-    def step(self, docket: Docket) -> tuple[Action, ...]:
+    def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
         """What the own seats need now. `ProtectionMissing` if the chain has a vote of ours that the table lacks."""
         votes: dict[Round, Vote] = {}
-        self._forget_others({each.id for each in docket.cases})
-        self._protect_settled(docket)
-        seated = [each for each in docket.cases if each.seat_of(self._signer.address) is not None]
+        self._forget_others({each.id for each in snapshot.disputes})
+        self._protect_settled(snapshot)
+        seated = [each for each in snapshot.disputes if each.seat_of(self._signer.address) is not None]
         for dispute in seated:
             self._track(dispute)
         mine = [dispute for dispute in seated if dispute.phase in (Phase.COMMIT, Phase.REVEAL)]
@@ -87,9 +87,11 @@ class Ballots:
         declined = {dispute.id for dispute in mine if self._duties.declined(KIND, dispute.id)}
         running = {(subject, round_number) for kind, subject, round_number in self._worker.busy() if kind == KIND}
         running |= self._held.keys()
-        return decide_member(docket, self._network.disputes_domain, self._signer.address, votes, declined, running, self._policy)
+        return decide_member(
+            snapshot, self._network.disputes_domain, self._signer.address, votes, declined, running, self._policy
+        )
 
-    def start(self, action: RunVoteJob, docket: Docket) -> None:
+    def start(self, action: RunVoteJob, snapshot: Snapshot) -> None:
         """Obtains the bytes and queues the enclave job.
 
         The vote is UNAVAILABLE only if DA, asked more than once and now after the fetch deadline, has no bytes that fit, though
@@ -97,16 +99,16 @@ class Ballots:
         from knowing, so it is no vote at all: we ask again while there is time for a job.
         """
         key = (action.dispute, action.round)
-        if docket.clock < self._not_before.get(key, 0):
+        if snapshot.clock < self._not_before.get(key, 0):
             return
-        batch = next(case.batch_id for case in docket.cases if case.id == action.dispute)
-        last = docket.clock >= action.fetch_deadline and self._unserved.get(key, 0) + 1 >= MIN_ASKED
+        batch = next(case.batch_id for case in snapshot.disputes if case.id == action.dispute)
+        last = snapshot.clock >= action.fetch_deadline and self._unserved.get(key, 0) + 1 >= MIN_ASKED
         sure = last and self._control.works()
         try:
-            self._records.obtain(action.receipt_id, batch, docket)
+            self._records.obtain(action.receipt_id, batch, snapshot)
         except NotServed as error:
             telemetry.log_error("vote.no_bytes", error, dispute=action.dispute)
-            self._not_before[key] = docket.clock + RETRY_PAUSE_S
+            self._not_before[key] = snapshot.clock + RETRY_PAUSE_S
             self._unserved[key] = self._unserved.get(key, 0) + 1
             if sure and self._control.works():
                 self._protect(action, Outcome.UNAVAILABLE, None)
@@ -115,9 +117,9 @@ class Ballots:
                 telemetry.log("vote.no_da", dispute=action.dispute, round=action.round)
             return
         if self._worker.away():
-            self._not_before[key] = docket.clock + RETRY_PAUSE_S
+            self._not_before[key] = snapshot.clock + RETRY_PAUSE_S
             return
-        case = self._records.case(action.receipt_id, docket)
+        case = self._records.case(action.receipt_id, snapshot)
         right = vote_right(action.dispute, action.round, action.round_seed, action.commit_end)
         job = functools.partial(run_job, self._enclave, self._signer, self._network.contracts, case, right)
         if key not in self._asked:
@@ -125,17 +127,17 @@ class Ballots:
         self._asked[key] = action
         self._worker.submit(VOTE, (KIND, *key), job)
 
-    def finish(self, finished: Finished, docket: Docket) -> None:
+    def finish(self, finished: Finished, snapshot: Snapshot) -> None:
         """Keeps a result until it may become the vote, or leaves the duty open so that the next tick asks again."""
         _, dispute, round_number = finished.key
-        self._not_before[(dispute, round_number)] = docket.clock + RETRY_PAUSE_S
+        self._not_before[(dispute, round_number)] = snapshot.clock + RETRY_PAUSE_S
         if isinstance(finished.outcome, EnclaveAway):
             return  # what was asked is still to be tried
         action, outcome = self._asked.pop((dispute, round_number), None), finished.outcome
         if action is None or not isinstance(outcome, JobResult):
             return
         # Shards may be a block behind or restarting: no key yet is no vote yet, until there is no time left to ask again.
-        if outcome.outcome == Outcome.NO_KEY.value and docket.clock < action.fetch_deadline:
+        if outcome.outcome == Outcome.NO_KEY.value and snapshot.clock < action.fetch_deadline:
             return
         self._held[(dispute, round_number)] = Held(action, outcome)
 
@@ -151,19 +153,19 @@ class Ballots:
         stored = self._protection.require(vote.dispute, vote.round, vote.voter)
         sender.reveal(stored.vote, stored.quote)
 
-    def _protect_settled(self, docket: Docket) -> None:
+    def _protect_settled(self, snapshot: Snapshot) -> None:
         """Makes votes of results whose seed will hardly leave the chain any more, or for which there is no time to wait.
 
         A round's vote is for good (`protection`), and so is what it says of seats and seed. One that a shallow reorganisation
         would make stale is not made (ADR-017).
         """
-        cases = {(case.id, case.round): case for case in docket.cases}
+        cases = {(case.id, case.round): case for case in snapshot.disputes}
         for key, held in list(self._held.items()):
             case = cases.get(key)
             if case is None or _draw_of(case, self._signer.address) != (held.action.round_seed, held.action.seat_mask):
                 del self._held[key]
                 telemetry.log("vote.drawn_again", dispute=key[0], round=key[1])
-            elif docket.number - case.seed.block >= self._policy.seed_depth or docket.clock >= held.action.fetch_deadline:
+            elif snapshot.number - case.seed.block >= self._policy.seed_depth or snapshot.clock >= held.action.fetch_deadline:
                 del self._held[key]
                 self._protect(held.action, Outcome(held.result.outcome), held.result)
 
@@ -193,7 +195,7 @@ class Ballots:
     def _stored(self, dispute: Digest, round_number: int) -> StoredVote | None:
         return self._protection.known(dispute, round_number, self._signer.address)
 
-    def _track(self, dispute: Case) -> None:
+    def _track(self, dispute: Dispute) -> None:
         """Keeps the duty's row: the operator sees what is due, what was done and what was missed."""
         seat = dispute.seat_of(self._signer.address)
         revealed = seat is not None and any(seat.group)
@@ -209,7 +211,7 @@ class Ballots:
             self._duties.miss(kind, dispute.id, "no vote")
 
 
-def _draw_of(case: Case, who: Address) -> tuple[Digest, int]:
+def _draw_of(case: Dispute, who: Address) -> tuple[Digest, int]:
     """Seed of the round, and the seats that it drew for an account."""
     seat = case.seat_of(who)
     return case.round_seed, 0 if seat is None else seat.seat_mask

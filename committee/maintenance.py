@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.decisions.snapshot import Case
+from bytewise.protocol.decisions.snapshot import Dispute
 from bytewise.protocol.errors.actors import (
     ConfigurationError,
     NoProgress,
@@ -27,7 +27,7 @@ from bytewise.storage.nonce_lease import Lane, kept_lease
 from bytewise.storage.protection import Protection
 from chain.client.access import open_chain
 from chain.client.address_book import read_network, verify_code
-from chain.reads.reader import DocketReader
+from chain.reads.reader import SnapshotReader
 from chain.sending.keys import load_signer
 from committee.ballots import KIND
 from verifier.settings import NodeSettings
@@ -57,19 +57,19 @@ def decline(settings: NodeSettings, dispute: str) -> int:
     return 0
 
 
-def _case(settings: NodeSettings, dispute: Digest) -> Case | None:
+def _case(settings: NodeSettings, dispute: Digest) -> Dispute | None:
     network = read_network(settings.network_file)
     client = open_chain(*settings.rpc, network.chain_id, settings.rpc_timeout_s)
     try:
-        reader = DocketReader(client, verify_code(client, network))
-        return reader.case(dispute, reader.head())
+        reader = SnapshotReader(client, verify_code(client, network))
+        return reader.dispute(dispute, reader.head())
     except Unavailable as error:
         telemetry.log_error("duty.chain_not_asked", error)
         return None
 
 
 def export_votes(settings: NodeSettings, file: Path) -> int:
-    """Writes every vote of this member's protection table to a new file; returns how many. `LaneOwned` while the member runs."""
+    """Writes every vote of this member's protection table to a new file; returns how many. `LeaseTaken` while the member runs."""
     with _stopped_member(settings) as lane:
         table = Protection(lane.engine, lane.clock)
         count, document = len(table.rows()), table.export()
@@ -96,7 +96,7 @@ def import_votes(settings: NodeSettings, file: Path) -> int:
 
 
 def resume(settings: NodeSettings) -> str:
-    """Ends the stop of this account's lane; returns its reason, empty if it was not stopped. `LaneOwned` while a process runs."""
+    """Ends the stop of this account's lane; returns its reason, empty if there was none. `LeaseTaken` while a process runs."""
     with _stopped_member(settings) as lane:
         reason = lane.stopped()
         lane.resume()

@@ -37,19 +37,19 @@ from bytewise.protocol.errors.actors import (
 from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 from bytewise.protocol.errors.reasons import TicketFlaw
 from bytewise.protocol.errors.records import EnvelopeDoesNotOpen
-from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, Role
+from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, MeasurementRole
 from bytewise.protocol.evidence.claims import Evidence, evidence_digest
-from bytewise.protocol.evidence.policy_updates import first_standing
+from bytewise.protocol.evidence.policy_updates import first_policy_state
 from bytewise.protocol.jobs import RunJob, ShardRecord, anchor_domain, key_domain
 from bytewise.protocol.keys.epochs import (
     HybridPartial,
     Partial,
-    Refusal,
     ReleaseAnswer,
     ReleaseReply,
     ReleaseRequest,
-    decision_to_give,
+    ShardRefusal,
     partial_info,
+    release_decision,
     share_info,
 )
 from bytewise.protocol.records.seal import Envelope, HybridEnvelope, seal_context
@@ -143,7 +143,7 @@ def ask(channel: Channel, shard: ShardRecord, request: ReleaseRequest, timeout_s
     return reply.answer
 
 
-def _refused(shard: ShardRecord, refusal: Refusal) -> BytewiseError:
+def _refused(shard: ShardRecord, refusal: ShardRefusal) -> BytewiseError:
     if refusal.retryable:
         return TryAgain(shard.channel, refusal.error)
     return ShardRefused(shard.channel, f"{refusal.error} {refusal.rule}")
@@ -289,7 +289,7 @@ class Asking:
             ticket=job.ticket, ticket_signature=job.ticket_signature, receipt=job.receipt,
             receipt_signature=job.receipt_signature, batch_id=job.batch_id, proof=job.proof, envelope=job.envelope,
         )  # fmt: skip
-        self._standing = first_standing(decode(AppraisalPolicy, job.policy))
+        self._standing = first_policy_state(decode(AppraisalPolicy, job.policy))
 
     def terms(self, shard: ShardRecord) -> Terms:
         """What a shard must be: a program of the policy that its account vouches for, on this network, in this epoch.
@@ -298,7 +298,14 @@ class Asking:
         is public: a false policy opens nothing.
         """
         job = self.job
-        return Terms(Role.VERIFIER_ENCLAVE, Role.KEY_SHARD, job.contracts, job.ticket.key_epoch, self._standing, shard.address)
+        return Terms(
+            MeasurementRole.VERIFIER_ENCLAVE,
+            MeasurementRole.KEY_SHARD,
+            job.contracts,
+            job.ticket.key_epoch,
+            self._standing,
+            shard.address,
+        )
 
 
 def _may_ask(shard: ShardRecord, pieces: Mapping[int, Piece], failures: Mapping[int, BytewiseError]) -> bool:
@@ -318,7 +325,7 @@ def _verify_record(
         ("voter", record.voter, ticket.voter),
         ("evidence", record.evidence_hash, evidence_digest(decode(Evidence, evidence))),
         ("transport key", record.transport_key_hash, ticket.transport_key_hash),
-        ("decision", record.decision, U8(decision_to_give(ticket.key_epoch))),
+        ("decision", record.decision, U8(release_decision(ticket.key_epoch))),
     )
     for what, have, want in wanted:
         if have != want:

@@ -12,7 +12,7 @@ from bytewise.ports import KeySource, Quoter
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import TicketRefused
 from bytewise.protocol.errors.reasons import TicketFlaw
-from bytewise.protocol.evidence.claims import Evidence, ResultQuote, ResultStatement, premises_of, result_report_data
+from bytewise.protocol.evidence.claims import Evidence, ResultQuote, ResultStatement, host_claims_of, result_report_data
 from bytewise.protocol.jobs import JOB_LIMIT_S, JobResult, Prepared, RunJob
 from bytewise.protocol.records.environment import PROFILE_EXACT_1
 from bytewise.protocol.records.statements import transport_key_hash
@@ -87,7 +87,7 @@ class Session:
             chain_id=job.contracts.chain_id, contract=job.contracts.disputes, subject=ticket.subject, round=ticket.round,
             receipt_id=identifier, voter=ticket.voter, outcome=U8(found.outcome), code=U8(found.code),
             tokens_hash=found.tokens_hash, trace_root=found.trace_root, round_digest=found.round_digest,
-            verify_passes=found.verify_passes, premises=premises_of(job),
+            verify_passes=found.verify_passes, premises=host_claims_of(job),
         )  # fmt: skip
         evidence = decode(Evidence, self._bench.quoter.quote(result_report_data(statement)))
         return JobResult(

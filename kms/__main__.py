@@ -22,7 +22,7 @@ from bytewise.storage.engine import check_revision, open_database
 from bytewise.tee.measurement import SHARD_ENTRY
 from chain.client.access import open_chain
 from chain.client.address_book import read_network, verify_code
-from chain.reads.reader import DocketReader
+from chain.reads.reader import SnapshotReader
 from chain.sending.keys import load_signer
 from kms.ceremony.erasure import erase, statement_file
 from kms.settings import ApproveSettings, ShardSettings
@@ -78,9 +78,9 @@ def _wrap(config: Path) -> int:
     return Exit.OK
 
 
-def _reader(settings: ShardSettings, network: Network) -> DocketReader:
+def _reader(settings: ShardSettings, network: Network) -> SnapshotReader:
     client = open_chain(*settings.rpc, network.chain_id)
-    return DocketReader(client, verify_code(client, network), settings.finality)
+    return SnapshotReader(client, verify_code(client, network), settings.finality)
 
 
 def _serve(config: Path) -> int:

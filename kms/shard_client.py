@@ -8,12 +8,12 @@ from typing import Any
 import httpcore2
 import httpx2
 
-from bytewise.protocol.address_book import Holder
+from bytewise.protocol.address_book import ShareHolder
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.actors import ConfigurationError, ShardRefused, TryAgain
 from bytewise.protocol.errors.branches import BytewiseError, Fault
 from bytewise.protocol.jobs import ShardRecord
-from bytewise.protocol.keys.epochs import Refusal
+from bytewise.protocol.keys.epochs import ShardRefusal
 from bytewise.service.clock import monotonic_s
 
 # Connections whose every exchange ends by one moment, however the other side spends it.
@@ -128,7 +128,7 @@ class ShardBusy(TryAgain):
 class ShardClient:
     """HTTPS to one shard, trusting its pinned certificate and nothing else."""
 
-    def __init__(self, shard: ShardRecord | Holder, timeout_s: float = TIMEOUT_S, most: int = MAX_ANSWER_BYTES) -> None:
+    def __init__(self, shard: ShardRecord | ShareHolder, timeout_s: float = TIMEOUT_S, most: int = MAX_ANSWER_BYTES) -> None:
         try:
             context = ssl.create_default_context(cadata=shard.certificate)
         except (ssl.SSLError, ValueError) as error:
@@ -178,7 +178,7 @@ class ShardClient:
 
     def _refusal(self, status: int, data: bytes) -> BytewiseError:
         try:
-            refusal = decode(Refusal, data)
+            refusal = decode(ShardRefusal, data)
         except Fault:
             return ShardRefused(self._url, f"status {status}")
         if refusal.retryable:
@@ -186,7 +186,7 @@ class ShardClient:
         return ShardRefused(self._url, f"{refusal.error} {refusal.rule}")
 
 
-def _origin(shard: ShardRecord | Holder) -> httpx2.URL:
+def _origin(shard: ShardRecord | ShareHolder) -> httpx2.URL:
     try:
         return httpx2.URL(shard.url)
     except httpx2.InvalidURL as error:

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 from bytewise.ports import BlobStore
 from bytewise.protocol.decisions.actions import AnswerList, ReleaseBatch
 from bytewise.protocol.decisions.disputes import decide_operator
-from bytewise.protocol.decisions.snapshot import AnchoredBatch, Docket
+from bytewise.protocol.decisions.snapshot import AnchoredBatch, Snapshot
 from bytewise.protocol.merkle import batch_tree
 from bytewise.protocol.records.receipt import ListEntry, SignedReceipt, batch_leaves, receipt_id
 from bytewise.protocol.signing import Domain
@@ -38,7 +38,7 @@ class BatchReader(Protocol):
         """Number of the newest block."""
         ...
 
-    def docket(self, block: int) -> Docket:
+    def snapshot(self, block: int) -> Snapshot:
         """What concerns the operator, but for disputes."""
         ...
 
@@ -99,10 +99,10 @@ class Duties:
         head = self._reader.head()
         if head == self._number:
             return
-        docket = self._reader.docket(head)
-        batches = self._batches(docket)
+        snapshot = self._reader.snapshot(head)
+        batches = self._batches(snapshot)
         numbered = {each.batch_id: each for each in batches}
-        for action in decide_operator(docket, self._operator, batches):
+        for action in decide_operator(snapshot, self._operator, batches):
             match action:
                 case ReleaseBatch():
                     self._sender.release(action.batch_id)
@@ -114,12 +114,12 @@ class Duties:
         self._answer_envelopes(mine, head)
         self._number = head
 
-    def _batches(self, docket: Docket) -> list[AnchoredBatch]:
+    def _batches(self, snapshot: Snapshot) -> list[AnchoredBatch]:
         """All batches from the first of ours on that is not released."""
-        self._first = min(self._first, docket.batch_count)
+        self._first = min(self._first, snapshot.batch_count)
         found: list[AnchoredBatch] = []
-        while self._first + len(found) < docket.batch_count:
-            page = self._reader.anchored(self._first + len(found), docket.number)
+        while self._first + len(found) < snapshot.batch_count:
+            page = self._reader.anchored(self._first + len(found), snapshot.number)
             if not page:
                 break
             found += page

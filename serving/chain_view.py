@@ -2,23 +2,23 @@
 
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.decisions.demands import DemandKind, DemandState
-from bytewise.protocol.decisions.snapshot import AnchoredBatch, Docket
+from bytewise.protocol.decisions.snapshot import AnchoredBatch, Snapshot
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.records.receipt import anchor_subject
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
-from chain.reads.reader import DocketReader
+from chain.reads.reader import SnapshotReader
 from chain.reads.records import Status
 from serving.anchoring_order import Service
 from serving.readiness import Standing
-from verifier.watch.open_windows import DocketPages
+from verifier.watch.open_windows import SnapshotPages
 
 
 class OperatorStanding:
     """Implements `batcher.StandingReader` over the chain client."""
 
-    def __init__(self, reader: DocketReader, operator: Address, environment: Digest, model_id: Digest) -> None:
+    def __init__(self, reader: SnapshotReader, operator: Address, environment: Digest, model_id: Digest) -> None:
         self._reader = reader
         self._operator = operator
         self._environment = environment
@@ -28,44 +28,44 @@ class OperatorStanding:
         """At the newest block."""
         reader = self._reader
         block = reader.head()
-        docket = reader.docket(self._operator, block)
-        epoch = docket.active_epoch
+        snapshot = reader.snapshot(self._operator, block)
+        epoch = snapshot.active_epoch
         record = reader.epoch(epoch, block) if self._listed(epoch) else None
         if record is not None:
             telemetry.key_epoch(record.epoch, record.assurance)
             if reader.epoch_state(epoch, block) is not EpochState.ACTIVE:
                 record = None
-        params = reader.params(docket.params_version, block)
+        params = reader.params(snapshot.params_version, block)
         environment, model = reader.item(self._environment, block), reader.item(self._model_id, block)
         return Standing(
-            number=docket.number, timestamp=docket.timestamp, epoch=record,
+            number=snapshot.number, timestamp=snapshot.timestamp, epoch=record,
             environment_active=environment.status is Status.ACTIVE, model_active=model.status is Status.ACTIVE,
-            registered=docket.me.is_operator, suspended=docket.me.is_suspended, last_seq=docket.me.last_seq,
+            registered=snapshot.me.is_operator, suspended=snapshot.me.is_suspended, last_seq=snapshot.me.last_seq,
             judged=self._judged(environment.pool, block),
-            room=self._room(docket, params), price_wei=docket.price_wei, most=self._most(docket, params),
-            paused=docket.paused, pause_s=params.times.max_pause,
+            room=self._room(snapshot, params), price_wei=snapshot.price_wei, most=self._most(snapshot, params),
+            paused=snapshot.paused, pause_s=params.times.max_pause,
         )  # fmt: skip
 
     def anchorable_for(self, service: Service, standing: Standing) -> int | None:
-        """See `DocketReader.anchorable_for`, at the block of a reading."""
+        """See `SnapshotReader.anchorable_for`, at the block of a reading."""
         return self._reader.anchorable_for(self._operator, *service, standing.number)
 
     def _judged(self, pool: Digest, block: int) -> bool:
         found = self._reader.pool(pool, block) if any(pool) else None
         return found is not None and found.seatable
 
-    def _room(self, docket: Docket, params: ParamSet) -> int:
+    def _room(self, snapshot: Snapshot, params: ParamSet) -> int:
         """Receipts that can be anchored whatever is disputed until then: that takes one slash from what is free, however often.
 
         The contract asks for a whole minimum of free stake before it binds more.
         """
-        kept = docket.me.collateral_wei + params.money.slash_amount + params.money.min_operator_stake
-        return max(0, docket.me.stake_wei - kept) // params.money.receipt_collateral
+        kept = snapshot.me.collateral_wei + params.money.slash_amount + params.money.min_operator_stake
+        return max(0, snapshot.me.stake_wei - kept) // params.money.receipt_collateral
 
-    def _most(self, docket: Docket, params: ParamSet) -> int:
-        if docket.me.free_wei < params.money.min_operator_stake:
+    def _most(self, snapshot: Snapshot, params: ParamSet) -> int:
+        if snapshot.me.free_wei < params.money.min_operator_stake:
             return 0
-        return min(docket.me.free_wei // params.money.receipt_collateral, params.shares.max_batch)
+        return min(snapshot.me.free_wei // params.money.receipt_collateral, params.shares.max_batch)
 
     def _listed(self, epoch: int) -> bool:
         """Whether our book has the epoch to seal to. Without it we serve nobody, but go on anchoring what was signed."""
@@ -78,15 +78,15 @@ class OperatorStanding:
 class AllDisputes:
     """Implements `disputes.DisputeReader` over the chain client."""
 
-    def __init__(self, reader: DocketReader, operator: Address) -> None:
+    def __init__(self, reader: SnapshotReader, operator: Address) -> None:
         self._reader = reader
-        self._pages = DocketPages(reader, operator, int(reader.network.deploy_block))
+        self._pages = SnapshotPages(reader, operator, int(reader.network.deploy_block))
 
     def head(self) -> int:
         """Number of the newest block."""
         return self._reader.head()
 
-    def cases(self, block: int) -> Docket:
+    def cases(self, block: int) -> Snapshot:
         """Every dispute that can still change."""
         return self._pages.read_cases(block)
 
@@ -102,7 +102,7 @@ class AllDisputes:
 class OwnBatches:
     """Implements `duties.BatchReader` over the chain client."""
 
-    def __init__(self, reader: DocketReader, operator: Address) -> None:
+    def __init__(self, reader: SnapshotReader, operator: Address) -> None:
         self._reader = reader
         self._operator = operator
 
@@ -110,9 +110,9 @@ class OwnBatches:
         """Number of the newest block."""
         return self._reader.head()
 
-    def docket(self, block: int) -> Docket:
+    def snapshot(self, block: int) -> Snapshot:
         """What concerns the operator, but for disputes."""
-        return self._reader.docket(self._operator, block)
+        return self._reader.snapshot(self._operator, block)
 
     def anchored(self, from_batch: int, block: int) -> tuple[AnchoredBatch, ...]:
         """A page of batches, everybody's."""

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from bytewise.ports import BlobStore
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.decisions.snapshot import Case, Docket
+from bytewise.protocol.decisions.snapshot import Dispute, Snapshot
 from bytewise.protocol.digests import Label, labelled
 from bytewise.protocol.errors.actors import BadCertificate
 from bytewise.protocol.errors.branches import Unavailable
@@ -38,7 +38,7 @@ class DisputeReader(Protocol):
         """Number of the newest block."""
         ...
 
-    def cases(self, block: int) -> Docket:
+    def cases(self, block: int) -> Snapshot:
         """Every dispute that can still change."""
         ...
 
@@ -84,26 +84,26 @@ class OwnDisputes:
         head = self._reader.head()
         if head == self._number:
             return
-        docket = self._reader.cases(head)
-        own = {case.id: case for case in docket.cases if case.operator == self._operator}
+        snapshot = self._reader.cases(head)
+        own = {case.id: case for case in snapshot.disputes if case.operator == self._operator}
         self._forget(own)
         for case in own.values():
             self._say(case)
-        self._appeal(own, docket)
+        self._appeal(own, snapshot)
         until, proofs = self._monotonic() + SERVE_BUDGET_S, cache(self._proofs)
         for case in own.values():
             if case.phase in OVER or (case.id, case.round) in self._served:
                 continue
             if self._monotonic() >= until:
                 return
-            self._serve(case, docket, proofs)
+            self._serve(case, snapshot, proofs)
         self._number = head
 
-    def _forget(self, own: Mapping[Digest, Case]) -> None:
+    def _forget(self, own: Mapping[Digest, Dispute]) -> None:
         self._said = {name: told for name, told in self._said.items() if name in own}
         self._served = {key for key in self._served if key[0] in own}
 
-    def _say(self, case: Case) -> None:
+    def _say(self, case: Dispute) -> None:
         now = (case.round, case.phase, case.verdict)
         if self._said.get(case.id) == now:
             return
@@ -116,7 +116,7 @@ class OwnDisputes:
             telemetry.count("bytewise_disputes_to_appeal_total")
             telemetry.log("dispute.can_be_appealed", bond_wei=str(case.appeal_bond_wei), until=case.appeal_end, **facts)
 
-    def _appeal(self, own: Mapping[Digest, Case], docket: Docket) -> None:
+    def _appeal(self, own: Mapping[Digest, Dispute], snapshot: Snapshot) -> None:
         """What a person ordered; whether an answer was right takes the client's words, which we do not keep (ADR-021)."""
         for order in self._orders.pending():
             case = own.get(Digest(order.subject))
@@ -126,14 +126,14 @@ class OwnDisputes:
                 self._orders.done(APPEAL, case.id, "appealed")
             elif case.phase is Phase.APPEAL:
                 self._sender.appeal(case.id, case.appeal_bond_wei)
-            elif docket.clock > order.deadline:
+            elif snapshot.clock > order.deadline:
                 self._orders.miss(APPEAL, case.id, "its time was over")
                 telemetry.log("dispute.not_appealed", dispute=case.id)
 
     def _proofs(self, first_seq: int) -> Sequence[tuple[Digest, ...]]:
         return batch_tree(batch_leaves(self._anchor, self._books.leaves(first_seq))).proofs
 
-    def _serve(self, case: Case, docket: Docket, proofs: Callable[[int], Sequence[tuple[Digest, ...]]]) -> None:
+    def _serve(self, case: Dispute, snapshot: Snapshot, proofs: Callable[[int], Sequence[tuple[Digest, ...]]]) -> None:
         """Puts the envelope where the committee looks: at its first place or, if that is gone, where a demand's answer says.
 
         Nobody can show a new place but in the answer to a demand, so we make it ourselves: `Duties` answers, and the bond comes
@@ -144,7 +144,7 @@ class OwnDisputes:
         if signed is None or envelope is None:
             telemetry.log("dispute.no_envelope", dispute=case.id, receipt=case.receipt_id)
         elif not self._is_served(signed) and self._blobs.put(envelope) != signed.locator:
-            first, bond = self._reader.terms(case.batch_id, docket.number)
+            first, bond = self._reader.terms(case.batch_id, snapshot.number)
             proof = proofs(first)[signed.receipt.seq - first]
             telemetry.log("dispute.envelope_moved", dispute=case.id, receipt=case.receipt_id)
             self._sender.demand_envelope(signed, case.batch_id, proof, bond)

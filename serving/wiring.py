@@ -39,7 +39,7 @@ from bytewise.storage.receipt_store import Books
 from chain.acts.actor import ContractSender, contract_sender
 from chain.client.access import open_chain
 from chain.client.address_book import read_network, verify_code
-from chain.reads.reader import DocketReader
+from chain.reads.reader import SnapshotReader
 from chain.sending.keys import load_signer
 from serving.answer import NamedReceipt
 from serving.api import Gate, build_api
@@ -81,7 +81,7 @@ class OwnStake:
         head = self._chain.head()
         if head < self._record.next_look:
             return
-        for due in self._record.step(self._chain.docket(self._operator, head)):
+        for due in self._record.step(self._chain.snapshot(self._operator, head)):
             self._sender.sync_stake(due.account, due.block)
 
 
@@ -257,7 +257,7 @@ class Operator:
             anchor=network.anchor_domain,
         )  # fmt: skip
         client = open_chain(*settings.network.endpoints, network.chain_id, settings.network.timeout_s)
-        reader = DocketReader(client, verify_code(client, network))
+        reader = SnapshotReader(client, verify_code(client, network))
         sender = contract_sender(client, network, lane, operator, "operator")
         standing = OperatorStanding(reader, operator.address, offer.environment.digest, offer.model_id)
         batcher = self._batcher(offer, hands, standing, sender)

@@ -15,7 +15,7 @@ from bytewise.protocol.court.commitments import claim_of
 from bytewise.protocol.court.params import TreeShape
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.sortition import audit_is_drawn, round_seed
-from bytewise.protocol.court.tally import Count, Judgement, judge, said_by
+from bytewise.protocol.court.tally import Count, RoundVerdict, judge, vote_content
 from bytewise.protocol.decisions import snapshot
 from bytewise.protocol.decisions.actions import OpenDispute
 from bytewise.protocol.decisions.audits import AuditedReceipt, WatchPolicy, decide_watchtower
@@ -23,7 +23,7 @@ from bytewise.protocol.decisions.snapshot import Seat
 from bytewise.protocol.digests import keccak256, out_hash
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.records.compare import Generated
-from bytewise.protocol.records.preflight import Record, preflight
+from bytewise.protocol.records.preflight import PreflightSubject, preflight
 from bytewise.protocol.records.receipt import BatchHeader, Receipt, SignedReceipt, receipt_id
 from bytewise.protocol.records.request import Request
 from bytewise.protocol.records.seal import Payload, envelope_hash, seal_context
@@ -81,7 +81,7 @@ def test_one_receipt_from_request_to_verdict(tmp_path: Path) -> None:
     verdict = they_are_counted(votes, checked.signed.receipt)
     assert verdict.verdict is Verdict.OVERTURNED
     assert verdict.replacement == village.engine.generate(request).out_hash
-    assert {said_by(vote).key for vote in votes} == {verdict.key}
+    assert {vote_content(vote).key for vote in votes} == {verdict.key}
 
     the_client_sees_for_itself(village, request, claimed)
 
@@ -139,7 +139,7 @@ def everybody_checks_the_list(village: Village, published: Published) -> Checked
 def drawn_verifiers_audit(village: Village, case: Case) -> tuple[AuditResult, ...]:
     """A block draws auditors; each has its enclave open the envelope and verify by one forward pass."""
     checklist = preflight(
-        Record(
+        PreflightSubject(
             case.signed.receipt,
             case.header,
             village.environment,
@@ -166,14 +166,14 @@ def the_watchtower_opens_a_dispute(village: Village, header: BatchHeader, result
     seats = tuple((who, stake // PARAMS.money.audit_unit) for who, stake in village.chain.verifiers)
     rate, bond = PARAMS.shares.audit_rate_bps, PARAMS.required_bond
     audited = AuditedReceipt(results[0].receipt_id, header.batch_id, village.chain.beacon, seats, rate, results, bond)
-    rich, poor = (village.chain.docket(me=holdings(balance_wei=wei)) for wei in (bond, bond - 1))
+    rich, poor = (village.chain.snapshot(me=holdings(balance_wei=wei)) for wei in (bond, bond - 1))
     assert decide_watchtower(rich, [audited], set(), WatchPolicy()) == (OpenDispute(audited.receipt_id, bond),)
     alone = dataclasses.replace(audited, results=results[:1])
     assert decide_watchtower(rich, [alone], set(), WatchPolicy()) == ()
     assert decide_watchtower(poor, [audited], set(), WatchPolicy()) == ()
 
 
-def a_committee_is_drawn(village: Village, case: Case) -> snapshot.Case:
+def a_committee_is_drawn(village: Village, case: Case) -> snapshot.Dispute:
     """Fifteen seats fall to verifiers in proportion to stake; who holds several votes once, with all of them."""
     dispute, seed = word("dispute", case.receipt_id.hex()), word("mix of the seed block")
     tree = StakeTree(TreeShape(epoch_blocks=10, lookahead_blocks=2, unit_wei=ETHER, max_units=1_000))
@@ -188,11 +188,11 @@ def a_committee_is_drawn(village: Village, case: Case) -> snapshot.Case:
         commit_end=NOW + 24, reveal_end=NOW + 48,
         members=tuple(Seat(who, mask, ZERO_DIGEST, ZERO_DIGEST) for who, mask in masks.items()),
     )  # fmt: skip
-    village.chain.cases = (drawn,)
+    village.chain.disputes = (drawn,)
     return drawn
 
 
-def its_members_vote(village: Village, case: Case, dispute: snapshot.Case) -> list[Vote]:
+def its_members_vote(village: Village, case: Case, dispute: snapshot.Dispute) -> list[Vote]:
     """Each commits to a vote that only it can open, then opens it; the quote says which program judged, in how many passes."""
     opened = []
     for member in dispute.members:
@@ -211,11 +211,11 @@ def its_members_vote(village: Village, case: Case, dispute: snapshot.Case) -> li
     return opened
 
 
-def they_are_counted(votes: list[Vote], receipt: Receipt) -> Judgement:
+def they_are_counted(votes: list[Vote], receipt: Receipt) -> RoundVerdict:
     """Seats that say the same to the last hash count together; two thirds of all make a verdict."""
     count = Count()
     for vote in votes:
-        count = count.add(said_by(vote), int(vote.seat_mask).bit_count(), (receipt.tokens_hash, receipt.out_hash))
+        count = count.add(vote_content(vote), int(vote.seat_mask).bit_count(), (receipt.tokens_hash, receipt.out_hash))
     return judge(count, receipt.out_hash, PARAMS.quorum(SEATS))
 
 

@@ -40,7 +40,7 @@ from bytewise.protocol.decisions.actions import (
     SyncStake,
     Withdraw,
 )
-from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.errors.branches import Bug, Fault, Unavailable
 from bytewise.protocol.units import Address, Digest, hex0x
 from bytewise.service import telemetry
@@ -162,7 +162,7 @@ MAX_RECORDED = 4096
 class Voting(Protocol):
     """What `committee` adds."""
 
-    def start(self, action: RunVoteJob, docket: Docket) -> None:
+    def start(self, action: RunVoteJob, snapshot: Snapshot) -> None:
         """Begins to find a vote."""
         ...
 
@@ -191,22 +191,22 @@ class Performer:
         self._reporter = reporter
         self._recorded: OrderedDict[Action, None] = OrderedDict()
 
-    def perform_all(self, actions: tuple[Action, ...], docket: Docket) -> None:
+    def perform_all(self, actions: tuple[Action, ...], snapshot: Snapshot) -> None:
         """Performs each action; one that fails is logged and counted, and decided again at the next tick."""
         for action in actions:
             try:
-                self._perform(action, docket)
+                self._perform(action, snapshot)
             except (Fault, Unavailable) as error:
                 name = type(action).__name__
                 telemetry.count("bytewise_action_failures_total", action=name, error=type(error).__name__)
                 telemetry.log_error("action.failed", error, action=name)
 
-    def _perform(self, action: Action, docket: Docket) -> None:
+    def _perform(self, action: Action, snapshot: Snapshot) -> None:
         match action:
             case RunAudit():
-                _present(self._auditor).start(action, docket)
+                _present(self._auditor).start(action, snapshot)
             case RunVoteJob():
-                _present(self._voting).start(action, docket)
+                _present(self._voting).start(action, snapshot)
             case PostAudit():
                 self._record(action, action.result.receipt_id, {"result": action.result.result})
                 _present(self._auditor).post(action, self._sender)

@@ -1,4 +1,4 @@
-"""The tick of a duty process: read one docket, step every part, perform what was decided (design section 2).
+"""The tick of a duty process: read one snapshot, step every part, perform what was decided (design section 2).
 
 What has a deadline comes first: votes and moves are out before anything is fetched that somebody else may be slow to serve. What
 a part decided is out before the next one begins, and no part lacks what only another one needs.
@@ -11,14 +11,14 @@ from typing import Protocol
 from bytewise.ports import ChainView
 from bytewise.protocol.decisions.actions import Action, RunAudit, RunVoteJob
 from bytewise.protocol.decisions.disputes import MovePolicy, decide_expiries, decide_moves
-from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.service import telemetry
 from verifier.audits.auditor import Auditor
 from verifier.executor import Performer
 from verifier.jobs.enclave_presence import EnclaveAway
 from verifier.jobs.worker import Finished, JobKey, Worker
-from verifier.watch.open_windows import DocketPages
+from verifier.watch.open_windows import SnapshotPages
 from verifier.watch.records import Records
 
 
@@ -33,7 +33,7 @@ class Pump(Protocol):
 class Part(Protocol):
     """One thing that a node does."""
 
-    def step(self, docket: Docket) -> Sequence[Action]:
+    def step(self, snapshot: Snapshot) -> Sequence[Action]:
         """What it wants done at this block."""
         ...
 
@@ -41,7 +41,7 @@ class Part(Protocol):
 class Votes(Part, Protocol):
     """What `committee` adds to a node."""
 
-    def finish(self, finished: Finished, docket: Docket) -> None:
+    def finish(self, finished: Finished, snapshot: Snapshot) -> None:
         """Takes the result of a vote job."""
         ...
 
@@ -50,7 +50,7 @@ class Node:
     """One duty process."""
 
     def __init__(
-        self, chain: ChainView, pump: Pump, pages: DocketPages, records: Records, performer: Performer, moves: MovePolicy,
+        self, chain: ChainView, pump: Pump, pages: SnapshotPages, records: Records, performer: Performer, moves: MovePolicy,
         parts: Sequence[Part], worker: Worker | None = None, auditor: Auditor | None = None, votes: Votes | None = None,
     ) -> None:  # fmt: skip
         self._chain = chain
@@ -75,34 +75,34 @@ class Node:
         if head == self._number and not self._finished:
             return
         self._send()
-        docket = self._pages.read(head)
-        followed = self._follow(docket)
-        whole = self._finish("vote", self._votes, docket) if followed else False
-        whole &= self._keep_deadlines(docket, followed)
-        if followed and self._judge(docket) and whole:
+        snapshot = self._pages.read(head)
+        followed = self._follow(snapshot)
+        whole = self._finish("vote", self._votes, snapshot) if followed else False
+        whole &= self._keep_deadlines(snapshot, followed)
+        if followed and self._judge(snapshot) and whole:
             # Only now: a tick that failed half-way is repeated, not skipped.
             self._number = head
             self.ticks += 1
 
-    def _judge(self, docket: Docket) -> bool:
+    def _judge(self, snapshot: Snapshot) -> bool:
         """Fetches, and has every part but the votes act; whether all of them could."""
-        whole = self._apart("records", lambda: self._records.step(docket))
-        whole &= self._finish("audit", self._auditor, docket)
+        whole = self._apart("records", lambda: self._records.step(snapshot))
+        whole &= self._finish("audit", self._auditor, snapshot)
         for part in self._parts:
             if part is not self._votes:
-                whole &= self._apart(type(part).__name__, functools.partial(self._step, part, docket))
+                whole &= self._apart(type(part).__name__, functools.partial(self._step, part, snapshot))
         return whole
 
-    def _step(self, part: Part, docket: Docket) -> None:
+    def _step(self, part: Part, snapshot: Snapshot) -> None:
         """What a part wants done is done at once: the next one may have to wait for DA."""
-        self._act(part.step(docket), docket)
+        self._act(part.step(snapshot), snapshot)
 
-    def _act(self, actions: Sequence[Action], docket: Docket) -> None:
+    def _act(self, actions: Sequence[Action], snapshot: Snapshot) -> None:
         # A job whose result is here, and could not be taken yet, does not run again.
         judged = {each.key for each in self._finished}
         due = tuple(action for action in actions if _job_of(action) not in judged)
         if due:
-            self._performer.perform_all(due, docket)
+            self._performer.perform_all(due, snapshot)
             self._send()
 
     def _apart(self, part: str, step: Callable[[], None]) -> bool:
@@ -115,28 +115,28 @@ class Node:
             return False
         return True
 
-    def _follow(self, docket: Docket) -> bool:
+    def _follow(self, snapshot: Snapshot) -> bool:
         """Whether the batches up to this block are known. Without them nothing new is judged, but commits and reveals go on."""
         try:
-            self._records.follow(docket)
+            self._records.follow(snapshot)
         except (Fault, Unavailable) as error:
             telemetry.count("bytewise_follow_failures_total", error=type(error).__name__)
             telemetry.log_error("follow.failed", error)
             return False
         return True
 
-    def _keep_deadlines(self, docket: Docket, followed: bool) -> bool:
+    def _keep_deadlines(self, snapshot: Snapshot, followed: bool) -> bool:
         """Votes and moves, before anything may wait for DA; among them what needs no bytes goes out first. Whether the votes
         could be decided."""
         actions: list[Action] = []
         votes = self._votes
-        whole = votes is None or self._apart("votes", lambda: actions.extend(votes.step(docket)))
-        actions += decide_moves(docket, self._moves)
-        actions += decide_expiries(docket, docket.batches, self._moves)
+        whole = votes is None or self._apart("votes", lambda: actions.extend(votes.step(snapshot)))
+        actions += decide_moves(snapshot, self._moves)
+        actions += decide_expiries(snapshot, snapshot.batches, self._moves)
         starts = [action for action in actions if isinstance(action, RunVoteJob)]
-        self._act([action for action in actions if not isinstance(action, RunVoteJob)], docket)
+        self._act([action for action in actions if not isinstance(action, RunVoteJob)], snapshot)
         if followed:
-            self._act(starts, docket)
+            self._act(starts, snapshot)
         return whole
 
     def _send(self) -> None:
@@ -147,13 +147,13 @@ class Node:
             telemetry.count("bytewise_pump_failures_total", error=type(error).__name__)
             telemetry.log_error("pump.failed", error)
 
-    def _finish(self, kind: str, part: Votes | Auditor | None, docket: Docket) -> bool:
+    def _finish(self, kind: str, part: Votes | Auditor | None, snapshot: Snapshot) -> bool:
         """Hands a part the results of its jobs, each until the part has taken it; whether it has taken all."""
         whole = True
         for finished in [each for each in self._finished if each.key[0] == kind]:
             if not isinstance(finished.outcome, EnclaveAway):
                 telemetry.log("job.finished", kind=kind, outcome=type(finished.outcome).__name__)
-            if part is None or self._apart(f"{kind} result", functools.partial(part.finish, finished, docket)):
+            if part is None or self._apart(f"{kind} result", functools.partial(part.finish, finished, snapshot)):
                 self._finished.remove(finished)
             else:
                 whole = False

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from bytewise.protocol.decisions.actions import Action
-from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.units import Digest, hex0x
 from bytewise.service import telemetry
 from bytewise.storage.duties import Duties, Duty
@@ -35,11 +35,11 @@ class Orders:
         self._duties = duties
         self._sender = sender
 
-    def step(self, docket: Docket) -> tuple[Action, ...]:
+    def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
         """Plans what is due; no action, since nothing is to be decided."""
         for order in self._duties.pending():
             if order.kind == CERTIFY:
-                self._certify(order, docket.clock)
+                self._certify(order, snapshot.clock)
         return ()
 
     def _certify(self, order: Duty, clock: int) -> None:

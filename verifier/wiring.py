@@ -11,7 +11,7 @@ from typing import Protocol
 
 from bytewise.da.client import DaClient
 from bytewise.protocol.decisions.actions import Action
-from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.errors.actors import (
     ConfigurationError,
 )
@@ -30,7 +30,7 @@ from chain.acts.actor import contract_sender
 from chain.client.access import open_chain
 from chain.client.address_book import read_network, verify_code
 from chain.reads.documents import RegistryDocuments
-from chain.reads.reader import DocketReader
+from chain.reads.reader import SnapshotReader
 from chain.sending.keys import load_signer
 from chain.sending.sender import SenderPolicy
 from kms.shard.share_rotation import as_dealt
@@ -50,7 +50,7 @@ from verifier.stake.deferred_slashes import LatePay, RefusedSlashes
 from verifier.stake.stake_record import OwnRecord
 from verifier.watch.absence_check import ControlledStore
 from verifier.watch.leaf_index import LeafBook
-from verifier.watch.open_windows import DocketPages
+from verifier.watch.open_windows import SnapshotPages
 from verifier.watch.receipt_inbox import Given
 from verifier.watch.records import Records
 
@@ -72,23 +72,24 @@ class EpochLabel:
         self._chain = chain
         self._told = 0
 
-    def step(self, docket: Docket) -> Sequence[Action]:
+    def step(self, snapshot: Snapshot) -> Sequence[Action]:
         """Tells the epoch when it is another than before; an epoch keeps its label for good."""
-        epoch = docket.active_epoch
+        epoch = snapshot.active_epoch
         if epoch not in (0, self._told):
-            telemetry.key_epoch(epoch, self._chain.epoch_on_chain(epoch, docket.number).assurance)
+            telemetry.key_epoch(epoch, self._chain.epoch_on_chain(epoch, snapshot.number).assurance)
             self._told = epoch
         return ()
 
 
-class FollowingReader(DocketReader):
+class FollowingReader(SnapshotReader):
     """Key epochs have the verification keys of the shares that the chain means, at the newest final block as shards read it.
 
     Otherwise nobody could open anything from when a key was dealt again until this process starts on a new book.
     """
 
     def epoch(self, epoch: int, block: int) -> EpochRecord:
-        """As `DocketReader.epoch`; where the key was dealt once, or no final block has the epoch yet, the keys are the book's."""
+        """As `SnapshotReader.epoch`; where the key was dealt once, or no final block has the epoch yet, the keys are the
+        book's."""
         record = super().epoch(epoch, block)
         if self.epoch_on_chain(epoch, block).version == 0:
             return record
@@ -191,13 +192,13 @@ class World:
         parts: list[Part] = [part for part in everything if part is not None]
         performer = Performer(self.sender, self.journal, auditor, watchtower, voting, demander, reporter)
         return Node(
-            self.chain, self.sender, DocketPages(self.chain, me, first), self.records, performer, self.settings.moves, parts,
+            self.chain, self.sender, SnapshotPages(self.chain, me, first), self.records, performer, self.settings.moves, parts,
             self.worker, auditor, votes,
         )  # fmt: skip
 
 
 def run(name: str, settings: NodeSettings, build: Callable[[World], Node], stop: threading.Event) -> int:
-    """Ticks until `stop`, alone with its account; returns the exit code. `LaneOwned` if another process runs for the account."""
+    """Ticks until `stop`, alone with its account; returns the exit code. `LeaseTaken` if another process runs for the account."""
     telemetry.configure(name)
     world = World(settings)
     with kept_lease(world.lane, stop):

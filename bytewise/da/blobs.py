@@ -8,21 +8,21 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
-from bytewise.da.certificate import Certificate
-from bytewise.da.conventions import Refusal
+from bytewise.da.certificate import DaCertificate
+from bytewise.da.conventions import ProxyRefusal
 from bytewise.protocol import digests, encoding
 from bytewise.protocol.errors.actors import FailOver, StoreCorrupt, TryAgain
 from bytewise.protocol.errors.branches import Fault
 
 
-class Stored(NamedTuple):
+class StoredBlob(NamedTuple):
     """A blob, or the refusal that a knob put in its place."""
 
     payload: bytes
-    refusal: Refusal | None
+    refusal: ProxyRefusal | None
 
 
-class Blobs:
+class BlobFolder:
     """A folder of blobs. Every method may be called from any thread."""
 
     def __init__(self, folder: Path, max_total_bytes: int) -> None:
@@ -34,7 +34,9 @@ class Blobs:
             unfinished.unlink()
         self._total = sum(path.stat().st_size for path in folder.glob("*.blob"))
 
-    def put(self, certificate: Certificate, payload: bytes, now: float, expires_at: float, refusal: Refusal | None) -> None:
+    def put(
+        self, certificate: DaCertificate, payload: bytes, now: float, expires_at: float, refusal: ProxyRefusal | None
+    ) -> None:
         """Stores durably under a fresh certificate; `FailOver` when the folder is full."""
         about = {"expires_at_ms": int(expires_at * 1000), "refusal": list(refusal) if refusal else None}
         head = encoding.encode(about)
@@ -48,7 +50,7 @@ class Blobs:
                 self._total -= len(data)
             raise FailOver("store", error.strerror) from None
 
-    def get(self, certificate: Certificate, now: float) -> Stored:
+    def get(self, certificate: DaCertificate, now: float) -> StoredBlob:
         """The blob; `TryAgain` if it was never here, has expired, or does not fit its certificate any more."""
         try:
             data = self._path(certificate).read_bytes()
@@ -60,7 +62,7 @@ class Blobs:
             raise TryAgain("blob", "not found: expired")
         if digests.keccak256(payload) != certificate.payload_hash or len(payload) != certificate.length:
             raise TryAgain("blob", "damaged on disk")
-        return Stored(payload, refusal)
+        return StoredBlob(payload, refusal)
 
     def prune(self, now: float) -> int:
         """Deletes what has expired; returns how many."""
@@ -86,7 +88,7 @@ class Blobs:
                 return  # another thread was first
             self._total -= size
 
-    def _path(self, certificate: Certificate) -> Path:
+    def _path(self, certificate: DaCertificate) -> Path:
         return self._folder / f"{digests.keccak256(certificate.encode()).hex()}.blob"
 
 
@@ -99,11 +101,11 @@ def _write_whole(target: Path, data: bytes) -> None:
     unfinished.rename(target)
 
 
-def _split(data: bytes) -> tuple[float, Refusal | None, bytes]:
+def _split(data: bytes) -> tuple[float, ProxyRefusal | None, bytes]:
     end = 4 + int.from_bytes(data[:4], "big")
     try:
         about = encoding.parse(data[4:end])
-        refusal = Refusal(*about["refusal"]) if about["refusal"] else None
+        refusal = ProxyRefusal(*about["refusal"]) if about["refusal"] else None
         return about["expires_at_ms"] / 1000, refusal, data[end:]
     except (Fault, KeyError, TypeError):
         raise StoreCorrupt("blobs", "a file is damaged") from None

@@ -15,7 +15,7 @@ NONCE_BYTES = 16
 _LONGEST = 200
 
 
-class Certificate(NamedTuple):
+class DaCertificate(NamedTuple):
     """What our store promises: these payload bytes were stored."""
 
     version: int
@@ -29,16 +29,16 @@ class Certificate(NamedTuple):
         return bytes([self.version]) + _rlp_list((MAGIC, self.payload_hash, length, self.nonce))
 
 
-def certify(payload: bytes, version: int, nonce: bytes) -> Certificate:
+def certify(payload: bytes, version: int, nonce: bytes) -> DaCertificate:
     """A certificate for a payload; `nonce` is fresh randomness."""
-    return Certificate(version, digests.keccak256(payload), len(payload), nonce)
+    return DaCertificate(version, digests.keccak256(payload), len(payload), nonce)
 
 
-def parse_certificate(data: bytes) -> Certificate:
+def parse_certificate(data: bytes) -> DaCertificate:
     """The certificate, if the bytes are exactly its encoding; otherwise `MalformedValue`."""
     try:
         magic, payload_hash, length, nonce = _rlp_items(data[1:])
-        parsed = Certificate(data[0], Digest(payload_hash), int.from_bytes(length, "big"), nonce)
+        parsed = DaCertificate(data[0], Digest(payload_hash), int.from_bytes(length, "big"), nonce)
     except (ValueError, IndexError):
         raise MalformedValue("certificate", "not ours") from None
     sizes = (len(payload_hash), len(nonce)) == (32, NONCE_BYTES)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import httpx2
 
-from bytewise.da.conventions import MAX_BODY_BYTES, STANDARD, Verdict, certificate_of, classify, locator_of
+from bytewise.da.conventions import MAX_BODY_BYTES, STANDARD, ReplyClass, certificate_of, classify, locator_of
 from bytewise.protocol.encoding import verify_depth
 from bytewise.protocol.errors.actors import BadCertificate, CallerError, ConfigurationError, FailOver, TryAgain
 from bytewise.protocol.errors.branches import Unavailable
@@ -27,7 +27,7 @@ CONNECT_TIMEOUT_S = 5.0
 
 
 class _Reply(NamedTuple):
-    verdict: Verdict
+    verdict: ReplyClass
     body: bytes
     detail: str
 
@@ -62,11 +62,11 @@ class DaClient:
         last: Unavailable = TryAgain("da", "no proxy answered")
         for url in self._urls:
             reply = self._asked(url, "POST", f"{url}/put?commitment_mode={STANDARD}", data)
-            if reply.verdict is Verdict.OK:
+            if reply.verdict is ReplyClass.OK:
                 return locator_of(reply.body)
-            if reply.verdict is Verdict.CALLER_ERROR:
+            if reply.verdict is ReplyClass.CALLER_ERROR:
                 raise CallerError(url, reply.detail)
-            last = FailOver(url, reply.detail) if reply.verdict is Verdict.FAIL_OVER else TryAgain(url, reply.detail)
+            last = FailOver(url, reply.detail) if reply.verdict is ReplyClass.FAIL_OVER else TryAgain(url, reply.detail)
         raise last
 
     def get(self, locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
@@ -80,31 +80,31 @@ class DaClient:
         for url in self._urls:
             reply = self._asked(url, "GET", f"{url}/get/0x{certificate.hex()}?commitment_mode={STANDARD}", None)
             match reply.verdict:
-                case Verdict.OK if accept is None or accept(reply.body):
+                case ReplyClass.OK if accept is None or accept(reply.body):
                     return reply.body
-                case Verdict.OK:
+                case ReplyClass.OK:
                     last = TryAgain(url, "gave other bytes")
-                case Verdict.CALLER_ERROR:
+                case ReplyClass.CALLER_ERROR:
                     raise CallerError(url, reply.detail)
-                case Verdict.BAD_CERTIFICATE:
+                case ReplyClass.BAD_CERTIFICATE:
                     accused.append(reply.detail)
                     last = TryAgain(url, f"calls the certificate bad, no second proxy agrees: {reply.detail}")
-                case Verdict.FAIL_OVER:
+                case ReplyClass.FAIL_OVER:
                     last = FailOver(url, reply.detail)
-                case Verdict.RETRY:
+                case ReplyClass.RETRY:
                     last = TryAgain(url, reply.detail)
             if len(accused) == 2:
                 raise BadCertificate(locator[:40], accused[1])
         raise last
 
     def _asked(self, url: str, method: str, address: str, data: bytes | None) -> _Reply:
-        reply = _Reply(Verdict.RETRY, b"", "not asked")
+        reply = _Reply(ReplyClass.RETRY, b"", "not asked")
         for attempt in range(self._attempts):
             if attempt:
                 self._pause(BACKOFF_S * 2 ** (attempt - 1))
             reply = self._ask(method, address, data)
             telemetry.count("bytewise_da_requests_total", method=method, verdict=reply.verdict.name.lower())
-            if reply.verdict is not Verdict.RETRY:
+            if reply.verdict is not ReplyClass.RETRY:
                 return reply
         telemetry.log("da.unavailable", url=url, detail=reply.detail)
         return reply
@@ -117,9 +117,9 @@ class DaClient:
                 for chunk in response.iter_bytes():
                     body += chunk
                     if len(body) > MAX_BODY_BYTES:
-                        return _Reply(Verdict.RETRY, b"", "answer is larger than any blob")
+                        return _Reply(ReplyClass.RETRY, b"", "answer is larger than any blob")
         except httpx2.HTTPError as error:
-            return _Reply(Verdict.RETRY, b"", type(error).__name__)
+            return _Reply(ReplyClass.RETRY, b"", type(error).__name__)
         return _Reply(classify(response.status_code), bytes(body), _detail(response.status_code, bytes(body)))
 
 

@@ -21,7 +21,7 @@ _LOCATOR = re.compile(r"eigenda:standard:0x((?:[0-9a-f]{2})+)")
 _SYMBOL = 32
 
 
-class Verdict(enum.Enum):
+class ReplyClass(enum.Enum):
     """What an answer of the proxy means for its client (design section 5)."""
 
     OK = "ok"
@@ -31,28 +31,28 @@ class Verdict(enum.Enum):
     FAIL_OVER = "fail over"
 
 
-class Refusal(NamedTuple):
+class ProxyRefusal(NamedTuple):
     """Body of a 418: 1 certificate unparsable, 2 too old, 3 invalid on-chain, 4 blob does not decode."""
 
     status: int
     message: str
 
 
-def classify(status: int) -> Verdict:
+def classify(status: int) -> ReplyClass:
     """Meaning of an HTTP status of the proxy. 500 covers a blob that was not found: inconclusive, never proof.
 
     A proxy says 400 to a call that it finds malformed. Every other redirection or refusal (404, 408, 413, …) is not its own
     word: it is what an ingress before it says of any call while the proxy is away, and no reason to stop.
     """
     if status == 200:
-        return Verdict.OK
+        return ReplyClass.OK
     if status == 400:
-        return Verdict.CALLER_ERROR
+        return ReplyClass.CALLER_ERROR
     if status == 418:
-        return Verdict.BAD_CERTIFICATE
+        return ReplyClass.BAD_CERTIFICATE
     if status == 503:
-        return Verdict.FAIL_OVER
-    return Verdict.RETRY
+        return ReplyClass.FAIL_OVER
+    return ReplyClass.RETRY
 
 
 def locator_of(certificate: bytes) -> str:

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from bytewise.da.blobs import Blobs
+from bytewise.da.blobs import BlobFolder
 from bytewise.da.certificate import NONCE_BYTES, certify, parse_certificate
 from bytewise.da.conventions import (
     MAX_BODY_BYTES,
@@ -27,7 +27,7 @@ from bytewise.da.conventions import (
     STANDARD,
     VERSION_V3,
     VERSION_V4,
-    Refusal,
+    ProxyRefusal,
     encode_payload,
 )
 from bytewise.da.settings import StoreSettings
@@ -46,14 +46,14 @@ _VERSIONS = {0: VERSION_V4, 3: VERSION_V3, 4: VERSION_V4}
 
 
 @dataclasses.dataclass(frozen=True)
-class Knobs:
+class FaultSettings:
     """One setting of every knob; durations in seconds."""
 
     expiration_s: float
     put_latency_s: float = 0.0
     get_latency_s: float = 0.0
     put_fails_over: bool = False
-    refusal: Refusal | None = None
+    refusal: ProxyRefusal | None = None
     certificate_version: int = 0
 
     @property
@@ -76,7 +76,7 @@ class Knobs:
             "CertVersion": self.certificate_version,
         }
 
-    def patched(self, change: object) -> "Knobs":
+    def patched(self, change: object) -> "FaultSettings":
         """The knobs after a PATCH body; `MalformedValue` for an unknown name or a bad value."""
         if not isinstance(change, dict):
             raise MalformedValue("config", "not an object")
@@ -118,7 +118,7 @@ def _flag(value: object) -> bool:
     return value
 
 
-def _refusal(value: object) -> Refusal | None:
+def _refusal(value: object) -> ProxyRefusal | None:
     if not isinstance(value, dict) or not value.keys() <= {"StatusCode", "Msg", "Reset"}:
         raise MalformedValue("config", "not a derivation error")
     if value.get("Reset", False):
@@ -126,7 +126,7 @@ def _refusal(value: object) -> Refusal | None:
     status, message = value.get("StatusCode"), value.get("Msg", "")
     if type(status) is not int or not 1 <= status <= 4 or not isinstance(message, str):
         raise MalformedValue("config", "status is 1 to 4")
-    return Refusal(status, message)
+    return ProxyRefusal(status, message)
 
 
 def _version(value: object) -> int:
@@ -151,7 +151,7 @@ _OP_GENERIC = b"\x01\x00"
 _MAX_CONFIG_BYTES = 64 * 1024
 
 
-class _Answer(Exception):
+class _ErrorReply(Exception):
     """Ends a request with a code and a text, as Go's http.Error writes it."""
 
     def __init__(self, code: int, text: str) -> None:
@@ -159,13 +159,13 @@ class _Answer(Exception):
         self.response = PlainTextResponse(text + "\n", code)
 
 
-class Store:
+class StoreServer:
     """Handlers over one folder of blobs."""
 
     def __init__(self, settings: StoreSettings, clock: SystemClock) -> None:
-        self._blobs = Blobs(settings.directory, settings.max_total_bytes)
+        self._blobs = BlobFolder(settings.directory, settings.max_total_bytes)
         self._clock = clock
-        self._knobs = Knobs(float(settings.retention_s))
+        self._knobs = FaultSettings(float(settings.retention_s))
         self._lock = threading.Lock()
 
     async def put(self, request: Request) -> Response:
@@ -173,16 +173,16 @@ class Store:
         knobs = self._knobs
         payload = await _body(request, MAX_BODY_BYTES)
         if len(payload) > MAX_PAYLOAD_BYTES:
-            raise _Answer(400, "blob is larger than max blob size")
+            raise _ErrorReply(400, "blob is larger than max blob size")
         await anyio.sleep(knobs.put_latency_s)
         if knobs.put_fails_over:
-            raise _Answer(503, "failover requested")
+            raise _ErrorReply(503, "failover requested")
         certificate = certify(payload, knobs.version_byte, secrets.token_bytes(NONCE_BYTES))
         now = self._clock.now()
         try:
             await anyio.to_thread.run_sync(self._blobs.put, certificate, payload, now, now + knobs.expiration_s, knobs.refusal)
         except FailOver as error:
-            raise _Answer(503, str(error)) from None
+            raise _ErrorReply(503, str(error)) from None
         telemetry.count("bytewise_da_puts_total")
         prefix = b"" if _is_standard(request.query_params) else _OP_GENERIC
         return Response(prefix + certificate.encode(), media_type="application/octet-stream")
@@ -196,9 +196,9 @@ class Store:
             certificate = parse_certificate(commitment)
             stored = await anyio.to_thread.run_sync(self._blobs.get, certificate, self._clock.now())
         except MalformedValue as error:
-            return _teapot(Refusal(1, str(error)))
+            return _teapot(ProxyRefusal(1, str(error)))
         except Unavailable as error:
-            raise _Answer(500, str(error)) from None
+            raise _ErrorReply(500, str(error)) from None
         if stored.refusal is not None:
             return _teapot(stored.refusal)
         telemetry.count("bytewise_da_gets_total")
@@ -210,7 +210,7 @@ class Store:
 
     async def keccak(self, _request: Request) -> Response:
         """POST /put/00…: op-keccak is not offered."""
-        raise _Answer(403, "op-keccak is not enabled")
+        raise _ErrorReply(403, "op-keccak is not enabled")
 
     async def health(self, _request: Request) -> Response:
         """GET /health."""
@@ -236,13 +236,13 @@ class Store:
             with self._lock:
                 self._knobs = self._knobs.patched(change)
         except (ValueError, NotCanonical, MalformedValue) as error:
-            raise _Answer(400, str(error)[:200]) from None
+            raise _ErrorReply(400, str(error)[:200]) from None
         return await self.show_knobs(request)
 
 
 def build_app(settings: StoreSettings, clock: SystemClock) -> Starlette:
     """The ASGI application of a store."""
-    store = Store(settings, clock)
+    store = StoreServer(settings, clock)
     routes = [
         Route("/put", store.put, methods=["POST"]),
         Route("/put/", store.put, methods=["POST"]),
@@ -254,7 +254,7 @@ def build_app(settings: StoreSettings, clock: SystemClock) -> Starlette:
     if settings.memstore:
         routes.append(Route("/memstore/config", store.show_knobs, methods=["GET"]))
         routes.append(Route("/memstore/config", store.turn_knobs, methods=["PATCH"]))
-    handlers = {_Answer: _answered, 404: _not_found, 405: _not_allowed}
+    handlers = {_ErrorReply: _answered, 404: _not_found, 405: _not_allowed}
     app = Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]
     app.router.redirect_slashes = False
     return app
@@ -268,17 +268,17 @@ def _commitment(text: str, standard: bool) -> bytes:
     """Certificate with its version byte, out of a path; the codes are the proxy's."""
     found = _COMMITMENT.fullmatch(text)
     if found is None:
-        raise _Answer(404, "404 page not found")
+        raise _ErrorReply(404, "404 page not found")
     try:
         raw = bytes.fromhex(found.group(1)) + _unhex(found.group(2))
     except ValueError as error:
-        raise _Answer(400, f"failed to decode hex: {error}") from None
+        raise _ErrorReply(400, f"failed to decode hex: {error}") from None
     if not standard:
         raw = _without_op_header(raw)
     if not raw or raw[0] > VERSION_V4:
-        raise _Answer(400, f"unsupported version byte {raw[:1].hex()}")
+        raise _ErrorReply(400, f"unsupported version byte {raw[:1].hex()}")
     if raw[0] == 0:
-        raise _Answer(500, "V1 backend has been removed")
+        raise _ErrorReply(500, "V1 backend has been removed")
     return raw
 
 
@@ -290,19 +290,19 @@ def _unhex(text: str) -> bytes:
 
 def _without_op_header(raw: bytes) -> bytes:
     if raw[:1] == b"\x00":
-        raise _Answer(403, "op-keccak is not enabled")
+        raise _ErrorReply(403, "op-keccak is not enabled")
     if raw[:2] != _OP_GENERIC:
-        raise _Answer(400, f"unsupported commitment type {raw[:2].hex()}")
+        raise _ErrorReply(400, f"unsupported commitment type {raw[:2].hex()}")
     return raw[2:]
 
 
 def _check_block_number(query: QueryParams) -> None:
     text = query.get("l1_inclusion_block_number", "0")
     if not re.fullmatch(r"[0-9]{1,20}", text) or int(text) >= 1 << 64:
-        raise _Answer(400, "l1_inclusion_block_number is not a uint64")
+        raise _ErrorReply(400, "l1_inclusion_block_number is not a uint64")
 
 
-def _teapot(refusal: Refusal) -> Response:
+def _teapot(refusal: ProxyRefusal) -> Response:
     return JSONResponse({"StatusCode": refusal.status, "Msg": refusal.message}, 418)
 
 
@@ -311,11 +311,11 @@ async def _body(request: Request, limit: int) -> bytes:
     async for chunk in request.stream():
         received += chunk
         if len(received) > limit:
-            raise _Answer(400, "http: request body too large")
+            raise _ErrorReply(400, "http: request body too large")
     return bytes(received)
 
 
-async def _answered(_request: Request, answer: _Answer) -> Response:
+async def _answered(_request: Request, answer: _ErrorReply) -> Response:
     return answer.response
 
 

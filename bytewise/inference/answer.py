@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from bytewise.inference.artifact.token_table import Lexicon
+from bytewise.inference.artifact.token_table import TokenTable
 from bytewise.inference.engine_paths import HeadRow
 from bytewise.inference.sampling.constraint import Schemas
-from bytewise.inference.sampling.sampler import Adjustment, choose, token_logprobs
+from bytewise.inference.sampling.sampler import LogitProcessor, choose, token_logprobs
 from bytewise.inference.sampling.stops import StopStrings
 from bytewise.protocol.errors.actors import CannotExecute, UnsupportedModel
 from bytewise.protocol.records.compare import Generated
@@ -20,12 +20,12 @@ from bytewise.protocol.records.trace import TraceStep, trace_leaves
 from bytewise.protocol.units import Digest
 
 
-class Words:
+class TokenTexts:
     """What the tokens of one artifact write, for knobs that look at text; read when the first such request comes."""
 
     def __init__(self, tokenizer_json: bytes, vocabulary: int) -> None:
         self.vocabulary = vocabulary
-        self.lexicon = Lexicon(tokenizer_json, vocabulary)
+        self.lexicon = TokenTable(tokenizer_json, vocabulary)
         self.schemas = Schemas(self.lexicon)
 
     def verify(self) -> None:
@@ -36,7 +36,7 @@ class Words:
             raise CannotExecute(str(error), CannotReason.MODEL_MISSING) from None
 
 
-class Answer:
+class AnswerBuilder:
     """An answer while it grows: tokens are added until there is a reason to end."""
 
     request: Request
@@ -48,7 +48,7 @@ class Answer:
     scored: bool
     """Whether tokens are chosen, or told, by more than the largest logit."""
 
-    def __init__(self, request: Request, execution: Digest, words: Words) -> None:
+    def __init__(self, request: Request, execution: Digest, words: TokenTexts) -> None:
         """`execution` is the execution hash, which keys the sampler."""
         policy = request.decode
         self.request, self.steps, self.reason = request, [], None
@@ -57,7 +57,7 @@ class Answer:
         if policy.stop_strings or policy.grammar is not None:
             words.verify()
         self._logprobs: list[TokenLogprobs] | None = None if policy.logprobs is None else []
-        self._adjustment = Adjustment(policy, request.prompt, words.vocabulary) if policy.penalises else None
+        self._adjustment = LogitProcessor(policy, request.prompt, words.vocabulary) if policy.penalises else None
         self._stops = StopStrings(policy.stop_strings) if policy.stop_strings else None
         self._constraint = None if policy.grammar is None else words.schemas.constraint(policy.grammar)
         self._greedy = policy.temperature_fraction == 0 and self._adjustment is None and self._constraint is None

@@ -17,7 +17,7 @@ from bytewise.inference.exact.quantise import ACTIVATION_BITS
 from bytewise.inference.known_answers import known_models, self_test
 from bytewise.inference.known_answers.operations import ACTIVATION_MAX, WEIGHT_MAX
 from bytewise.inference.native.backend import NativeBackend
-from bytewise.inference.native.library import Pool, kernels
+from bytewise.inference.native.library import ThreadPool, kernels
 from bytewise.inference.native.path import NativePath, missing_feature
 from bytewise.inference.runner import Runner
 from bytewise.protocol.errors.actors import CannotExecute, NotExact
@@ -140,7 +140,7 @@ def _native(artifact: Artifact, threads: int, kernel: str | None) -> AnyPath:
 
 def _own(backend: Backend, threads: int) -> Backend:
     # A pool serves one caller at a time, and the one that was measured belongs to the process.
-    return NativeBackend(Pool(backend.kernel, threads)) if isinstance(backend, NativeBackend) else backend
+    return NativeBackend(ThreadPool(backend.kernel, threads)) if isinstance(backend, NativeBackend) else backend
 
 
 def _verify(backend: Backend) -> None:
@@ -153,4 +153,4 @@ def _verify(backend: Backend) -> None:
 @functools.cache
 def _backends(threads: int) -> tuple[Backend, ...]:
     # The C product is a way for torch to multiply, too: of models that the C engine does not know. Its threads live on.
-    return (*BACKENDS, *(NativeBackend(Pool(kernel, threads)) for kernel in kernels()[:1]))
+    return (*BACKENDS, *(NativeBackend(ThreadPool(kernel, threads)) for kernel in kernels()[:1]))

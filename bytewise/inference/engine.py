@@ -7,7 +7,7 @@ from typing import Any, Generic
 import torch
 
 from bytewise.inference import memory
-from bytewise.inference.answer import Answer, Words
+from bytewise.inference.answer import AnswerBuilder, TokenTexts
 from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.backend_selection import AnyPath, open_path, other_backend
 from bytewise.inference.determinism import fixed
@@ -123,7 +123,7 @@ class ExactEngine:
         with memory_bounded(), fixed(threads):
             self._path: AnyPath = open_path(artifact, threads, path, backend, kernel)
         self.artifact = artifact
-        self._words = Words(artifact.content[TOKENIZER_FILE], artifact.manifest.architecture.vocabulary)
+        self._words = TokenTexts(artifact.content[TOKENIZER_FILE], artifact.manifest.architecture.vocabulary)
         self.verify_passes = 0
         self._threads, self._guard, self._asked_chunk = threads, guard, chunk
         self._chunk = self._path.chunk if chunk is None else chunk
@@ -303,7 +303,7 @@ class ExactEngine:
             judge.grow(self._feed(cache, answer))
         return judge.verdict()
 
-    def _feed(self, cache: Any, answer: Answer) -> HeadRow:
+    def _feed(self, cache: Any, answer: AnswerBuilder) -> HeadRow:
         return self._bounded(self._path.feed(cache, answer.steps[-1].token, position_of_next(answer), answer.scored))
 
     def _bounded(self, row: HeadRow) -> HeadRow:
@@ -312,9 +312,9 @@ class ExactEngine:
             raise NotExact(f"head row with E = {row.exponent}, proven to be at most {self.artifact.manifest.bound}")
         return row
 
-    def _answer(self, request: Request) -> Answer:
+    def _answer(self, request: Request) -> AnswerBuilder:
         execution = execution_hash(self.artifact.model_id, PROFILE_EXACT_1, request.decode, request.prompt)
-        return Answer(request, execution, self._words)
+        return AnswerBuilder(request, execution, self._words)
 
     def _check(self, request: Request) -> None:
         if request.model_id != self.artifact.model_id:
@@ -331,6 +331,6 @@ def _capacity(request: Request) -> int:
     return len(request.prompt) + request.decode.max_new_tokens
 
 
-def position_of_next(answer: Answer) -> int:
+def position_of_next(answer: AnswerBuilder) -> int:
     """Where the newest token of a growing answer is fed: the first position that the cache does not hold."""
     return len(answer.request.prompt) + len(answer.steps) - 1

@@ -8,7 +8,7 @@ from math import isfinite
 
 from torch import Tensor
 
-from bytewise.inference.answer import Answer
+from bytewise.inference.answer import AnswerBuilder
 from bytewise.inference.engine_paths import HeadRow
 from bytewise.protocol import digests
 from bytewise.protocol.records.compare import Divergence, DivergenceClass, Generated, Verification
@@ -20,7 +20,7 @@ from bytewise.protocol.units import Decimal, Digest
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class JudgingContext:
     """What a verifier holds besides the claimed output: it sees one hash of the committed rows, never the rows."""
 
     nonce: Digest
@@ -33,7 +33,7 @@ class Evidence:
     """Rows that this model gives where it is fed the claimed tokens, with these; fewer than claimed if some cannot be fed."""
 
 
-def first_divergence(truth: Generated, claimed: Output, evidence: Evidence, gap: Decimal | None) -> Divergence | None:
+def first_divergence(truth: Generated, claimed: Output, evidence: JudgingContext, gap: Decimal | None) -> Divergence | None:
     """The first divergence of a claim from the true answer, or None. `gap` is that of the logits at its position."""
     expected, given = truth.output.token_ids, claimed.token_ids
     for position, (ours, theirs) in enumerate(zip(expected, given, strict=False)):
@@ -51,7 +51,7 @@ def first_divergence(truth: Generated, claimed: Output, evidence: Evidence, gap:
     return None
 
 
-def _of_a_token(truth: Generated, claimed: Output, evidence: Evidence) -> DivergenceClass:
+def _of_a_token(truth: Generated, claimed: Output, evidence: JudgingContext) -> DivergenceClass:
     def committed(rows: tuple[TraceStep, ...]) -> bool:
         # Whether the claimed hash is that of the claimed output over these rows.
         steps = [TraceStep(row.row, row.exponent, token) for row, token in zip(rows, claimed.token_ids, strict=False)]
@@ -79,7 +79,7 @@ Claim = tuple[Request, Output, Digest]
 class Judge:
     """Grows the true answer beside one claim, row by row, and keeps what tells them apart. Holds one row of logits at most."""
 
-    def __init__(self, answer: Answer, claimed: Output, out_hash: Digest, vocabulary: int) -> None:
+    def __init__(self, answer: AnswerBuilder, claimed: Output, out_hash: Digest, vocabulary: int) -> None:
         self.answer = answer
         self._claimed, self._out_hash = claimed, out_hash
         self.believable = believable(answer.request, claimed, vocabulary)
@@ -114,7 +114,7 @@ class Judge:
     def verdict(self) -> Verification:
         """Match or divergence, with the truth; only once the answer has ended."""
         truth = self.answer.finish()
-        evidence = Evidence(self.answer.request.nonce, self._out_hash, tuple(self.answer.steps), tuple(self._replayed))
+        evidence = JudgingContext(self.answer.request.nonce, self._out_hash, tuple(self.answer.steps), tuple(self._replayed))
         return Verification(truth, first_divergence(truth, self._claimed, evidence, self._gap), 1)
 
 

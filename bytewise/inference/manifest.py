@@ -27,7 +27,7 @@ MAX_BOUND = 187
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FilePiece:
     """Consecutive bytes of a file: hashed alone, so that a file is hashed in parallel and a flipped byte has a name."""
 
     name: str
@@ -44,7 +44,7 @@ class ArtifactFile:
 
     name: str
     """Name in the artifact folder."""
-    pieces: tuple[Piece, ...]
+    pieces: tuple[FilePiece, ...]
     """The whole file, in order."""
 
     @property
@@ -136,7 +136,7 @@ class Generation:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class ScaledPair:
     """Producer and consumers of channels that were scaled against each other."""
 
     name: str
@@ -153,14 +153,14 @@ class Equalisation:
     """labelled(CALIBRATION, token ids) of the tokens on which the error was measured."""
     tokens: int
     """How many they were."""
-    pairs: tuple[Pair, ...]
+    pairs: tuple[ScaledPair, ...]
     """In the order of computation."""
     skipped: tuple[str, ...]
     """Pairs that the architecture does not allow, or that were not measured, in the same form."""
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class ModelDescription:
     """What artifacts of every profile say of themselves: shape, files, tokenizer, template, defaults."""
 
     format: int
@@ -204,7 +204,7 @@ class Described:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest(Described):
+class Manifest(ModelDescription):
     """A whole model of `exact-1`: with the numbers that integers are scaled by."""
 
     precision: Precision
@@ -216,6 +216,6 @@ class Manifest(Described):
 
     def __post_init__(self) -> None:
         # Not super() without arguments: a class with slots is another one than was written here.
-        Described.__post_init__(self)
+        ModelDescription.__post_init__(self)
         if not 64 <= self.bound <= MAX_BOUND:
             raise MalformedValue("bound of activations", str(self.bound))

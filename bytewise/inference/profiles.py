@@ -9,7 +9,7 @@ from bytewise.inference.artifact import artifact as artifacts
 from bytewise.inference.artifact.artifact import Progress
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.manifest import MANIFEST_FILE
-from bytewise.inference.native.library import absence, kernels
+from bytewise.inference.native.library import kernels, unavailable_reason
 from bytewise.inference.pinned import checkpoint
 from bytewise.inference.pinned.engine import PinnedEngine
 from bytewise.protocol.encoding import parse
@@ -58,7 +58,7 @@ def open_engine(
 
 def torch_instead(path: Path, device: str) -> str | None:
     """What is logged where an artifact of `exact-1` is run by torch on the processor for want of the C engine; else None."""
-    return None if device != "cpu" or profile_of(path) == PROFILE_PINNED_1 else absence()
+    return None if device != "cpu" or profile_of(path) == PROFILE_PINNED_1 else unavailable_reason()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,14 @@ from collections.abc import Callable
 from bytewise.inference.pinned.engine import PinnedEngine
 from bytewise.inference.profiles import AnyEngine
 from bytewise.protocol.errors.actors import NotExact
-from bytewise.protocol.records.model_vectors import KINDS, Answer, Vectors, questions
+from bytewise.protocol.records.model_vectors import KINDS, VectorAnswer, Vectors, questions
 from bytewise.protocol.units import ZERO_DIGEST
 
-Tell = Callable[[str, int, int], None]
+ReportProgress = Callable[[str, int, int], None]
 """Called with the name of the next question, how many are done, and how many there are."""
 
 
-def vectors_of(engine: AnyEngine, tell: Tell | None = None) -> Vectors:
+def vectors_of(engine: AnyEngine, tell: ReportProgress | None = None) -> Vectors:
     """The engine's answers to the questions of its model, each also checked as a claim, after the profile's own vectors.
 
     `NotExact` or `CannotExecute` if this machine cannot tell.
@@ -29,5 +29,5 @@ def vectors_of(engine: AnyEngine, tell: Tell | None = None) -> Vectors:
         checked = engine.verify(request, made.output, made.out_hash)
         if checked.divergence is not None:
             raise NotExact(f"the answer to vector {place + 1} ({name}) is not the one that this engine confirms")
-        answers.append(Answer(made.output.tokens_hash, made.trace_root))
+        answers.append(VectorAnswer(made.output.tokens_hash, made.trace_root))
     return Vectors(engine.profile, profile_vectors, model_id, environment, tuple(answers))

@@ -11,8 +11,8 @@ import tokenizers
 from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from bytewise.inference.artifact.token_table import Lexicon
-from bytewise.inference.artifact.verified import Verified
+from bytewise.inference.artifact.token_table import TokenTable
+from bytewise.inference.artifact.verified import VerifiedArtifact
 from bytewise.inference.manifest import TEMPLATE_FILE, TOKENIZER_FILE
 from bytewise.inference.sampling.constraint import Schemas
 from bytewise.inference.sampling.stops import before_stop
@@ -25,7 +25,7 @@ ROLES = ("system", "user", "assistant", "tool")
 class Tokenizer:
     """The tokenizer and chat template of one artifact."""
 
-    def __init__(self, artifact: Verified[Any]) -> None:
+    def __init__(self, artifact: VerifiedArtifact[Any]) -> None:
         self._tokens = tokenizers.Tokenizer.from_str(artifact.content[TOKENIZER_FILE].decode())
         sandbox = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
         sandbox.globals["raise_exception"] = _raise
@@ -35,7 +35,7 @@ class Tokenizer:
             raise ArtifactMismatch(artifact.name, f"{TEMPLATE_FILE}: {str(error)[:100]}") from None
         manifest = artifact.manifest
         self.vocabulary = manifest.architecture.vocabulary
-        self._lexicon = Lexicon(artifact.content[TOKENIZER_FILE], self.vocabulary)
+        self._lexicon = TokenTable(artifact.content[TOKENIZER_FILE], self.vocabulary)
         self._schemas = Schemas(self._lexicon)
         self.stop_tokens: tuple[int, ...] = manifest.stop_tokens
         begin = None if manifest.begin_token is None else self._tokens.id_to_token(manifest.begin_token)

@@ -75,7 +75,7 @@ class Addresses:
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class PoolTree:
     """Verifiers among whom a dispute draws."""
 
     digest: Digest
@@ -95,7 +95,7 @@ class CodeHash:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class ShareHolder:
     """Who has or had a share, and where its release log is."""
 
     address: Address
@@ -118,7 +118,7 @@ class DealtShares:
     """Unix seconds of the chain's block from which on these shares count."""
     threshold: int
     """Shards that open."""
-    holders: tuple[Holder, ...]
+    holders: tuple[ShareHolder, ...]
     """By index, from 1."""
 
 
@@ -132,7 +132,7 @@ class Network:
     """First block that can hold an event of ours."""
     addresses: Addresses
     """Contracts."""
-    pools: tuple[Pool, ...]
+    pools: tuple[PoolTree, ...]
     """Pools."""
     code: tuple[CodeHash, ...]
     """Of all contracts and trees."""
@@ -186,13 +186,13 @@ class Network:
                 return document.record
         raise TryAgain("network.json", f"key epoch {number} is not listed")
 
-    def holders(self, number: int) -> dict[Address, Holder]:
+    def holders(self, number: int) -> dict[Address, ShareHolder]:
         """All who are known to have or have had shares of a key epoch, by account."""
         former = (each for dealt in self.dealt or () if dealt.epoch == number for each in dealt.holders if each.url)
         listed = (shard for document in self.epochs if document.record.epoch == number for shard in document.record.shards)
-        return {each.address: each for each in (*former, *map(holder, listed))}
+        return {each.address: each for each in (*former, *map(share_holder, listed))}
 
 
-def holder(shard: ShardRecord) -> Holder:
+def share_holder(shard: ShardRecord) -> ShareHolder:
     """A shard of an epoch document as a holder of its shares."""
-    return Holder(shard.address, shard.url, shard.certificate)
+    return ShareHolder(shard.address, shard.url, shard.certificate)

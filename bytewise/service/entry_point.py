@@ -14,7 +14,7 @@ from bytewise.protocol.errors.branches import (
     BytewiseError,
 )
 from bytewise.service import telemetry
-from bytewise.service.exit_codes import Exit, outcome_of
+from bytewise.service.exit_codes import Exit, advice_of
 
 
 class PlainParser(argparse.ArgumentParser):
@@ -42,10 +42,10 @@ def run_entry(component: str, work: Callable[[], int]) -> int:
     try:
         return work()
     except KeyboardInterrupt as error:
-        telemetry.log("process.interrupted", do=outcome_of(error).advice)
+        telemetry.log("process.interrupted", do=advice_of(error).advice)
         return Exit.INTERRUPTED
     except BytewiseError as error:
-        code, advice = outcome_of(error)
+        code, advice = advice_of(error)
         telemetry.log_error("process.failed", error, do=advice)
         return code
     except Exception:  # noqa: BLE001  (a defect: the traceback is for whoever mends it)

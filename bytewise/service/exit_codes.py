@@ -1,6 +1,6 @@
 """The exit codes of every entry point, and what each error advises: supervisors and scripts depend on these numbers.
 
-`bytewise` and the processes that it starts end with a code of `Exit`. `outcome_of` is the only place that gives an error a code.
+`bytewise` and the processes that it starts end with a code of `Exit`. `advice_of` is the only place that gives an error a code.
 """
 
 import enum
@@ -12,9 +12,9 @@ from bytewise.protocol.errors.actors import (
     CeremonyFailed,
     CeremonyRefused,
     ConfigurationError,
-    LaneLost,
-    LaneOwned,
-    LaneStopped,
+    LeaseLost,
+    LeaseStopped,
+    LeaseTaken,
     NoProgress,
     ProtectionMissing,
     SecondVote,
@@ -56,7 +56,7 @@ class Exit(enum.IntEnum):
     """Ctrl-C, as shells have it."""
 
 
-class Outcome(NamedTuple):
+class ExitAdvice(NamedTuple):
     """How an error ends a command or a process."""
 
     code: Exit
@@ -82,9 +82,9 @@ _TABLE: tuple[tuple[tuple[type[BytewiseError], ...], Exit, str], ...] = (
         (ProtectionMissing, SecondVote), Exit.REFUSED,
         "Restore the protection table of this key (`bytewise protect import`); never start with none.",
     ),
-    ((LaneStopped,), Exit.REFUSED, "Somebody else sent with this key: find out who, then `bytewise protect resume`."),
+    ((LeaseStopped,), Exit.REFUSED, "Somebody else sent with this key: find out who, then `bytewise protect resume`."),
     (
-        (LaneOwned, LaneLost), Exit.REFUSED,
+        (LeaseTaken, LeaseLost), Exit.REFUSED,
         "Stop the process of this account first; one that was killed gives its lane back within seconds.",
     ),
     ((StaleBackup,), Exit.REFUSED, _STALE_BACKUP),
@@ -110,19 +110,19 @@ _TABLE: tuple[tuple[tuple[type[BytewiseError], ...], Exit, str], ...] = (
 )  # fmt: skip
 """The first row that names the class of an error or a base of it decides."""
 
-_NO_ARTIFACT = Outcome(Exit.USAGE, "Name the folder that `bytewise model convert` wrote.")
-_DEFECT = Outcome(Exit.INTERNAL, "Please report this with the command that you ran.")
+_NO_ARTIFACT = ExitAdvice(Exit.USAGE, "Name the folder that `bytewise model convert` wrote.")
+_DEFECT = ExitAdvice(Exit.INTERNAL, "Please report this with the command that you ran.")
 
 
-def outcome_of(error: BaseException) -> Outcome:
+def advice_of(error: BaseException) -> ExitAdvice:
     """How an error ends a command or a process; `Exit.INTERNAL` for an error that no row of the table names."""
     if isinstance(error, KeyboardInterrupt):
-        return Outcome(Exit.INTERRUPTED, "The same command goes on where it was.")
+        return ExitAdvice(Exit.INTERRUPTED, "The same command goes on where it was.")
     if isinstance(error, CannotExecute) and CannotReason.MODEL_MISSING in error.values:
         return _NO_ARTIFACT
-    return next((Outcome(code, advice) for classes, code, advice in _TABLE if isinstance(error, classes)), _DEFECT)
+    return next((ExitAdvice(code, advice) for classes, code, advice in _TABLE if isinstance(error, classes)), _DEFECT)
 
 
 def exit_of(error: BaseException) -> Exit:
-    """The exit code of `outcome_of`."""
-    return outcome_of(error).code
+    """The exit code of `advice_of`."""
+    return advice_of(error).code

@@ -12,8 +12,8 @@ from sqlalchemy import Connection, Engine, insert, select, update
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import LogForked, StoreCorrupt
 from bytewise.protocol.errors.branches import Fault
-from bytewise.protocol.keys.ceremony import Plan, SignedPlan
-from bytewise.protocol.keys.ceremony_log import Fork, LogCopy, Message, SignedHead
+from bytewise.protocol.keys.ceremony import CeremonyPlan, SignedPlan
+from bytewise.protocol.keys.ceremony_log import CeremonyLogCopy, Fork, Message, SignedHead
 from bytewise.protocol.units import Digest
 from bytewise.storage.engine import alone, insert_if_absent, reading, writing
 from bytewise.storage.tables import CeremonyForkRow, CeremonyLogRow, CeremonyRow, CeremonyWordRow
@@ -65,7 +65,7 @@ class Ceremonies:
         end = None if row.log_end is None else _decoded(SignedHead, row.log_end)
         return Kept(_decoded(SignedPlan, row.plan), row.seed, row.ended, log, end)
 
-    def running(self) -> tuple[Plan, ...]:
+    def running(self) -> tuple[CeremonyPlan, ...]:
         """Plans of the ceremonies that have not ended; `StoreCorrupt` if one is damaged."""
         query = select(CeremonyRow.plan).where(CeremonyRow.ended == RUNNING).order_by(CeremonyRow.id)
         with reading(self._engine) as connection:
@@ -98,14 +98,14 @@ class Ceremonies:
         with writing(self._engine) as connection:
             return insert_if_absent(connection, CeremonyForkRow, ceremony=fork.plan.plan.digest, fork=encode(fork))
 
-    def copies(self) -> tuple[LogCopy, ...]:
+    def copies(self) -> tuple[CeremonyLogCopy, ...]:
         """What we have of every ceremony whose scribe signed it, by name; `StoreCorrupt` if something is damaged."""
         with reading(self._engine) as connection:
             names = connection.execute(select(CeremonyRow.id).order_by(CeremonyRow.id)).scalars().all()
             forks = {row.ceremony: row.fork for row in connection.execute(select(CeremonyForkRow.ceremony, CeremonyForkRow.fork))}
         found = ((forks.get(name), self.find(Digest(name))) for name in names)
         return tuple(
-            LogCopy(kept.signed, kept.log, kept.end, None if fork is None else _decoded(Fork, fork))
+            CeremonyLogCopy(kept.signed, kept.log, kept.end, None if fork is None else _decoded(Fork, fork))
             for fork, kept in found
             if kept is not None and kept.end is not None
         )

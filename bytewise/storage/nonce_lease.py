@@ -1,7 +1,7 @@
 """A nonce lane: exactly one process writes for a (chain, account), by a lease with a fencing token.
 
 A process that was paused past its lease may wake up and write: its fence is then no longer the lane's, and the write is refused
-with `LaneLost`; nor does it take the lane a second time. A process that stopped cleanly releases the lane; one that was killed
+with `LeaseLost`; nor does it take the lane a second time. A process that stopped cleanly releases the lane; one that was killed
 holds it for `ttl_s` at most. `lease_keeper` holds it for as long as a process lives.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Row, and_, select, update
 
 from bytewise.ports import Clock
-from bytewise.protocol.errors.actors import LaneLost, LaneOwned
+from bytewise.protocol.errors.actors import LeaseLost, LeaseTaken
 from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 from bytewise.protocol.units import Address
 from bytewise.service import telemetry
@@ -44,7 +44,7 @@ class Lane:
     def acquire(self) -> int:
         """Takes or renews the lease; returns the fencing token.
 
-        `LaneOwned` while another process holds it, `LaneLost` if we held it and another took it since: what we read before that
+        `LeaseTaken` while another process holds it, `LeaseLost` if we held it and another took it since: what we read before that
         may be out of date, so nothing but a new start makes up for it.
         """
         if self._fence >= 0:
@@ -55,14 +55,15 @@ class Lane:
             row = self._locked(connection)
             assert row is not None, "created above"
             if row.owner and row.leased_until > now:
-                raise LaneOwned(self.account, row.owner)
+                raise LeaseTaken(self.account, row.owner)
             fence = int(row.fence) + 1
             self._write(connection, owner=self.owner, fence=fence, leased_until=now + self.ttl_s)
         self._fence = fence
         return fence
 
     def renew(self) -> int:
-        """Prolongs our lease, also one that ended if nobody took it; returns its fencing token. `LaneLost` if it is another's."""
+        """Prolongs our lease, also one that ended if nobody took it; returns its fencing token. `LeaseLost` if it is
+        another's."""
         with writing(self.engine) as connection:
             fence = int(self.held_in(connection).fence)
             self._write(connection, leased_until=self.clock.now() + self.ttl_s)
@@ -77,10 +78,10 @@ class Lane:
         self._fence = -1
 
     def held_in(self, connection: Connection) -> Row[Any]:
-        """The locked lane row, if our fencing token is still the lane's; otherwise `LaneLost`."""
+        """The locked lane row, if our fencing token is still the lane's; otherwise `LeaseLost`."""
         row = self._locked(connection)
         if row is None or (row.owner, row.fence) != (self.owner, self._fence):
-            raise LaneLost(self.account, self._fence)
+            raise LeaseLost(self.account, self._fence)
         return row
 
     def next_nonce(self, chain_nonce: int) -> int:
@@ -144,8 +145,8 @@ _GRACE_S = 2.0
 def kept_lease(lane: Lane, stop: threading.Event, wait: bool = True) -> Iterator[Lane]:
     """Holds the lane's lease inside the block, and gives it back at its end.
 
-    `LaneOwned` if another process holds it: at once, or where `wait` says so after the time of a lease, in which the one of a
-    killed process ends. A lease that was lost sets `stop`, and is `LaneLost` at the end of the block.
+    `LeaseTaken` if another process holds it: at once, or where `wait` says so after the time of a lease, in which the one of a
+    killed process ends. A lease that was lost sets `stop`, and is `LeaseLost` at the end of the block.
     """
     fence = _take(lane, stop, wait)
     keeper = _Keeper(lane, stop)
@@ -156,7 +157,7 @@ def kept_lease(lane: Lane, stop: threading.Event, wait: bool = True) -> Iterator
         keeper.end()
         lane.release()
     if keeper.lost:
-        raise LaneLost(lane.account, fence)
+        raise LeaseLost(lane.account, fence)
 
 
 def _take(lane: Lane, stop: threading.Event, wait: bool) -> int:
@@ -164,7 +165,7 @@ def _take(lane: Lane, stop: threading.Event, wait: bool) -> int:
     while True:
         try:
             return lane.acquire()
-        except LaneOwned as error:
+        except LeaseTaken as error:
             over = not wait or monotonic_s() - began > lane.ttl_s + _GRACE_S
             if over or stop.wait(_LOOK_S):
                 raise

@@ -33,7 +33,7 @@ class StoredVote(NamedTuple):
 
 
 class Protection:
-    """The protection table of one voter. With a lane only who holds its lease may add a vote; otherwise `LaneLost`."""
+    """The protection table of one voter. With a lane only who holds its lease may add a vote; otherwise `LeaseLost`."""
 
     def __init__(self, engine: Engine, clock: Clock, lane: Lane | None = None) -> None:
         self._engine = engine

@@ -14,8 +14,8 @@ from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ReleaseLogBroken, StoreCorrupt
 from bytewise.protocol.errors.branches import Fault
-from bytewise.protocol.evidence.release_evidence import SignedGrounds
-from bytewise.protocol.keys.epochs import GIVEN, SignedRelease, SignedTicket
+from bytewise.protocol.evidence.release_evidence import SignedReleaseEvidence
+from bytewise.protocol.keys.epochs import RELEASES, SignedRelease, SignedTicket
 from bytewise.protocol.keys.release_log import START, LogHead, verify_log
 from bytewise.protocol.records.statements import Release, Ticket, TicketKind
 from bytewise.protocol.signing import Domain, typed_digest
@@ -69,7 +69,7 @@ class ReleaseRecords:
             usage, head = self._usage(connection, ticket, right), self._head(connection, epoch)
             signed = decide(usage, head)
             self._insert(connection, signed)
-            if signed.record.decision in GIVEN:
+            if signed.record.decision in RELEASES:
                 insert_if_absent(connection, InstanceRow, right_id=right, instance=ticket.instance)
                 if ticket.kind == TicketKind.AUDIT.value and not usage.instances:
                     _count_audit(connection, epoch)
@@ -149,7 +149,7 @@ class ReleaseRecords:
         def of_instance() -> int:
             query = select(*_ENTRY).where(where)
             entries = (_entry(*row) for row in connection.execute(query))
-            rights = (each.right.ticket for each in entries if each.right is not None and each.record.decision in GIVEN)
+            rights = (each.right.ticket for each in entries if each.right is not None and each.record.decision in RELEASES)
             return sum(each.instance == ticket.instance and right_id(each) == right for each in rights)
 
         newest = self._newest(connection, ticket.key_epoch)
@@ -185,7 +185,7 @@ def _entry(record: bytes, signature: bytes, right: bytes | None, grounds: bytes 
         _stored(Release, record),
         Blob(signature),
         None if right is None else _stored(SignedTicket, right),
-        None if grounds is None else _stored(SignedGrounds, grounds),
+        None if grounds is None else _stored(SignedReleaseEvidence, grounds),
     )
 
 

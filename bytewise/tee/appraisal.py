@@ -30,8 +30,8 @@ from bytewise.protocol.evidence.appraisal_policy import (
     AppraisalPolicy,
     EvidenceType,
     GpuUse,
+    MeasurementRole,
     PlatformRule,
-    Role,
     TrustedMeasurement,
 )
 from bytewise.protocol.evidence.claims import (
@@ -160,7 +160,7 @@ class Appraised:
 
 def verify_evidence(
     policy: AppraisalPolicy, evidence: bytes, expected_report_data: bytes, now: int, chain_id: int,
-    role: Role = Role.VERIFIER_ENCLAVE,
+    role: MeasurementRole = MeasurementRole.VERIFIER_ENCLAVE,
 ) -> Appraised:  # fmt: skip
     """The evidence, if the policy accepts it for this role at unix second `now` on this chain; else a named `EvidenceRefused`."""
     return _appraise(policy, _parse(evidence), expected_report_data, now, chain_id, role)
@@ -174,7 +174,7 @@ def verify_result_quote(policy: AppraisalPolicy, quote: bytes, chain_id: int) ->
     document = decode_result_quote(quote)
     if document.statement.chain_id != chain_id:
         raise ForeignChain(document.statement.chain_id, chain_id)
-    _appraise(policy, document.evidence, result_report_data(document.statement), None, chain_id, Role.VERIFIER_ENCLAVE)
+    _appraise(policy, document.evidence, result_report_data(document.statement), None, chain_id, MeasurementRole.VERIFIER_ENCLAVE)
     return document
 
 
@@ -202,7 +202,7 @@ def _unread(what: str, error: Fault) -> EvidenceMalformed:
 
 
 def _appraise(
-    policy: AppraisalPolicy, evidence: Evidence, expected: bytes, now: int | None, chain_id: int, role: Role
+    policy: AppraisalPolicy, evidence: Evidence, expected: bytes, now: int | None, chain_id: int, role: MeasurementRole
 ) -> Appraised:  # fmt: skip
     if chain_id not in policy.chain_ids:
         raise EvidenceRefused(f"policy is not for chain {chain_id}")
@@ -269,7 +269,7 @@ def _verified(rule: PlatformRule, evidence: Evidence, now: int | None) -> Claims
     return claims
 
 
-def _program(policy: AppraisalPolicy, evidence: Evidence, claims: Claims, role: Role) -> TrustedMeasurement:
+def _program(policy: AppraisalPolicy, evidence: Evidence, claims: Claims, role: MeasurementRole) -> TrustedMeasurement:
     for entry in policy.measurements:
         if entry.measurement == claims.measurement and TYPE_OF[entry.platform] is evidence.type and entry.role is role:
             return entry

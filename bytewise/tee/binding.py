@@ -14,9 +14,9 @@ from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.evidence import ChannelRefused
 from bytewise.protocol.errors.reasons import ChannelFlaw
-from bytewise.protocol.evidence.appraisal_policy import Role
+from bytewise.protocol.evidence.appraisal_policy import MeasurementRole
 from bytewise.protocol.evidence.claims import MAX_EVIDENCE_BYTES, REPORT_DATA_BYTES
-from bytewise.protocol.evidence.policy_updates import Standing
+from bytewise.protocol.evidence.policy_updates import PolicyState
 from bytewise.protocol.jobs import Contracts
 from bytewise.protocol.signing import verify_signature
 from bytewise.protocol.units import U64, Address, Blob, Digest
@@ -46,7 +46,7 @@ class Hello:
 
     version: int
     """`VERSION`."""
-    role: Role
+    role: MeasurementRole
     """As what it speaks."""
     nonce: Digest
     """Fresh for this session."""
@@ -72,15 +72,15 @@ class Proof:
 class Terms:
     """What one end demands of the other."""
 
-    own: Role
+    own: MeasurementRole
     """As what this end speaks."""
-    peer: Role
+    peer: MeasurementRole
     """As what the other must speak."""
     contracts: Contracts
     """Network on which both are."""
     key_epoch: U64
     """What the channel is about."""
-    standing: Standing
+    standing: PolicyState
     """Appraisal policy: the other end must name the same, and its evidence must satisfy it."""
     account: Address | None
     """Account that the other end must be; None where no account is registered for its role."""

@@ -25,7 +25,7 @@ from bytewise.protocol.errors.branches import BytewiseError, Fault, Unavailable
 from bytewise.protocol.errors.evidence import ChannelBroken, ChannelRefused
 from bytewise.protocol.errors.reasons import ChannelFlaw
 from bytewise.protocol.errors.records import MalformedValue
-from bytewise.protocol.keys.epochs import Refusal
+from bytewise.protocol.keys.epochs import ShardRefusal
 from bytewise.protocol.signing import Signer
 from bytewise.protocol.units import U64, Blob, Digest
 from bytewise.service.clock import monotonic_s
@@ -394,7 +394,7 @@ def _proven(tls: TlsSession, end: End, own: Hello, peer: Hello, until: float) ->
 
 def _refuse(tls: TlsSession, error: BytewiseError, until: float) -> None:
     try:
-        _send(tls, _Kind.REFUSAL, encode(Refusal(type(error).__name__, error.rule, isinstance(error, Unavailable))), until)
+        _send(tls, _Kind.REFUSAL, encode(ShardRefusal(type(error).__name__, error.rule, isinstance(error, Unavailable))), until)
     except ChannelBroken:
         pass  # it is refused, whether it hears of it or not
 
@@ -409,7 +409,7 @@ def _receive(tls: TlsSession, wanted: _Kind, most: int, until: float) -> bytes:
     head = tls.read(_HEAD_BYTES, until)
     kind, size = head[0], int.from_bytes(head[1:])
     if kind == _Kind.REFUSAL and size <= _MAX_REFUSAL_BYTES:
-        told = decode(Refusal, tls.read(size, until))
+        told = decode(ShardRefusal, tls.read(size, until))
         raise ChannelBroken("refused", f"by the other end: {told.error[:40]} {told.rule[:4]}")
     if kind != wanted:
         raise ChannelRefused("message", f"kind {kind} where {wanted.name.lower()} was expected")

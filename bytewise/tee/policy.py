@@ -9,7 +9,14 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.records import MalformedValue, NotCanonical, WrongFields
 from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, SignedPolicy
-from bytewise.protocol.evidence.policy_updates import Standing, Times, first_standing, succeed, verify_approval, verify_times
+from bytewise.protocol.evidence.policy_updates import (
+    PolicyState,
+    PolicyTimes,
+    first_policy_state,
+    update_policy,
+    verify_approval,
+    verify_times,
+)
 from bytewise.protocol.units import U64, Address
 from bytewise.service.files import replace_file
 
@@ -22,8 +29,8 @@ def load_policy(path: Path, chain_id: int, production: bool) -> AppraisalPolicy:
 
 
 def follow_policy(
-    path: Path, history: Path, governors: Sequence[Address], threshold: int, chain_id: int, production: bool, times: Times
-) -> Standing:  # fmt: skip
+    path: Path, history: Path, governors: Sequence[Address], threshold: int, chain_id: int, production: bool, times: PolicyTimes
+) -> PolicyState:  # fmt: skip
     """What counts once the signed policy of a file came after what `history` remembers; `history` is written first.
 
     One clock that is wrong neither shortens the wait of an addition nor makes it longer, and is not remembered.
@@ -33,9 +40,9 @@ def follow_policy(
     be restored: without it any older policy with good signatures would do.
     """
     policy = _fit(verify_approval(_read(SignedPolicy, path), governors, threshold), path, chain_id, production)
-    before = _read(Standing, history) if history.exists() else first_standing(policy)
+    before = _read(PolicyState, history) if history.exists() else first_policy_state(policy)
     seen = before.seen or 0
-    standing = succeed(before, policy, verify_times(times, seen))
+    standing = update_policy(before, policy, verify_times(times, seen))
     standing = replace(standing, seen=U64(max(*times, seen)))
     # On the disk before anything is decided by it.
     replace_file(history, encode(standing))

@@ -9,9 +9,9 @@ from bytewise.protocol.evidence.appraisal_policy import (
     Coverage,
     EvidenceType,
     GpuUse,
+    MeasurementRole,
     PlatformKind,
     PlatformRule,
-    Role,
     TcbStatus,
     TrustedMeasurement,
 )
@@ -47,11 +47,12 @@ def policy_for(enclave: Digest, shard: Digest, root_folder: Path, chain_id: int,
     """The policy that accepts exactly this run's root and the programs of these measurements, on one test chain."""
     return AppraisalPolicy(
         serial=U64(serial), chain_ids=(U256(chain_id),), rules=(simulated_rule(root_folder),),
-        measurements=(_trusted(enclave, Role.VERIFIER_ENCLAVE), _trusted(shard, Role.KEY_SHARD)), insecure_accept_simulated=True,
+        measurements=(_trusted(enclave, MeasurementRole.VERIFIER_ENCLAVE), _trusted(shard, MeasurementRole.KEY_SHARD)),
+        insecure_accept_simulated=True,
     )  # fmt: skip
 
 
-def _trusted(program: Digest, role: Role) -> TrustedMeasurement:
+def _trusted(program: Digest, role: MeasurementRole) -> TrustedMeasurement:
     # Which device an enclave computes on is its settings' affair: simulated evidence vouches for neither.
     return TrustedMeasurement(
         PlatformKind.SIMULATED, measurement_of(program), (Coverage.PROGRAM,), COVERS, GpuUse.UNATTESTED, role

@@ -9,12 +9,12 @@ from bytewise.protocol.records.statements import AuditResult
 from bytewise.protocol.signing import struct_values
 from bytewise.protocol.units import Address, Blob, Digest
 from bytewise.storage.outbox import Item
-from chain.acts.base import Acts
+from chain.acts.base import NetworkPlanner
 
 # Acts on stake that EigenLayer holds, where a network has `EigenLayerStake` in the place of its vault; anybody may.
 
 
-class EigenLayerActs(Acts):
+class EigenLayerTransactions(NetworkPlanner):
     """What keeps weights young, and brings late what EigenLayer did not take or pay at once."""
 
     def sync_stake(self, account: Address, block: int) -> None:
@@ -35,7 +35,7 @@ class EigenLayerActs(Acts):
         self._again("EigenLayerStake", "sweep")
 
 
-class AccountActs(Acts):
+class AccountTransactions(NetworkPlanner):
     """What an operator or a verifier does for itself."""
 
     # --- operators ---

@@ -9,15 +9,15 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.signing import LocalSigner
 from bytewise.storage.nonce_lease import Lane
 from bytewise.storage.outbox import Outbox
-from chain.acts.accounts import AccountActs, EigenLayerActs
-from chain.acts.demands import DemandActs
-from chain.acts.disputes import DisputeActs
+from chain.acts.accounts import AccountTransactions, EigenLayerTransactions
+from chain.acts.demands import DemandTransactions
+from chain.acts.disputes import DisputeTransactions
 from chain.acts.state_check import check_round, classify
 from chain.client.access import Chain
 from chain.sending.sender import SenderPolicy, TransactionSender
 
 
-class ContractSender(DisputeActs, DemandActs, AccountActs, EigenLayerActs):
+class ContractSender(DisputeTransactions, DemandTransactions, AccountTransactions, EigenLayerTransactions):
     """All acts of one account; `pump` (each tick) moves them on without waiting."""
 
 

@@ -13,7 +13,7 @@ from chain.sending.sender import TransactionSender
 # Acts of one account, each named by contract, function and subject, so that asking twice is one transaction.
 
 
-class Planner:
+class TransactionPlanner:
     """Plans acts of one account; `pump` (each tick) moves them on without waiting. `role` keeps two uses of a contract apart."""
 
     def __init__(self, transactions: TransactionSender, role: str) -> None:
@@ -52,7 +52,7 @@ class Planner:
             self._plan(contract, at, function, len(earlier).to_bytes(8, "big"), ())
 
 
-class Acts(Planner):
+class NetworkPlanner(TransactionPlanner):
     """Acts of one account on one network."""
 
     def __init__(self, transactions: TransactionSender, network: Network, role: str) -> None:

@@ -6,10 +6,10 @@ from bytewise.protocol.encoding import decode
 from bytewise.protocol.records.receipt import EmptyLeaf, Receipt, ReceiptList, SignedReceipt, receipt_id
 from bytewise.protocol.signing import struct_values
 from bytewise.protocol.units import U8, U64, ZERO_ADDRESS, ZERO_DIGEST, Blob, Digest
-from chain.acts.base import Acts
+from chain.acts.base import NetworkPlanner
 
 
-class DemandActs(Acts):
+class DemandTransactions(NetworkPlanner):
     """What a client, an operator or any helper does. Deadlines are of the protocol clock; `within_s` as in `Sender`."""
 
     def demand_list(self, batch_id: int, bond_wei: int, within_s: int = 0) -> None:

@@ -14,14 +14,14 @@ from bytewise.protocol.records.statements import Finding, Vote
 from bytewise.protocol.signing import struct_values
 from bytewise.protocol.units import Address, Blob, Digest
 from bytewise.storage.outbox import Item, State
-from chain.acts.base import Acts
+from chain.acts.base import NetworkPlanner
 from chain.client.artifacts import interface
 from chain.client.blocks import header_rlp
 
 # Verdict certificates: the keys of all who signed and their one signature (`Rounds.certify`).
 
 
-class Certificate(NamedTuple):
+class BlsCertificate(NamedTuple):
     """An aggregate signature and the keys that made it."""
 
     signers: int
@@ -31,7 +31,7 @@ class Certificate(NamedTuple):
     signature: BlsSignature
 
 
-def signing(members: Sequence[Seat], keys: Mapping[Address, PublicKey], willing: Collection[Address]) -> int:
+def signing_mask(members: Sequence[Seat], keys: Mapping[Address, PublicKey], willing: Collection[Address]) -> int:
     """Mask of the seats that everybody is to sign for (`ballots.certified_digest`): of those who are willing, whose
     commitments under the root were seen opened, who have a key and did not commit on the chain."""
     return sum(each.seat_mask for each in members if each.voter in willing and each.voter in keys and not each.committed)
@@ -39,9 +39,9 @@ def signing(members: Sequence[Seat], keys: Mapping[Address, PublicKey], willing:
 
 def certificate(
     members: Sequence[Seat], keys: Mapping[Address, PublicKey], signatures: Mapping[Address, BlsSignature]
-) -> Certificate:
+) -> BlsCertificate:
     """The certificate of all who signed; `MalformedValue` if nobody did, or somebody who may not: without a key or seat, or
-    committed on the chain. Each must have signed for the seats of all of these (`signing`).
+    committed on the chain. Each must have signed for the seats of all of these (`signing_mask`).
 
     Signatures are taken as they are: check each before (`bls.check_signature`), for one bad one spoils the sum.
     """
@@ -50,7 +50,7 @@ def certificate(
         raise MalformedValue("certificate", f"signed by {len(signatures)}, of whom may not: {sorted(strangers)}")
     signing_members = [each for each in members if each.voter in signatures]
     key_of = {seat: keys[each.voter] for each in signing_members for seat in _seats_in(each.seat_mask)}
-    return Certificate(
+    return BlsCertificate(
         signers=sum(each.seat_mask for each in signing_members),
         keys=tuple(key_of[seat] for seat in sorted(key_of)),
         signature=aggregate((signatures[each.voter], each.seat_mask.bit_count()) for each in signing_members),
@@ -64,7 +64,7 @@ def _seats_in(mask: int) -> Iterator[int]:
         mask ^= lowest
 
 
-VOTING = frozenset({"commit", "commitFor", "postCommitRoot", "certify", "reveal", "revealMany", "revealUnderRoot"})
+ROUND_FUNCTIONS = frozenset({"commit", "commitFor", "postCommitRoot", "certify", "reveal", "revealMany", "revealUnderRoot"})
 """What `Rounds` takes; every other step of a round is of `Disputes`."""
 
 SEATS_PER_END = 64
@@ -74,7 +74,7 @@ COMMITS_PER_CALL = 200
 """Relayed commitments that one transaction has gas for: 14.0 of 16.7 million (`commits_200_relayed` of `make bench-chain`)."""
 
 
-class Step(NamedTuple):
+class CourtCall(NamedTuple):
     """One call of several that are made together."""
 
     contract: str
@@ -90,7 +90,7 @@ class SignedCommit(NamedTuple):
     signature: Blob
 
 
-class DisputeActs(Acts):
+class DisputeTransactions(NetworkPlanner):
     """What a challenger, a member or any helper does."""
 
     def open_dispute(
@@ -151,13 +151,13 @@ class DisputeActs(Acts):
         until: int = self._view(dispute)["round"]["commitEnd"]
         self._step("postCommitRoot", dispute, round_number, (dispute, root), root, deadline=until)
 
-    def certify(self, finding: Finding, commit_root: Digest, certificate: Certificate, settles: bool = False) -> None:
+    def certify(self, finding: Finding, commit_root: Digest, certificate: BlsCertificate, settles: bool = False) -> None:
         """Brings one signature of members whose seats make a quorum; with `settles` also counts the round in one transaction, or
         brings the certificate alone once the contracts refused both together."""
         until: int = self._view(finding.dispute)["round"]["revealEnd"]
         keys = [words(key) for key in certificate.keys]
         arguments = (struct_values(finding), commit_root, certificate.signers, keys, words(certificate.signature))
-        steps = Step("Rounds", "certify", arguments), Step("Disputes", "settle", (finding.dispute,))
+        steps = CourtCall("Rounds", "certify", arguments), CourtCall("Disputes", "settle", (finding.dispute,))
         if not (settles and self._together(finding.dispute, steps, until)):
             self._step("certify", finding.dispute, finding.round, arguments, deadline=until)
 
@@ -208,10 +208,10 @@ class DisputeActs(Acts):
     def finalize(self, dispute: Digest) -> None:
         """Ends a dispute whose airgap is over, and pays or charges its first seats in one transaction; the end alone once the
         contracts refused both together: slashed stake may not have arrived."""
-        steps, room = [Step("Disputes", "finalize", (dispute,))], SEATS_PER_END
+        steps, room = [CourtCall("Disputes", "finalize", (dispute,))], SEATS_PER_END
         for number, each in enumerate(self._view(dispute)["rounds"], start=1):
             if count := min(each["seats"], room):
-                steps.append(Step("Settlement", "settleSeats", (dispute, number, count)))
+                steps.append(CourtCall("Settlement", "settleSeats", (dispute, number, count)))
                 room -= count
         if not self._together(dispute, steps):
             self._act("Disputes", "finalize", dispute, (dispute,))
@@ -234,10 +234,10 @@ class DisputeActs(Acts):
         more: bytes = b"",
         deadline: int = 0,
     ) -> Item:
-        contract = "Rounds" if function in VOTING else "Disputes"
+        contract = "Rounds" if function in ROUND_FUNCTIONS else "Disputes"
         return self._act(contract, function, step_subject(dispute, round_number) + more, arguments, deadline=deadline)
 
-    def _together(self, dispute: Digest, steps: Sequence[Step], deadline: int = 0) -> bool:
+    def _together(self, dispute: Digest, steps: Sequence[CourtCall], deadline: int = 0) -> bool:
         """Plans steps of one moment as one transaction; False if the contracts have refused exactly these together."""
         calls = [(self._at(each.contract), interface(each.contract).call(each.function, *each.arguments)) for each in steps]
         # Other seats, or another certificate, are another act.

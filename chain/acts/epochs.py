@@ -11,16 +11,16 @@ from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Blob, Digest
 from chain.client.access import Chain
 from chain.client.artifacts import Reason
-from chain.deployment.calls import Act, measured
+from chain.deployment.calls import ContractCall, measured
 from chain.reads.epoch_endpoints import ASSURANCE
-from chain.reads.share_history import with_dealings
+from chain.reads.share_history import with_share_history
 from chain.sending.transactions import send_all
 
 TIMEOUT_S = 60.0
 """For all transactions of one act."""
 
 
-class Signed(NamedTuple):
+class CeremonySignatures(NamedTuple):
     """What a ceremony shows to the chain."""
 
     transcript: Digest
@@ -37,7 +37,7 @@ def open_epoch(
     curator: LocalSigner,
     document: EpochDocument,
     policy: Digest,
-    signed: Signed,
+    signed: CeremonySignatures,
     found: EpochOnChain,
     timeout_s: float = TIMEOUT_S,
 ) -> Network:
@@ -51,8 +51,8 @@ def open_epoch(
     if found.state is not EpochState.NONE and found.commitments != b"".join(document.commitments):
         raise ConfigurationError(f"key epoch {epoch}", "is on the chain with another key or other shares")
     acts = [_announcing(document, policy)] if found.state is EpochState.NONE else []
-    acts.append(Act("KeyEpochs", "confirm", (epoch, signed.transcript, list(signed.signatures))))
-    acts.append(Act("KeyEpochs", "activate", (epoch,)))
+    acts.append(ContractCall("KeyEpochs", "confirm", (epoch, signed.transcript, list(signed.signatures))))
+    acts.append(ContractCall("KeyEpochs", "activate", (epoch,)))
     for act in acts if found.state in states else ():
         _do(client, network, curator, act, timeout_s)
     return _with(network, document)
@@ -63,7 +63,7 @@ def reshare_epoch(
     network: Network,
     curator: LocalSigner,
     document: EpochDocument,
-    signed: Signed,
+    signed: CeremonySignatures,
     found: EpochOnChain,
     timeout_s: float = TIMEOUT_S,
 ) -> Network:
@@ -78,11 +78,11 @@ def reshare_epoch(
     dealt = (record.epoch, b"".join(document.commitments), holders, record.threshold)
     words = (signed.transcript, list(signed.signatures), list(signed.consents))
     if found.commitments != b"".join(document.commitments):
-        _do(client, network, curator, Act("KeyEpochs", "reshare", (*dealt, *words)), timeout_s)
+        _do(client, network, curator, ContractCall("KeyEpochs", "reshare", (*dealt, *words)), timeout_s)
     if found.state is EpochState.PENDING:
         # Nothing else could: the ceremony that announced it made other shares.
-        _do(client, network, curator, Act("KeyEpochs", "activate", (record.epoch,)), timeout_s)
-    return _with(with_dealings(client, network, document), document)
+        _do(client, network, curator, ContractCall("KeyEpochs", "activate", (record.epoch,)), timeout_s)
+    return _with(with_share_history(client, network, document), document)
 
 
 def retire_epoch(
@@ -96,11 +96,11 @@ def retire_epoch(
         return epoch
     if state is not EpochState.DRAINING:
         raise ConfigurationError(f"key epoch {epoch}", f"is {state.name}; what drains can be retired: rotate to another first")
-    _do(client, network, curator, Act("KeyEpochs", "retire", (epoch,)), timeout_s)
+    _do(client, network, curator, ContractCall("KeyEpochs", "retire", (epoch,)), timeout_s)
     return epoch
 
 
-def _do(client: Chain, network: Network, curator: LocalSigner, act: Act, timeout_s: float) -> None:
+def _do(client: Chain, network: Network, curator: LocalSigner, act: ContractCall, timeout_s: float) -> None:
     """Tries an act, and sends it if the chain would take it; `ConfigurationError` for an account that may not."""
     try:
         call = measured(client, network, curator, act)
@@ -117,9 +117,9 @@ def _with(network: Network, document: EpochDocument) -> Network:
     return replace(network, epochs=(*others, document))
 
 
-def _announcing(document: EpochDocument, policy: Digest) -> Act:
+def _announcing(document: EpochDocument, policy: Digest) -> ContractCall:
     record = document.record
     assurance = next(number for number, name in ASSURANCE.items() if name == record.assurance)
     holders = [shard.address for shard in record.shards]
     told = (record.epoch, record.public_key, b"".join(document.commitments), holders, record.threshold, assurance, policy)
-    return Act("KeyEpochs", "openEpoch", told)
+    return ContractCall("KeyEpochs", "openEpoch", told)

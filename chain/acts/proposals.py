@@ -22,7 +22,7 @@ from chain.client.access import Chain
 from chain.client.address_book import address_of, field_of
 from chain.client.artifacts import Reason, text_bytes
 from chain.client.rpc import at_number, reading_answer
-from chain.deployment.calls import Act, dry_run
+from chain.deployment.calls import ContractCall, dry_run
 from chain.deployment.plan import code, names
 
 # Calls that the governor takes from its timelock, tried before they are voted on.
@@ -35,7 +35,7 @@ _EMPTY_QUEUE = 0x31
 """Solidity's panic for taking from an empty array: the governor's queue has no such call."""
 
 
-def try_queued(client: Chain, network: Network, timelock: Address, act: Act) -> None:
+def try_queued(client: Chain, network: Network, timelock: Address, act: ContractCall) -> None:
     """`dry_run` of an act on the governor in the name of its timelock, as if a proposal had it done.
 
     `ConfigurationError` if the node answers no calls on a changed state: another one must be asked.
@@ -73,7 +73,7 @@ ROLES = (
 """Contract, functions and role (`chain.reads.roles.ROLES`), as `Charter` has them for the first court."""
 
 
-def acts_for(old: Network, new: Network) -> list[Act]:
+def calls_for_court(old: Network, new: Network) -> list[ContractCall]:
     """What one proposal does to put the court of the new book in force beside that of the old one.
 
     Roles come first: the court is never without curator. Clock and guardian are those of the old court.
@@ -154,49 +154,49 @@ class Proposal(NamedTuple):
     """Last block of the vote."""
 
 
-def delegate(to: Address) -> Act:
+def delegate(to: Address) -> ContractCall:
     """Lets an account vote with one's tokens; one's own, too: tokens of nobody's choice weigh nothing."""
-    return Act("GovernanceToken", "delegate", (to,))
+    return ContractCall("GovernanceToken", "delegate", (to,))
 
 
-def propose(contents: Contents) -> Act:
+def propose(contents: Contents) -> ContractCall:
     """Puts a proposal to the vote."""
-    return Act(GOVERNOR, "propose", tuple(contents))
+    return ContractCall(GOVERNOR, "propose", tuple(contents))
 
 
-def cast_vote(proposal: int, support: Support) -> Act:
+def cast_vote(proposal: int, support: Support) -> ContractCall:
     """Votes, once."""
-    return Act(GOVERNOR, "castVote", (proposal, int(support)))
+    return ContractCall(GOVERNOR, "castVote", (proposal, int(support)))
 
 
-def queue(contents: Contents) -> Act:
+def queue(contents: Contents) -> ContractCall:
     """Starts the short timelock of what was voted."""
-    return Act(GOVERNOR, "queue", contents.named)
+    return ContractCall(GOVERNOR, "queue", contents.named)
 
 
-def execute(contents: Contents) -> Act:
+def execute(contents: Contents) -> ContractCall:
     """Does what the short timelock has held for long enough."""
-    return Act(GOVERNOR, "execute", contents.named)
+    return ContractCall(GOVERNOR, "execute", contents.named)
 
 
-def cancel(contents: Contents) -> Act:
+def cancel(contents: Contents) -> ContractCall:
     """Takes a proposal back, by its proposer, before its vote."""
-    return Act(GOVERNOR, "cancel", contents.named)
+    return ContractCall(GOVERNOR, "cancel", contents.named)
 
 
-def schedule_slow(batch: Contents, delay_s: int) -> Act:
+def schedule_slow(batch: Contents, delay_s: int) -> ContractCall:
     """Starts the long timelock of a batch, by the short one; its description tells it from others."""
     salt = Digest(keccak256(batch.description.encode()))
     calls = (list(batch.targets), list(batch.values), list(batch.calldatas))
-    return Act("LongTimelock", "scheduleBatch", (*calls, ZERO_DIGEST, salt, delay_s))
+    return ContractCall("LongTimelock", "scheduleBatch", (*calls, ZERO_DIGEST, salt, delay_s))
 
 
-def execute_slow(arguments: Sequence[Any]) -> Act:
+def execute_slow(arguments: Sequence[Any]) -> ContractCall:
     """Does what the long timelock has held for long enough: the arguments of its `scheduleBatch`, but for the delay."""
-    return Act("LongTimelock", "executeBatch", tuple(arguments[:5]))
+    return ContractCall("LongTimelock", "executeBatch", tuple(arguments[:5]))
 
 
-def contents_of(client: Chain, network: Network, acts: Sequence[Act], description: str) -> Contents:
+def contents_of(client: Chain, network: Network, acts: Sequence[ContractCall], description: str) -> Contents:
     """The proposal that has these acts done in order, by the timelock that may; raises why the contracts would refuse one."""
     batch = _batch(network, acts, description)
     if timelock_for(client, network, acts) == "ShortTimelock":
@@ -206,7 +206,7 @@ def contents_of(client: Chain, network: Network, acts: Sequence[Act], descriptio
     return _batch(network, [schedule_slow(batch, delay)], description)
 
 
-def timelock_for(client: Chain, network: Network, acts: Sequence[Act]) -> Timelock:
+def timelock_for(client: Chain, network: Network, acts: Sequence[ContractCall]) -> Timelock:
     """The timelock that may do all of it now, the short one if both may; raises the refusal of the one that came further."""
     refusals: list[Fault] = []
     timelocks: tuple[Timelock, ...] = ("ShortTimelock", "LongTimelock")
@@ -220,7 +220,7 @@ def timelock_for(client: Chain, network: Network, acts: Sequence[Act]) -> Timelo
     raise next((each for each in refusals if not _unauthorized(each)), refusals[-1])
 
 
-def _try(client: Chain, network: Network, timelock: Timelock, act: Act) -> None:
+def _try(client: Chain, network: Network, timelock: Timelock, act: ContractCall) -> None:
     """The governor takes from its own timelock what its proposal says, and from a batch of the long one nothing."""
     tried = try_queued if (act.contract, timelock) == (GOVERNOR, "ShortTimelock") else dry_run
     tried(client, network, address_of(network, timelock), act)
@@ -266,21 +266,21 @@ def slow_ready_at(client: Chain, network: Network, operation: Sequence[Any], hea
     return found
 
 
-def told(network: Network, contents: Contents) -> list[str]:
+def call_texts(network: Network, contents: Contents) -> list[str]:
     """Each call of a proposal by its names, those inside a batch of the long timelock too; hex where the book has no name."""
     operation = slow_operation(network, contents)
     if operation is not None:
         before = "" if operation[3] == ZERO_DIGEST else f" and batch 0x{operation[3].hex()}"
-        return [f"after {operation[5]} s more{before}: {each}" for each in _each_told(network, *operation[:3])]
-    return _each_told(network, contents.targets, contents.values, contents.calldatas)
+        return [f"after {operation[5]} s more{before}: {each}" for each in _describe_each(network, *operation[:3])]
+    return _describe_each(network, contents.targets, contents.values, contents.calldatas)
 
 
-def _each_told(network: Network, targets: Sequence[str], values_wei: Sequence[int], calldatas: Sequence[bytes]) -> list[str]:
+def _describe_each(network: Network, targets: Sequence[str], values_wei: Sequence[int], calldatas: Sequence[bytes]) -> list[str]:
     parts = zip(targets, values_wei, calldatas, strict=True)
-    return [_told(network, address(target.lower()), value, data) for target, value, data in parts]
+    return [_describe_call(network, address(target.lower()), value, data) for target, value, data in parts]
 
 
-def _told(network: Network, target: Address, value_wei: int, data: bytes) -> str:
+def _describe_call(network: Network, target: Address, value_wei: int, data: bytes) -> str:
     name = next((each for each in names(()) if address_of(network, each) == target), None)
     named = _named(name, data) if name else None
     money = f" with {value_wei} wei" if value_wei else ""
@@ -300,7 +300,7 @@ def _named(contract: str, data: bytes) -> tuple[str, tuple[Any, ...]] | None:
         return None
 
 
-def _batch(network: Network, acts: Sequence[Act], description: str) -> Contents:
+def _batch(network: Network, acts: Sequence[ContractCall], description: str) -> Contents:
     if not acts or not description.strip():
         raise ConfigurationError("proposal", "needs a call and a description")
     try:

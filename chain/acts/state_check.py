@@ -8,48 +8,48 @@ from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.errors.actors import ChainReverted
 from bytewise.storage.outbox import Intent
-from chain.acts.disputes import VOTING
+from chain.acts.disputes import ROUND_FUNCTIONS
 from chain.client.access import Chain
 from chain.client.artifacts import Reason, interface
 from chain.client.rpc import reading_answer
-from chain.sending.sender import Answer
+from chain.sending.sender import StateAnswer
 
 _COURT_STEPS = frozenset({"draw", "rearm", "settle"})
-"""Steps of a round that `Disputes` takes. Of those that `Rounds` takes (`VOTING`) each is worth nothing once its phase is over:
-nobody did it for us."""
+"""Steps of a round that `Disputes` takes. Of those that `Rounds` takes (`ROUND_FUNCTIONS`) each is worth nothing once its phase
+is over: nobody did it for us."""
 
 _SUBJECT_BYTES = 34
 """Dispute (32) and round (2)."""
 
 
-def check_round(client: Chain, network: Network) -> Callable[[Intent], Answer]:
+def check_round(client: Chain, network: Network) -> Callable[[Intent], StateAnswer]:
     """Checks before a signature that a dispute's act is still for the round it was meant for: calldata does not say so."""
 
-    def check(intent: Intent) -> Answer:
-        steps = {network.addresses.disputes: _COURT_STEPS, network.addresses.rounds: VOTING}
+    def check(intent: Intent) -> StateAnswer:
+        steps = {network.addresses.disputes: _COURT_STEPS, network.addresses.rounds: ROUND_FUNCTIONS}
         if intent.function not in steps.get(intent.contract, ()):
-            return Answer.GO
+            return StateAnswer.GO
         dispute, round_number = intent.subject[:32], int.from_bytes(intent.subject[32:_SUBJECT_BYTES], "big")
         view = client.call("Lens", network.addresses.lens, "disputeView", dispute, block="latest")
         if view["dispute"]["round"] < round_number:
-            return Answer.WAIT
-        is_counted = view["phase"] == Phase.FINAL or (intent.function in VOTING and view["phase"] > Phase.REVEAL)
+            return StateAnswer.WAIT
+        is_counted = view["phase"] == Phase.FINAL or (intent.function in ROUND_FUNCTIONS and view["phase"] > Phase.REVEAL)
         later = view["dispute"]["round"] > round_number or is_counted
         return _too_late(intent.function) if later else _next_part(intent, view)
 
     return check
 
 
-def _next_part(intent: Intent, view: Any) -> Answer:
+def _next_part(intent: Intent, view: Any) -> StateAnswer:
     """Whether seats that a draw was planned for are drawn already, by this seed or after another."""
     if intent.function != "draw":
-        return Answer.GO
+        return StateAnswer.GO
     first, seed = (int.from_bytes(part, "big") for part in (intent.subject[34:36], intent.subject[36:44]))
     done = view["round"]["drawn"] > first or view["round"]["seedBlock"] != seed
-    return Answer.DONE if done else Answer.GO
+    return StateAnswer.DONE if done else StateAnswer.GO
 
 
-_GO_ON = {
+_REFUSAL_RULES = {
     "open": "WAIT WindowOpen, DONE AlreadyDisputed AlreadyOpened, LATE WindowClosed",
     "join": "WAIT StakeTooSmall, DONE AlreadyVerifier",
     "draw": "WAIT SeedTooEarly SeedOutsideEpoch, DONE NoProgress, LATE SeedExpired WrongHeader",
@@ -93,45 +93,45 @@ _GO_ON = {
 """Function → what to do upon which errors; every other refusal is final. Contracts share names and not errors."""
 
 _MEANINGS = {
-    (function, error): Answer[answer]
-    for function, rules in _GO_ON.items()
+    (function, error): StateAnswer[answer]
+    for function, rules in _REFUSAL_RULES.items()
     for answer, *errors in (rule.split() for rule in rules.split(", "))
     for error in errors
 }
 
 
 @reading_answer("reason of a revert")
-def classify(function: str, error: ChainReverted) -> Answer:
+def classify(function: str, error: ChainReverted) -> StateAnswer:
     """What a contract's refusal of a dry run means for the act."""
     reason = error.values[2] if len(error.values) > 2 else None
     if not isinstance(reason, Reason):
-        return Answer.REFUSED
+        return StateAnswer.REFUSED
     if reason.name == "CallFailed":
         return _classify_together(reason)
     return _classify_reason(function, reason)
 
 
-def _classify_together(reason: Reason) -> Answer:
+def _classify_together(reason: Reason) -> StateAnswer:
     """Of calls that are made together: what the first one meets is what it would meet alone.
 
     What a later one meets refuses all of them, and their sender makes the first alone.
     """
     function = _FUNCTIONS.get(bytes(reason.arguments["selector"]))
     if reason.arguments["index"] or function is None:
-        return Answer.REFUSED
+        return StateAnswer.REFUSED
     return _classify_reason(function, Reason.of(bytes(reason.arguments["reason"])))
 
 
-def _classify_reason(function: str, reason: Reason) -> Answer:
+def _classify_reason(function: str, reason: Reason) -> StateAnswer:
     if reason.name == "NotNow":
         # A pause; it ends by itself.
-        return Answer.WAIT
+        return StateAnswer.WAIT
     if reason.name == "WrongPhase":
         return _wrong_phase(function, Phase(reason.arguments["have"]))
     if reason.name == "SequenceGap":
         # Numbers below the next one are anchored already; numbers above wait for the batch before.
-        return Answer.DONE if reason.arguments["have"] < reason.arguments["want"] else Answer.WAIT
-    return _MEANINGS.get((function, reason.name), Answer.REFUSED)
+        return StateAnswer.DONE if reason.arguments["have"] < reason.arguments["want"] else StateAnswer.WAIT
+    return _MEANINGS.get((function, reason.name), StateAnswer.REFUSED)
 
 
 _FUNCTIONS = {
@@ -145,12 +145,12 @@ _BEFORE = {
 """The first phase in which an act can be due: before it, it waits."""
 
 
-def _wrong_phase(function: str, have: Phase) -> Answer:
+def _wrong_phase(function: str, have: Phase) -> StateAnswer:
     # NONE: the opening is not in this node's chain yet. A dispute whose round goes back to SEED is `check_round`'s affair.
     if have is Phase.NONE or have < _BEFORE.get(function, Phase.NONE):
-        return Answer.WAIT
+        return StateAnswer.WAIT
     return _too_late(function)
 
 
-def _too_late(function: str) -> Answer:
-    return Answer.LATE if function in VOTING else Answer.DONE
+def _too_late(function: str) -> StateAnswer:
+    return StateAnswer.LATE if function in ROUND_FUNCTIONS else StateAnswer.DONE

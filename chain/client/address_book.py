@@ -10,7 +10,7 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import Address, Digest
 from bytewise.service.files import replace_file, shown_name
 from chain.client.access import Chain
-from chain.client.wiring_check import verify_peers
+from chain.client.wiring_check import verify_wiring
 
 IN_PLACE_OF = {"EigenLayerStake": "StakeVault"}
 """What a deployment may have under another's name (`chain.client.artifacts.ADAPTERS`)."""
@@ -69,4 +69,4 @@ def verify_code(client: Chain, network: Network) -> Network:
     for name, at in named.items():
         if found[at] != listed[at]:
             raise ConfigurationError("network.json", f"{name} at {at} has other code than the book says")
-    return verify_peers(client, network)
+    return verify_wiring(client, network)

@@ -24,7 +24,7 @@ WORD = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StorageSlot:
     """Where a value lies."""
 
     slot: int
@@ -43,17 +43,17 @@ class Layout:
         self.variables: Mapping[str, Any] = {each["label"]: each for each in document["storage"]}
         self._types = document["types"]
 
-    def place(self, variable: str, *steps: Any) -> Place:
+    def place(self, variable: str, *steps: Any) -> StorageSlot:
         """Where a variable is, or what the steps lead to in it: a mapping's key, an array's index, a struct's member by name.
 
         `MalformedValue` names a step that the layout does not have.
         """
-        here = self._member(variable, self.variables, Place(0, 0, ""), variable)
+        here = self._member(variable, self.variables, StorageSlot(0, 0, ""), variable)
         for step in steps:
             here = self._inner(variable, here, step)
         return here
 
-    def decode(self, place: Place, word: bytes) -> Any:
+    def decode(self, place: StorageSlot, word: bytes) -> Any:
         """The value there, of its slot's word: int, bool, bytes, an address in lower case, or a dynamic array's length.
 
         `MalformedValue` for a struct, mapping, fixed array or text, which is not in one word, and for what is no such value.
@@ -77,22 +77,22 @@ class Layout:
             return raw[0] == 1
         return raw if label.startswith("bytes") else int.from_bytes(raw, "big", signed=label.startswith("int"))
 
-    def _inner(self, where: str, here: Place, step: Any) -> Place:
+    def _inner(self, where: str, here: StorageSlot, step: Any) -> StorageSlot:
         kind = self._types[here.kind]
         if "members" in kind:
             return self._member(where, {each["label"]: each for each in kind["members"]}, here, step)
         if kind["encoding"] == "mapping":
             key = self._key(where, kind["key"], step)
-            return Place(int.from_bytes(keccak256(key + here.slot.to_bytes(WORD, "big")), "big"), 0, kind["value"])
+            return StorageSlot(int.from_bytes(keccak256(key + here.slot.to_bytes(WORD, "big")), "big"), 0, kind["value"])
         if "base" in kind:
             return self._element(where, here, kind, step)
         raise MalformedValue(f"{self.name}.{where}", f"nothing is in {kind['label']}")
 
-    def _member(self, where: str, members: Mapping[str, Any], here: Place, name: Any) -> Place:
+    def _member(self, where: str, members: Mapping[str, Any], here: StorageSlot, name: Any) -> StorageSlot:
         if not isinstance(name, str) or name not in members:
             raise MalformedValue(f"{self.name}.{where}", f"no {name!r}: one of {sorted(members)}")
         found = members[name]
-        return Place(here.slot + int(found["slot"]), found["offset"], found["type"])
+        return StorageSlot(here.slot + int(found["slot"]), found["offset"], found["type"])
 
     def _key(self, where: str, kind: str, key: Any) -> bytes:
         """The key in a word; none of our contracts has keys of text."""
@@ -105,7 +105,7 @@ class Layout:
         except (EncodingError, TypeError, ValueError) as error:
             raise MalformedValue(f"{self.name}.{where}", f"the key {key!r}: {str(error)[:120]}") from None
 
-    def _element(self, where: str, here: Place, array: Mapping[str, Any], index: Any) -> Place:
+    def _element(self, where: str, here: StorageSlot, array: Mapping[str, Any], index: Any) -> StorageSlot:
         size = int(self._types[array["base"]]["numberOfBytes"])
         is_dynamic = array["encoding"] == "dynamic_array"
         first = int.from_bytes(keccak256(here.slot.to_bytes(WORD, "big")), "big") if is_dynamic else here.slot
@@ -113,9 +113,9 @@ class Layout:
         if type(index) is not int or index < 0 or (length is not None and index >= length):
             raise MalformedValue(f"{self.name}.{where}", f"no element {index!r} in {array['label']}")
         if size > WORD // 2:
-            return Place(first + index * -(-size // WORD), 0, array["base"])
+            return StorageSlot(first + index * -(-size // WORD), 0, array["base"])
         row, column = divmod(index, WORD // size)
-        return Place(first + row, column * size, array["base"])
+        return StorageSlot(first + row, column * size, array["base"])
 
 
 @cache

@@ -20,14 +20,14 @@ from chain.client.rpc import Block, ChainClient, Inclusion, OtherChain, at_hash
 
 T = TypeVar("T")
 
-FIRST_REST_S = 1.0
+FIRST_BACKOFF_S = 1.0
 """Rest after one failure; it doubles with each further one."""
 
-LONGEST_REST_S = 60.0
+LONGEST_BACKOFF_S = 60.0
 """What a dead endpoint costs is one timeout in this time."""
 
 
-class Rest:
+class EndpointBackoff:
     """The endpoint at a place of the settings."""
 
     def __init__(self, place: int, endpoint: ChainClient, now: Callable[[], float]) -> None:
@@ -55,7 +55,7 @@ class Rest:
         except (Unavailable, ConfigurationError) as error:
             self.took_s = self._now() - began
             self._failures += 1
-            self._until = self._now() + min(FIRST_REST_S * 2.0 ** min(self._failures - 1, 10), LONGEST_REST_S)
+            self._until = self._now() + min(FIRST_BACKOFF_S * 2.0 ** min(self._failures - 1, 10), LONGEST_BACKOFF_S)
             telemetry.count("bytewise_rpc_failures_total", endpoint=str(self.place), error=type(error).__name__)
             telemetry.log_error("chain.endpoint_failed", error, endpoint=self.place)
             raise
@@ -67,7 +67,7 @@ class Rest:
         self._failures, self._until = 0, 0.0
 
 
-class Said(NamedTuple, Generic[T]):
+class EndpointAnswer(NamedTuple, Generic[T]):
     """What one endpoint answered: a value, or why it refused one (`ChainReverted`, `RpcRefused`)."""
 
     key: Any
@@ -86,7 +86,7 @@ class QuorumClient:
             raise ConfigurationError("chain", "endpoints of different chains")
         self.chain_id = endpoints[0].chain_id
         self._quorum = quorum
-        self._rests = [Rest(place, endpoint, now) for place, endpoint in enumerate(endpoints)]
+        self._rests = [EndpointBackoff(place, endpoint, now) for place, endpoint in enumerate(endpoints)]
 
     # --- reads ---
 
@@ -164,7 +164,7 @@ class QuorumClient:
             return node.estimate(request)
 
         self._agreed("estimate", ask, lambda gas: None)
-        heard: list[Said[int]] = self._each("estimate", lambda node: _hear(node, ask, lambda gas: gas))
+        heard: list[EndpointAnswer[int]] = self._each("estimate", lambda node: _hear(node, ask, lambda gas: gas))
         # Not the largest: what is offered per gas times an absurd limit is more money than an account has.
         gas = sorted(each.value for each in heard if each.value is not None)
         if not gas:
@@ -200,7 +200,7 @@ class QuorumClient:
 
     def _agreed(self, what: str, ask: Callable[[ChainClient], T], key: Callable[[T], Any] = lambda value: value) -> list[T]:
         """Values of the first quorum whose keys are equal; their common refusal, raised; or `NoAgreement`."""
-        said: dict[int, Said[T]] = {}
+        said: dict[int, EndpointAnswer[T]] = {}
         silent: dict[int, BytewiseError] = {}
         for rest in self._order():
             try:
@@ -233,14 +233,18 @@ class QuorumClient:
             raise self._disagreement(what, {}, silent)
         return heard
 
-    def _disagreement(self, what: str, said: Mapping[int, Said[Any]], silent: Mapping[int, BytewiseError]) -> BytewiseError:
+    def _disagreement(
+        self, what: str, said: Mapping[int, EndpointAnswer[Any]], silent: Mapping[int, BytewiseError]
+    ) -> BytewiseError:
         """`NoAgreement`, unless a quorum is on another chain: then that is the error, as with one endpoint."""
         elsewhere = [each for each in silent.values() if isinstance(each, OtherChain)]
         if len(elsewhere) >= self._quorum:
             return elsewhere[0]
-        return NoAgreement(what, self._quorum, _who(said, {place: type(each).__name__ for place, each in silent.items()}))
+        return NoAgreement(
+            what, self._quorum, _describe_camps(said, {place: type(each).__name__ for place, each in silent.items()})
+        )
 
-    def _order(self) -> list[Rest]:
+    def _order(self) -> list[EndpointBackoff]:
         """Who is awake first, the quicker before the slower: a slow endpoint is waited for only where it is needed."""
         return sorted(self._rests, key=lambda rest: (rest.rests, rest.took_s))
 
@@ -251,18 +255,18 @@ class QuorumClient:
             telemetry.log("chain.disagreed", what=what, endpoints=",".join(str(place) for place in sorted(places)))
 
 
-def _hear(node: ChainClient, ask: Callable[[ChainClient], T], key: Callable[[T], Any]) -> Said[T]:
+def _hear(node: ChainClient, ask: Callable[[ChainClient], T], key: Callable[[T], Any]) -> EndpointAnswer[T]:
     try:
         value = ask(node)
     except ChainReverted as error:
         # Nodes word a revert differently: what they share is the contract's own reason.
-        return Said((ChainReverted, error.values[2] if len(error.values) > 2 else None), None, error)
+        return EndpointAnswer((ChainReverted, error.values[2] if len(error.values) > 2 else None), None, error)
     except RpcRefused as error:
-        return Said((RpcRefused, None), None, error)
-    return Said((None, key(value)), value, None)
+        return EndpointAnswer((RpcRefused, None), None, error)
+    return EndpointAnswer((None, key(value)), value, None)
 
 
-def _who(said: Mapping[int, Said[Any]], silent: Mapping[int, str]) -> str:
+def _describe_camps(said: Mapping[int, EndpointAnswer[Any]], silent: Mapping[int, str]) -> str:
     """Which endpoint was in which camp, and which said nothing; never what they said."""
     camps: list[tuple[Any, list[int]]] = []
     for place, each in sorted(said.items()):

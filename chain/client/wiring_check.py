@@ -1,14 +1,15 @@
 """Whether contracts are what an address book calls them: each is asked for the others that it was deployed or wired with.
 
 Movers and the registry's court are a vote's, and are not asked: a court that was replaced keeps its book. What a vote can point
-elsewhere (`VOTED`) is wrong only if the book has it under another name: an emergency must not find its tools refusing the book.
+elsewhere (`VOTED_WIRING`) is wrong only if the book has it under another name: an emergency must not find its tools refusing
+the book.
 """
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from bytewise.protocol.address_book import Addresses, Network, Pool, StakeSource
+from bytewise.protocol.address_book import Addresses, Network, PoolTree, StakeSource
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.errors.actors import ChainReverted, ConfigurationError
 from bytewise.protocol.units import Address
@@ -21,7 +22,7 @@ _LENS = {
     "ROUNDS": "rounds", "BREAKER": "breaker", "SETTLEMENT": "settlement", "SEEDS": "randao_source", "AUDITS": "audits",
 }  # fmt: skip
 
-PEERS = (
+WIRING = (
     *(("Lens", "lens", function, peer) for function, peer in _LENS.items()),
     ("Disputes", "disputes", "ROUNDS", "rounds"),
     ("Disputes", "disputes", "BREAKER", "breaker"),
@@ -40,9 +41,9 @@ PEERS = (
     ("BytewiseGovernor", "bytewise_governor", "token", "governance_token"),
 )
 """Contract, its name in the book, the view, and who it must name: every contract but `Charter`, `Keeper` and `Lens` is named by
-another, in these or in `VOTED`."""
+another, in these or in `VOTED_WIRING`."""
 
-VOTED = (
+VOTED_WIRING = (
     ("Breaker", "breaker", "authority", "access_manager"),
     ("Guardian", "guardian", "authority", "access_manager"),
     ("FeeMarket", "fee_market", "authority", "access_manager"),
@@ -56,10 +57,10 @@ _ONLY = {StakeSource.NATIVE: ("StakeVault", "MAX_REQUESTS"), StakeSource.EIGENLA
 _PROPOSER = keccak256(b"PROPOSER_ROLE")
 
 
-def verify_peers(client: Chain, network: Network) -> Network:
+def verify_wiring(client: Chain, network: Network) -> Network:
     """The book, if its contracts name each other as it does; otherwise `ConfigurationError` names two that do not fit."""
     book = network.addresses
-    links = (*PEERS, *VOTED)
+    links = (*WIRING, *VOTED_WIRING)
     asked = [
         *(
             (View(contract, getattr(book, name), function), _mute(contract, name, peer))
@@ -107,7 +108,7 @@ def _answers(client: Chain, asked: Sequence[tuple[View, str]]) -> Iterator[Any]:
 def _verify_link(book: Addresses, known: Collection[Address], link: tuple[str, str, str, str], found: Address) -> None:
     _, name, _, peer = link
     wanted = getattr(book, peer)
-    if found != wanted and not (link in VOTED and found not in known):
+    if found != wanted and not (link in VOTED_WIRING and found not in known):
         raise _wrong(f"{name} works with {found} as its {peer}, the book says {wanted}")
 
 
@@ -118,7 +119,7 @@ def _proposers(book: Addresses) -> tuple[View, View]:
     return first, second
 
 
-def _verify_tree(client: Chain, network: Network, pool: Pool, writer: Address) -> None:
+def _verify_tree(client: Chain, network: Network, pool: PoolTree, writer: Address) -> None:
     name = _tree(pool)
     registry = network.addresses.registry
     if writer != registry:
@@ -131,7 +132,7 @@ def _verify_tree(client: Chain, network: Network, pool: Pool, writer: Address) -
         raise _wrong(f"{name} is {listed} to the registry, the book says {pool.tree}")
 
 
-def _tree(pool: Pool) -> str:
+def _tree(pool: PoolTree) -> str:
     return f"the tree of pool 0x{pool.digest.hex()[:8]}…"
 
 

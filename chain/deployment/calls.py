@@ -12,7 +12,7 @@ from chain.client.address_book import address_of
 from chain.client.error_rules import as_rule
 from chain.client.rpc import at_number
 from chain.deployment.plan import code
-from chain.sending.transactions import TX_GAS_CAP, Call
+from chain.sending.transactions import TX_GAS_CAP, TransactionCall
 
 CALL_GAS = 1_000_000
 """Of a call whatever it carries: above any that stores a few words."""
@@ -21,7 +21,7 @@ DOCUMENT_GAS_PER_BYTE = 60
 """Of bytes that an event repeats."""
 
 
-class Act(NamedTuple):
+class ContractCall(NamedTuple):
     """A call of a contract, before anybody signs it."""
 
     contract: str
@@ -45,28 +45,28 @@ class Act(NamedTuple):
         return f"{self.contract}.{self.function}"
 
 
-def request_of(network: Network, who: Address, act: Act) -> dict[str, str]:
+def request_of(network: Network, who: Address, act: ContractCall) -> dict[str, str]:
     """The act as a call of `who` in JSON-RPC."""
     return {"from": who, "to": act.target(network), "data": "0x" + act.calldata.hex(), "value": hex(act.value_wei)}
 
 
-def call_of(signer: LocalSigner, network: Network, act: Act) -> Call:
+def call_of(signer: LocalSigner, network: Network, act: ContractCall) -> TransactionCall:
     """The act as a transaction, with gas by what it carries: what it meets on the chain may not be there yet."""
     data = act.calldata
     gas = min(CALL_GAS + DOCUMENT_GAS_PER_BYTE * len(data), TX_GAS_CAP)
-    return Call(signer, act.target(network), data, act.value_wei, gas)
+    return TransactionCall(signer, act.target(network), data, act.value_wei, gas)
 
 
-def measured(client: Chain, network: Network, signer: LocalSigner, act: Act) -> Call:
+def measured(client: Chain, network: Network, signer: LocalSigner, act: ContractCall) -> TransactionCall:
     """The act as a transaction, with half more gas than it takes now; raises the rule that a refusal names."""
     try:
         gas = client.estimate(request_of(network, signer.address, act))
     except ChainReverted as error:
         raise as_rule(error) from error
-    return Call(signer, act.target(network), act.calldata, act.value_wei, min(gas + gas // 2, TX_GAS_CAP))
+    return TransactionCall(signer, act.target(network), act.calldata, act.value_wei, min(gas + gas // 2, TX_GAS_CAP))
 
 
-def dry_run(client: Chain, network: Network, who: Address, act: Act, changed: Mapping[str, Any] | None = None) -> None:
+def dry_run(client: Chain, network: Network, who: Address, act: ContractCall, changed: Mapping[str, Any] | None = None) -> None:
     """Tries an act of `who` on the newest block without sending it; raises the rule that the contract's refusal names.
 
     `changed` is what is to be otherwise, by account, as `eth_call` takes it (a state override).

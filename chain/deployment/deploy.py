@@ -12,7 +12,7 @@ from eth_typing import HexAddress, HexStr
 from web3.types import Nonce
 from web3.utils.address import get_create_address
 
-from bytewise.protocol.address_book import Addresses, Network, Pool, StakeSource
+from bytewise.protocol.address_book import Addresses, Network, PoolTree, StakeSource
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import ChainReverted, ConfigurationError
@@ -23,84 +23,94 @@ from chain.client.access import Chain
 from chain.client.address_book import code_hashes, field_of, verify_code
 from chain.client.blocks import header_rlp
 from chain.client.error_rules import as_rule
-from chain.deployment.calls import CALL_GAS, DOCUMENT_GAS_PER_BYTE, Act, call_of
-from chain.deployment.deployment_check import verify_chosen, verify_offices
+from chain.deployment.calls import CALL_GAS, DOCUMENT_GAS_PER_BYTE, ContractCall, call_of
+from chain.deployment.deployment_check import verify_options, verify_role_holders
 from chain.deployment.lengths import lengths_of, verify_lengths
-from chain.deployment.plan import TREE, Header, Restaked, Shape, Site, Step, Vote, names, steps
+from chain.deployment.plan import (
+    TREE,
+    DeploymentPlan,
+    DeploymentStep,
+    EigenLayerSettings,
+    GovernanceSettings,
+    Header,
+    Shape,
+    names,
+    steps,
+)
 from chain.sending.fees import fees_at
-from chain.sending.transactions import TX_GAS_CAP, Call, send_all
+from chain.sending.transactions import TX_GAS_CAP, TransactionCall, send_all
 
 # What the guardian and the curator may do at once (`Charter`); key epochs from a ceremony are in `chain.acts.epochs`.
 
 # --- guardian ---
 
 
-def pause(seconds: int) -> Act:
+def pause(seconds: int) -> ContractCall:
     """Stops the protocol clock, for at most `maxPause` and again only when the longest dispute has passed since."""
-    return Act("Guardian", "pause", (seconds,))
+    return ContractCall("Guardian", "pause", (seconds,))
 
 
-def unpause() -> Act:
+def unpause() -> ContractCall:
     """Ends a pause early."""
-    return Act("Guardian", "unpause")
+    return ContractCall("Guardian", "unpause")
 
 
-def refund(court: Address, dispute: Digest) -> Act:
+def refund(court: Address, dispute: Digest) -> ContractCall:
     """Gives everybody its own back in a dispute that is decided and not ended."""
-    return Act("Guardian", "refund", (court, dispute))
+    return ContractCall("Guardian", "refund", (court, dispute))
 
 
-def compromise_epoch(epoch: int) -> Act:
+def compromise_epoch(epoch: int) -> ContractCall:
     """Ends a key epoch that leaked: what was sealed to it must be taken as read."""
-    return Act("KeyEpochs", "compromise", (epoch,))
+    return ContractCall("KeyEpochs", "compromise", (epoch,))
 
 
 # --- curator ---
 
 
-def add_pool(pool: Digest, tree: Address) -> Act:
+def add_pool(pool: Digest, tree: Address) -> ContractCall:
     """Lets verifiers join a pool, which is weighed by its own tree; there are 128 at most, and none goes."""
-    return Act("Registry", "addPool", (pool, tree))
+    return ContractCall("Registry", "addPool", (pool, tree))
 
 
-def set_measurement(measurement: Digest, allowed: bool) -> Act:
+def set_measurement(measurement: Digest, allowed: bool) -> ContractCall:
     """Allows what an enclave runs, or forbids it; who runs it is weighed again by `Registry.refresh`."""
-    return Act("Registry", "setMeasurement", (measurement, allowed))
+    return ContractCall("Registry", "setMeasurement", (measurement, allowed))
 
 
-def set_policy(digest: Digest, serial: int, document: bytes) -> Act:
+def set_policy(digest: Digest, serial: int, document: bytes) -> ContractCall:
     """Puts an appraisal policy in force; its serial is above the one before."""
-    return Act("Registry", "setPolicy", (digest, serial, document))
+    return ContractCall("Registry", "setPolicy", (digest, serial, document))
 
 
-def propose_item(digest: Digest, pool: Digest, vectors: Digest, document: bytes) -> Act:
+def propose_item(digest: Digest, pool: Digest, vectors: Digest, document: bytes) -> ContractCall:
     """Proposes an environment with its pool, or a model (pool zero). Anybody may; over a running proposal the curator."""
-    return Act("Registry", "propose", (digest, pool, vectors, document))
+    return ContractCall("Registry", "propose", (digest, pool, vectors, document))
 
 
-def activate_item(digest: Digest) -> Act:
+def activate_item(digest: Digest) -> ContractCall:
     """Puts an environment or model in force that was certified, or opens one again that was closed."""
-    return Act("Registry", "activate", (digest,))
+    return ContractCall("Registry", "activate", (digest,))
 
 
-def close_item(digest: Digest) -> Act:
+def close_item(digest: Digest) -> ContractCall:
     """Takes no more batches for an environment or model; what is anchored stays."""
-    return Act("Registry", "close", (digest,))
+    return ContractCall("Registry", "close", (digest,))
 
 
-def readmit_operator(who: Address) -> Act:
+def readmit_operator(who: Address) -> ContractCall:
     """Takes batches of an operator again that too many draws suspended."""
-    return Act("Registry", "readmit", (who,))
+    return ContractCall("Registry", "readmit", (who,))
 
 
-def drain_epoch(epoch: int) -> Act:
+def drain_epoch(epoch: int) -> ContractCall:
     """Has nothing new sealed to a key epoch; its shards answer until its retention is over."""
-    return Act("KeyEpochs", "drain", (epoch,))
+    return ContractCall("KeyEpochs", "drain", (epoch,))
 
 
-def reset_breaker(environment: Digest) -> Act:
+def reset_breaker(environment: Digest) -> ContractCall:
     """Lets convictions in an environment go on after the breaker held them."""
-    return Act("Breaker", "resetBreaker", (environment,))
+    return ContractCall("Breaker", "resetBreaker", (environment,))
 
 
 DEFAULT_TIMEOUT_S = 60.0
@@ -121,7 +131,7 @@ class Policy(NamedTuple):
     """Its canonical bytes."""
 
 
-class Proposed(NamedTuple):
+class ItemProposal(NamedTuple):
     """An environment or a model to be put in force."""
 
     digest: Digest
@@ -132,10 +142,10 @@ class Proposed(NamedTuple):
     document: bytes
 
 
-class Rehearsed(NamedTuple):
+class RehearsedStep(NamedTuple):
     """A step that was not taken."""
 
-    step: Step
+    step: DeploymentStep
     at: Address
     """The contract's address, then."""
     limit: int
@@ -163,10 +173,10 @@ def survey(
     params: ParamSet,
     shape: Shape,
     pools: Sequence[Digest],
-    vote: Vote,
+    vote: GovernanceSettings,
     nonce: int | None = None,
-    restaked: Restaked | None = None,
-) -> Site:
+    restaked: EigenLayerSettings | None = None,
+) -> DeploymentPlan:
     """What a deployment by this account would be made of now; `ConfigurationError` on a chain without two blocks.
 
     `nonce` is that of its first transaction, None for the account's next one; `restaked` where EigenLayer holds the stake.
@@ -178,41 +188,43 @@ def survey(
     listed = names(pools)
     at = {name: created_address(deployer, first + place) for place, name in enumerate(listed)}
     headers = (Header(newest - 1, header_rlp(client, newest - 1)), Header(newest, header_rlp(client, newest)))
-    return Site(deployer, at, params, shape, headers, tuple(pools), vote, restaked)
+    return DeploymentPlan(deployer, at, params, shape, headers, tuple(pools), vote, restaked)
 
 
-def deploy(client: Chain, deployer: LocalSigner, site: Site, timeout_s: float = DEFAULT_TIMEOUT_S) -> Network:
+def deploy(client: Chain, deployer: LocalSigner, site: DeploymentPlan, timeout_s: float = DEFAULT_TIMEOUT_S) -> Network:
     """Deploys and wires all contracts; before anything is sent `MalformedValue` names a parameter outside its bounds, and
     `ConfigurationError` a length that does not cover what it must."""
     verify_parameters(client, site)
     book = planned_book(client, site)
-    take(client, deployer, site, 0, timeout_s)
-    return finished(client, site, book)
+    send_steps(client, deployer, site, 0, timeout_s)
+    return verify_deployed(client, site, book)
 
 
-def planned_book(client: Chain, site: Site) -> Network:
+def planned_book(client: Chain, site: DeploymentPlan) -> Network:
     """The address book that a deployment from now on will have, but for the hashes of its code."""
     return Network(
         chain_id=U256(client.chain_id),
         deploy_block=U64(client.head().number),
         addresses=Addresses(**{field_of(name): at for name, at in site.at.items() if not name.startswith(TREE)}),
-        pools=tuple(Pool(pool, site.at[TREE + pool.hex()]) for pool in site.pools),
+        pools=tuple(PoolTree(pool, site.at[TREE + pool.hex()]) for pool in site.pools),
         code=(),
         epochs=(),
         stake=StakeSource.EIGENLAYER if site.restaked else StakeSource.NATIVE,
     )
 
 
-def take(client: Chain, deployer: LocalSigner, site: Site, taken: int, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+def send_steps(
+    client: Chain, deployer: LocalSigner, site: DeploymentPlan, taken: int, timeout_s: float = DEFAULT_TIMEOUT_S
+) -> None:
     """Sends all steps but the first `taken`, which the chain has, and waits for each; what fails names the contract's reason."""
     if deployer.address != site.deployer:
         raise ConfigurationError("deployer", f"is {deployer.address}, the site was surveyed for {site.deployer}")
-    calls = [Call(deployer, each.to, each.data, 0, gas_limit(each)) for each in steps(site)[taken:]]
+    calls = [TransactionCall(deployer, each.to, each.data, 0, gas_limit(each)) for each in steps(site)[taken:]]
     for portion in _portions(calls):
         send_all(client, portion, timeout_s)
 
 
-def finished(client: Chain, site: Site, book: Network) -> Network:
+def verify_deployed(client: Chain, site: DeploymentPlan, book: Network) -> Network:
     """The book with its hashes of code, if the chain has this whole deployment; else `ConfigurationError` says what differs."""
     for step in steps(site):
         if step.verb == "wire" and not client.call(step.contract.split()[0], site.at[step.contract], "wired", block="latest"):
@@ -221,12 +233,12 @@ def finished(client: Chain, site: Site, book: Network) -> Network:
     if not admin["isMember"]:
         raise ConfigurationError("Charter", "has not given the roles away: its transaction failed; begin a new deployment")
     whole = verify_code(client, replace(book, code=code_hashes(client, list(site.at.values()))))
-    verify_chosen(client, site, site.at)
-    verify_offices(client, site)
+    verify_options(client, site, site.at)
+    verify_role_holders(client, site)
     return whole
 
 
-def verify_parameters(client: Chain, site: Site) -> Site:
+def verify_parameters(client: Chain, site: DeploymentPlan) -> DeploymentPlan:
     """The site, if `Params` takes its parameters and its lengths fit each other; otherwise the rule that they break."""
     verify_lengths(site.params, lengths_of(site.shape))
     first = next(step for step in steps(site) if step.contract == "Params")
@@ -237,8 +249,8 @@ def verify_parameters(client: Chain, site: Site) -> Site:
     return site
 
 
-def rehearse(client: Chain, site: Site, taken: int = 0) -> list[Rehearsed]:
-    """What `take` would send, with gas; nothing is sent."""
+def rehearse(client: Chain, site: DeploymentPlan, taken: int = 0) -> list[RehearsedStep]:
+    """What `send_steps` would send, with gas; nothing is sent."""
     found = []
     for step in steps(site)[taken:]:
         estimate = None
@@ -246,17 +258,17 @@ def rehearse(client: Chain, site: Site, taken: int = 0) -> list[Rehearsed]:
             # A constructor that asks a contract which is not there yet reverts.
             with contextlib.suppress(ChainReverted):
                 estimate = client.estimate({"from": site.deployer, "data": "0x" + step.data.hex()})
-        found.append(Rehearsed(step, site.at[step.contract], gas_limit(step), estimate))
+        found.append(RehearsedStep(step, site.at[step.contract], gas_limit(step), estimate))
     return found
 
 
-def most_wei(client: Chain, site: Site, taken: int = 0) -> int:
-    """What the account must have for all that `take` would send: all gas that is asked for, at the fee that is offered."""
+def most_wei(client: Chain, site: DeploymentPlan, taken: int = 0) -> int:
+    """What the account must have for all that `send_steps` would send: all gas that is asked for, at the fee that is offered."""
     gas = sum(gas_limit(each) for each in steps(site)[taken:])
     return gas * fees_at(client.head().base_fee_wei).max_fee
 
 
-def gas_limit(step: Step) -> int:
+def gas_limit(step: DeploymentStep) -> int:
     """Gas that a step is given: enough, and never more than one transaction may have."""
     per_byte = DOCUMENT_GAS_PER_BYTE if step.to else _CREATION_GAS_PER_BYTE
     return min(CALL_GAS + per_byte * len(step.data), TX_GAS_CAP)
@@ -267,7 +279,7 @@ def put_in_force(
     network: Network,
     curator: LocalSigner,
     measurements: Sequence[Digest],
-    proposals: Sequence[Proposed],
+    proposals: Sequence[ItemProposal],
     policy: Policy,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> None:
@@ -282,9 +294,9 @@ def put_in_force(
     send_all(client, [call_of(curator, network, act) for act in acts], timeout_s)
 
 
-def _portions(calls: Sequence[Call]) -> Iterator[list[Call]]:
+def _portions(calls: Sequence[TransactionCall]) -> Iterator[list[TransactionCall]]:
     """Calls in portions that any block has room for: what does not fit would wait until somebody else makes a block."""
-    portion: list[Call] = []
+    portion: list[TransactionCall] = []
     for call in calls:
         if portion and sum(each.gas for each in portion) + call.gas > TX_GAS_CAP:
             yield portion
@@ -294,9 +306,9 @@ def _portions(calls: Sequence[Call]) -> Iterator[list[Call]]:
         yield portion
 
 
-def environment_proposal(environment: Environment, pool: Digest, vectors: Digest) -> Proposed:
+def environment_proposal(environment: Environment, pool: Digest, vectors: Digest) -> ItemProposal:
     """The proposal of an environment."""
-    return Proposed(environment.digest, pool, vectors, encode(environment))
+    return ItemProposal(environment.digest, pool, vectors, encode(environment))
 
 
 def join(client: Chain, network: Network, joiners: Sequence[Joiner], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
@@ -304,12 +316,12 @@ def join(client: Chain, network: Network, joiners: Sequence[Joiner], timeout_s: 
     calls = []
     for each in joiners:
         if each.stake_wei:
-            calls.append(call_of(each.signer, network, Act("StakeVault", "deposit", (), each.stake_wei)))
+            calls.append(call_of(each.signer, network, ContractCall("StakeVault", "deposit", (), each.stake_wei)))
         if each.endpoint is not None:
-            calls.append(call_of(each.signer, network, Act("Registry", "registerOperator", (each.endpoint,))))
+            calls.append(call_of(each.signer, network, ContractCall("Registry", "registerOperator", (each.endpoint,))))
         else:
             machine = (each.pool, each.platform_id, each.measurement)
-            calls.append(call_of(each.signer, network, Act("Registry", "join", machine)))
+            calls.append(call_of(each.signer, network, ContractCall("Registry", "join", machine)))
     send_all(client, calls, timeout_s)
 
 
@@ -321,7 +333,7 @@ def certify(
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Has verifiers say that they reproduced items (digest → vectors); their stake must weigh already."""
-    words = [Act("Registry", "certify", (digest, vectors)) for digest, vectors in items.items()]
+    words = [ContractCall("Registry", "certify", (digest, vectors)) for digest, vectors in items.items()]
     send_all(client, [call_of(who, network, word) for who in verifiers for word in words], timeout_s)
 
 
@@ -338,7 +350,7 @@ def activate(
 
 def fund(client: Chain, rich: LocalSigner, accounts: Mapping[Address, int], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
     """Sends plain wei to accounts."""
-    send_all(client, [Call(rich, who, b"", amount, 21_000) for who, amount in accounts.items()], timeout_s)
+    send_all(client, [TransactionCall(rich, who, b"", amount, 21_000) for who, amount in accounts.items()], timeout_s)
 
 
 def created_address(deployer: Address, nonce: int) -> Address:

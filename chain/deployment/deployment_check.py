@@ -11,13 +11,13 @@ from bytewise.protocol.errors.actors import ChainReverted, ConfigurationError
 from chain.client.access import Chain
 from chain.client.rpc import reading_answer
 from chain.client.structs import from_struct
-from chain.deployment.plan import TREE, Restaked, Site, code
+from chain.deployment.plan import TREE, DeploymentPlan, EigenLayerSettings, code
 from chain.reads.roles import ROLES
 
 _ROLE = {name: number for number, name in ROLES.items()}
 
 
-class _Choice(NamedTuple):
+class _ExpectedAnswer(NamedTuple):
     """What one view of a contract must answer."""
 
     contract: str
@@ -31,36 +31,38 @@ class _Choice(NamedTuple):
     """Of its code, where another contract than the named one is deployed there."""
 
 
-def verify_chosen(client: Chain, site: Site, created: Collection[str]) -> None:
+def verify_options(client: Chain, site: DeploymentPlan, created: Collection[str]) -> None:
     """`ConfigurationError` names what differs if these contracts, which the chain has, are not as this deployment creates them.
 
     Pools are not asked for: their trees are alike, and the curator says which tree is of which pool.
     """
-    for choice in _choices(site):
+    for choice in _expected_answers(site):
         if choice.contract in created:
             _verify(client, site, choice)
 
 
-def verify_offices(client: Chain, site: Site) -> None:
+def verify_role_holders(client: Chain, site: DeploymentPlan) -> None:
     """The same of who has an office, once the roles are given away."""
     for office, who in (("GUARDIAN", site.vote.guardian), ("CURATOR", site.vote.curator)):
-        _verify(client, site, _Choice("AccessManager", f"whether {who} is {office}", True, "hasRole", (_ROLE[office], who)))
+        _verify(
+            client, site, _ExpectedAnswer("AccessManager", f"whether {who} is {office}", True, "hasRole", (_ROLE[office], who))
+        )
 
 
-def _verify(client: Chain, site: Site, choice: _Choice) -> None:
+def _verify(client: Chain, site: DeploymentPlan, choice: _ExpectedAnswer) -> None:
     at, name = site.at[choice.contract], choice.artifact or code(choice.contract).name
     try:
         found = client.call(name, at, choice.function, *choice.arguments, block="latest")
     except ChainReverted:
-        raise _another(choice, f"{at} is no {choice.artifact or choice.contract}") from None
+        raise _other_deployment(choice, f"{at} is no {choice.artifact or choice.contract}") from None
     with reading_answer(choice.function):
         found = _plain(choice, found)
     if found != choice.wanted:
         told = "are others" if isinstance(choice.wanted, ParamSet) else f"is {found}, this command asks for {choice.wanted}"
-        raise _another(choice, f"{choice.what} of {choice.contract} at {at} {told}")
+        raise _other_deployment(choice, f"{choice.what} of {choice.contract} at {at} {told}")
 
 
-def _plain(choice: _Choice, found: Any) -> Any:
+def _plain(choice: _ExpectedAnswer, found: Any) -> Any:
     if isinstance(choice.wanted, ParamSet):
         return from_struct(ParamSet, found)
     if choice.function == "hasRole":
@@ -68,7 +70,7 @@ def _plain(choice: _Choice, found: Any) -> Any:
     return tuple(found.values()) if isinstance(choice.wanted, tuple) else found
 
 
-def _another(choice: _Choice, what: str) -> ConfigurationError:
+def _other_deployment(choice: _ExpectedAnswer, what: str) -> ConfigurationError:
     advice = (
         "another run by this account has deployed at these addresses: give that run's options and its --out, or remove the "
         ".draft file of this one to begin a new deployment"
@@ -76,11 +78,11 @@ def _another(choice: _Choice, what: str) -> ConfigurationError:
     return ConfigurationError(choice.contract, f"{what}; {advice}")
 
 
-_NATIVE = _Choice("StakeVault", "the most requests of one account", 8, "MAX_REQUESTS")
+_NATIVE = _ExpectedAnswer("StakeVault", "the most requests of one account", 8, "MAX_REQUESTS")
 """`EigenLayerStake` has no such limit."""
 
 
-def _restaking(stake: Restaked) -> Iterator[_Choice]:
+def _restaking(stake: EigenLayerSettings) -> Iterator[_ExpectedAnswer]:
     values = {
         "ALLOCATIONS": ("the AllocationManager", stake.allocations),
         "STRATEGY": ("the strategy", stake.strategy),
@@ -90,20 +92,20 @@ def _restaking(stake: Restaked) -> Iterator[_Choice]:
         "LONGEST": ("the longest dispute", stake.longest_s),
     }
     for function, (what, wanted) in values.items():
-        yield _Choice("StakeVault", what, wanted, function, artifact="EigenLayerStake")
+        yield _ExpectedAnswer("StakeVault", what, wanted, function, artifact="EigenLayerStake")
 
 
-def _choices(site: Site) -> Iterator[_Choice]:
+def _expected_answers(site: DeploymentPlan) -> Iterator[_ExpectedAnswer]:
     shape, vote = site.shape, site.vote
     prices = (shape.least_price_wei, shape.most_price_wei, shape.target, shape.price_epoch_s)
-    yield _Choice("Params", "the parameters", site.params, "get", (1,))
+    yield _ExpectedAnswer("Params", "the parameters", site.params, "get", (1,))
     yield from _restaking(site.restaked) if site.restaked else [_NATIVE]
     for pool in site.pools:
-        yield _Choice(TREE + pool.hex(), "the epoch in blocks", shape.epoch_blocks, "EPOCH_BLOCKS")
-        yield _Choice(TREE + pool.hex(), "the lookahead in blocks", shape.lookahead, "LOOKAHEAD")
-    yield _Choice("RandaoSource", "the shortest seed distance", shape.shortest, "SHORTEST")
-    yield _Choice("RandaoSource", "the longest seed distance", shape.longest, "LONGEST")
-    yield _Choice("FeeMarket", "the limits of prices", prices, "limits")
-    yield _Choice("GovernanceToken", f"the number of votes of {vote.holder}", vote.supply, "balanceOf", (vote.holder,))
-    yield _Choice("ShortTimelock", "the delay in seconds", vote.short_delay_s, "getMinDelay")
-    yield _Choice("LongTimelock", "the delay in seconds", vote.long_delay_s, "getMinDelay")
+        yield _ExpectedAnswer(TREE + pool.hex(), "the epoch in blocks", shape.epoch_blocks, "EPOCH_BLOCKS")
+        yield _ExpectedAnswer(TREE + pool.hex(), "the lookahead in blocks", shape.lookahead, "LOOKAHEAD")
+    yield _ExpectedAnswer("RandaoSource", "the shortest seed distance", shape.shortest, "SHORTEST")
+    yield _ExpectedAnswer("RandaoSource", "the longest seed distance", shape.longest, "LONGEST")
+    yield _ExpectedAnswer("FeeMarket", "the limits of prices", prices, "limits")
+    yield _ExpectedAnswer("GovernanceToken", f"the number of votes of {vote.holder}", vote.supply, "balanceOf", (vote.holder,))
+    yield _ExpectedAnswer("ShortTimelock", "the delay in seconds", vote.short_delay_s, "getMinDelay")
+    yield _ExpectedAnswer("LongTimelock", "the delay in seconds", vote.long_delay_s, "getMinDelay")

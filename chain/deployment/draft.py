@@ -16,8 +16,8 @@ from bytewise.protocol.errors.records import MalformedValue, NotCanonical, Wrong
 from bytewise.protocol.units import U64, Address, Digest
 from bytewise.service.files import replace_file
 from chain.client.access import Chain
-from chain.deployment.deployment_check import verify_chosen
-from chain.deployment.plan import Site, Step, steps
+from chain.deployment.deployment_check import verify_options
+from chain.deployment.plan import DeploymentPlan, DeploymentStep, steps
 
 _DATED = "RandaoSource"
 """Whose creation has two recent headers in it, and thus is another one each time."""
@@ -55,15 +55,17 @@ def read_draft(out: Path) -> Draft | None:
     except OSError as error:
         raise ConfigurationError(path.name, f"cannot be read: {error.strerror}") from None
     except (MalformedValue, NotCanonical, WrongFields) as error:
-        raise ConfigurationError(path.name, f"is no draft of a deployment ({error}): {_anew(path)}") from None
+        raise ConfigurationError(path.name, f"is no draft of a deployment ({error}): {_restart_advice(path)}") from None
     if draft.book_hash != _hash(draft.book):
-        raise ConfigurationError(path.name, f"its address book was changed: put it back as it was to go on, or {_anew(path)}")
+        raise ConfigurationError(
+            path.name, f"its address book was changed: put it back as it was to go on, or {_restart_advice(path)}"
+        )
     return draft
 
 
-def write_draft(out: Path, site: Site, nonce: int, book: Network) -> Draft:
+def write_draft(out: Path, site: DeploymentPlan, nonce: int, book: Network) -> Draft:
     """Keeps what is begun, before the first transaction; `ConfigurationError` if nothing can be written there."""
-    draft = Draft(site.deployer, U64(nonce), asked(site), book, _hash(book))
+    draft = Draft(site.deployer, U64(nonce), transactions_hash(site), book, _hash(book))
     replace_file(path_of(out), encode(draft))
     return draft
 
@@ -80,43 +82,45 @@ def first_nonce(client: Chain, deployer: Address) -> int:
     return nonce
 
 
-def asked(site: Site) -> Digest:
+def transactions_hash(site: DeploymentPlan) -> Digest:
     """What tells one deployment from another: by this build, these options, this deployer and its nonces."""
     parts = [(each.contract, each.verb, each.to or "", b"" if each.contract == _DATED else each.data) for each in steps(site)]
     listed = [part if isinstance(part, bytes) else part.encode() for each in parts for part in each]
     return Digest(keccak256(b"".join(keccak256(part) for part in listed)))
 
 
-def steps_taken(client: Chain, draft: Draft, out: Path, site: Site) -> int:
+def steps_taken(client: Chain, draft: Draft, out: Path, site: DeploymentPlan) -> int:
     """How many transactions of a deployment the chain has; `ConfigurationError` if it is another one, with what may be done."""
     path = path_of(out)
-    if (draft.book.chain_id, draft.deployer) != (client.chain_id, site.deployer) or draft.asked != asked(site):
+    if (draft.book.chain_id, draft.deployer) != (client.chain_id, site.deployer) or draft.asked != transactions_hash(site):
         raise ConfigurationError(
             path.name,
             f"was begun by {draft.deployer} on chain {draft.book.chain_id}, with other options or by another build than this: "
-            f"give the same to go on, or {_anew(path)}",
+            f"give the same to go on, or {_restart_advice(path)}",
         )
     listed = steps(site)
     taken = min(client.nonce(site.deployer) - draft.nonce, len(listed))
     if taken < 0:
-        raise ConfigurationError(path.name, f"is of another chain, or of blocks that this one has no more: {_anew(path)}")
+        raise ConfigurationError(
+            path.name, f"is of another chain, or of blocks that this one has no more: {_restart_advice(path)}"
+        )
     _verify_created(client, site, listed[:taken], path)
-    verify_chosen(client, site, {each.contract for each in listed[:taken] if each.to is None})
+    verify_options(client, site, {each.contract for each in listed[:taken] if each.to is None})
     return taken
 
 
-def _verify_created(client: Chain, site: Site, taken: Sequence[Step], path: Path) -> None:
+def _verify_created(client: Chain, site: DeploymentPlan, taken: Sequence[DeploymentStep], path: Path) -> None:
     created = [each.contract for each in taken if each.to is None]
     codes = client.codes([site.at[name] for name in created]) if created else []
     missing = next((name for name, code in zip(created, codes, strict=True) if not code), None)
     if missing is not None:
         what = f"{missing} is not at {site.at[missing]}: its transaction failed, or the account sent another in its place"
-        raise ConfigurationError(path.name, f"{what}; this deployment cannot go on: {_anew(path)}")
+        raise ConfigurationError(path.name, f"{what}; this deployment cannot go on: {_restart_advice(path)}")
 
 
 def _hash(book: Network) -> Digest:
     return Digest(keccak256(encode(book)))
 
 
-def _anew(path: Path) -> str:
+def _restart_advice(path: Path) -> str:
     return f"remove {path} to begin a new deployment (what is on the chain of the old one has no power over the new)"

@@ -10,7 +10,7 @@ from bytewise.protocol.units import ZERO_ADDRESS, Address
 from chain.client.access import Chain
 from chain.client.artifacts import interface
 from chain.client.rpc import BrokenAnswer
-from chain.deployment.plan import Restaked, Site
+from chain.deployment.plan import DeploymentPlan, EigenLayerSettings
 
 MANAGER, STRATEGY, SET, MAX_AGE = "--allocation-manager", "--strategy", "--operator-set", "--max-age"
 """Options of `bytewise chain deploy` that errors name."""
@@ -18,7 +18,7 @@ MANAGER, STRATEGY, SET, MAX_AGE = "--allocation-manager", "--strategy", "--opera
 _LISTED = "take it from EigenLayer's list of deployments for this chain"
 
 
-def verify_eigenlayer(client: Chain, site: Site, stake: Restaked) -> None:
+def verify_eigenlayer(client: Chain, site: DeploymentPlan, stake: EigenLayerSettings) -> None:
     """`ConfigurationError` unless EigenLayer is there, its delays outlast every dispute, and the strategy is of wrapped ether."""
     for option, at in ((MANAGER, stake.allocations), (STRATEGY, stake.strategy)):
         if not client.codes([at])[0]:
@@ -41,7 +41,7 @@ def verify_eigenlayer(client: Chain, site: Site, stake: Restaked) -> None:
         ) from None
 
 
-def verify_operator_set(client: Chain, site: Site, stake: Restaked) -> None:
+def verify_operator_set(client: Chain, site: DeploymentPlan, stake: EigenLayerSettings) -> None:
     """`ConfigurationError` unless the operator set exists, has the strategy, and names the stake source that is planned."""
     named, source = (stake.avs, stake.set_id), site.at["StakeVault"]
     shown = f"{stake.avs}:{stake.set_id}"
@@ -81,7 +81,7 @@ def verify_operator_set(client: Chain, site: Site, stake: Restaked) -> None:
         )
 
 
-def _verify_delay(stake: Restaked, name: str, blocks: int) -> None:
+def _verify_delay(stake: EigenLayerSettings, name: str, blocks: int) -> None:
     if blocks >= stake.horizon:
         return
     dispute = stake.horizon - stake.max_age

@@ -5,7 +5,7 @@ A contract knows neither how long a block takes nor which tree a pool will have;
 
 from dataclasses import dataclass
 
-from bytewise.protocol.address_book import Network, Pool
+from bytewise.protocol.address_book import Network, PoolTree
 from bytewise.protocol.court.params import MAX_REARMS, ParamSet, TreeShape
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import Address
@@ -40,7 +40,7 @@ def lengths_of(shape: Shape) -> Lengths:
     return Lengths(tree, shape.shortest, shape.longest, shape.block_s)
 
 
-def read_lengths(client: Chain, network: Network, pool: Pool, block_s: int) -> Lengths:
+def read_lengths(client: Chain, network: Network, pool: PoolTree, block_s: int) -> Lengths:
     """Those of a deployment that is there; every contract has them for good."""
     block, at = at_number(client.head().number), network.addresses
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bytewise.protocol.court.params import Committee, Money, ParamSet, Shares, Times
+from bytewise.protocol.court.params import Committee, Durations, Money, ParamSet, RewardShares
 from bytewise.protocol.errors.actors import ConfigurationError
 
 ETHER = 10**18
 DAY = 86_400
 
 DEVNET = ParamSet(
-    times=Times(
+    times=Durations(
         window=120, max_anchor_delay=60, cure=60, seed_time=160, draw_time=30, commit_time=60, reveal_time=30, appeal_time=20,
         rerun_time=280, airgap=10, max_pause=DAY, execution_bound=20, unbond_delay=7 * DAY, da_retention=14 * DAY,
         da_margin=DAY, key_retention=7 * DAY, withdraw_delay=10, breaker_time=DAY,
@@ -27,7 +27,7 @@ DEVNET = ParamSet(
         receipt_collateral=ETHER // 100, withheld_penalty=ETHER // 100, unanchored_penalty=8 * ETHER,
         demand_bond=ETHER // 1000, audit_unit=32 * ETHER, bounty=10**11,
     ),
-    shares=Shares(
+    shares=RewardShares(
         alpha_bps=3_000, beta_bps=4_000, operator_share_bps=5_000, audit_rate_bps=9_000, audits_per_hour=600,
         max_batch=64,
     ),

@@ -70,7 +70,7 @@ pause of three days.
 
 
 @dataclass(frozen=True, slots=True)
-class Vote:
+class GovernanceSettings:
     """Who governs, and how slowly."""
 
     guardian: Address
@@ -106,7 +106,7 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DeploymentStep:
     """One transaction of a deployment."""
 
     contract: str
@@ -120,7 +120,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Restaked:
+class EigenLayerSettings:
     """Stake that EigenLayer holds: `EigenLayerStake` in the vault's place (ADR-030)."""
 
     allocations: Address
@@ -144,7 +144,7 @@ class Restaked:
 
 
 def longest_for(params: ParamSet, shape: Shape) -> int:
-    """`Restaked.longest_s` for these parameters: as many slots as the longest dispute has blocks of this chain."""
+    """`EigenLayerSettings.longest_s` for these parameters: as many slots as the longest dispute has blocks of this chain."""
     return -(-params.longest_dispute // shape.block_s) * SLOT_S
 
 
@@ -158,7 +158,7 @@ TREE = "StakeTree "
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class DeploymentPlan:
     """Everything that arguments are made of."""
 
     deployer: Address
@@ -173,9 +173,9 @@ class Site:
     """Two recent blocks with different mixes."""
     pools: tuple[Digest, ...]
     """The first pools; the curator adds them to the registry."""
-    vote: Vote
+    vote: GovernanceSettings
     """Who governs."""
-    restaked: Restaked | None = None
+    restaked: EigenLayerSettings | None = None
     """Where the stake is, if not in a vault of the network's own."""
 
 
@@ -194,10 +194,10 @@ ARTIFACT = {"ShortTimelock": "TimelockController", "LongTimelock": "TimelockCont
 """Code of what is deployed under a name of its own."""
 
 
-def steps(site: Site) -> list[Step]:
+def steps(site: DeploymentPlan) -> list[DeploymentStep]:
     """All transactions of a deployment, in order: creations (as `names` lists them), wiring, and the roles."""
     arguments = _money(site) | _court(site) | _governance(site)
-    created = [Step(name, "create", None, _code(site, name).creation(*arguments[name])) for name in names(site.pools)]
+    created = [DeploymentStep(name, "create", None, _code(site, name).creation(*arguments[name])) for name in names(site.pools)]
     wired = [_call(site, name, "wire", *wires) for name, wires in _wires(site)]
     return [*created, *wired, _establish(site)]
 
@@ -208,11 +208,11 @@ def code(name: str) -> Interface:
     return interface(ARTIFACT.get(first, first))
 
 
-def _code(site: Site, name: str) -> Interface:
+def _code(site: DeploymentPlan, name: str) -> Interface:
     return interface("EigenLayerStake") if name == "StakeVault" and site.restaked else code(name)
 
 
-def _stake(site: Site) -> tuple[Any, ...]:
+def _stake(site: DeploymentPlan) -> tuple[Any, ...]:
     at, held = site.at, site.restaked
     parts = (at["AccessManager"], at["Guardian"], at["Params"], at["Ledger"])
     if held is None:
@@ -220,7 +220,7 @@ def _stake(site: Site) -> tuple[Any, ...]:
     return parts, (held.allocations, held.strategy), (held.avs, held.set_id), held.max_age, held.longest_s
 
 
-def _money(site: Site) -> dict[str, tuple[Any, ...]]:
+def _money(site: DeploymentPlan) -> dict[str, tuple[Any, ...]]:
     at, shape = site.at, site.shape
     authority, params, guardian = at["AccessManager"], at["Params"], at["Guardian"]
     prices = (shape.least_price_wei, shape.most_price_wei, shape.target, shape.price_epoch_s)
@@ -236,7 +236,7 @@ def _money(site: Site) -> dict[str, tuple[Any, ...]]:
     } | {TREE + pool.hex(): tree for pool in site.pools}
 
 
-def _court(site: Site) -> dict[str, tuple[Any, ...]]:
+def _court(site: DeploymentPlan) -> dict[str, tuple[Any, ...]]:
     at = site.at
     authority, params, guardian, registry = at["AccessManager"], at["Params"], at["Guardian"], at["Registry"]
     vault, ledger, epochs, anchor = at["StakeVault"], at["Ledger"], at["KeyEpochs"], at["ReceiptAnchor"]
@@ -259,7 +259,7 @@ def _court(site: Site) -> dict[str, tuple[Any, ...]]:
     }
 
 
-def _governance(site: Site) -> dict[str, tuple[Any, ...]]:
+def _governance(site: DeploymentPlan) -> dict[str, tuple[Any, ...]]:
     at, vote = site.at, site.vote
     governor = (vote.delay_blocks, vote.period_blocks, vote.threshold, vote.quorum_percent)
     return {
@@ -273,7 +273,7 @@ def _governance(site: Site) -> dict[str, tuple[Any, ...]]:
     }
 
 
-def _establish(site: Site) -> Step:
+def _establish(site: DeploymentPlan) -> DeploymentStep:
     governed = [
         site.at[name] for name in ("Params", "Guardian", "Ledger", "StakeVault", "Registry", "KeyEpochs", "FeeMarket", "Breaker")
     ]
@@ -281,7 +281,7 @@ def _establish(site: Site) -> Step:
     return _call(site, "Charter", "establish", site.at["AccessManager"], tuple(governed), holders)
 
 
-def _wires(site: Site) -> list[tuple[str, tuple[Address, ...]]]:
+def _wires(site: DeploymentPlan) -> list[tuple[str, tuple[Address, ...]]]:
     at = site.at
     trees = [(TREE + pool.hex(), (at["Registry"],)) for pool in site.pools]
     return [
@@ -297,5 +297,5 @@ def _wires(site: Site) -> list[tuple[str, tuple[Address, ...]]]:
     ]
 
 
-def _call(site: Site, name: str, function: str, *arguments: Any) -> Step:
-    return Step(name, function, site.at[name], code(name).call(function, *arguments))
+def _call(site: DeploymentPlan, name: str, function: str, *arguments: Any) -> DeploymentStep:
+    return DeploymentStep(name, function, site.at[name], code(name).call(function, *arguments))

@@ -6,13 +6,13 @@ from bytewise.protocol.errors.records import UnknownEnvironment
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.units import Address, Digest
 from chain.client.artifacts import Log
-from chain.reads.reader import DocketReader
+from chain.reads.reader import SnapshotReader
 
 
 class RegistryDocuments:
     """Documents of one network. Anybody may propose any bytes under any digest: whoever reads checks that they hash to it."""
 
-    def __init__(self, reader: DocketReader) -> None:
+    def __init__(self, reader: SnapshotReader) -> None:
         self._reader = reader
 
     def environment(self, digest: Digest, to_block: int) -> Environment:

@@ -11,10 +11,10 @@ from bytewise.protocol.signing import camel
 from bytewise.protocol.units import ZERO_ADDRESS, Address, Blob, Digest
 from chain.client.artifacts import Log
 from chain.client.rpc import reading_answer
-from chain.reads.reader import DocketReader
+from chain.reads.reader import SnapshotReader
 
 
-class Commitment(NamedTuple):
+class CommitEvent(NamedTuple):
     """A member's commitment."""
 
     dispute: Digest
@@ -24,7 +24,7 @@ class Commitment(NamedTuple):
     block: int
 
 
-class Opening(NamedTuple):
+class RevealEvent(NamedTuple):
     """A member's opened vote with its published quote."""
 
     vote: Vote
@@ -32,7 +32,7 @@ class Opening(NamedTuple):
     block: int
 
 
-class RoundEnd(NamedTuple):
+class RoundSettledEvent(NamedTuple):
     """A settled round; verdict NONE if it was inconclusive. `seats` counts by what the seats said, in the contract's names."""
 
     dispute: Digest
@@ -42,7 +42,7 @@ class RoundEnd(NamedTuple):
     block: int
 
 
-class Opened(NamedTuple):
+class DisputeOpenedEvent(NamedTuple):
     """A dispute's opening."""
 
     dispute: Digest
@@ -54,7 +54,7 @@ class Opened(NamedTuple):
     block: int
 
 
-class Drawn(NamedTuple):
+class SeatsDrawnEvent(NamedTuple):
     """The end of a round's draw; times of the protocol clock."""
 
     dispute: Digest
@@ -66,7 +66,7 @@ class Drawn(NamedTuple):
     block: int
 
 
-class Certificate(NamedTuple):
+class CertificateEvent(NamedTuple):
     """A certificate that was accepted: what it found, for which seats."""
 
     finding: Finding
@@ -74,8 +74,8 @@ class Certificate(NamedTuple):
     block: int
 
 
-class Ending(NamedTuple):
-    """How a dispute's money was split when it ended; seats are paid and charged afterwards (`SeatEnd`). Wei."""
+class DisputeEndedEvent(NamedTuple):
+    """How a dispute's money was split when it ended; seats are paid and charged afterwards (`SeatSettledEvent`). Wei."""
 
     dispute: Digest
     verdict: Verdict
@@ -99,7 +99,7 @@ class Ending(NamedTuple):
         return put_in == shares + self.repaid + self.burned
 
 
-class SeatEnd(NamedTuple):
+class SeatSettledEvent(NamedTuple):
     """Seats of one holder and one standing that were paid or charged together. Wei for all of them."""
 
     dispute: Digest
@@ -112,7 +112,7 @@ class SeatEnd(NamedTuple):
     block: int
 
 
-class LedgerMovement(NamedTuple):
+class LedgerEvent(NamedTuple):
     """One movement of money in the ledger: `event` and its values as the contract names them."""
 
     event: str
@@ -127,72 +127,76 @@ LEDGER_EVENTS = ("Taken", "Credited", "CreditedEach", "Burned", "Advanced", "Rep
 class CourtHistory:
     """Events of one network in a closed range of blocks, oldest first."""
 
-    def __init__(self, reader: DocketReader) -> None:
+    def __init__(self, reader: SnapshotReader) -> None:
         self._reader = reader
         self._at = reader.network.addresses
 
-    def opened(self, from_block: int, to_block: int) -> tuple[Opened, ...]:
+    def opened(self, from_block: int, to_block: int) -> tuple[DisputeOpenedEvent, ...]:
         """Disputes that were opened."""
         found = self._disputes("DisputeOpened", from_block, to_block)
         with reading_answer("DisputeOpened"):
             return tuple(
-                Opened(v["id"], v["receiptId"], v["operator"], v["challenger"], v["batchId"], v["altCommit"], log.block)
+                DisputeOpenedEvent(
+                    v["id"], v["receiptId"], v["operator"], v["challenger"], v["batchId"], v["altCommit"], log.block
+                )
                 for log in found
                 for v in [log.values]
             )
 
-    def drawn(self, from_block: int, to_block: int) -> tuple[Drawn, ...]:
-        """Committees whose last seat was drawn; their members are in `DocketReader.members`."""
+    def drawn(self, from_block: int, to_block: int) -> tuple[SeatsDrawnEvent, ...]:
+        """Committees whose last seat was drawn; their members are in `SnapshotReader.members`."""
         found = self._disputes("CommitOpened", from_block, to_block)
         with reading_answer("CommitOpened"):
             return tuple(
-                Drawn(v["id"], v["round"], v["seed"], v["roundSeed"], v["commitEnd"], v["revealEnd"], log.block)
+                SeatsDrawnEvent(v["id"], v["round"], v["seed"], v["roundSeed"], v["commitEnd"], v["revealEnd"], log.block)
                 for log in found
                 for v in [log.values]
             )
 
-    def commitments(self, from_block: int, to_block: int) -> tuple[Commitment, ...]:
+    def commitments(self, from_block: int, to_block: int) -> tuple[CommitEvent, ...]:
         """Commitments that were made."""
         found = self._rounds("Committed", from_block, to_block)
         with reading_answer("Committed"):
             return tuple(
-                Commitment(v["id"], v["round"], v["voter"], v["commitment"], log.block) for log in found for v in [log.values]
+                CommitEvent(v["id"], v["round"], v["voter"], v["commitment"], log.block) for log in found for v in [log.values]
             )
 
-    def openings(self, from_block: int, to_block: int) -> tuple[Opening, ...]:
+    def openings(self, from_block: int, to_block: int) -> tuple[RevealEvent, ...]:
         """Votes that were opened directly."""
         found = self._rounds("Revealed", from_block, to_block)
         with reading_answer("Revealed"):
-            return tuple(Opening(_signed(Vote, log.values["vote"]), Blob(log.values["quote"]), log.block) for log in found)
+            return tuple(RevealEvent(_signed(Vote, log.values["vote"]), Blob(log.values["quote"]), log.block) for log in found)
 
-    def certificates(self, from_block: int, to_block: int) -> tuple[Certificate, ...]:
+    def certificates(self, from_block: int, to_block: int) -> tuple[CertificateEvent, ...]:
         """Certificates that were accepted."""
         found = self._rounds("Certified", from_block, to_block)
         with reading_answer("Certified"):
-            return tuple(Certificate(_signed(Finding, log.values["finding"]), log.values["signers"], log.block) for log in found)
+            return tuple(
+                CertificateEvent(_signed(Finding, log.values["finding"]), log.values["signers"], log.block) for log in found
+            )
 
-    def rounds(self, from_block: int, to_block: int) -> tuple[RoundEnd, ...]:
+    def rounds(self, from_block: int, to_block: int) -> tuple[RoundSettledEvent, ...]:
         """Rounds that were counted; verdict NONE if one was inconclusive."""
         found = self._disputes("Settled", from_block, to_block)
         with reading_answer("Settled"):
             return tuple(_round_end(log) for log in found)
 
-    def endings(self, from_block: int, to_block: int) -> tuple[Ending, ...]:
+    def endings(self, from_block: int, to_block: int) -> tuple[DisputeEndedEvent, ...]:
         """Disputes that ended, with their money."""
         found = self._settlement("Ended", from_block, to_block)
         with reading_answer("Ended"):
             return tuple(_ending(log) for log in found)
 
-    def seats(self, from_block: int, to_block: int) -> tuple[SeatEnd, ...]:
+    def seats(self, from_block: int, to_block: int) -> tuple[SeatSettledEvent, ...]:
         """Seats that were paid or charged."""
         found = self._settlement("SeatsSettled", from_block, to_block)
         with reading_answer("SeatsSettled"):
             return tuple(end for log in found for end in _seat_ends(log))
 
-    def movements(self, from_block: int, to_block: int) -> tuple[LedgerMovement, ...]:
+    def movements(self, from_block: int, to_block: int) -> tuple[LedgerEvent, ...]:
         """Every movement of money that is not stake."""
         logs = self._logs("Ledger", self._at.ledger, LEDGER_EVENTS, from_block, to_block)
-        return tuple(LedgerMovement(log.event, dict(log.values), log.block) for log in logs)
+        return tuple(LedgerEvent(log.event, dict(log.values), log.block) for log in logs)
 
     def keys_at(self, block: int, to_block: int) -> dict[Address, PublicKey]:
         """Keys for certificates as of the end of a block: of each account the last one that it registered until then.
@@ -232,13 +236,13 @@ def _signed(cls: type[Any], raw: dict[str, Any]) -> Any:
     return cls(**{name: raw[camel(name)] for name in cls.__dataclass_fields__})
 
 
-def _round_end(log: Log) -> RoundEnd:
+def _round_end(log: Log) -> RoundSettledEvent:
     v = log.values
     seats = {name: value for name, value in v["tally"].items() if isinstance(value, int)}
-    return RoundEnd(v["id"], v["round"], Verdict(v["verdict"]), seats, log.block)
+    return RoundSettledEvent(v["id"], v["round"], Verdict(v["verdict"]), seats, log.block)
 
 
-def _seat_ends(log: Log) -> list[SeatEnd]:
+def _seat_ends(log: Log) -> list[SeatSettledEvent]:
     """One for each holder and standing, in the order of their first seats; nobody has no end."""
     v = log.values
     charged = {Address(each["voter"]): int(each["amount"]) for each in v["charges"]}
@@ -252,13 +256,13 @@ def _seat_ends(log: Log) -> list[SeatEnd]:
             continue
         pay = v["perSeat"] * mask.bit_count() if standing in PAID else 0
         penalty = charged.pop(voter, 0) if standing > SeatOutcome.NEUTRAL else 0
-        ends.append(SeatEnd(v["id"], v["round"], voter, mask, standing, pay, penalty, log.block))
+        ends.append(SeatSettledEvent(v["id"], v["round"], voter, mask, standing, pay, penalty, log.block))
     if charged:
         raise MalformedValue("SeatsSettled.charges", f"{min(charged)} holds no seat that is charged")
     return ends
 
 
-def _ending(log: Log) -> Ending:
+def _ending(log: Log) -> DisputeEndedEvent:
     v, account = log.values, log.values["account"]
-    amounts = {name: account[camel(name)] for name in Ending._fields if camel(name) in account}
-    return Ending(dispute=v["id"], verdict=Verdict(v["verdict"]), block=log.block, **amounts)
+    amounts = {name: account[camel(name)] for name in DisputeEndedEvent._fields if camel(name) in account}
+    return DisputeEndedEvent(dispute=v["id"], verdict=Verdict(v["verdict"]), block=log.block, **amounts)

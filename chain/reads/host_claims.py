@@ -4,14 +4,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bytewise.protocol.decisions.snapshot import Case
-from bytewise.protocol.evidence.claims import ChainPremises, keys_digest
+from bytewise.protocol.decisions.snapshot import Dispute
+from bytewise.protocol.evidence.claims import ChainClaims, keys_digest
 from bytewise.protocol.suites import SUITE_HYBRID, suite_of
 from bytewise.protocol.units import ZERO_DIGEST, Digest
 from chain.client.artifacts import Log
 from chain.client.rpc import reading_answer
 from chain.reads.history import CourtHistory
-from chain.reads.reader import DocketReader
+from chain.reads.reader import SnapshotReader
 
 
 class Dated(NamedTuple):
@@ -21,10 +21,10 @@ class Dated(NamedTuple):
     digest: Digest
 
 
-class PremiseHistory:
+class ChainClaimHistory:
     """Of one network, from its deployment to a block: everything is read once."""
 
-    def __init__(self, reader: DocketReader, block: int) -> None:
+    def __init__(self, reader: SnapshotReader, block: int) -> None:
         self._reader, self._block = reader, block
         first = reader.network.deploy_block
         self._anchored = {each.batch_id: int(each.anchored_at) for each in reader.batches(first, block)}
@@ -36,12 +36,12 @@ class PremiseHistory:
         with reading_answer("key epochs"):
             self._keys = _keys_of(logs)
 
-    def of(self, case: Case, opened: int) -> ChainPremises:
+    def of(self, case: Dispute, opened: int) -> ChainClaims:
         """What held for votes of the case's round that were opened in this block; no job of a round is older than its draw."""
         drawn = self._drawn.get((case.id, case.round), opened)
         keys = in_force(self._keys.get(case.key_epoch, ()), drawn, opened)
         policies = in_force(self._policies, drawn, opened)
-        return ChainPremises(self._anchored[case.batch_id], keys, policies, case.round_seed)
+        return ChainClaims(self._anchored[case.batch_id], keys, policies, case.round_seed)
 
     def _logs(self, contract: str, at: Any, events: Sequence[str]) -> list[Log]:
         return self._reader.client.logs(contract, at, events, self._reader.network.deploy_block, self._block)

@@ -9,7 +9,7 @@ from bytewise.protocol.court.commitments import dispute_id
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.decisions.audits import AuditStage
 from bytewise.protocol.decisions.demands import DemandKind, DemandRecord
-from bytewise.protocol.decisions.snapshot import OPEN_END, AnchoredBatch, Case, DisputeOpening, Docket, Holdings, Seat
+from bytewise.protocol.decisions.snapshot import OPEN_END, AnchoredBatch, Dispute, DisputeOpening, Holdings, Seat, Snapshot
 from bytewise.protocol.errors.actors import ChainReverted
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys.epochs import EpochOnChain, EpochState, ReleaseView
@@ -23,13 +23,13 @@ from chain.client.rpc import at_hash, at_number, reading_answer
 from chain.client.structs import from_struct
 from chain.reads import records
 from chain.reads.epoch_endpoints import epoch_on_chain, pinned_epoch
-from chain.reads.records import Item, MoneyTotals, Pool, PoolMember, RestakedTotals
+from chain.reads.records import MoneyTotals, PoolMember, PoolState, RegistryItem, RestakedTotals
 from chain.reads.restaking import RestakingReader
 
 # Reads of key epochs, and of all that one release of a key is decided by.
 
 
-class EpochReader(RestakingReader):
+class KeyEpochReader(RestakingReader):
     """Reads `KeyEpochs`."""
 
     def final(self) -> int | None:
@@ -75,13 +75,13 @@ class EpochReader(RestakingReader):
         views = [View(*lens, "snapshot", (voter, [])), View(*self._epoch_info, (epoch,))]
         if dispute is not None:
             views.append(View(*lens, "disputeView", (dispute,)))
-        snapshot, raw, *cases = self.client.views(views, at_hash(seen.hash))
+        seen_raw, raw, *disputes = self.client.views(views, at_hash(seen.hash))
         key = epoch_on_chain(raw)
         record = None if key.state is EpochState.NONE else pinned_epoch(epoch, raw, self.network.epoch)
         with reading_answer("release view"):
             receipt = ZERO_DIGEST if dispute is None else self._receipt_of(dispute, receipt_id)
-            found = next((records.case(each, receipt) for each in cases if each["phase"]), None)
-            return ReleaseView(seen.number, records.docket(snapshot, seen.hash), key, record, found)
+            found = next((records.dispute(each, receipt) for each in disputes if each["phase"]), None)
+            return ReleaseView(seen.number, records.snapshot(seen_raw, seen.hash), key, record, found)
 
     def _receipt_of(self, dispute: Digest, receipt_id: Digest) -> Digest:
         """The receipt's id if the dispute is about it, else zero: a dispute's id is a hash of it."""
@@ -96,7 +96,7 @@ class EpochReader(RestakingReader):
         return "KeyEpochs", self.network.addresses.key_epochs, "epochInfo"
 
 
-CASES_PER_CALL = 32
+DISPUTES_PER_CALL = 32
 """Disputes in one call: some 400,000 gas each at 31 seats, below any node's cap for `eth_call`."""
 
 BATCHES_PER_PAGE = 128
@@ -106,7 +106,7 @@ MEMBERS_PER_PAGE = 256
 """Verifiers in one call."""
 
 
-class DocketReader(EpochReader):
+class SnapshotReader(KeyEpochReader):
     """Reads one network through one node, or several that agree. `tag` is the finality of `head`: latest, safe or finalized."""
 
     def __init__(self, client: Chain, network: Network, tag: str = "latest") -> None:
@@ -116,20 +116,20 @@ class DocketReader(EpochReader):
 
     # --- one view for one decision ---
 
-    def docket(self, who: Address, block: int, openings: Sequence[DisputeOpening] = ()) -> Docket:
+    def snapshot(self, who: Address, block: int, openings: Sequence[DisputeOpening] = ()) -> Snapshot:
         """Everything a decision of `who` needs, at one block: of the disputes of these openings those that the block has."""
         seen = self.client.block(block)
-        at, first = at_hash(seen.hash), openings[:CASES_PER_CALL]
+        at, first = at_hash(seen.hash), openings[:DISPUTES_PER_CALL]
         raw = self.client.call("Lens", self._at.lens, "snapshot", who, [each.id for each in first], block=at)
         with reading_answer("snapshot"):
-            found = records.docket(raw, seen.hash, first)
-        more: list[Case] = []
-        for start in range(CASES_PER_CALL, len(openings), CASES_PER_CALL):
-            page = openings[start : start + CASES_PER_CALL]
+            found = records.snapshot(raw, seen.hash, first)
+        more: list[Dispute] = []
+        for start in range(DISPUTES_PER_CALL, len(openings), DISPUTES_PER_CALL):
+            page = openings[start : start + DISPUTES_PER_CALL]
             raws = self.client.call("Lens", self._at.lens, "disputes", [each.id for each in page], block=at)
             with reading_answer("disputes"):
-                more += records.cases(raws, page)
-        return replace(found, cases=(*found.cases, *more))
+                more += records.disputes(raws, page)
+        return replace(found, disputes=(*found.disputes, *more))
 
     def opened(self, from_block: int, to_block: int) -> tuple[DisputeOpening, ...]:
         """Disputes that were opened in these blocks, oldest first."""
@@ -137,11 +137,11 @@ class DocketReader(EpochReader):
         with reading_answer("DisputeOpened"):
             return tuple(DisputeOpening(Digest(log.values["id"]), Digest(log.values["receiptId"]), log.block) for log in logs)
 
-    def case(self, dispute: Digest, block: int, receipt_id: Digest = ZERO_DIGEST) -> Case | None:
+    def dispute(self, dispute: Digest, block: int, receipt_id: Digest = ZERO_DIGEST) -> Dispute | None:
         """One dispute with its current round, or None if it does not exist; its receipt is zero if it is about another one."""
         raw = self._lens("disputeView", dispute, block=block)
         with reading_answer("disputeView"):
-            return records.case(raw, self._receipt_of(dispute, receipt_id)) if raw["phase"] else None
+            return records.dispute(raw, self._receipt_of(dispute, receipt_id)) if raw["phase"] else None
 
     def holdings(self, who: Address, block: int) -> Holdings:
         """An account in its roles."""
@@ -281,7 +281,7 @@ class DocketReader(EpochReader):
 
     # --- registry ---
 
-    def pool(self, digest: Digest, block: int) -> Pool | None:
+    def pool(self, digest: Digest, block: int) -> PoolState | None:
         """A pool and its stake epoch; None while the curator has not added it."""
         try:
             raw = self._lens("poolView", digest, block=block)
@@ -290,7 +290,7 @@ class DocketReader(EpochReader):
                 return None
             raise
         with reading_answer("poolView"):
-            return from_struct(Pool, raw)
+            return from_struct(PoolState, raw)
 
     def verifiers(self, pool: Digest, block: int) -> tuple[PoolMember, ...]:
         """All accounts that ever joined a pool, by place."""
@@ -302,11 +302,11 @@ class DocketReader(EpochReader):
             if len(raw) < MEMBERS_PER_PAGE:
                 return tuple(found)
 
-    def item(self, digest: Digest, block: int) -> Item:
+    def item(self, digest: Digest, block: int) -> RegistryItem:
         """An environment or a model."""
         raw = self.client.call("Registry", self._at.registry, "item", digest, block=at_number(block))
         with reading_answer("item"):
-            return from_struct(Item, raw)
+            return from_struct(RegistryItem, raw)
 
     def pool_of(self, environment: Digest, block: int) -> Digest:
         """Pool whose verifiers judge an environment; zero if there is no such environment."""

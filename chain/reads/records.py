@@ -8,14 +8,14 @@ from typing import Any
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.snapshot import (
     AnchoredBatch,
-    Case,
     Challenger,
+    Dispute,
     DisputeOpening,
-    Docket,
     Holdings,
     RoundSeats,
     Seat,
     Seed,
+    Snapshot,
 )
 from bytewise.protocol.records.receipt import BatchHeader, EmptyLeaf, Receipt, SignedLeaf
 from bytewise.protocol.records.statements import AuditResult, Verdict
@@ -45,9 +45,9 @@ def audit_of(log: Log) -> tuple[AuditResult, Blob]:
     return result, Blob(v["signature"])
 
 
-def docket(raw: Raw, block_hash: Digest, openings: Sequence[DisputeOpening] = ()) -> Docket:
+def snapshot(raw: Raw, block_hash: Digest, openings: Sequence[DisputeOpening] = ()) -> Snapshot:
     """A snapshot with the disputes of these openings."""
-    return Docket(
+    return Snapshot(
         block_hash=block_hash,
         number=raw["number"],
         timestamp=raw["timestamp"],
@@ -57,7 +57,7 @@ def docket(raw: Raw, block_hash: Digest, openings: Sequence[DisputeOpening] = ()
         required_bond_wei=raw["requiredBond"],
         price_wei=raw["price"],
         me=holdings(raw["account"]),
-        cases=cases(raw["disputes"], openings),
+        disputes=disputes(raw["disputes"], openings),
         batch_count=raw["batchCount"],
         active_epoch=raw["activeEpoch"],
         policy=Digest(raw["policyDigest"]),
@@ -83,16 +83,16 @@ def holdings(raw: Raw) -> Holdings:
     )
 
 
-def cases(raws: Sequence[Raw], openings: Sequence[DisputeOpening]) -> tuple[Case, ...]:
+def disputes(raws: Sequence[Raw], openings: Sequence[DisputeOpening]) -> tuple[Dispute, ...]:
     """Disputes with their current rounds, in the order of their openings, but for those that this block does not have."""
     pairs = zip(raws, openings, strict=True)
-    return tuple(case(raw, opening.receipt_id) for raw, opening in pairs if raw["phase"])
+    return tuple(dispute(raw, opening.receipt_id) for raw, opening in pairs if raw["phase"])
 
 
-def case(raw: Raw, receipt_id: Digest) -> Case:
+def dispute(raw: Raw, receipt_id: Digest) -> Dispute:
     """A dispute about that receipt with its current round."""
     d, r = raw["dispute"], raw["round"]
-    return Case(
+    return Dispute(
         id=Digest(raw["id"]), receipt_id=receipt_id, batch_id=d["batchId"], operator=Address(d["operator"]),
         environment=Digest(d["environment"]), claim=Digest(d["claim"]), key_epoch=d["keyEpoch"],
         params_version=d["paramsVersion"], phase=Phase(raw["phase"]), level=r["level"], round=d["round"], seats=r["seats"],
@@ -176,7 +176,7 @@ class Status(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class RegistryItem:
     """An environment or a model in the registry."""
 
     status: Status
@@ -188,7 +188,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class PoolState:
     """A pool and its stake epoch, in blocks."""
 
     pool: Digest

@@ -18,7 +18,7 @@ from chain.client.rpc import at_hash, at_number, reading_answer
 # What the contracts would say to an act, without sending it: who decides learns of a refusal before it puts money aside.
 
 
-class Trials(BlockReader):
+class Simulation(BlockReader):
     """Acts of anybody, tried on one network."""
 
     def __init__(self, client: Chain, network: Network, tag: str = "latest") -> None:
@@ -112,7 +112,7 @@ class Restaking(NamedTuple):
         return tuple(found)
 
 
-class RestakingReader(Trials):
+class RestakingReader(Simulation):
     """Records of stake, and slashes that EigenLayer refused or has not paid."""
 
     _life: int | None = _NOT_ASKED

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.units import Address
 from chain.client.rpc import reading_answer
-from chain.reads.reader import DocketReader
+from chain.reads.reader import SnapshotReader
 
 ROLES: Mapping[int, str] = {
     0: "ADMIN", 1: "PARAMS", 2: "SLASHER_ADMIN", 3: "TREASURY", 4: "GUARDIAN", 5: "CURATOR",
@@ -13,7 +13,7 @@ ROLES: Mapping[int, str] = {
 """Numbers of `Charter`; 0 is OpenZeppelin's."""
 
 
-def holders(reader: DocketReader, block: int) -> dict[str, tuple[Address, ...]]:
+def holders(reader: SnapshotReader, block: int) -> dict[str, tuple[Address, ...]]:
     """Role → who holds it at a block, in the order in which it was granted; a role without a name by its number."""
     network = reader.network
     where = ("AccessManager", network.addresses.access_manager)

@@ -17,7 +17,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from bytewise.protocol.errors.actors import ChainReverted, LaneStopped, RpcRefused
+from bytewise.protocol.errors.actors import ChainReverted, LeaseStopped, RpcRefused
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Address
@@ -26,7 +26,7 @@ from bytewise.storage.outbox import OPEN, Attempt, Intent, Item, Outbox, Signed,
 from chain.client.access import Chain
 from chain.client.rpc import Block, Inclusion, at_number
 from chain.sending.fees import Fees, offered, outgrown, raised
-from chain.sending.transactions import EMPTY_GAS, TX_GAS_CAP, Call, fees_of, is_empty, sign, why_reverted
+from chain.sending.transactions import EMPTY_GAS, TX_GAS_CAP, TransactionCall, fees_of, is_empty, sign, why_reverted
 
 # When an act is too late: for the contract, by chain time; or because what it rests on was seen too long ago, by ours.
 
@@ -54,15 +54,15 @@ def times_moved(old: Intent, new: Intent, now: int) -> bool:
 # Steps that do not wait for each other: what endpoints cannot agree about one act keeps no other from its deadline.
 
 
-def apart(function: str, step: Callable[[], None]) -> bool:
+def isolate_errors(function: str, step: Callable[[], None]) -> bool:
     """Takes a step about an act, and says whether it came to an end; a failure is logged and counted, for the next tick.
 
-    `LaneStopped` goes on: it is about all acts.
+    `LeaseStopped` goes on: it is about all acts.
     """
     try:
         step()
         return True
-    except LaneStopped:
+    except LeaseStopped:
         raise
     except (Fault, Unavailable) as error:
         telemetry.count("bytewise_sender_step_failures_total", function=function, error=type(error).__name__)
@@ -76,7 +76,7 @@ FINAL_AFTER = 96
 """Blocks after which a block is believed for good: three epochs, one more than finality takes; full nodes keep 128 states."""
 
 
-class Aftercare:
+class FinalityTracker:
     """Looks after the ended rows of one outbox."""
 
     def __init__(self, client: Chain, outbox: Outbox, final_after: int = FINAL_AFTER) -> None:
@@ -93,8 +93,8 @@ class Aftercare:
         """
         moved, looked = self._seen is None or self._left(self._seen.number, self._seen.hash, head), True
         for item in self._outbox.leavable_rows():
-            looked &= apart(item.intent.function, functools.partial(self._look, item, used, head, moved))
-        apart("loose", functools.partial(self._push_loose, used))
+            looked &= isolate_errors(item.intent.function, functools.partial(self._look, item, used, head, moved))
+        isolate_errors("loose", functools.partial(self._push_loose, used))
         if looked:
             self._seen = head
 
@@ -124,7 +124,7 @@ class Aftercare:
                 telemetry.log_error("sender.loose_not_accepted", error, nonce=attempt.nonce)
 
 
-class Answer(enum.Enum):
+class StateAnswer(enum.Enum):
     """What the contract's state says of an act before it is signed."""
 
     GO = "send it"
@@ -161,8 +161,8 @@ class TransactionSender:
         client: Chain,
         outbox: Outbox,
         signer: LocalSigner,
-        check: Callable[[Intent], Answer],
-        classify: Callable[[str, ChainReverted], Answer],
+        check: Callable[[Intent], StateAnswer],
+        classify: Callable[[str, ChainReverted], StateAnswer],
         policy: SenderPolicy | None = None,
     ) -> None:
         self.client = client
@@ -172,7 +172,7 @@ class TransactionSender:
         self._classify = classify
         self._policy = policy or SenderPolicy()
         self._suspects: dict[int, int] = {}
-        self._aftercare = Aftercare(client, outbox, self._policy.final_after)
+        self._aftercare = FinalityTracker(client, outbox, self._policy.final_after)
 
     def plan(self, intent: Intent, repeatable: bool = False) -> Item:
         """The row of an act: new, or the old one, planned again if it had ended without success some time ago.
@@ -211,7 +211,7 @@ class TransactionSender:
     def pump(self) -> int:
         """One step for every open row, and a look after the others; returns how many stay open.
 
-        `LaneOwned` while another process writes for this account, `LaneStopped` until a person resumes a stopped lane, and the
+        `LeaseTaken` while another process writes for this account, `LeaseStopped` until a person resumes a stopped lane, and the
         node's `Unavailable` as long as it does not even say where the chain is: all for the next tick.
         """
         if not self.outbox.open_rows() and not self.outbox.leavable_rows():
@@ -219,14 +219,14 @@ class TransactionSender:
         lane = self.outbox.lane
         lane.acquire()
         if reason := lane.stopped():
-            raise LaneStopped(lane.account, reason)
+            raise LeaseStopped(lane.account, reason)
         # The count before the receipts: a nonce below it has its receipt on this node.
         used = self.client.nonce(self._signer.address)
         head = self.client.head()
         self._aftercare.step(used, head)
         for item in self.outbox.open_rows():
             step = self._start if item.nonce is None else self._follow
-            apart(item.intent.function, functools.partial(step, item, used, head))
+            isolate_errors(item.intent.function, functools.partial(step, item, used, head))
         return len(self.outbox.open_rows())
 
     def _spent(self, item: Item) -> bool:
@@ -248,20 +248,20 @@ class TransactionSender:
         answer, gas, why = self._ask(item.intent)
         now = self.outbox.lane.clock.now()
         if is_past(item.intent, head) or now - item.updated_at > self._policy.give_up_after_s:
-            answer, why = Answer.LATE, "deadline"
+            answer, why = StateAnswer.LATE, "deadline"
         elif is_stale(item.intent, (), now):
-            answer, why = Answer.LATE, "not handed in soon enough"
-        if answer is Answer.GO:
+            answer, why = StateAnswer.LATE, "not handed in soon enough"
+        if answer is StateAnswer.GO:
             fees = offered(head.base_fee_wei, left(item.intent, head), self._policy.max_fee_wei)
             attempt = self.outbox.sign(item.id, used, self._maker(item.intent, gas, fees))
             self._hand_in(item, attempt)
-        elif answer is not Answer.WAIT:
+        elif answer is not StateAnswer.WAIT:
             self._end(item, _ENDS[answer], why)
 
-    def _ask(self, intent: Intent) -> tuple[Answer, int, str]:
+    def _ask(self, intent: Intent) -> tuple[StateAnswer, int, str]:
         """State check and dry run: the answer, a gas limit, and the contract's reason."""
         answer = self._check(intent)
-        if answer is not Answer.GO:
+        if answer is not StateAnswer.GO:
             return answer, 0, "round"
         request = {
             "from": self._signer.address, "to": intent.contract, "data": "0x" + intent.calldata.hex(),
@@ -274,9 +274,9 @@ class TransactionSender:
         except RpcRefused as error:
             # Too little money, say: this act waits, those behind it do not.
             telemetry.log_error("sender.not_estimated", error, function=intent.function)
-            return Answer.WAIT, 0, str(error)
+            return StateAnswer.WAIT, 0, str(error)
         # Half more: a settlement or a draw costs more in a later block than in the estimate's.
-        return Answer.GO, estimate + estimate // 2 + 20_000, ""
+        return StateAnswer.GO, estimate + estimate // 2 + 20_000, ""
 
     # --- signed ---
 
@@ -319,7 +319,7 @@ class TransactionSender:
             telemetry.count("sender_confirmed", function=item.intent.function)
             return
         intent = item.intent
-        call = Call(self._signer, intent.contract, intent.calldata, intent.value_wei, receipt.gas_used * 2)
+        call = TransactionCall(self._signer, intent.contract, intent.calldata, intent.value_wei, receipt.gas_used * 2)
         self._end(item, State.REVERTED, why_reverted(self.client, call, number), block_number=number, block_hash=block_hash)
 
     def _suspect(self, item: Item, head: Block) -> None:
@@ -330,7 +330,7 @@ class TransactionSender:
         lane = self.outbox.lane
         lane.stop(f"nonce {item.nonce} was used by somebody else")
         self._end(item, State.REPLACED, "its nonce was used by somebody else")
-        raise LaneStopped(lane.account, lane.stopped())
+        raise LeaseStopped(lane.account, lane.stopped())
 
     def _push(self, item: Item, attempts: tuple[Attempt, ...], head: Block) -> None:
         last, now = attempts[-1], self.outbox.lane.clock.now()
@@ -360,7 +360,7 @@ class TransactionSender:
         if fees is None or spent or not (hurry or self._is_old(attempts[-1])):
             return None
         answer, gas, _ = self._ask(item.intent)
-        if answer is not Answer.GO and not (invalid or item.state is State.SIGNED):
+        if answer is not StateAnswer.GO and not (invalid or item.state is State.SIGNED):
             return None
         return self._maker(item.intent, max(gas, old_gas), fees)
 
@@ -370,7 +370,7 @@ class TransactionSender:
             return None
         old, _ = fees_of(last.raw)
         fees = raised(old, head.base_fee_wei, None, self._policy.max_fee_wei) or old
-        call = Call(self._signer, self._signer.address, b"", 0, EMPTY_GAS)
+        call = TransactionCall(self._signer, self._signer.address, b"", 0, EMPTY_GAS)
         return lambda nonce: Signed(*sign(self.client, call, nonce, fees))
 
     def _is_old(self, attempt: Attempt) -> bool:
@@ -389,7 +389,7 @@ class TransactionSender:
         return True
 
     def _maker(self, intent: Intent, gas: int, fees: Fees) -> Callable[[int], Signed]:
-        call = Call(self._signer, intent.contract, intent.calldata, intent.value_wei, min(gas, TX_GAS_CAP))
+        call = TransactionCall(self._signer, intent.contract, intent.calldata, intent.value_wei, min(gas, TX_GAS_CAP))
         return lambda nonce: Signed(*sign(self.client, call, nonce, fees))
 
     def _end(self, item: Item, state: State, why: str, **block: Any) -> None:
@@ -398,7 +398,7 @@ class TransactionSender:
         telemetry.count("sender_ended", function=item.intent.function, state=state)
 
 
-_ENDS = {Answer.DONE: State.SUPERSEDED, Answer.LATE: State.EXPIRED, Answer.REFUSED: State.REVERTED}
+_ENDS = {StateAnswer.DONE: State.SUPERSEDED, StateAnswer.LATE: State.EXPIRED, StateAnswer.REFUSED: State.REVERTED}
 
 _HARMLESS = ("already known", "already imported", "nonce too low")
 """What nodes say of bytes that they have, or of a nonce that is in a block."""

@@ -34,7 +34,7 @@ ATTEMPTS = 4
 _POLL_S = 0.1
 
 
-class Call(NamedTuple):
+class TransactionCall(NamedTuple):
     """One transaction to be; `to` is None for a deployment."""
 
     signer: LocalSigner
@@ -44,7 +44,7 @@ class Call(NamedTuple):
     gas: int
 
 
-def sign(client: Chain, call: Call, nonce: int, fees: Fees) -> tuple[Blob, Digest]:
+def sign(client: Chain, call: TransactionCall, nonce: int, fees: Fees) -> tuple[Blob, Digest]:
     """Raw bytes and hash of the signed transaction."""
     fields: dict[str, Any] = {
         "type": 2, "chainId": client.chain_id, "nonce": nonce, "gas": call.gas, "value": call.value_wei,
@@ -67,7 +67,7 @@ def is_empty(raw: bytes) -> bool:
     return not TypedTransaction.from_bytes(HexBytes(raw)).as_dict()["data"]
 
 
-def send_all(client: Chain, calls: Sequence[Call], timeout_s: float) -> list[Inclusion]:
+def send_all(client: Chain, calls: Sequence[TransactionCall], timeout_s: float) -> list[Inclusion]:
     """Sends all calls without waiting between them, in order per signer, and waits for every receipt.
 
     What has none after a part of `timeout_s` seconds is handed in again with more fees and the same nonce, `ATTEMPTS` times in
@@ -96,7 +96,7 @@ def send_all(client: Chain, calls: Sequence[Call], timeout_s: float) -> list[Inc
     raise TryAgain("chain", f"no receipt of {len(lost)} of {len(calls)} transactions after {timeout_s} s: {', '.join(lost[:8])}")
 
 
-def why_reverted(client: Chain, call: Call, block: int) -> str:
+def why_reverted(client: Chain, call: TransactionCall, block: int) -> str:
     """The decoded error of a reverted call repeated on the state after its block, which it did not change; best effort."""
     request = {"from": call.signer.address, "data": "0x" + call.data.hex(), "value": hex(call.value_wei), "gas": hex(call.gas)}
     if call.to is not None:
@@ -108,14 +108,14 @@ def why_reverted(client: Chain, call: Call, block: int) -> str:
     return "no reason on the state after its block"
 
 
-def _nonces(client: Chain, calls: Sequence[Call]) -> list[int]:
+def _nonces(client: Chain, calls: Sequence[TransactionCall]) -> list[int]:
     """The nonce of each call: signers count on from what the chain has of them."""
     accounts = sorted({call.signer.address for call in calls})
     following = {who: itertools.count(client.nonce(who)) for who in accounts}
     return [next(following[call.signer.address]) for call in calls]
 
 
-def _succeeded(client: Chain, calls: Sequence[Call], receipts: list[Inclusion]) -> list[Inclusion]:
+def _succeeded(client: Chain, calls: Sequence[TransactionCall], receipts: list[Inclusion]) -> list[Inclusion]:
     for call, receipt in zip(calls, receipts, strict=True):
         if not receipt.succeeded:
             raise ChainReverted(call.to or "deployment", why_reverted(client, call, receipt.number))

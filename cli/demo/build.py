@@ -17,7 +17,7 @@ from bytewise.protocol import digests
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.branches import Bug
-from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, Role
+from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, MeasurementRole
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
@@ -31,8 +31,8 @@ from chain.client.address_book import write_network
 from chain.client.rpc import ChainClient
 from chain.deployment import deploy
 from chain.deployment.deploy import Policy, fund
-from chain.deployment.plan import Vote
-from chain.reads.reader import DocketReader
+from chain.deployment.plan import GovernanceSettings
+from chain.reads.reader import SnapshotReader
 from chain.sending.keys import devnet_signer, save_signer
 from cli.demo import ceremony, plan
 from cli.demo.plan import CHAIN_ID, OPERATORS, SHARDS, VERIFIERS
@@ -150,7 +150,7 @@ def build(site: Site, processes: Processes, signers: dict[str, LocalSigner], mod
         migrating, computing = threads.submit(migrate_databases, site), threads.submit(_vectors, models.served)
         fund(client, deployer, {signer.address: plan.FUNDS_WEI for signer in signers.values()})
         _mine(client, 2)
-        vote = Vote(guardian=deployer.address, curator=deployer.address, holder=deployer.address)
+        vote = GovernanceSettings(guardian=deployer.address, curator=deployer.address, holder=deployer.address)
         network = deploy.deploy(client, deployer, deploy.survey(client, deployer.address, plan.PARAMS, plan.SHAPE, [pool], vote))
         migrating.result(BUILD_TIMEOUT_S)
         vectors = computing.result(BUILD_TIMEOUT_S)
@@ -158,9 +158,9 @@ def build(site: Site, processes: Processes, signers: dict[str, LocalSigner], mod
     ceremony.begin(site, processes)
     proposals = [
         deploy.environment_proposal(place, pool, vectors),
-        deploy.Proposed(served.model_id, ZERO_DIGEST, vectors, encode(served.manifest)),
+        deploy.ItemProposal(served.model_id, ZERO_DIGEST, vectors, encode(served.manifest)),
     ]
-    measurements = [each.measurement for each in policy.measurements if each.role is Role.VERIFIER_ENCLAVE]
+    measurements = [each.measurement for each in policy.measurements if each.role is MeasurementRole.VERIFIER_ENCLAVE]
     appraisal = Policy(policy.digest, policy.serial, encode(policy))
     deploy.put_in_force(client, network, deployer, measurements, proposals, appraisal)
     deploy.join(client, network, [_joiner(site, name, signers[name], pool, measurements[0]) for name in STAKERS])
@@ -182,7 +182,7 @@ def _certify(
     client: ChainClient, network: Network, curator: LocalSigner, verifiers: list[LocalSigner], items: dict[Digest, Digest]
 ) -> None:
     """Stake weighs from the next stake epoch on; then who has it says what it reproduced, and the curator puts it in force."""
-    reader = DocketReader(client, network)
+    reader = SnapshotReader(client, network)
     head = reader.head()
     pool = reader.pool(network.pools[0].digest, head)
     if pool is None:

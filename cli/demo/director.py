@@ -9,14 +9,14 @@ import httpx2
 from eth_utils.crypto import keccak
 
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.decisions.snapshot import Case, Docket, Seat
+from bytewise.protocol.decisions.snapshot import Dispute, Seat, Snapshot
 from bytewise.protocol.units import Address, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.storage.duties import Duties
 from bytewise.storage.engine import open_database
 from bytewise.storage.nonce_lease import Lane
 from bytewise.storage.outbox import Outbox, State
-from chain.reads.reader import DocketReader
+from chain.reads.reader import SnapshotReader
 from cli.demo.plan import CHAIN_ID, VERIFIERS
 from cli.demo.processes import Network
 from cli.demo.site import Site
@@ -57,7 +57,7 @@ class Fates:
 
 
 class Director:
-    """Chooses, kills, restarts and sends away; called with each new docket."""
+    """Chooses, kills, restarts and sends away; called with each new snapshot."""
 
     def __init__(self, site: Site, network: Network, accounts: dict[str, Address]) -> None:
         self._site = site
@@ -66,11 +66,11 @@ class Director:
         self.fates = Fates()
         self._signed_hash: Digest | None = None
 
-    def step(self, docket: Docket) -> str | None:
+    def step(self, snapshot: Snapshot) -> str | None:
         """Does what is due; returns a sentence for the audience when something happened."""
         if self.fates.killed is not None and self.fates.kill_status is None:
             return self._kill_if_caught()
-        for dispute in docket.cases:
+        for dispute in snapshot.disputes:
             if dispute.phase is not Phase.COMMIT:
                 continue
             if self.fates.absent is None and self._elsewhere(dispute, self.fates.killed):
@@ -79,10 +79,10 @@ class Director:
                 return self._lay_in_wait(dispute)
         return None
 
-    def _elsewhere(self, dispute: Case, other: Fate | None) -> bool:
+    def _elsewhere(self, dispute: Dispute, other: Fate | None) -> bool:
         return (other is None or other.dispute != dispute.id) and self._candidate(dispute, other) is not None
 
-    def _candidate(self, dispute: Case, other: Fate | None) -> Seat | None:
+    def _candidate(self, dispute: Dispute, other: Fate | None) -> Seat | None:
         free = [
             member
             for member in dispute.members
@@ -94,7 +94,7 @@ class Director:
         # Who has most seats has the longest work ahead of it, or the most to lose: either way the clearest case.
         return max(free, key=lambda member: member.seat_mask.bit_count(), default=None)
 
-    def _send_away(self, dispute: Case) -> str:
+    def _send_away(self, dispute: Dispute) -> str:
         member = self._candidate(dispute, self.fates.killed)
         assert member is not None
         name = self._names[member.voter]
@@ -104,7 +104,7 @@ class Director:
         self.fates.absent = Fate(name, dispute.id, dispute.round)
         return f"{name} stays away from dispute {dispute.id.hex()[:8]} ({member.seat_mask.bit_count()} of {dispute.seats} seats)"
 
-    def _lay_in_wait(self, dispute: Case) -> str | None:
+    def _lay_in_wait(self, dispute: Dispute) -> str | None:
         member = self._candidate(dispute, self.fates.absent)
         assert member is not None
         name = self._names[member.voter]
@@ -125,7 +125,7 @@ class Director:
         self._network.restart(self.fates.killed.member)
         return f"{self.fates.killed.member} was killed (SIGKILL) before it could mark its commitment, and starts again"
 
-    def finish(self, reader: DocketReader) -> None:
+    def finish(self, reader: SnapshotReader) -> None:
         """Looks up whether the bytes that were signed before the kill are the ones on-chain."""
         if self._signed_hash is not None:
             (receipt,) = reader.client.receipts([self._signed_hash])

@@ -11,7 +11,7 @@ from typing import Any
 from bytewise.protocol.assurance import SIMULATED
 from bytewise.protocol.court.commitments import claim_of
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.decisions.snapshot import Case
+from bytewise.protocol.decisions.snapshot import Dispute
 from bytewise.protocol.records.receipt import ClientMode, Mode
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import Address, digest, hex0x, unhex
@@ -69,7 +69,7 @@ def gated(found: dict[str, Any]) -> dict[str, bool]:
     return {f"identical seeded requests, alone and among traffic, got identical bytes ({compared} comparisons)": identical}
 
 
-def news(dispute: Case, names: dict[Any, str]) -> list[str]:
+def news(dispute: Dispute, names: dict[Any, str]) -> list[str]:
     """Sentences about a dispute for the audience."""
     who, what = names.get(dispute.challenger.account, "somebody"), dispute.id.hex()[:8]
     told = [f"{who} disputes a receipt of the {names.get(dispute.operator, '?')} operator (dispute {what})"]

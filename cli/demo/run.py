@@ -20,10 +20,10 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from bytewise.inference.native.library import absence
+from bytewise.inference.native.library import unavailable_reason
 from bytewise.protocol.address_book import Network as Book
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.errors.branches import Unavailable
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.suites import suite_of
@@ -32,7 +32,7 @@ from bytewise.service.clock import SystemClock
 from bytewise.storage.archive import Archive
 from bytewise.storage.engine import open_database
 from chain.client.rpc import ChainClient
-from chain.reads.reader import DocketReader
+from chain.reads.reader import SnapshotReader
 from cli.demo import actors, build, ceremony, facts, plan
 from cli.demo.build import MODEL_NAME, Built
 from cli.demo.client import Answer, Client
@@ -40,7 +40,7 @@ from cli.demo.director import Director, Fates
 from cli.demo.plan import OPERATORS, VERIFIERS, Options, questions
 from cli.demo.processes import Network, ensure_up
 from cli.demo.site import Site, new_site
-from cli.status import whole_docket
+from cli.status import whole_snapshot
 from verifier.watch.list_reader import GOOD
 from verifier.watch.open_windows import is_over
 
@@ -87,13 +87,13 @@ class Story:
         if self.console.is_terminal:
             self._live.update(Spinner("dots", text=f"waiting for {what}"))
 
-    def show(self, docket: Docket, names: dict[Address, str], last_window_s: int) -> None:
+    def show(self, snapshot: Snapshot, names: dict[Address, str], last_window_s: int) -> None:
         """The disputes as this block shows them; `last_window_s` is how long the last window stays open."""
         left = f"; receipts can be disputed for {last_window_s} s more" if last_window_s > 0 else ""
-        table = Table(title=f"block {docket.number}: disputes on-chain{left}", title_justify="left", expand=False)
+        table = Table(title=f"block {snapshot.number}: disputes on-chain{left}", title_justify="left", expand=False)
         for heading in ("dispute", "operator", "challenger", "round", "phase", "committed", "opened"):
             table.add_column(heading)
-        for dispute in docket.cases:
+        for dispute in snapshot.disputes:
             committed = sum(m.seat_mask.bit_count() for m in dispute.members if m.committed)
             opened = sum(m.seat_mask.bit_count() for m in dispute.members if any(m.group))
             opener = dispute.challenger.account
@@ -139,7 +139,7 @@ class Demo:
             self.book, self.accounts = built.network, built.accounts
             director = Director(self.site, self.network, built.accounts)
             self.fates = director.fates
-            reader = DocketReader(ChainClient(self.site.rpc_url, plan.CHAIN_ID, build.RPC_TIMEOUT_S), built.network)
+            reader = SnapshotReader(ChainClient(self.site.rpc_url, plan.CHAIN_ID, build.RPC_TIMEOUT_S), built.network)
             with ThreadPoolExecutor(len(OPERATORS)) as pool:
                 asking = [pool.submit(self._ask, name) for name in OPERATORS]
                 self._watch(reader, director, built, asking)
@@ -149,7 +149,7 @@ class Demo:
 
     def _start(self) -> Built:
         site, network, say = self.site, self.network, self.story.say
-        missing = absence()
+        missing = unavailable_reason()
         if missing:
             say(missing)
         say("a chain, a data availability store and some twenty other processes start on this machine")
@@ -198,7 +198,7 @@ class Demo:
         actors.start_challenger(self.site, self.network, receipt_id)
         self.story.say(f"somebody will dispute the honest receipt {receipt_id[:10]} out of spite")
 
-    def _watch(self, reader: DocketReader, director: Director, built: Built, asking: list[Any]) -> None:
+    def _watch(self, reader: SnapshotReader, director: Director, built: Built, asking: list[Any]) -> None:
         names = {account: name for name, account in built.accounts.items()}
         seen: set[str] = set()
         end = self.story.elapsed_s + WATCH_S
@@ -207,35 +207,35 @@ class Demo:
 
         def settled() -> bool:
             try:
-                docket, anchored, left_s = read(reader.head())
+                snapshot, anchored, left_s = read(reader.head())
             except Unavailable:
                 return False
-            happened = director.step(docket)
+            happened = director.step(snapshot)
             if happened:
                 self.story.say(happened)
-            self._tell(docket, names, seen)
-            self.story.show(docket, names, left_s)
-            final = all(map(is_over, docket.cases))
+            self._tell(snapshot, names, seen)
+            self.story.show(snapshot, names, left_s)
+            final = all(map(is_over, snapshot.disputes))
             asked = all(each.done() for each in asking) and anchored >= len(self.answers)
             return (asked and final and left_s < 0) or self.story.elapsed_s > end
 
         self.network.wait("the verdicts", settled, WATCH_S + 10)
 
-    def _tell(self, docket: Docket, names: dict[Any, str], seen: set[str]) -> None:
-        for dispute in docket.cases:
+    def _tell(self, snapshot: Snapshot, names: dict[Any, str], seen: set[str]) -> None:
+        for dispute in snapshot.disputes:
             for sentence in facts.news(dispute, names):
                 if sentence not in seen:
                     seen.add(sentence)
                     self.story.say(sentence)
 
-    def _read_block(self, reader: DocketReader, block: int) -> tuple[Docket, int, int]:
-        """The docket, receipts anchored so far, and seconds until the last of their windows is over (negative: over)."""
-        docket = whole_docket(reader, block)
+    def _read_block(self, reader: SnapshotReader, block: int) -> tuple[Snapshot, int, int]:
+        """The snapshot, receipts anchored so far, and seconds until the last of their windows is over (negative: over)."""
+        snapshot = whole_snapshot(reader, block)
         batches = reader.batches(reader.network.deploy_block, block)
-        last = max((each.window_end for each in docket.batches), default=docket.clock)
-        return docket, sum(batch.count for batch in batches), last - docket.clock
+        last = max((each.window_end for each in snapshot.batches), default=snapshot.clock)
+        return snapshot, sum(batch.count for batch in batches), last - snapshot.clock
 
-    def _read_back(self, reader: DocketReader, director: Director, built: Built) -> facts.Report:
+    def _read_back(self, reader: SnapshotReader, director: Director, built: Built) -> facts.Report:
         self.story.say("a fresh process reads the whole story back from the chain")
         director.finish(reader)
         out = self.site.folder / "status.json"
@@ -269,7 +269,7 @@ def _checked(database: str) -> int:
         engine.dispose()
 
 
-def _accepted(reader: DocketReader, site: Site, answers: list[Answer]) -> dict[str, bool]:
+def _accepted(reader: SnapshotReader, site: Site, answers: list[Answer]) -> dict[str, bool]:
     """`isFinal` of every honest receipt, asked with the public list's receipt, signature and path."""
     honest = {answer.receipt_id for answer in answers if answer.operator == "honest"}
     block, final = reader.head(), set()
@@ -283,7 +283,7 @@ def _accepted(reader: DocketReader, site: Site, answers: list[Answer]) -> dict[s
     return {"isFinal says of every honest receipt that it is accepted": bool(honest) and final == honest}
 
 
-def _signed_for(reader: DocketReader, site: Site) -> dict[str, bool]:
+def _signed_for(reader: SnapshotReader, site: Site) -> dict[str, bool]:
     """Whether the chain has seen the signatures of those who hold the key's shares, and everybody sealed to that key."""
     block = reader.head()
     signed = reader.epoch_on_chain(site.epoch, block).transcript != ZERO_DIGEST

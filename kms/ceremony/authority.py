@@ -10,7 +10,7 @@ from typing import Protocol
 
 from bytewise.protocol.assurance import HARDWARE, SIMULATED
 from bytewise.protocol.errors.actors import CeremonyRefused
-from bytewise.protocol.keys.ceremony import Plan, Purpose
+from bytewise.protocol.keys.ceremony import CeremonyPlan, CeremonyPurpose
 from bytewise.protocol.keys.epochs import EpochOnChain, EpochState
 from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import Address, Blob, Digest
@@ -44,7 +44,7 @@ class Trust:
     """Whether it has a part in keys that enclaves rebuild."""
 
 
-def verify_authority(plan: Plan, trust: Trust, own: Address, view: CeremonyView) -> Plan:
+def verify_authority(plan: CeremonyPlan, trust: Trust, own: Address, view: CeremonyView) -> CeremonyPlan:
     """The plan, if this shard may take part in it; else `CeremonyRefused`."""
     seats = (*plan.dealers, *plan.receivers, *((plan.heir,) if plan.heir else ()))
     for wrong, why in (
@@ -62,7 +62,7 @@ def verify_authority(plan: Plan, trust: Trust, own: Address, view: CeremonyView)
     return _verify_chain(plan, trust, view.key_epoch(plan.epoch))
 
 
-def _verify_chain(plan: Plan, trust: Trust, epoch: EpochOnChain) -> Plan:
+def _verify_chain(plan: CeremonyPlan, trust: Trust, epoch: EpochOnChain) -> CeremonyPlan:
     name = plan.digest.hex()[:16]
     if plan.source is None:
         if epoch.state is not EpochState.NONE:
@@ -79,7 +79,7 @@ def _verify_chain(plan: Plan, trust: Trust, epoch: EpochOnChain) -> Plan:
     return plan
 
 
-def is_wanted(plan: Plan, commitments: Sequence[Blob], epoch: EpochOnChain) -> bool:
+def is_wanted(plan: CeremonyPlan, commitments: Sequence[Blob], epoch: EpochOnChain) -> bool:
     """Whether the chain has a use, or may yet have, for shares of these commitments that the plan's ceremony made.
 
     Not of a retired epoch, and not once it means others: a shard that erased such shares must not make them again.
@@ -99,14 +99,14 @@ def is_over(view: CeremonyView, epoch: int, on_chain: EpochOnChain) -> bool:
     return on_chain.state is EpochState.RETIRED
 
 
-def _are_holders(plan: Plan, epoch: EpochOnChain) -> bool:
+def _are_holders(plan: CeremonyPlan, epoch: EpochOnChain) -> bool:
     return all(epoch.shards[seat.index - 1 : seat.index] == (seat.address,) for seat in plan.dealers)
 
 
-def _changes_nothing(plan: Plan, epoch: EpochOnChain) -> bool:
+def _changes_nothing(plan: CeremonyPlan, epoch: EpochOnChain) -> bool:
     """Whether afterwards as many of the same shards open as before."""
     if plan.threshold != epoch.threshold:
         return False
-    if plan.purpose is Purpose.REPAIR and plan.heir is not None:
+    if plan.purpose is CeremonyPurpose.REPAIR and plan.heir is not None:
         return epoch.shards[plan.heir.index - 1 : plan.heir.index] == (plan.heir.address,)
     return tuple(seat.address for seat in plan.receivers) == epoch.shards

@@ -14,8 +14,17 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import CeremonyRefused, ConfigurationError, LogForked, NoProgress, SharesUnproven
 from bytewise.protocol.errors.branches import BytewiseError, Fault
 from bytewise.protocol.jobs import EpochRecord, ShardRecord
-from bytewise.protocol.keys.ceremony import CeremonySeat, Plan, SignedPlan, announce
-from bytewise.protocol.keys.ceremony_log import PAGE_BYTES, Close, Exchange, ExchangeAnswer, Message, bring, next_head, say
+from bytewise.protocol.keys.ceremony import CeremonyPlan, CeremonySeat, SignedPlan, sign_plan
+from bytewise.protocol.keys.ceremony_log import (
+    PAGE_BYTES,
+    Close,
+    Exchange,
+    ExchangeAnswer,
+    Message,
+    make_exchange,
+    next_head,
+    sign_message,
+)
 from bytewise.protocol.keys.epochs import EpochDocument
 from bytewise.protocol.signing import Signer
 from bytewise.protocol.units import Address, Blob, Digest
@@ -44,8 +53,8 @@ class ShardLink(Protocol):
 class Scribe:
     """Keeps the log of one ceremony."""
 
-    def __init__(self, plan: Plan, signer: Signer, records: Ceremonies, links: Mapping[Address, ShardLink]) -> None:
-        self.signed: SignedPlan = announce(signer, plan)
+    def __init__(self, plan: CeremonyPlan, signer: Signer, records: Ceremonies, links: Mapping[Address, ShardLink]) -> None:
+        self.signed: SignedPlan = sign_plan(signer, plan)
         self._signer = signer
         self._records = records
         self._links = links
@@ -69,7 +78,7 @@ class Scribe:
                     if left := silent(self.state):
                         urls = [seat.url for address, seat in seats(self.state.plan).items() if address in left]
                         telemetry.log("kms.scribe_waited", phase=phase.name, silent=urls)
-                    self._post(say(self._signer, self.state.id, Close(phase, self.state.head)))
+                    self._post(sign_message(self._signer, self.state.id, Close(phase, self.state.head)))
                 elif not spoken:
                     wait(pause_s)
         self.turn()
@@ -89,7 +98,7 @@ class Scribe:
         length = self._lengths[address]
         page = self._page(length)
         try:
-            answer = link.exchange(bring(self._signer, self.signed, length, page, self.heads[length]), timeout_s)
+            answer = link.exchange(make_exchange(self._signer, self.signed, length, page, self.heads[length]), timeout_s)
             self._verify_same_log(address, answer)
         except BytewiseError as error:
             self._fails(address, error)
@@ -143,7 +152,7 @@ class Scribe:
         self.state = after
 
 
-def seats(plan: Plan) -> dict[Address, CeremonySeat]:
+def seats(plan: CeremonyPlan) -> dict[Address, CeremonySeat]:
     """Everybody who has a part in a ceremony, by account."""
     return {seat.address: seat for seat in (*plan.dealers, *newcomers(plan))}
 

@@ -14,7 +14,7 @@ from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.actors import CeremonyRefused, ConfigurationError, LogForked, ShareMissing
 from bytewise.protocol.errors.records import TooLarge
-from bytewise.protocol.keys.ceremony import Plan, SignedPlan, verify_plan
+from bytewise.protocol.keys.ceremony import CeremonyPlan, SignedPlan, verify_plan
 from bytewise.protocol.keys.ceremony_log import (
     MAX_EXCHANGE_BYTES,
     MAX_EXCHANGE_MARKS,
@@ -22,11 +22,11 @@ from bytewise.protocol.keys.ceremony_log import (
     Exchange,
     ExchangeAnswer,
     Message,
-    brought,
     find_fork,
     head_after,
-    say,
-    verify_brought,
+    segment_of,
+    sign_message,
+    verify_exchange,
 )
 from bytewise.protocol.signing import Signer
 from bytewise.protocol.units import Digest
@@ -78,7 +78,7 @@ class Desk:
             return self._exchange(asked)
 
     def _exchange(self, asked: Exchange) -> ExchangeAnswer:
-        plan = verify_plan(verify_brought(asked).plan)
+        plan = verify_plan(verify_exchange(asked).plan)
         # A ceremony that we are in goes on to its end, also after the chain has its result.
         kept = self._records.find(plan.digest) or self._begin(asked.plan)
         state = self._extended(plan, kept, asked)
@@ -91,14 +91,14 @@ class Desk:
         self._verify_own_seat(plan)
         return self._records.open(signed, self._holding.sealer.seal(self._rng(SEED_BYTES), _bound(plan.digest)))
 
-    def _verify_own_seat(self, plan: Plan) -> Plan:
+    def _verify_own_seat(self, plan: CeremonyPlan) -> CeremonyPlan:
         certificate = keyring.certificate(self._holding.folder)
         for seat in (*plan.dealers, *plan.receivers, *((plan.heir,) if plan.heir else ())):
             if seat.address == self._holding.signer.address and seat.certificate != certificate:
                 raise CeremonyRefused(plan.digest.hex()[:16], "the plan has another certificate of ours")
         return plan
 
-    def _extended(self, plan: Plan, kept: Kept, asked: Exchange) -> Ceremony:
+    def _extended(self, plan: CeremonyPlan, kept: Kept, asked: Exchange) -> Ceremony:
         """The state after the request's log. What our rules refuse is not stored, and neither is what comes after a gap."""
         state, first = self._replayed(plan, kept.log), asked.before.length
         if first > state.length:
@@ -118,12 +118,12 @@ class Desk:
         begun = state.head if first == state.length else head_after(state.id, kept.log[:first])
         if asked.before.head == begun and asked.messages[: state.length - first] == kept.log[first:last]:
             return asked
-        fork = find_fork(kept.signed, kept.log, kept.end, brought(asked)) if kept.end is not None else None
+        fork = find_fork(kept.signed, kept.log, kept.end, segment_of(asked)) if kept.end is not None else None
         if fork is not None and self._records.keep_fork(fork):
             telemetry.log("kms.scribe_forked", ceremony=state.id.hex(), scribe=state.plan.scribe, length=fork.shorter.length)
         raise LogForked(state.id.hex()[:16], f"in its messages {first} to {last}")
 
-    def _replayed(self, plan: Plan, log: tuple[Message, ...]) -> Ceremony:
+    def _replayed(self, plan: CeremonyPlan, log: tuple[Message, ...]) -> Ceremony:
         state = self._states.get(plan.digest)
         if state is None or state.length > len(log):
             state = begin(plan)
@@ -139,13 +139,13 @@ class Desk:
         if any(isinstance(body, Confirm) for body in bodies):
             # The chain may see this word, and we a log without it in which the ceremony failed: the scribe chooses.
             self._store(state, kept)
-        return tuple(self._records.keep(say(self._holding.signer, state.id, body)) for body in bodies)
+        return tuple(self._records.keep(sign_message(self._holding.signer, state.id, body)) for body in bodies)
 
     def _member(self, state: Ceremony, kept: Kept) -> Member:
         seed = self._holding.sealer.open(kept.seed, _bound(state.id))
         return Member(self._holding.signer, seed, self._old_share(state.plan, state.phase))
 
-    def _old_share(self, plan: Plan, phase: Phase) -> Secret | None:
+    def _old_share(self, plan: CeremonyPlan, phase: Phase) -> Secret | None:
         own = next((seat for seat in plan.dealers if seat.address == self._holding.signer.address), None)
         if plan.source is None or own is None or phase > Phase.DEALING:
             return None

@@ -14,17 +14,17 @@ from bytewise.crypto.shares import combine_values, verification_key
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors.actors import DealerLied, ShareMissing
-from bytewise.protocol.keys.ceremony import CeremonySeat, Purpose
+from bytewise.protocol.keys.ceremony import CeremonyPurpose, CeremonySeat
 from bytewise.protocol.keys.ceremony_log import (
     Body,
-    Commit,
     Complaint,
     Confirm,
     Consent,
-    Hand,
+    DealCommit,
+    DealReview,
     Join,
-    Judgement,
     KemKey,
+    RepairValue,
     SealedDeal,
 )
 from bytewise.protocol.signing import Signer
@@ -116,7 +116,7 @@ def _commit(state: Ceremony, member: Member) -> Iterator[Body]:
     dealer = _dealer(state, member)
     if dealer is not None:
         opening = _opening(state, member, dealer)
-        yield Commit(commitment_digest(state.id, dealer.index, opening.commitments, opening.e, opening.f))
+        yield DealCommit(commitment_digest(state.id, dealer.index, opening.commitments, opening.e, opening.f))
 
 
 def _deal(state: Ceremony, member: Member) -> Iterator[Body]:
@@ -132,7 +132,7 @@ def _deal(state: Ceremony, member: Member) -> Iterator[Body]:
 def _judge(state: Ceremony, member: Member) -> Iterator[Body]:
     seat = _seat(state.plan.receivers, member)
     if seat is not None and seat.index in state.keys:
-        yield Judgement(state.begun, tuple(_complaints(state, member, seat.index)))
+        yield DealReview(state.begun, tuple(_complaints(state, member, seat.index)))
 
 
 def _complaints(state: Ceremony, member: Member, receiver: int) -> Iterator[Complaint]:
@@ -155,7 +155,7 @@ def _hand(state: Ceremony, member: Member) -> Iterator[Body]:
         return
     rng = _rng(state, member, b"hand", state.result.transcript, state.heir_key)
     place = handing(state.id, state.result.transcript)
-    yield Hand(state.begun, seal(place, seat.index, heir.index, value, state.heir_key, rng))
+    yield RepairValue(state.begun, seal(place, seat.index, heir.index, value, state.heir_key, rng))
 
 
 def _confirm(state: Ceremony, member: Member) -> Iterator[Body]:
@@ -176,7 +176,7 @@ def _confirm(state: Ceremony, member: Member) -> Iterator[Body]:
 def _consent(state: Ceremony, member: Member) -> Iterator[Body]:
     # Also who lost its share: the chain asks those that it names.
     plan, result = state.plan, state.result
-    if plan.purpose is Purpose.RESHARE and result is not None and _seat(plan.dealers, member) is not None:
+    if plan.purpose is CeremonyPurpose.RESHARE and result is not None and _seat(plan.dealers, member) is not None:
         yield Consent(result.transcript, member.signer.sign(signed_shares(plan, result)))
 
 

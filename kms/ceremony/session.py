@@ -14,13 +14,13 @@ from bytewise.protocol.errors.actors import CeremonyFailed, ConfigurationError
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.jobs import Contracts, ShardRecord
 from bytewise.protocol.keys.ceremony import (
+    CeremonyPlan,
+    CeremonyPurpose,
     CeremonySeat,
-    Plan,
-    Purpose,
-    ShardEntry,
+    ShardContact,
     SharesSource,
     SignedPlan,
-    announce,
+    sign_plan,
     verify_plan,
 )
 from bytewise.protocol.keys.ceremony_log import MAX_EXCHANGE_BYTES, MAX_EXCHANGE_MARKS, Exchange, ExchangeAnswer
@@ -67,27 +67,31 @@ PAUSE_S = 0.25
 """Between two rounds in which nobody had anything to say."""
 
 
-def make_plan(settings: CeremonySettings, purpose: Purpose, contracts: Contracts, scribe: Address, rng: Rng) -> Plan:
+def make_plan(
+    settings: CeremonySettings, purpose: CeremonyPurpose, contracts: Contracts, scribe: Address, rng: Rng
+) -> CeremonyPlan:
     """The plan of these settings and of the files that they name; `ConfigurationError` or `CeremonyRefused` if it is wrong."""
     receivers = _numbered(settings.entries)
     dealers, source, heir = receivers, None, None
-    if purpose is not Purpose.GENERATE:
+    if purpose is not CeremonyPurpose.GENERATE:
         document = _source(settings)
         dealers = tuple(CeremonySeat(s.index, s.address, s.url, s.channel, s.certificate) for s in document.record.shards)
         source = SharesSource(settings.source_version, document.commitments)
         receivers = receivers or dealers
-    if purpose is Purpose.REPAIR:
+    if purpose is CeremonyPurpose.REPAIR:
         heir = next((seat for seat in dealers if seat.index == settings.heir), None)
         dealers = tuple(seat for seat in dealers if seat.index != settings.heir)
         receivers = tuple(CeremonySeat(i, s.address, s.url, s.channel, s.certificate) for i, s in enumerate(dealers, start=1))
-    return Plan(
+    return CeremonyPlan(
         purpose=purpose, chain_id=contracts.chain_id, key_epochs=contracts.key_epochs, epoch=settings.epoch,
         attempt=Digest(rng(32)), scribe=scribe, dealers=dealers, receivers=receivers, heir=heir, threshold=settings.threshold,
         quorum=settings.quorum, reveal_budget=settings.reveal_budget, source=source, assurance=settings.assurance,
     )  # fmt: skip
 
 
-def agreed_plan(settings: CeremonySettings, purpose: Purpose, contracts: Contracts, signer: Signer, rng: Rng) -> SignedPlan:
+def agreed_plan(
+    settings: CeremonySettings, purpose: CeremonyPurpose, contracts: Contracts, signer: Signer, rng: Rng
+) -> SignedPlan:
     """The plan in `plan_file`; made and written there if there is none. Its digest is what operators approve.
 
     `ConfigurationError` if the settings ask for anything else than the plan that is there.
@@ -97,7 +101,7 @@ def agreed_plan(settings: CeremonySettings, purpose: Purpose, contracts: Contrac
         if not folder.is_dir():
             raise ConfigurationError(name, f"{folder}: no such folder; make it, or name a file in one that is there")
     if not settings.plan_file.exists():
-        signed = announce(signer, make_plan(settings, purpose, contracts, signer.address, rng))
+        signed = sign_plan(signer, make_plan(settings, purpose, contracts, signer.address, rng))
         replace_file(settings.plan_file, encode(signed))
     signed = _read(SignedPlan, settings.plan_file)
     plan = verify_plan(signed)
@@ -105,7 +109,9 @@ def agreed_plan(settings: CeremonySettings, purpose: Purpose, contracts: Contrac
         raise ConfigurationError(settings.plan_file.name, "is of another ceremony; give each its own file")
     wanted = make_plan(settings, purpose, contracts, signer.address, rng)
     # A source is found by the chain's shares of then; once its ceremony is over it may be another.
-    other = [each.name for each in fields(Plan) if each.name not in ("attempt", "source") and _differ(plan, wanted, each.name)]
+    other = [
+        each.name for each in fields(CeremonyPlan) if each.name not in ("attempt", "source") and _differ(plan, wanted, each.name)
+    ]
     if other:
         raise ConfigurationError(
             settings.plan_file.name, f"says otherwise than the settings: {', '.join(other)}; keep them, or name a new plan_file"
@@ -113,7 +119,7 @@ def agreed_plan(settings: CeremonySettings, purpose: Purpose, contracts: Contrac
     return signed
 
 
-def _differ(plan: Plan, wanted: Plan, name: str) -> bool:
+def _differ(plan: CeremonyPlan, wanted: CeremonyPlan, name: str) -> bool:
     return bool(getattr(plan, name) != getattr(wanted, name))
 
 
@@ -149,13 +155,13 @@ def _records(settings: CeremonySettings) -> Ceremonies:
 
 
 @contextlib.contextmanager
-def _links(plan: Plan) -> Iterator[Mapping[Address, HttpsLink]]:
+def _links(plan: CeremonyPlan) -> Iterator[Mapping[Address, HttpsLink]]:
     with contextlib.ExitStack() as stack:
         yield {address: stack.enter_context(HttpsLink(seat)) for address, seat in seats(plan).items()}
 
 
 def _numbered(files: tuple[Path, ...]) -> tuple[CeremonySeat, ...]:
-    entries = [_read(ShardEntry, file) for file in files]
+    entries = [_read(ShardContact, file) for file in files]
     return tuple(
         CeremonySeat(i, each.address, each.url, each.channel, each.certificate) for i, each in enumerate(entries, start=1)
     )

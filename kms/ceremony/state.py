@@ -15,8 +15,8 @@ from bytewise.protocol.digests import Label
 from bytewise.protocol.errors.actors import CeremonyFailed, CeremonyRefused, NoProgress
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.jobs import HybridKeys
-from bytewise.protocol.keys.ceremony import CeremonySeat, Plan, Purpose
-from bytewise.protocol.keys.ceremony_log import Deal, Hand, Message
+from bytewise.protocol.keys.ceremony import CeremonyPlan, CeremonyPurpose, CeremonySeat
+from bytewise.protocol.keys.ceremony_log import Deal, Message, RepairValue
 from bytewise.protocol.records.statements import Shares, holders_digest
 from bytewise.protocol.signing import Domain, typed_digest
 from bytewise.protocol.units import U32, Blob, Digest
@@ -49,7 +49,7 @@ class Result(NamedTuple):
         return verification_key(index, [decode_point(each) for each in self.commitments])
 
 
-def signed_shares(plan: Plan, result: Result) -> Digest:
+def signed_shares(plan: CeremonyPlan, result: Result) -> Digest:
     """What is signed for the new shares, by who has one and who had one before: EIP-712 `Shares` under the plan's `KeyEpochs`."""
     commitments = digests.keccak256(b"".join(result.commitments))
     holders = holders_digest(seat.address for seat in plan.receivers)
@@ -57,7 +57,7 @@ def signed_shares(plan: Plan, result: Result) -> Digest:
     return typed_digest(Domain(plan.chain_id, plan.key_epochs), shares)
 
 
-def weights(plan: Plan, qualified: tuple[int, ...]) -> Mapping[int, int]:
+def weights(plan: CeremonyPlan, qualified: tuple[int, ...]) -> Mapping[int, int]:
     """What each dealer's polynomial counts: 1 for a new key, else what interpolates the old shares at 0, or at the heir."""
     if plan.source is None:
         return dict.fromkeys(qualified, 1)
@@ -65,14 +65,16 @@ def weights(plan: Plan, qualified: tuple[int, ...]) -> Mapping[int, int]:
     return {index: lagrange(index, qualified, at) for index in qualified}
 
 
-def result_of(plan: Plan, head: Digest, polynomials: Mapping[int, tuple[EccPoint, ...]], kem_keys: Mapping[int, Blob]) -> Result:
+def result_of(
+    plan: CeremonyPlan, head: Digest, polynomials: Mapping[int, tuple[EccPoint, ...]], kem_keys: Mapping[int, Blob]
+) -> Result:
     """The result of these polynomials; `CeremonyFailed` if they do not make one."""
     qualified = tuple(sorted(polynomials))
     try:
         dealt = weighted_sum(weights(plan, qualified), polynomials)
     except MalformedValue as error:
         raise CeremonyFailed(plan.digest.hex()[:16], str(error)) from None
-    commitments = plan.source.commitments if plan.source is not None and plan.purpose is Purpose.REPAIR else dealt
+    commitments = plan.source.commitments if plan.source is not None and plan.purpose is CeremonyPurpose.REPAIR else dealt
     transcript = digests.labelled(Label.CEREMONY_TRANSCRIPT, head, *dealt, *commitments)
     hybrid = HybridKeys(transcript, tuple(kem_keys[seat.index] for seat in plan.receivers)) if plan.hybrid else None
     result = Result(qualified, dealt, commitments, hybrid.digest if hybrid else transcript, hybrid)
@@ -80,7 +82,7 @@ def result_of(plan: Plan, head: Digest, polynomials: Mapping[int, tuple[EccPoint
     return result
 
 
-def _verify_key_kept(plan: Plan, result: Result) -> Result:
+def _verify_key_kept(plan: CeremonyPlan, result: Result) -> Result:
     # Follows from each dealer's own constant having been checked; if it fails, nothing of this may be used.
     if plan.source is not None:
         old = [decode_point(each) for each in plan.source.commitments]
@@ -110,7 +112,7 @@ def _empty() -> Mapping[int, Any]:
 class Ceremony:
     """What a log has said so far. Maps are by index: `said` by (who, kind) holds bodies as they were said."""
 
-    plan: Plan
+    plan: CeremonyPlan
     id: Digest
     head: Digest
     begun: Digest
@@ -132,7 +134,7 @@ class Ceremony:
     """Who was found lying, and what about, by address."""
     revealed: frozenset[int] = frozenset()
     """Receivers that made a value of a good deal public by a false complaint."""
-    hands: Mapping[int, Hand] = field(default_factory=_empty)
+    hands: Mapping[int, RepairValue] = field(default_factory=_empty)
     partials: Mapping[int, EccPoint] = field(default_factory=_empty)
     """Proven partials of the canary, by index of the new share."""
     signatures: Mapping[int, Blob] = field(default_factory=_empty)
@@ -196,12 +198,12 @@ def _without(entries: Mapping[int, Any], indices: set[int]) -> dict[int, Any]:
     return {index: value for index, value in entries.items() if index not in indices}
 
 
-def newcomers(plan: Plan) -> tuple[CeremonySeat, ...]:
+def newcomers(plan: CeremonyPlan) -> tuple[CeremonySeat, ...]:
     """Who joins with a deal key."""
     return plan.receivers if plan.heir is None else (*plan.receivers, plan.heir)
 
 
-def getting(plan: Plan) -> tuple[CeremonySeat, ...]:
+def getting(plan: CeremonyPlan) -> tuple[CeremonySeat, ...]:
     """Who gets a share to keep."""
     return plan.receivers if plan.heir is None else (plan.heir,)
 

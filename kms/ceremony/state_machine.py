@@ -29,19 +29,19 @@ from bytewise.crypto.proofs import verify_partial
 from bytewise.crypto.shares import verification_key
 from bytewise.protocol.errors.actors import CeremonyFailed, CeremonyRefused, DealerLied, ShardLied
 from bytewise.protocol.errors.records import BadSignature, MalformedValue
-from bytewise.protocol.keys.ceremony import CeremonySeat, Plan, Purpose
+from bytewise.protocol.keys.ceremony import CeremonyPlan, CeremonyPurpose, CeremonySeat
 from bytewise.protocol.keys.ceremony_log import (
     Close,
-    Commit,
     Complaint,
     Confirm,
     Consent,
     Deal,
-    Hand,
+    DealCommit,
+    DealReview,
     Join,
-    Judgement,
     KemKey,
     Message,
+    RepairValue,
     next_head,
     read_message,
 )
@@ -96,7 +96,7 @@ def _verify_opened(state: Ceremony) -> Ceremony:
 def _close_judging(state: Ceremony) -> Ceremony:
     _need(state, "deals", len(state.polynomials), state.plan.fewest_dealers)
     result = result_of(state.plan, state.head, state.polynomials, state.kem_keys)
-    repair = state.plan.purpose is Purpose.REPAIR
+    repair = state.plan.purpose is CeremonyPurpose.REPAIR
     return replace(state, result=result, phase=Phase.HANDING if repair else Phase.CONFIRMING)
 
 
@@ -147,7 +147,7 @@ def _confirming(state: Ceremony) -> tuple[CeremonySeat, ...]:
 
 def _consenting(state: Ceremony) -> tuple[CeremonySeat, ...]:
     # Who dealt was there a moment ago.
-    return _committed(state) if state.plan.purpose is Purpose.RESHARE else ()
+    return _committed(state) if state.plan.purpose is CeremonyPurpose.RESHARE else ()
 
 
 EXPECTED: Mapping[Phase, tuple[tuple[str, Callable[[Ceremony], tuple[CeremonySeat, ...]]], ...]] = {
@@ -193,7 +193,7 @@ def kem(state: Ceremony, message: Message, body: KemKey) -> Ceremony:
     return replace(state, kem_keys={**state.kem_keys, seat.index: body.key})
 
 
-def commit(state: Ceremony, message: Message, body: Commit) -> Ceremony:
+def commit(state: Ceremony, message: Message, body: DealCommit) -> Ceremony:
     """A dealer's hash."""
     seat = seat_of(state, state.plan.dealers, message)
     return second(state, message) or replace(state, commits={**state.commits, seat.index: body.digest})
@@ -218,7 +218,7 @@ def deal(state: Ceremony, message: Message, body: Deal) -> Ceremony:
     return replace(state, deals=deals, polynomials=polynomials)
 
 
-def judgement(state: Ceremony, message: Message, body: Judgement) -> Ceremony:
+def judgement(state: Ceremony, message: Message, body: DealReview) -> Ceremony:
     """A receiver's complaints, each judged at once."""
     seat = seat_of(state, state.plan.receivers, message)
     verify_begun(state, message, body.begun)
@@ -246,7 +246,7 @@ def _complaint(state: Ceremony, seat: CeremonySeat, complaint: Complaint) -> Cer
     return after if lie is not None else replace(after, revealed=after.revealed | {seat.index})
 
 
-def hand(state: Ceremony, message: Message, body: Hand) -> Ceremony:
+def hand(state: Ceremony, message: Message, body: RepairValue) -> Ceremony:
     """A helper's value for the heir."""
     seat, heir = seat_of(state, state.plan.receivers, message), state.plan.heir
     verify_begun(state, message, body.begun)
@@ -283,7 +283,7 @@ def confirm(state: Ceremony, message: Message, body: Confirm) -> Ceremony:
 def consent(state: Ceremony, message: Message, body: Consent) -> Ceremony:
     """A signature of who had a share until now, that the new ones may follow."""
     plan, result = state.plan, state.result
-    seat = seat_of(state, plan.dealers if plan.purpose is Purpose.RESHARE else (), message)
+    seat = seat_of(state, plan.dealers if plan.purpose is CeremonyPurpose.RESHARE else (), message)
     if result is None or body.transcript != result.transcript:
         raise CeremonyRefused(state.id.hex()[:16], f"{message.sender} consents to another transcript")
     if (again := second(state, message)) is not None:
@@ -295,7 +295,7 @@ def consent(state: Ceremony, message: Message, body: Consent) -> Ceremony:
     return replace(state, consents={**state.consents, seat.index: body.signature})
 
 
-def _verify_constant(plan: Plan, dealer: int, points: tuple[EccPoint, ...]) -> EccPoint:
+def _verify_constant(plan: CeremonyPlan, dealer: int, points: tuple[EccPoint, ...]) -> EccPoint:
     # Whoever deals its old share again deals exactly that: or the key would become another.
     if plan.source is not None:
         have = verification_key(dealer, [decode_point(each) for each in plan.source.commitments])
@@ -304,7 +304,7 @@ def _verify_constant(plan: Plan, dealer: int, points: tuple[EccPoint, ...]) -> E
     return points[0]
 
 
-def begin(plan: Plan) -> Ceremony:
+def begin(plan: CeremonyPlan) -> Ceremony:
     """The state before the first message; `CeremonyRefused` if the source's commitments are no points."""
     try:
         for each in plan.source.commitments if plan.source else ():
@@ -329,7 +329,7 @@ def apply(state: Ceremony, message: Message) -> Ceremony:
     return replace(after, said=said, head=head, begun=begun, length=state.length + 1)
 
 
-def replay(plan: Plan, log: tuple[Message, ...]) -> Ceremony:
+def replay(plan: CeremonyPlan, log: tuple[Message, ...]) -> Ceremony:
     """The state after a whole log."""
     state = begin(plan)
     for message in log:
@@ -352,10 +352,10 @@ def silent(state: Ceremony) -> tuple[str, ...]:
 _STEPS: Mapping[tuple[Phase, type], Callable[[Ceremony, Message, Any], Ceremony]] = {
     (Phase.JOINING, Join): join,
     (Phase.JOINING, KemKey): kem,
-    (Phase.JOINING, Commit): commit,
+    (Phase.JOINING, DealCommit): commit,
     (Phase.DEALING, Deal): deal,
-    (Phase.JUDGING, Judgement): judgement,
-    (Phase.HANDING, Hand): hand,
+    (Phase.JUDGING, DealReview): judgement,
+    (Phase.HANDING, RepairValue): hand,
     (Phase.CONFIRMING, Confirm): confirm,
     (Phase.CONFIRMING, Consent): consent,
     **{(phase, Close): close for phase in Phase if phase < Phase.DONE},

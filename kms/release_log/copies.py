@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bytewise.protocol.address_book import Holder
+from bytewise.protocol.address_book import ShareHolder
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError, ReleaseLogBroken, TryAgain
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import MalformedValue
-from bytewise.protocol.evidence.release_evidence import Grounds
+from bytewise.protocol.evidence.release_evidence import ReleaseEvidence
 from bytewise.protocol.keys.epochs import ReleaseLog, SignedRelease
 from bytewise.protocol.keys.release_log import LAG_S, START, LogHead, verify_log, verify_owner
 from bytewise.protocol.signing import Domain
@@ -208,7 +208,7 @@ class LogCopy:
             os.fsync(file.fileno())
 
 
-def _said(signed: SignedRelease) -> Grounds | None:
+def _said(signed: SignedRelease) -> ReleaseEvidence | None:
     return None if signed.grounds is None else signed.grounds.grounds
 
 
@@ -249,6 +249,6 @@ def pages_of(client: ShardClient, epoch: int, timeout_s: float) -> Pages:
     return page
 
 
-def client_of(holder: Holder) -> ShardClient:
+def client_of(holder: ShareHolder) -> ShardClient:
     """A client of a shard that takes answers as large as a page of its log."""
     return ShardClient(holder, most=MAX_PAGE_BYTES)

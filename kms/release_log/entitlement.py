@@ -13,11 +13,11 @@ from typing import NamedTuple, Protocol
 from bytewise.ports import MissingRead
 from bytewise.protocol import merkle
 from bytewise.protocol.court import sortition
-from bytewise.protocol.decisions.snapshot import Case, Docket, Holdings, Seat
+from bytewise.protocol.decisions.snapshot import Dispute, Holdings, Seat, Snapshot
 from bytewise.protocol.errors.actors import NoAgreement, RpcRefused, TryAgain
 from bytewise.protocol.errors.branches import Fault, Unavailable
-from bytewise.protocol.evidence.release_evidence import AuditPlace
-from bytewise.protocol.keys.epochs import GIVEN, AuditDrawing, EpochState, SignedRelease
+from bytewise.protocol.evidence.release_evidence import AuditedReceiptPath
+from bytewise.protocol.keys.epochs import RELEASES, AuditDraw, EpochState, SignedRelease
 from bytewise.protocol.keys.release_log import LAG_S
 from bytewise.protocol.records.statements import Release, Ticket, TicketKind
 from bytewise.protocol.units import ZERO_ADDRESS, Address, Digest, hex0x
@@ -31,7 +31,7 @@ READ_AHEAD = 200
 class Court(DrawingChain, Protocol):
     """What is read of the chain."""
 
-    def case(self, dispute: Digest, block: int, receipt_id: Digest) -> Case | None:
+    def dispute(self, dispute: Digest, block: int, receipt_id: Digest) -> Dispute | None:
         """One dispute, its receipt zero if it is about another than this; None if there is none."""
         ...
 
@@ -43,7 +43,7 @@ class Court(DrawingChain, Protocol):
         """The blocks of that time, up to a block."""
         ...
 
-    def docket(self, who: Address, block: int) -> Docket:
+    def snapshot(self, who: Address, block: int) -> Snapshot:
         """The protocol clock."""
         ...
 
@@ -100,8 +100,8 @@ class _Then(NamedTuple):
 
     clock: int
     state: EpochState
-    case: Case | None
-    drawing: AuditDrawing | None
+    case: Dispute | None
+    drawing: AuditDraw | None
 
 
 def read_ahead(entries: Sequence[SignedRelease], court: Court, seen: Seen, tell: Callable[[int], object]) -> None:
@@ -131,7 +131,7 @@ def _fetch(missing: Sequence[MissingRead]) -> None:
 def _missing(signed: SignedRelease, court: Court, seen: Seen) -> MissingRead | Unavailable | None:
     """The next read of an entry; None where it has all, or why the node gave none."""
     try:
-        if signed.record.decision in GIVEN:
+        if signed.record.decision in RELEASES:
             _verdict(signed, court, seen, False, [])
     except MissingRead as missing:
         return missing
@@ -150,7 +150,7 @@ def judge(entries: Iterable[SignedRelease], court: Court, seen: Seen) -> Judged:
     """
     found, is_away = Judged(), False
     for signed in entries:
-        if signed.record.decision not in GIVEN:
+        if signed.record.decision not in RELEASES:
             continue
         try:
             verdict = _verdict(signed, court, seen, is_away, found.undated)
@@ -168,7 +168,7 @@ def judge(entries: Iterable[SignedRelease], court: Court, seen: Seen) -> Judged:
 
 def judge_none(entries: Iterable[SignedRelease], why: Unjudged) -> Judged:
     """What is found where there is no chain to ask: how many releases nobody judged."""
-    return Judged(unjudged=Counter(why for each in entries if each.record.decision in GIVEN))
+    return Judged(unjudged=Counter(why for each in entries if each.record.decision in RELEASES))
 
 
 def _verdict(signed: SignedRelease, court: Court, seen: Seen, is_away: bool, undated: list[int]) -> str | Unjudged:
@@ -188,7 +188,7 @@ def _verdict(signed: SignedRelease, court: Court, seen: Seen, is_away: bool, und
 
 
 def _judge_one(
-    record: Release, ticket: Ticket, place: AuditPlace | None, court: Court, block: int, undated: list[int]
+    record: Release, ticket: Ticket, place: AuditedReceiptPath | None, court: Court, block: int, undated: list[int]
 ) -> str | Unjudged:
     problem = _problem(ticket, place, court, block)
     try:
@@ -201,13 +201,13 @@ def _judge_one(
     return Unjudged.NO_BATCH if is_placeless else ""
 
 
-def _problem(ticket: Ticket, place: AuditPlace | None, court: Court, block: int) -> str:
+def _problem(ticket: Ticket, place: AuditedReceiptPath | None, court: Court, block: int) -> str:
     if ticket.kind == TicketKind.DISPUTE.value:
         return _dispute_problem(ticket, court, block)
     return "" if place is None else _audit_problem(ticket, place, court, block)
 
 
-def _problem_then(ticket: Ticket, place: AuditPlace | None, court: Court, decided_at: int, block: int) -> str:
+def _problem_then(ticket: Ticket, place: AuditedReceiptPath | None, court: Court, decided_at: int, block: int) -> str:
     problem = f"it says that it was decided at {decided_at}, and no block has that time"
     for number in reversed(court.numbers_at(decided_at, block)):
         problem = _problem_at(ticket, place, court, number)
@@ -216,7 +216,7 @@ def _problem_then(ticket: Ticket, place: AuditPlace | None, court: Court, decide
     return problem
 
 
-def _problem_at(ticket: Ticket, place: AuditPlace | None, court: Court, number: int) -> str:
+def _problem_at(ticket: Ticket, place: AuditedReceiptPath | None, court: Court, number: int) -> str:
     then = _read(ticket, place, court, number)
     try:
         release_policy.verify_unexpired(ticket, then.clock)
@@ -230,7 +230,7 @@ def _problem_at(ticket: Ticket, place: AuditPlace | None, court: Court, number: 
     return ""
 
 
-def _verify_audit(ticket: Ticket, place: AuditPlace, then: _Then) -> Ticket:
+def _verify_audit(ticket: Ticket, place: AuditedReceiptPath, then: _Then) -> Ticket:
     release_policy.verify_audit(ticket)
     if then.drawing is None:
         raise TryAgain("chain view", f"no batch {place.batch_id} or no beacon")
@@ -238,21 +238,21 @@ def _verify_audit(ticket: Ticket, place: AuditPlace, then: _Then) -> Ticket:
     return ticket
 
 
-def _read(ticket: Ticket, place: AuditPlace | None, court: Court, block: int) -> _Then:
+def _read(ticket: Ticket, place: AuditedReceiptPath | None, court: Court, block: int) -> _Then:
     is_dispute = ticket.kind == TicketKind.DISPUTE.value
     drawing = None
     if not is_dispute and place is not None:
         drawing = drawing_at(court, ticket.voter, court.holdings(ticket.voter, block), place.batch_id, block)
     return _Then(
-        clock=court.docket(ZERO_ADDRESS, block).clock,
+        clock=court.snapshot(ZERO_ADDRESS, block).clock,
         state=court.epoch_state(ticket.key_epoch, block),
-        case=court.case(ticket.subject, block, ticket.receipt_id) if is_dispute else None,
+        case=court.dispute(ticket.subject, block, ticket.receipt_id) if is_dispute else None,
         drawing=drawing,
     )
 
 
 def _dispute_problem(ticket: Ticket, court: Court, block: int) -> str:
-    case = court.case(ticket.subject, block, ticket.receipt_id)
+    case = court.dispute(ticket.subject, block, ticket.receipt_id)
     if case is None:
         return f"there is no dispute {hex0x(ticket.subject)}"
     if case.receipt_id != ticket.receipt_id:
@@ -262,7 +262,7 @@ def _dispute_problem(ticket: Ticket, court: Court, block: int) -> str:
     return ""
 
 
-def _audit_problem(ticket: Ticket, place: AuditPlace, court: Court, block: int) -> str:
+def _audit_problem(ticket: Ticket, place: AuditedReceiptPath, court: Court, block: int) -> str:
     found = court.batch(place.batch_id, block)
     if found is None or found[0].block + BEACON_DELAY_BLOCKS > block:
         return f"there is no batch {place.batch_id}, or nothing has drawn its auditors"

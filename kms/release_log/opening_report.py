@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bytewise.protocol.address_book import DealtShares, Holder, Network, holder
+from bytewise.protocol.address_book import DealtShares, Network, ShareHolder, share_holder
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.keys.epochs import GIVEN, SignedRelease
+from bytewise.protocol.keys.epochs import RELEASES, SignedRelease
 from bytewise.protocol.keys.release_log import LAG_S
 from bytewise.protocol.records.statements import Release
 from bytewise.protocol.units import U64, Address, Digest
@@ -30,7 +30,7 @@ class SharesHistory:
         """Those in force."""
         return self.versions[-1]
 
-    def holders(self) -> dict[Address, Holder]:
+    def holders(self) -> dict[Address, ShareHolder]:
         """Everybody who has or had a share, as the newest version names it."""
         return {each.address: each for shares in self.versions for each in shares.holders}
 
@@ -65,7 +65,7 @@ class SharesHistory:
 
 def history_in(book: Network, record: EpochRecord) -> SharesHistory:
     """What the address book says of an epoch; `ConfigurationError` if it says two things."""
-    own = tuple(map(holder, record.shards))
+    own = tuple(map(share_holder, record.shards))
     listed = sorted((each for each in book.dealt or () if each.epoch == record.epoch), key=lambda each: each.version)
     if not listed:
         return SharesHistory((DealtShares(record.epoch, 0, U64(0), record.threshold, own),))
@@ -82,7 +82,7 @@ def place_of(shard: Address, shares: DealtShares) -> int:
 
 def out_of_force(entries: Iterable[SignedRelease], history: SharesHistory) -> Iterator[str]:
     """A line for each release by a shard that had no share in force at the time that its record names."""
-    for record in (each.record for each in entries if each.record.decision in GIVEN):
+    for record in (each.record for each in entries if each.record.decision in RELEASES):
         if not place_of(record.shard, history.in_force(record.decided_at)):
             version = history.in_force(record.decided_at).version
             yield f"record {record.index} released while others held the shares, of version {version}"
@@ -117,7 +117,7 @@ class Entry(NamedTuple):
     @property
     def gave(self) -> bool:
         """Whether an enclave got something."""
-        return self.signed.record.decision in GIVEN
+        return self.signed.record.decision in RELEASES
 
 
 @dataclass(frozen=True, slots=True)

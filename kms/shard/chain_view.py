@@ -3,9 +3,9 @@
 from typing import Protocol
 
 from bytewise.protocol.court.params import ParamSet
-from bytewise.protocol.decisions.snapshot import AnchoredBatch, Docket, Holdings
+from bytewise.protocol.decisions.snapshot import AnchoredBatch, Holdings, Snapshot
 from bytewise.protocol.errors.actors import TryAgain
-from bytewise.protocol.keys.epochs import AuditDrawing, ChainFacts, EpochOnChain, ReleaseView
+from bytewise.protocol.keys.epochs import AuditDraw, ChainFacts, EpochOnChain, ReleaseView
 from bytewise.protocol.records.receipt import BatchHeader
 from bytewise.protocol.records.statements import Ticket, TicketKind
 from bytewise.protocol.units import Address, Digest
@@ -62,7 +62,7 @@ class KeyChain(DrawingChain, Protocol):
         """Number of the newest block at the configured finality."""
         ...
 
-    def docket(self, who: Address, block: int) -> Docket:
+    def snapshot(self, who: Address, block: int) -> Snapshot:
         """One `Lens` view: protocol clock, policy."""
         ...
 
@@ -98,7 +98,7 @@ class ChainCeremonyView:
 
 
 class ChainKeyView:
-    """`KeyView` over the chain client; `own` is the shard's account, which dockets are read for."""
+    """`KeyView` over the chain client; `own` is the shard's account, which snapshots are read for."""
 
     def __init__(self, chain: KeyChain, own: Address) -> None:
         self._chain = chain
@@ -108,17 +108,19 @@ class ChainKeyView:
         """All facts about the ticket, each read at the newest final block."""
         is_audit = ticket.kind == TicketKind.AUDIT.value
         subject = None if is_audit else ticket.subject
-        block, docket, key, record, case = self._chain.release_view(ticket.voter, ticket.key_epoch, subject, ticket.receipt_id)
-        voter = docket.me
+        block, snapshot, key, record, dispute = self._chain.release_view(
+            ticket.voter, ticket.key_epoch, subject, ticket.receipt_id
+        )
+        voter = snapshot.me
         if record is None:
             raise TryAgain("chain view", f"no key epoch {ticket.key_epoch} at block {block}")
         return ChainFacts(
-            number=docket.number,
-            timestamp=docket.timestamp,
-            clock=docket.clock,
-            policy=docket.policy,
+            number=snapshot.number,
+            timestamp=snapshot.timestamp,
+            clock=snapshot.clock,
+            policy=snapshot.policy,
             is_verifier=any(voter.pool),
-            case=case,
+            dispute=dispute,
             drawing=drawing_at(self._chain, ticket.voter, voter, batch_id, block) if is_audit else None,
             epoch_state=key.state,
             assurance=record.assurance,
@@ -137,10 +139,10 @@ class ChainKeyView:
 
     def time(self) -> int:
         """Wall time of the newest final block, unix seconds."""
-        return self._chain.docket(self._own, self._chain.head()).timestamp
+        return self._chain.snapshot(self._own, self._chain.head()).timestamp
 
 
-def drawing_at(chain: DrawingChain, who: Address, voter: Holdings, batch_id: int, block: int) -> AuditDrawing | None:
+def drawing_at(chain: DrawingChain, who: Address, voter: Holdings, batch_id: int, block: int) -> AuditDraw | None:
     """What draws the auditors of a batch, `voter` among them, at a block; None without such a batch or before its beacon."""
     found = chain.batch(batch_id, block)
     if found is None or found[0].block + BEACON_DELAY_BLOCKS > block:
@@ -150,7 +152,7 @@ def drawing_at(chain: DrawingChain, who: Address, voter: Holdings, batch_id: int
     # Not today's stake: who sees the beacon could make an account that it draws.
     stake = chain.stake_at(who, header.block, block)
     ours = any(voter.pool) and voter.pool == chain.pool_of(header.environment, block)
-    return AuditDrawing(
+    return AuditDraw(
         batch=header,
         window_end=anchored.window_end,
         beacon=chain.block_hash(header.block + BEACON_DELAY_BLOCKS),

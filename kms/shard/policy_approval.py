@@ -14,7 +14,7 @@ from bytewise.protocol.evidence.appraisal_policy import (
     approval_digest,
     entry_digest,
 )
-from bytewise.protocol.evidence.policy_updates import Times, first_standing, succeed
+from bytewise.protocol.evidence.policy_updates import PolicyTimes, first_policy_state, update_policy
 from bytewise.protocol.signing import Signer, recover
 from bytewise.protocol.units import hex0x
 from bytewise.service.files import replace_file
@@ -41,7 +41,7 @@ def approve(policy_file: Path, out_file: Path, signer: Signer) -> SignedPolicy:
 
 def changes(before: AppraisalPolicy, after: AppraisalPolicy) -> tuple[str, ...]:
     """What a shard does on seeing `after` behind `before`, a line for each entry; `PolicyRefused` if it refuses it."""
-    waiting = {each.entry for each in succeed(first_standing(before), after, Times(0, 0)).pending}
+    waiting = {each.entry for each in update_policy(first_policy_state(before), after, PolicyTimes(0, 0)).pending}
     old: tuple[PlatformRule | TrustedMeasurement, ...] = (*before.rules, *before.measurements)
     new: tuple[PlatformRule | TrustedMeasurement, ...] = (*after.rules, *after.measurements)
     added = (

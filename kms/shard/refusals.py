@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 
 from bytewise.protocol.errors.branches import BytewiseError, Unavailable
-from bytewise.protocol.keys.epochs import Refusal
+from bytewise.protocol.keys.epochs import ShardRefusal
 from bytewise.protocol.units import Address
 from bytewise.service import telemetry
 
@@ -17,11 +17,11 @@ REFUSALS_A_DAY = 50
 _DAY_S = 86_400
 
 
-def refusal(error: BytewiseError) -> Refusal:
+def refusal(error: BytewiseError) -> ShardRefusal:
     """The refusal that tells of an error, which is logged and counted here."""
     telemetry.log_error("kms.refused", error)
     telemetry.count("bytewise_kms_refusals_total", rule=error.rule)
-    return Refusal(type(error).__name__, error.rule, isinstance(error, Unavailable))
+    return ShardRefusal(type(error).__name__, error.rule, isinstance(error, Unavailable))
 
 
 class Quota:

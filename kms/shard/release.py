@@ -15,9 +15,14 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError, EpochClosed, TryAgain
 from bytewise.protocol.errors.branches import BytewiseError, Fault
 from bytewise.protocol.errors.records import TooLarge
-from bytewise.protocol.evidence.appraisal_policy import Role
-from bytewise.protocol.evidence.policy_updates import Standing
-from bytewise.protocol.evidence.release_evidence import AuditPlace, Grounds, SignedGrounds, grounds_digest
+from bytewise.protocol.evidence.appraisal_policy import MeasurementRole
+from bytewise.protocol.evidence.policy_updates import PolicyState
+from bytewise.protocol.evidence.release_evidence import (
+    AuditedReceiptPath,
+    ReleaseEvidence,
+    SignedReleaseEvidence,
+    release_evidence_digest,
+)
 from bytewise.protocol.jobs import Contracts, anchor_domain, key_domain
 from bytewise.protocol.keys.epochs import (
     MAX_RELEASE_BODY_BYTES,
@@ -33,8 +38,8 @@ from bytewise.protocol.keys.epochs import (
     ShardInfo,
     SignedRelease,
     SignedTicket,
-    decision_to_give,
     partial_info,
+    release_decision,
     share_info,
 )
 from bytewise.protocol.keys.release_log import LogHead
@@ -58,13 +63,13 @@ from kms.storage.keyring import HeldShare
 # What a shard writes down beside a release record: why it decided as it did.
 
 
-def grounds_of(request: ReleaseRequest, shown: Appraised, policy_serial: int, refused: Fault | None) -> Grounds:
+def grounds_of(request: ReleaseRequest, shown: Appraised, policy_serial: int, refused: Fault | None) -> ReleaseEvidence:
     """On what a request was decided; `refused` is why nothing was given.
 
     Where a refused request says that its receipt is anchored nobody verified, and it can be long.
     """
     is_audit = refused is None and request.ticket.kind == TicketKind.AUDIT.value
-    return Grounds(
+    return ReleaseEvidence(
         evidence=shown.named,
         platform=shown.program.platform,
         measurement=shown.claims.measurement,
@@ -72,7 +77,7 @@ def grounds_of(request: ReleaseRequest, shown: Appraised, policy_serial: int, re
         gpu=shown.program.gpu,
         policy=U64(policy_serial),
         refusal="" if refused is None else refused.rule,
-        audit=AuditPlace(request.batch_id, request.receipt.seq, request.proof) if is_audit else None,
+        audit=AuditedReceiptPath(request.batch_id, request.receipt.seq, request.proof) if is_audit else None,
     )
 
 
@@ -97,7 +102,7 @@ class Shard:
         find: Find,
         signer: Signer,
         contracts: Contracts,
-        appraisal: Standing,
+        appraisal: PolicyState,
         view: KeyView,
         records: ReleaseRecords,
         rng: Rng,
@@ -138,7 +143,7 @@ class Shard:
     def terms(self) -> Terms:
         """What it demands of who asks for a release: an enclave of the policy, about this network and epoch."""
         epoch = self._document.record.epoch
-        return Terms(Role.KEY_SHARD, Role.VERIFIER_ENCLAVE, self._contracts, epoch, self._appraisal, None)
+        return Terms(MeasurementRole.KEY_SHARD, MeasurementRole.VERIFIER_ENCLAVE, self._contracts, epoch, self._appraisal, None)
 
     def info(self) -> ShardInfo:
         """What this shard serves, and whether its share is the one that the chain means."""
@@ -243,12 +248,12 @@ class Shard:
             transport_key_hash=ticket.transport_key_hash,
             previous=head.digest,
             index=U64(head.next_index),
-            decision=U8(decision_to_give(ticket.key_epoch) if refused is None else Decision.REFUSED),
+            decision=U8(release_decision(ticket.key_epoch) if refused is None else Decision.REFUSED),
             decided_at=U64(facts.timestamp),
         )
         digest = typed_digest(key_domain(self._contracts), record)
         grounds = grounds_of(request, admitted.peer.evidence, self._appraisal.policy.serial, refused)
-        why = SignedGrounds(grounds, self._signer.sign(grounds_digest(digest, grounds)))
+        why = SignedReleaseEvidence(grounds, self._signer.sign(release_evidence_digest(digest, grounds)))
         return SignedRelease(record, self._signer.sign(digest), SignedTicket(ticket, request.ticket_signature), why)
 
     def _answer(self, request: ReleaseRequest, admitted: Admitted, signed: SignedRelease, share: HeldShare) -> ReleaseAnswer:

@@ -12,14 +12,14 @@ from bytewise.crypto.envelope import verify_receipt_envelope
 from bytewise.protocol import merkle
 from bytewise.protocol.court import sortition
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.decisions.snapshot import Case
+from bytewise.protocol.decisions.snapshot import Dispute
 from bytewise.protocol.errors.actors import BudgetSpent, EpochClosed, EvidenceRefused, TicketRefused, TryAgain
 from bytewise.protocol.errors.reasons import TicketFlaw
 from bytewise.protocol.errors.records import ForeignChain
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType, entry_digest
-from bytewise.protocol.evidence.policy_updates import Standing
+from bytewise.protocol.evidence.policy_updates import PolicyState
 from bytewise.protocol.jobs import Contracts, anchor_domain, key_domain
-from bytewise.protocol.keys.epochs import AuditDrawing, ChainFacts, EpochState, ReleaseRequest
+from bytewise.protocol.keys.epochs import AuditDraw, ChainFacts, EpochState, ReleaseRequest
 from bytewise.protocol.keys.release_log import LAG_S
 from bytewise.protocol.records.receipt import SignedReceipt, receipt_id, verify_receipt
 from bytewise.protocol.records.seal import Envelope
@@ -77,7 +77,7 @@ def verify_right(request: ReleaseRequest, admitted: Admitted, contracts: Contrac
     verify_unexpired(ticket, facts.clock)
     _verify_assurance(admitted.peer.evidence, facts)
     is_dispute = ticket.kind == TicketKind.DISPUTE.value
-    seats = dispute_seats(ticket, facts.case, facts.number) if is_dispute else _drawn(request, contracts, facts)
+    seats = dispute_seats(ticket, facts.dispute, facts.number) if is_dispute else _drawn(request, contracts, facts)
     verify_epoch(ticket, facts.epoch_state)
     return seats
 
@@ -99,7 +99,7 @@ def verify_epoch(ticket: Ticket, state: EpochState) -> EpochState:
     return state
 
 
-def dispute_seats(ticket: Ticket, case: Case | None, block: int) -> int:
+def dispute_seats(ticket: Ticket, case: Dispute | None, block: int) -> int:
     """Seats of the ticket's voter in the round that commits or reveals; `case` is the ticket's dispute at a block."""
     if case is None:
         raise TryAgain("chain view", f"no dispute {ticket.subject.hex()} at block {block}")
@@ -119,7 +119,7 @@ def verify_audit(ticket: Ticket) -> Ticket:
     return ticket
 
 
-def audit_seats(ticket: Ticket, drawing: AuditDrawing, clock: int) -> int:
+def audit_seats(ticket: Ticket, drawing: AuditDraw, clock: int) -> int:
     """Seats of an audit whose window is open and whose voter the batch's beacon drew."""
     if clock > drawing.window_end:
         raise TicketRefused(f"window of batch {drawing.batch.batch_id} is over", TicketFlaw.WINDOW_OVER)
@@ -128,7 +128,7 @@ def audit_seats(ticket: Ticket, drawing: AuditDrawing, clock: int) -> int:
     return AUDIT_SEATS
 
 
-def verify_waited(standing: Standing, evidence: Appraised, facts: ChainFacts) -> Appraised:
+def verify_waited(standing: PolicyState, evidence: Appraised, facts: ChainFacts) -> Appraised:
     """The evidence, unless what accepts it still waits by the chain's time: a clock that jumped ahead ended no wait."""
     if {entry_digest(evidence.program), entry_digest(evidence.rule)} & standing.waiting(facts.timestamp):
         raise TryAgain("appraisal policy", f"what was added to it does not count yet at block {facts.number}")
@@ -193,7 +193,7 @@ def _verify_assurance(evidence: Appraised, facts: ChainFacts) -> Appraised:
     return evidence
 
 
-def _seats_of(ticket: Ticket, case: Case) -> int:
+def _seats_of(ticket: Ticket, case: Dispute) -> int:
     seat = case.seat_of(ticket.voter)
     if seat is None or seat.seat_mask == 0:
         raise TicketRefused(f"{ticket.voter} has no seat in round {case.round}", TicketFlaw.NO_SEAT)

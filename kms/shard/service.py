@@ -9,7 +9,7 @@ from pathlib import Path
 from bytewise.ports import Clock, Quoter
 from bytewise.protocol.errors.actors import ConfigurationError, StaleBackup
 from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS, EvidenceType
-from bytewise.protocol.evidence.policy_updates import Standing, Times, first_standing
+from bytewise.protocol.evidence.policy_updates import PolicyState, PolicyTimes, first_policy_state
 from bytewise.protocol.jobs import Contracts, EpochRecord, key_domain
 from bytewise.protocol.keys.epochs import EpochDocument, EpochState
 from bytewise.protocol.units import Address, address
@@ -160,13 +160,13 @@ def _verify_own(records: ReleaseRecords, epoch: int, shard: Address) -> None:
                 raise ConfigurationError("database_url", why)
 
 
-def _standing(settings: ShardSettings, chain_id: int, view: KeyView) -> Standing:
+def _standing(settings: ShardSettings, chain_id: int, view: KeyView) -> PolicyState:
     if not settings.policy_governors:
         telemetry.log("kms.policy_unsigned", assurance="simulated")
-        return first_standing(load_policy(settings.policy_file, chain_id, settings.production))
+        return first_policy_state(load_policy(settings.policy_file, chain_id, settings.production))
     history = settings.folder / keyring.POLICY_HISTORY
     # Either may be wrong, or a liar's: together they end no wait too early and make none endless.
-    times = Times(own=SystemClock().now(), chain=view.time())
+    times = PolicyTimes(own=SystemClock().now(), chain=view.time())
     return follow_policy(
         settings.policy_file, history, settings.policy_governors, settings.policy_threshold, chain_id, settings.production, times
     )  # fmt: skip

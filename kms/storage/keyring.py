@@ -20,7 +20,7 @@ from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import Fault
-from bytewise.protocol.keys.ceremony import ShardEntry
+from bytewise.protocol.keys.ceremony import ShardContact
 from bytewise.protocol.keys.epochs import EpochDocument, SealedShare
 from bytewise.protocol.units import U64, Blob, Digest
 from bytewise.service.certificates import make_certificate
@@ -60,9 +60,9 @@ def certificate(folder: Path) -> str:
     return _text(folder / TLS_CERTIFICATE)
 
 
-def entry(folder: Path, url: str, channel: str) -> ShardEntry:
+def entry(folder: Path, url: str, channel: str) -> ShardContact:
     """What others must know of this shard before a ceremony: its HTTPS address, and `host:port` of its attested channels."""
-    return ShardEntry(address_of(folder), url, channel, certificate(folder))
+    return ShardContact(address_of(folder), url, channel, certificate(folder))
 
 
 def seal_share(folder: Path, epoch: int, index: int, share: int, suffix: str = "", sealer: Sealer | None = None) -> Path:

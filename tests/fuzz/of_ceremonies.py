@@ -10,16 +10,16 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import CeremonyRefused, LogForked
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.errors.records import BadSignature
-from bytewise.protocol.keys.ceremony import Plan, announce
+from bytewise.protocol.keys.ceremony import CeremonyPlan, sign_plan
 from bytewise.protocol.keys.ceremony_log import (
     MAX_EXCHANGE_MARKS,
+    CeremonyLogCopy,
     Exchange,
     ExchangeAnswer,
-    LogCopy,
     Message,
-    bring,
     fork_of_copies,
     head_after,
+    make_exchange,
     read_copy,
     read_message,
     sign_head,
@@ -47,7 +47,7 @@ class Moment(NamedTuple):
 class Recorder(Town):
     """A town that remembers each message with the state before it."""
 
-    def __init__(self, plan_: Plan, parties: Sequence[Party]) -> None:
+    def __init__(self, plan_: CeremonyPlan, parties: Sequence[Party]) -> None:
         super().__init__(plan_, parties)
         self.moments: list[Moment] = []
 
@@ -102,9 +102,9 @@ def plans(_folder: Path) -> Target:
     seeds = [encode(town.plan) for town in _towns()]
 
     def read(data: bytes) -> None:
-        found = same(decode(Plan, data), data)
+        found = same(decode(CeremonyPlan, data), data)
         begin(found)
-        announce(SCRIBE, found)
+        sign_plan(SCRIBE, found)
 
     return target(read, seeds)
 
@@ -147,7 +147,7 @@ def exchanges(folder: Path) -> Target:
             asked = decode(Exchange, data, MAX_EXCHANGE_MARKS)
             first = max(asked.before.length, 0)
             before = scribe.heads[first] if first < len(scribe.heads) else asked.before.head
-            desk.exchange(encode(bring(SCRIBE, announce(SCRIBE, asked.plan.plan), first, asked.messages, before)))
+            desk.exchange(encode(make_exchange(SCRIBE, sign_plan(SCRIBE, asked.plan.plan), first, asked.messages, before)))
 
     return target(read, first.asked, (Fault, Unavailable))
 
@@ -167,10 +167,10 @@ def log_copies(folder: Path) -> Target:
             found = same(read_copy(data), data)
         except (BadSignature, CeremonyRefused):
             # What a scribe signs is looked at too, whatever it is.
-            copy = decode(LogCopy, data)
-            signed = announce(SCRIBE, copy.plan.plan)
+            copy = decode(CeremonyLogCopy, data)
+            signed = sign_plan(SCRIBE, copy.plan.plan)
             end = sign_head(SCRIBE, signed, len(copy.messages), head_after(signed.plan.digest, copy.messages))
-            found = read_copy(encode(LogCopy(signed, copy.messages, end, copy.fork)))
+            found = read_copy(encode(CeremonyLogCopy(signed, copy.messages, end, copy.fork)))
         for each in seeds:
             if (fork := fork_of_copies(found, each)) is not None:
                 verify_fork(fork)

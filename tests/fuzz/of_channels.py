@@ -10,7 +10,7 @@ from OpenSSL import SSL
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.evidence import ChannelBroken, ChannelRefused
-from bytewise.protocol.keys.epochs import Refusal
+from bytewise.protocol.keys.epochs import ShardRefusal
 from bytewise.protocol.units import Blob, Digest
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.tee import binding
@@ -64,7 +64,7 @@ def frames(_folder: Path) -> Target:
     def framed(kind: _Kind, data: bytes) -> bytes:
         return bytes([kind]) + len(data).to_bytes(4, "big") + data
 
-    refusal = encode(Refusal("EvidenceRefused", "R-31", False))
+    refusal = encode(ShardRefusal("EvidenceRefused", "R-31", False))
     seeds = (framed(_Kind.DATA, b"a message"), framed(_Kind.REFUSAL, refusal), framed(_Kind.HELLO, b"{}"))
 
     def read(data: bytes) -> None:

@@ -18,13 +18,13 @@ from bytewise.protocol.errors.records import ForeignChain
 from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, SignedPolicy, approval_digest
 from bytewise.protocol.evidence.claims import (
     Collateral,
-    Premises,
+    HostClaims,
     ResultQuote,
     ResultStatement,
     SnpCertificates,
     result_report_data,
 )
-from bytewise.protocol.evidence.policy_updates import Pending, Standing, verify_approval
+from bytewise.protocol.evidence.policy_updates import PendingAddition, PolicyState, verify_approval
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U8, U16, U64, U256, Blob, Digest
 from bytewise.tee.appraisal import verify_result_quote
@@ -188,7 +188,7 @@ def result_quotes(_folder: Path) -> Target:
     none = Digest(bytes(32))
     said = ResultStatement(
         U256(CHAIN_ID), CONTRACTS.disputes, none, U16(1), none, VOTER.address, U8(1), U8(0), none, none, none, 1,
-        Premises(U64(1), none, none, none),
+        HostClaims(U64(1), none, none, none),
     )  # fmt: skip
     body = dataclasses.replace(bench.body, report_data=result_report_data(said))
     seed = encode(ResultQuote(said, bench.quoter.evidence(body)))
@@ -200,14 +200,14 @@ def policies(_folder: Path) -> Target:
     """Policies as files: plain, signed, and as a shard remembers them."""
     policy = shared_bench().policy
     signed = SignedPolicy(policy, tuple(each.sign(approval_digest(policy)) for each in GOVERNORS))
-    standing = Standing(policy, (Pending(policy.digest, U64(7)),))
+    standing = PolicyState(policy, (PendingAddition(policy.digest, U64(7)),))
     addresses = [each.address for each in GOVERNORS]
 
     def read_signed(data: bytes) -> None:
         verify_approval(same(decode(SignedPolicy, data), data), addresses, 2)
 
     def read_standing(data: bytes) -> None:
-        found = same(decode(Standing, data), data)
+        found = same(decode(PolicyState, data), data)
         if found.at(0).digest != found.policy.digest:
             found.at(2**63)
 

@@ -9,17 +9,17 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.jobs import key_domain
-from bytewise.protocol.keys.ceremony import Erasure, ShardEntry, SignedErasure
+from bytewise.protocol.keys.ceremony import Erasure, ShardContact, SignedErasure
 from bytewise.protocol.keys.epochs import (
     MAX_RELEASE_MARKS,
     EpochDocument,
-    Refusal,
     ReleaseAnswer,
     ReleaseLog,
     ReleaseReply,
     ReleaseRequest,
     SealedShare,
     ShardInfo,
+    ShardRefusal,
     SignedRelease,
     SignedTicket,
 )
@@ -60,9 +60,9 @@ def answers(folder: Path) -> Target:
     world.chain.open(case)
     answer = world.release(ours, case)
     right = ours.log(0).entries[0].right
-    refusal = Refusal("TryAgain", "R-52", True)
+    refusal = ShardRefusal("TryAgain", "R-52", True)
     seeds = (ReleaseReply(answer, None), ReleaseReply(None, refusal), answer, refusal, ours.info(), right)
-    return records((ReleaseReply, ReleaseReply, ReleaseAnswer, Refusal, ShardInfo, SignedTicket), seeds)
+    return records((ReleaseReply, ReleaseReply, ReleaseAnswer, ShardRefusal, ShardInfo, SignedTicket), seeds)
 
 
 def logs(folder: Path) -> Target:
@@ -100,7 +100,7 @@ def documents(folder: Path) -> Target:
         erasure,
         ours.log(0).entries[0],
     )
-    return records((EpochDocument, ShardEntry, SealedShare, SignedErasure, SignedRelease), seeds)
+    return records((EpochDocument, ShardContact, SealedShare, SignedErasure, SignedRelease), seeds)
 
 
 def backups(folder: Path) -> Target:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.court.tally import Count, Said
+from bytewise.protocol.court.tally import Count, VoteContent
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.signing import Domain
@@ -61,7 +61,7 @@ class Word:
 
     commitment: Digest = ZERO_DIGEST
     """Zero until committed."""
-    said: Said | None = None
+    said: VoteContent | None = None
     """What it revealed, or a certificate said for it."""
 
 

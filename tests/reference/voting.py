@@ -7,7 +7,7 @@ from dataclasses import replace
 from bytewise.protocol import digests, merkle
 from bytewise.protocol.court import commitments
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.court.tally import said_by
+from bytewise.protocol.court.tally import vote_content
 from bytewise.protocol.errors.actors import CommitmentMismatch, NotAMember, TooEarly
 from bytewise.protocol.errors.records import MalformedValue, MerkleProofMismatch
 from bytewise.protocol.records.statements import Finding, Vote
@@ -79,13 +79,13 @@ def certify(court: Court, finding: Finding, root: Digest, signers: Iterable[Addr
     checks.new(not found.round.certified, f"round {finding.round}", "certified already")
     signing = tuple(signers)
     counted = found.round.words.keys()
-    words = {who: Word(said=said_by(finding)) for who in signing if who not in counted}
+    words = {who: Word(said=vote_content(finding)) for who in signing if who not in counted}
     quorum, seats = court.params_of(found).quorum(found.round.seats), _signing(found, signing)
     if seats < quorum:
         raise MalformedValue("certificate", f"{seats} seats of {quorum}")
     checks.new(bool(words), f"round {finding.round}", "every signer has opened its vote")
     mask = sum(found.round.mask(who) for who in words)
-    count = found.round.count.add(said_by(finding), mask.bit_count(), found.claim.answer)
+    count = found.round.count.add(vote_content(finding), mask.bit_count(), found.claim.answer)
     return court.put(found.with_round(words={**found.round.words, **words}, count=count, certified=mask))
 
 
@@ -113,7 +113,7 @@ def _closed(court: Court, vote: Vote) -> tuple[Dispute, Word]:
 
 
 def _opened(court: Court, found: Dispute, vote: Vote, quote: bytes) -> Court:
-    said = said_by(vote)
+    said = vote_content(vote)
     have = digests.keccak256(quote) if quote else ZERO_DIGEST
     if have != vote.quote_hash:
         raise MalformedValue("quote", f"hash {have.hex()} instead of {vote.quote_hash.hex()}")

@@ -15,7 +15,7 @@ import pytest
 
 from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.convert import bound as proof
-from bytewise.inference.convert.bound import Bounds, LayerReach, Reach
+from bytewise.inference.convert.bound import Bounds, LayerMagnitudes, Magnitude
 from bytewise.inference.determinism import fixed
 from bytewise.protocol.encoding import to_json
 from tests.fixtures.inference.tiny import VARIANTS, tiny
@@ -33,13 +33,13 @@ class Noting(Bounds):
         self.given = {"embedding": exact(embedding), "rotary": rope_gain.hex(), "attention_scale": attention_scale.hex()}
         super().__init__(shape, embedding, rope_gain, attention_scale)
 
-    def layer(self, index: int, reach: LayerReach) -> None:
+    def layer(self, index: int, reach: LayerMagnitudes) -> None:
         """Follows one layer."""
         self.linears |= {f"layers.{index}.{name}": maxima(each) for name, each in reach.linears.items()}
         self.norms |= {f"layers.{index}.{name}": gain.hex() for name, gain in reach.gains.items()}
         super().layer(index, reach)
 
-    def head(self, reach: Reach, gain: float) -> int:
+    def head(self, reach: Magnitude, gain: float) -> int:
         """Follows the head."""
         self.linears["head"], self.norms["norm"] = maxima(reach), gain.hex()
         return super().head(reach, gain)
@@ -50,7 +50,7 @@ class Noting(Bounds):
         return noted
 
 
-def maxima(reach: Reach) -> dict[str, str]:
+def maxima(reach: Magnitude) -> dict[str, str]:
     """A, S and b of a linear layer."""
     return {"A": reach.absolute.hex(), "S": reach.square.hex(), "b": reach.bias.hex()}
 

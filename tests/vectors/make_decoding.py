@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from bytewise.inference.answer import Answer, Words
+from bytewise.inference.answer import AnswerBuilder, TokenTexts
 from bytewise.inference.determinism import fixed
 from bytewise.inference.engine_paths import HeadRow
 from bytewise.inference.known_answers.operations import integers
@@ -58,7 +58,7 @@ def answered(knobs: dict[str, Any], seed: int) -> dict[str, Any]:
         template_digest=ZERO_DIGEST, tokenizer_digest=ZERO_DIGEST, prompt_commitments=None, nonce=ZERO_DIGEST, chain_id=U256(1),
         expiry=U64(1), client=ZERO_ADDRESS, reply_key=None,
     )  # fmt: skip
-    answer = Answer(request, ZERO_DIGEST, Words(json.dumps(TOKENIZER).encode(), len(NAMES)))
+    answer = AnswerBuilder(request, ZERO_DIGEST, TokenTexts(json.dumps(TOKENIZER).encode(), len(NAMES)))
     for row in ROWS:
         if answer.reason is None:
             answer.add(HeadRow(b"", 100, torch.tensor(row)))

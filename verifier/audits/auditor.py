@@ -13,11 +13,11 @@ from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.sortition import audit_is_drawn
 from bytewise.protocol.decisions.actions import Action, ClaimBounty, OpenAudit, PostAudit, RunAudit
 from bytewise.protocol.decisions.audits import decide_auditor
-from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.jobs import JobResult
 from bytewise.protocol.records.compare import differing_fields
 from bytewise.protocol.records.environment import Environment
-from bytewise.protocol.records.preflight import Preflight, Record, preflight
+from bytewise.protocol.records.preflight import Preflight, PreflightSubject, preflight
 from bytewise.protocol.records.receipt import BatchHeader, Receipt
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult, CannotReason, Outcome, audit_commitment
 from bytewise.protocol.signing import Signer, typed_digest
@@ -96,41 +96,41 @@ class Draws:
         self._drawn: dict[_Batch, dict[tuple[Digest, Digest], bool]] = {}
         """By receipt and beacon: as often as it is asked, and whatever stays missing, a draw is computed once."""
         self._beacons: dict[tuple[int, Digest], Digest] = {}
-        """By number of the beacon's block and hash of the docket's: a block's hash fixes all its ancestors."""
+        """By number of the beacon's block and hash of the snapshot's: a block's hash fixes all its ancestors."""
 
-    def has(self, receipt_id: Digest, header: BatchHeader, docket: Docket) -> bool:
+    def has(self, receipt_id: Digest, header: BatchHeader, snapshot: Snapshot) -> bool:
         """Whether anybody was drawn to audit the receipt; False while its beacon is not there."""
-        batch, at = docket.batch(header.batch_id), header.block + BEACON_DELAY_BLOCKS
-        if batch is None or at > docket.number:
+        batch, at = snapshot.batch(header.batch_id), header.block + BEACON_DELAY_BLOCKS
+        if batch is None or at > snapshot.number:
             return False
-        beacon, known = self._beacon(at, docket), self._known(header, docket)
+        beacon, known = self._beacon(at, snapshot), self._known(header, snapshot)
         if (receipt_id, beacon) not in known:
-            params = self._chain.params(batch.params_version, docket.number)
+            params = self._chain.params(batch.params_version, snapshot.number)
             rate, unit = params.shares.audit_rate_bps, params.money.audit_unit
-            stakes = self._stakes_of(header, docket)
+            stakes = self._stakes_of(header, snapshot)
             drawn = any(audit_is_drawn(beacon, receipt_id, who, rate, stake // unit) for who, stake in stakes)
             known[(receipt_id, beacon)] = drawn
         return known[(receipt_id, beacon)]
 
-    def _known(self, header: BatchHeader, docket: Docket) -> dict[tuple[Digest, Digest], bool]:
+    def _known(self, header: BatchHeader, snapshot: Snapshot) -> dict[tuple[Digest, Digest], bool]:
         key = _Batch(header.batch_id, header.block)
         if key not in self._drawn:
-            self._drawn = {each: found for each, found in self._drawn.items() if docket.is_open(each.batch_id)}
+            self._drawn = {each: found for each, found in self._drawn.items() if snapshot.is_open(each.batch_id)}
             self._drawn[key] = {}
         return self._drawn[key]
 
-    def _beacon(self, at: int, docket: Docket) -> Digest:
-        key = at, docket.block_hash
+    def _beacon(self, at: int, snapshot: Snapshot) -> Digest:
+        key = at, snapshot.block_hash
         if key not in self._beacons:
-            self._beacons = {each: found for each, found in self._beacons.items() if each[1] == docket.block_hash}
+            self._beacons = {each: found for each, found in self._beacons.items() if each[1] == snapshot.block_hash}
             self._beacons[key] = self._chain.block_hash(at)
         return self._beacons[key]
 
-    def _stakes_of(self, header: BatchHeader, docket: Docket) -> tuple[tuple[Address, int], ...]:
+    def _stakes_of(self, header: BatchHeader, snapshot: Snapshot) -> tuple[tuple[Address, int], ...]:
         key = _Batch(header.batch_id, header.block)
         if key not in self._stakes:
-            self._stakes = {each: found for each, found in self._stakes.items() if docket.is_open(each.batch_id)}
-            self._stakes[key] = self._chain.auditors(header.environment, header.block, docket.number)
+            self._stakes = {each: found for each, found in self._stakes.items() if snapshot.is_open(each.batch_id)}
+            self._stakes[key] = self._chain.auditors(header.environment, header.block, snapshot.number)
         return self._stakes[key]
 
 
@@ -167,40 +167,40 @@ class Auditor:
         self._attempts: dict[Digest, int] = {}
         self._not_before: dict[Digest, int] = {}
 
-    def step(self, docket: Docket) -> tuple[Action, ...]:
+    def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
         """Looks for new draws, then says what to do about all audits."""
-        self._forget_another_branch(docket)
+        self._forget_another_branch(snapshot)
         self._forget_closed()
         for live in self._records.live:
-            self._draw(live, docket)
+            self._draw(live, snapshot)
         running = {subject for kind, subject, _ in self._worker.busy() if kind == "audit"}
-        running |= {receipt for receipt, moment in self._not_before.items() if docket.timestamp < moment}
-        return decide_auditor(docket, self._bounties.duties(docket), running, self._margin_s)
+        running |= {receipt for receipt, moment in self._not_before.items() if snapshot.timestamp < moment}
+        return decide_auditor(snapshot, self._bounties.duties(snapshot), running, self._margin_s)
 
-    def start(self, action: RunAudit, docket: Docket) -> None:
+    def start(self, action: RunAudit, snapshot: Snapshot) -> None:
         """Queues the enclave job of one audit unless the enclave is away; `Unavailable` while something it needs is missing."""
-        self._not_before[action.receipt_id] = docket.timestamp + RETRY_PAUSE_S
+        self._not_before[action.receipt_id] = snapshot.timestamp + RETRY_PAUSE_S
         if self._worker.away():
             return
-        case = self._records.case(action.receipt_id, docket)
-        right = audit_right(action.receipt_id, docket.clock + self._ticket_ttl_s)
+        case = self._records.case(action.receipt_id, snapshot)
+        right = audit_right(action.receipt_id, snapshot.clock + self._ticket_ttl_s)
         job = functools.partial(run_job, self._enclave, self._signer, self._network.contracts, case, right)
         self._worker.submit(AUDIT, ("audit", action.receipt_id, 0), job)
 
-    def finish(self, finished: Finished, docket: Docket) -> None:
+    def finish(self, finished: Finished, snapshot: Snapshot) -> None:
         """Signs the result of a job, or counts a failure; where there was no enclave nothing was tried."""
         receipt_id = finished.key[1]
         if isinstance(finished.outcome, EnclaveAway):
-            self._not_before[receipt_id] = docket.timestamp + RETRY_PAUSE_S
+            self._not_before[receipt_id] = snapshot.timestamp + RETRY_PAUSE_S
             return
         outcome = finished.outcome
         unclear = not isinstance(outcome, JobResult) or outcome.outcome == Outcome.NO_KEY.value
         self._attempts[receipt_id] = self._attempts.get(receipt_id, 0) + 1
         if unclear and self._attempts[receipt_id] < MAX_ATTEMPTS:
-            self._not_before[receipt_id] = docket.timestamp + RETRY_PAUSE_S
+            self._not_before[receipt_id] = snapshot.timestamp + RETRY_PAUSE_S
             return
         if isinstance(outcome, JobResult):
-            self._sign(outcome, docket)
+            self._sign(outcome, snapshot)
         else:
             self._audits.mark(receipt_id, FAILED, f"{type(outcome).__name__} after {MAX_ATTEMPTS} attempts")
             telemetry.log("audit.failed", receipt=receipt_id, error=type(outcome).__name__)
@@ -213,12 +213,12 @@ class Auditor:
         """Shows what the result committed to, or claims the bounty for it."""
         self._bounties.collect(action, sender)
 
-    def _forget_another_branch(self, docket: Docket) -> None:
+    def _forget_another_branch(self, snapshot: Snapshot) -> None:
         # A beacon of blocks that left the chain draws nobody: shards would refuse the ticket.
         if self._last is not None and self._chain.block_hash(self._last[0]) != self._last[1]:
             self._beacons.clear()
             self._drawn.clear()
-        self._last = (docket.number, docket.block_hash)
+        self._last = (snapshot.number, snapshot.block_hash)
 
     def _forget_closed(self) -> None:
         """What is known of receipts whose window is over."""
@@ -229,34 +229,34 @@ class Auditor:
         self._attempts = {receipt: kept for receipt, kept in self._attempts.items() if receipt in live}
         self._not_before = {receipt: kept for receipt, kept in self._not_before.items() if receipt in live}
 
-    def _draw(self, live: Live, docket: Docket) -> None:
+    def _draw(self, live: Live, snapshot: Snapshot) -> None:
         """Whatever the check found: a receipt that nobody could audit because of a small fault would still become final."""
         receipt_id, header = live.seen.receipt_id, live.header
         at = header.block + BEACON_DELAY_BLOCKS
-        if receipt_id in self._drawn or at > docket.number:
+        if receipt_id in self._drawn or at > snapshot.number:
             return
         if header.batch_id not in self._beacons:
             self._beacons[header.batch_id] = self._chain.block_hash(at)
-        batch = docket.batch(header.batch_id)
+        batch = snapshot.batch(header.batch_id)
         if batch is None:
             return
-        params = self._chain.params(batch.params_version, docket.number)
-        stake = self._chain.stake_at(self._signer.address, header.block, docket.number)
+        params = self._chain.params(batch.params_version, snapshot.number)
+        stake = self._chain.stake_at(self._signer.address, header.block, snapshot.number)
         seats, rate = stake // params.money.audit_unit, params.shares.audit_rate_bps
         if audit_is_drawn(self._beacons[header.batch_id], receipt_id, self._signer.address, rate, seats):
             self._audits.add(receipt_id, batch.window_end)
             telemetry.log("audit.drawn", receipt=receipt_id, batch=header.batch_id)
         self._drawn.add(receipt_id)
 
-    def _sign(self, job: JobResult, docket: Docket) -> None:
+    def _sign(self, job: JobResult, snapshot: Snapshot) -> None:
         live = self._records.find(job.receipt_id)
         if live is None:
             return  # the chain took the batch back while the enclave worked
-        place = self._records.environment(live.header.environment, docket.number)
-        assurance = self._chain.epoch(live.header.key_epoch, docket.number).assurance
+        place = self._records.environment(live.header.environment, snapshot.number)
+        assurance = self._chain.epoch(live.header.key_epoch, snapshot.number).assurance
         found = conclude(
-            job, live.seen.signed.receipt, self._checklist(job, live, place, docket, assurance), place.profile,
-            Digest(self._rng(32)), docket.timestamp,
+            job, live.seen.signed.receipt, self._checklist(job, live, place, snapshot, assurance), place.profile,
+            Digest(self._rng(32)), snapshot.timestamp,
         )  # fmt: skip
         body = {"result": found.result.result, "cause": found.cause.value, "commitment": hex0x(found.result.commitment)}
         self._journal.append("audit.sign", job.receipt_id, body)
@@ -272,12 +272,12 @@ class Auditor:
         result, cause = found.result.result, found.cause.value
         telemetry.log("audit.signed", receipt=job.receipt_id, result=result, cause=cause, assurance=assurance)
 
-    def _checklist(self, job: JobResult, live: Live, place: Environment, docket: Docket, assurance: str) -> Preflight:
+    def _checklist(self, job: JobResult, live: Live, place: Environment, snapshot: Snapshot, assurance: str) -> Preflight:
         opened = {Outcome.EXECUTED: True, Outcome.CANNOT_EXECUTE: True, Outcome.INVALID: False}.get(Outcome(job.outcome))
         return preflight(
-            Record(
-                receipt=live.seen.signed.receipt, header=live.header, environment=place, policy=docket.policy,
-                window_s=self._chain.params(docket.params_version, docket.number).times.window,
+            PreflightSubject(
+                receipt=live.seen.signed.receipt, header=live.header, environment=place, policy=snapshot.policy,
+                window_s=self._chain.params(snapshot.params_version, snapshot.number).times.window,
                 assurance=assurance, opened=opened, executed=job.outcome == Outcome.EXECUTED.value,
             )
         )  # fmt: skip

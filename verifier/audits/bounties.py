@@ -9,7 +9,7 @@ from bytewise.ports import ChainView, Sender
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.actions import ClaimBounty, OpenAudit, PostAudit
 from bytewise.protocol.decisions.audits import AuditDuty, AuditStage
-from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.records.statements import AuditOutcome
 from bytewise.protocol.units import Address, Digest, unhex
@@ -55,11 +55,11 @@ class Bounties:
         self._audits = audits
         self._verifier = verifier
 
-    def duties(self, docket: Docket) -> list[AuditDuty]:
+    def duties(self, snapshot: Snapshot) -> list[AuditDuty]:
         """What there is to do, after a look at what the chain shows of it."""
         rows = [row for state in (PENDING, SIGNED, POSTED, OPENED) for row in self._audits.audits(state)]
-        due = [self._duty(row, docket) for row in rows]
-        claims = [self._duty(row, docket) for row in self._claimable(docket)]
+        due = [self._duty(row, snapshot) for row in rows]
+        claims = [self._duty(row, snapshot) for row in self._claimable(snapshot)]
         return [duty for duty in due if duty is not None and not duty.agreed] + [duty for duty in claims if duty is not None]
 
     def post(self, action: PostAudit, sender: Sender) -> None:
@@ -78,13 +78,13 @@ class Bounties:
         else:
             sender.claim_bounty(live.seen.signed, live.seen.proof, row.result)
 
-    def _claimable(self, docket: Docket) -> list[Audit]:
+    def _claimable(self, snapshot: Snapshot) -> list[Audit]:
         """What may be paid: nothing while a dispute of the receipt runs, which is none of the time that we wait."""
-        in_court = {case.receipt_id for case in docket.cases if case.phase is not Phase.FINAL}
+        in_court = {case.receipt_id for case in snapshot.disputes if case.phase is not Phase.FINAL}
         agreed = self._audits.audits(AGREED)
         for row in agreed:
-            if row.receipt_id in in_court and docket.clock > row.deadline:
-                self._audits.extend(row.receipt_id, docket.clock)
+            if row.receipt_id in in_court and snapshot.clock > row.deadline:
+                self._audits.extend(row.receipt_id, snapshot.clock)
         sure: list[Audit] = []
         doubts: list[Audit] = []
         for row in (each for each in agreed if each.receipt_id not in in_court):
@@ -93,30 +93,32 @@ class Bounties:
         # Each kind has its places: what no dispute ever bears out must not keep what is sure from being paid.
         return sure[:CLAIMS_AT_ONCE] + doubts[:CLAIMS_AT_ONCE]
 
-    def _duty(self, row: Audit, docket: Docket) -> AuditDuty | None:
+    def _duty(self, row: Audit, snapshot: Snapshot) -> AuditDuty | None:
         live = self._records.find(row.receipt_id)
         if live is None:
-            self._patience(row, docket)
+            self._patience(row, snapshot)
             return None
-        row = self._advanced(self._extended(row, live, docket), live, docket)
-        if row.state in (DONE, FAILED) or not self._patience(row, docket):
+        row = self._advanced(self._extended(row, live, snapshot), live, snapshot)
+        if row.state in (DONE, FAILED) or not self._patience(row, snapshot):
             return None
         stage = _STAGES[row.state]
         return AuditDuty(row.receipt_id, live.header.batch_id, row.result, stage, agreed=row.state == AGREED)
 
-    def _extended(self, row: Audit, live: Live, docket: Docket) -> Audit:
+    def _extended(self, row: Audit, live: Live, snapshot: Snapshot) -> Audit:
         """A window that stood still ends later."""
-        batch = docket.batch(live.header.batch_id)
+        batch = snapshot.batch(live.header.batch_id)
         if row.state not in (PENDING, SIGNED, POSTED) or batch is None or batch.window_end <= row.deadline:
             return row
         self._audits.extend(row.receipt_id, batch.window_end)
         return row._replace(deadline=batch.window_end)
 
-    def _advanced(self, row: Audit, live: Live, docket: Docket) -> Audit:
+    def _advanced(self, row: Audit, live: Live, snapshot: Snapshot) -> Audit:
         """The row as the chain shows it. One that was posted is not asked for again before its window is over."""
-        if row.state == SIGNED or row.state == AGREED or (row.state == POSTED and docket.clock > row.deadline):
-            state = self._shown(row, self._chain.audit_stage(row.receipt_id, live.header.batch_id, self._verifier, docket.number))
-        elif row.state == OPENED and self._is_agreed(row, live, docket):
+        if row.state == SIGNED or row.state == AGREED or (row.state == POSTED and snapshot.clock > row.deadline):
+            state = self._shown(
+                row, self._chain.audit_stage(row.receipt_id, live.header.batch_id, self._verifier, snapshot.number)
+            )
+        elif row.state == OPENED and self._is_agreed(row, live, snapshot):
             state = AGREED
         else:
             return row
@@ -127,7 +129,7 @@ class Bounties:
         deadline = row.deadline
         if state == OPENED:
             # Others have as long as ever to show the same, also after an opening that had to wait.
-            deadline = max(deadline, docket.clock)
+            deadline = max(deadline, snapshot.clock)
             self._audits.extend(row.receipt_id, deadline)
         return row._replace(state=state, deadline=deadline)
 
@@ -139,15 +141,15 @@ class Bounties:
             return row.state if row.state == AGREED else OPENED
         return POSTED if stage is AuditStage.POSTED else SIGNED
 
-    def _is_agreed(self, row: Audit, live: Live, docket: Docket) -> bool:
+    def _is_agreed(self, row: Audit, live: Live, snapshot: Snapshot) -> bool:
         tokens_hash, trace_root, _ = _opening(row)
         found = out_hash(tokens_hash, trace_root)
-        return self._chain.agreeing(row.receipt_id, live.header.batch_id, found, docket.number) >= AGREEMENT
+        return self._chain.agreeing(row.receipt_id, live.header.batch_id, found, snapshot.number) >= AGREEMENT
 
-    def _patience(self, row: Audit, docket: Docket) -> bool:
+    def _patience(self, row: Audit, snapshot: Snapshot) -> bool:
         """Whether there is some left; a row without is ended."""
         limit = PATIENCE[row.state]
-        if docket.clock <= row.deadline + limit.seconds:
+        if snapshot.clock <= row.deadline + limit.seconds:
             return True
         self._audits.mark(row.receipt_id, limit.state, limit.why)
         telemetry.log("audit.given_up", receipt=row.receipt_id, state=row.state, why=limit.why)

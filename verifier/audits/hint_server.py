@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from bytewise.protocol.decisions.actions import Action
-from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.units import Address, Digest
@@ -70,15 +70,15 @@ class Members:
     def __contains__(self, who: object) -> bool:
         return who in self._known
 
-    def step(self, docket: Docket) -> tuple[Action, ...]:
+    def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
         """Reads the pools now and then, and when receipts of another environment can be disputed."""
         environments = frozenset(live.header.environment for live in self._records.live)
-        aged = docket.number - self._read_at >= REFRESH_BLOCKS or docket.number < self._read_at
+        aged = snapshot.number - self._read_at >= REFRESH_BLOCKS or snapshot.number < self._read_at
         if aged or not environments <= self._environments:
-            pools = {self._chain.pool_of(each, docket.number) for each in environments}
-            found = [each for pool in pools for each in self._chain.verifiers(pool, docket.number)]
+            pools = {self._chain.pool_of(each, snapshot.number) for each in environments}
+            found = [each for pool in pools for each in self._chain.verifiers(pool, snapshot.number)]
             self._known = frozenset(each.account for each in found if each.stake > 0)
-            self._environments, self._read_at = environments, docket.number
+            self._environments, self._read_at = environments, snapshot.number
         return ()
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from bytewise.ports import ChainView
 from bytewise.protocol.decisions.demands import DemandKind, DemandRecord, DemandState
-from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 
@@ -31,7 +31,7 @@ class DemandBook:
 
     @property
     def known(self) -> Mapping[Digest, DemandRecord]:
-        """As of the last docket that was followed."""
+        """As of the last snapshot that was followed."""
         return self._known
 
     @property
@@ -43,17 +43,17 @@ class DemandBook:
         """The penalty of a demand was taken in full."""
         self._unpaid.pop(subject, None)
 
-    def was_demanded(self, subject: Digest, docket: Docket) -> bool:
+    def was_demanded(self, subject: Digest, snapshot: Snapshot) -> bool:
         """Whether it ever was, however long ago: a subject is demanded once, and an anchor is owed for good."""
         if subject in self._known or subject in self._old:
             return True
-        (found,) = self._chain.demands((subject,), docket.number)
+        (found,) = self._chain.demands((subject,), snapshot.number)
         if found.state is DemandState.NONE:
             return False
         self._old.add(subject)
         return True
 
-    def follow(self, docket: Docket) -> None:
+    def follow(self, snapshot: Snapshot) -> None:
         """Reads what was demanded since, and how what was open stands now."""
         if self._last is not None and self._chain.block_hash(self._last[0]) != self._last[1]:
             telemetry.log("demands.reread", from_block=self._first_block)
@@ -61,25 +61,25 @@ class DemandBook:
             self._known.clear()
             self._unpaid.clear()
             self._old.clear()
-        if self._next_block > docket.number:
+        if self._next_block > snapshot.number:
             return
-        new = self._chain.demanded(self._next_block, docket.number)
-        self._refresh(dict.fromkeys((*self._open(), *new)), docket)
-        self._next_block, self._last = docket.number + 1, (docket.number, docket.block_hash)
-        self._forget(docket)
+        new = self._chain.demanded(self._next_block, snapshot.number)
+        self._refresh(dict.fromkeys((*self._open(), *new)), snapshot)
+        self._next_block, self._last = snapshot.number + 1, (snapshot.number, snapshot.block_hash)
+        self._forget(snapshot)
 
     def _open(self) -> tuple[Digest, ...]:
         return tuple(subject for subject, each in self._known.items() if each.state is DemandState.OPEN)
 
-    def _refresh(self, subjects: Mapping[Digest, None], docket: Docket) -> None:
+    def _refresh(self, subjects: Mapping[Digest, None], snapshot: Snapshot) -> None:
         names = tuple(subjects)
         for start in range(0, len(names), SUBJECTS_PER_CALL):
             page = names[start : start + SUBJECTS_PER_CALL]
-            found = self._chain.demands(page, docket.number)
+            found = self._chain.demands(page, snapshot.number)
             self._known |= dict(zip(page, found, strict=True))
 
-    def _forget(self, docket: Docket) -> None:
-        since = docket.clock - self._keep_s
+    def _forget(self, snapshot: Snapshot) -> None:
+        since = snapshot.clock - self._keep_s
         old = [name for name, each in self._known.items() if each.state is not DemandState.OPEN and each.opened_at <= since]
         for name in old:
             record = self._known.pop(name)

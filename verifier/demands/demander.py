@@ -20,13 +20,13 @@ from bytewise.protocol.decisions.demands import (
     DemandPolicy,
     DemandRecord,
     DemandState,
-    Missing,
+    MissingItem,
     decide_demands,
     decide_ends,
     is_over,
 )
 from bytewise.protocol.decisions.disputes import MovePolicy, is_my_turn
-from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.errors.actors import NotServed, TryAgain
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.records.receipt import BatchHeader, SignedReceipt, anchor_subject, list_subject
@@ -59,45 +59,45 @@ class FollowUp:
         self._ended_at: dict[Digest, int] = {}
         """When we first saw that a demand had ended."""
 
-    def step(self, docket: Docket, known: Mapping[Digest, DemandRecord]) -> None:
+    def step(self, snapshot: Snapshot, known: Mapping[Digest, DemandRecord]) -> None:
         """Asks for what is due, as long as the tick's budget lasts; `known` are all demands."""
         self._settled &= known.keys()
         self._ended_at = {subject: since for subject, since in self._ended_at.items() if subject in known}
         for subject, demand in known.items():
-            ended = demand.state in (DemandState.ANSWERED, DemandState.EXPIRED) or is_over(docket, demand)
+            ended = demand.state in (DemandState.ANSWERED, DemandState.EXPIRED) or is_over(snapshot, demand)
             if demand.kind is DemandKind.ENVELOPE and ended and subject not in self._settled:
                 self._waiting.add(subject)
-                self._ended_at.setdefault(subject, docket.clock)
+                self._ended_at.setdefault(subject, snapshot.clock)
         until = self._monotonic() + FETCH_BUDGET_S
-        for subject in self._waiting.due(docket.clock):
+        for subject in self._waiting.due(snapshot.clock):
             if self._monotonic() >= until:
-                telemetry.log("demands.postponed", waiting=len(self._waiting.due(docket.clock)))
+                telemetry.log("demands.postponed", waiting=len(self._waiting.due(snapshot.clock)))
                 return
-            self._try(subject, known.get(subject), docket)
+            self._try(subject, known.get(subject), snapshot)
 
-    def unserved(self, docket: Docket, known: Mapping[Digest, DemandRecord], me: Address, tries: int) -> tuple[Digest, ...]:
+    def unserved(self, snapshot: Snapshot, known: Mapping[Digest, DemandRecord], me: Address, tries: int) -> tuple[Digest, ...]:
         """Receipts that are not disputed, whose demand has ended, and that DA still does not give after so many tries.
 
         Ours come first. Whoever made a demand has a pause to dispute what it did not bring; then anybody may: an operator that
         demands its own envelopes would be disputed by nobody else.
         """
-        disputed = {case.receipt_id for case in docket.cases}
+        disputed = {case.receipt_id for case in snapshot.disputes}
         found = [name for name in known if name not in disputed and self._waiting.failures(name) >= tries]
         ours = [name for name in found if known[name].by == me]
-        return (*ours, *(name for name in found if known[name].by != me and self._is_anybodys(name, known[name], docket)))
+        return (*ours, *(name for name in found if known[name].by != me and self._is_anybodys(name, known[name], snapshot)))
 
-    def _is_anybodys(self, subject: Digest, demand: DemandRecord, docket: Docket) -> bool:
-        since, end = self._ended_at[subject], self._chain.window_end(subject, demand.batch_id, docket.number)
-        return docket.clock >= since + min(OTHERS_PAUSE_S, max(end - since, 0) // 2)
+    def _is_anybodys(self, subject: Digest, demand: DemandRecord, snapshot: Snapshot) -> bool:
+        since, end = self._ended_at[subject], self._chain.window_end(subject, demand.batch_id, snapshot.number)
+        return snapshot.clock >= since + min(OTHERS_PAUSE_S, max(end - since, 0) // 2)
 
-    def _try(self, subject: Digest, demand: DemandRecord | None, docket: Docket) -> None:
-        if demand is None or self._chain.window_end(subject, demand.batch_id, docket.number) < docket.clock:
+    def _try(self, subject: Digest, demand: DemandRecord | None, snapshot: Snapshot) -> None:
+        if demand is None or self._chain.window_end(subject, demand.batch_id, snapshot.number) < snapshot.clock:
             self._end(subject)
             return
         try:
-            self._records.obtain(subject, demand.batch_id, docket)
+            self._records.obtain(subject, demand.batch_id, snapshot)
         except NotServed as error:
-            self._waiting.failed(subject, docket.clock)
+            self._waiting.failed(subject, snapshot.clock)
             telemetry.log_error("demand.brought_nothing", error, receipt=subject, state=demand.state.name)
         except (Fault, Unavailable) as error:
             telemetry.log_error("demand.not_followed", error, receipt=subject)
@@ -127,30 +127,30 @@ class Arrears:
         self._moves = moves
         self._refusals = Refusals()
 
-    def step(self, docket: Docket) -> tuple[Expire, ...]:
+    def step(self, snapshot: Snapshot) -> tuple[Expire, ...]:
         """What the chain would take now: ours, for a share is ours; in turns also others', whose maker may not want it taken."""
         self._refusals.begin()
-        if docket.paused:
+        if snapshot.paused:
             return ()
-        mine = is_my_turn(docket, self._moves)
+        mine = is_my_turn(snapshot, self._moves)
         due = (subject for subject, each in self._book.unpaid.items() if each.by == self._me or mine)
-        found = (self._end(subject, docket) for subject in self._refusals.in_turn(due))
+        found = (self._end(subject, snapshot) for subject in self._refusals.in_turn(due))
         return tuple(each for each in found if each is not None)
 
-    def _end(self, subject: Digest, docket: Docket) -> Expire | None:
+    def _end(self, subject: Digest, snapshot: Snapshot) -> Expire | None:
         try:
-            if self._refusals.is_refused(subject, partial(self._ask, subject, docket), docket):
+            if self._refusals.is_refused(subject, partial(self._ask, subject, snapshot), snapshot):
                 return None
             # Each time is an act of its own: the one before is in the outbox for good.
-            return Expire(subject, self._times.times(subject, docket))
+            return Expire(subject, self._times.times(subject, snapshot))
         except (Fault, Unavailable) as error:
             # One that cannot be counted now keeps back no other.
             telemetry.count("bytewise_arrears_failures_total", error=type(error).__name__)
             telemetry.log_error("arrears.not_tried", error, subject=subject)
             return None
 
-    def _ask(self, subject: Digest, docket: Docket) -> str | None:
-        why = self._chain.expiry_refused(self._me, subject, docket.number)
+    def _ask(self, subject: Digest, snapshot: Snapshot) -> str | None:
+        why = self._chain.expiry_refused(self._me, subject, snapshot.number)
         if why is not None and PAID in why:
             self._book.note_paid(subject)
         return why
@@ -172,16 +172,18 @@ class OwnDisputes:
         self._ours: set[Digest] = set()
         self._won: set[Digest] = set()
 
-    def follow(self, docket: Docket) -> None:
+    def follow(self, snapshot: Snapshot) -> None:
         """Reads what was opened since; another branch of the chain is read from its beginning."""
         if self._last is not None and self._chain.block_hash(self._last[0]) != self._last[1]:
             self._next_block, self._last = self._first_block, None
             self._ours.clear()
             self._won.clear()
-        if self._next_block <= docket.number:
-            self._ours |= self._chain.alt_commits(self._me, self._next_block, docket.number).keys()
-            self._next_block, self._last = docket.number + 1, (docket.number, docket.block_hash)
-        self._won |= {case.id for case in docket.cases if case.ended and case.verdict in CONVICTIONS and case.id in self._ours}
+        if self._next_block <= snapshot.number:
+            self._ours |= self._chain.alt_commits(self._me, self._next_block, snapshot.number).keys()
+            self._next_block, self._last = snapshot.number + 1, (snapshot.number, snapshot.block_hash)
+        self._won |= {
+            case.id for case in snapshot.disputes if case.ended and case.verdict in CONVICTIONS and case.id in self._ours
+        }
 
     def has(self, receipt_id: Digest) -> bool:
         """Whether we put a bond on a receipt."""
@@ -235,31 +237,31 @@ class Demander:
         self._handed_over: Mapping[Digest, SignedReceipt] = {}
         """What clients gave us, as of this step."""
 
-    def step(self, docket: Docket) -> tuple[Action, ...]:
+    def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
         """What to demand, to end and to dispute. Arrears come last: nothing runs out for them."""
-        self._book.follow(docket)
+        self._book.follow(snapshot)
         me, known = self._means.me, self._book.known
         if self._means.fetches:
-            self._follow_up.step(docket, known)
-        actions: list[Action] = [*decide_ends(docket, known, me, self._means.moves)]
-        if self._means.policy.budget_wei > 0 and not docket.paused:
-            actions += self._wanted(docket)
-        return (*actions, *self._arrears.step(docket))
+            self._follow_up.step(snapshot, known)
+        actions: list[Action] = [*decide_ends(snapshot, known, me, self._means.moves)]
+        if self._means.policy.budget_wei > 0 and not snapshot.paused:
+            actions += self._wanted(snapshot)
+        return (*actions, *self._arrears.step(snapshot))
 
-    def _wanted(self, docket: Docket) -> list[Action]:
+    def _wanted(self, snapshot: Snapshot) -> list[Action]:
         me, policy, known = self._means.me, self._means.policy, self._book.known
         self._handed_over = {} if self._given is None else self._given.receipts()
-        self._own.follow(docket)
-        overdue = self._records.overdue(docket, policy.tries)
+        self._own.follow(snapshot)
+        overdue = self._records.overdue(snapshot, policy.tries)
         unwon = {each for each in known if self._own.is_unwon(each)}
         self._refusals.begin()
-        missing, is_needed = tuple(self._missing(overdue, docket)), partial(self._is_needed, docket=docket)
-        chosen = decide_demands(docket, missing, known, me, policy, unwon, is_needed)
-        self._tell_beyond(chosen.beyond, docket)
-        unserved = self._unserved(docket) if self._means.disputes else ()
+        missing, is_needed = tuple(self._missing(overdue, snapshot)), partial(self._is_needed, snapshot=snapshot)
+        chosen = decide_demands(snapshot, missing, known, me, policy, unwon, is_needed)
+        self._tell_beyond(chosen.beyond, snapshot)
+        unserved = self._unserved(snapshot) if self._means.disputes else ()
         self._certainty.begin({*unserved, *(each.subject for each in chosen.demands)})
-        demands = [each.demand for each in chosen.demands if self._is_certain(each, overdue, docket)]
-        return [*demands, *self._disputes(unserved, docket)]
+        demands = [each.demand for each in chosen.demands if self._is_certain(each, overdue, snapshot)]
+        return [*demands, *self._disputes(unserved, snapshot)]
 
     def ask(self, action: Demand, sender: Sender) -> None:
         """Sends a demand with what it has to show."""
@@ -280,113 +282,113 @@ class Demander:
 
     # --- what is missing ---
 
-    def _missing(self, overdue: dict[int | Digest, BatchHeader], docket: Docket) -> Iterator[Missing]:
+    def _missing(self, overdue: dict[int | Digest, BatchHeader], snapshot: Snapshot) -> Iterator[MissingItem]:
         lists = {**self._records.faulty, **{key: header for key, header in overdue.items() if isinstance(key, int)}}
         for batch_id, header in sorted(lists.items()):
-            batch = docket.batch(batch_id)
+            batch = snapshot.batch(batch_id)
             if batch is not None:
                 # The answer grows with the leaves, and so does the bond.
-                demand = DemandList(batch_id, self._bond(batch.params_version, docket) * header.count)
-                yield Missing(list_subject(self._subjects, batch_id), demand, batch.window_end)
+                demand = DemandList(batch_id, self._bond(batch.params_version, snapshot) * header.count)
+                yield MissingItem(list_subject(self._subjects, batch_id), demand, batch.window_end)
         for key, header in overdue.items():
             if not isinstance(key, int) and key not in self._book.known:
-                yield from self._envelope(key, header, docket)
+                yield from self._envelope(key, header, snapshot)
         # Last: nothing runs out for them.
-        yield from self._unanchored(docket)
+        yield from self._unanchored(snapshot)
 
-    def _envelope(self, receipt_id: Digest, header: BatchHeader, docket: Docket) -> Iterator[Missing]:
-        batch = docket.batch(header.batch_id)
+    def _envelope(self, receipt_id: Digest, header: BatchHeader, snapshot: Snapshot) -> Iterator[MissingItem]:
+        batch = snapshot.batch(header.batch_id)
         if batch is None or batch.is_void:
             return
-        demand = DemandEnvelope(receipt_id, self._bond(batch.params_version, docket))
+        demand = DemandEnvelope(receipt_id, self._bond(batch.params_version, snapshot))
         # Its window stands still while it is demanded, and no longer: what is left has to be enough for a dispute.
-        yield Missing(receipt_id, demand, batch.window_end - self._means.policy.margin_s)
+        yield MissingItem(receipt_id, demand, batch.window_end - self._means.policy.margin_s)
 
-    def _is_needed(self, missing: Missing, docket: Docket) -> bool:
+    def _is_needed(self, missing: MissingItem, snapshot: Snapshot) -> bool:
         """An envelope by whom was drawn to audit it, or by a client that asked about it: other envelopes nobody needs. An anchor
         as long as it is owed: not once somebody has demanded or anchored it since."""
         match missing.demand:
             case DemandEnvelope(receipt_id):
-                return self._is_wanted(receipt_id, docket)
+                return self._is_wanted(receipt_id, snapshot)
             case DemandAnchor(receipt_id, bond):
                 signed = self._handed_over[receipt_id]
-                ask = partial(self._chain.anchor_demand_refused, self._means.me, signed, bond, docket.number)
-                return not self._refusals.is_refused(missing.subject, ask, docket)
+                ask = partial(self._chain.anchor_demand_refused, self._means.me, signed, bond, snapshot.number)
+                return not self._refusals.is_refused(missing.subject, ask, snapshot)
             case _:
                 return True
 
-    def _is_wanted(self, receipt_id: Digest, docket: Docket) -> bool:
+    def _is_wanted(self, receipt_id: Digest, snapshot: Snapshot) -> bool:
         if receipt_id in self._handed_over:
             return True
         live = self._records.find(receipt_id)
-        return live is not None and self._draws.has(receipt_id, live.header, docket)
+        return live is not None and self._draws.has(receipt_id, live.header, snapshot)
 
-    def _unanchored(self, docket: Docket) -> Iterator[Missing]:
+    def _unanchored(self, snapshot: Snapshot) -> Iterator[MissingItem]:
         given = self._handed_over
-        delay = self._chain.params(docket.params_version, docket.number).times.max_anchor_delay if given else 0
-        late = {name: each.receipt for name, each in given.items() if docket.timestamp > each.receipt.anchor_by + delay}
-        operators = {who: self._chain.holdings(who, docket.number) for who in {each.operator for each in late.values()}}
+        delay = self._chain.params(snapshot.params_version, snapshot.number).times.max_anchor_delay if given else 0
+        late = {name: each.receipt for name, each in given.items() if snapshot.timestamp > each.receipt.anchor_by + delay}
+        operators = {who: self._chain.holdings(who, snapshot.number) for who in {each.operator for each in late.values()}}
         for receipt_id, receipt in late.items():
             operator, subject = operators[receipt.operator], anchor_subject(self._subjects, receipt_id)
             # No batch has number 0: who signs it owes what can never be shown.
             is_owed = operator.is_operator and (receipt.seq == 0 or operator.last_seq < receipt.seq)
-            if is_owed and not self._book.was_demanded(subject, docket):
-                yield Missing(subject, DemandAnchor(receipt_id, self._bond(docket.params_version, docket)), NO_END)
+            if is_owed and not self._book.was_demanded(subject, snapshot):
+                yield MissingItem(subject, DemandAnchor(receipt_id, self._bond(snapshot.params_version, snapshot)), NO_END)
 
-    def _bond(self, version: int, docket: Docket) -> int:
-        return self._chain.params(version, docket.number).money.demand_bond
+    def _bond(self, version: int, snapshot: Snapshot) -> int:
+        return self._chain.params(version, snapshot.number).money.demand_bond
 
-    def _tell_beyond(self, beyond: tuple[Missing, ...], docket: Docket) -> None:
+    def _tell_beyond(self, beyond: tuple[MissingItem, ...], snapshot: Snapshot) -> None:
         """Once for each. Not of envelopes: whether we need one is only found by a draw, and it was not made."""
         lost = {each.subject: each for each in beyond if not isinstance(each.demand, DemandEnvelope)}
         self._beyond.intersection_update(lost)
         for subject in lost.keys() - self._beyond:
             kind, bond = type(lost[subject].demand).__name__, lost[subject].demand.bond_wei
-            budget, balance = self._means.policy.budget_wei, docket.me.balance_wei
+            budget, balance = self._means.policy.budget_wei, snapshot.me.balance_wei
             telemetry.log("demand.foregone", subject=subject, kind=kind, bond_wei=bond, budget_wei=budget, balance_wei=balance)
         self._beyond.update(lost)
 
     # --- how sure we are ---
 
-    def _is_certain(self, missing: Missing, overdue: dict[int | Digest, BatchHeader], docket: Docket) -> bool:
+    def _is_certain(self, missing: MissingItem, overdue: dict[int | Digest, BatchHeader], snapshot: Snapshot) -> bool:
         """That a list does not fit, or a number is not anchored, the chain says; what DA does not give is asked for once more."""
         match missing.demand:
             case DemandList(batch_id) if batch_id in overdue:
-                ask = partial(self._records.read_list, overdue[batch_id], docket)
-                return self._certainty.is_gone(missing.subject, ask, docket)
+                ask = partial(self._records.read_list, overdue[batch_id], snapshot)
+                return self._certainty.is_gone(missing.subject, ask, snapshot)
             case DemandEnvelope(receipt_id):
-                return self._certainty.is_gone(missing.subject, partial(self._records.fetch, receipt_id), docket)
+                return self._certainty.is_gone(missing.subject, partial(self._records.fetch, receipt_id), snapshot)
             case _:
                 return True
 
-    def _unserved(self, docket: Docket) -> tuple[Digest, ...]:
+    def _unserved(self, snapshot: Snapshot) -> tuple[Digest, ...]:
         """What demands did not bring: our own, and those of others for receipts whose envelope we would have demanded."""
-        found = self._follow_up.unserved(docket, self._book.known, self._means.me, self._means.policy.tries)
-        return tuple(each for each in found if self._book.known[each].by == self._means.me or self._is_wanted(each, docket))
+        found = self._follow_up.unserved(snapshot, self._book.known, self._means.me, self._means.policy.tries)
+        return tuple(each for each in found if self._book.known[each].by == self._means.me or self._is_wanted(each, snapshot))
 
-    def _disputes(self, unserved: tuple[Digest, ...], docket: Docket) -> Iterator[OpenDispute]:
+    def _disputes(self, unserved: tuple[Digest, ...], snapshot: Snapshot) -> Iterator[OpenDispute]:
         """The committee finds whether bytes are there; who withheld them from it as well is slashed."""
-        left = min(docket.me.balance_wei, self._means.policy.dispute_budget_wei - self._risked(docket))
+        left = min(snapshot.me.balance_wei, self._means.policy.dispute_budget_wei - self._risked(snapshot))
         self._ordered.intersection_update(unserved)
         # What is on its way already comes first, or another could take its place in the budget.
         for receipt_id in sorted(unserved, key=lambda each: each not in self._ordered):
             demand = self._book.known[receipt_id]
-            bond = self._required_bond(demand, docket)
-            end = self._chain.window_end(receipt_id, demand.batch_id, docket.number)
-            if bond > left or docket.clock + self._means.policy.margin_s // 2 > end:
+            bond = self._required_bond(demand, snapshot)
+            end = self._chain.window_end(receipt_id, demand.batch_id, snapshot.number)
+            if bond > left or snapshot.clock + self._means.policy.margin_s // 2 > end:
                 continue
-            ask = partial(self._records.obtain, receipt_id, demand.batch_id, docket)
-            if self._certainty.is_gone(receipt_id, ask, docket):
+            ask = partial(self._records.obtain, receipt_id, demand.batch_id, snapshot)
+            if self._certainty.is_gone(receipt_id, ask, snapshot):
                 left -= bond
                 self._ordered.add(receipt_id)
                 telemetry.log("demand.disputed", receipt=receipt_id, state=demand.state.name)
                 yield OpenDispute(receipt_id, bond)
 
-    def _risked(self, docket: Docket) -> int:
+    def _risked(self, snapshot: Snapshot) -> int:
         """Bonds of our disputes over envelopes that were demanded within the budget's time."""
-        since = docket.clock - self._means.policy.budget_s
+        since = snapshot.clock - self._means.policy.budget_s
         found = [each for name, each in self._book.known.items() if each.opened_at > since and self._own.has(name)]
-        return sum(self._required_bond(each, docket) for each in found)
+        return sum(self._required_bond(each, snapshot) for each in found)
 
-    def _required_bond(self, demand: DemandRecord, docket: Docket) -> int:
-        return self._chain.params(demand.params_version, docket.number).required_bond
+    def _required_bond(self, demand: DemandRecord, snapshot: Snapshot) -> int:
+        return self._chain.params(demand.params_version, snapshot.number).required_bond

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from bytewise.ports import ChainView, Sender
 from bytewise.protocol.decisions.actions import Action, ReportEquivocation, ReportSkipped
-from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.errors.branches import Fault, Unavailable
@@ -42,13 +42,13 @@ class Reporter:
         self._given = given
         self._refusals = Refusals()
 
-    def step(self, docket: Docket) -> tuple[Action, ...]:
+    def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
         """What to report: what the chain would punish now. What it has punished it refuses, and is asked for seldom."""
         self._refusals.begin()
         self._compare(() if self._given is None else tuple(self._given.receipts().values()))
         kinds = (ReportEquivocation, self._leaves.doubles.found), (ReportSkipped, self._leaves.skips.found)
         faults = {_name(kind, number): (kind, number) for kind, found in kinds for number in found}
-        found = (self._decided(name, *faults[name], docket) for name in self._refusals.in_turn(faults))
+        found = (self._decided(name, *faults[name], snapshot) for name in self._refusals.in_turn(faults))
         return tuple(each for each in found if each is not None)
 
     def report(self, action: Report, sender: Sender) -> None:
@@ -65,26 +65,26 @@ class Reporter:
         for signed in (*(each.signed for each in anchored), *given):
             self._leaves.note(signed)
 
-    def _decided(self, name: Digest, kind: type[Report], number: Number, docket: Docket) -> Report | None:
+    def _decided(self, name: Digest, kind: type[Report], number: Number, snapshot: Snapshot) -> Report | None:
         try:
-            if self._refusals.is_refused(name, self._question(kind, number, docket), docket):
+            if self._refusals.is_refused(name, self._question(kind, number, snapshot), snapshot):
                 return None
             # As with demands, each time is an act of its own: the one before is in the outbox for good.
-            return kind(*number, self._times[kind].times(number, docket))
+            return kind(*number, self._times[kind].times(number, snapshot))
         except (Fault, Unavailable) as error:
             # One that cannot be counted now keeps back no other.
             telemetry.count("bytewise_report_failures_total", error=type(error).__name__)
             telemetry.log_error("report.not_tried", error, operator=number.operator, seq=number.seq)
             return None
 
-    def _question(self, kind: type[Report], number: Number, docket: Docket) -> Callable[[], str | None]:
+    def _question(self, kind: type[Report], number: Number, snapshot: Snapshot) -> Callable[[], str | None]:
         proofs: Proofs[Double] | Proofs[Skip]
         if kind is ReportEquivocation:
             proofs, double = self._leaves.doubles, self._leaves.doubles.found[number]
-            ask = functools.partial(self._chain.report_refused, self._me, *double, docket.number)
+            ask = functools.partial(self._chain.report_refused, self._me, *double, snapshot.number)
         else:
             proofs, skip = self._leaves.skips, self._leaves.skips.found[number]
-            ask = functools.partial(self._chain.skip_refused, self._me, *skip, docket.number)
+            ask = functools.partial(self._chain.skip_refused, self._me, *skip, snapshot.number)
 
         def answer() -> str | None:
             why = ask()

@@ -9,7 +9,7 @@ from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.actions import Action, OpenDispute
 from bytewise.protocol.decisions.audits import AuditedReceipt, WatchPolicy, decide_watchtower
 from bytewise.protocol.decisions.disputes import Alternative, decide_challenger
-from bytewise.protocol.decisions.snapshot import AnchoredBatch, Case, Docket
+from bytewise.protocol.decisions.snapshot import AnchoredBatch, Dispute, Snapshot
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult
@@ -57,13 +57,13 @@ class Watchtower:
         self._disputed: set[Digest] = set()
         self._committed: dict[Digest, Digest] = {}
 
-    def step(self, docket: Docket) -> tuple[Action, ...]:
+    def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
         """Reads new audit results, then says what to challenge and what to show."""
-        self._read(docket)
-        self._forget_closed(docket)
-        self._disputed |= {case.receipt_id for case in docket.cases if case.receipt_id in self._posted}
-        challenges = decide_watchtower(docket, self._audited(docket), self._disputed, self._policy)
-        return (*challenges, *decide_challenger(docket, self._signer.address, self._alternatives(docket)))
+        self._read(snapshot)
+        self._forget_closed(snapshot)
+        self._disputed |= {case.receipt_id for case in snapshot.disputes if case.receipt_id in self._posted}
+        challenges = decide_watchtower(snapshot, self._audited(snapshot), self._disputed, self._policy)
+        return (*challenges, *decide_challenger(snapshot, self._signer.address, self._alternatives(snapshot)))
 
     def open(self, action: OpenDispute, sender: Sender) -> None:
         """Sends the challenge with the receipt and its path to the root."""
@@ -87,70 +87,72 @@ class Watchtower:
         # A signature that only we can make, always the same: nothing has to be stored to open the commitment later.
         return Digest(keccak256(self._signer.sign(keccak256(b"bytewise alternative" + dispute))))
 
-    def _alternatives(self, docket: Docket) -> dict[Digest, Alternative]:
+    def _alternatives(self, snapshot: Snapshot) -> dict[Digest, Alternative]:
         """Of our disputes with a verdict: what it says, if that is what we committed to."""
         me, domain = self._signer.address, self._network.disputes_domain
         known: dict[Digest, Alternative] = {}
-        for case in docket.cases:
+        for case in snapshot.disputes:
             if case.phase is Phase.AIRGAP and (case.challenger.account, case.challenger.knew) == (me, False):
                 salt = self._salt(case.id)
-                if alt_commit(domain, case.id, me, case.key, salt) == self._committed_to(case, docket):
+                if alt_commit(domain, case.id, me, case.key, salt) == self._committed_to(case, snapshot):
                     known[case.id] = Alternative(case.key, salt)
         return known
 
-    def _committed_to(self, case: Case, docket: Docket) -> Digest | None:
+    def _committed_to(self, case: Dispute, snapshot: Snapshot) -> Digest | None:
         if case.id not in self._committed:
-            found = self._chain.alt_commits(self._signer.address, self._first_block, docket.number)
-            self._committed |= {each.id: found[each.id] for each in docket.cases if each.id in found}
+            found = self._chain.alt_commits(self._signer.address, self._first_block, snapshot.number)
+            self._committed |= {each.id: found[each.id] for each in snapshot.disputes if each.id in found}
         return self._committed.get(case.id)
 
     def _against(self, receipt_id: Digest) -> list[AuditResult]:
         posted = [each.result for each in self._posted.get(receipt_id, [])]
         return [each for each in posted if each.result == AuditOutcome.MISMATCH.value]
 
-    def _read(self, docket: Docket) -> None:
+    def _read(self, snapshot: Snapshot) -> None:
         if self._last is not None and self._chain.block_hash(self._last[0]) != self._last[1]:
             telemetry.log("watchtower.reread", from_block=self._first_block)
             self._next_block = self._first_block
             for kept in (self._posted, self._beacons, self._seats, self._committed, self._disputed):
                 kept.clear()
-        if self._next_block > docket.number:
+        if self._next_block > snapshot.number:
             return
-        for result, _signature in self._chain.audits(self._next_block, docket.number):
-            self._posted.setdefault(result.receipt_id, []).append(Seen(result, min(result.audited_at, docket.timestamp)))
+        for result, _signature in self._chain.audits(self._next_block, snapshot.number):
+            self._posted.setdefault(result.receipt_id, []).append(Seen(result, min(result.audited_at, snapshot.timestamp)))
             telemetry.log("audit.seen", receipt=result.receipt_id, verifier=result.verifier, result=result.result)
-        self._next_block = docket.number + 1
-        self._last = (docket.number, docket.block_hash)
+        self._next_block = snapshot.number + 1
+        self._last = (snapshot.number, snapshot.block_hash)
 
-    def _forget_closed(self, docket: Docket) -> None:
+    def _forget_closed(self, snapshot: Snapshot) -> None:
         """What can no longer be challenged. A result is younger than its batch: also one whose batch was not fetched yet."""
-        oldest = min((each.anchored_at for each in docket.batches if docket.is_open(each.batch_id)), default=docket.timestamp)
+        oldest = min(
+            (each.anchored_at for each in snapshot.batches if snapshot.is_open(each.batch_id)), default=snapshot.timestamp
+        )
         young = {name: [each for each in kept if each.made_at >= oldest] for name, kept in self._posted.items()}
         self._posted = {name: kept for name, kept in young.items() if kept}
         self._disputed &= self._posted.keys()
-        self._beacons = {batch: kept for batch, kept in self._beacons.items() if docket.is_open(batch)}
-        self._seats = {key: kept for key, kept in self._seats.items() if docket.is_open(key[0])}
-        current = {case.id for case in docket.cases}
+        self._beacons = {batch: kept for batch, kept in self._beacons.items() if snapshot.is_open(batch)}
+        self._seats = {key: kept for key, kept in self._seats.items() if snapshot.is_open(key[0])}
+        current = {case.id for case in snapshot.disputes}
         self._committed = {dispute: kept for dispute, kept in self._committed.items() if dispute in current}
 
-    def _audited(self, docket: Docket) -> tuple[AuditedReceipt, ...]:
+    def _audited(self, snapshot: Snapshot) -> tuple[AuditedReceipt, ...]:
         found = []
         for live in self._records.live:
             receipt_id, header = live.seen.receipt_id, live.header
-            batch, at = docket.batch(header.batch_id), header.block + BEACON_DELAY_BLOCKS
-            if receipt_id not in self._posted or receipt_id in self._disputed or at > docket.number or batch is None:
+            batch, at = snapshot.batch(header.batch_id), header.block + BEACON_DELAY_BLOCKS
+            if receipt_id not in self._posted or receipt_id in self._disputed or at > snapshot.number or batch is None:
                 continue
             if header.batch_id not in self._beacons:
                 self._beacons[header.batch_id] = self._chain.block_hash(at)
-            found.append(self._one(live, batch, docket))
+            found.append(self._one(live, batch, snapshot))
         return tuple(found)
 
-    def _one(self, live: Live, batch: AnchoredBatch, docket: Docket) -> AuditedReceipt:
+    def _one(self, live: Live, batch: AnchoredBatch, snapshot: Snapshot) -> AuditedReceipt:
         results = tuple(each.result for each in self._posted[live.seen.receipt_id])
-        params = self._chain.params(batch.params_version, docket.number)
+        params = self._chain.params(batch.params_version, snapshot.number)
         for who in {each.verifier for each in results}:
             if (batch.batch_id, who) not in self._seats:
-                stake = self._chain.stake_at(who, live.header.block, docket.number)
+                stake = self._chain.stake_at(who, live.header.block, snapshot.number)
                 self._seats[(batch.batch_id, who)] = stake // params.money.audit_unit
         seats = tuple((each.verifier, self._seats[(batch.batch_id, each.verifier)]) for each in results)
         beacon = self._beacons[batch.batch_id]

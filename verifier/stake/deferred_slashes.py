@@ -11,7 +11,7 @@ from typing import Protocol
 from bytewise.ports import ChainView
 from bytewise.protocol.decisions.actions import CollectReport, CollectSlash, RetrySlash
 from bytewise.protocol.decisions.disputes import MovePolicy, is_my_turn
-from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.units import Address, Digest
 from verifier.stake.refusals import Refusals
@@ -46,20 +46,20 @@ class RefusedSlashes:
         self._refusals = Refusals()
         self._next_look = 0
 
-    def step(self, docket: Docket) -> tuple[RetrySlash, ...]:
+    def step(self, snapshot: Snapshot) -> tuple[RetrySlash, ...]:
         """A few at each look, those that were asked about longest ago first; what is refused again is left alone for longer."""
-        if docket.number < self._next_look or not is_my_turn(docket, self._moves):
+        if snapshot.number < self._next_look or not is_my_turn(snapshot, self._moves):
             return ()
-        if self._chain.record_life(docket.number) is None:
+        if self._chain.record_life(snapshot.number) is None:
             return ()
         self._refusals.begin()
-        due = {_name(*each): each for each in self._refused.known(docket)}
+        due = {_name(*each): each for each in self._refused.known(snapshot)}
         found = tuple(
-            RetrySlash(*due[name], self._refused.times(due[name], docket))
+            RetrySlash(*due[name], self._refused.times(due[name], snapshot))
             for name in self._refusals.in_turn(due)
-            if not self._refusals.is_refused(name, partial(self._chain.retry_refused, *due[name], docket.number), docket)
+            if not self._refusals.is_refused(name, partial(self._chain.retry_refused, *due[name], snapshot.number), snapshot)
         )
-        self._next_look = docket.number + SETTLED_BLOCKS
+        self._next_look = snapshot.number + SETTLED_BLOCKS
         return found
 
 
@@ -94,24 +94,24 @@ class LatePay:
         self._refusals = Refusals()
         self._next_look = 0
 
-    def step(self, docket: Docket) -> tuple[CollectSlash | CollectReport, ...]:
+    def step(self, snapshot: Snapshot) -> tuple[CollectSlash | CollectReport, ...]:
         """What the chain would take now. Nothing runs out for it: events are looked for once in `SETTLED_BLOCKS` blocks."""
-        if docket.paused or docket.number < self._next_look or not is_my_turn(docket, self._moves):
+        if snapshot.paused or snapshot.number < self._next_look or not is_my_turn(snapshot, self._moves):
             return ()
         self._refusals.begin()
-        due = self._due(docket)
+        due = self._due(snapshot)
         found = tuple(
             action
             for name in self._refusals.in_turn(due)
             for action, ask in (due[name],)
-            if not self._refusals.is_refused(name, ask, docket)
+            if not self._refusals.is_refused(name, ask, snapshot)
         )
-        self._next_look = docket.number + SETTLED_BLOCKS
+        self._next_look = snapshot.number + SETTLED_BLOCKS
         return found
 
-    def _due(self, docket: Docket) -> dict[Digest, tuple[CollectSlash | CollectReport, Callable[[], str | None]]]:
+    def _due(self, snapshot: Snapshot) -> dict[Digest, tuple[CollectSlash | CollectReport, Callable[[], str | None]]]:
         """What may be due, by name, and how the chain is asked about it."""
-        known, who, block = self._deferred.known(docket), self._me, docket.number
+        known, who, block = self._deferred.known(snapshot), self._me, snapshot.number
         fetch, share = self._chain.collect_refused, self._chain.sharing_refused
         due: dict[Digest, tuple[CollectSlash | CollectReport, Callable[[], str | None]]] = {
             Digest(slash.to_bytes(32, "big")): (CollectSlash(slash), partial(fetch, who, slash, block)) for slash, _ in known

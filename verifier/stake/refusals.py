@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.errors.branches import Unavailable
 from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
@@ -50,10 +50,10 @@ class Refusals:
         wanted = dict.fromkeys(subjects)
         return [*(each for each in wanted if each not in self._answers), *(each for each in self._answers if each in wanted)]
 
-    def is_refused(self, subject: Digest, ask: Callable[[], str | None], docket: Docket) -> bool:
+    def is_refused(self, subject: Digest, ask: Callable[[], str | None], snapshot: Snapshot) -> bool:
         """Whether the chain would refuse the act, or cannot be asked now; `ask` says why it would, or None."""
         last = self._answers.get(subject, _NONE)
-        if docket.timestamp < last.until or self._left == 0:
+        if snapshot.timestamp < last.until or self._left == 0:
             return True
         self._left -= 1
         try:
@@ -67,7 +67,7 @@ class Refusals:
             return False
         telemetry.log("act.refused", subject=subject, why=why)
         remembered_s = min(max(2 * last.remembered_s, REMEMBERED_S), MAX_REMEMBERED_S)
-        self._remember(subject, _Answer(remembered_s, docket.timestamp + remembered_s))
+        self._remember(subject, _Answer(remembered_s, snapshot.timestamp + remembered_s))
         return True
 
     def _remember(self, subject: Digest, answer: _Answer) -> None:

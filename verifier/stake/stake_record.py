@@ -8,7 +8,7 @@ from typing import Protocol
 
 from bytewise.ports import ChainView
 from bytewise.protocol.decisions.actions import SyncStake
-from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.decisions.stake import StakeRecord, decide_sync, next_look
 from bytewise.protocol.units import Address
 from verifier.watch.event_counter import SETTLED_BLOCKS, Tally
@@ -40,16 +40,16 @@ class OwnRecord:
         self.next_look = 0
         """Block before which nothing is read."""
 
-    def step(self, docket: Docket) -> tuple[SyncStake, ...]:
+    def step(self, snapshot: Snapshot) -> tuple[SyncStake, ...]:
         """The record that is due now, in a pause too: records grow old by blocks."""
-        number = docket.number
+        number = snapshot.number
         if number < self.next_look:
             return ()
         life = self._chain.record_life(number)
-        due = None if life is None else decide_sync(number, self._me, self._record(docket, life))
+        due = None if life is None else decide_sync(number, self._me, self._record(snapshot, life))
         self.next_look = number + SETTLED_BLOCKS if life is None else next_look(number, life, SETTLED_BLOCKS)
         return () if due is None else (due,)
 
-    def _record(self, docket: Docket, life: int) -> StakeRecord:
-        block, wei = (self._records.known(docket) or ((0, 0),))[-1]
-        return StakeRecord(block, wei, self._chain.recordable(self._me, docket.number), life)
+    def _record(self, snapshot: Snapshot, life: int) -> StakeRecord:
+        block, wei = (self._records.known(snapshot) or ((0, 0),))[-1]
+        return StakeRecord(block, wei, self._chain.recordable(self._me, snapshot.number), life)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple, Protocol
 
 from bytewise.ports import BlobStore
-from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.digests import Label, labelled
 from bytewise.protocol.errors.actors import BadCertificate, NotServed
 from bytewise.protocol.errors.branches import Fault, Unavailable
@@ -121,22 +121,22 @@ class Certainty:
         self._gone = {subject: since for subject, since in self._gone.items() if subject in subjects}
         self._left = QUESTIONS_PER_STEP
 
-    def is_gone(self, subject: Digest, ask: Callable[[], object], docket: Docket) -> bool:
+    def is_gone(self, subject: Digest, ask: Callable[[], object], snapshot: Snapshot) -> bool:
         """Whether nobody has the bytes, though DA has others. `ask` raises `NotServed` if DA has just given none that fit."""
-        if subject in self._gone and docket.timestamp - self._gone[subject] <= HOLDS_S:
+        if subject in self._gone and snapshot.timestamp - self._gone[subject] <= HOLDS_S:
             return True
-        if self._left == 0 or docket.clock < self._not_before:
+        if self._left == 0 or snapshot.clock < self._not_before:
             return False
         self._left -= 1
-        if not self._works(docket) or not self._fails(ask, subject) or not self._works(docket):
+        if not self._works(snapshot) or not self._fails(ask, subject) or not self._works(snapshot):
             return False
-        self._gone[subject] = docket.timestamp
+        self._gone[subject] = snapshot.timestamp
         return True
 
-    def _works(self, docket: Docket) -> bool:
+    def _works(self, snapshot: Snapshot) -> bool:
         works = self._control.works()
         if not works:
-            self._not_before = docket.clock + PAUSE_S
+            self._not_before = snapshot.clock + PAUSE_S
         return works
 
     def _fails(self, ask: Callable[[], object], subject: Digest) -> bool:

@@ -4,7 +4,7 @@ An operator that answered in time has kept its duty, wherever the first locator 
 """
 
 from bytewise.ports import BlobStore, ChainView
-from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.digests import Label, labelled
 from bytewise.protocol.errors.actors import BadCertificate, NotServed
 from bytewise.protocol.errors.branches import Unavailable
@@ -21,17 +21,17 @@ class Served:
         self._da = da
         self._subjects = demands
 
-    def list_of(self, header: BatchHeader, docket: Docket) -> bytes:
+    def list_of(self, header: BatchHeader, snapshot: Snapshot) -> bytes:
         """The list of a batch, from DA or from the chain."""
         what = f"list of batch {header.batch_id}"
         try:
             return self._get(header.locator, Label.LIST, header.list_hash, what)
         except NotServed:
-            batch = docket.batch(header.batch_id)
+            batch = snapshot.batch(header.batch_id)
             if batch is not None and not batch.list_answered:
                 raise
             subject = list_subject(self._subjects, header.batch_id)
-            answer = self._chain.answered(subject, header.block, docket.number)
+            answer = self._chain.answered(subject, header.block, snapshot.number)
             if answer is None or labelled(Label.LIST, answer) != header.list_hash:
                 raise
             return answer
@@ -40,9 +40,9 @@ class Served:
         """An envelope from where its receipt's list says that it is."""
         return self._get(locator, Label.ENVELOPE, envelope_hash, f"envelope of receipt {receipt_id.hex()}")
 
-    def cured_envelope(self, envelope_hash: Digest, receipt_id: Digest, header: BatchHeader, docket: Docket) -> bytes | None:
+    def cured_envelope(self, envelope_hash: Digest, receipt_id: Digest, header: BatchHeader, snapshot: Snapshot) -> bytes | None:
         """An envelope from where its operator said that it is when it was demanded; None if that was never said."""
-        answer = self._chain.answered(receipt_id, header.block, docket.number)
+        answer = self._chain.answered(receipt_id, header.block, snapshot.number)
         # Whatever bytes an operator posts: a locator that is no text leads nowhere, and nothing more.
         return None if answer is None else self.envelope(answer.decode("utf-8", "replace"), envelope_hash, receipt_id)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
 from bytewise.ports import ChainView
-from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 
@@ -30,29 +30,29 @@ class Tally(Generic[K]):
         self._recent: Counter[K] = Counter()
         self._as_of: Digest | None = None
 
-    def times(self, key: K, docket: Docket) -> int:
-        """How often it happened up to the docket's block; an error of the chain if that cannot be read."""
-        self._follow(docket)
+    def times(self, key: K, snapshot: Snapshot) -> int:
+        """How often it happened up to the snapshot's block; an error of the chain if that cannot be read."""
+        self._follow(snapshot)
         return self._counted[key] + self._recent[key]
 
-    def known(self, docket: Docket) -> tuple[K, ...]:
-        """Everything that ever happened up to the docket's block, oldest first."""
-        self._follow(docket)
+    def known(self, snapshot: Snapshot) -> tuple[K, ...]:
+        """Everything that ever happened up to the snapshot's block, oldest first."""
+        self._follow(snapshot)
         return tuple(dict.fromkeys((*self._counted, *self._recent)))
 
-    def _follow(self, docket: Docket) -> None:
-        if self._as_of == docket.block_hash:
+    def _follow(self, snapshot: Snapshot) -> None:
+        if self._as_of == snapshot.block_hash:
             return
         if self._last is not None and self._chain.block_hash(self._last[0]) != self._last[1]:
             telemetry.log("tally.reread", from_block=self._first_block)
             self._counted.clear()
             self._last = None
         start = self._first_block if self._last is None else self._last[0] + 1
-        while start <= docket.number - SETTLED_BLOCKS:
-            end = min(start + BLOCKS_PER_READ - 1, docket.number - SETTLED_BLOCKS)
+        while start <= snapshot.number - SETTLED_BLOCKS:
+            end = min(start + BLOCKS_PER_READ - 1, snapshot.number - SETTLED_BLOCKS)
             # The hash before the events: if the chain moves between the two, the next look reads them again.
             last = end, self._chain.block_hash(end)
             self._counted.update(self._read(start, end))
             self._last, start = last, end + 1
-        self._recent = Counter(self._read(start, docket.number) if start <= docket.number else ())
-        self._as_of = docket.block_hash
+        self._recent = Counter(self._read(start, snapshot.number) if start <= snapshot.number else ())
+        self._as_of = snapshot.block_hash

@@ -2,7 +2,7 @@
 
 from bytewise.ports import ChainView, Documents
 from bytewise.protocol.address_book import Network
-from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import UnknownEnvironment
 from bytewise.protocol.evidence.appraisal_policy import policy_digest
@@ -59,16 +59,16 @@ class Lists:
         self.policies = Policies(documents)
         """Appraisal policies, from the same documents."""
 
-    def read(self, header: BatchHeader, docket: Docket) -> bool:
+    def read(self, header: BatchHeader, snapshot: Snapshot) -> bool:
         """Whether the list that DA or the chain gives, which is the one that the chain names, proves its receipts; or else the
         answer to a demand does. They are then kept. `NotServed` if DA was asked just now and has no such bytes."""
-        environment = self.environment(header.environment, docket.number)
-        epochs = frozenset({int(self._chain.epoch(header.key_epoch, docket.number).epoch)})
-        data = self._served.list_of(header, docket)
+        environment = self.environment(header.environment, snapshot.number)
+        epochs = frozenset({int(self._chain.epoch(header.key_epoch, snapshot.number).epoch)})
+        data = self._served.list_of(header, snapshot)
         try:
             checked = verify_batch(self._anchor, header, data, environment, epochs)
         except Fault as fault:
-            shown = self._shown(header, data, environment, docket)
+            shown = self._shown(header, data, environment, snapshot)
             if shown is None:
                 self._archive.mark_batch(header.batch_id, FAULTY, str(fault))
                 telemetry.log_error("batch.faulty", fault, batch=header.batch_id)
@@ -83,12 +83,12 @@ class Lists:
             self._environments[digest] = self._documents.environment(digest, block)
         return self._environments[digest]
 
-    def _shown(self, header: BatchHeader, data: bytes, environment: Environment, docket: Docket) -> CheckedBatch | None:
-        batch = docket.batch(header.batch_id)
+    def _shown(self, header: BatchHeader, data: bytes, environment: Environment, snapshot: Snapshot) -> CheckedBatch | None:
+        batch = snapshot.batch(header.batch_id)
         if batch is not None and not batch.list_answered:
             return None
         subject = list_subject(self._subjects, header.batch_id)
-        leaves = self._chain.answered_leaves(subject, header.block, docket.number)
+        leaves = self._chain.answered_leaves(subject, header.block, snapshot.number)
         if leaves is None:
             return None
         checked = verify_leaves(self._anchor, header, leaves, data, environment)

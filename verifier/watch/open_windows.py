@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from bytewise.ports import ChainView
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.decisions.snapshot import AnchoredBatch, Case, DisputeOpening, Docket
+from bytewise.protocol.decisions.snapshot import AnchoredBatch, Dispute, DisputeOpening, Snapshot
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
@@ -41,12 +41,12 @@ class OpenDisputes:
             self._extend(start, min(start + BLOCKS_PER_STEP - 1, block))
         return tuple(each for name, each in self._openings.items() if name not in self._closed)
 
-    def accept(self, docket: Docket) -> Docket:
-        """The docket, if it is of the block up to which events were read; notes which disputes are over for good."""
-        if self._read and self._read[-1] != (docket.number, docket.block_hash):
-            raise TryAgain("chain", f"block {docket.number} changed while disputes were read")
-        self._closed |= {case.id: docket.number for case in docket.cases if is_over(case)}
-        return docket
+    def accept(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot, if it is of the block up to which events were read; notes which disputes are over for good."""
+        if self._read and self._read[-1] != (snapshot.number, snapshot.block_hash):
+            raise TryAgain("chain", f"block {snapshot.number} changed while disputes were read")
+        self._closed |= {case.id: snapshot.number for case in snapshot.disputes if is_over(case)}
+        return snapshot
 
     def _extend(self, start: int, end: int) -> None:
         before = self._chain.block_hash(end)
@@ -82,8 +82,9 @@ class OpenDisputes:
         return number <= block and self._chain.block_hash(number) == block_hash
 
 
-class DocketPages:
-    """Reads dockets with every dispute that can still change, and every batch whose window may be open or whose list is owed."""
+class SnapshotPages:
+    """Reads snapshots with every dispute that can still change, and every batch whose window may be open or whose list is
+    owed."""
 
     def __init__(self, chain: ChainView, me: Address, first_block: int) -> None:
         self._chain = chain
@@ -91,30 +92,30 @@ class DocketPages:
         self._disputes = OpenDisputes(chain, first_block)
         self._first_batch = 0
 
-    def read(self, block: int) -> Docket:
-        """The docket at a block, with all disputes but those that were over before, and with `batches`."""
+    def read(self, block: int) -> Snapshot:
+        """The snapshot at a block, with all disputes but those that were over before, and with `batches`."""
         found = self.read_cases(block)
         return replace(found, batches=self._batches(found))
 
-    def read_cases(self, block: int) -> Docket:
+    def read_cases(self, block: int) -> Snapshot:
         """The same without `batches`."""
-        return self._disputes.accept(self._chain.docket(self._me, block, self._disputes.at(block)))
+        return self._disputes.accept(self._chain.snapshot(self._me, block, self._disputes.at(block)))
 
-    def _batches(self, docket: Docket) -> tuple[AnchoredBatch, ...]:
+    def _batches(self, snapshot: Snapshot) -> tuple[AnchoredBatch, ...]:
         # Another branch may have fewer batches, and others in their place.
-        self._first_batch = min(self._first_batch, docket.batch_count)
+        self._first_batch = min(self._first_batch, snapshot.batch_count)
         found: list[AnchoredBatch] = []
-        while self._first_batch + len(found) < docket.batch_count:
-            page = self._chain.anchored(self._first_batch + len(found), docket.number)
+        while self._first_batch + len(found) < snapshot.batch_count:
+            page = self._chain.anchored(self._first_batch + len(found), snapshot.number)
             if not page:
-                raise TryAgain("chain", f"block {docket.number} changed while batches were read")
+                raise TryAgain("chain", f"block {snapshot.number} changed while batches were read")
             found += page
         # Once the clock is past a window it is past it for good; a demand that nobody answered still has to be ended.
-        over = next((i for i, each in enumerate(found) if docket.clock <= each.window_end or each.list_demanded), len(found))
+        over = next((i for i, each in enumerate(found) if snapshot.clock <= each.window_end or each.list_demanded), len(found))
         self._first_batch += over
         return tuple(found[over:])
 
 
-def is_over(case: Case) -> bool:
+def is_over(case: Dispute) -> bool:
     """Whether a dispute is over for good, all its seats paid or charged."""
     return case.phase is Phase.FINAL and case.paid and all(each.settled == each.seats for each in case.rounds)

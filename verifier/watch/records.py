@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from bytewise.ports import BlobStore, ChainView, Documents
 from bytewise.protocol.address_book import Network
-from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.errors.actors import NotServed, TryAgain
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.records.environment import Environment
@@ -73,34 +73,34 @@ class Records:
         batch = None if seen is None else self._archive.batch(seen.batch_id)
         return None if seen is None or batch is None else Live(seen, batch.header)
 
-    def follow(self, docket: Docket) -> None:
-        """Reads new batches up to the docket's block, from the chain alone; `TryAgain` if that moved meanwhile."""
-        if self._followed == docket.block_hash:
+    def follow(self, snapshot: Snapshot) -> None:
+        """Reads new batches up to the snapshot's block, from the chain alone; `TryAgain` if that moved meanwhile."""
+        if self._followed == snapshot.block_hash:
             return
         seen = self._cursor.head()
         common = self._cursor.common(self._chain.block_hash)
         start = self._network.deploy_block if common is None else common.number + 1
-        found = self._chain.batches(start, docket.number) if start <= docket.number else ()
-        self._verify_unmoved(common, docket)
+        found = self._chain.batches(start, snapshot.number) if start <= snapshot.number else ()
+        self._verify_unmoved(common, snapshot)
         # Whatever fails between here and the end is begun again as after a start.
         clean, self._followed = self._followed is not None, None
         if common != seen:
             telemetry.log("chain.reorganised", back_to=start - 1)
         if common != seen or not clean:
-            self._take_back(start - 1, docket)
-        self._store(start, found, docket)
-        self._followed = docket.block_hash
+            self._take_back(start - 1, snapshot)
+        self._store(start, found, snapshot)
+        self._followed = snapshot.block_hash
 
-    def step(self, docket: Docket) -> None:
+    def step(self, snapshot: Snapshot) -> None:
         """Follows, then fetches and checks what is missing, as long as the tick's budget lasts. After all that has a deadline."""
-        self.follow(docket)
-        self._look_again(docket)
-        self._fetch_due(docket)
-        for key in [key for key, live in self._live.items() if not _is_open(live.header, docket)]:
+        self.follow(snapshot)
+        self._look_again(snapshot)
+        self._fetch_due(snapshot)
+        for key in [key for key, live in self._live.items() if not _is_open(live.header, snapshot)]:
             del self._live[key]
             self._backlog.drop(key)
 
-    def obtain(self, receipt_id: Digest, batch_id: int, docket: Docket) -> bytes:
+    def obtain(self, receipt_id: Digest, batch_id: int, snapshot: Snapshot) -> bytes:
         """Ciphertext of a disputed receipt: kept, or else asked of DA now, whatever was found before; the list first if need be.
 
         `NotServed` only if DA has just been asked and gave nothing that fits; every other error says nothing about the bytes.
@@ -109,14 +109,14 @@ class Records:
             batch = self._archive.batch(batch_id)
             if batch is None:
                 raise TryAgain("archive", f"batch {batch_id} was not seen yet")
-            if not self.read_list(batch.header, docket):
+            if not self.read_list(batch.header, snapshot):
                 raise NotServed(f"a list of batch {batch_id} that fits it", "faulty")
         try:
             return self.fetch(receipt_id)
         except NotServed:
             live = self._required(receipt_id)
             name = live.seen.signed.receipt.envelope_hash
-            data = self._served.cured_envelope(name, receipt_id, live.header, docket)
+            data = self._served.cured_envelope(name, receipt_id, live.header, snapshot)
             if data is None:
                 raise
             self._archive.keep_envelope(data)
@@ -134,7 +134,7 @@ class Records:
             self._mark(live, GOOD)
         return data
 
-    def case(self, receipt_id: Digest, docket: Docket) -> Case:
+    def case(self, receipt_id: Digest, snapshot: Snapshot) -> Case:
         """What a job about the receipt needs, its ciphertext from the archive; `Unavailable` while something is missing."""
         live = self._required(receipt_id)
         header = live.header
@@ -143,8 +143,8 @@ class Records:
             raise TryAgain("archive", f"ciphertext of {receipt_id.hex()} was not fetched yet")
         return Case(
             receipt_id, live.seen.signed, header, live.seen.proof, envelope,
-            self.environment(header.environment, docket.number), self._chain.epoch(header.key_epoch, docket.number),
-            self._lists.policies.document(docket.policy, docket.number),
+            self.environment(header.environment, snapshot.number), self._chain.epoch(header.key_epoch, snapshot.number),
+            self._lists.policies.document(snapshot.policy, snapshot.number),
         )  # fmt: skip
 
     def environment(self, digest: Digest, block: int) -> Environment:
@@ -156,33 +156,33 @@ class Records:
         """Open batches whose list, though it is the one that the chain names, does not fit them."""
         return self._faulty
 
-    def overdue(self, docket: Docket, tries: int) -> dict[int | Digest, BatchHeader]:
+    def overdue(self, snapshot: Snapshot, tries: int) -> dict[int | Digest, BatchHeader]:
         """Open batches whose list, and receipts whose ciphertext, nobody gave us in so many tries, past the fetch deadline."""
         wanted: dict[int | Digest, BatchHeader] = dict(self._unread.items())
         wanted.update((key, live.header) for key, live in self._live.items())
-        late = {key: each for key, each in wanted.items() if _is_open(each, docket) and self._is_late(each, docket)}
+        late = {key: each for key, each in wanted.items() if _is_open(each, snapshot) and self._is_late(each, snapshot)}
         return {key: header for key, header in late.items() if self._backlog.failures(key) >= tries}
 
-    def _load(self, docket: Docket) -> None:
+    def _load(self, snapshot: Snapshot) -> None:
         for batch in self._archive.batches(CHECKED):
-            if _is_open(batch.header, docket):
+            if _is_open(batch.header, snapshot):
                 self._remember(batch.header)
         for batch in self._archive.batches(NEW):
             self._await(batch.header)
         for batch in self._archive.batches(FAULTY):
-            if _is_open(batch.header, docket):
+            if _is_open(batch.header, snapshot):
                 self._faulty[batch.header.batch_id] = batch.header
         for batch in self._archive.batches(WITHHELD):
-            if _is_open(batch.header, docket):
+            if _is_open(batch.header, snapshot):
                 self._await(batch.header)
 
-    def _verify_unmoved(self, common: Mark | None, docket: Docket) -> None:
-        # A block's hash fixes all its ancestors: if the last one is still the docket's, so was everything that was read.
+    def _verify_unmoved(self, common: Mark | None, snapshot: Snapshot) -> None:
+        # A block's hash fixes all its ancestors: if the last one is still the snapshot's, so was everything that was read.
         kept = common is None or self._chain.block_hash(common.number) == common.hash
-        if not kept or self._chain.block_hash(docket.number) != docket.block_hash:
+        if not kept or self._chain.block_hash(snapshot.number) != snapshot.block_hash:
             raise TryAgain("chain", "reorganised while events were read")
 
-    def _take_back(self, block: int, docket: Docket) -> None:
+    def _take_back(self, block: int, snapshot: Snapshot) -> None:
         """Forgets what came after a block.
 
         The mark goes first, as it comes last in `_store`: it never claims a row that is not there, and rows beyond it, left by
@@ -192,39 +192,39 @@ class Records:
         self._archive.rewind(block)
         for kept in (self._live, self._unread, self._faulty, self._backlog):
             kept.clear()
-        self._load(docket)
+        self._load(snapshot)
 
-    def _store(self, start: int, found: tuple[BatchHeader, ...], docket: Docket) -> None:
+    def _store(self, start: int, found: tuple[BatchHeader, ...], snapshot: Snapshot) -> None:
         for header in found:
             seen = self._archive.add_batch(header, NEW)
             if seen.state == NEW:
                 self._await(header)
             telemetry.log("batch.seen", batch=header.batch_id, operator=header.operator, count=header.count)
-        if found or docket.number - start >= CURSOR_STRIDE:
-            self._cursor.advance(docket.number, docket.block_hash)
+        if found or snapshot.number - start >= CURSOR_STRIDE:
+            self._cursor.advance(snapshot.number, snapshot.block_hash)
 
     def _await(self, header: BatchHeader) -> None:
         self._unread[header.batch_id] = header
         self._backlog.add(header.batch_id)
 
-    def _fetch_due(self, docket: Docket) -> None:
+    def _fetch_due(self, snapshot: Snapshot) -> None:
         until = self._monotonic() + FETCH_BUDGET_S
-        while due := self._backlog.due(docket.timestamp):
+        while due := self._backlog.due(snapshot.timestamp):
             for key in due:
                 if self._monotonic() >= until:
-                    telemetry.log("fetch.postponed", waiting=len(self._backlog.due(docket.timestamp)))
+                    telemetry.log("fetch.postponed", waiting=len(self._backlog.due(snapshot.timestamp)))
                     return
                 if isinstance(key, int):
-                    self._try_list(key, docket)
+                    self._try_list(key, snapshot)
                 else:
-                    self._try_envelope(key, docket)
+                    self._try_envelope(key, snapshot)
 
-    def _try_list(self, batch_id: int, docket: Docket) -> None:
+    def _try_list(self, batch_id: int, snapshot: Snapshot) -> None:
         header = self._unread[batch_id]
         try:
-            self.read_list(header, docket)
+            self.read_list(header, snapshot)
         except NotServed as error:
-            if self._is_late(header, docket):
+            if self._is_late(header, snapshot):
                 self._archive.mark_batch(batch_id, WITHHELD, str(error))
                 telemetry.log("batch.withheld", batch=batch_id, detail=str(error))
         except (Unavailable, Fault) as error:
@@ -232,26 +232,26 @@ class Records:
             telemetry.log_error("batch.unread", error, batch=batch_id)
         else:
             return
-        if _is_open(header, docket) or not self._is_late(header, docket):
-            self._backlog.failed(batch_id, docket.timestamp)
+        if _is_open(header, snapshot) or not self._is_late(header, snapshot):
+            self._backlog.failed(batch_id, snapshot.timestamp)
         else:
             self._settled(batch_id)
 
-    def read_list(self, header: BatchHeader, docket: Docket) -> bool:
+    def read_list(self, header: BatchHeader, snapshot: Snapshot) -> bool:
         """Whether a list is found now that proves its batch's receipts, which are then kept; `NotServed` if there is none."""
-        good = self._lists.read(header, docket)
+        good = self._lists.read(header, snapshot)
         self._settled(header.batch_id)
-        if _is_open(header, docket):
+        if _is_open(header, snapshot):
             if good:
                 self._remember(header)
             else:
                 self._faulty[header.batch_id] = header
         return good
 
-    def _look_again(self, docket: Docket) -> None:
+    def _look_again(self, snapshot: Snapshot) -> None:
         """A list that was demanded is on the chain: no pause holds it up, nor that what DA gave did not fit."""
         for batch_id, header in (*self._faulty.items(), *self._unread.items()):
-            batch = docket.batch(batch_id)
+            batch = snapshot.batch(batch_id)
             if batch is None or batch.list_answered:
                 self._faulty.pop(batch_id, None)
             if batch is not None and batch.list_answered:
@@ -268,15 +268,15 @@ class Records:
             if self._archive.envelope(seen.signed.receipt.envelope_hash) is None:
                 self._backlog.add(seen.receipt_id)
 
-    def _try_envelope(self, receipt_id: Digest, docket: Docket) -> None:
+    def _try_envelope(self, receipt_id: Digest, snapshot: Snapshot) -> None:
         live = self._required(receipt_id)
         try:
             self.fetch(receipt_id)
         except NotServed as error:
-            if self._is_late(live.header, docket) and live.seen.finding == GOOD:
+            if self._is_late(live.header, snapshot) and live.seen.finding == GOOD:
                 self._mark(live, WITHHELD_FINDING, str(error))
                 telemetry.log("receipt.withheld", receipt=receipt_id, detail=str(error))
-            self._backlog.failed(receipt_id, docket.timestamp)
+            self._backlog.failed(receipt_id, snapshot.timestamp)
         else:
             self._backlog.drop(receipt_id)
 
@@ -292,9 +292,9 @@ class Records:
             raise TryAgain("archive", f"receipt {receipt_id.hex()} was not seen yet")
         return live
 
-    def _is_late(self, header: BatchHeader, docket: Docket) -> bool:
-        return docket.timestamp > header.anchored_at + self._fetch_deadline_s
+    def _is_late(self, header: BatchHeader, snapshot: Snapshot) -> bool:
+        return snapshot.timestamp > header.anchored_at + self._fetch_deadline_s
 
 
-def _is_open(header: BatchHeader, docket: Docket) -> bool:
-    return docket.is_open(header.batch_id)
+def _is_open(header: BatchHeader, snapshot: Snapshot) -> bool:
+    return snapshot.is_open(header.batch_id)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bytewise.inference.artifact import families, layout, mapped_weights
-from bytewise.inference.artifact.verified import Verified, manifest_of, verify_named, verify_texts
+from bytewise.inference.artifact.verified import VerifiedArtifact, manifest_of, verify_named, verify_texts
 from bytewise.inference.manifest import (
     HEADER_PIECE,
     MANIFEST_FILE,
@@ -34,7 +34,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Artifact(Verified[Manifest]):
+class Artifact(VerifiedArtifact[Manifest]):
     """A verified artifact of `exact-1`."""
 
     tensors: dict[str, Tensor] = field(repr=False)

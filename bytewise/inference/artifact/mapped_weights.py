@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from bytewise.inference import memory
-from bytewise.inference.manifest import ArtifactFile, Piece
+from bytewise.inference.manifest import ArtifactFile, FilePiece
 from bytewise.protocol.digests import RunningSha256
 from bytewise.protocol.errors.actors import ArtifactMismatch, CannotExecute
 from bytewise.protocol.records.statements import CannotReason
@@ -98,20 +98,20 @@ class _Report:
                 self._progress(self._file.name, self._done, self._file.size)
 
 
-def _first_different(source: int, view: memoryview, file: ArtifactFile, report: _Report) -> Piece | None:
+def _first_different(source: int, view: memoryview, file: ArtifactFile, report: _Report) -> FilePiece | None:
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as threads:
         same = list(threads.map(lambda part: _read(source, part, report), _parts(view, file)))
     return next((piece for piece, good in zip(file.pieces, same, strict=True) if not good), None)
 
 
-def _parts(view: memoryview, file: ArtifactFile) -> Iterator[tuple[Piece, int, memoryview]]:
+def _parts(view: memoryview, file: ArtifactFile) -> Iterator[tuple[FilePiece, int, memoryview]]:
     offset = 0
     for piece in file.pieces:
         yield piece, offset, view[offset : offset + piece.size]
         offset += piece.size
 
 
-def _read(source: int, part: tuple[Piece, int, memoryview], report: _Report) -> bool:
+def _read(source: int, part: tuple[FilePiece, int, memoryview], report: _Report) -> bool:
     # Whether the piece is the manifest's. It is hashed after it was copied: nobody else can change the copy.
     piece, offset, pages = part
     state, done = RunningSha256(), 0

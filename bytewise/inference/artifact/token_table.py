@@ -26,7 +26,7 @@ def byte_characters() -> list[str]:
     return [chr(byte) if byte in printable else chr(next(spare)) for byte in range(256)]
 
 
-class Lexicon:
+class TokenTable:
     """The bytes of every token; the file is read when the first is asked for."""
 
     def __init__(self, tokenizer_json: bytes, vocabulary: int) -> None:
@@ -34,7 +34,7 @@ class Lexicon:
         self.file = tokenizer_json
         self.vocabulary = vocabulary
 
-    def verify(self) -> "Lexicon":
+    def verify(self) -> "TokenTable":
         """Itself, if it knows what every token writes; otherwise `UnsupportedModel`."""
         _ = self.pieces
         return self

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from bytewise.inference.manifest import MANIFEST_FILE, TEMPLATE_FILE, TOKENIZER_FILE, Described
+from bytewise.inference.manifest import MANIFEST_FILE, TEMPLATE_FILE, TOKENIZER_FILE, ModelDescription
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode
@@ -13,11 +13,11 @@ from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import Digest
 
-AnyManifest = TypeVar("AnyManifest", bound=Described)
+AnyManifest = TypeVar("AnyManifest", bound=ModelDescription)
 
 
 @dataclass(frozen=True, slots=True)
-class Verified(Generic[AnyManifest]):
+class VerifiedArtifact(Generic[AnyManifest]):
     """A verified artifact. What was hashed is kept, so that replacing a file between check and use changes nothing."""
 
     path: Path
@@ -55,14 +55,14 @@ def manifest_of(path: Path, kind: type[AnyManifest]) -> AnyManifest:
         raise ArtifactMismatch(path.name, f"{MANIFEST_FILE}: {error}") from None
 
 
-def verify_named(path: Path, manifest: Described, *needed: str) -> None:
+def verify_named(path: Path, manifest: ModelDescription, *needed: str) -> None:
     """`ArtifactMismatch` if the manifest lacks one of the files that its profile needs."""
     missing = sorted(set(needed) - {file.name for file in manifest.files})
     if missing:
         raise ArtifactMismatch(path.name, f"manifest lacks {', '.join(missing)}")
 
 
-def verify_texts(path: Path, manifest: Described, content: dict[str, bytes]) -> None:
+def verify_texts(path: Path, manifest: ModelDescription, content: dict[str, bytes]) -> None:
     """`ArtifactMismatch` unless tokenizer and chat template have the digests that requests name."""
     if digests.labelled(Label.TOKENIZER, content[TOKENIZER_FILE]) != manifest.tokenizer_digest:
         raise ArtifactMismatch(path.name, "tokenizer digest")

@@ -32,7 +32,7 @@ SMALLEST = Fraction(1, 2**30)
 
 
 @dataclass(slots=True)
-class Reach:
+class Magnitude:
     """How far a linear layer can carry its input."""
 
     absolute: float = 0.0
@@ -62,10 +62,10 @@ class Reach:
 
 
 @dataclass(slots=True)
-class LayerReach:
+class LayerMagnitudes:
     """What the proof needs of one decoder layer: by names without the layer's prefix."""
 
-    linears: dict[str, Reach] = field(default_factory=dict)
+    linears: dict[str, Magnitude] = field(default_factory=dict)
     """Of each linear layer."""
     gains: dict[str, float] = field(default_factory=dict)
     """Largest |weight| of each norm."""
@@ -81,7 +81,7 @@ class Bounds:
         self._largest = self._residual = Fraction(0)
         self._add("embedding", embedding)
 
-    def layer(self, index: int, reach: LayerReach) -> None:
+    def layer(self, index: int, reach: LayerMagnitudes) -> None:
         """Follows one decoder layer; `UnsupportedModel` names the operation that may go too far."""
         name, shape = f"layers.{index}.", self._shape
         first, second = ("post_attention_layernorm", "post_feedforward_layernorm") if shape.extra_norms else ("", "")
@@ -98,13 +98,13 @@ class Bounds:
             output = shape.experts_per_token * max(self._unit(name, part, gain, reach) for part in parts)
         self._add(f"{name}down_proj", self._normed(reach.gains[second]) if second else output)
 
-    def head(self, reach: Reach, gain: float) -> int:
+    def head(self, reach: Magnitude, gain: float) -> int:
         """Follows the last norm and the head; the largest E that an activation can have."""
         self._note("norm", self._normed(gain))
         self._note("head", reach.of_norm(gain, self._shape.width))
         return max(64, ceil(self._largest).bit_length() + 126)
 
-    def _attention(self, name: str, reach: LayerReach) -> Fraction:
+    def _attention(self, name: str, reach: LayerMagnitudes) -> Fraction:
         shape, gain = self._shape, reach.gains["input_layernorm"]
         self._note(f"{name}input_layernorm", self._normed(gain))
         query, key, value = (
@@ -117,7 +117,7 @@ class Bounds:
         # A mean of values, whose weights add up to one but for rounding.
         return self._note(f"{name}attention", value)
 
-    def _unit(self, name: str, part: str, gain: float, reach: LayerReach) -> Fraction:
+    def _unit(self, name: str, part: str, gain: float, reach: LayerMagnitudes) -> Fraction:
         gate, up = (
             self._note(f"{name}{part}{each}", reach.linears[part + each].of_norm(gain, self._shape.width))
             for each in ("gate_proj", "up_proj")
@@ -175,17 +175,17 @@ def bound_of(artifact: Artifact) -> int:
     turn = max(_largest(tensor) for name, tensor in tensors.items() if name.startswith("rope."))
     bounds = Bounds(shape, embedding, turn, float(tensors["attention_scale"]))
     for index in range(shape.layers):
-        reach, prefix = LayerReach(), f"layers.{index}."
+        reach, prefix = LayerMagnitudes(), f"layers.{index}."
         for linear in linears(shape, index):
-            reach.linears[linear.name.removeprefix(prefix)] = _reach(artifact, linear.name)
+            reach.linears[linear.name.removeprefix(prefix)] = _magnitude(artifact, linear.name)
         for norm in norms(shape, index):
             reach.gains[norm.name.removeprefix(prefix)] = _largest(tensors[norm.name])
         bounds.layer(index, reach)
-    return bounds.head(_reach(artifact, "head"), _largest(tensors["norm"]))
+    return bounds.head(_magnitude(artifact, "head"), _largest(tensors["norm"]))
 
 
-def _reach(artifact: Artifact, name: str) -> Reach:
-    reach, bias = Reach(), artifact.tensors.get(f"{name}.bias")
+def _magnitude(artifact: Artifact, name: str) -> Magnitude:
+    reach, bias = Magnitude(), artifact.tensors.get(f"{name}.bias")
     for rounded in _rounded(artifact, name):
         reach.add(rounded)
     if bias is not None:

@@ -16,15 +16,15 @@ from torch import Tensor
 from bytewise.inference.artifact import generation, layout
 from bytewise.inference.artifact.artifact import Progress, model_id_line
 from bytewise.inference.artifact.families import Linear, Norm, family_of, linears, norms
-from bytewise.inference.artifact.token_table import Lexicon
+from bytewise.inference.artifact.token_table import TokenTable
 from bytewise.inference.artifact.weights import Rounded, round_weight
 from bytewise.inference.convert import checkpoint as checkpoints
-from bytewise.inference.convert.bound import Bounds, LayerReach, Reach
+from bytewise.inference.convert.bound import Bounds, LayerMagnitudes, Magnitude
 from bytewise.inference.convert.calibrate import Calibration, hashed_tokens, text_tokens
 from bytewise.inference.convert.checkpoint import Checkpoint
 from bytewise.inference.convert.equalise import Equaliser, Shifts
 from bytewise.inference.convert.shards import TensorReader
-from bytewise.inference.convert.staging_dir import claimed
+from bytewise.inference.convert.staging_dir import staging_dir
 from bytewise.inference.convert.tensor_writer import TensorWriter
 from bytewise.inference.determinism import fixed
 from bytewise.inference.exact import rope
@@ -40,8 +40,8 @@ from bytewise.inference.manifest import (
     WEIGHTS_FILE,
     ArtifactFile,
     Equalisation,
+    FilePiece,
     Manifest,
-    Piece,
     Precision,
 )
 from bytewise.protocol import digests
@@ -124,8 +124,8 @@ class Conversion:
     def _head(self) -> Linear:
         return Linear("head", EMBEDDING if self._source.tied else HEAD, self._shape.vocabulary, self._shape.width, False)
 
-    def _layer(self, index: int, calibration: Calibration | None) -> LayerReach:
-        reach, prefix, bits, shifts = LayerReach(), f"layers.{index}.", self._precision.weight_bits, Shifts()
+    def _layer(self, index: int, calibration: Calibration | None) -> LayerMagnitudes:
+        reach, prefix, bits, shifts = LayerMagnitudes(), f"layers.{index}.", self._precision.weight_bits, Shifts()
         if calibration and self._equaliser:
             shifts = self._equaliser.layer(index, calibration.layer(index, self._plain(index)))
         for linear in linears(self._shape, index):
@@ -152,8 +152,8 @@ class Conversion:
             yield round_weight(shifts.weight(linear.name, start, block), bits or self._precision.weight_bits)
             start += len(block)
 
-    def _write_linear(self, linear: Linear, bits: int, shifts: Shifts) -> Reach:
-        reach = Reach()
+    def _write_linear(self, linear: Linear, bits: int, shifts: Shifts) -> Magnitude:
+        reach = Magnitude()
         for rounded in self._rounded(linear, shifts, bits):
             for suffix, limb in zip(("", ".low"), rounded.limbs(bits), strict=False):
                 self._writer.write(linear.name + suffix, limb)
@@ -194,7 +194,7 @@ def _largest(*tensors: Tensor) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ConversionOptions:
     """What a conversion is asked for beside the checkpoint."""
 
     bits: int = 8
@@ -210,21 +210,21 @@ class Options:
 
 
 def convert(
-    checkpoint: Path, out: Path, progress: Progress | None = None, *, bits: int = 8, options: Options | None = None
+    checkpoint: Path, out: Path, progress: Progress | None = None, *, bits: int = 8, options: ConversionOptions | None = None
 ) -> Digest:
     """Writes the artifact of a checkpoint folder to `out` (which must not exist) and returns its model id.
 
     `bits` is short for options that are otherwise the default. `UnsupportedModel` names what cannot be run exactly. A failure
     leaves nothing at `out`, and so does a process that is killed.
     """
-    options = options or Options(bits)
+    options = options or ConversionOptions(bits)
     # One thread: what is done to a block of rows is too short to be worth waking others for.
-    with claimed(out) as partial, fixed(1), contextlib.ExitStack() as closing:
+    with staging_dir(out) as partial, fixed(1), contextlib.ExitStack() as closing:
         source = checkpoints.read(checkpoint, options.context)
         reader = closing.enter_context(contextlib.closing(TensorReader(checkpoint)))
         small = {name: _file(checkpoint, name) for name in (TOKENIZER_FILE, TEMPLATE_FILE)}
         # Stop strings and schemas look at the bytes of tokens: a tokenizer that does not tell them is refused by its name.
-        Lexicon(small[TOKENIZER_FILE], source.architecture.vocabulary).verify()
+        TokenTable(small[TOKENIZER_FILE], source.architecture.vocabulary).verify()
         precision = _precision(source, reader, options)
         specs = layout.tensor_specs(source.architecture, precision)
         writer = closing.enter_context(contextlib.closing(TensorWriter(partial / WEIGHTS_FILE, specs, progress)))
@@ -232,7 +232,7 @@ def convert(
         bound = conversion.run()
         files = [ArtifactFile(WEIGHTS_FILE, writer.finish())]
         for name, data in small.items():
-            files.append(ArtifactFile(name, (Piece(name, len(data), digests.sha256(data)),)))
+            files.append(ArtifactFile(name, (FilePiece(name, len(data), digests.sha256(data)),)))
             (partial / name).write_bytes(data)
         manifest = _manifest(source, files, small, precision, conversion.equalisation(), bound)
         (partial / MANIFEST_FILE).write_bytes(encode(manifest))
@@ -240,14 +240,14 @@ def convert(
     return manifest.model_id
 
 
-def _precision(source: Checkpoint, reader: TensorReader, options: Options) -> Precision:
+def _precision(source: Checkpoint, reader: TensorReader, options: ConversionOptions) -> Precision:
     # The embedding keeps its type.
     size = (source.architecture.vocabulary, source.architecture.width)
     embedding = str(reader.tensor(f"{EMBEDDING}.weight", size).dtype).removeprefix("torch.")
     return Precision(options.bits, options.head_bits or options.bits, embedding)
 
 
-def _tokens(source: Checkpoint, options: Options) -> tuple[int, ...]:
+def _tokens(source: Checkpoint, options: ConversionOptions) -> tuple[int, ...]:
     """Ids of the calibration tokens; none leaves channels as they are. `NotExact` on a machine that computes otherwise."""
     if not options.equalise:
         return ()

@@ -18,7 +18,7 @@ from bytewise.inference.artifact.weights import power_of_two, round_weight
 from bytewise.inference.convert.shards import TensorReader
 from bytewise.inference.exact.linear import Tensors
 from bytewise.inference.exact.quantise import ACTIVATION_BITS, quantise
-from bytewise.inference.manifest import Architecture, Equalisation, Pair
+from bytewise.inference.manifest import Architecture, Equalisation, ScaledPair
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 
@@ -73,7 +73,7 @@ ERROR_BITS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class PairScaling:
     """How strongly one pair is equalised."""
 
     quarters: int
@@ -82,7 +82,7 @@ class Choice:
     """k of each of the producer's channels, int64."""
 
 
-def choose(inputs: Tensor, consumers: list[Tensor], channel: Tensor, bits: int) -> Choice:
+def choose(inputs: Tensor, consumers: list[Tensor], channel: Tensor, bits: int) -> PairScaling:
     """The best choice for a pair.
 
     `inputs` [T, K] are what the consumers read, `consumers` a sample of rows [n, K] of each, `channel` [K] the producer's channel
@@ -90,7 +90,7 @@ def choose(inputs: Tensor, consumers: list[Tensor], channel: Tensor, bits: int) 
     """
     energy = _energy(inputs, channel)
     references = [_outputs(inputs, weight, *REFERENCE_BITS) for weight in consumers]
-    choices = [Choice(quarters, _exponents(energy, quarters)) for quarters in QUARTERS]
+    choices = [PairScaling(quarters, _exponents(energy, quarters)) for quarters in QUARTERS]
     errors = []
     for choice in choices:
         exponents = choice.exponents[channel]
@@ -163,7 +163,7 @@ class Equaliser:
 
     def __init__(self, shape: Architecture, reader: TensorReader, bits: int, tokens: tuple[int, ...]) -> None:
         self._shape, self._reader, self._bits, self._tokens = shape, reader, bits, tokens
-        self._pairs: list[Pair] = []
+        self._pairs: list[ScaledPair] = []
         self._skipped: list[str] = []
 
     def layer(self, index: int, inputs: Tensors) -> Shifts:
@@ -198,7 +198,7 @@ class Equaliser:
         ]
         choice = choose(inputs, weights, pair.channel, bits)
         names = tuple(prefix + part for part in pair.consumers)
-        self._pairs.append(Pair(_Pair(prefix + pair.producer, names, pair.channel).name, choice.quarters))
+        self._pairs.append(ScaledPair(_Pair(prefix + pair.producer, names, pair.channel).name, choice.quarters))
         if choice.quarters:
             shifts.add(prefix + pair.producer, choice.exponents, {name: choice.exponents[pair.channel] for name in names})
 

@@ -23,7 +23,7 @@ _DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredTensor:
     """A tensor in its file. Rows are read when they are wanted: a mapped shard would count as memory of ours."""
 
     name: str
@@ -78,7 +78,7 @@ class TensorReader:
         """Whether the checkpoint holds a tensor of that name."""
         return name in self._entries
 
-    def tensor(self, name: str, shape: tuple[int, ...]) -> Stored:
+    def tensor(self, name: str, shape: tuple[int, ...]) -> StoredTensor:
         """A tensor of the checkpoint; `UnsupportedModel` if it is missing, misshapen or of integers."""
         if name not in self._entries:
             raise UnsupportedModel(f"checkpoint lacks {name}")
@@ -86,7 +86,7 @@ class TensorReader:
         self._unread.discard(name)
         if tuple(entry["shape"]) != shape or entry["dtype"] not in _DTYPES:
             raise UnsupportedModel(f"{name} is {entry['dtype']} {tuple(entry['shape'])}, expected {shape}")
-        return Stored(name, _DTYPES[entry["dtype"]], shape, file, start + entry["data_offsets"][0])
+        return StoredTensor(name, _DTYPES[entry["dtype"]], shape, file, start + entry["data_offsets"][0])
 
     def read(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """The whole tensor as float32 (exact), for small ones; `UnsupportedModel` also where a value is not finite."""

@@ -11,7 +11,7 @@ from bytewise.protocol.errors.actors import ConfigurationError
 
 
 @contextlib.contextmanager
-def claimed(out: Path) -> Iterator[Path]:
+def staging_dir(out: Path) -> Iterator[Path]:
     """An empty folder beside `out`; on success it becomes `out`, safe on disk, on an error it goes.
 
     `ConfigurationError` if `out` exists or another process is making it. The claim is a lock on the folder itself, which the

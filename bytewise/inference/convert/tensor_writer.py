@@ -7,7 +7,7 @@ from torch import Tensor, uint8
 
 from bytewise.inference.artifact.artifact import Progress
 from bytewise.inference.artifact.layout import DTYPES, TensorSpec, header
-from bytewise.inference.manifest import HEADER_PIECE, WEIGHTS_FILE, Piece
+from bytewise.inference.manifest import HEADER_PIECE, WEIGHTS_FILE, FilePiece
 from bytewise.protocol import digests
 from bytewise.protocol.digests import RunningSha256
 
@@ -43,15 +43,15 @@ class TensorWriter:
         if self._progress is not None:
             self._progress(WEIGHTS_FILE, self._done, self._offset)
 
-    def finish(self) -> tuple[Piece, ...]:
+    def finish(self) -> tuple[FilePiece, ...]:
         """The pieces of the file, once it is safe on disk; `ValueError` if a tensor is incomplete."""
         missing = [name for name, spec in self._specs.items() if self._written[name] != spec.size]
         if missing:
             raise ValueError(f"tensors were not written: {missing[:3]}")
         os.fsync(self._file.fileno())
         self._file.close()
-        head = Piece(HEADER_PIECE, len(self._header), digests.sha256(self._header))
-        tensors = [Piece(name, spec.size, self._state[name].digest()) for name, spec in self._specs.items()]
+        head = FilePiece(HEADER_PIECE, len(self._header), digests.sha256(self._header))
+        tensors = [FilePiece(name, spec.size, self._state[name].digest()) for name, spec in self._specs.items()]
         return head, *tensors
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.engine_paths import HeadRow
-from bytewise.inference.exact.cache import ExactCache, Stored, TokenCache
+from bytewise.inference.exact.cache import CachedTensor, ExactCache, TokenCache
 from bytewise.inference.exact.matmul import Backend, Float32Backend, Float64Backend, backend_named
 from bytewise.inference.exact.quantise import ACTIVATION_BITS, Rows, quantise
 from bytewise.inference.known_answers import known_models, self_test
@@ -144,15 +144,15 @@ class StaticCache(ExactCache):
     def advance(self, count: int) -> None:
         """Nothing: where the next token goes is in `at`."""
 
-    def _store(self, kind: int, layer: int, rows: Rows) -> Stored:
+    def _store(self, kind: int, layer: int, rows: Rows) -> CachedTensor:
         values, scale = self._values[kind, layer], self._scale[kind, layer]
         values.index_copy_(2, self.at, rows.values.to(values.dtype))
         scale.index_copy_(3, self.at, rows.scale.transpose(2, 3))
-        return Stored(values, scale, self._order <= self.at)
+        return CachedTensor(values, scale, self._order <= self.at)
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class StaticNetwork:
     """What a step computes."""
 
     shape: Architecture
@@ -163,10 +163,10 @@ class Network:
     """Logits [1, V] of the quantised row."""
 
 
-class Step:
+class CapturedStep:
     """One decoding step in a fixed shape: inputs and outputs are tensors that stay where they are."""
 
-    def __init__(self, network: Network, slots: int, captured: bool) -> None:
+    def __init__(self, network: StaticNetwork, slots: int, captured: bool) -> None:
         self.cache = StaticCache(network.shape, slots)
         self.slots = slots
         self._network, self._captured, self._token = network, captured, torch.zeros((1, 1), dtype=torch.int64)
@@ -207,10 +207,10 @@ class Step:
 class StaticDecoder:
     """Feeds tokens through fixed shapes, for one sequence after another."""
 
-    def __init__(self, network: Network, captured: bool, bucket: int = BUCKET) -> None:
+    def __init__(self, network: StaticNetwork, captured: bool, bucket: int = BUCKET) -> None:
         """`captured` makes a CUDA graph of each step."""
         self._network, self._captured, self._bucket = network, captured, bucket
-        self._steps: dict[int, Step] = {}
+        self._steps: dict[int, CapturedStep] = {}
         self._held: tuple[weakref.ref[ExactCache], int, int] | None = None
         """Whose tokens a step's memory holds, how many, and in which step."""
 
@@ -229,12 +229,12 @@ class StaticDecoder:
         """Somebody else has written to the caches: the next token takes over all of its cache again."""
         self._held = None
 
-    def _step(self, slots: int) -> Step:
+    def _step(self, slots: int) -> CapturedStep:
         if slots not in self._steps:
-            self._steps[slots] = Step(self._network, slots, self._captured)
+            self._steps[slots] = CapturedStep(self._network, slots, self._captured)
         return self._steps[slots]
 
-    def _holds(self, cache: ExactCache, step: Step) -> bool:
+    def _holds(self, cache: ExactCache, step: CapturedStep) -> bool:
         return self._held is not None and (self._held[0](), *self._held[1:]) == (cache, cache.length, step.slots)
 
 
@@ -250,7 +250,7 @@ class DeviceRunner(Runner):
         self._device, self._bucket = torch.device(device), bucket
         with self._device:
             super().__init__(artifact, backend, device)
-        network = Network(self.shape, self._forward, self._head.of_rows)
+        network = StaticNetwork(self.shape, self._forward, self._head.of_rows)
         captured, fixed = self._device.type == "cuda", bucket > 0 and can_be_static(self.shape)
         self._decoder = StaticDecoder(network, captured, bucket) if fixed else None
 

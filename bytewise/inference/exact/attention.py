@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bytewise.inference.exact.cache import Fresh, Stored
+from bytewise.inference.exact.cache import CachedTensor, NewKeys
 from bytewise.inference.exact.elementwise import exp, softcap
 from bytewise.inference.exact.matmul import Backend
 from bytewise.inference.exact.quantise import ACTIVATION_BITS, PROBABILITY_BITS, Rows, quantise
@@ -42,17 +42,17 @@ class AttentionRule:
 def exact_attention(module: Any, query: Tensor, key: Any, value: Any, _mask: None, **_: Any) -> tuple[Tensor, None]:
     """transformers' attention interface: query float32 [B, H, T, d], cached keys and values, to [B, T, H, d].
 
-    Keys and values are what the cache's `update` returned: all `Stored`, or those `Fresh` of a cache that attends itself. The
-    queries are those of the last T slots. `module.rule` is the layer's `AttentionRule`; what else the library passes (mask,
-    scaling, window) says the same in floats and is not read.
+    Keys and values are what the cache's `update` returned: all `CachedTensor`, or those `NewKeys` of a cache that attends
+    itself. The queries are those of the last T slots. `module.rule` is the layer's `AttentionRule`; what else the library
+    passes (mask, scaling, window) says the same in floats and is not read.
     """
     rule: AttentionRule = module.rule
-    if isinstance(key, Fresh):
+    if isinstance(key, NewKeys):
         return key.cache.attend(key.layer, rule.window, float(rule.scale), query, key.floats, value.floats), None
     return attend(rule, query, key, value).transpose(1, 2).contiguous(), None
 
 
-def attend(rule: AttentionRule, query: Tensor, keys: Stored, values: Stored) -> Tensor:
+def attend(rule: AttentionRule, query: Tensor, keys: CachedTensor, values: CachedTensor) -> Tensor:
     """Mixed values [B, H, T, d] of queries [B, H, T, d] at the last T slots of the keys."""
     batch, heads, length, _ = query.shape
     slots = keys.values.shape[2]
@@ -69,7 +69,7 @@ def attend(rule: AttentionRule, query: Tensor, keys: Stored, values: Stored) -> 
     return tiles[0] if len(tiles) == 1 else torch.cat(tiles, dim=2)
 
 
-def _tile(rule: AttentionRule, query: Rows, keys: Stored, values: Stored) -> Tensor:
+def _tile(rule: AttentionRule, query: Rows, keys: CachedTensor, values: CachedTensor) -> Tensor:
     """Queries at the last slots of the keys; the first query sees from the first slot on, if there is a window."""
     batch, heads, length, width = query.values.shape
     shared, slots = keys.values.shape[1:3]
@@ -98,7 +98,7 @@ def _tile(rule: AttentionRule, query: Rows, keys: Stored, values: Stored) -> Ten
     return (numerator / total).view(batch, heads, length, width)
 
 
-def _operand(stored: Stored) -> Tensor:
+def _operand(stored: CachedTensor) -> Tensor:
     """float64 [B · heads, S, d]: what exact products of attention read."""
     return stored.values.flatten(0, 1).to(torch.float64)
 

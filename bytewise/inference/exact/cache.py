@@ -15,7 +15,7 @@ from bytewise.inference.exact.quantise import ACTIVATION_BITS, Rows, quantise
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class CachedTensor:
     """Keys or values of one layer: the slots filled so far, or some of them."""
 
     values: Tensor
@@ -25,10 +25,10 @@ class Stored:
     filled: Tensor | None = None
     """bool [S]: which slots hold a token, where some do not yet (decoding in a fixed shape); None: all do."""
 
-    def slots(self, start: int, stop: int) -> "Stored":
+    def slots(self, start: int, stop: int) -> "CachedTensor":
         """Slots from `start` to before `stop`."""
         filled = None if self.filled is None else self.filled[start:stop]
-        return Stored(self.values[:, :, start:stop], self.scale[..., start:stop], filled)
+        return CachedTensor(self.values[:, :, start:stop], self.scale[..., start:stop], filled)
 
 
 class TokenCache(abc.ABC):
@@ -53,7 +53,7 @@ class TokenCache(abc.ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Fresh:
+class NewKeys:
     """New keys or values, which the cache will store when it attends."""
 
     cache: "AttendingCache"
@@ -67,9 +67,9 @@ class Fresh:
 class AttendingCache(TokenCache):
     """A cache with a layout of its own, in which only itself can attend."""
 
-    def update(self, keys: Tensor, values: Tensor, layer: int) -> tuple[Fresh, Fresh]:
+    def update(self, keys: Tensor, values: Tensor, layer: int) -> tuple[NewKeys, NewKeys]:
         """Nothing is stored yet: `attend` does both in one call."""
-        return Fresh(self, layer, keys), Fresh(self, layer, values)
+        return NewKeys(self, layer, keys), NewKeys(self, layer, values)
 
     @abc.abstractmethod
     def attend(self, layer: int, window: int, scale: float, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ class ExactCache(TokenCache):
         """Bytes that such a cache takes."""
         return 2 * layers * batch * heads * capacity * (2 * head_width + 4)
 
-    def update(self, keys: Tensor, values: Tensor, layer: int) -> tuple[Stored, Stored]:
+    def update(self, keys: Tensor, values: Tensor, layer: int) -> tuple[CachedTensor, CachedTensor]:
         """Quantises new float32 keys and values [B, heads, T, d] into the next slots; returns all of the layer."""
         both = quantise(torch.stack((keys, values)), ACTIVATION_BITS)
         first, second = (Rows(both.values[kind], both.scale[kind], ACTIVATION_BITS) for kind in (0, 1))
@@ -104,9 +104,9 @@ class ExactCache(TokenCache):
         one.length, one.capacity = self.length, self.capacity
         return one
 
-    def _store(self, kind: int, layer: int, rows: Rows) -> Stored:
+    def _store(self, kind: int, layer: int, rows: Rows) -> CachedTensor:
         stop = self.length + rows.values.shape[2]
         values, scale = self._values[kind, layer], self._scale[kind, layer]
         values[:, :, self.length : stop] = rows.values
         scale[:, :, 0, self.length : stop] = rows.scale.squeeze(-1)
-        return Stored(values[:, :, :stop], scale[..., :stop])
+        return CachedTensor(values[:, :, :stop], scale[..., :stop])

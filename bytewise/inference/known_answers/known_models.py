@@ -42,7 +42,7 @@ _SILU: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownModel:
     """How one model is made."""
 
     architecture: Architecture
@@ -55,19 +55,19 @@ class Known:
     """Factor of the weights' scales."""
 
 
-KNOWN = {
-    "bias and window": Known(Architecture("qwen2", **(_SILU | {"attention_bias": True, "windows": (0, 5)}))),
-    "norms of heads, two limbs": Known(
+KNOWN_MODELS = {
+    "bias and window": KnownModel(Architecture("qwen2", **(_SILU | {"attention_bias": True, "windows": (0, 5)}))),
+    "norms of heads, two limbs": KnownModel(
         Architecture("qwen3", **(_SILU | {"query_key_norm": True, "head_width": 8, "key_value_heads": 1})), 16, "bfloat16"
     ),
-    "wide scores": Known(Architecture("llama", **(_SILU | {"output_bias": True, "mlp_bias": True})), 8, "float16", 32.0),
-    "softcaps": Known(
+    "wide scores": KnownModel(Architecture("llama", **(_SILU | {"output_bias": True, "mlp_bias": True})), 8, "float16", 32.0),
+    "softcaps": KnownModel(
         Architecture("gemma2", **(_SILU | {
             "activation": "gelu_tanh", "extra_norms": True, "windows": (5, 0), "attention_softcap": Decimal("3"),
             "final_softcap": Decimal("2.5"),
         }))
     ),
-    "experts": Known(Architecture("mixtral", **(_SILU | {"experts": 4, "experts_per_token": 2, "layers": 1}))),
+    "experts": KnownModel(Architecture("mixtral", **(_SILU | {"experts": 4, "experts_per_token": 2, "layers": 1}))),
 }  # fmt: skip
 """By what is special about them."""
 
@@ -76,9 +76,9 @@ AnyPath = ModelPath[Any]
 
 def verify(open_path: Callable[[Artifact], AnyPath], can_run: Callable[[Architecture], bool]) -> int:
     """How many known models a path ran, each with its golden rows; `NotExact` names the first that differs."""
-    names = [name for name, known in KNOWN.items() if can_run(known.architecture)]
+    names = [name for name, known in KNOWN_MODELS.items() if can_run(known.architecture)]
     for name in names:
-        path = open_path(made(name))
+        path = open_path(built_model(name))
         try:
             found = digest_on(path)
         finally:
@@ -120,9 +120,9 @@ def tokens_of() -> list[int]:
 
 
 @functools.cache
-def made(name: str) -> Artifact:
-    """One of `KNOWN` as an artifact that has no files. The same object each time: nobody writes to its tensors."""
-    known = KNOWN[name]
+def built_model(name: str) -> Artifact:
+    """One of `KNOWN_MODELS` as an artifact that has no files. The same object each time: nobody writes to its tensors."""
+    known = KNOWN_MODELS[name]
     precision = Precision(known.bits, known.bits, known.embedding)
     manifest = Manifest(
         FORMAT, PROFILE_EXACT_1, known.architecture, (), ZERO_DIGEST, ZERO_DIGEST, None, (),

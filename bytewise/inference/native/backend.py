@@ -10,7 +10,7 @@ from torch import Tensor
 from bytewise.inference.exact.matmul import Weights
 from bytewise.inference.manifest import Architecture
 from bytewise.inference.native import heads
-from bytewise.inference.native.library import Pool, checked
+from bytewise.inference.native.library import ThreadPool, checked
 from bytewise.protocol.errors.actors import CannotExecute
 from bytewise.protocol.records.statements import CannotReason
 
@@ -21,7 +21,7 @@ SHARED_ELEMENTS = 2**15
 """From here on elementwise work is shared out among threads: waking one costs about as much as this many elements."""
 
 
-def product(pool: Pool, values: Tensor, weight: Tensor) -> Tensor:
+def product(pool: ThreadPool, values: Tensor, weight: Tensor) -> Tensor:
     """Exact values · weightᵀ: integers [M, K] of any type, |v| < 2^14, with contiguous int8 [N, K], to float64 [M, N]."""
     (rows, depth), outputs = values.shape, weight.shape[0]
     if weight.dtype != torch.int8 or not weight.is_contiguous() or weight.shape[1] != depth:
@@ -39,8 +39,8 @@ def product(pool: Pool, values: Tensor, weight: Tensor) -> Tensor:
 class NativeBackend:
     """Linear layers, norms and silu in C, products of attention in float64."""
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool, self._alone = pool, Pool(pool.kernel, 1)
+    def __init__(self, pool: ThreadPool) -> None:
+        self._pool, self._alone = pool, ThreadPool(pool.kernel, 1)
         self.kernel, self.name = pool.kernel, f"native-{pool.kernel}"
 
     def pack(self, weight: Tensor) -> Tensor:
@@ -82,7 +82,7 @@ class NativeBackend:
         """Bytes of it, computed where they are allocated."""
         return heads.bytes_of(self._pool, shape, batch, capacity) if heads.can_attend(shape) else None
 
-    def _fitting(self, rows: Tensor) -> Pool:
+    def _fitting(self, rows: Tensor) -> ThreadPool:
         return self._pool if rows.numel() >= SHARED_ELEMENTS else self._alone
 
 
@@ -98,7 +98,7 @@ class _Part(ctypes.Structure):
 class NativeLinear:
     """Linear layers that read the same input, their weights where the artifact holds them."""
 
-    def __init__(self, pool: Pool, layers: Sequence[Weights]) -> None:
+    def __init__(self, pool: ThreadPool, layers: Sequence[Weights]) -> None:
         """`ValueError` if the shapes or types of a layer do not go together; `CannotExecute` without memory, or for too many."""
         self._pool, self._depth = pool, layers[0].high.shape[1]
         self._outputs = sum(layer.high.shape[0] for layer in layers)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bytewise.inference.exact.cache import AttendingCache
 from bytewise.inference.manifest import Architecture
-from bytewise.inference.native.library import Pool, checked
+from bytewise.inference.native.library import ThreadPool, checked
 from bytewise.protocol.errors.actors import CannotExecute
 from bytewise.protocol.errors.records import OutsideLimits
 from bytewise.protocol.records.statements import CannotReason
@@ -46,7 +46,7 @@ def can_attend(shape: Architecture) -> bool:
     return shape.attention_softcap == "0" and shape.head_width <= MOST_HEAD_WIDTH and shape.head_width % 2 == 0
 
 
-def bytes_of(pool: Pool, shape: Architecture, batch: int, capacity: int) -> int:
+def bytes_of(pool: ThreadPool, shape: Architecture, batch: int, capacity: int) -> int:
     """Bytes that `NativeHeads` of such a model takes."""
     return int(pool.library.native_heads_bytes(ctypes.byref(_shape(shape)), batch, capacity))
 
@@ -58,7 +58,7 @@ def _shape(shape: Architecture) -> _Shape:
 class NativeHeads(AttendingCache):
     """Keys and values of a batch in the C engine's layout."""
 
-    def __init__(self, pool: Pool, shape: Architecture, batch: int, capacity: int) -> None:
+    def __init__(self, pool: ThreadPool, shape: Architecture, batch: int, capacity: int) -> None:
         """`CannotExecute` without memory."""
         self._pool, self._batch, self._first, self.capacity = pool, batch, 0, capacity
         self._shape = _shape(shape)

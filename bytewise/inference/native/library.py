@@ -77,7 +77,7 @@ def _source_digest(folder: Path) -> str:
     return digests.sha256(b"".join(path.read_bytes() for path in sources)).hex()
 
 
-def absence() -> str | None:
+def unavailable_reason() -> str | None:
     """What a person is told where the C engine cannot be used; None where it can."""
     if library() is not None:
         return None
@@ -100,7 +100,7 @@ def checked(status: int) -> None:
         raise CannotExecute(*_FAILURES[status])
 
 
-class Pool:
+class ThreadPool:
     """Threads with one kernel. One caller at a time; `close` ends the threads."""
 
     def __init__(self, kernel: str | None = None, threads: int = 1) -> None:

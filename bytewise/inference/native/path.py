@@ -18,7 +18,7 @@ from bytewise.inference.known_answers.operations import PROFILE_DIGEST
 from bytewise.inference.manifest import WEIGHTS_FILE, Architecture
 from bytewise.inference.native.backend import NativeBackend
 from bytewise.inference.native.heads import MOST_HEAD_WIDTH
-from bytewise.inference.native.library import Pool, checked
+from bytewise.inference.native.library import ThreadPool, checked
 from bytewise.protocol.errors.actors import ArtifactMismatch, CannotExecute
 from bytewise.protocol.errors.records import OutsideLimits
 from bytewise.protocol.records.statements import CannotReason
@@ -117,7 +117,7 @@ class NativePath:
         if lacking is not None:
             raise CannotExecute(f"the native engine lacks {lacking}", CannotReason.BACKEND)
         self.shape = shape
-        self.pool = Pool(kernel, threads)
+        self.pool = ThreadPool(kernel, threads)
         self.name = f"native-{self.pool.kernel}"
         self.handle: int | None = None
         self._bound: list[Tensor] = []

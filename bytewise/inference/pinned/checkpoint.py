@@ -11,17 +11,17 @@ from torch import Tensor
 
 from bytewise.inference.artifact import generation, mapped_weights
 from bytewise.inference.artifact.artifact import Progress
-from bytewise.inference.artifact.verified import Verified, manifest_of, verify_named, verify_texts
+from bytewise.inference.artifact.verified import VerifiedArtifact, manifest_of, verify_named, verify_texts
 from bytewise.inference.convert import checkpoint as checkpoints
-from bytewise.inference.convert.staging_dir import claimed
+from bytewise.inference.convert.staging_dir import staging_dir
 from bytewise.inference.manifest import (
     FORMAT,
     MANIFEST_FILE,
     TEMPLATE_FILE,
     TOKENIZER_FILE,
     ArtifactFile,
-    Described,
-    Piece,
+    FilePiece,
+    ModelDescription,
 )
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
@@ -39,18 +39,18 @@ PIECE_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class PinnedManifest(Described):
+class PinnedManifest(ModelDescription):
     """A float checkpoint as it is: nothing is said of it but what every artifact says."""
 
     def __post_init__(self) -> None:
         # Not super() without arguments: a class with slots is another one than was written here.
-        Described.__post_init__(self)
+        ModelDescription.__post_init__(self)
         if self.profile != PROFILE_PINNED_1:
             raise MalformedValue("profile", self.profile[:40])
 
 
 @dataclass(frozen=True, slots=True)
-class PinnedArtifact(Verified[PinnedManifest]):
+class PinnedArtifact(VerifiedArtifact[PinnedManifest]):
     """A verified float checkpoint."""
 
     @property
@@ -82,7 +82,7 @@ def pin(checkpoint: Path, out: Path, progress: Progress | None = None) -> Digest
 
     `UnsupportedModel` names what is missing or cannot be read. A failure leaves nothing at `out`.
     """
-    with claimed(out) as partial:
+    with staging_dir(out) as partial:
         source = checkpoints.read(checkpoint)
         weights = sorted(path.name for path in checkpoint.glob("*.safetensors"))
         if not weights:
@@ -123,7 +123,7 @@ def read_manifest(path: Path) -> PinnedManifest:
 def _described(name: str, raw: bytes) -> ArtifactFile:
     starts = range(0, max(len(raw), 1), PIECE_BYTES)
     parts = [raw[start : start + PIECE_BYTES] for start in starts]
-    return ArtifactFile(name, tuple(Piece(name, len(part), digests.sha256(part)) for part in parts))
+    return ArtifactFile(name, tuple(FilePiece(name, len(part), digests.sha256(part)) for part in parts))
 
 
 def _file(folder: Path, name: str) -> bytes:

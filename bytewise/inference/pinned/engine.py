@@ -6,14 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bytewise.inference.answer import Answer, Words
+from bytewise.inference.answer import AnswerBuilder, TokenTexts
 from bytewise.inference.engine import memory_bounded
 from bytewise.inference.engine_paths import HeadRow
 from bytewise.inference.judging import Judge
 from bytewise.inference.manifest import TOKENIZER_FILE
 from bytewise.inference.pinned.checkpoint import PinnedArtifact
 from bytewise.inference.pinned.fingerprint import verify_here
-from bytewise.inference.pinned.switches import pinned
+from bytewise.inference.pinned.switches import pinned_switches
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors.actors import ArtifactMismatch, CannotExecute, NotExact
@@ -98,16 +98,16 @@ class PinnedEngine:
     def __init__(self, artifact: PinnedArtifact, environment: Environment, *, device: str = "cpu", threads: int = 1) -> None:
         """`CannotExecute` (ENVIRONMENT) names what differs if this machine and process are not the environment."""
         self.artifact, self.environment = artifact, environment
-        self._words = Words(artifact.content[TOKENIZER_FILE], artifact.manifest.architecture.vocabulary)
+        self._words = TokenTexts(artifact.content[TOKENIZER_FILE], artifact.manifest.architecture.vocabulary)
         self._device, self._threads = device, threads
-        with memory_bounded(), pinned(threads):
+        with memory_bounded(), pinned_switches(threads):
             self._verify_here()
             self._model = FloatModel(artifact, device)
 
     def generate(self, request: Request) -> Generated:
         """The answer of this environment; `OutsideLimits` or `CannotExecute` if there is none."""
         self._check(request)
-        with memory_bounded(), pinned(self._threads):
+        with memory_bounded(), pinned_switches(self._threads):
             answer = self._answer(request)
             cache, row = self._model.begin(request.prompt)
             answer.add(row)
@@ -118,7 +118,7 @@ class PinnedEngine:
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
         """Computes the answer again in the same shapes as `generate`, and says where the claim leaves it."""
         self._check(request)
-        with memory_bounded(), pinned(self._threads):
+        with memory_bounded(), pinned_switches(self._threads):
             judge = Judge(self._answer(request), claimed, out_hash, self.artifact.manifest.architecture.vocabulary)
             answer, claimed_tokens, agrees = judge.answer, judge.believable, True
             cache, row = self._model.begin(request.prompt)
@@ -143,7 +143,7 @@ class PinnedEngine:
         """
         if verification.divergence is None:
             return verification
-        with pinned(self._threads):
+        with pinned_switches(self._threads):
             self._verify_here()
         if self.generate(request) != verification.truth:
             raise CannotExecute("this machine does not repeat its own answer", CannotReason.BACKEND)
@@ -151,7 +151,7 @@ class PinnedEngine:
 
     def vectors(self) -> Digest:
         """Digest of the rows over a fixed prompt, fed in both shapes and twice; `NotExact` if the second time differs."""
-        with memory_bounded(), pinned(self._threads):
+        with memory_bounded(), pinned_switches(self._threads):
             first, second = self._self_test(), self._self_test()
         if first != second:
             raise NotExact("the float model gives two results for one prompt")
@@ -166,9 +166,9 @@ class PinnedEngine:
     def _verify_here(self) -> None:
         verify_here(self.environment, self.artifact.manifest.architecture, self._device, self._threads)
 
-    def _answer(self, request: Request) -> Answer:
+    def _answer(self, request: Request) -> AnswerBuilder:
         execution = execution_hash(self.artifact.model_id, PROFILE_PINNED_1, request.decode, request.prompt)
-        return Answer(request, execution, self._words)
+        return AnswerBuilder(request, execution, self._words)
 
     def _check(self, request: Request) -> None:
         if request.model_id != self.artifact.model_id:

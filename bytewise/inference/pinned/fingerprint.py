@@ -82,7 +82,7 @@ def _pair(line: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-JUDGED = ("profile", "gpu_arch", "driver", "libraries", "engine_flags")
+COMPARED_FIELDS = ("profile", "gpu_arch", "driver", "libraries", "engine_flags")
 """Fields that a machine can find out about itself. The container is what attestation measures; limits are the operator's."""
 
 
@@ -99,14 +99,14 @@ def fingerprint(
 def verify_here(environment: Environment, shape: Architecture, device: str, threads: int) -> Environment:
     """The environment, if this machine and process are it; `CannotExecute` (ENVIRONMENT) names the first thing that differs."""
     here = fingerprint(shape, device=device, threads=threads)
-    for name in JUDGED:
+    for name in COMPARED_FIELDS:
         ours, theirs = getattr(here, name), getattr(environment, name)
         if ours != theirs:
-            raise CannotExecute(f"another environment: {name} {_parting(theirs, ours)}", CannotReason.ENVIRONMENT)
+            raise CannotExecute(f"another environment: {name} {_first_difference(theirs, ours)}", CannotReason.ENVIRONMENT)
     return environment
 
 
-def _parting(theirs: object, ours: object) -> str:
+def _first_difference(theirs: object, ours: object) -> str:
     if not isinstance(theirs, tuple) or not isinstance(ours, tuple):
         return f"is {theirs}, here {ours}"
     only_theirs, only_ours = ([str(_words(each)) for each in a if each not in b] for a, b in ((theirs, ours), (ours, theirs)))

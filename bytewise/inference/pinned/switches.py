@@ -15,7 +15,7 @@ SWITCHES = ("attention=eager", "cudnn-benchmark=off", "deterministic-algorithms"
 
 
 @contextlib.contextmanager
-def pinned(threads: int) -> Iterator[None]:
+def pinned_switches(threads: int) -> Iterator[None]:
     """The switches under which the profile computes; puts back what it found, also after an error."""
     cuda, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = (cuda.allow_tf32, cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic)

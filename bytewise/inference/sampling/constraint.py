@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bytewise.inference.artifact.token_table import Lexicon
+from bytewise.inference.artifact.token_table import TokenTable
 from bytewise.protocol.errors.actors import CannotExecute, NotExact
 
 # What compiling a JSON schema may cost: counted in the document, before the library reads it.
@@ -138,7 +138,7 @@ MOST_REMEMBERED = 64
 class Schemas:
     """Makes constraints for one vocabulary; the library is loaded when the first is asked for."""
 
-    def __init__(self, lexicon: Lexicon) -> None:
+    def __init__(self, lexicon: TokenTable) -> None:
         self._lexicon = lexicon
         self._remembered = lru_cache(MOST_REMEMBERED)(self._refusal)
 
@@ -172,7 +172,7 @@ class Schemas:
         found = version("llguidance")
         if found != LIBRARY_VERSION:
             raise CannotExecute(f"llguidance {found}, the profile needs {LIBRARY_VERSION}")
-        words: Any = _Words(self._lexicon)
+        words: Any = _TokenTable(self._lexicon)
         return LLTokenizer(words, slices=LLTokenizer.json_slices())
 
 
@@ -221,13 +221,13 @@ class Constraint:
         self.accepts = bool(bits[self._vocabulary]) and not self.error
 
 
-class _Words:
+class _TokenTable:
     """The vocabulary as the library wants it: bytes by id, and behind the model's tokens an end token that no model has."""
 
     is_tokenizer_wrapper = True
     bos_token_id = None
 
-    def __init__(self, lexicon: Lexicon) -> None:
+    def __init__(self, lexicon: TokenTable) -> None:
         self.eos_token_id = lexicon.vocabulary
         self.tokens = [*lexicon.pieces, b"<end>"]
         control = sorted(token for token in lexicon.control if token < lexicon.vocabulary)

@@ -24,7 +24,7 @@ from bytewise.protocol.units import Decimal, Digest, fraction
 # Penalties and biases on logits, in single float32 operations and in one order (`docs/reference/exact-arithmetic.md`, section 8).
 
 
-class Adjustment:
+class LogitProcessor:
     """The adjustment of one answer's logits, which depends on the tokens of prompt and answer so far."""
 
     def __init__(self, policy: DecodePolicy, prompt: Sequence[int], vocabulary: int) -> None:

@@ -15,7 +15,7 @@ MAX_REARMS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class Durations:
     """Every duration."""
 
     window: int
@@ -113,7 +113,7 @@ class Money:
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
+class RewardShares:
     """Shares and counts."""
 
     alpha_bps: int
@@ -134,13 +134,13 @@ class Shares:
 class ParamSet:
     """One version of all parameters."""
 
-    times: Times
+    times: Durations
     """Durations."""
     committee: Committee
     """Who judges."""
     money: Money
     """Amounts."""
-    shares: Shares
+    shares: RewardShares
     """Shares and counts."""
 
     def seats(self, level: int) -> int:

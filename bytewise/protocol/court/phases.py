@@ -48,7 +48,7 @@ class Event(enum.StrEnum):
     FINALIZE = "finalize"
 
 
-class Who(enum.StrEnum):
+class EventActor(enum.StrEnum):
     """Who may bring an event about."""
 
     ANYBODY = "anybody"
@@ -69,7 +69,7 @@ class Transition:
     """What happens."""
     end: Phase
     """Where it stands then."""
-    who: Who
+    who: EventActor
     """Who may."""
     guard: str
     """When, in words."""
@@ -79,44 +79,64 @@ _SEEDED = "seed known, its stake epoch runs"
 _SEED_GONE = "the seed can no longer be read, or its stake epoch is over; at most 3 times a round"
 
 TRANSITIONS = (
-    Transition(Phase.NONE, Event.OPEN, Phase.SEED, Who.OTHERS, "member of a batch, inside its window, never disputed, bond sent"),
-    Transition(Phase.SEED, Event.REARM, Phase.SEED, Who.ANYBODY, _SEED_GONE),
-    Transition(Phase.DRAWING, Event.REARM, Phase.SEED, Who.ANYBODY, _SEED_GONE + "; seats drawn so far are forgotten"),
-    Transition(Phase.SEED, Event.SEED_LOST, Phase.AIRGAP, Who.ANYBODY, "the 4th time: the earlier verdict stands, else DRAW"),
-    Transition(Phase.DRAWING, Event.SEED_LOST, Phase.AIRGAP, Who.ANYBODY, "the 4th time: the earlier verdict stands, else DRAW"),
-    Transition(Phase.SEED, Event.DRAW_SOME, Phase.DRAWING, Who.ANYBODY, _SEEDED),
-    Transition(Phase.DRAWING, Event.DRAW_SOME, Phase.DRAWING, Who.ANYBODY, _SEEDED),
-    Transition(Phase.SEED, Event.DRAW_LAST, Phase.COMMIT, Who.ANYBODY, _SEEDED),
-    Transition(Phase.DRAWING, Event.DRAW_LAST, Phase.COMMIT, Who.ANYBODY, _SEEDED),
-    Transition(Phase.COMMIT, Event.COMMIT, Phase.COMMIT, Who.MEMBER, "until `commitEnd`, once, all seats of the member"),
-    Transition(Phase.COMMIT, Event.COMMITS_CLOSED, Phase.REVEAL, Who.TIME, "`commitEnd` passed, or all seats committed"),
     Transition(
-        Phase.REVEAL, Event.REVEAL, Phase.REVEAL, Who.OPENS, "until `revealEnd`, once; under a commit root its voter alone"
+        Phase.NONE, Event.OPEN, Phase.SEED, EventActor.OTHERS, "member of a batch, inside its window, never disputed, bond sent"
+    ),
+    Transition(Phase.SEED, Event.REARM, Phase.SEED, EventActor.ANYBODY, _SEED_GONE),
+    Transition(Phase.DRAWING, Event.REARM, Phase.SEED, EventActor.ANYBODY, _SEED_GONE + "; seats drawn so far are forgotten"),
+    Transition(
+        Phase.SEED, Event.SEED_LOST, Phase.AIRGAP, EventActor.ANYBODY, "the 4th time: the earlier verdict stands, else DRAW"
+    ),
+    Transition(
+        Phase.DRAWING, Event.SEED_LOST, Phase.AIRGAP, EventActor.ANYBODY, "the 4th time: the earlier verdict stands, else DRAW"
+    ),
+    Transition(Phase.SEED, Event.DRAW_SOME, Phase.DRAWING, EventActor.ANYBODY, _SEEDED),
+    Transition(Phase.DRAWING, Event.DRAW_SOME, Phase.DRAWING, EventActor.ANYBODY, _SEEDED),
+    Transition(Phase.SEED, Event.DRAW_LAST, Phase.COMMIT, EventActor.ANYBODY, _SEEDED),
+    Transition(Phase.DRAWING, Event.DRAW_LAST, Phase.COMMIT, EventActor.ANYBODY, _SEEDED),
+    Transition(Phase.COMMIT, Event.COMMIT, Phase.COMMIT, EventActor.MEMBER, "until `commitEnd`, once, all seats of the member"),
+    Transition(Phase.COMMIT, Event.COMMITS_CLOSED, Phase.REVEAL, EventActor.TIME, "`commitEnd` passed, or all seats committed"),
+    Transition(
+        Phase.REVEAL, Event.REVEAL, Phase.REVEAL, EventActor.OPENS, "until `revealEnd`, once; under a commit root its voter alone"
     ),
     Transition(
         Phase.REVEAL,
         Event.CERTIFY,
         Phase.REVEAL,
-        Who.ANYBODY,
+        EventActor.ANYBODY,
         "until `revealEnd`, once, for a quorum that committed under a posted root alone",
     ),
     Transition(
-        Phase.REVEAL, Event.SETTLE_APPEALABLE, Phase.APPEAL, Who.ANYBODY, "reveals closed; a verdict below the last level"
+        Phase.REVEAL, Event.SETTLE_APPEALABLE, Phase.APPEAL, EventActor.ANYBODY, "reveals closed; a verdict below the last level"
     ),
-    Transition(Phase.REVEAL, Event.SETTLE_LAST, Phase.AIRGAP, Who.ANYBODY, "reveals closed; a verdict, last level or appealed"),
-    Transition(Phase.REVEAL, Event.SETTLE_RERUN, Phase.SEED, Who.ANYBODY, "so many NO_KEY that no verdict was left; reruns left"),
-    Transition(Phase.REVEAL, Event.SETTLE_LARGER, Phase.SEED, Who.ANYBODY, "reveals closed; no verdict, levels left"),
     Transition(
-        Phase.REVEAL, Event.SETTLE_DRAW, Phase.AIRGAP, Who.ANYBODY, "no verdict at last: the earlier one stands, else DRAW"
+        Phase.REVEAL, Event.SETTLE_LAST, Phase.AIRGAP, EventActor.ANYBODY, "reveals closed; a verdict, last level or appealed"
     ),
-    Transition(Phase.APPEAL, Event.APPEAL, Phase.SEED, Who.ANYBODY, "until `appealEnd`, once a dispute, twice the fees sent"),
-    Transition(Phase.APPEAL, Event.APPEAL_OVER, Phase.AIRGAP, Who.TIME, "`appealEnd` passed"),
-    Transition(Phase.APPEAL, Event.OPEN_ALT, Phase.APPEAL, Who.ANYBODY, "the challenger's commitment opens to the verdict"),
-    Transition(Phase.AIRGAP, Event.OPEN_ALT, Phase.AIRGAP, Who.ANYBODY, "the same, until `airgapEnd`"),
-    Transition(Phase.APPEAL, Event.REFUND, Phase.FINAL, Who.GUARDIAN, "once: REFUNDED"),
-    Transition(Phase.AIRGAP, Event.REFUND, Phase.FINAL, Who.GUARDIAN, "once, held or not, until somebody finalizes: REFUNDED"),
     Transition(
-        Phase.AIRGAP, Event.FINALIZE, Phase.FINAL, Who.ANYBODY, "`airgapEnd` passed; a conviction is not held by the breaker"
+        Phase.REVEAL, Event.SETTLE_RERUN, Phase.SEED, EventActor.ANYBODY, "so many NO_KEY that no verdict was left; reruns left"
+    ),
+    Transition(Phase.REVEAL, Event.SETTLE_LARGER, Phase.SEED, EventActor.ANYBODY, "reveals closed; no verdict, levels left"),
+    Transition(
+        Phase.REVEAL, Event.SETTLE_DRAW, Phase.AIRGAP, EventActor.ANYBODY, "no verdict at last: the earlier one stands, else DRAW"
+    ),
+    Transition(
+        Phase.APPEAL, Event.APPEAL, Phase.SEED, EventActor.ANYBODY, "until `appealEnd`, once a dispute, twice the fees sent"
+    ),
+    Transition(Phase.APPEAL, Event.APPEAL_OVER, Phase.AIRGAP, EventActor.TIME, "`appealEnd` passed"),
+    Transition(
+        Phase.APPEAL, Event.OPEN_ALT, Phase.APPEAL, EventActor.ANYBODY, "the challenger's commitment opens to the verdict"
+    ),
+    Transition(Phase.AIRGAP, Event.OPEN_ALT, Phase.AIRGAP, EventActor.ANYBODY, "the same, until `airgapEnd`"),
+    Transition(Phase.APPEAL, Event.REFUND, Phase.FINAL, EventActor.GUARDIAN, "once: REFUNDED"),
+    Transition(
+        Phase.AIRGAP, Event.REFUND, Phase.FINAL, EventActor.GUARDIAN, "once, held or not, until somebody finalizes: REFUNDED"
+    ),
+    Transition(
+        Phase.AIRGAP,
+        Event.FINALIZE,
+        Phase.FINAL,
+        EventActor.ANYBODY,
+        "`airgapEnd` passed; a conviction is not held by the breaker",
     ),
 )
 """Every legal move. While the clock is paused none but `AT_ANY_TIME` is taken."""
@@ -128,6 +148,6 @@ A seed that nobody may draw by would be lost with its epoch, and who can pause w
 """
 
 
-def ends(start: Phase, event: Event) -> Phase | None:
+def phase_after(start: Phase, event: Event) -> Phase | None:
     """Where an event leads from a phase; None where it is no move."""
     return next((row.end for row in TRANSITIONS if (row.start, row.event) == (start, event)), None)

@@ -94,7 +94,7 @@ def split(verdict: Verdict, pot: Pot, p: ParamSet) -> Split:
     if verdict in CONVICTIONS:
         return _convicted(verdict, pot, p)
     if verdict is Verdict.DRAW:
-        return _drawn(pot, p)
+        return _without_verdict(pot, p)
     if verdict is Verdict.REFUNDED:
         return _refunded(pot, p)
     raise MalformedValue("verdict", verdict.name)
@@ -121,7 +121,7 @@ def _convicted(verdict: Verdict, pot: Pot, p: ParamSet) -> Split:
     return Split(pot.bond, alpha, pot.appeal_bond - pot.lost_appeal, 0, per_seat, pot.advanced - used)
 
 
-def _drawn(pot: Pot, p: ParamSet) -> Split:
+def _without_verdict(pot: Pot, p: ParamSet) -> Split:
     """Nobody is paid, or stalling would be: the bond comes back less the fee of one seat, which is burned (ADR-028)."""
     return Split(pot.bond - min(p.money.fee_per_seat, pot.bond), 0, pot.appeal_bond, 0, 0, pot.advanced)
 

@@ -18,7 +18,7 @@ WORKED = frozenset({Outcome.EXECUTED, Outcome.INVALID, Outcome.UNAVAILABLE})
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class VoteContent:
     """What a vote or a certificate says, as far as it counts."""
 
     outcome: Outcome
@@ -52,14 +52,14 @@ class Count:
     """Seats that got no key."""
     cannot_execute: int = 0
     """Seats whose machine cannot run it."""
-    lead_said: Said | None = None
+    lead_said: VoteContent | None = None
     """What the leading fault says."""
     groups: Mapping[Digest, int] = field(default_factory=dict)
     """Seats of each group."""
     largest: Mapping[Digest, Digest] = field(default_factory=dict)
     """Key → its largest group."""
 
-    def add(self, said: Said, seats: int, claimed: tuple[Digest, Digest]) -> "Count":
+    def add(self, said: VoteContent, seats: int, claimed: tuple[Digest, Digest]) -> "Count":
         """The count with some more seats that said this; `claimed` are tokens_hash and out_hash of the receipt."""
         size = self.groups.get(said.group, 0) + seats
         largest = self.largest
@@ -81,7 +81,7 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class RoundVerdict:
     """What a count comes to."""
 
     verdict: Verdict
@@ -103,7 +103,7 @@ def key_of(outcome: int, code: int, out_hash: Digest) -> Digest:
     return keccak256_abi(("uint8", "uint8", "bytes32"), (outcome, code, out_hash))
 
 
-def said_by(vote: Vote | Finding) -> Said:
+def vote_content(vote: Vote | Finding) -> VoteContent:
     """What a vote or finding says; `MalformedValue` unless it has the one form of its outcome."""
     words = (vote.tokens_hash, vote.trace_root, vote.round_digest)
     if int(vote.outcome) not in tuple(Outcome):
@@ -116,21 +116,21 @@ def said_by(vote: Vote | Finding) -> Said:
     kinds = ("uint8", "uint8", "bytes32", "bytes32", "bytes32")
     group = keccak256_abi(kinds, (vote.outcome, vote.code, *words))
     out = digests.out_hash(vote.tokens_hash, vote.trace_root) if executed else ZERO_DIGEST
-    return Said(outcome, vote.code, vote.tokens_hash, out, group)
+    return VoteContent(outcome, vote.code, vote.tokens_hash, out, group)
 
 
-def judge(count: Count, claimed_out_hash: Digest, quorum: int) -> Judgement:
+def judge(count: Count, claimed_out_hash: Digest, quorum: int) -> RoundVerdict:
     """The verdict of a count: the first line of design section 9's table that applies."""
     lead = ZERO_DIGEST if count.lead_said is None else count.lead_said.key
     if count.equal >= quorum:
-        return Judgement(Verdict.UPHELD, key_of(Outcome.EXECUTED, 0, claimed_out_hash))
+        return RoundVerdict(Verdict.UPHELD, key_of(Outcome.EXECUTED, 0, claimed_out_hash))
     if count.lead_said is not None and count.lead >= quorum:
         if count.lead_said.outcome is Outcome.INVALID:
-            return Judgement(Verdict.INVALID, lead)
-        return Judgement(Verdict.OVERTURNED, lead, replacement=count.lead_said.out_hash)
+            return RoundVerdict(Verdict.INVALID, lead)
+        return RoundVerdict(Verdict.OVERTURNED, lead, replacement=count.lead_said.out_hash)
     if count.unavailable >= quorum:
-        return Judgement(Verdict.UNAVAILABLE, MISSING)
+        return RoundVerdict(Verdict.UNAVAILABLE, MISSING)
     if count.lead + count.unavailable >= quorum:
         # Bytes for some and not for others: withholding must never be cheaper than lying (design section 9).
-        return Judgement(Verdict.UNAVAILABLE, MISSING, lead)
-    return Judgement(Verdict.NONE)
+        return RoundVerdict(Verdict.UNAVAILABLE, MISSING, lead)
+    return RoundVerdict(Verdict.NONE)

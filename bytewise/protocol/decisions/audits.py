@@ -1,4 +1,4 @@
-"""What drawn auditors and watchtowers do about receipts: pure functions of a docket and what we know, as in `decide`."""
+"""What drawn auditors and watchtowers do about receipts: pure functions of a snapshot and what we know, as in `decide`."""
 
 import enum
 from collections.abc import Sequence, Set
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bytewise.protocol.court.sortition import audit_is_drawn
 from bytewise.protocol.decisions.actions import Action, ClaimBounty, OpenAudit, OpenDispute, PostAudit, RunAudit
-from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult
 from bytewise.protocol.units import Address, Digest
 
@@ -66,17 +66,17 @@ class WatchPolicy:
     """Do not open in the last seconds of the window; protocol clock."""
 
 
-def decide_auditor(docket: Docket, duties: Sequence[AuditDuty], running: Set[Digest], margin_s: int) -> tuple[Action, ...]:
+def decide_auditor(snapshot: Snapshot, duties: Sequence[AuditDuty], running: Set[Digest], margin_s: int) -> tuple[Action, ...]:
     """What a drawn auditor does: judge each drawn receipt once, publish it inside the window, show what it found after it.
 
     Each act is decided until the chain shows it: a sender may have to drop one, for a pool that is empty, say.
     """
     actions: list[Action] = []
     for duty in duties:
-        result, batch = duty.result, docket.batch(duty.batch_id)
-        left_s = batch.window_end - docket.clock if batch is not None else -1
+        result, batch = duty.result, snapshot.batch(duty.batch_id)
+        left_s = batch.window_end - snapshot.clock if batch is not None else -1
         if left_s < 0:
-            actions += _afterwards(duty)
+            actions += _after_window(duty)
         elif result is None:
             if left_s > margin_s and duty.receipt_id not in running:
                 actions.append(RunAudit(duty.receipt_id))
@@ -86,16 +86,16 @@ def decide_auditor(docket: Docket, duties: Sequence[AuditDuty], running: Set[Dig
 
 
 def decide_watchtower(
-    docket: Docket, audited: Sequence[AuditedReceipt], disputed: Set[Digest], policy: WatchPolicy
+    snapshot: Snapshot, audited: Sequence[AuditedReceipt], disputed: Set[Digest], policy: WatchPolicy
 ) -> tuple[Action, ...]:
     """Which receipts to challenge: posted results of drawn auditors are all that a watchtower without keys has to go by."""
-    balance = docket.me.balance_wei
-    known = disputed | {case.receipt_id for case in docket.cases}
+    balance = snapshot.me.balance_wei
+    known = disputed | {case.receipt_id for case in snapshot.disputes}
     actions: list[Action] = []
     for receipt in audited:
-        batch = docket.batch(receipt.batch_id)
-        closing = batch is None or docket.clock + policy.margin_s > batch.window_end
-        if receipt.receipt_id in known or closing or docket.paused:
+        batch = snapshot.batch(receipt.batch_id)
+        closing = batch is None or snapshot.clock + policy.margin_s > batch.window_end
+        if receipt.receipt_id in known or closing or snapshot.paused:
             continue
         against, for_it = count_audits(receipt)
         if against >= policy.mismatches and against > for_it and balance >= receipt.bond_wei:
@@ -117,7 +117,7 @@ def count_audits(receipt: AuditedReceipt) -> tuple[int, int]:
     return words.count(AuditOutcome.MISMATCH), words.count(AuditOutcome.MATCH)
 
 
-def _afterwards(duty: AuditDuty) -> list[Action]:
+def _after_window(duty: AuditDuty) -> list[Action]:
     """Once the window is over a judgement can be shown, and is paid for if another verifier's agrees."""
     if duty.result is None or duty.result.result == AuditOutcome.NONE.value:
         return []

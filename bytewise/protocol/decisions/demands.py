@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from bytewise.protocol.decisions.actions import Action, DemandAnchor, DemandEnvelope, DemandList, Expire
 from bytewise.protocol.decisions.disputes import MovePolicy, is_my_turn
-from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.units import Address, Digest
 
 
@@ -55,7 +55,7 @@ class DemandRecord:
     """Wei: to whoever answers, or back."""
 
 
-# What is demanded of whom, and how demands end: pure functions of a docket and what we know, as in `decide`.
+# What is demanded of whom, and how demands end: pure functions of a snapshot and what we know, as in `decide`.
 
 Demand = DemandList | DemandEnvelope | DemandAnchor
 
@@ -77,7 +77,7 @@ class DemandPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingItem:
     """Something that somebody owes as far as we can tell."""
 
     subject: Digest
@@ -88,67 +88,69 @@ class Missing:
     """Last second to ask."""
 
 
-class Chosen(NamedTuple):
+class DemandDecision(NamedTuple):
     """What to demand now, and what would be due but for its bond; both in the order of what is missing."""
 
-    demands: tuple[Missing, ...]
-    beyond: tuple[Missing, ...]
+    demands: tuple[MissingItem, ...]
+    beyond: tuple[MissingItem, ...]
     """More than what is left of budget or balance. Whether somebody needs them was not asked."""
 
 
 def decide_demands(
-    docket: Docket, missing: Sequence[Missing], known: Mapping[Digest, DemandRecord], me: Address, policy: DemandPolicy,
-    unwon: Set[Digest] = frozenset(), is_needed: Callable[[Missing], bool] = lambda _: True,
-) -> Chosen:  # fmt: skip
+    snapshot: Snapshot, missing: Sequence[MissingItem], known: Mapping[Digest, DemandRecord], me: Address, policy: DemandPolicy,
+    unwon: Set[Digest] = frozenset(), is_needed: Callable[[MissingItem], bool] = lambda _: True,
+) -> DemandDecision:  # fmt: skip
     """Which of these to demand now: what nobody has demanded and somebody needs, while there is time and money.
 
     `unwon` are subjects that we dispute and have not won. `is_needed` is asked last: it may have to draw from a whole pool.
     """
-    if docket.paused:
-        return Chosen((), ())
-    left = min(policy.budget_wei - spent(docket, known, me, policy, unwon), docket.me.balance_wei)
-    found: list[Missing] = []
-    beyond: list[Missing] = []
+    if snapshot.paused:
+        return DemandDecision((), ())
+    left = min(policy.budget_wei - spent(snapshot, known, me, policy, unwon), snapshot.me.balance_wei)
+    found: list[MissingItem] = []
+    beyond: list[MissingItem] = []
     for each in missing:
-        if each.subject in known or docket.clock + policy.margin_s > each.until:
+        if each.subject in known or snapshot.clock + policy.margin_s > each.until:
             continue
         if each.demand.bond_wei > left:
             beyond.append(each)
         elif is_needed(each):
             left -= each.demand.bond_wei
             found.append(each)
-    return Chosen(tuple(found), tuple(beyond))
+    return DemandDecision(tuple(found), tuple(beyond))
 
 
 def spent(
-    docket: Docket, known: Mapping[Digest, DemandRecord], me: Address, policy: DemandPolicy, unwon: Set[Digest] = frozenset()
+    snapshot: Snapshot, known: Mapping[Digest, DemandRecord], me: Address, policy: DemandPolicy, unwon: Set[Digest] = frozenset()
 ) -> int:
     """Wei of the budget that is gone: bonds of ours that are out, and those that an answer took.
 
     What expired came back, and counts only while a dispute that followed is not won: the bytes may have been there.
     """
-    since = docket.clock - policy.budget_s
+    since = snapshot.clock - policy.budget_s
     own = {subject: each for subject, each in known.items() if each.by == me and each.opened_at > since}
     gone = (DemandState.OPEN, DemandState.ANSWERED)
     return sum(each.bond for subject, each in own.items() if each.state in gone or subject in unwon)
 
 
-def decide_ends(docket: Docket, demands: Mapping[Digest, DemandRecord], me: Address, policy: MovePolicy) -> tuple[Action, ...]:
+def decide_ends(
+    snapshot: Snapshot, demands: Mapping[Digest, DemandRecord], me: Address, policy: MovePolicy
+) -> tuple[Action, ...]:
     """Demands that nobody answered in time: who asked ends them at once, anybody else in turns.
 
-    Lists of others are in `decide_expiries`, which every docket has without asking for more.
+    Lists of others are in `decide_expiries`, which every snapshot has without asking for more.
     """
-    if docket.paused:
+    if snapshot.paused:
         return ()
-    mine = is_my_turn(docket, policy)
-    over = [(subject, each) for subject, each in demands.items() if is_over(docket, each)]
+    mine = is_my_turn(snapshot, policy)
+    over = [(subject, each) for subject, each in demands.items() if is_over(snapshot, each)]
     return tuple(
         Expire(subject)
         for subject, each in over
-        if each.by == me or (each.kind is not DemandKind.LIST and (mine or docket.clock - each.deadline > policy.overdue))
+        if each.by == me or (each.kind is not DemandKind.LIST and (mine or snapshot.clock - each.deadline > policy.overdue))
     )
 
 
-def is_over(docket: Docket, demand: DemandRecord) -> bool:
+def is_over(snapshot: Snapshot, demand: DemandRecord) -> bool:
     """Whether a demand waits for somebody to end it."""
-    return demand.state is DemandState.OPEN and docket.clock > demand.deadline
+    return demand.state is DemandState.OPEN and snapshot.clock > demand.deadline

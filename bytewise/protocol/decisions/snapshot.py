@@ -74,7 +74,7 @@ class DisputeOpening:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class Dispute:
     """One dispute at one block."""
 
     id: Digest
@@ -226,7 +226,7 @@ class AnchoredBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Docket:
+class Snapshot:
     """All reads that serve one decision of one account, at one block."""
 
     block_hash: Digest
@@ -247,7 +247,7 @@ class Docket:
     """Fee of a place for one receipt."""
     me: Holdings
     """The reader's own account."""
-    cases: tuple[Case, ...]
+    disputes: tuple[Dispute, ...]
     """Those that were asked for and exist, in that order."""
     batch_count: int
     """All batches ever."""

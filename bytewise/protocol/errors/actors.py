@@ -163,7 +163,7 @@ class BondMismatch(Fault):
     rule, template = "R-48", "{0}: {1} wei sent, {2} asked"
 
 
-class Held(Unavailable):
+class ConvictionsHeld(Unavailable):
     """The breaker holds convictions in this environment until governance has looked."""
 
     rule, template = "R-49", "convictions in environment {0} are held"
@@ -220,16 +220,16 @@ class StoreCorrupt(Bug):
     rule, template = "R-56", "store {0}: {1}"
 
 
-class LaneOwned(Unavailable):
+class LeaseTaken(Unavailable):
     """Another process holds the lease of a nonce lane."""
 
-    rule, template = "R-57", "nonce lane of {0} is leased by {1}"
+    rule, template = "R-57", "the nonce lease of {0} is held by {1}: stop that process first"
 
 
-class LaneLost(Bug):
+class LeaseLost(Bug):
     """Our lease of a nonce lane was taken over: a write with the old fencing token is refused."""
 
-    rule, template = "R-58", "nonce lane of {0}: fence {1} is no longer ours"
+    rule, template = "R-58", "nonce lease of {0}: fence {1} is no longer ours"
 
 
 class RpcRefused(Unavailable):
@@ -238,10 +238,10 @@ class RpcRefused(Unavailable):
     rule, template = "R-59", "{0} refused: {1}"
 
 
-class LaneStopped(Unavailable):
+class LeaseStopped(Unavailable):
     """A nonce lane that waits for a person: somebody else sent with our key."""
 
-    rule, template = "R-65", "nonce lane of {0} is stopped: {1}"
+    rule, template = "R-65", "sending for {0} is stopped: {1}"
 
 
 class NotServed(Unavailable):

@@ -34,7 +34,7 @@ class EvidenceType(enum.Enum):
     SIMULATED = "simulated"
 
 
-class Role(enum.Enum):
+class MeasurementRole(enum.Enum):
     """On whose behalf report data speaks, which makes evidence directional, and as what a trusted program may speak."""
 
     VERIFIER_ENCLAVE = "verifier-enclave"
@@ -155,7 +155,7 @@ class TrustedMeasurement:
     """For people: what it covers and what it does not."""
     gpu: GpuUse
     """Whether evidence of a GPU has to come with it."""
-    role: Role = Role.VERIFIER_ENCLAVE
+    role: MeasurementRole = MeasurementRole.VERIFIER_ENCLAVE
     """As what it may speak: a shard's program gets no keys, an enclave's holds no share."""
 
     def __post_init__(self) -> None:

@@ -16,7 +16,7 @@ from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Address, Bl
 
 
 @dataclass(frozen=True, slots=True)
-class Premises:
+class HostClaims:
     """What the host said of the chain, as far as nothing else in a result's statement binds it."""
 
     anchored_at: U64
@@ -29,7 +29,7 @@ class Premises:
     """Seed of the round, which the round digest hashes; zero for an audit."""
 
 
-class ChainPremises(NamedTuple):
+class ChainClaims(NamedTuple):
     """What the chain says of the same."""
 
     anchored_at: int
@@ -42,12 +42,12 @@ class ChainPremises(NamedTuple):
     """Seed of the round."""
 
 
-def premises_of(job: RunJob) -> Premises:
+def host_claims_of(job: RunJob) -> HostClaims:
     """What a job says of the chain."""
-    return Premises(job.anchored_at, record_digest(job.epoch), policy_digest(job.policy), job.round_seed)
+    return HostClaims(job.anchored_at, epoch_keys_digest(job.epoch), policy_digest(job.policy), job.round_seed)
 
 
-def record_digest(record: EpochRecord) -> Digest:
+def epoch_keys_digest(record: EpochRecord) -> Digest:
     """`keys_digest` of a key epoch as a job has it."""
     hybrid = record.hybrid.digest if record.hybrid else ZERO_DIGEST
     holders = [(shard.index, shard.address) for shard in record.shards]
@@ -60,7 +60,7 @@ def keys_digest(epoch: int, public_key: bytes, threshold: int, holders: Sequence
     return digests.labelled(Label.EPOCH_KEYS, epoch, public_key, threshold, hybrid, *accounts)
 
 
-def differing(said: Premises, chain: ChainPremises) -> tuple[str, ...]:
+def differing_claims(said: HostClaims, chain: ChainClaims) -> tuple[str, ...]:
     """Names of the premises that are not as the chain has them."""
     holds = {
         "anchored_at": said.anchored_at == chain.anchored_at,
@@ -193,7 +193,7 @@ class ResultStatement:
     """Or zero."""
     verify_passes: int
     """Teacher-forced passes that were run: 1 for an execution, 0 otherwise."""
-    premises: Premises
+    premises: HostClaims
     """What all this rests on and the host said: the statement is about the chain's receipt only if it is as the chain has it."""
 
 

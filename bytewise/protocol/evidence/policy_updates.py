@@ -1,8 +1,8 @@
 """How one appraisal policy follows another: approved by a threshold, serials that grow, additions late, removals at once.
 
-Pure: what a shard remembers (`Standing`) goes in and comes out. An addition is a rule or measurement that is nowhere within the
-policy before it; it counts from `ADDITION_DELAY_S` after this shard first saw it, by two clocks (`Times`), so that people can
-look at it and act first.
+Pure: what a shard remembers (`PolicyState`) goes in and comes out. An addition is a rule or measurement that is nowhere within
+the policy before it; it counts from `ADDITION_DELAY_S` after this shard first saw it, by two clocks (`PolicyTimes`), so that
+people can look at it and act first.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ MAX_APART_S = 3600
 """Most seconds between the times of a shard at its start. The newest final block may be a quarter of an hour old."""
 
 
-class Times(NamedTuple):
+class PolicyTimes(NamedTuple):
     """What two clocks say now: a wait begins by the later, and is over by the earlier, so that one alone, wrong or a liar's,
     decides nothing."""
 
@@ -45,7 +45,7 @@ class Times(NamedTuple):
     """Unix second of the newest final block."""
 
 
-def verify_times(times: Times, seen: int) -> Times:
+def verify_times(times: PolicyTimes, seen: int) -> PolicyTimes:
     """The times, if they are so near each other, and not so long before `seen` (when this shard started last), that a shard may
     judge a policy by them; else `ClockWrong`."""
     own, chain = times
@@ -59,7 +59,7 @@ def verify_times(times: Times, seen: int) -> Times:
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class PendingAddition:
     """An addition that does not count yet."""
 
     entry: Digest
@@ -69,12 +69,12 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PolicyState:
     """What a shard keeps of policies, on disk: the newest it accepted, and which entries of it are still waiting."""
 
     policy: AppraisalPolicy
     """The newest accepted."""
-    pending: tuple[Pending, ...]
+    pending: tuple[PendingAddition, ...]
     """Its additions that wait, or waited."""
     seen: U64 | None = field(default=None, metadata=LATER)
     """Latest unix second, by either clock, at which the shard started; None in what was kept before shards kept it."""
@@ -117,12 +117,14 @@ def verify_approval(signed: SignedPolicy, governors: Sequence[Address], threshol
     return signed.policy
 
 
-def first_standing(policy: AppraisalPolicy) -> Standing:
+def first_policy_state(policy: AppraisalPolicy) -> PolicyState:
     """What a shard without history keeps: its first policy counts at once, as it came with the shard's own settings."""
-    return Standing(policy, ())
+    return PolicyState(policy, ())
 
 
-def succeed(standing: Standing, policy: AppraisalPolicy, times: Times, delay_s: int = ADDITION_DELAY_S) -> Standing:
+def update_policy(
+    standing: PolicyState, policy: AppraisalPolicy, times: PolicyTimes, delay_s: int = ADDITION_DELAY_S
+) -> PolicyState:
     """The standing with `policy` as its newest, seen at these times; itself if the policy is the same.
 
     `PolicyRefused` for a serial that does not grow, and for what cannot be delayed: other chains, and simulated evidence.
@@ -141,7 +143,7 @@ def succeed(standing: Standing, policy: AppraisalPolicy, times: Times, delay_s: 
     names = {entry_digest(each): each for each in entries}
     added = (name for name, entry in names.items() if name in old or not _within(entry, before, old))
     counts_from = max(*times, standing.seen or 0) + delay_s
-    return Standing(policy, tuple(Pending(name, old.get(name, U64(counts_from))) for name in added))
+    return PolicyState(policy, tuple(PendingAddition(name, old.get(name, U64(counts_from))) for name in added))
 
 
 def _within(entry: PlatformRule | TrustedMeasurement, before: AppraisalPolicy, waiting: dict[Digest, U64]) -> bool:
@@ -151,10 +153,10 @@ def _within(entry: PlatformRule | TrustedMeasurement, before: AppraisalPolicy, w
             (each.platform, each.measurement, each.gpu, each.role) == (entry.platform, entry.measurement, entry.gpu, entry.role)
             for each in known
         )
-    return any(narrower(entry, each) for each in before.rules if entry_digest(each) not in waiting)
+    return any(is_narrower(entry, each) for each in before.rules if entry_digest(each) not in waiting)
 
 
-def narrower(rule: PlatformRule, other: PlatformRule) -> bool:
+def is_narrower(rule: PlatformRule, other: PlatformRule) -> bool:
     """Whether the rule accepts nothing that the other would refuse."""
     listed = set(rule.platforms) <= set(other.platforms) and bool(rule.platforms) if other.platforms else True
     return (

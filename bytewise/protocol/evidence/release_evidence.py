@@ -19,7 +19,7 @@ _RULE = re.compile(r"(R-[0-9A-Z]{2,4})?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class AuditPlace:
+class AuditedReceiptPath:
     """Where an audited receipt is anchored, which a ticket does not name: with it anybody can repeat the draw."""
 
     batch_id: int
@@ -31,7 +31,7 @@ class AuditPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Grounds:
+class ReleaseEvidence:
     """Why a shard decided as its record says."""
 
     evidence: NamedEvidence
@@ -48,7 +48,7 @@ class Grounds:
     """Serial number of the appraisal policy that accepted all this."""
     refusal: str
     """Rule for which the shard refused (`docs/reference/errors.md`); empty if it gave something."""
-    audit: AuditPlace | None
+    audit: AuditedReceiptPath | None
     """Of the receipt of an audit for which something was given."""
 
     def __post_init__(self) -> None:
@@ -58,15 +58,15 @@ class Grounds:
 
 
 @dataclass(frozen=True, slots=True)
-class SignedGrounds:
+class SignedReleaseEvidence:
     """Grounds and the shard's word that they are those of one record."""
 
-    grounds: Grounds
+    grounds: ReleaseEvidence
     """What it says."""
     signature: Blob
-    """The shard's, over `grounds_digest`."""
+    """The shard's, over `release_evidence_digest`."""
 
 
-def grounds_digest(record: Digest, grounds: Grounds) -> Digest:
+def release_evidence_digest(record: Digest, grounds: ReleaseEvidence) -> Digest:
     """What a shard signs about the record of that EIP-712 digest."""
     return digests.labelled(Label.RELEASE_GROUNDS, record, encode(grounds))

@@ -15,7 +15,7 @@ MAX_SEATS = 64
 """`KeyEpochs` takes no more shards than this; bounds the work that a plan can cause."""
 
 
-class Purpose(enum.Enum):
+class CeremonyPurpose(enum.Enum):
     """What a ceremony makes."""
 
     GENERATE = "generate"
@@ -27,7 +27,7 @@ class Purpose(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class ShardEntry:
+class ShardContact:
     """What a shard tells those who plan a ceremony."""
 
     address: Address
@@ -103,10 +103,10 @@ class SharesSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CeremonyPlan:
     """Everything that is agreed before a ceremony; its digest names the ceremony."""
 
-    purpose: Purpose
+    purpose: CeremonyPurpose
     """What is made."""
     chain_id: U256
     """EIP-155 chain id."""
@@ -147,14 +147,16 @@ class Plan:
             raise CeremonyRefused("plan", f"threshold {self.threshold}, quorum {self.quorum} of {count}")
         if not 0 <= self.reveal_budget < self.threshold:
             raise CeremonyRefused("plan", f"reveal budget {self.reveal_budget} of threshold {self.threshold}")
-        if self.purpose is not Purpose.REPAIR and self.quorum < signers_needed(count, self.threshold):
+        if self.purpose is not CeremonyPurpose.REPAIR and self.quorum < signers_needed(count, self.threshold):
             raise CeremonyRefused("plan", f"quorum {self.quorum}: the chain asks {signers_needed(count, self.threshold)} to sign")
         self._verify_purpose()
         if not 2 <= self.fewest_dealers <= len(self.dealers):
             raise CeremonyRefused("plan", f"{len(self.dealers)} dealers, at least {self.fewest_dealers}")
 
     def _verify_purpose(self) -> None:
-        if (self.source is None) != (self.purpose is Purpose.GENERATE) or (self.heir is None) == (self.purpose is Purpose.REPAIR):
+        if (self.source is None) != (self.purpose is CeremonyPurpose.GENERATE) or (self.heir is None) == (
+            self.purpose is CeremonyPurpose.REPAIR
+        ):
             raise CeremonyRefused("plan", f"source and heir do not fit purpose {self.purpose.value}")
         if self.hybrid and self.source is not None:
             raise CeremonyRefused(
@@ -189,7 +191,7 @@ class Plan:
         """Version of the shares that the ceremony makes. A repair makes no new ones."""
         if self.source is None:
             return 0
-        return self.source.version + (self.purpose is not Purpose.REPAIR)
+        return self.source.version + (self.purpose is not CeremonyPurpose.REPAIR)
 
     @property
     def digest(self) -> Digest:
@@ -201,7 +203,7 @@ class Plan:
 class SignedPlan:
     """A plan as the scribe announces it."""
 
-    plan: Plan
+    plan: CeremonyPlan
     """The plan."""
     signature: Blob
     """The scribe's, over the plan's digest."""
@@ -223,12 +225,12 @@ def signers_needed(count: int, threshold: int) -> int:
     return threshold + (count - threshold) // 2
 
 
-def announce(signer: Signer, plan: Plan) -> SignedPlan:
+def sign_plan(signer: Signer, plan: CeremonyPlan) -> SignedPlan:
     """The plan, signed by its scribe."""
     return SignedPlan(plan, signer.sign(plan.digest))
 
 
-def verify_plan(signed: SignedPlan) -> Plan:
+def verify_plan(signed: SignedPlan) -> CeremonyPlan:
     """The plan, if its scribe signed it; else `BadSignature`."""
     verify_signature("ceremony plan", signed.plan.digest, signed.signature, signed.plan.scribe)
     return signed.plan

@@ -14,7 +14,7 @@ from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import CeremonyRefused
-from bytewise.protocol.keys.ceremony import Plan, SignedPlan, verify_plan
+from bytewise.protocol.keys.ceremony import CeremonyPlan, SignedPlan, verify_plan
 from bytewise.protocol.keys.epochs import Partial
 from bytewise.protocol.signing import Signer, verify_signature
 from bytewise.protocol.units import Address, Blob, Digest
@@ -52,7 +52,7 @@ class KemKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class DealCommit:
     """A dealer fixes its polynomial before it sees another's."""
 
     digest: Digest
@@ -106,7 +106,7 @@ class Complaint:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class DealReview:
     """What a receiver says of all deals at once; no complaint means that every one opened and fits."""
 
     begun: Digest
@@ -116,7 +116,7 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
-class Hand:
+class RepairValue:
     """In a repair, what a helper gives to the heir: its value of the polynomial whose value at 0 is the lost share."""
 
     begun: Digest
@@ -157,11 +157,11 @@ class Close:
     """Head of the log before this message: two different ones for one phase convict the scribe."""
 
 
-Body = Join | KemKey | Commit | Deal | Judgement | Hand | Confirm | Consent | Close
+Body = Join | KemKey | DealCommit | Deal | DealReview | RepairValue | Confirm | Consent | Close
 
 KINDS: Mapping[str, type[Any]] = {
-    "join": Join, "kem": KemKey, "commit": Commit, "deal": Deal, "judgement": Judgement, "hand": Hand, "confirm": Confirm,
-    "consent": Consent, "close": Close,
+    "join": Join, "kem": KemKey, "commit": DealCommit, "deal": Deal, "judgement": DealReview, "hand": RepairValue, "confirm":
+    Confirm, "consent": Consent, "close": Close,
 }  # fmt: skip
 """Kinds of messages and the records that are their bodies."""
 
@@ -229,7 +229,7 @@ class ExchangeAnswer:
     """What it has to say: stored, and the same whenever it is asked."""
 
 
-def say(signer: Signer, ceremony: Digest, body: Body) -> Message:
+def sign_message(signer: Signer, ceremony: Digest, body: Body) -> Message:
     """The signed message of a body. Signatures are deterministic: the same body gives the same message."""
     draft = Message(ceremony, signer.address, _NAMES[type(body)], Blob(encode(body)), Blob(b""))
     return Message(draft.ceremony, draft.sender, draft.kind, draft.body, signer.sign(draft.digest))
@@ -245,7 +245,7 @@ def read_message(message: Message) -> Body:
     return body
 
 
-def bring(scribe: Signer, plan: SignedPlan, first: int, messages: tuple[Message, ...], before: Digest) -> Exchange:
+def make_exchange(scribe: Signer, plan: SignedPlan, first: int, messages: tuple[Message, ...], before: Digest) -> Exchange:
     """The exchange that brings these messages; `before` is the head of the log before them."""
     after = sign_head(scribe, plan, first + len(messages), head_after(before, messages))
     return Exchange(plan, sign_head(scribe, plan, first, before), messages, after)
@@ -264,17 +264,17 @@ def verify_head(plan: SignedPlan, told: SignedHead) -> SignedHead:
     return told
 
 
-def verify_brought(asked: Exchange) -> Exchange:
+def verify_exchange(asked: Exchange) -> Exchange:
     """The exchange, if its scribe signed both heads and the messages lead from the first to the second.
 
     Else `BadSignature` or `CeremonyRefused`: anybody can put other messages between two heads of an honest scribe.
     """
     before, after = (verify_head(asked.plan, each) for each in (asked.before, asked.after))
-    verify_leads(asked.plan, before.head, asked.messages, after, before.length)
+    verify_log_end(asked.plan, before.head, asked.messages, after, before.length)
     return asked
 
 
-def verify_leads(plan: SignedPlan, head: Digest, messages: tuple[Message, ...], end: SignedHead, first: int) -> SignedHead:
+def verify_log_end(plan: SignedPlan, head: Digest, messages: tuple[Message, ...], end: SignedHead, first: int) -> SignedHead:
     """The end, if the log whose head is this after `first` messages ends there with these; else `CeremonyRefused`."""
     if first + len(messages) != end.length or head_after(head, messages) != end.head:
         raise CeremonyRefused(plan.plan.digest.hex()[:16], f"messages that do not lead to the signed head of {end.length}")
@@ -318,7 +318,7 @@ class Fork:
 
 
 @dataclass(frozen=True, slots=True)
-class LogCopy:
+class CeremonyLogCopy:
     """What one shard has of a ceremony's log. All of it is public."""
 
     plan: SignedPlan
@@ -331,7 +331,7 @@ class LogCopy:
     """The first other log that the scribe showed to this shard, if any."""
 
 
-class Stretch(NamedTuple):
+class LogSegment(NamedTuple):
     """A part of a log: signed where it ends, and where it begins unless that is with the ceremony."""
 
     before: SignedHead
@@ -339,12 +339,12 @@ class Stretch(NamedTuple):
     after: SignedHead
 
 
-def brought(asked: Exchange) -> Stretch:
+def segment_of(asked: Exchange) -> LogSegment:
     """What an exchange shows of a log."""
-    return Stretch(asked.before, asked.messages, asked.after)
+    return LogSegment(asked.before, asked.messages, asked.after)
 
 
-def find_fork(plan: SignedPlan, log: tuple[Message, ...], end: SignedHead, other: Stretch) -> Fork | None:
+def find_fork(plan: SignedPlan, log: tuple[Message, ...], end: SignedHead, other: LogSegment) -> Fork | None:
     """Where a stretch parts from a log; None if it does not, or begins after its end.
 
     Both must have been verified: `end` is the log's, and the stretch leads from its first head to its second.
@@ -362,29 +362,29 @@ def find_fork(plan: SignedPlan, log: tuple[Message, ...], end: SignedHead, other
     return None if at == heads[-1] else Fork(plan, end, told, at, other.messages[shared:])
 
 
-def verify_fork(fork: Fork) -> Plan:
+def verify_fork(fork: Fork) -> CeremonyPlan:
     """The plan whose scribe is convicted; `BadSignature` or `CeremonyRefused` if this convicts nobody."""
     plan = verify_plan(fork.plan)
     shorter, longer = (verify_head(fork.plan, each) for each in (fork.shorter, fork.longer))
-    verify_leads(fork.plan, fork.at, fork.between, longer, shorter.length)
+    verify_log_end(fork.plan, fork.at, fork.between, longer, shorter.length)
     if fork.at == shorter.head:
         raise CeremonyRefused(plan.digest.hex()[:16], f"both heads are of one log at {shorter.length} messages: this is no fork")
     return plan
 
 
-def read_copy(data: bytes) -> LogCopy:
+def read_copy(data: bytes) -> CeremonyLogCopy:
     """A copy of a log whose scribe signed it, with a fork that convicts it or none; a `Fault` for anything else."""
-    copy = decode(LogCopy, data, MAX_COPY_MARKS)
+    copy = decode(CeremonyLogCopy, data, MAX_COPY_MARKS)
     plan = verify_plan(copy.plan)
-    verify_leads(copy.plan, plan.digest, copy.messages, verify_head(copy.plan, copy.end), 0)
+    verify_log_end(copy.plan, plan.digest, copy.messages, verify_head(copy.plan, copy.end), 0)
     if copy.fork is not None and verify_fork(copy.fork) != plan:
         raise CeremonyRefused(plan.digest.hex()[:16], "the fork is of another ceremony")
     return copy
 
 
-def fork_of_copies(one: LogCopy, other: LogCopy) -> Fork | None:
+def fork_of_copies(one: CeremonyLogCopy, other: CeremonyLogCopy) -> Fork | None:
     """Where two shards' copies of one ceremony part; None if one is the beginning of the other, or they are of two ceremonies."""
     if one.plan.plan != other.plan.plan:
         return None
     begun = SignedHead(0, one.plan.plan.digest, Blob(b""))
-    return find_fork(one.plan, one.messages, one.end, Stretch(begun, other.messages, other.end))
+    return find_fork(one.plan, one.messages, one.end, LogSegment(begun, other.messages, other.end))

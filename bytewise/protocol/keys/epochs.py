@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bytewise.protocol import digests
-from bytewise.protocol.decisions.snapshot import Case, Docket
+from bytewise.protocol.decisions.snapshot import Dispute, Snapshot
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import LATER
 from bytewise.protocol.errors.records import MalformedValue
-from bytewise.protocol.evidence.release_evidence import SignedGrounds
+from bytewise.protocol.evidence.release_evidence import SignedReleaseEvidence
 from bytewise.protocol.jobs import EpochRecord, HybridKeys
 from bytewise.protocol.records.receipt import BatchHeader, Receipt
 from bytewise.protocol.records.statements import Release, Ticket
@@ -45,11 +45,11 @@ class Decision(enum.IntEnum):
     """A share of the key was given, which is good for every envelope of the epoch (ADR-038)."""
 
 
-GIVEN = frozenset({Decision.RELEASED.value, Decision.SHARE_RELEASED.value})
+RELEASES = frozenset({Decision.RELEASED.value, Decision.SHARE_RELEASED.value})
 """Decisions after which an enclave has something."""
 
 
-def decision_to_give(epoch: int) -> Decision:
+def release_decision(epoch: int) -> Decision:
     """What a shard of this key epoch records before it gives anything: its number alone says whether that is a share."""
     return Decision.SHARE_RELEASED if is_rebuilt(epoch) else Decision.RELEASED
 
@@ -157,7 +157,7 @@ class SignedRelease:
     """The shard's."""
     right: SignedTicket | None
     """Why; None in records of before shards kept tickets."""
-    grounds: SignedGrounds | None = field(default=None, metadata=LATER)
+    grounds: SignedReleaseEvidence | None = field(default=None, metadata=LATER)
     """On what the shard decided; None in records of before shards kept that."""
 
 
@@ -193,7 +193,7 @@ class ShardInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ShardRefusal:
     """Body of every error answer of a shard."""
 
     error: str
@@ -210,7 +210,7 @@ class ReleaseReply:
 
     answer: ReleaseAnswer | None
     """The partial and its record."""
-    refusal: Refusal | None
+    refusal: ShardRefusal | None
     """Why there is none."""
 
     def __post_init__(self) -> None:
@@ -241,7 +241,7 @@ class EpochOnChain:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditDrawing:
+class AuditDraw:
     """What draws the light audits of one batch, for one voter."""
 
     batch: BatchHeader
@@ -270,9 +270,9 @@ class ChainFacts:
     """Appraisal policy in force."""
     is_verifier: bool
     """Whether the ticket's voter is in any pool."""
-    case: Case | None
+    dispute: Dispute | None
     """The ticket's dispute, if it is one and exists."""
-    drawing: AuditDrawing | None
+    drawing: AuditDraw | None
     """What drew the auditors of the named batch, if it exists and has a beacon."""
     epoch_state: EpochState
     """State of the ticket's key epoch."""
@@ -308,11 +308,11 @@ class ReleaseView(NamedTuple):
 
     block: int
     """Number of the block."""
-    docket: Docket
+    snapshot: Snapshot
     """Of the ticket's voter: protocol clock, policy and the voter's roles, but no dispute."""
     key: EpochOnChain
     """The ticket's key epoch, whether or not there is one."""
     record: EpochRecord | None
     """That epoch with its shards; None if there is none."""
-    case: Case | None
+    dispute: Dispute | None
     """The ticket's dispute; None if it names none, or one that does not exist."""

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from bytewise.protocol.errors.actors import ReleaseLogBroken
 from bytewise.protocol.errors.records import BadSignature
-from bytewise.protocol.evidence.release_evidence import SignedGrounds, grounds_digest
-from bytewise.protocol.keys.epochs import GIVEN, Decision, SignedRelease, SignedTicket, decision_to_give
+from bytewise.protocol.evidence.release_evidence import SignedReleaseEvidence, release_evidence_digest
+from bytewise.protocol.keys.epochs import RELEASES, Decision, SignedRelease, SignedTicket, release_decision
 from bytewise.protocol.records.statements import Release, Ticket, TicketKind
 from bytewise.protocol.signing import Domain, typed_digest, verify_signature
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
@@ -49,7 +49,7 @@ def verify_log(entries: Iterable[SignedRelease], head: LogHead, domain: Domain) 
             raise ReleaseLogBroken(record.shard, f"record {record.index} does not follow {head.next_index - 1}")
         if record.decision not in _DECISIONS:
             raise ReleaseLogBroken(record.shard, f"record {record.index} has decision {record.decision}")
-        if record.decision in GIVEN and record.decision != decision_to_give(record.key_epoch).value:
+        if record.decision in RELEASES and record.decision != release_decision(record.key_epoch).value:
             gave = Decision(record.decision).name
             raise ReleaseLogBroken(record.shard, f"record {record.index} is {gave}, not for key epoch {record.key_epoch}")
         try:
@@ -96,9 +96,11 @@ def _verify_kind(record: Release, ticket: Ticket) -> Ticket:
     return ticket
 
 
-def _verify_grounds(signed: SignedRelease, why: SignedGrounds, digest: Digest) -> SignedGrounds:
+def _verify_grounds(signed: SignedRelease, why: SignedReleaseEvidence, digest: Digest) -> SignedReleaseEvidence:
     record, grounds = signed.record, why.grounds
-    verify_signature(f"grounds of release record {record.index}", grounds_digest(digest, grounds), why.signature, record.shard)
+    verify_signature(
+        f"grounds of release record {record.index}", release_evidence_digest(digest, grounds), why.signature, record.shard
+    )
     if grounds.evidence.digest != record.evidence_hash:
         raise ReleaseLogBroken(record.shard, f"record {record.index} names another evidence than its grounds")
     if bool(grounds.refusal) != (record.decision == Decision.REFUSED.value):
@@ -106,6 +108,6 @@ def _verify_grounds(signed: SignedRelease, why: SignedGrounds, digest: Digest) -
     if grounds.audit is not None and grounds.audit.batch_id < 0:
         raise ReleaseLogBroken(record.shard, f"record {record.index} names batch {grounds.audit.batch_id}, which cannot be")
     is_audit = signed.right is not None and signed.right.ticket.kind == TicketKind.AUDIT.value
-    if is_audit and record.decision in GIVEN and grounds.audit is None:
+    if is_audit and record.decision in RELEASES and grounds.audit is None:
         raise ReleaseLogBroken(record.shard, f"record {record.index} does not say where the audited receipt is anchored")
     return why

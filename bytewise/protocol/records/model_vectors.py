@@ -36,7 +36,7 @@ KINDS: Mapping[str, tuple[int, DecodePolicy]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class VectorAnswer:
     """What byte equality compares of one answer."""
 
     tokens_hash: Digest
@@ -57,7 +57,7 @@ class Vectors:
     """Of the artifact."""
     environment: Digest
     """In which it was computed, where the profile depends on it; zero under `exact-1`."""
-    answers: tuple[Answer, ...]
+    answers: tuple[VectorAnswer, ...]
     """To `questions`, in order."""
 
     @property
@@ -102,6 +102,6 @@ def _kind(place: int) -> str:
     return f" ({list(KINDS)[place]})" if place < len(KINDS) else ""
 
 
-def _parts(one: Answer, other: Answer) -> str:
+def _parts(one: VectorAnswer, other: VectorAnswer) -> str:
     names = {"tokens_hash": "other tokens", "trace_root": "another computation"}
     return " and ".join(said for name, said in names.items() if getattr(one, name) != getattr(other, name))

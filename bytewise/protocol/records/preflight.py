@@ -12,7 +12,7 @@ from bytewise.protocol.records.receipt import BatchHeader, Receipt
 from bytewise.protocol.units import ZERO_DIGEST, Digest
 
 
-class Mark(enum.StrEnum):
+class PointResult(enum.StrEnum):
     """Result of one point."""
 
     PASS = "pass"
@@ -23,7 +23,7 @@ class Mark(enum.StrEnum):
     """Cannot be seen from here: sealed, or outside the protocol."""
 
 
-class Point(enum.StrEnum):
+class PreflightPoint(enum.StrEnum):
     """The eleven points, in the order of the source."""
 
     INPUT = "input hash and prompt template hash are recorded"
@@ -40,7 +40,7 @@ class Point(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class PreflightSubject:
     """What the checklist is read from."""
 
     receipt: Receipt
@@ -65,61 +65,67 @@ class Record:
 class Preflight:
     """The checklist of one receipt."""
 
-    marks: tuple[tuple[Point, Mark], ...]
+    marks: tuple[tuple[PreflightPoint, PointResult], ...]
     """Every point once, in order."""
 
     @property
-    def failed(self) -> tuple[Point, ...]:
+    def failed(self) -> tuple[PreflightPoint, ...]:
         """Points that fail."""
-        return tuple(point for point, mark in self.marks if mark is Mark.FAIL)
+        return tuple(point for point, mark in self.marks if mark is PointResult.FAIL)
 
-    def too_thin_for(self, profile: str) -> tuple[Point, ...]:
+    def too_thin_for(self, profile: str) -> tuple[PreflightPoint, ...]:
         """Failed points without which a mismatch under this profile proves nothing.
 
         Under `exact-1` bytes depend on model and request alone; what else is recorded about the machine serves forensics.
         """
-        needed = {Point.INPUT, Point.MODEL, Point.DECODING}
+        needed = {PreflightPoint.INPUT, PreflightPoint.MODEL, PreflightPoint.DECODING}
         if profile != PROFILE_EXACT_1:
-            needed |= {Point.RUNTIME, Point.HARDWARE}
+            needed |= {PreflightPoint.RUNTIME, PreflightPoint.HARDWARE}
         return tuple(point for point in self.failed if point in needed)
 
     @property
     def claim(self) -> str:
         """The largest claim that the record still supports."""
         marks = dict(self.marks)
-        before = (Point.INPUT, Point.MODEL, Point.RUNTIME, Point.HARDWARE, Point.DECODING)
-        if any(marks[point] is Mark.FAIL for point in before):
+        before = (
+            PreflightPoint.INPUT,
+            PreflightPoint.MODEL,
+            PreflightPoint.RUNTIME,
+            PreflightPoint.HARDWARE,
+            PreflightPoint.DECODING,
+        )
+        if any(marks[point] is PointResult.FAIL for point in before):
             return "an operator signed this; the record is too thin to replay it"
-        if marks[Point.COMPARED] is not Mark.PASS:
+        if marks[PreflightPoint.COMPARED] is not PointResult.PASS:
             return "an operator signed a replayable record; nobody here has replayed it"
-        if marks[Point.ATTESTED] is not Mark.PASS:
+        if marks[PreflightPoint.ATTESTED] is not PointResult.PASS:
             return "the bytes were compared, by a machine without evidence"
         return "the recorded computation was compared byte for byte; nothing is said about truth or fitness"
 
 
-def preflight(record: Record) -> Preflight:
+def preflight(record: PreflightSubject) -> Preflight:
     """The checklist of a receipt, from what is public and what an enclave has said."""
     receipt, environment = record.receipt, record.environment
-    sealed = {None: Mark.UNKNOWN, True: Mark.PASS, False: Mark.FAIL}[record.opened]
+    sealed = {None: PointResult.UNKNOWN, True: PointResult.PASS, False: PointResult.FAIL}[record.opened]
     marks = (
-        (Point.INPUT, _mark(receipt.req_hash != ZERO_DIGEST)),
-        (Point.MODEL, _mark(receipt.model_id == record.header.model_id != ZERO_DIGEST)),
-        (Point.RUNTIME, _of(environment, lambda e: bool(any(e.container) and e.libraries and e.profile))),
-        (Point.HARDWARE, _of(environment, lambda e: e.gpu_arch_id == receipt.gpu_arch and bool(e.driver))),
-        (Point.DECODING, sealed),
-        (Point.COMPARED, Mark.PASS if record.executed else Mark.UNKNOWN),
-        (Point.ATTESTED, _mark(record.policy != ZERO_DIGEST)),
-        (Point.WINDOW, _mark(record.window_s > 0 and record.header.anchored_at > 0)),
-        (Point.POLICY, _mark(record.policy != ZERO_DIGEST)),
-        (Point.APPLICATION, Mark.UNKNOWN),
-        (Point.CLAIMS, _mark(bool(record.assurance))),
+        (PreflightPoint.INPUT, _mark(receipt.req_hash != ZERO_DIGEST)),
+        (PreflightPoint.MODEL, _mark(receipt.model_id == record.header.model_id != ZERO_DIGEST)),
+        (PreflightPoint.RUNTIME, _of(environment, lambda e: bool(any(e.container) and e.libraries and e.profile))),
+        (PreflightPoint.HARDWARE, _of(environment, lambda e: e.gpu_arch_id == receipt.gpu_arch and bool(e.driver))),
+        (PreflightPoint.DECODING, sealed),
+        (PreflightPoint.COMPARED, PointResult.PASS if record.executed else PointResult.UNKNOWN),
+        (PreflightPoint.ATTESTED, _mark(record.policy != ZERO_DIGEST)),
+        (PreflightPoint.WINDOW, _mark(record.window_s > 0 and record.header.anchored_at > 0)),
+        (PreflightPoint.POLICY, _mark(record.policy != ZERO_DIGEST)),
+        (PreflightPoint.APPLICATION, PointResult.UNKNOWN),
+        (PreflightPoint.CLAIMS, _mark(bool(record.assurance))),
     )
     return Preflight(marks)
 
 
-def _mark(good: bool) -> Mark:
-    return Mark.PASS if good else Mark.FAIL
+def _mark(good: bool) -> PointResult:
+    return PointResult.PASS if good else PointResult.FAIL
 
 
-def _of(environment: Environment | None, test: Callable[[Environment], bool]) -> Mark:
-    return Mark.UNKNOWN if environment is None else _mark(test(environment))
+def _of(environment: Environment | None, test: Callable[[Environment], bool]) -> PointResult:
+    return PointResult.UNKNOWN if environment is None else _mark(test(environment))

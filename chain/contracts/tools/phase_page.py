@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from bytewise.protocol.court.phases import DERIVED, TRANSITIONS, Phase, Who
+from bytewise.protocol.court.phases import DERIVED, TRANSITIONS, Phase, EventActor
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "contracts.md"
 
@@ -46,7 +46,7 @@ def diagram() -> str:
     """The ways between phases, as a Mermaid state diagram: events that share a way share its label."""
     ways: dict[tuple[Phase, Phase], list[str]] = {}
     for row in TRANSITIONS:
-        ways.setdefault((row.start, row.end), []).append(f"({row.event})" if row.who is Who.TIME else str(row.event))
+        ways.setdefault((row.start, row.end), []).append(f"({row.event})" if row.who is EventActor.TIME else str(row.event))
     lines = [f"    {_node(start)} --> {_node(end)}: {' / '.join(events)}" for (start, end), events in ways.items()]
     notes = [f"    note right of {phase.name}: time alone leads here" for phase in sorted(DERIVED)]
     return "\n".join(["```mermaid", "stateDiagram-v2", *lines, *notes, "    FINAL --> [*]", "```"])

@@ -20,7 +20,7 @@ from bytewise.protocol.errors.branches import Unavailable
 from bytewise.protocol.errors.catalogue import CLASSES
 from bytewise.protocol.jobs import JobResult, RunJob
 from bytewise.protocol.records.compare import Verification
-from bytewise.protocol.records.preflight import Record, preflight
+from bytewise.protocol.records.preflight import PreflightSubject, preflight
 from bytewise.protocol.records.request import Output, Request
 from bytewise.protocol.records.statements import AuditOutcome, Outcome, Verdict
 from bytewise.protocol.units import U8, U16, ZERO_DIGEST, Address, Blob, Digest
@@ -178,7 +178,7 @@ def test_an_audit_without_a_judgement_is_no_mismatch(
     signed = WORLD.answered(1)
     header, _ = WORLD.batch((signed,))
     place = None if thin else WORLD.environment
-    checklist = preflight(Record(signed.receipt, header, place, word("policy"), 600, "simulated", opened, False))
+    checklist = preflight(PreflightSubject(signed.receipt, header, place, word("policy"), 600, "simulated", opened, False))
     code = code if outcome is Outcome.CANNOT_EXECUTE else 0
     job = JobResult(
         word("r"), U16(0), word("r"), ME.address, U8(outcome), U8(code), ZERO_DIGEST, ZERO_DIGEST, ZERO_DIGEST, Blob(b"")

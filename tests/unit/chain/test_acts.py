@@ -12,19 +12,19 @@ from bytewise.protocol.court.commitments import Commit
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.snapshot import Seat
-from bytewise.protocol.errors.actors import BondMismatch, ChainReverted, Held, TooEarly, WindowClosed, WrongPhase
+from bytewise.protocol.errors.actors import BondMismatch, ChainReverted, ConvictionsHeld, TooEarly, WindowClosed, WrongPhase
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import U16, U256, ZERO_DIGEST, Address, Blob, address
-from chain.acts.disputes import COMMITS_PER_CALL, SignedCommit, certificate, parts_of, signing
-from chain.acts.state_check import _GO_ON, _MEANINGS, classify
+from chain.acts.disputes import COMMITS_PER_CALL, SignedCommit, certificate, parts_of, signing_mask
+from chain.acts.state_check import _MEANINGS, _REFUSAL_RULES, classify
 from chain.client import artifacts
 from chain.client.artifacts import Reason, interface
 from chain.client.error_rules import _RULES, as_rule
 from chain.client.structs import from_struct, to_struct
 from chain.deployment.params import DEVNET
-from chain.deployment.plan import DEVNET_SHAPE, Header, Shape, Site, Vote, names, steps
-from chain.sending.sender import Answer
+from chain.deployment.plan import DEVNET_SHAPE, DeploymentPlan, GovernanceSettings, Header, Shape, names, steps
+from chain.sending.sender import StateAnswer
 from tests.fixtures.chain.devnet import word
 
 CONTRACTS = tuple(interface(name) for name in (*artifacts.CONTRACTS, *artifacts.ADAPTERS))
@@ -38,7 +38,7 @@ def reverted(name: str, **arguments: Any) -> ChainReverted:
 
 def test_every_known_refusal_is_an_error_of_a_contract() -> None:
     functions = {name for each in CONTRACTS for name in each.functions}
-    assert set(_GO_ON) <= functions
+    assert set(_REFUSAL_RULES) <= functions
     assert {error for _, error in _MEANINGS} <= set(ENTRIES) and set(_RULES) <= set(ENTRIES)
 
 
@@ -59,7 +59,7 @@ def test_rules_say_what_was_wrong() -> None:
         ("WrongPhase", {"id": word("d"), "have": 1, "want": 3}, WrongPhase),
         ("TooEarly", {"now_": 1, "notBefore": 2}, TooEarly),
         ("TooLate", {"now_": 2, "end": 1}, WindowClosed),
-        ("Held", {"environment": word("e")}, Held),
+        ("Held", {"environment": word("e")}, ConvictionsHeld),
         ("BondMismatch", {"have": 1, "want": 2}, BondMismatch),
     ):
         assert type(as_rule(reverted(name, **values))) is rule
@@ -70,11 +70,11 @@ def test_rules_say_what_was_wrong() -> None:
 @given(function=st.sampled_from(sorted(_GO_ON)), have=st.sampled_from(Phase))
 def test_action_in_the_wrong_phase_waits_or_is_over(function: str, have: Phase) -> None:
     answer = classify(function, reverted("WrongPhase", id=word("d"), have=int(have), want=0))
-    assert answer in (Answer.WAIT, Answer.LATE, Answer.DONE)
+    assert answer in (StateAnswer.WAIT, StateAnswer.LATE, StateAnswer.DONE)
     if have is Phase.NONE:
-        assert answer is Answer.WAIT
+        assert answer is StateAnswer.WAIT
     if have is Phase.FINAL:
-        assert answer is not Answer.WAIT
+        assert answer is not StateAnswer.WAIT
 
 
 @given(function=st.sampled_from(sorted(_GO_ON)))
@@ -100,7 +100,9 @@ def test_a_plan_creates_before_it_wires_and_every_argument_fits() -> None:
     pools, deployer = (word("one"), word("two")), address("0x" + "11" * 20)
     at = {name: address(f"0x{place + 1:040x}") for place, name in enumerate(names(pools))}
     headers = (Header(1, b"first"), Header(2, b"second"))  # type: ignore[arg-type]
-    planned = steps(Site(deployer, at, DEVNET, DEVNET_SHAPE, headers, pools, Vote(deployer, deployer, deployer)))
+    planned = steps(
+        DeploymentPlan(deployer, at, DEVNET, DEVNET_SHAPE, headers, pools, GovernanceSettings(deployer, deployer, deployer))
+    )
     created = [step.contract for step in planned if step.to is None]
     assert tuple(created) == names(pools) and planned[-1].verb == "establish"
     assert [step.verb for step in planned[len(created) : -1]] == ["wire"] * 10
@@ -149,10 +151,10 @@ def test_signers_of_a_certificate_are_known_before_it_is_signed() -> None:
     seats, signers = keyed(4)
     keys: dict[Address, PublicKey] = {who: signer.public_key for who, signer in signers.items()}
     everybody = [each.voter for each in seats]
-    assert signing(seats, keys, everybody) == 0b1110111, "who has no key signs nothing"
-    assert signing(seats, keys, everybody[1:]) == 0b1100110
+    assert signing_mask(seats, keys, everybody) == 0b1110111, "who has no key signs nothing"
+    assert signing_mask(seats, keys, everybody[1:]) == 0b1100110
     for one in (dataclasses.replace(seats[0], commitment=word("sealed")), dataclasses.replace(seats[0], group=word("revealed"))):
         voted = [one, *seats[1:]]
-        assert signing(voted, keys, everybody) == 0b1100110, "who committed itself reveals itself"
+        assert signing_mask(voted, keys, everybody) == 0b1100110, "who committed itself reveals itself"
         with pytest.raises(MalformedValue, match=everybody[0]):
             certificate(voted, keys, {everybody[0]: signers[everybody[0]].sign(word("message"))})

@@ -19,7 +19,7 @@ from chain.client.artifacts import interface
 from chain.deployment.deploy import created_address
 from chain.deployment.params import DEVNET
 from chain.reads.history import CourtHistory
-from chain.sending.transactions import Call, send_all
+from chain.sending.transactions import TransactionCall, send_all
 from cli.__main__ import main
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import mine, signer, word
@@ -39,7 +39,7 @@ class Pooled(Court):
         self.receipt_id = receipt_id(self.network.anchor_domain, self.batch.entries[0].receipt)
         self.dispute = dispute_id(self.domain, self.receipt_id)
         self.pool = created_address(STARTER.address, anvil.client.nonce(STARTER.address))
-        send_all(anvil.client, [Call(STARTER, None, self.creation(self.network.addresses.ledger), 0, GAS)], 60)
+        send_all(anvil.client, [TransactionCall(STARTER, None, self.creation(self.network.addresses.ledger), 0, GAS)], 60)
 
     def creation(self, ledger: Address) -> bytes:
         """Creation code of the pool, with this ledger."""
@@ -51,7 +51,7 @@ class Pooled(Court):
         """Calls the pool; by how many wei the account has more, gas aside."""
         client = self.anvil.client
         before = client.balance(who.address, "latest")
-        (done,) = send_all(client, [Call(who, self.pool, CODE.call(function, *arguments), wei, GAS)], 60)
+        (done,) = send_all(client, [TransactionCall(who, self.pool, CODE.call(function, *arguments), wei, GAS)], 60)
         paid = client.rpc("eth_getTransactionReceipt", "0x" + done.transaction.hex())
         gas = int(paid["gasUsed"], 16) * int(paid["effectiveGasPrice"], 16)
         return client.balance(who.address, "latest") - before + gas
@@ -68,7 +68,7 @@ class Pooled(Court):
         self.reveal(votes)
         self.until(Phase.APPEAL)
         shown = interface("Disputes").call("openAlt", self.dispute, SALT)
-        send_all(self.anvil.client, [Call(LAST, self.network.addresses.disputes, shown, 0, GAS)], 60)
+        send_all(self.anvil.client, [TransactionCall(LAST, self.network.addresses.disputes, shown, 0, GAS)], 60)
         assert self.until(Phase.FINAL).verdict is Verdict.OVERTURNED
         self.settled()
 
@@ -113,7 +113,7 @@ def test_command_contributes_to_pools_of_its_network_only(
 ) -> None:
     book, at, client = tmp_path / "network.json", court.network.addresses, court.anvil.client
     write_network(book, court.network)
-    send_all(client, [Call(STARTER, None, court.creation(at.guardian), 0, GAS)], 60)
+    send_all(client, [TransactionCall(STARTER, None, court.creation(at.guardian), 0, GAS)], 60)
     other = created_address(STARTER.address, client.nonce(STARTER.address) - 1)
     (code,) = client.codes([court.pool])
     altered = Address("0x" + "a7" * 20)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bytewise.protocol.errors.actors import RpcRefused, TryAgain
-from bytewise.protocol.keys.epochs import Refusal
+from bytewise.protocol.keys.epochs import ShardRefusal
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
 from chain.client.artifacts import View
@@ -171,7 +171,7 @@ def test_shard_operator_reads_advice_and_requester_only_try_again() -> None:
     try:
         with node(REFUSED["one object"]) as client, pytest.raises(TryAgain) as caught:
             _read(client)
-        assert refusal(caught.value) == Refusal("TryAgain", "R-52", retryable=True)
+        assert refusal(caught.value) == ShardRefusal("TryAgain", "R-52", retryable=True)
     finally:
         telemetry.configure("unnamed")
     assert "name another node" in said.getvalue()

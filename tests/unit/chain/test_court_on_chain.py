@@ -12,22 +12,22 @@ from bytewise.protocol import digests, merkle
 from bytewise.protocol.address_book import CodeHash
 from bytewise.protocol.court.commitments import Commit, certified_digest, sealed
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.court.tally import key_of, said_by
+from bytewise.protocol.court.tally import key_of, vote_content
 from bytewise.protocol.errors.actors import BondMismatch, ChainReverted, ConfigurationError, SecondVote, WrongPhase
 from bytewise.protocol.errors.records import MalformedValue, MerkleProofMismatch
-from bytewise.protocol.evidence.claims import ChainPremises, record_digest
+from bytewise.protocol.evidence.claims import ChainClaims, epoch_keys_digest
 from bytewise.protocol.records.statements import Finding, Outcome, Verdict
 from bytewise.protocol.signing import LocalSigner, struct_values, typed_digest
 from bytewise.protocol.units import U16, ZERO_DIGEST
 from bytewise.storage.outbox import State
-from chain.acts.disputes import SignedCommit, certificate, signing
+from chain.acts.disputes import SignedCommit, certificate, signing_mask
 from chain.acts.governed import set_params
 from chain.client.address_book import read_network, verify_code, write_network
 from chain.client.rpc import ChainClient
-from chain.deployment.calls import Act, dry_run
+from chain.deployment.calls import ContractCall, dry_run
 from chain.deployment.params import DEVNET
 from chain.reads.history import CourtHistory
-from chain.reads.host_claims import PremiseHistory
+from chain.reads.host_claims import ChainClaimHistory
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil
 from tests.fixtures.chain.devnet import CHALLENGER, OPERATORS, POLICY, STAKE_WEI, VERIFIERS, epoch_document, founded, mine, word
 from tests.fixtures.court.claimed_receipts import (
@@ -51,12 +51,12 @@ def test_honest_receipt_is_upheld_and_all_parties_are_paid(anvil: Anvil, tmp_pat
         court.senders[other.voter].commit(case.id, case.round, other.seat_mask, typed_digest(court.domain, other))
     mine(anvil, 2)
     court.reveal(votes)
-    assert {each.group for each in court.case().members} == {said_by(votes[0]).group}
+    assert {each.group for each in court.case().members} == {vote_content(votes[0]).group}
     opened = CourtHistory(court.reader).openings(0, court.reader.head())
-    history = PremiseHistory(court.reader, court.reader.head())
+    history = ChainClaimHistory(court.reader, court.reader.head())
     (header,) = court.reader.batches(0, court.reader.head())
-    keys, policies = frozenset({record_digest(epoch_document().record)}), frozenset({POLICY.digest})
-    said = ChainPremises(header.anchored_at, keys, policies, case.round_seed)
+    keys, policies = frozenset({epoch_keys_digest(epoch_document().record)}), frozenset({POLICY.digest})
+    said = ChainClaims(header.anchored_at, keys, policies, case.round_seed)
     assert header.anchored_at > 0 and opened and {history.of(case, each.block) for each in opened} == {said}
     case = court.until(Phase.FINAL)
     assert case.verdict is Verdict.UPHELD and case.replacement == ZERO_DIGEST
@@ -119,7 +119,7 @@ def test_lie_is_overturned_by_a_certificate_and_non_signers_are_charged(anvil: A
     court.pump()
     finding = Finding(case.id, U16(case.round), *struct_values(votes[alone.voter])[4:9])
     seated = court.case().members
-    message = certified_digest(court.domain, finding, root, signing(seated, public, votes.keys() - {alone.voter}))
+    message = certified_digest(court.domain, finding, root, signing_mask(seated, public, votes.keys() - {alone.voter}))
     signatures = {who: keys[who].sign(message) for who in votes if who != alone.voter}
     proven, proof = certificate(seated, public, signatures), merkle.commit_proof(leaves, first[alone.voter])
     mine(anvil, court.case().commit_end - anvil.client.head().timestamp + 1)
@@ -130,7 +130,7 @@ def test_lie_is_overturned_by_a_certificate_and_non_signers_are_charged(anvil: A
     court.pump()
     (shown,) = history.certificates(0, court.reader.head())
     assert shown.finding == finding and shown.signers == 2**15 - 1 - alone.seat_mask
-    assert court.case().certified_group == said_by(votes[alone.voter]).group
+    assert court.case().certified_group == vote_content(votes[alone.voter]).group
     case = court.until(Phase.FINAL, known)
     assert (case.verdict, case.replacement) == (Verdict.OVERTURNED, out) and case.challenger.knew
     court.settled()
@@ -166,7 +166,7 @@ def test_action_the_contracts_would_refuse_is_refused_before_sending(anvil: Anvi
     opening = (struct_values(entry.receipt), entry.signature, 0, court.batch.proofs[0], word("alt"))
 
     def tried(contract: str, function: str, *arguments: object, value_wei: int = 0, who: LocalSigner = CHALLENGER) -> None:
-        dry_run(client, court.network, who.address, Act(contract, function, arguments, value_wei))
+        dry_run(client, court.network, who.address, ContractCall(contract, function, arguments, value_wei))
 
     bond = DEVNET.required_bond
     tried("Disputes", "open", *opening, value_wei=bond)

@@ -31,8 +31,8 @@ def test_list_demand_is_answered_or_its_expiry_voids_the_batch(anvil: Anvil, tmp
     for batch_id, count in enumerate((len(court.batch.entries), 2)):
         court.of(CHALLENGER).demand_list(batch_id, count * DEVNET.money.demand_bond)
     court.pump()
-    docket, batches = court.reader.docket(me, court.reader.head()), court.reader.anchored(0, court.reader.head())
-    assert [type(each) for each in decide_operator(docket, me, batches)] == [AnswerList] * 2
+    snapshot, batches = court.reader.snapshot(me, court.reader.head()), court.reader.anchored(0, court.reader.head())
+    assert [type(each) for each in decide_operator(snapshot, me, batches)] == [AnswerList] * 2
     content = ReceiptList(me, U64(1), court.batch.entries)
     operator.answer_list(0, encode(content), batches[0].list_deadline)
     court.pump()
@@ -43,20 +43,20 @@ def test_list_demand_is_answered_or_its_expiry_voids_the_batch(anvil: Anvil, tmp
     states = [(each.kind, each.state) for each in court.reader.demands(subjects, court.reader.head())]
     assert states == [(DemandKind.LIST, DemandState.ANSWERED), (DemandKind.LIST, DemandState.OPEN)]
     mine(anvil, DEVNET.times.cure + 1)
-    docket, batches = court.reader.docket(me, court.reader.head()), court.reader.anchored(0, court.reader.head())
-    expiries = decide_expiries(docket, batches, EAGER)
-    assert expiries == (ExpireList(1),) and decide_operator(docket, me, batches) == ()
+    snapshot, batches = court.reader.snapshot(me, court.reader.head()), court.reader.anchored(0, court.reader.head())
+    expiries = decide_expiries(snapshot, batches, EAGER)
+    assert expiries == (ExpireList(1),) and decide_operator(snapshot, me, batches) == ()
     court.moves(expiries)
     court.pump()
     mine(anvil, DEVNET.times.window + DEVNET.times.cure + 1)
-    docket, batches = court.reader.docket(me, court.reader.head()), court.reader.anchored(0, court.reader.head())
+    snapshot, batches = court.reader.snapshot(me, court.reader.head()), court.reader.anchored(0, court.reader.head())
     assert [each.is_void for each in batches] == [False, True]
-    due = decide_operator(docket, me, batches)
+    due = decide_operator(snapshot, me, batches)
     assert ReleaseBatch(0) in due
     court.moves(due)
     court.pump()
     batches = court.reader.anchored(0, court.reader.head())
-    assert batches[0].released and decide_operator(docket, me, batches[:1]) == ()
+    assert batches[0].released and decide_operator(snapshot, me, batches[:1]) == ()
     signed = court.batch.entries[0]
     assert court.reader.verify_final(signed, 0, court.batch.proofs[0], court.reader.head()) == signed
     with pytest.raises(ChainReverted, match="BatchIsVoid"):
@@ -82,8 +82,8 @@ def test_verdict_is_appealed_and_stands_if_no_other_seed_arrives(anvil: Anvil, t
         assert case.rearms == lost and not case.seed.lost
         # Past the stake epoch of the seed.
         mine(anvil, case.seed.block - anvil.client.head().number + DEVNET_SHAPE.epoch_blocks)
-        docket = court.docket()
-        assert decide_moves(docket, EAGER) == (Rearm(case.id, 2),)
+        snapshot = court.snapshot()
+        assert decide_moves(snapshot, EAGER) == (Rearm(case.id, 2),)
         court.step()
         case = court.case()
     assert (case.phase, case.verdict) == (Phase.AIRGAP, Verdict.OVERTURNED)

@@ -51,8 +51,8 @@ class Place(Court):
         """The processes look again, and send what they decide; what that was of the verifier's."""
         mine(self.anvil, SETTLED_BLOCKS)
         self.stake.step()
-        docket = self.reader.docket(VERIFIERS[0].address, self.reader.head())
-        decided = tuple(action for part in self.parts for action in part.step(docket))
+        snapshot = self.reader.snapshot(VERIFIERS[0].address, self.reader.head())
+        decided = tuple(action for part in self.parts for action in part.step(snapshot))
         for action in decided:
             make_move(self.of(VERIFIERS[0]), action)
         self.pump()

@@ -8,7 +8,7 @@ import rlp
 
 from bytewise.protocol.court.commitments import claim_of
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.court.tally import said_by
+from bytewise.protocol.court.tally import vote_content
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.records import MalformedValue
@@ -74,7 +74,7 @@ def test_a_verdict_can_be_read_by_proof(anvil: Anvil, tmp_path: Path) -> None:
     assert read("_cases", case.id, "verdict") == Verdict.UPHELD == case.verdict
     assert read("_cases", case.id, "round") == case.round and read("_cases", case.id, "tree") == court.network.pools[0].tree
     assert read("claimOf", case.id) == claim_of(signed.tokens_hash, signed.out_hash)
-    group = said_by(votes[0]).group
+    group = vote_content(votes[0]).group
     assert read("_rounds", case.id, case.round, "groups", group, "seats") == 15
     assert read("_rounds", case.id, case.round, "groups", group, "outcome") == Outcome.EXECUTED
     assert read("_rounds", case.id, case.round, "groups", word("nobody said it"), "seats") == 0

@@ -6,7 +6,7 @@ from bytewise.protocol.address_book import Network
 from bytewise.protocol.errors.actors import ChainReverted
 from bytewise.protocol.signing import LocalSigner
 from chain.deployment import deploy
-from chain.deployment.calls import Act, call_of, dry_run
+from chain.deployment.calls import ContractCall, call_of, dry_run
 from chain.deployment.params import DAY, DEVNET
 from chain.deployment.plan import LEAST_LONG_DELAY_DAYS, LONG_DELAY_DAYS
 from chain.sending.transactions import send_all
@@ -20,11 +20,11 @@ SLOWEST = dataclasses.replace(DEVNET, times=dataclasses.replace(DEVNET.times, un
 
 def test_repeated_pauses_block_stake_for_less_than_the_long_delay(anvil: Anvil) -> None:
     network = founded(anvil, SLOWEST)
-    send(anvil, network, STAKER, Act("StakeVault", "deposit", (), 10**18))
+    send(anvil, network, STAKER, ContractCall("StakeVault", "deposit", (), 10**18))
     longest = int(anvil.client.call("Params", network.addresses.params, "longestLive", block="latest"))
     send(anvil, network, GUARDIAN, deploy.pause(3 * DAY))
     begun = anvil.client.head().timestamp
-    send(anvil, network, STAKER, Act("StakeVault", "requestUnbond", (10**18,)))
+    send(anvil, network, STAKER, ContractCall("StakeVault", "requestUnbond", (10**18,)))
     while not gone(anvil, network):
         anvil.pass_time(3 * DAY + longest)
         if not gone(anvil, network):
@@ -35,7 +35,7 @@ def test_repeated_pauses_block_stake_for_less_than_the_long_delay(anvil: Anvil) 
     assert LEAST_LONG_DELAY_DAYS * DAY < took < LONG_DELAY_DAYS * DAY, "the least delay alone does not outlast such a guardian"
 
 
-def send(anvil: Anvil, network: Network, who: LocalSigner, act: Act) -> None:
+def send(anvil: Anvil, network: Network, who: LocalSigner, act: ContractCall) -> None:
     """One transaction."""
     send_all(anvil.client, [call_of(who, network, act)], 60)
 
@@ -43,7 +43,7 @@ def send(anvil: Anvil, network: Network, who: LocalSigner, act: Act) -> None:
 def gone(anvil: Anvil, network: Network) -> bool:
     """Whether the stake may leave now."""
     try:
-        dry_run(anvil.client, network, STAKER.address, Act("StakeVault", "finishUnbond", ()))
+        dry_run(anvil.client, network, STAKER.address, ContractCall("StakeVault", "finishUnbond", ()))
     except ChainReverted:
         return False
     return True

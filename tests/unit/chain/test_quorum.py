@@ -7,10 +7,10 @@ import pytest
 
 from bytewise.protocol.errors.actors import ChainReverted, NoAgreement, RpcRefused, TryAgain
 from chain.client.artifacts import Reason, interface
-from chain.client.quorum import FIRST_REST_S, LONGEST_REST_S, Rest
+from chain.client.quorum import FIRST_BACKOFF_S, LONGEST_BACKOFF_S, EndpointBackoff
 from chain.client.rpc import ChainClient, OtherChain
 from chain.sending.fees import fees_at
-from chain.sending.transactions import Call, sign
+from chain.sending.transactions import TransactionCall, sign
 from tests.fixtures.chain.anvil import CHAIN_ID
 from tests.fixtures.chain.devnet import signer, word
 from tests.fixtures.chain.lying_endpoints import gone, lies
@@ -61,7 +61,9 @@ def test_mined_transaction_is_known_if_one_endpoint_has_it(square: Square) -> No
     mined = square.chain.nonce(who.address)
     assert square.chain.nonce(who.address, "pending") == mined
     square.endpoints[1].change = square.endpoints[2].change = lies("eth_getTransactionCount", lambda result: hex(mined))
-    raw, _ = sign(square.alone, Call(who, who.address, b"", 0, 21_000), mined, fees_at(square.alone.head().base_fee_wei))
+    raw, _ = sign(
+        square.alone, TransactionCall(who, who.address, b"", 0, 21_000), mined, fees_at(square.alone.head().base_fee_wei)
+    )
     square.alone.broadcast(raw)
     assert (square.chain.nonce(who.address), square.chain.nonce(who.address, "pending")) == (mined, mined + 1)
     square.anvil.mine(1)
@@ -84,14 +86,14 @@ def test_dead_endpoint_is_asked_once_per_backoff(square: Square) -> None:
     for _ in range(20):
         square.chain.head()
     assert dead.asked.total() == tries
-    square.clock.seconds += FIRST_REST_S
+    square.clock.seconds += FIRST_BACKOFF_S
     square.chain.head()
     assert dead.asked.total() > tries
 
 
 def test_backoff_grows_and_ends_with_an_answer(square: Square) -> None:
     clock, front = square.clock, square.endpoints[0]
-    rest = Rest(0, ChainClient(front.url, CHAIN_ID, 5.0), clock)
+    rest = EndpointBackoff(0, ChainClient(front.url, CHAIN_ID, 5.0), clock)
     front.change, waited = gone, []
     for _ in range(9):
         with pytest.raises(TryAgain):
@@ -100,13 +102,13 @@ def test_backoff_grows_and_ends_with_an_answer(square: Square) -> None:
         while rest.rests:
             clock.seconds += 0.5
         waited.append(clock.seconds - start)
-    assert waited == [1, 2, 4, 8, 16, 32, 60, 60, 60] and LONGEST_REST_S == 60
+    assert waited == [1, 2, 4, 8, 16, 32, 60, 60, 60] and LONGEST_BACKOFF_S == 60
     front.change = None
     rest.ask(lambda node: node.head())
     front.change = gone
     with pytest.raises(TryAgain):
         rest.ask(lambda node: node.head())
-    clock.seconds += FIRST_REST_S
+    clock.seconds += FIRST_BACKOFF_S
     assert not rest.rests
 
 
@@ -146,7 +148,7 @@ def test_absurd_gas_estimate_of_one_endpoint_is_ignored(square: Square) -> None:
 
 
 def test_bytes_go_to_every_endpoint_and_one_that_takes_them_is_enough(square: Square) -> None:
-    call = Call(signer(9), signer(8).address, b"", 1, 21_000)
+    call = TransactionCall(signer(9), signer(8).address, b"", 1, 21_000)
     raw, tx_hash = sign(square.chain, call, square.chain.nonce(signer(9).address), fees_at(square.chain.head().base_fee_wei))
     square.endpoints[0].change, square.endpoints[1].refused = gone, frozenset({"eth_sendRawTransaction"})
     square.chain.broadcast(raw)

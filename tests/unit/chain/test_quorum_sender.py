@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from bytewise.protocol.errors.actors import LaneStopped
+from bytewise.protocol.errors.actors import LeaseStopped
 from bytewise.service import telemetry
 from bytewise.storage.outbox import State
 from chain.acts.actor import ContractSender
-from chain.client.quorum import LONGEST_REST_S
-from chain.reads.reader import DocketReader
+from chain.client.quorum import LONGEST_BACKOFF_S
+from chain.reads.reader import SnapshotReader
 from chain.sending.fees import fees_at
-from chain.sending.transactions import Call, sign
+from chain.sending.transactions import TransactionCall, sign
 from tests.fixtures.chain.devnet import FEE_WEI, batch, pump, sender, signer
 from tests.fixtures.chain.lying_endpoints import REFUSAL, Change
 from tests.fixtures.chain.quorum_fixture import ACCOUNT, LIES, Square, standing
@@ -36,7 +36,7 @@ ABOUT_TRANSACTIONS = ("another hash of every block", "a count of transactions", 
 
 @pytest.mark.parametrize("lie", ABOUT_TRANSACTIONS)
 def test_sender_and_reader_work_with_one_bad_endpoint(square: Square, tmp_path: Path, lie: str) -> None:
-    network, chain, true = square.network, DocketReader(square.chain, square.network), DocketReader(square.alone, square.network)
+    network, chain, true = square.network, SnapshotReader(square.chain, square.network), SnapshotReader(square.alone, square.network)
     last = true.holdings(ACCOUNT, true.head()).last_seq
     square.endpoints[1].change = LIES[lie]
     operator: ContractSender = sender(square.anvil, network, signer(1), tmp_path, client=square.chain)
@@ -45,7 +45,7 @@ def test_sender_and_reader_work_with_one_bad_endpoint(square: Square, tmp_path: 
     (row,) = operator.transactions.outbox.all()
     assert row.state is State.CONFIRMED and chain.holdings(ACCOUNT, chain.head()).last_seq == last + 2
     assert len(operator.transactions.outbox.attempts(row.id)) == 1
-    assert chain.docket(ACCOUNT, chain.head()) == true.docket(ACCOUNT, true.head())
+    assert chain.snapshot(ACCOUNT, chain.head()) == true.snapshot(ACCOUNT, true.head())
 
 
 def behind(number: int) -> Change:
@@ -68,7 +68,7 @@ def counted(name: str) -> int:
 
 def test_lying_and_lagging_endpoints_do_not_stop_the_account(square: Square, tmp_path: Path) -> None:
     """One denies a receipt, the other does not know it yet: together they are no quorum for a stranger with our key."""
-    true, named = DocketReader(square.alone, square.network), 'bytewise_rpc_disagreements_total{endpoint="0"}'
+    true, named = SnapshotReader(square.alone, square.network), 'bytewise_rpc_disagreements_total{endpoint="0"}'
     last = true.holdings(ACCOUNT, true.head()).last_seq
     operator: ContractSender = sender(square.anvil, square.network, signer(1), tmp_path, client=square.client())
     operator.anchor(batch(square.network, signer(1), last + 1, 2, 0).header, FEE_WEI)
@@ -77,13 +77,13 @@ def test_lying_and_lagging_endpoints_do_not_stop_the_account(square: Square, tmp
     for _ in range(4):
         square.endpoints[1].change = behind(square.alone.head().number)
         square.anvil.mine()
-        square.clock.seconds += LONGEST_REST_S
+        square.clock.seconds += LONGEST_BACKOFF_S
         operator.pump()
     (row,) = operator.transactions.outbox.all()
     assert row.state is State.BROADCAST and operator.transactions.outbox.lane.stopped() == ""
     assert true.holdings(ACCOUNT, true.head()).last_seq == last + 2, "it was mined all the while"
     square.endpoints[1].change, before = None, counted(named)
-    square.clock.seconds += LONGEST_REST_S
+    square.clock.seconds += LONGEST_BACKOFF_S
     pump(square.anvil, [operator])
     assert operator.transactions.outbox.all()[0].state is State.CONFIRMED and counted(named) > before
 
@@ -93,20 +93,20 @@ def test_foreign_use_of_our_key_is_seen_beside_a_lying_endpoint(square: Square, 
     operator.deposit(1, b"mine")
     operator.pump()
     (attempt,) = operator.transactions.outbox.attempts(1)
-    call = Call(signer(9), signer(8).address, b"", 1, 21_000)
+    call = TransactionCall(signer(9), signer(8).address, b"", 1, 21_000)
     raw, _ = sign(square.alone, call, attempt.nonce, fees_at(square.alone.head().base_fee_wei, 90 * 10**9))
     square.alone.broadcast(raw)
     square.endpoints[0].change = LIES["failures"]
     for _ in range(2):
         square.anvil.mine()
-        with contextlib.suppress(LaneStopped):
+        with contextlib.suppress(LeaseStopped):
             operator.pump()
     assert "used by somebody else" in operator.transactions.outbox.lane.stopped()
 
 
 def test_disagreement_of_endpoints_delays_no_other_action(square: Square, tmp_path: Path) -> None:
     """Three words about one act: it waits. The other is sent at once."""
-    true = DocketReader(square.alone, square.network)
+    true = SnapshotReader(square.alone, square.network)
     last = true.holdings(ACCOUNT, true.head()).last_seq
     operator: ContractSender = sender(square.anvil, square.network, signer(1), tmp_path, client=square.chain)
     header = batch(square.network, signer(1), last + 1, 2, 0).header

@@ -13,7 +13,7 @@ from chain.client.artifacts import interface
 from chain.client.blocks import header_rlp
 from chain.client.rpc import ChainClient, at_number, hex_bytes
 from chain.deployment.deploy import created_address
-from chain.sending.transactions import Call, send_all
+from chain.sending.transactions import TransactionCall, send_all
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil
 from tests.fixtures.chain.devnet import signer
 
@@ -43,7 +43,7 @@ class Source:
         return self.anvil.client.call("RandaoSource", self.address, function, *arguments, block=newest)
 
     def _send(self, to: Address | None, data: bytes, gas: int = 300_000) -> int:
-        return send_all(self.anvil.client, [Call(signer(0), to, data, 0, gas)], 30)[0].gas_used
+        return send_all(self.anvil.client, [TransactionCall(signer(0), to, data, 0, gas)], 30)[0].gas_used
 
 
 def mix_of(anvil: Anvil, number: int) -> bytes:
@@ -108,7 +108,7 @@ def test_one_block_twice_does_not_show_that_mixes_differ(anvil: Anvil) -> None:
     header = header_rlp(anvil.client, newest)
     data = interface("RandaoSource").creation(SHORTEST, LONGEST, newest, header, newest, header)
     with pytest.raises(ChainReverted, match="MixesAreConstant"):
-        send_all(anvil.client, [Call(signer(0), None, data, 0, 3_000_000)], 30)
+        send_all(anvil.client, [TransactionCall(signer(0), None, data, 0, 3_000_000)], 30)
 
 
 class OneAnswer(ChainClient):

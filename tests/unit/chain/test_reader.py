@@ -23,9 +23,9 @@ from chain.client.artifacts import Reason, interface
 from chain.client.rpc import ChainClient
 from chain.deployment.deploy import deploy, survey
 from chain.deployment.params import DEVNET, changed
-from chain.deployment.plan import DEVNET_SHAPE, Vote
-from chain.reads.reader import DocketReader
-from chain.sending.transactions import Call, send_all
+from chain.deployment.plan import DEVNET_SHAPE, GovernanceSettings
+from chain.reads.reader import SnapshotReader
+from chain.sending.transactions import TransactionCall, send_all
 from kms.shard.chain_view import KeyChain
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.fixtures.chain.devnet import (
@@ -77,13 +77,13 @@ def posted(place: Place, operator: int, folder: Path, count: int, skips: bool = 
 def test_network_is_read_from_address_book_and_rpc_alone(place: Place, tmp_path: Path) -> None:
     write_network(tmp_path / "network.json", place.network)
     network = read_network(tmp_path / "network.json")
-    chain = DocketReader(ChainClient(place.anvil.url, network.chain_id), network)
+    chain = SnapshotReader(ChainClient(place.anvil.url, network.chain_id), network)
     block = chain.head()
-    docket = chain.docket(VERIFIERS[0].address, block)
-    assert (docket.block_hash, docket.me.stake_wei, docket.me.pool) == (chain.block_hash(block), STAKE_WEI, POOL)
+    snapshot = chain.snapshot(VERIFIERS[0].address, block)
+    assert (snapshot.block_hash, snapshot.me.stake_wei, snapshot.me.pool) == (chain.block_hash(block), STAKE_WEI, POOL)
     assert chain.stake_at(VERIFIERS[0].address, network.deploy_block, block) == 0, "nobody had joined yet"
-    assert chain.params(docket.params_version, block) == DEVNET and docket.required_bond_wei == DEVNET.required_bond
-    assert (docket.active_epoch, docket.policy, chain.opened(0, block)) == (1, POLICY.digest, ())
+    assert chain.params(snapshot.params_version, block) == DEVNET and snapshot.required_bond_wei == DEVNET.required_bond
+    assert (snapshot.active_epoch, snapshot.policy, chain.opened(0, block)) == (1, POLICY.digest, ())
     assert chain.epoch(1, block) == network.epochs[0].record
     assert (chain.epoch_state(1, block), chain.epoch_state(2, block)) == (EpochState.ACTIVE, EpochState.NONE)
     assert chain.money(block).sums and chain.money(block).vault_balance == 7 * STAKE_WEI
@@ -101,7 +101,7 @@ def test_reader_and_sender_satisfy_the_ports_of_actors(place: Place, tmp_path: P
 def test_a_read_names_its_block_and_gets_that_block(place: Place, tmp_path: Path) -> None:
     chain, who = reader(place.anvil, place.network), OPERATORS[0].address
     before = chain.head()
-    count, last = chain.docket(who, before).batch_count, chain.holdings(who, before).last_seq
+    count, last = chain.snapshot(who, before).batch_count, chain.holdings(who, before).last_seq
     made = posted(place, 0, tmp_path, 3)
     after = chain.head()
     assert (chain.holdings(who, before).last_seq, chain.holdings(who, after).last_seq) == (last, last + 3)
@@ -117,7 +117,7 @@ def test_a_read_names_its_block_and_gets_that_block(place: Place, tmp_path: Path
 def test_receipt_is_final_as_the_contract_says_and_is_not_disputed_then(place: Place, tmp_path: Path) -> None:
     chain = reader(place.anvil, place.network)
     made = posted(place, 1, tmp_path, 5)
-    number = chain.docket(signer(1).address, chain.head()).batch_count - 1
+    number = chain.snapshot(signer(1).address, chain.head()).batch_count - 1
     first, proof = made.entries[0], made.proofs[0]
     with pytest.raises(ChainReverted, match="WindowOpen"):
         chain.verify_final(first, number, proof, chain.head())
@@ -163,7 +163,7 @@ def test_a_receipt_whose_number_was_skipped_costs_its_penalty_once(place: Place,
     chain, me = reader(place.anvil, place.network), signer(9)
     made, who = posted(place, 1, tmp_path, 2, skips=True), OPERATORS[1].address
     head = chain.head()
-    number, before = chain.docket(me.address, head).batch_count - 1, chain.holdings(who, head)
+    number, before = chain.snapshot(me.address, head).batch_count - 1, chain.holdings(who, head)
     (lost, kept), (proof, other) = made.entries, made.proofs
     report = (lost.receipt, lost.signature, number, proof)
     assert chain.skip_refused(me.address, *report, head) is None
@@ -244,11 +244,11 @@ def test_epoch_missing_from_our_address_book_is_waited_for(place: Place) -> None
 def test_the_finalized_head_lags_and_every_read_at_it_works(place: Place) -> None:
     place.anvil.mine(4)
     client, network = place.anvil.client, place.network
-    final, latest = DocketReader(client, network, "finalized"), DocketReader(client, network)
+    final, latest = SnapshotReader(client, network, "finalized"), SnapshotReader(client, network)
     assert network.deploy_block < final.head() < latest.head()
-    assert final.head() <= DocketReader(client, network, "safe").head() <= latest.head()
-    docket = final.docket(signer(3).address, final.head())
-    assert (docket.number, docket.block_hash) == (final.head(), client.block(final.head()).hash)
+    assert final.head() <= SnapshotReader(client, network, "safe").head() <= latest.head()
+    snapshot = final.snapshot(signer(3).address, final.head())
+    assert (snapshot.number, snapshot.block_hash) == (final.head(), client.block(final.head()).hash)
     assert final.epoch_state(1, final.head()) is EpochState.ACTIVE and final.epoch(1, final.head()).epoch == 1
     before = final.head()
     place.anvil.mine(3)
@@ -257,7 +257,7 @@ def test_the_finalized_head_lags_and_every_read_at_it_works(place: Place) -> Non
 
 def test_an_unknown_finality_is_refused_at_the_start(place: Place) -> None:
     with pytest.raises(ConfigurationError, match="finalised"):
-        DocketReader(place.anvil.client, place.network, "finalised")
+        SnapshotReader(place.anvil.client, place.network, "finalised")
 
 
 def test_custom_errors_are_decoded_with_their_arguments(place: Place) -> None:
@@ -281,7 +281,7 @@ def test_violated_deployment_check_stops_the_deployment_with_its_name(
     place: Place, changes: dict[str, object], error: str
 ) -> None:
     client, who = place.anvil.client, signer(15)
-    site = survey(client, who.address, changed(DEVNET, changes), DEVNET_SHAPE, [POOL], Vote(*(who.address,) * 3))
+    site = survey(client, who.address, changed(DEVNET, changes), DEVNET_SHAPE, [POOL], GovernanceSettings(*(who.address,) * 3))
     with pytest.raises(MalformedValue, match=error):
         deploy(client, who, site)
 
@@ -290,7 +290,7 @@ def test_a_node_on_another_chain_is_a_configuration_error(place: Place) -> None:
     with pytest.raises(ConfigurationError, match="chain 31337, not 1"):
         ChainClient(place.anvil.url, 1).head()
     with pytest.raises(ConfigurationError):
-        DocketReader(place.anvil.client, dataclasses.replace(place.network, chain_id=U256(5)))
+        SnapshotReader(place.anvil.client, dataclasses.replace(place.network, chain_id=U256(5)))
 
 
 def test_no_node_and_no_block_are_unavailable(place: Place) -> None:
@@ -312,6 +312,6 @@ def test_locator_bytes_that_are_no_text_do_not_stop_the_reader(place: Place) -> 
     h = batch(place.network, who, chain.holdings(who.address, before).last_seq + 1, 1, 0).header
     fields = (h.first_seq, h.count, h.root, h.list_hash, h.environment, h.model_id, h.key_epoch, b"\xff\xfe")
     data = interface("ReceiptAnchor").call("post", fields)
-    send_all(place.anvil.client, [Call(who, place.network.addresses.receipt_anchor, data, FEE_WEI, 10**6)], 20)
+    send_all(place.anvil.client, [TransactionCall(who, place.network.addresses.receipt_anchor, data, FEE_WEI, 10**6)], 20)
     (header,) = chain.batches(before + 1, chain.head())
     assert header.list_hash == h.list_hash and header.locator == "\N{REPLACEMENT CHARACTER}" * 2

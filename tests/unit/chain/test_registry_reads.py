@@ -9,7 +9,7 @@ from bytewise.protocol.units import ZERO_DIGEST
 from chain.client.address_book import verify_code
 from chain.deployment.params import DEVNET
 from chain.reads.documents import RegistryDocuments
-from chain.reads.reader import DocketReader
+from chain.reads.reader import SnapshotReader
 from chain.reads.records import Status
 from chain.reads.roles import holders, irregularities
 from tests.fixtures.chain.anvil import Anvil
@@ -32,7 +32,7 @@ from tests.fixtures.chain.devnet import (
 
 def test_network_lists_its_actors_and_registered_models(anvil: Anvil) -> None:
     network = deployed(anvil)
-    reader = DocketReader(anvil.client, verify_code(anvil.client, network))
+    reader = SnapshotReader(anvil.client, verify_code(anvil.client, network))
     head = reader.head()
     members = reader.verifiers(POOL, head)
     assert [each.account for each in members] == [each.address for each in VERIFIERS]
@@ -47,14 +47,14 @@ def test_network_lists_its_actors_and_registered_models(anvil: Anvil) -> None:
     assert (model.status, model.pool) == (Status.ACTIVE, ZERO_DIGEST)
     assert reader.params(reader.params_version(head), head) == DEVNET
     assert reader.stake_at(VERIFIERS[0].address, head - 1, head) == STAKE_WEI
-    mine = reader.docket(OPERATORS[0].address, head).me
+    mine = reader.snapshot(OPERATORS[0].address, head).me
     assert mine.is_operator and (mine.stake_wei, mine.free_wei, mine.pool) == (STAKE_WEI, STAKE_WEI, ZERO_DIGEST)
     assert reader.balance(OPERATORS[0].address, head) == mine.balance_wei
 
 
 def test_documents_are_believed_only_if_they_hash_to_their_digest(anvil: Anvil) -> None:
     network = deployed(anvil)
-    reader = DocketReader(anvil.client, network)
+    reader = SnapshotReader(anvil.client, network)
     head, documents = reader.head(), RegistryDocuments(reader)
     assert documents.environment(ENVIRONMENT.digest, head) == ENVIRONMENT
     assert documents.model_manifests(MODEL, head) == (b"{}",)
@@ -73,7 +73,7 @@ def test_documents_are_believed_only_if_they_hash_to_their_digest(anvil: Anvil) 
 
 def test_roles_are_those_of_the_charter(anvil: Anvil) -> None:
     network = deployed(anvil)
-    reader = DocketReader(anvil.client, network)
+    reader = SnapshotReader(anvil.client, network)
     held = holders(reader, reader.head())
     assert held["GUARDIAN"] == (GUARDIAN.address,) and held["CURATOR"] == (signer(0).address,)
     assert irregularities(network, held) == ()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.errors.actors import LaneOwned, LaneStopped
+from bytewise.protocol.errors.actors import LeaseStopped, LeaseTaken
 from bytewise.service.settings import child_environment
 from bytewise.storage.outbox import State
 from chain.acts.actor import ContractSender
@@ -17,7 +17,7 @@ from chain.client.address_book import write_network
 from chain.client.rpc import ChainClient
 from chain.deployment.params import DEVNET, ETHER
 from chain.sending.sender import FINAL_AFTER, SenderPolicy
-from chain.sending.transactions import Call
+from chain.sending.transactions import TransactionCall
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import FEE_WEI, MEASUREMENT, POOL, batch, deployed, mine, pump, reader, sender, signer, word
 from tests.fixtures.chain.later_blocks import (
@@ -107,7 +107,7 @@ def test_two_processes_never_write_for_one_account(anvil: Anvil, tmp_path: Path)
     desk = Desk(anvil, tmp_path)
     desk.sender.pump()
     other = sender(anvil, desk.network, signer(1), tmp_path, owner="another process")
-    with pytest.raises(LaneOwned):
+    with pytest.raises(LeaseTaken):
         other.pump()
 
 
@@ -145,12 +145,12 @@ def test_foreign_use_of_our_key_stops_the_account(anvil: Anvil, tmp_path: Path) 
     anvil.mine()
     desk.sender.pump()
     anvil.mine()
-    with pytest.raises(LaneStopped, match="used by somebody else"):
+    with pytest.raises(LeaseStopped, match="used by somebody else"):
         desk.sender.pump()
     assert desk.row().state is State.REPLACED
     desk.post(1, count=3)
     desk.post(3)
-    with pytest.raises(LaneStopped):
+    with pytest.raises(LeaseStopped):
         desk.sender.pump()
     desk.outbox.lane.resume()
     desk.sender.pump()
@@ -261,7 +261,7 @@ def test_deposits_stakes_and_exits_go_through_the_outbox(anvil: Anvil, tmp_path:
 
 
 def _replace_by_stranger(client: ChainClient, nonce: int) -> None:
-    send(client, Call(signer(1), signer(9).address, b"", 1, 21_000), tip_wei=90 * 10**9, nonce=nonce)
+    send(client, TransactionCall(signer(1), signer(9).address, b"", 1, 21_000), tip_wei=90 * 10**9, nonce=nonce)
 
 
 def _wait_for_lease(again: ContractSender) -> None:
@@ -271,6 +271,6 @@ def _wait_for_lease(again: ContractSender) -> None:
         try:
             again.pump()
             return
-        except LaneOwned:
+        except LeaseTaken:
             pause.wait(0.1)
     again.pump()

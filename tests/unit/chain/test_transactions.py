@@ -7,7 +7,7 @@ import pytest
 from bytewise.protocol.errors.actors import ChainReverted, RpcRefused, TryAgain
 from bytewise.protocol.units import Digest
 from chain.client.rpc import ChainClient
-from chain.sending.transactions import ATTEMPTS, Call, send_all
+from chain.sending.transactions import ATTEMPTS, TransactionCall, send_all
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.fixtures.chain.devnet import signer
 from tests.fixtures.chain.lying_endpoints import Front, fronts
@@ -17,8 +17,8 @@ STORES = bytes.fromhex("602a60005260206000f3")
 """Creation code that deploys 32 bytes."""
 
 
-def payments(count: int) -> list[Call]:
-    return [Call(FROM, TO, b"", 1, 21_000) for _ in range(count)]
+def payments(count: int) -> list[TransactionCall]:
+    return [TransactionCall(FROM, TO, b"", 1, 21_000) for _ in range(count)]
 
 
 def sent_to(front: Front) -> ChainClient:
@@ -80,4 +80,6 @@ def test_refusal_at_first_submission_is_reported_unchanged(anvil: Anvil) -> None
 
 def test_a_revert_names_the_call(anvil: Anvil) -> None:
     with pytest.raises(ChainReverted, match="deployment"):
-        send_all(anvil.client, [Call(FROM, None, STORES, 0, 100_000), Call(FROM, None, b"\xfe", 0, 100_000)], 5.0)
+        send_all(
+            anvil.client, [TransactionCall(FROM, None, STORES, 0, 100_000), TransactionCall(FROM, None, b"\xfe", 0, 100_000)], 5.0
+        )

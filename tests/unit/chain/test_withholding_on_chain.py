@@ -28,7 +28,7 @@ from verifier.executor import Performer
 from verifier.stake.refusals import REMEMBERED_S
 from verifier.watch.absence_check import ControlledStore
 from verifier.watch.list_reader import CHECKED
-from verifier.watch.open_windows import DocketPages
+from verifier.watch.open_windows import SnapshotPages
 from verifier.watch.records import Records
 
 BOND = DEVNET.money.demand_bond
@@ -52,16 +52,16 @@ class Tower:
         self.demander = Demander(chain, network, self.records, store, means)
         journal = Journal(database, journal_key(folder / "journal.key"), clock)
         self.performer = Performer(court.of(CHALLENGER), journal, None, watchtower, None, self.demander)
-        self.pages = DocketPages(chain, CHALLENGER.address, 0)
+        self.pages = SnapshotPages(chain, CHALLENGER.address, 0)
 
     def _chain_time(self) -> float:
         return self.court.anvil.client.head().timestamp
 
     def tick(self, seconds: int = 4) -> None:
         mine(self.court.anvil, seconds)
-        docket = self.pages.read(self.court.reader.head())
-        self.records.step(docket)
-        self.performer.perform_all(self.demander.step(docket), docket)
+        snapshot = self.pages.read(self.court.reader.head())
+        self.records.step(snapshot)
+        self.performer.perform_all(self.demander.step(snapshot), snapshot)
         self.court.pump()
 
     def ticks(self, count: int) -> None:
@@ -139,10 +139,10 @@ def test_operator_withholding_an_envelope_is_demanded_then_disputed(anvil: Anvil
     tower.ticks(6)
     states = [tower.state(each)[1] for each in demanded]
     assert states == [DemandState.ANSWERED, *[DemandState.EXPIRED] * (len(demanded) - 1)]
-    docket = court.docket()
-    assert {case.receipt_id for case in docket.cases} == set(demanded)
-    assert {case.challenger.account for case in docket.cases} == {CHALLENGER.address}
-    assert {case.phase for case in docket.cases} == {Phase.SEED}
+    snapshot = court.snapshot()
+    assert {case.receipt_id for case in snapshot.disputes} == set(demanded)
+    assert {case.challenger.account for case in snapshot.disputes} == {CHALLENGER.address}
+    assert {case.phase for case in snapshot.disputes} == {Phase.SEED}
 
 
 def test_operators_answer_to_a_demand_is_checked_like_da_bytes(anvil: Anvil, tmp_path: Path) -> None:

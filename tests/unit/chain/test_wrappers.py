@@ -14,9 +14,9 @@ from chain.acts.governed import Timelock
 from chain.acts.proposals import Contents, Support
 from chain.client.artifacts import ADAPTERS, CONTRACTS, interface
 from chain.deployment import deploy
-from chain.deployment.calls import Act
+from chain.deployment.calls import ContractCall
 from chain.deployment.params import DEVNET
-from chain.deployment.plan import DEVNET_SHAPE, Header, Site, Vote, code, names, steps
+from chain.deployment.plan import DEVNET_SHAPE, DeploymentPlan, GovernanceSettings, Header, code, names, steps
 from tests.fixtures.chain.call_sources import wrappers
 from tests.fixtures.chain.devnet import word
 
@@ -69,7 +69,7 @@ def deployed() -> set[tuple[str, str]]:
     """What a deployment does once, in `chain.deployment.plan`."""
     pools, who = [word("pool")], ZERO_ADDRESS
     at, header = {name: address(f"0x{place:040x}") for place, name in enumerate(names(pools))}, Header(1, Blob(b"header"))
-    site = Site(who, at, DEVNET, DEVNET_SHAPE, (header, header), tuple(pools), Vote(who, who, who))
+    site = DeploymentPlan(who, at, DEVNET, DEVNET_SHAPE, (header, header), tuple(pools), GovernanceSettings(who, who, who))
     return {(step.contract.split()[0], step.verb) for step in steps(site) if step.to is not None}
 
 
@@ -98,10 +98,10 @@ SAMPLES: dict[Any, Any] = {
 }  # fmt: skip
 
 
-def makers() -> Iterator[tuple[str, Callable[..., Act]]]:
+def makers() -> Iterator[tuple[str, Callable[..., ContractCall]]]:
     for module in (deploy, governed, proposals):
         for name, made in inspect.getmembers(module, inspect.isfunction):
-            if made.__module__ == module.__name__ and typing.get_type_hints(made).get("return") is Act:
+            if made.__module__ == module.__name__ and typing.get_type_hints(made).get("return") is ContractCall:
                 yield name, made
 
 

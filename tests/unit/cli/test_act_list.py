@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.errors.actors import ConfigurationError
-from chain.deployment.calls import Act
+from chain.deployment.calls import ContractCall
 from cli.chain_vote import acts_of
 from tests.fixtures.chain.devnet import signer
 
@@ -41,6 +41,6 @@ def test_malformed_list_of_calls_is_named(tmp_path: Path, content: str) -> None:
 def test_list_of_calls_keeps_its_values_and_wei(tmp_path: Path) -> None:
     file = tmp_path / "calls.json"
     file.write_text("[" + CALL + '}, {"value": 5, "arguments": [], "function": "fund", "contract": "Ledger"}]')
-    assert acts_of(file) == [Act("Ledger", "setMover", (MOVER, True)), Act("Ledger", "fund", (), 5)]
+    assert acts_of(file) == [ContractCall("Ledger", "setMover", (MOVER, True)), ContractCall("Ledger", "fund", (), 5)]
     with pytest.raises(ConfigurationError, match="No such file"):
         acts_of(tmp_path / "none")

@@ -13,7 +13,7 @@ import pytest
 
 from bytewise.protocol import encoding
 from bytewise.protocol.address_book import Network
-from bytewise.protocol.records.model_vectors import Answer, Vectors
+from bytewise.protocol.records.model_vectors import VectorAnswer, Vectors
 from bytewise.protocol.units import ZERO_DIGEST, Digest, hex0x
 from bytewise.service.clock import SystemClock
 from bytewise.service.exit_codes import Exit
@@ -35,7 +35,7 @@ from tests.fixtures.chain.devnet import ENVIRONMENT, POOL, VERIFIERS, deployed, 
 from tests.fixtures.inference.models import small_artifact
 from tests.source import ROOT
 from verifier.orders import CERTIFY, Orders, ordered_word
-from verifier.watch.open_windows import DocketPages
+from verifier.watch.open_windows import SnapshotPages
 
 MEMBER = VERIFIERS[0]
 
@@ -81,7 +81,7 @@ class Place(NamedTuple):
         sender = contract_sender(self.anvil.client, self.network, self.lane(), MEMBER, "verifier", policy)
         orders, chain = Orders(self.duties(), sender), reader(self.anvil, self.network)
         for _ in range(4):
-            orders.step(DocketPages(chain, MEMBER.address, 0).read(chain.head()))
+            orders.step(SnapshotPages(chain, MEMBER.address, 0).read(chain.head()))
             sender.pump()
             mine(self.anvil, 1)
         sender.transactions.outbox.lane.release()
@@ -170,9 +170,9 @@ def test_order_is_kept_while_the_member_runs_and_after_a_failed_attempt(place: P
 
 def test_order_with_an_expired_proposal_is_missed(place: Place) -> None:
     chain = reader(place.anvil, place.network)
-    docket, subject = DocketPages(chain, MEMBER.address, 0).read(chain.head()), ordered_word(word("late"), word("vectors"), 1)
+    snapshot, subject = SnapshotPages(chain, MEMBER.address, 0).read(chain.head()), ordered_word(word("late"), word("vectors"), 1)
     place.duties().order(CERTIFY, subject, 1)
-    Orders(place.duties(), contract_sender(place.anvil.client, place.network, place.lane(), MEMBER, "verifier")).step(docket)
+    Orders(place.duties(), contract_sender(place.anvil.client, place.network, place.lane(), MEMBER, "verifier")).step(snapshot)
     found = place.duties().find(CERTIFY, subject)
     assert found is not None and found.state == MISSED
 
@@ -181,7 +181,7 @@ def test_artifact_with_one_other_byte_is_not_certified_and_named(place: Place, c
     """A proposer that published what no engine gives: the digest on the chain is its, and its file fits."""
     number = 2
     true = place.vectors.answers[number]
-    wrong = Answer(true.tokens_hash, Digest(bytes([true.trace_root[0] ^ 1]) + true.trace_root[1:]))
+    wrong = VectorAnswer(true.tokens_hash, Digest(bytes([true.trace_root[0] ^ 1]) + true.trace_root[1:]))
     answers = tuple(wrong if i == number else each for i, each in enumerate(place.vectors.answers))
     forged, item, file = replace(place.vectors, answers=answers), replace(ENVIRONMENT, driver="forged"), "forged.json"
     (place.folder / file).write_bytes(encoding.encode(forged))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.address_book import Addresses, Network, Pool
+from bytewise.protocol.address_book import Addresses, Network, PoolTree
 from bytewise.protocol.errors.actors import (
     ConfigurationError,
 )
@@ -76,10 +76,10 @@ def test_address_book_with_exchanged_contracts_is_refused(
             verify_code(anvil.client, replace(network, addresses=changed_places))
     assert "lens works with" in refused(replace(network, addresses=replace(at, disputes=at.ledger, ledger=at.disputes)))
     first, second = network.pools
-    swapped = replace(network, pools=(Pool(first.digest, second.tree), Pool(second.digest, first.tree)))
+    swapped = replace(network, pools=(PoolTree(first.digest, second.tree), PoolTree(second.digest, first.tree)))
     send_all(anvil.client, [call_of(signer(0), network, add_pool(first.digest, first.tree))], 60)
     assert f"the tree of pool 0x{first.digest.hex()[:8]}… is {first.tree} to the registry" in refused(swapped)
-    assert "is no StakeTree" in refused(replace(network, pools=(Pool(first.digest, at.params), second)))
+    assert "is no StakeTree" in refused(replace(network, pools=(PoolTree(first.digest, at.params), second)))
     write_network(book, network)
     assert main(["chain", "status", "--rpc", anvil.url, "--network", str(book)]) == Exit.OK
 

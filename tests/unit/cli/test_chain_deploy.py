@@ -15,7 +15,7 @@ from chain.deployment import deploy as deploying
 from chain.deployment.draft import path_of, read_draft
 from chain.deployment.plan import LEAST_LONG_DELAY_DAYS, LONG_DELAY_DAYS
 from chain.sending.keys import save_signer
-from chain.sending.transactions import Call, send_all
+from chain.sending.transactions import TransactionCall, send_all
 from cli.__main__ import main
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil
 from tests.fixtures.chain.devnet import POOL, signer
@@ -143,7 +143,7 @@ def test_draft_that_cannot_be_resumed_gives_advice(
     with pytest.raises(Killed):
         cli(*options)
     monkeypatch.undo()
-    send_all(anvil.client, [Call(signer(0), signer(1).address, b"", 1, 21_000)], 60)
+    send_all(anvil.client, [TransactionCall(signer(0), signer(1).address, b"", 1, 21_000)], 60)
     said = cli(*options, wanted=Exit.USAGE)
     assert "Guardian is not at 0x" in said and "to begin a new deployment" in said
     path_of(book).write_bytes(b"{}")

@@ -12,8 +12,8 @@ from chain.acts.proposals import COURT, ROLES
 from chain.client.address_book import address_of, code_hashes, contracts, field_of, write_network
 from chain.deployment.deploy import created_address, gas_limit, survey
 from chain.deployment.params import DEVNET
-from chain.deployment.plan import DEVNET_SHAPE, Site, code, names, steps
-from chain.sending.transactions import Call, send_all
+from chain.deployment.plan import DEVNET_SHAPE, DeploymentPlan, code, names, steps
+from chain.sending.transactions import TransactionCall, send_all
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import signer, word
 from tests.fixtures.chain.governance_cli import CURATOR, DELAYS, VOTER, Desk, founded_by_vote, passed
@@ -33,11 +33,11 @@ def court_beside(desk: Desk) -> Network:
     new = {name: created_address(VOTER.address, first + place) for place, name in enumerate(COURT)}
     at: dict[str, Address] = {name: address_of(old, name) for name in names(())} | new
     planned = survey(client, VOTER.address, DEVNET, DEVNET_SHAPE, [], DELAYS)
-    site = Site(VOTER.address, at, DEVNET, DEVNET_SHAPE, planned.headers, (), DELAYS)
+    site = DeploymentPlan(VOTER.address, at, DEVNET, DEVNET_SHAPE, planned.headers, (), DELAYS)
     taken = [each for each in steps(site) if each.contract in COURT]
     assert [each.contract for each in taken[: len(COURT)]] == list(COURT)
     for each in taken:
-        send_all(client, [Call(VOTER, each.to, each.data, 0, gas_limit(each))], 60)
+        send_all(client, [TransactionCall(VOTER, each.to, each.data, 0, gas_limit(each))], 60)
     book = dataclasses.replace(old, addresses=dataclasses.replace(old.addresses, **{field_of(n): at[n] for n in COURT}))
     return dataclasses.replace(book, code=code_hashes(client, list(contracts(book).values())))
 

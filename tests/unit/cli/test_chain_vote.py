@@ -15,7 +15,7 @@ from chain.acts import proposals
 from chain.acts.governed import set_money_mover
 from chain.client.address_book import address_of
 from chain.deployment import deploy
-from chain.deployment.calls import Act
+from chain.deployment.calls import ContractCall
 from chain.deployment.plan import code
 from chain.sending.keys import save_signer
 from cli.__main__ import main
@@ -214,11 +214,11 @@ def test_batch_no_timelock_would_accept_is_shown_as_its_calls(desk: Desk) -> Non
     desk.run("call", "GovernanceToken", "delegate", VOTER.address, "--devnet-account", "0", "--send")
     desk.blocks(1)
     one, zero, salt = VOTER.address, bytes(32), word("salt")
-    uneven = Act("LongTimelock", "scheduleBatch", ([one, one], [0], [b""], zero, salt, 5)).calldata
+    uneven = ContractCall("LongTimelock", "scheduleBatch", ([one, one], [0], [b""], zero, salt, 5)).calldata
     proposed_as_bytes(desk, "LongTimelock", uneven, b"uneven")
     (does,) = desk.told("proposals")[-1]["does"]
     assert does.startswith(f"LongTimelock.scheduleBatch(targets=('{one}', '{one}'), values=(0,)")
-    after = Act("LongTimelock", "scheduleBatch", ([one], [1], [b""], word("before"), salt, 5)).calldata
+    after = ContractCall("LongTimelock", "scheduleBatch", ([one], [1], [b""], word("before"), salt, 5)).calldata
     proposed_as_bytes(desk, "LongTimelock", after, b"after another")
     assert desk.told("proposals")[-1]["does"] == [f"after 5 s more and batch 0x{word('before').hex()}: {one} 0x with 1 wei"]
 

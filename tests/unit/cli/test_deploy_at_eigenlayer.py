@@ -21,12 +21,12 @@ from chain.deployment.plan import (
     DEVNET_SHAPE,
     MAIN_NET,
     SLOT_S,
-    Restaked,
+    EigenLayerSettings,
     Shape,
     default_max_age,
     longest_for,
 )
-from chain.sending.transactions import Call
+from chain.sending.transactions import TransactionCall
 from cli.__main__ import main
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil
 from tests.fixtures.chain.devnet import POOL, signer
@@ -50,7 +50,7 @@ class Place:
         self.token = created_address(MAKER.address, anvil.client.nonce(MAKER.address))
         delay = DISPUTE_BLOCKS + default_max_age(DEVNET_SHAPE)
         self.eigen = EigenLayer(anvil, created_address(MAKER.address, anvil.client.nonce(MAKER.address) + 1))
-        self.eigen.send(Call(MAKER, None, compiled("WrappedEther").creation(), 0, GAS))
+        self.eigen.send(TransactionCall(MAKER, None, compiled("WrappedEther").creation(), 0, GAS))
         self.make(delay, delay)
         place = CREATED_BEFORE_TREES.index("StakeVault")
         self.source = created_address(signer(0).address, anvil.client.nonce(signer(0).address) + place)
@@ -65,7 +65,9 @@ class Place:
     def make(self, deallocation: int, withdrawal: int) -> Address:
         """Another EigenLayer with these delays."""
         at = created_address(MAKER.address, self.anvil.client.nonce(MAKER.address))
-        self.eigen.send(Call(MAKER, None, compiled("FakeEigenLayer").creation(self.token, deallocation, withdrawal), 0, GAS))
+        self.eigen.send(
+            TransactionCall(MAKER, None, compiled("FakeEigenLayer").creation(self.token, deallocation, withdrawal), 0, GAS)
+        )
         return at
 
     def run(self, *more: str, wanted: Exit = Exit.OK, **changes: str | None) -> str:
@@ -180,7 +182,7 @@ def test_a_delay_shorter_than_record_and_dispute_is_refused(place: Place) -> Non
 @given(st.integers(0, 10**6), st.integers(1, 10**6), st.sampled_from([MAIN_NET, DEVNET_SHAPE]))
 def test_stake_record_can_be_slashed_for_its_age_plus_a_dispute(pause: int, age: int, shape: Shape) -> None:
     params = replace(DEVNET, times=replace(DEVNET.times, max_pause=pause))
-    stake = Restaked(NOBODY, NOBODY, NOBODY, 0, age, longest_for(params, shape))
+    stake = EigenLayerSettings(NOBODY, NOBODY, NOBODY, 0, age, longest_for(params, shape))
     dispute_s = (stake.horizon - age) * shape.block_s
     assert params.longest_dispute <= dispute_s < params.longest_dispute + shape.block_s
     assert stake.longest_s >= params.longest_dispute, "the contract asks for as much"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.errors.catalogue import CLASSES
-from bytewise.service.exit_codes import Exit, exit_of, outcome_of
+from bytewise.service.exit_codes import Exit, advice_of, exit_of
 
 PROCESSES = [
     ("serving", ()), ("verifier", ()), ("committee", ()), ("enclave", ()), ("bytewise.da", ("serve",)), ("kms", ("serve",)),
@@ -39,9 +39,9 @@ def test_storage_process_ends_with_64_for_a_wrong_url(tmp_path: Path) -> None:
 def test_every_error_has_one_code() -> None:
     found = {each.__name__: exit_of(each(*"abcdef")) for each in CLASSES.values()}
     assert found["ConfigurationError"] == found["ArtifactMismatch"] == Exit.USAGE
-    assert found["LaneOwned"] == Exit.REFUSED and found["TryAgain"] == Exit.UNAVAILABLE and found["Bug"] == Exit.INTERNAL
+    assert found["LeaseTaken"] == Exit.REFUSED and found["TryAgain"] == Exit.UNAVAILABLE and found["Bug"] == Exit.INTERNAL
     assert exit_of(ValueError()) == Exit.INTERNAL and exit_of(KeyboardInterrupt()) == Exit.INTERRUPTED
 
 
 def test_every_code_but_success_has_advice() -> None:
-    assert all(outcome_of(each(*"abcdef")).advice for each in CLASSES.values())
+    assert all(advice_of(each(*"abcdef")).advice for each in CLASSES.values())

@@ -12,7 +12,7 @@ from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.snapshot import Seat
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import TicketRefused
-from bytewise.protocol.evidence.appraisal_policy import Role
+from bytewise.protocol.evidence.appraisal_policy import MeasurementRole
 from bytewise.protocol.suites import rebuilt_epoch
 from bytewise.protocol.units import U64, ZERO_DIGEST, Digest, hex0x
 from bytewise.service.exit_codes import Exit
@@ -45,7 +45,7 @@ def test_log_show_names_opener_time_reason_and_evidence(site: Site) -> None:
     ]  # fmt: skip
     evidence = {hex0x(site.shards[index].log(0).entries[0].record.evidence_hash) for index in (1, 2)}
     assert {each["evidence"] for each in told["records"]} == evidence and len(evidence) == 2
-    (trusted,) = (each for each in site.world.policy.measurements if each.role is Role.VERIFIER_ENCLAVE)
+    (trusted,) = (each for each in site.world.policy.measurements if each.role is MeasurementRole.VERIFIER_ENCLAVE)
     enclave = {
         "assurance": "simulated", "platform": "simulated", "measurement": hex0x(trusted.measurement), "tcb": "UpToDate",
         "gpu": "unattested", "policy": site.world.policy.serial,

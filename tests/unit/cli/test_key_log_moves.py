@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bytewise.protocol.address_book import DealtShares, holder
+from bytewise.protocol.address_book import DealtShares, share_holder
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.keys.epochs import EpochDocument
 from bytewise.protocol.units import U64, hex0x
@@ -31,7 +31,7 @@ def site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Site:
 def book(site: Site, document: EpochDocument, *versions: tuple[int, EpochDocument]) -> None:
     """The address book with this document, and who had the shares from which time on."""
     dealt = tuple(
-        DealtShares(U64(1), version, U64(since), each.record.threshold, tuple(map(holder, each.record.shards)))
+        DealtShares(U64(1), version, U64(since), each.record.threshold, tuple(map(share_holder, each.record.shards)))
         for version, (since, each) in enumerate(versions)
     )
     network = replace(NETWORK, epochs=(document,), dealt=dealt or None)

@@ -12,7 +12,7 @@ from bytewise.service.clock import SystemClock
 from bytewise.service.exit_codes import Exit
 from chain.acts.epochs import reshare_epoch
 from chain.client.address_book import write_network
-from chain.reads.share_history import dealings
+from chain.reads.share_history import share_history
 from cli.__main__ import main
 from kms.release_log.opening_report import LATE_S
 from tests.fixtures.chain.anvil import Anvil
@@ -78,7 +78,7 @@ def test_log_is_read_under_the_shares_of_its_time_if_chain_and_book_agree(site: 
         [each.url for each in world.document.record.shards] for world in (site.world, heirs)
     ]
     assert (first.version, second.version, second.since) == (0, 1, client.head().timestamp)
-    assert dealings(client, book, 1, chain.head()) == book.dealt
+    assert share_history(client, book, 1, chain.head()) == book.dealt
     # Everything that the old holders released is of before: our clock says that enough time has passed.
     monkeypatch.setattr(SystemClock, "now", lambda _: second.since + LATE_S)
     told_alike(site, case, book, heirs)

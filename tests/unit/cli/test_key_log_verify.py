@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import delete, update
 
 from bytewise.protocol.address_book import CodeHash
-from bytewise.protocol.decisions.snapshot import Case
+from bytewise.protocol.decisions.snapshot import Dispute
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.units import ZERO_DIGEST, Digest, hex0x
 from bytewise.service.exit_codes import Exit
@@ -75,7 +75,7 @@ def test_truncated_log_is_reported_without_a_node(site: Site) -> None:
 @pytest.mark.e2e
 def test_truncated_log_is_reported_when_the_node_becomes_unavailable(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     class Away(Court):
-        def case(self, dispute: Digest, block: int, receipt_id: Digest) -> Case | None:
+        def dispute(self, dispute: Digest, block: int, receipt_id: Digest) -> Dispute | None:
             raise TryAgain("chain", "gone")
 
     with site.world.serving(*site.shards.items()):

@@ -15,7 +15,7 @@ from bytewise.protocol.units import U64, Blob, Digest
 from bytewise.service.exit_codes import Exit
 from chain.acts.epochs import open_epoch, reshare_epoch
 from chain.client.address_book import read_network, write_network
-from chain.deployment.calls import Act, measured
+from chain.deployment.calls import ContractCall, measured
 from chain.deployment.params import DEVNET
 from chain.sending.keys import save_signer
 from cli.__main__ import main
@@ -135,7 +135,7 @@ def test_interrupted_activation_of_an_epoch_is_resumed(site: Site) -> None:
             open_epoch(client, site.network, CURATOR, document, site.policy.digest, few, found)
     # The contract does what we do, whoever asks it, and for simulated shards too.
     with pytest.raises(ChainReverted, match="NotConfirmed"):
-        measured(client, site.network, CURATOR, Act("KeyEpochs", "activate", (2,)))
+        measured(client, site.network, CURATOR, ContractCall("KeyEpochs", "activate", (2,)))
     assert client.nonce(CURATOR.address) == sent + 1, "announced once; what the chain refuses is not sent"
     for state in (EpochState.PENDING, EpochState.ACTIVE):
         found = chain.epoch_on_chain(2, chain.head())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.address_book import DealtShares, Holder
+from bytewise.protocol.address_book import DealtShares, ShareHolder
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.keys.ceremony import Erasure, SignedErasure, erasure_digest
@@ -116,7 +116,7 @@ def said(world: World, index: int, **changes: object) -> SignedErasure:
 def dealt(world: World, version: int, holders: Sequence[Address] = (), threshold: int = 2) -> DealtShares:
     """A version as the chain tells it; of the three shards, if nobody else is named."""
     own = [each.address for each in world.document.record.shards]
-    return DealtShares(U64(1), version, U64(version), threshold, tuple(Holder(each, "", "") for each in holders or own))
+    return DealtShares(U64(1), version, U64(version), threshold, tuple(ShareHolder(each, "", "") for each in holders or own))
 
 
 def before(world: World, found: EpochOnChain) -> Wanted:

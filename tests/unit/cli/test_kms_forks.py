@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.errors.actors import LogForked
-from bytewise.protocol.keys.ceremony import Plan
+from bytewise.protocol.keys.ceremony import CeremonyPlan
 from bytewise.protocol.units import hex0x
 from bytewise.service.exit_codes import Exit
 from cli.__main__ import main
@@ -29,7 +29,7 @@ def verify(*arguments: object) -> int:
     return main(["kms", "forks", "verify", *map(str, arguments)])
 
 
-def forked(folder: Path) -> tuple[list[Office], Plan]:
+def forked(folder: Path) -> tuple[list[Office], CeremonyPlan]:
     """Shard 1 was shown two logs of a ceremony, shard 2 one, shard 3 the other."""
     shards, _ = offices(folder, 3)
     agreed = plan(shards, 2, 3)

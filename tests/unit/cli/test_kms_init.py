@@ -15,7 +15,7 @@ from cryptography.fernet import Fernet
 import kms.__main__
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType
-from bytewise.protocol.keys.ceremony import ShardEntry
+from bytewise.protocol.keys.ceremony import ShardContact
 from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST
 from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import load_settings
@@ -62,7 +62,7 @@ def test_test_network_shard_gets_keys_database_and_settings_that_load(init: Init
     assert settings.rpc.urls == ("http://127.0.0.1:8545",) and not settings.production and settings.finality == "finalized"
     assert not settings.epoch_file.exists(), "before a ceremony it takes part in ceremonies only"
     check_revision(open_database(settings.database_url))
-    entry = decode(ShardEntry, (folder / "entry.json").read_bytes())
+    entry = decode(ShardContact, (folder / "entry.json").read_bytes())
     assert entry == keyring.entry(folder, URL, CHANNEL)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert all(stat.S_IMODE((folder / name).stat().st_mode) == 0o600 for name in ("storage.key", "signing.sealed", "tls.key"))

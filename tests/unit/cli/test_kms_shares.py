@@ -12,7 +12,7 @@ from bytewise.protocol.jobs import ShardRecord
 from bytewise.protocol.keys.epochs import EpochState, ShardInfo
 from bytewise.protocol.units import ZERO_DIGEST, Blob, Digest
 from bytewise.service.exit_codes import Exit
-from chain.acts.epochs import Signed, open_epoch, reshare_epoch
+from chain.acts.epochs import CeremonySignatures, open_epoch, reshare_epoch
 from cli import key_status
 from kms.shard import release, share_rotation
 from tests.fixtures.chain.anvil import Anvil
@@ -31,7 +31,7 @@ def site(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Si
 def test_announced_epoch_comes_into_force_with_reshared_shares(site: Site) -> None:
     document, client = site.dealt(), site.anvil.client
     chain = reader(site.anvil, site.network)
-    none = Signed(Digest(b"\x01" * 32), [])
+    none = CeremonySignatures(Digest(b"\x01" * 32), [])
     with pytest.raises(ChainReverted, match="TooFewSigned"):
         open_epoch(client, site.network, CURATOR, document, site.policy.digest, none, chain.epoch_on_chain(2, chain.head()))
     again = dealt_again(document)

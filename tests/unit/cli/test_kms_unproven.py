@@ -8,7 +8,7 @@ import pytest
 
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import ConfigurationError, SharesUnproven
-from bytewise.protocol.keys.ceremony import Plan, announce
+from bytewise.protocol.keys.ceremony import CeremonyPlan, sign_plan
 from bytewise.protocol.keys.epochs import EpochDocument
 from bytewise.service.exit_codes import Exit
 from bytewise.storage.migrate import migrate
@@ -39,7 +39,7 @@ class Ceremonies:
         save_signer(site.folder / "scribe.key", SCRIBE)
         migrate(f"sqlite:///{self.folder / 'scribe.sqlite'}")
 
-    def plan(self, dealt: EpochDocument | None = None) -> Plan:
+    def plan(self, dealt: EpochDocument | None = None) -> CeremonyPlan:
         """Of a new key, or of the shares of this one."""
         if dealt is None:
             agreed = plan(self.shards, 2, 2, epoch=EPOCH)
@@ -48,7 +48,7 @@ class Ceremonies:
             agreed = plan(self.shards, 2, 2, dealers=numbered(self.shards), source=source, epoch=EPOCH)
         return replace(agreed, key_epochs=self.site.network.addresses.key_epochs)
 
-    def hold(self, name: str, agreed: Plan, silent: Office, since: Phase) -> Ceremony:
+    def hold(self, name: str, agreed: CeremonyPlan, silent: Office, since: Phase) -> Ceremony:
         """A ceremony in which one shard is away from a phase on; its plan and settings are where the verbs look."""
         scribe, turns = scribe_of(self.folder, agreed, self.shards), Turns()
 
@@ -59,7 +59,7 @@ class Ceremonies:
         self.made = scribe.run(PHASE_S, 1.0, clock, turns.wait)
         silent.away = False
         folder = self.site.folder
-        (folder / f"{name}.plan").write_bytes(encode(announce(SCRIBE, agreed)))
+        (folder / f"{name}.plan").write_bytes(encode(sign_plan(SCRIBE, agreed)))
         (folder / f"{name}.toml").write_text(
             f"epoch = {EPOCH}\nthreshold = 2\nquorum = 2\nreveal_budget = 1\nassurance = 'simulated'\nphase_s = 1.0\n"
             f"network_file = 'network.json'\nscribe_key_file = 'scribe.key'\nplan_file = '{name}.plan'\n"

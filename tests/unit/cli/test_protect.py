@@ -8,10 +8,10 @@ from typing import NamedTuple
 import pytest
 
 from bytewise.protocol import encoding
-from bytewise.protocol.errors.actors import LaneStopped, ProtectionMissing
+from bytewise.protocol.errors.actors import LeaseStopped, ProtectionMissing
 from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
-from bytewise.service.exit_codes import Exit, outcome_of
+from bytewise.service.exit_codes import Exit, advice_of
 from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
 from bytewise.storage.nonce_lease import Lane

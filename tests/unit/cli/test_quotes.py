@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, Role
-from bytewise.protocol.evidence.claims import ChainPremises, differing, premises_of, record_digest
+from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, MeasurementRole
+from bytewise.protocol.evidence.claims import ChainClaims, differing_claims, epoch_keys_digest, host_claims_of
 from bytewise.protocol.jobs import JobResult, RunJob
 from bytewise.protocol.records.statements import Outcome, Vote, transport_key_hash
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import U16, U64, U256, ZERO_DIGEST, Blob, Digest
-from chain.reads.history import Opening
+from chain.reads.history import RevealEvent
 from chain.reads.host_claims import Dated, in_force
 from cli.quotes import ANOTHER, HOLDS, NONE, Quoted, judged
 from enclave.release_client import ShardKeySource
@@ -52,7 +52,7 @@ def worth(
     case: Case,
     result: JobResult,
     *later: AppraisalPolicy,
-    chain: ChainPremises | None = None,
+    chain: ChainClaims | None = None,
     label: str = "simulated",
     **changes: object,
 ) -> Quoted:
@@ -62,15 +62,15 @@ def worth(
         result.subject, result.round, result.voter, U256(1), result.outcome, result.code, result.tokens_hash, result.trace_root,
         result.round_digest, ZERO_DIGEST, ZERO_DIGEST,
     )  # fmt: skip
-    opening = Opening(replace(vote, **changes), result.quote, 9)  # type: ignore[arg-type]
+    opening = RevealEvent(replace(vote, **changes), result.quote, 9)  # type: ignore[arg-type]
     policies = {each.digest: each for each in (world.policy, *later)}
     return judged(policies.get, DISPUTES, case.id, opening, chain or on_chain(world, case), label)
 
 
-def on_chain(world: World, case: Case) -> ChainPremises:
+def on_chain(world: World, case: Case) -> ChainClaims:
     job = world.job(case)
-    keys = frozenset({record_digest(world.document.record)})
-    return ChainPremises(int(job.anchored_at), keys, frozenset({world.policy.digest}), job.round_seed)
+    keys = frozenset({epoch_keys_digest(world.document.record)})
+    return ChainClaims(int(job.anchored_at), keys, frozenset({world.policy.digest}), job.round_seed)
 
 
 def test_quote_of_an_honest_host_is_accepted(world: World) -> None:
@@ -100,7 +100,9 @@ def test_false_keys_and_policy_are_named_as_causes_of_an_invalid_receipt(world: 
 
 def test_quote_is_judged_by_the_policy_in_force_in_its_round(world: World) -> None:
     case, entries = world.case(), world.policy.measurements
-    without = tuple(replace(each, measurement=ELSEWHERE) if each.role is Role.VERIFIER_ENCLAVE else each for each in entries)
+    without = tuple(
+        replace(each, measurement=ELSEWHERE) if each.role is MeasurementRole.VERIFIER_ENCLAVE else each for each in entries
+    )
     other = replace(world.policy, serial=U64(2), measurements=without)
     then, now = on_chain(world, case), replace_policies(on_chain(world, case), other)
     honest = judge(world, case, lambda job: job)
@@ -112,7 +114,7 @@ def test_quote_is_judged_by_the_policy_in_force_in_its_round(world: World) -> No
     assert worth(world, case, forbidden, chain=now) == Quoted(None, "no policy on the chain to judge it by")
 
 
-def replace_policies(chain: ChainPremises, *policies: AppraisalPolicy) -> ChainPremises:
+def replace_policies(chain: ChainClaims, *policies: AppraisalPolicy) -> ChainClaims:
     """The same premises, while these policies were in force."""
     return chain._replace(policies=frozenset(each.digest for each in policies))
 
@@ -137,10 +139,10 @@ def test_epoch_record_digest_covers_the_values_pinned_on_the_chain(world: World)
         replace(record, epoch=U64(2)), replace(record, public_key=Blob(record.public_key[::-1])), replace(record, threshold=1),
         replace(record, shards=record.shards[:2]), replace(record, shards=record.shards[::-1]),
     ):  # fmt: skip
-        assert record_digest(other) != record_digest(record)
+        assert epoch_keys_digest(other) != epoch_keys_digest(record)
     at_home = replace(record, shards=tuple(replace(each, url="https://elsewhere", channel="there:1") for each in record.shards))
-    assert record_digest(at_home) == record_digest(record)
-    assert differing(premises_of(job), on_chain(world, world.case())) == ()
+    assert epoch_keys_digest(at_home) == epoch_keys_digest(record)
+    assert differing_claims(host_claims_of(job), on_chain(world, world.case())) == ()
 
 
 def test_value_in_force_in_a_range_of_blocks_is_found() -> None:

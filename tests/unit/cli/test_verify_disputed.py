@@ -47,7 +47,7 @@ def test_verdict_is_read_from_the_chain_while_da_is_unavailable(
     assert "a dispute is running" in (bad_list := " ".join(capsys.readouterr().out.split())) and "do not fit" in bad_list
     # A second batch, whose list is named well.
     more = batch(court.network, OPERATORS[0], 4, 1, anvil.client.head().timestamp)
-    price = court.reader.docket(OPERATORS[0].address, court.reader.head()).price_wei
+    price = court.reader.snapshot(OPERATORS[0].address, court.reader.head()).price_wei
     court.of(OPERATORS[0]).anchor(replace(more.header, locator="eigenda:standard:0x03ab"), price)
     court.pump()
     assert main(asked) == 5

@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import delete
 
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.court.tally import said_by
+from bytewise.protocol.court.tally import vote_content
 from bytewise.protocol.decisions.disputes import VotePolicy
-from bytewise.protocol.decisions.snapshot import Case, RoundSeats
+from bytewise.protocol.decisions.snapshot import Dispute, RoundSeats
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.errors.actors import ProtectionMissing, SecondVote
 from bytewise.protocol.records.statements import Outcome
@@ -42,7 +42,7 @@ def test_a_duty_becomes_one_vote_a_commitment_and_a_reveal(tmp_path: Path, capsy
         ((revealed, quote),) = town.sender.of("reveal")
         assert revealed == vote and keccak256(quote) == vote.quote_hash
         index = town.chain.disputes.index(shown)
-        town.chain.disputes[index] = replace(shown, members=(replace(shown.members[0], group=said_by(vote).group),))
+        town.chain.disputes[index] = replace(shown, members=(replace(shown.members[0], group=vote_content(vote).group),))
         member.tick(1)
         assert [duty.state for duty in member.duties.all()] == [DONE]
     assert town.enclave.jobs == 1
@@ -190,7 +190,7 @@ def test_seat_of_another_member_is_ignored(tmp_path: Path) -> None:
         assert member.ballots.step(town.chain.now()) == ()
 
 
-def redrawn(town: Town, dispute: Case, **changes: object) -> Case:
+def redrawn(town: Town, dispute: Dispute, **changes: object) -> Dispute:
     """A reorganisation put another block in the place of the seed's: another seed drew other seats."""
     again = replace(dispute, round_seed=word("another seed"), members=(replace(seat(), seat_mask=0b11000),), **changes)  # type: ignore[arg-type]
     town.chain.disputes = [again]

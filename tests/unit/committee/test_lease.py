@@ -144,7 +144,7 @@ def test_second_member_on_one_database_ends_and_names_the_first(place: Place) ->
     with place.running() as first:
         second = place.start("second")
         assert second.wait(LIMIT_S) == Exit.REFUSED, "it does not run beside the first"
-        assert f":{first.pid}:" in place.said("second") and "LaneOwned" in place.said("second")
+        assert f":{first.pid}:" in place.said("second") and "LeaseTaken" in place.said("second")
         assert not (place.folder / "second").exists() and first.poll() is None
 
 
@@ -158,7 +158,7 @@ def test_member_that_slept_past_its_lease_ends_when_another_took_over(place: Pla
                 place.anvil.mine()
                 threading.Event().wait(0.1)
             first.send_signal(signal.SIGCONT)
-            assert first.wait(LIMIT_S) in (Exit.REFUSED, Exit.INTERNAL) and "LaneLost" in place.said("ready")
+            assert first.wait(LIMIT_S) in (Exit.REFUSED, Exit.INTERNAL) and "LeaseLost" in place.said("ready")
             assert second.poll() is None, place.said("second")
             second.terminate()
             assert second.wait(LIMIT_S) == 0

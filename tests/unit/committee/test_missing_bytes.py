@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.decisions.snapshot import Case
+from bytewise.protocol.decisions.snapshot import Dispute
 from bytewise.protocol.errors.actors import RpcRefused, TryAgain
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.errors.records import MalformedValue
@@ -22,7 +22,7 @@ from tests.fixtures.verifier.verifier_fixture import Town
 from verifier.watch.list_reader import CHECKED, NEW, WITHHELD
 
 
-def withheld(folder: Path) -> tuple[Town, Case]:
+def withheld(folder: Path) -> tuple[Town, Dispute]:
     """A town with a disputed receipt whose envelope DA does not have, and the dispute."""
     town = Town(folder)
     signed = town.signed(1)

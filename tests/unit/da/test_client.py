@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from bytewise.da.client import DaClient
-from bytewise.da.conventions import MAX_PAYLOAD_BYTES, Verdict, certificate_of, classify, locator_of
+from bytewise.da.conventions import MAX_PAYLOAD_BYTES, ReplyClass, certificate_of, classify, locator_of
 from bytewise.protocol.errors.actors import BadCertificate, CallerError, ConfigurationError, FailOver, TryAgain
 from cli.demo.site import free_ports
 
@@ -42,10 +42,10 @@ def nowhere() -> str:
 @pytest.mark.parametrize(
     ("status", "verdict"),
     [
-        (200, Verdict.OK), (400, Verdict.CALLER_ERROR), (418, Verdict.BAD_CERTIFICATE), (429, Verdict.RETRY),
-        (500, Verdict.RETRY), (502, Verdict.RETRY), (503, Verdict.FAIL_OVER), (504, Verdict.RETRY),
-        *((status, Verdict.RETRY) for status in (204, 206, 301, 302, 304, 307, 308)),
-        *((status, Verdict.RETRY) for status in (401, 403, 404, 405, 407, 408, 411, 413, 414, 415, 421, 425, 431, 451, 499)),
+        (200, ReplyClass.OK), (400, ReplyClass.CALLER_ERROR), (418, ReplyClass.BAD_CERTIFICATE), (429, ReplyClass.RETRY),
+        (500, ReplyClass.RETRY), (502, ReplyClass.RETRY), (503, ReplyClass.FAIL_OVER), (504, ReplyClass.RETRY),
+        *((status, ReplyClass.RETRY) for status in (204, 206, 301, 302, 304, 307, 308)),
+        *((status, ReplyClass.RETRY) for status in (401, 403, 404, 405, 407, 408, 411, 413, 414, 415, 421, 425, 431, 451, 499)),
     ],
 )  # fmt: skip
 def test_c14_every_status_code_has_one_meaning(status: int, verdict: Verdict) -> None:

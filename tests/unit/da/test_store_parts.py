@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.da.blobs import Blobs
+from bytewise.da.blobs import BlobFolder
 from bytewise.da.certificate import certify, parse_certificate
-from bytewise.da.conventions import Refusal, encode_payload
-from bytewise.da.store import Knobs, go_duration, parse_go_duration
+from bytewise.da.conventions import ProxyRefusal, encode_payload
+from bytewise.da.store import FaultSettings, go_duration, parse_go_duration
 from bytewise.protocol.errors.actors import FailOver, TryAgain
 from bytewise.protocol.errors.records import MalformedValue
 
@@ -48,7 +48,7 @@ def test_other_durations_are_refused(text: object) -> None:
                                     {"NullableDerivationError": {"StatusCode": 5}}, {"NullableDerivationError": 3}])  # fmt: skip
 def test_other_store_parameters_are_refused(change: object) -> None:
     with pytest.raises(MalformedValue):
-        Knobs(60.0).patched(change)
+        FaultSettings(60.0).patched(change)
 
 
 @given(payload=st.binary(max_size=400))
@@ -62,16 +62,16 @@ def test_encoding_0_has_a_length_and_a_zero_before_every_31_bytes(payload: bytes
 
 def test_a_blob_survives_a_restart_and_expires(tmp_path: Path) -> None:
     certificate = certify(b"payload", 3, bytes(16))
-    Blobs(tmp_path, 10_000).put(certificate, b"payload", 100, 200, Refusal(3, "bad"))
-    again = Blobs(tmp_path, 10_000)
-    assert again.get(certificate, 199) == (b"payload", Refusal(3, "bad"))
+    BlobFolder(tmp_path, 10_000).put(certificate, b"payload", 100, 200, ProxyRefusal(3, "bad"))
+    again = BlobFolder(tmp_path, 10_000)
+    assert again.get(certificate, 199) == (b"payload", ProxyRefusal(3, "bad"))
     with pytest.raises(TryAgain, match="expired"):
         again.get(certificate, 200)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_damaged_blob_is_not_served(tmp_path: Path) -> None:
-    certificate, blobs = certify(b"payload", 3, bytes(16)), Blobs(tmp_path, 10_000)
+    certificate, blobs = certify(b"payload", 3, bytes(16)), BlobFolder(tmp_path, 10_000)
     blobs.put(certificate, b"payload", 100, 200, None)
     (file,) = tmp_path.iterdir()
     file.write_bytes(file.read_bytes().replace(b"payload", b"pAyload"))
@@ -80,7 +80,7 @@ def test_a_damaged_blob_is_not_served(tmp_path: Path) -> None:
 
 
 def test_a_full_folder_fails_over_until_something_expires(tmp_path: Path) -> None:
-    blobs = Blobs(tmp_path, 1_000)
+    blobs = BlobFolder(tmp_path, 1_000)
     blobs.put(certify(bytes(800), 3, bytes(16)), bytes(800), 100, 200, None)
     with pytest.raises(FailOver):
         blobs.put(certify(bytes(801), 3, bytes(16)), bytes(801), 150, 900, None)
@@ -90,5 +90,5 @@ def test_a_full_folder_fails_over_until_something_expires(tmp_path: Path) -> Non
 
 def test_half_written_blob_is_removed_at_start(tmp_path: Path) -> None:
     (tmp_path / "ab.part").write_bytes(b"half")
-    Blobs(tmp_path, 1_000)
+    BlobFolder(tmp_path, 1_000)
     assert list(tmp_path.iterdir()) == []

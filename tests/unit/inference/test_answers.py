@@ -9,10 +9,10 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bytewise.inference.answer import Answer, Words
+from bytewise.inference.answer import AnswerBuilder, TokenTexts
 from bytewise.inference.dispatch_guard import guarded
 from bytewise.inference.engine_paths import HeadRow
-from bytewise.inference.sampling.sampler import FLOOR, Adjustment, largest, logprob, token_logprobs
+from bytewise.inference.sampling.sampler import FLOOR, LogitProcessor, largest, logprob, token_logprobs
 from bytewise.protocol.records.request import DecodePolicy, Request
 from bytewise.protocol.units import U64, ZERO_DIGEST, Decimal
 from tests.fixtures.builders import World
@@ -25,7 +25,7 @@ PIECES = [b"a", b"b", b"ab", b"\xc3", b"\xa9", b""]
 """What the tokens of the made-up vocabulary write."""
 
 
-class Letters(Words):
+class Letters(TokenTexts):
     """A vocabulary of six tokens."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ def asked(policy: DecodePolicy, prompt: tuple[int, ...] = (0, 3), seed: int = 1)
 
 def grown(request: Request, rows: list[list[float]]) -> tuple[tuple[int, ...], str, Any]:
     """Tokens, reason and logprobs over rows of logits, under the dispatch guard."""
-    answer = Answer(request, ZERO_DIGEST, Letters())
+    answer = AnswerBuilder(request, ZERO_DIGEST, Letters())
     with torch.inference_mode(), guarded(True):
         for row in rows:
             if answer.reason is None:
@@ -118,7 +118,7 @@ def test_penalties_are_rounded_once_each_and_in_order() -> None:
         9, Decimal("0"), Decimal("1"), 0, (), repetition_penalty=Decimal("1.1"), presence_penalty=Decimal("0.1"),
         frequency_penalty=Decimal("0.3"), logit_bias=((0, Decimal("0.7")),),
     )  # fmt: skip
-    adjustment = Adjustment(policy, (), 1)
+    adjustment = LogitProcessor(policy, (), 1)
     for _ in range(3):
         adjustment.add(0)
     found = adjustment.apply(torch.tensor([10.0]))

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from bytewise.inference.determinism import fixed
 from bytewise.inference.exact import attention
 from bytewise.inference.exact.attention import AttentionRule, attend
-from bytewise.inference.exact.cache import ExactCache, Stored
+from bytewise.inference.exact.cache import CachedTensor, ExactCache
 from bytewise.inference.exact.matmul import Float64Backend
 from bytewise.inference.known_answers.operations import integers
 from bytewise.inference.model import ExactRouter
@@ -35,7 +35,7 @@ def numbers(name: str, *shape: int) -> Tensor:
     return torch.tensor(integers(name, torch.Size(shape).numel(), 4095), dtype=torch.float32).view(shape) / 1024
 
 
-def stored(keys: Tensor, values: Tensor) -> tuple[Stored, Stored]:
+def stored(keys: Tensor, values: Tensor) -> tuple[CachedTensor, CachedTensor]:
     """A cache that holds them."""
     return ExactCache(1, 1, SHARED, WIDTH, LENGTH).update(keys, values, 0)
 

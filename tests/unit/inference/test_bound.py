@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 from bytewise.inference.artifact import artifact
 from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.artifact.weights import round_weight
-from bytewise.inference.convert.bound import Reach, bound_of, root, verify_bound
-from bytewise.inference.convert.convert import Options, convert
+from bytewise.inference.convert.bound import Magnitude, bound_of, root, verify_bound
+from bytewise.inference.convert.convert import ConversionOptions, convert
 from bytewise.inference.exact.matmul import Float64Backend
 from bytewise.inference.runner import Runner
 from bytewise.protocol.errors.actors import ArtifactMismatch, UnsupportedModel
@@ -70,7 +70,7 @@ def test_model_that_might_exceed_the_bound_is_refused_by_name(tensor: str, facto
     tensors = load_file(file)
     save_file(tensors | {tensor: tensors[tensor] * factor}, file)
     with pytest.raises(UnsupportedModel, match=named) as refused:
-        convert(tmp_path / "checkpoint", tmp_path / "artifact", options=Options(equalise=False))
+        convert(tmp_path / "checkpoint", tmp_path / "artifact", options=ConversionOptions(equalise=False))
     assert "2^60" in str(refused.value)
     assert not (tmp_path / "artifact").exists()
 
@@ -78,7 +78,7 @@ def test_model_that_might_exceed_the_bound_is_refused_by_name(tensor: str, facto
 def test_reach_bounds_every_output_of_a_layer() -> None:
     generator = torch.Generator().manual_seed(5)
     rounded = round_weight(torch.randn(24, 48, generator=generator))
-    reach = Reach()
+    reach = Magnitude()
     reach.add(rounded)
     weight = rounded.integers.to(torch.float64) * rounded.scale.to(torch.float64)[:, None]
     # The worst inputs: signs of a row for the largest value, the row itself for the norm.
@@ -103,7 +103,7 @@ def test_bound_of_every_family_is_proven_again_by_the_artifact_alone(variant: st
 
 def test_bound_of_wide_weights_is_proven_again(tmp_path: Path) -> None:
     write_checkpoint("qwen2", tmp_path / "checkpoint")
-    convert(tmp_path / "checkpoint", tmp_path / "wide", options=Options(16))
+    convert(tmp_path / "checkpoint", tmp_path / "wide", options=ConversionOptions(16))
     verify_bound(artifact.load(tmp_path / "wide"))
 
 

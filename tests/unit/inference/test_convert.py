@@ -17,8 +17,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from bytewise.inference.artifact import artifact, generation
-from bytewise.inference.convert.convert import Options, convert
-from bytewise.inference.convert.staging_dir import claimed
+from bytewise.inference.convert.convert import ConversionOptions, convert
+from bytewise.inference.convert.staging_dir import staging_dir
 from bytewise.protocol.errors.actors import ConfigurationError, UnsupportedModel
 from bytewise.service.settings import child_environment
 from tests.fixtures.inference.large_checkpoint import write_large
@@ -134,7 +134,7 @@ def test_many_concurrent_conversions_leave_one_complete_folder(tmp_path: Path) -
     def make(number: int) -> None:
         for _ in range(20):
             try:
-                with claimed(out) as partial:
+                with staging_dir(out) as partial:
                     (partial / "first").write_text(str(number))
                     time.sleep(0.001)
                     (partial / "second").write_text(str(number))
@@ -231,7 +231,7 @@ def other(name: str, text: str) -> Callable[[Path], object]:
 def test_damaged_checkpoint_is_refused_by_name(checkpoint: Path, harm: Callable[[Path], object], named: str) -> None:
     harm(checkpoint)
     with pytest.raises(UnsupportedModel, match=named):
-        convert(checkpoint, checkpoint.parent / "artifact", options=Options(equalise=False))
+        convert(checkpoint, checkpoint.parent / "artifact", options=ConversionOptions(equalise=False))
     assert [path.name for path in checkpoint.parent.iterdir()] == ["checkpoint"]
 
 
@@ -245,13 +245,13 @@ def test_stop_tokens_of_two_files_together_are_bounded() -> None:
 def test_generation_defaults_become_exact_decimals(checkpoint: Path, tmp_path: Path) -> None:
     wanted = {"do_sample": True, "temperature": 0.6, "top_p": 0.95, "top_k": 20, "max_new_tokens": 512}
     (checkpoint / GENERATION).write_text(json.dumps(wanted | {"eos_token_id": [260, 257]}))
-    convert(checkpoint, tmp_path / "drawn", options=Options(equalise=False))
+    convert(checkpoint, tmp_path / "drawn", options=ConversionOptions(equalise=False))
     manifest = artifact.read_manifest(tmp_path / "drawn")
     answers = manifest.generation
     assert (answers.temperature, answers.top_p, answers.top_k, answers.max_new_tokens) == ("0.6", "0.95", 20, 512)
     assert manifest.stop_tokens == (257, 260)
     (checkpoint / GENERATION).unlink()
-    convert(checkpoint, tmp_path / "greedy", options=Options(equalise=False))
+    convert(checkpoint, tmp_path / "greedy", options=ConversionOptions(equalise=False))
     answers = artifact.read_manifest(tmp_path / "greedy").generation
     assert (answers.temperature, answers.top_p, answers.top_k, answers.max_new_tokens) == ("0", "1", 0, None)
 
@@ -260,8 +260,9 @@ def test_bit_width_and_calibration_are_part_of_the_model(checkpoint: Path, tmp_p
     text = tmp_path / "text.txt"
     text.write_text("What the exponents are chosen on is named in the manifest.")
     options = {
-        "plain": Options(equalise=False), "wide": Options(16, equalise=False), "head": Options(head_bits=16, equalise=False),
-        "hash": Options(), "text": Options(calibration=text),
+        "plain": ConversionOptions(equalise=False), "wide": ConversionOptions(16, equalise=False),
+        "head": ConversionOptions(head_bits=16, equalise=False), "hash": ConversionOptions(),
+        "text": ConversionOptions(calibration=text),
     }  # fmt: skip
     ids = {name: convert(checkpoint, tmp_path / name, options=option) for name, option in options.items()}
     assert len(set(ids.values())) == len(options)
@@ -271,6 +272,6 @@ def test_bit_width_and_calibration_are_part_of_the_model(checkpoint: Path, tmp_p
     measured = loaded["text"].manifest.equalisation
     assert measured is not None and measured.tokens == len(text.read_text())
     with pytest.raises(ConfigurationError, match=r"none.txt: no text to calibrate with"):
-        convert(checkpoint, tmp_path / "x", options=Options(calibration=tmp_path / "none.txt"))
+        convert(checkpoint, tmp_path / "x", options=ConversionOptions(calibration=tmp_path / "none.txt"))
     shutil.rmtree(tmp_path / "plain")
     assert convert(checkpoint, tmp_path / "plain", options=options["plain"]) == ids["plain"]

@@ -6,7 +6,7 @@ import torch
 
 from bytewise.inference.artifact import artifact
 from bytewise.inference.artifact.artifact import Artifact
-from bytewise.inference.convert.convert import Options, convert
+from bytewise.inference.convert.convert import ConversionOptions, convert
 from bytewise.inference.convert.equalise import choose
 from tests.fixtures.inference.models import prompts
 from tests.fixtures.inference.outlier_checkpoints import decibels, with_outliers
@@ -20,7 +20,7 @@ def quality(checkpoint: Path, folder: Path, bits: int) -> tuple[float, float, Ar
     found = []
     for equalise in (False, True):
         out = folder / f"{bits}-{equalise}"
-        convert(checkpoint, out, options=Options(bits, equalise=equalise))
+        convert(checkpoint, out, options=ConversionOptions(bits, equalise=equalise))
         model = artifact.load(out)
         found.append(decibels(model, checkpoint, TOKENS))
     print(f"{bits} bits: {found[0]:.1f} dB, equalised {found[1]:.1f} dB")

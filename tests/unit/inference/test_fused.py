@@ -20,7 +20,7 @@ from bytewise.inference.known_answers import known_models
 from bytewise.inference.manifest import Architecture
 from bytewise.inference.native.backend import NativeBackend
 from bytewise.inference.native.heads import NativeHeads
-from bytewise.inference.native.library import Pool, kernels
+from bytewise.inference.native.library import ThreadPool, kernels
 from bytewise.inference.runner import Runner
 from bytewise.protocol.errors.actors import CannotExecute
 from bytewise.protocol.errors.records import OutsideLimits
@@ -29,7 +29,7 @@ from tests.fixtures.inference.tiny import tiny
 
 pytestmark = pytest.mark.skipif(not kernels(), reason="no compiler here: the C engine was not built")
 
-BACKENDS = [NativeBackend(Pool(kernel, threads)) for kernel in kernels() for threads in (1, 3)]
+BACKENDS = [NativeBackend(ThreadPool(kernel, threads)) for kernel in kernels() for threads in (1, 3)]
 SIZES = ((1, 9, 5), (2, 33, 130), (4, 64, 16), (37, 95, 33))
 """Rows, inputs and outputs."""
 
@@ -125,13 +125,13 @@ def test_attention_gives_the_bytes_of_torch(fused: NativeBackend, heads: int, sh
 
 def shape_of(heads: int, shared: int, width: int) -> Architecture:
     """An architecture with such heads."""
-    known = known_models.KNOWN["wide scores"].architecture
+    known = known_models.KNOWN_MODELS["wide scores"].architecture
     changes = {"heads": heads, "key_value_heads": shared, "head_width": width, "layers": 1}
     return Architecture(**{name: changes.get(name, getattr(known, name)) for name in known.__dataclass_fields__})
 
 
 def test_golden_models_give_their_rows(fused: NativeBackend) -> None:
-    assert known_models.verify(lambda known: Runner(known, fused), lambda _: True) == len(known_models.KNOWN)
+    assert known_models.verify(lambda known: Runner(known, fused), lambda _: True) == len(known_models.KNOWN_MODELS)
 
 
 def test_wrong_operation_in_c_selects_another_backend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from bytewise.inference.artifact import artifact
-from bytewise.inference.convert.convert import Options, convert
+from bytewise.inference.convert.convert import ConversionOptions, convert
 from bytewise.protocol.errors.actors import ConfigurationError
 from tests.fixtures.inference.tiny import write_checkpoint
 
-PLAIN = Options(equalise=False)
+PLAIN = ConversionOptions(equalise=False)
 
 
 @pytest.fixture

@@ -43,9 +43,9 @@ def as_files(model: Artifact) -> Files:
     return Files(shape, {name: numbers(tensor) for name, tensor in model.tensors.items()})
 
 
-@pytest.mark.parametrize("name", known_models.KNOWN)
+@pytest.mark.parametrize("name", known_models.KNOWN_MODELS)
 def test_rows_of_a_known_model_equal_those_computed_with_fractions(name: str) -> None:
-    model, tokens = known_models.made(name), known_models.tokens_of()[:FEW]
+    model, tokens = known_models.built_model(name), known_models.tokens_of()[:FEW]
     second = SecondEngine(as_files(model))
     with fixed(1):
         runner = Runner(model, Float64Backend())
@@ -65,15 +65,15 @@ def test_golden_rows_hold_on_every_backend(backend: Backend) -> None:
 
 
 def test_torch_path_runs_all_known_models() -> None:
-    assert MODEL_DIGESTS.keys() == known_models.KNOWN.keys()
+    assert MODEL_DIGESTS.keys() == known_models.KNOWN_MODELS.keys()
     with fixed(1):
-        assert Runner(known_models.made("softcaps"), Float64Backend()).vectors() == PROFILE_DIGEST
+        assert Runner(known_models.built_model("softcaps"), Float64Backend()).vectors() == PROFILE_DIGEST
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("kernel", kernels())
 def test_golden_rows_hold_on_every_kernel(kernel: str, threads: int) -> None:
-    known = known_models.made("wide scores")
+    known = known_models.built_model("wide scores")
     with fixed(threads):
         path = NativePath(known, kernel=kernel, threads=threads)
         assert path.vectors() == PROFILE_DIGEST
@@ -92,7 +92,7 @@ def test_wide_scores_are_wider_than_exp(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr("bytewise.inference.exact.attention.exp", watched)
     with fixed(1):
-        known_models.digest_on(Runner(known_models.made("wide scores"), Float64Backend()))
+        known_models.digest_on(Runner(known_models.built_model("wide scores"), Float64Backend()))
     assert min(seen) < -86
 
 
@@ -101,7 +101,7 @@ needs_native = pytest.mark.skipif(not kernels(), reason="the native engine is no
 
 @needs_native
 def test_native_path_with_other_rows_is_replaced_by_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = known_models.made("bias and window")
+    model = known_models.built_model("bias and window")
     with fixed(1):
         assert open_path(model, 1).name.startswith("native-")
         monkeypatch.setitem(MODEL_DIGESTS, "wide scores", Digest(bytes(32)))
@@ -116,16 +116,16 @@ def test_native_path_with_other_rows_is_replaced_by_torch(monkeypatch: pytest.Mo
 @needs_native
 def test_second_path_shares_no_product_with_the_first() -> None:
     with fixed(1):
-        native = open_path(known_models.made("bias and window"), 1)
-        product = open_path(known_models.made("experts"), 1, backend=f"native-{kernels()[0]}")
+        native = open_path(known_models.built_model("bias and window"), 1)
+        product = open_path(known_models.built_model("experts"), 1, backend=f"native-{kernels()[0]}")
         for first in (native, product):
             assert "native" not in other_backend(first, 1)
-        plain = Runner(known_models.made("experts"), Float64Backend())
+        plain = Runner(known_models.built_model("experts"), Float64Backend())
         assert f"torch-{other_backend(plain, 1)}" != plain.name
 
 
 def test_model_without_a_native_path_runs_on_torch_or_is_refused_by_name() -> None:
-    model = known_models.made("softcaps")
+    model = known_models.built_model("softcaps")
     assert missing_feature(model.manifest.architecture)
     with fixed(1):
         assert open_path(model, 1).name.startswith("torch-")
@@ -145,7 +145,7 @@ def test_model_without_a_native_path_runs_on_torch_or_is_refused_by_name() -> No
 )
 def test_unavailable_backend_is_refused_by_name(arguments: tuple[str, str | None, str | None], said: str) -> None:
     with fixed(1), pytest.raises(CannotExecute, match=said):
-        open_path(known_models.made("bias and window"), 1, *arguments)
+        open_path(known_models.built_model("bias and window"), 1, *arguments)
 
 
 def test_absence_of_an_exact_backend_is_cannot_execute() -> None:

@@ -22,7 +22,7 @@ from bytewise.inference.determinism import fixed
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.exact.matmul import BACKENDS, Float64Backend, backend_named
 from bytewise.inference.native.backend import NativeBackend
-from bytewise.inference.native.library import Pool, kernels
+from bytewise.inference.native.library import ThreadPool, kernels
 from bytewise.inference.native.path import NativePath, missing_feature
 from bytewise.inference.runner import Runner
 from bytewise.protocol.records.compare import Verification
@@ -86,7 +86,7 @@ def ways(law: Law, request: pytest.FixtureRequest) -> Iterator[list[Way]]:
         yield [Way(Runner(law.model, Float64Backend()), SHORT)]
         return
     if request.param == "torch with C":
-        yield [Way(Runner(law.model, NativeBackend(Pool(kernel, 2))), SHORT) for kernel in kernels()]
+        yield [Way(Runner(law.model, NativeBackend(ThreadPool(kernel, 2))), SHORT) for kernel in kernels()]
         return
     supported = missing_feature(law.model.manifest.architecture) is None
     natives = [NativePath(law.model, kernel=kernel) for kernel in kernels() if supported]

@@ -10,8 +10,8 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.inference.answer import Answer, Words
-from bytewise.inference.artifact.token_table import Lexicon
+from bytewise.inference.answer import AnswerBuilder, TokenTexts
+from bytewise.inference.artifact.token_table import TokenTable
 from bytewise.inference.convert.convert import convert
 from bytewise.inference.convert.make import make_model
 from bytewise.inference.convert.make import tokenizer as byte_tokenizer
@@ -74,7 +74,7 @@ def test_a_unigram_vocabulary_with_metaspace_is_read() -> None:
     model = {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["\u2581the", -1.0], ["re", -2.0]], "byte_fallback": False}
     file = json.dumps({"version": "1.0", "added_tokens": [], "model": model, "decoder": SPACE_FIRST}).encode()
     ids = [1, 2, 1]
-    lexicon = Lexicon(file, 3)
+    lexicon = TokenTable(file, 3)
     assert lexicon.write(ids) == b" there the"
     assert lexicon.text(lexicon.write(ids)) == tokenizers.Tokenizer.from_str(file.decode()).decode(ids) == "there the"
 
@@ -88,7 +88,7 @@ def test_added_token_outside_the_byte_alphabet_is_written_unchanged() -> None:
     content = json.loads(FILES["byte level"])
     content["added_tokens"].append({"id": 264, "content": "two words", "special": False, **FLAGS})
     file = json.dumps(content).encode()
-    assert Lexicon(file, 265).write([264]) == b"two words"
+    assert TokenTable(file, 265).write([264]) == b"two words"
     assert tokenizers.Tokenizer.from_str(file.decode()).decode([264]) == "two words"
 
 
@@ -98,7 +98,7 @@ def test_added_token_outside_the_byte_alphabet_is_written_unchanged() -> None:
 def test_unsupported_vocabulary_kind_is_refused_by_name(decoder: dict[str, Any] | None) -> None:
     content = json.loads(FILES["byte level"]) | {"decoder": decoder}
     with pytest.raises(UnsupportedModel, match="tokenizer decoder"):
-        Lexicon(json.dumps(content).encode(), 264).write([65])
+        TokenTable(json.dumps(content).encode(), 264).write([65])
 
 
 def test_conversion_refuses_a_tokenizer_without_byte_information(tmp_path: Path) -> None:
@@ -110,14 +110,14 @@ def test_conversion_refuses_a_tokenizer_without_byte_information(tmp_path: Path)
     assert not (tmp_path / "artifact").exists()
     wanted = World().request(decode=dataclasses.replace(GREEDY, stop_strings=("x",)))
     with pytest.raises(CannotExecute, match="tokenizer decoder CTC"):
-        Answer(wanted, ZERO_DIGEST, Words(file.read_bytes(), 264))
-    assert Answer(World().request(), ZERO_DIGEST, Words(file.read_bytes(), 264)).reason is None
+        AnswerBuilder(wanted, ZERO_DIGEST, TokenTexts(file.read_bytes(), 264))
+    assert AnswerBuilder(World().request(), ZERO_DIGEST, TokenTexts(file.read_bytes(), 264)).reason is None
 
 
 @pytest.mark.parametrize("file", [b"", b"\xff", b"[]", b"{}", b'{"model":{"vocab":5},"decoder":{"type":"ByteLevel"}}'])
 def test_malformed_tokenizer_file_is_refused(file: bytes) -> None:
     with pytest.raises(UnsupportedModel, match="tokenizer"):
-        Lexicon(file, 264).write([65])
+        TokenTable(file, 264).write([65])
 
 
 @given(st.lists(st.binary(max_size=4), max_size=12), st.lists(st.text("abé", min_size=1, max_size=3), min_size=1, max_size=3))

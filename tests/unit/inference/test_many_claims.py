@@ -11,7 +11,7 @@ import pytest
 
 from bytewise.inference import memory
 from bytewise.inference.artifact.artifact import Artifact
-from bytewise.inference.convert.convert import Options, convert
+from bytewise.inference.convert.convert import ConversionOptions, convert
 from bytewise.inference.convert.make import make_model
 from bytewise.inference.engine import ExactEngine, batches
 from bytewise.inference.judging import Claim
@@ -129,7 +129,7 @@ def test_operator_whose_longest_request_does_not_fit_does_not_start(model: Artif
 def test_cache_size_is_what_was_computed_and_full_memory_halves_the_batch(tmp_path: Path) -> None:
     """In a process of its own, whose address space is bounded: the library's allocator really fails."""
     make_model(tmp_path / "checkpoint", 7, layers=2, width=64, heads=4, key_value_heads=2, context=8192)
-    convert(tmp_path / "checkpoint", tmp_path / "artifact", options=Options(equalise=False))
+    convert(tmp_path / "checkpoint", tmp_path / "artifact", options=ConversionOptions(equalise=False))
     child = subprocess.run(
         [sys.executable, "-m", "tests.fixtures.inference.starved_engine", str(tmp_path / "artifact")],
         cwd=ROOT, env=child_environment(), capture_output=True, timeout=120, check=False,

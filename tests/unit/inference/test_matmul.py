@@ -12,13 +12,13 @@ from bytewise.inference.exact.matmul import BACKENDS, Backend, Float64Backend, b
 from bytewise.inference.known_answers import operations, self_test
 from bytewise.inference.known_answers.operations import PROFILE_DIGEST
 from bytewise.inference.native.backend import NativeBackend
-from bytewise.inference.native.library import Pool, kernels
+from bytewise.inference.native.library import ThreadPool, kernels
 from bytewise.protocol.errors.actors import CannotExecute, NotExact
 from tests.fixtures.inference.saturating_backend import (
     Saturating,
 )
 
-NATIVE = tuple(NativeBackend(Pool(kernel)) for kernel in kernels())
+NATIVE = tuple(NativeBackend(ThreadPool(kernel)) for kernel in kernels())
 each_backend = pytest.mark.parametrize("backend", [*BACKENDS, *NATIVE], ids=lambda backend: backend.name)
 
 

@@ -11,11 +11,11 @@ import torch
 from bytewise.inference.artifact import artifact
 from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.convert import checkpoint
-from bytewise.inference.convert.convert import Options, convert
+from bytewise.inference.convert.convert import ConversionOptions, convert
 from bytewise.inference.determinism import fixed
 from bytewise.inference.exact.matmul import Float64Backend
 from bytewise.inference.native.backend import product
-from bytewise.inference.native.library import Pool, kernels
+from bytewise.inference.native.library import ThreadPool, kernels
 from bytewise.inference.native.path import NativePath, missing_feature
 from bytewise.inference.runner import Runner
 from tests.fixtures.inference.head_rows import forced, text, whole
@@ -57,7 +57,7 @@ def switches() -> Iterator[None]:
 
 def products(kernel: str, threads: int, values: list[list[int]], weight: list[list[int]]) -> list[list[float]]:
     """Products by the C engine."""
-    pool = Pool(kernel, threads)
+    pool = ThreadPool(kernel, threads)
     try:
         found: list[list[float]] = product(pool, torch.tensor(values), torch.tensor(weight, dtype=torch.int8)).tolist()
         return found
@@ -89,7 +89,9 @@ def test_products_of_any_size_are_those_of_python(kernel: str, threads: int) -> 
         assert products(kernel, threads, values, weight) == exact(values, weight)
 
 
-def model_of(folder: Path, variant: str, options: Options, dtype: torch.dtype = torch.float32, **changes: Any) -> Artifact:
+def model_of(
+    folder: Path, variant: str, options: ConversionOptions, dtype: torch.dtype = torch.float32, **changes: Any
+) -> Artifact:
     """The converted and loaded artifact of a variant."""
     write_checkpoint(variant, folder / "checkpoint", dtype, **changes)
     convert(folder / "checkpoint", folder / "artifact", options=options)
@@ -97,8 +99,8 @@ def model_of(folder: Path, variant: str, options: Options, dtype: torch.dtype = 
 
 
 PRECISIONS = {
-    "two limbs": ("qwen2", Options(16, equalise=False), torch.bfloat16),
-    "two limbs in the head": ("llama", Options(8, 16, equalise=False), torch.float16),
+    "two limbs": ("qwen2", ConversionOptions(16, equalise=False), torch.bfloat16),
+    "two limbs in the head": ("llama", ConversionOptions(8, 16, equalise=False), torch.float16),
 }
 """Models with weights of 16 bits, and embeddings of half width."""
 
@@ -106,7 +108,7 @@ PRECISIONS = {
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
     """One artifact per shape and precision."""
-    folder, plain = tmp_path_factory.mktemp("native"), Options(equalise=False)
+    folder, plain = tmp_path_factory.mktemp("native"), ConversionOptions(equalise=False)
     shaped = {name: model_of(folder / name, variant, plain, **changes) for name, (variant, changes) in SHAPES.items()}
     return shaped | {name: model_of(folder / name, *given) for name, given in PRECISIONS.items()}
 
@@ -176,7 +178,7 @@ def test_a_batch_is_multiplied_together(
 
 
 def test_a_long_context_is_that_of_the_torch_path(tmp_path: Path) -> None:
-    model = model_of(tmp_path, "qwen3", Options(equalise=False), **LONG)
+    model = model_of(tmp_path, "qwen3", ConversionOptions(equalise=False), **LONG)
     tokens = text("long", 8250)
     path = NativePath(model, threads=2)
     prefilled, decoded = path.cache(1, len(tokens)), path.cache(1, len(tokens))

@@ -22,7 +22,7 @@ PROMPT = [5, 9, 1, 33, 60, 2, 5, 5, 17, 40, 41, 8, 63]
 
 def altered(**tensors: Tensor) -> Artifact:
     """A model in memory (width 24, vocabulary 64) with another head."""
-    model = known_models.made("bias and window")
+    model = known_models.built_model("bias and window")
     given = {name.replace("__", "."): tensor for name, tensor in tensors.items()}
     return dataclasses.replace(model, tensors=dict(model.tensors) | given)
 
@@ -43,7 +43,7 @@ def rows(model: Artifact, kernel: str, threads: int, logits: bool) -> list[HeadR
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("distinct", [64, 16, 1])
 def test_first_of_equal_largest_logits_is_chosen(kernel: str, threads: int, distinct: int) -> None:
-    plain = known_models.made("bias and window")
+    plain = known_models.built_model("bias and window")
     head, scale = (plain.tensors[name][:distinct] for name in ("head", "head.scale"))
     repeated = altered(head=head.repeat(64 // distinct, 1), head__scale=scale.repeat(64 // distinct))
     kept, asked = rows(repeated, kernel, threads, True), rows(repeated, kernel, threads, False)
@@ -66,7 +66,7 @@ def test_one_logit_that_is_not_finite_ends_the_answer(kernel: str, token: int) -
 
 def test_closed_path_cannot_recompute_logits() -> None:
     with fixed(1):
-        path = NativePath(known_models.made("bias and window"))
+        path = NativePath(known_models.built_model("bias and window"))
         row = path.feed(path.cache(1, 2), 5, 0, False)
         path.close()
     with pytest.raises(CannotExecute, match="closed"):

@@ -19,7 +19,7 @@ from bytewise.inference.determinism import fixed
 from bytewise.inference.known_answers import known_models
 from bytewise.inference.known_answers.operations import MODEL_DIGESTS
 from bytewise.inference.native.backend import product
-from bytewise.inference.native.library import Pool, kernels, library
+from bytewise.inference.native.library import ThreadPool, kernels, library
 from bytewise.inference.native.path import NativePath
 from bytewise.protocol.errors.actors import ArtifactMismatch, CannotExecute
 from bytewise.protocol.errors.records import OutsideLimits
@@ -35,7 +35,7 @@ needs_engine = pytest.mark.skipif(not kernels(), reason="no compiler here: the C
 @pytest.fixture()
 def model() -> Artifact:
     """A model in memory: two layers, width 24, vocabulary 64, context 256."""
-    return known_models.made("bias and window")
+    return known_models.built_model("bias and window")
 
 
 @pytest.fixture()
@@ -147,7 +147,7 @@ def test_c_refuses_a_head_row_with_an_impossible_scale(path: NativePath, exponen
 
 @needs_engine
 def test_products_outside_the_profile_are_refused() -> None:
-    pool = Pool()
+    pool = ThreadPool()
     with pytest.raises(CannotExecute, match="refused"):
         product(pool, torch.zeros((1, 65537)), torch.zeros((2, 65537), dtype=torch.int8))
     with pytest.raises(ValueError, match="weights"):
@@ -156,9 +156,9 @@ def test_products_outside_the_profile_are_refused() -> None:
         product(pool, torch.zeros((1, 8)), torch.zeros((2, 8)))
     pool.close()
     with pytest.raises(CannotExecute, match="no native kernel sse"):
-        Pool("sse")
+        ThreadPool("sse")
     with pytest.raises(CannotExecute, match="threads"):
-        Pool(threads=0)
+        ThreadPool(threads=0)
 
 
 @needs_engine

@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM
 
 from bytewise.inference.pinned.engine import FloatModel, PinnedEngine, head_row
 from bytewise.inference.pinned.fingerprint import fingerprint
-from bytewise.inference.pinned.switches import pinned
+from bytewise.inference.pinned.switches import pinned_switches
 from bytewise.inference.reproduce import vectors_of
 from bytewise.protocol import digests
 from bytewise.protocol.errors.actors import CannotExecute
@@ -27,7 +27,7 @@ NEW = 10
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    return make_place(tmp_path_factory.mktemp("pinned"))
+    return make_place(tmp_path_factory.mktemp("pinned_switches"))
 
 
 def asked(place: Place, temperature: str = "0", new: int = NEW, **changes: object) -> Request:
@@ -52,7 +52,7 @@ def truth(place: Place, request_: Request) -> Generated:
 
 def test_answer_equals_that_of_transformers(place: Place) -> None:
     request = asked(place)
-    with pinned(1):
+    with pinned_switches(1):
         library = AutoModelForCausalLM.from_pretrained(place.source, dtype="auto", attn_implementation="eager")
         ids = torch.tensor([request.prompt])
         told = library.generate(
@@ -190,7 +190,7 @@ def test_switches_are_restored_after_a_pinned_error() -> None:
     before = (torch.backends.cudnn.benchmark, torch.backends.cuda.matmul.allow_tf32, torch.are_deterministic_algorithms_enabled())
     torch.backends.cudnn.benchmark = True
     try:
-        with pytest.raises(KeyError), pinned(1):
+        with pytest.raises(KeyError), pinned_switches(1):
             assert not torch.backends.cudnn.benchmark and torch.are_deterministic_algorithms_enabled()
             raise KeyError
         assert torch.backends.cudnn.benchmark

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from bytewise.inference.artifact import artifact
 from bytewise.inference.artifact.families import FAMILIES
 from bytewise.inference.convert import checkpoint
-from bytewise.inference.convert.convert import Options, convert
+from bytewise.inference.convert.convert import ConversionOptions, convert
 from bytewise.inference.exact.matmul import MAX_KEYS
 from bytewise.protocol.errors.actors import ConfigurationError, UnsupportedModel
 from cli.model import app
@@ -89,11 +89,11 @@ def members_of(folder: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("name", PUBLIC)
 def test_published_members_convert_to_the_model_without_them(name: str, tmp_path: Path) -> None:
     folder = written(name, tmp_path)
-    with_them = convert(folder, tmp_path / "artifact", options=Options(equalise=False))
+    with_them = convert(folder, tmp_path / "artifact", options=ConversionOptions(equalise=False))
     assert artifact.load(tmp_path / "artifact").model_id == with_them
     plain = members_of(folder).keys() & (COMMON.keys() | VARIANTS[PUBLIC[name][0]].keys() | {"architectures"})
     (folder / "config.json").write_text(json.dumps({member: members_of(folder)[member] for member in plain}))
-    assert convert(folder, tmp_path / "plain", options=Options(equalise=False)) == with_them
+    assert convert(folder, tmp_path / "plain", options=ConversionOptions(equalise=False)) == with_them
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -104,7 +104,8 @@ def test_checkpoint_that_transformers_saved_again_is_the_same_model(variant: str
     for name in ("tokenizer.json", "chat_template.jinja", "generation_config.json"):
         shutil.copyfile(tmp_path / "ours" / name, tmp_path / "theirs" / name)
     ours, theirs = (
-        convert(tmp_path / name, tmp_path / f"{name}-artifact", options=Options(equalise=False)) for name in ("ours", "theirs")
+        convert(tmp_path / name, tmp_path / f"{name}-artifact", options=ConversionOptions(equalise=False))
+        for name in ("ours", "theirs")
     )
     assert ours == theirs
 
@@ -145,7 +146,7 @@ def test_long_context_converts_with_a_shorter_one(tmp_path: Path) -> None:
     long = shutil.copytree(short, tmp_path / "long")
     (long / "config.json").write_text(json.dumps(members_of(short) | {"max_position_embeddings": 2 * MAX_KEYS}))
     with pytest.raises(UnsupportedModel, match=r"context of 262144 tokens: attention is exact up to 131072; .*--context"):
-        convert(long, tmp_path / "refused", options=Options(equalise=False))
+        convert(long, tmp_path / "refused", options=ConversionOptions(equalise=False))
     ran = CliRunner().invoke(app, ["convert", str(long), str(tmp_path / "long-artifact"), "--context", "512"])
     assert ran.exit_code == 0, ran.output
     # 512 tokens are what the other says of itself: the same model. Its window of 700 is none in either.
@@ -158,7 +159,7 @@ def test_largest_context_converts(tmp_path: Path) -> None:
     write_checkpoint("llama", tmp_path / "checkpoint")
     config = members_of(tmp_path / "checkpoint") | {"max_position_embeddings": 1_048_576}
     (tmp_path / "checkpoint" / "config.json").write_text(json.dumps(config))
-    convert(tmp_path / "checkpoint", tmp_path / "artifact", options=Options(equalise=False, context=MAX_KEYS))
+    convert(tmp_path / "checkpoint", tmp_path / "artifact", options=ConversionOptions(equalise=False, context=MAX_KEYS))
     assert artifact.load(tmp_path / "artifact").manifest.architecture.max_context == MAX_KEYS
 
 
@@ -166,5 +167,5 @@ def test_largest_context_converts(tmp_path: Path) -> None:
 def test_context_longer_than_the_checkpoint_has_is_refused(context: int, tmp_path: Path) -> None:
     write_checkpoint("llama", tmp_path / "checkpoint")
     with pytest.raises(ConfigurationError, match=f"--context: {context} tokens, the checkpoint has 1 to 512"):
-        convert(tmp_path / "checkpoint", tmp_path / "artifact", options=Options(context=context))
+        convert(tmp_path / "checkpoint", tmp_path / "artifact", options=ConversionOptions(context=context))
     assert not (tmp_path / "artifact").exists()

@@ -13,7 +13,16 @@ from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.convert import checkpoint
 from bytewise.inference.convert.calibrate import hashed_tokens
 from bytewise.inference.engine import ExactEngine
-from bytewise.inference.manifest import Architecture, ArtifactFile, Equalisation, Generation, Manifest, Pair, Piece, Precision
+from bytewise.inference.manifest import (
+    Architecture,
+    ArtifactFile,
+    Equalisation,
+    FilePiece,
+    Generation,
+    Manifest,
+    Precision,
+    ScaledPair,
+)
 from bytewise.inference.sampling.sampler import choose
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
@@ -26,8 +35,8 @@ from tests.reference.engine import hashes
 from tests.reference.engine.hashes import LABELS, TEXT
 
 RECORDS = (
-    Manifest, ArtifactFile, Piece, Architecture, Precision, Generation, Equalisation, Pair, DecodePolicy, Request, Output,
-    TokenLogprobs,
+    Manifest, ArtifactFile, FilePiece, Architecture, Precision, Generation, Equalisation, ScaledPair, DecodePolicy, Request,
+    Output, TokenLogprobs,
 )  # fmt: skip
 """Records whose canonical bytes enter a hash of the text."""
 

@@ -12,8 +12,8 @@ import torch
 
 from bytewise.inference.artifact import artifact
 from bytewise.inference.artifact.families import FAMILIES
-from bytewise.inference.convert.bound import Bounds, LayerReach, Reach
-from bytewise.inference.convert.convert import Options, convert
+from bytewise.inference.convert.bound import Bounds, LayerMagnitudes, Magnitude
+from bytewise.inference.convert.convert import ConversionOptions, convert
 from bytewise.inference.manifest import Architecture
 from bytewise.protocol.encoding import from_json
 from bytewise.protocol.errors.actors import UnsupportedModel
@@ -83,7 +83,7 @@ def test_second_implementation_finds_the_maxima_and_the_bound_of_the_files(varia
 @pytest.mark.parametrize("variant", MODELS)
 def test_lines_of_wide_weights_match_the_second_implementation(variant: str, tmp_path: Path) -> None:
     write_checkpoint(variant, tmp_path / "checkpoint", torch.bfloat16, hidden_size=24, rms_norm_eps=1e-3)
-    convert(tmp_path / "checkpoint", tmp_path / "wide", options=Options(16, 8))
+    convert(tmp_path / "checkpoint", tmp_path / "wide", options=ConversionOptions(16, 8))
     model = artifact.load(tmp_path / "wide")
     read = files.read(model.path)
     lines = Lines(read.shape, bounds.maxima(read))
@@ -93,14 +93,14 @@ def test_lines_of_wide_weights_match_the_second_implementation(variant: str, tmp
 
 def engines_bound(vector: dict[str, Any], maxima: Maxima) -> int:
     """The engine's bound of a model with these maxima."""
-    reaches = {name: Reach(float(each.a), float(each.s), float(each.b)) for name, each in maxima.linears.items()}
+    reaches = {name: Magnitude(float(each.a), float(each.s), float(each.b)) for name, each in maxima.linears.items()}
     shape = from_json(Architecture, vector["architecture"])
     proof = Bounds(shape, maxima.embedding, float(maxima.table), float(maxima.attention_scale))
     for index in range(shape.layers):
         prefix = f"layers.{index}."
         linears = {name.removeprefix(prefix): each for name, each in reaches.items() if name.startswith(prefix)}
         gains = {name.removeprefix(prefix): float(each) for name, each in maxima.norms.items() if name.startswith(prefix)}
-        proof.layer(index, LayerReach(linears, gains))
+        proof.layer(index, LayerMagnitudes(linears, gains))
     return proof.head(reaches["head"], float(maxima.norms["norm"]))
 
 

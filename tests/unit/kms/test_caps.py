@@ -21,7 +21,7 @@ from bytewise.protocol.errors.evidence import ChannelRefused
 from bytewise.protocol.evidence import claims
 from bytewise.protocol.evidence.claims import SnpCertificates
 from bytewise.protocol.keys import ceremony_log
-from bytewise.protocol.keys.ceremony_log import Close, read_message, say
+from bytewise.protocol.keys.ceremony_log import Close, read_message, sign_message
 from bytewise.protocol.keys.epochs import MAX_RELEASE_MARKS, ReleaseLog, ReleaseRequest
 from bytewise.protocol.units import Blob, Digest
 from bytewise.tee import appraisal, binding, collateral, dcap, gpu, snp
@@ -130,7 +130,7 @@ def test_ceremony_body_above_its_caps_reaches_no_parser(monkeypatch: pytest.Monk
     who = party(1).signer
 
     def read(body: bytes) -> object:
-        message = say(who, NAME, Close(1, NAME))
+        message = sign_message(who, NAME, Close(1, NAME))
         draft = type(message)(NAME, who.address, "close", Blob(body), Blob(b""))
         return read_message(type(message)(NAME, who.address, "close", Blob(body), who.sign(draft.digest)))
 

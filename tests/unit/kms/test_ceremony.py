@@ -12,7 +12,7 @@ from bytewise.protocol.errors.actors import CeremonyRefused, NoProgress, ShareMi
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import BadSignature
 from bytewise.protocol.keys.ceremony import SharesSource
-from bytewise.protocol.keys.ceremony_log import Close, say
+from bytewise.protocol.keys.ceremony_log import Close, sign_message
 from bytewise.protocol.signing import LocalSigner, verify_signature
 from bytewise.protocol.units import Blob, Digest
 from bytewise.service.secret import Secret
@@ -221,7 +221,7 @@ def test_ceremony_state_is_a_function_of_the_log_and_of_every_prefix() -> None:
         state = replay(town.plan, tuple(town.log[:length]))
         for who in parties:
             for body in due(state, who.member):
-                message = say(who.signer, state.id, body)
+                message = sign_message(who.signer, state.id, body)
                 assert said[message.sender, message.kind] == message.body
     assert replay(town.plan, tuple(town.log)).head == town.state.head
 
@@ -241,10 +241,10 @@ def test_misplaced_message_is_refused_and_changes_nothing() -> None:
         (replace(first, kind="deal"), Fault),
         (replace(first, kind="poem"), CeremonyRefused),
         (replace(other.log[0], ceremony=before.id), BadSignature),
-        (say(stranger, before.id, close), CeremonyRefused),
-        (say(SCRIBE, before.id, Close(Phase.DEALING, before.head)), CeremonyRefused),
-        (say(SCRIBE, before.id, Close(Phase.JOINING, Digest(bytes(32)))), CeremonyRefused),
-        (say(stranger, before.id, due(begin(town.plan), parties[2].member)[0]), CeremonyRefused),
+        (sign_message(stranger, before.id, close), CeremonyRefused),
+        (sign_message(SCRIBE, before.id, Close(Phase.DEALING, before.head)), CeremonyRefused),
+        (sign_message(SCRIBE, before.id, Close(Phase.JOINING, Digest(bytes(32)))), CeremonyRefused),
+        (sign_message(stranger, before.id, due(begin(town.plan), parties[2].member)[0]), CeremonyRefused),
     ]
     for message, error in cases:
         with pytest.raises(error):
@@ -257,7 +257,7 @@ def test_misplaced_message_is_refused_and_changes_nothing() -> None:
 def test_random_bytes_are_refused_as_every_message_kind(data: bytes, kind: str) -> None:
     who = party(1)
     state = begin(plan_for([who, party(2)], 2, 2))
-    draft = replace(say(who.signer, state.id, Close(1, state.head)), kind=kind, body=Blob(data))
+    draft = replace(sign_message(who.signer, state.id, Close(1, state.head)), kind=kind, body=Blob(data))
     with pytest.raises(Fault):
         apply(state, replace(draft, signature=who.signer.sign(draft.digest)))
 

@@ -12,7 +12,7 @@ from Crypto.PublicKey.ECC import EccPoint
 from bytewise.crypto.curve import GENERATOR, ORDER, decode_point, encode_point, random_scalar
 from bytewise.crypto.shares import combine_values
 from bytewise.protocol.errors.actors import CeremonyRefused, DealerLied
-from bytewise.protocol.keys.ceremony_log import Body, Deal, Judgement, read_message
+from bytewise.protocol.keys.ceremony_log import Body, Deal, DealReview, read_message
 from bytewise.protocol.units import Digest
 from kms.ceremony import deals, responses, state_machine
 from kms.ceremony.deals import commitment_digest, deal, open_deal, prepare, unseal, verify_deal, weighted_value
@@ -204,7 +204,7 @@ def read_off(town: Town, dealer: int) -> int:
     polynomial = [decode_point(each) for each in deal.commitments]
     for message in town.log:
         body = read_message(message)
-        for said in body.complaints if isinstance(body, Judgement) else ():
+        for said in body.complaints if isinstance(body, DealReview) else ():
             receiver = next(seat.index for seat in town.plan.receivers if seat.address == message.sender)
             sealed = next(each for each in deal.sealed if each.receiver == receiver)
             key = town.state.keys[receiver]
@@ -252,7 +252,7 @@ def test_deal_is_no_repair_value_unless_seal_contexts_coincide(monkeypatch: pyte
 WANTED = {1: 2, 2: 1}
 
 
-def judged(shift: int) -> tuple[Town, dict[int, Judgement]]:
+def judged(shift: int) -> tuple[Town, dict[int, DealReview]]:
     """2 of 3 shards renew their shares; the last borrows points of the others. What each of them says of the deals."""
     held, source = generated(2, 3)
     held[2].meddle = spying(WANTED, shift)
@@ -261,11 +261,11 @@ def judged(shift: int) -> tuple[Town, dict[int, Judgement]]:
         for who in town.parties:
             town.speak(who)
         town.close()
-    said = {i: body for i, who in enumerate(held[:2], 1) for body in due(town.state, who.member) if isinstance(body, Judgement)}
+    said = {i: body for i, who in enumerate(held[:2], 1) for body in due(town.state, who.member) if isinstance(body, DealReview)}
     return town, said
 
 
-def borrowed_key(town: Town, said: dict[int, Judgement], shift: int) -> int:
+def borrowed_key(town: Town, said: dict[int, DealReview], shift: int) -> int:
     """The epoch's key, from what the last shard has by right and what shard 2 says of its deal, under a point of dealer 1."""
     state, last = town.state, town.parties[2]
     of_2, of_3 = state.deals[1].sealed[1:]

@@ -9,8 +9,8 @@ from bytewise.crypto.shares import combine_values
 from bytewise.protocol.errors.actors import CeremonyRefused, ConfigurationError
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import NotCanonical
-from bytewise.protocol.keys.ceremony import Plan, SharesSource, announce
-from bytewise.protocol.keys.ceremony_log import bring
+from bytewise.protocol.keys.ceremony import CeremonyPlan, SharesSource, sign_plan
+from bytewise.protocol.keys.ceremony_log import make_exchange
 from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.units import Blob
 from kms.ceremony.coordinator import epoch_document
@@ -78,7 +78,7 @@ def test_partitioned_quorum_changes_nothing(tmp_path: Path, pair: tuple[list[Off
     assert len(list(shards[0].folder.glob("share-3*.json"))) == 1
 
 
-def refused_plans(shards: list[Office], stranger: Office, source: SharesSource) -> dict[str, Plan]:
+def refused_plans(shards: list[Office], stranger: Office, source: SharesSource) -> dict[str, CeremonyPlan]:
     """Plans that a shard of this epoch must not take part in."""
     same = plan(shards, 2, 2, dealers=numbered(shards), source=source)
     others = [shards[0], stranger]
@@ -107,10 +107,10 @@ def test_plans_forbidden_by_the_chain_or_the_operator_are_refused(tmp_path: Path
     for what, refused in plans.items():
         signer = stranger.signer if what == "another scribe" else SCRIBE
         with pytest.raises(CeremonyRefused):
-            shards[0].exchange(bring(signer, announce(signer, refused), 0, (), refused.digest))
+            shards[0].exchange(make_exchange(signer, sign_plan(signer, refused), 0, (), refused.digest))
     with pytest.raises(Fault):
-        unsigned = replace(announce(SCRIBE, plans["another key"]), signature=Blob(b""))
-        shards[0].exchange(bring(SCRIBE, unsigned, 0, (), unsigned.plan.digest))
+        unsigned = replace(sign_plan(SCRIBE, plans["another key"]), signature=Blob(b""))
+        shards[0].exchange(make_exchange(SCRIBE, unsigned, 0, (), unsigned.plan.digest))
     with pytest.raises(NotCanonical):
         shards[0].restart().exchange(bytes(9 * 2**20))
     again = brought(plan(shards, 2, 2, dealers=numbered(shards), source=source))

@@ -10,8 +10,16 @@ import pytest
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import CeremonyRefused, LogForked
 from bytewise.protocol.errors.records import BadSignature
-from bytewise.protocol.keys.ceremony import Plan, announce
-from bytewise.protocol.keys.ceremony_log import Close, Commit, bring, head_after, read_message, say, sign_head
+from bytewise.protocol.keys.ceremony import CeremonyPlan, sign_plan
+from bytewise.protocol.keys.ceremony_log import (
+    Close,
+    DealCommit,
+    head_after,
+    make_exchange,
+    read_message,
+    sign_head,
+    sign_message,
+)
 from bytewise.protocol.units import Blob
 from kms.ceremony.state import Phase
 from kms.ceremony.state_machine import begin
@@ -23,19 +31,23 @@ from tests.fixtures.kms.dkg_fixture import Office, brought, offices, plan, scrib
 def test_shard_that_saw_one_log_accepts_no_other(tmp_path: Path) -> None:
     shards, _ = offices(tmp_path, 2)
     agreed = plan(shards, 2, 2)
-    signed, state = announce(SCRIBE, agreed), begin(agreed)
+    signed, state = sign_plan(SCRIBE, agreed), begin(agreed)
     own = shards[0].exchange(brought(agreed)).messages
     one = brought(agreed, own[:1])
     shards[0].exchange(one)
     shards[0].restart()
-    for forked in (brought(agreed, own[1:]), bring(SCRIBE, signed, 1, (), state.id), bring(SCRIBE, signed, 1, own[1:], state.id)):
+    for forked in (
+        brought(agreed, own[1:]),
+        make_exchange(SCRIBE, signed, 1, (), state.id),
+        make_exchange(SCRIBE, signed, 1, own[1:], state.id),
+    ):
         with pytest.raises(LogForked):
             shards[0].exchange(forked)
-    assert shards[0].exchange(bring(SCRIBE, signed, 7, own, state.id)).length == 1
+    assert shards[0].exchange(make_exchange(SCRIBE, signed, 7, own, state.id)).length == 1
     with pytest.raises(CeremonyRefused):
-        close = say(SCRIBE, state.id, Close(Phase.JOINING, state.head))
-        shards[0].exchange(bring(SCRIBE, signed, 1, (close,), one.after.head))
-    assert shards[0].exchange(bring(SCRIBE, signed, 1, (), one.after.head)).messages == own[1:]
+        close = sign_message(SCRIBE, state.id, Close(Phase.JOINING, state.head))
+        shards[0].exchange(make_exchange(SCRIBE, signed, 1, (close,), one.after.head))
+    assert shards[0].exchange(make_exchange(SCRIBE, signed, 1, (), one.after.head)).messages == own[1:]
 
 
 def test_logs_that_differ_at_a_phase_end_leave_two_closings_with_shards(tmp_path: Path) -> None:
@@ -43,7 +55,7 @@ def test_logs_that_differ_at_a_phase_end_leave_two_closings_with_shards(tmp_path
     agreed = plan(shards, 2, 2)
     words = [message for each in shards for message in each.exchange(brought(agreed)).messages]
     for shard, log in ((shards[0], tuple(words)), (shards[1], tuple(reversed(words)))):
-        close = say(SCRIBE, agreed.digest, Close(Phase.JOINING, head_after(agreed.digest, log)))
+        close = sign_message(SCRIBE, agreed.digest, Close(Phase.JOINING, head_after(agreed.digest, log)))
         assert shard.exchange(brought(agreed, (*log, close))).phase == Phase.DEALING
     stored = [kept.log[-1] for each in shards if (kept := each.ceremonies().find(agreed.digest))]
     one, two = (read_message(message) for message in stored)  # each has the scribe's signature
@@ -63,7 +75,7 @@ def test_messages_not_signed_by_the_coordinator_are_ignored(tmp_path: Path) -> N
     wrong.append(sign_head(liar, good.plan, 0, agreed.digest))
     for altered in (
         *(replace(good, before=each) for each in wrong), *(replace(good, after=each) for each in wrong),
-        bring(liar, good.plan, 0, own, agreed.digest), replace(good, plan=announce(SCRIBE, plan(shards, 2, 2))),
+        make_exchange(liar, good.plan, 0, own, agreed.digest), replace(good, plan=sign_plan(SCRIBE, plan(shards, 2, 2))),
     ):  # fmt: skip
         with pytest.raises(BadSignature):
             shards[0].exchange(altered)
@@ -92,13 +104,13 @@ def test_unsigned_log_is_refused_and_blocks_ceremonies_where_not_checked(tmp_pat
     assert state.phase is Phase.FAILED and not state.lies
 
 
-def forked_by_a_shard(agreed: Plan, shards: list[Office]) -> int:
+def forked_by_a_shard(agreed: CeremonyPlan, shards: list[Office]) -> int:
     """The last shard brings its own words to the first two, before the scribe brings another's; how many refuse them."""
     liar, refused = shards[-1], 0
-    mine = say(liar.signer, agreed.digest, Commit(agreed.digest))
+    mine = sign_message(liar.signer, agreed.digest, DealCommit(agreed.digest))
     for each in shards[:2]:
         try:
-            each.exchange(bring(liar.signer, announce(SCRIBE, agreed), 0, (mine,), agreed.digest))
+            each.exchange(make_exchange(liar.signer, sign_plan(SCRIBE, agreed), 0, (mine,), agreed.digest))
         except BadSignature:
             refused += 1
     return refused
@@ -129,7 +141,7 @@ def test_stored_log_has_no_gap_and_keeps_each_message(tmp_path: Path) -> None:
     """The rules ask first; what is on the disk does not hang on them."""
     shards, _ = offices(tmp_path, 2)
     agreed, store = plan(shards, 2, 2), shards[0].ceremonies()
-    signed = announce(SCRIBE, agreed)
+    signed = sign_plan(SCRIBE, agreed)
     first, second = (each.exchange(brought(agreed)).messages[0] for each in shards)
     store.open(signed, b"seed")
     assert store.append(agreed.digest, 0, (first,)) == 1

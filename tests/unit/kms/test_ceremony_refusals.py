@@ -11,8 +11,8 @@ from bytewise.crypto import hpke
 from bytewise.crypto.curve import GENERATOR, ORDER, encode_point, encode_scalar, random_scalar
 from bytewise.crypto.shares import split
 from bytewise.protocol.errors.actors import CeremonyFailed, CeremonyRefused, DealerLied, ShareMissing
-from bytewise.protocol.keys.ceremony import Plan
-from bytewise.protocol.keys.ceremony_log import Complaint, Exchange, ExchangeAnswer, Judgement, say
+from bytewise.protocol.keys.ceremony import CeremonyPlan
+from bytewise.protocol.keys.ceremony_log import Complaint, DealReview, Exchange, ExchangeAnswer, sign_message
 from bytewise.protocol.keys.epochs import EpochOnChain
 from bytewise.protocol.suites import rebuilt_epoch
 from bytewise.protocol.units import U64, U256, Address, Blob, Digest
@@ -96,7 +96,7 @@ def test_value_above_the_group_order_is_refused() -> None:
 # --- words that have no place ---
 
 
-def at(phase: Phase, parties: list[Party], agreed: Plan | None = None) -> Town:
+def at(phase: Phase, parties: list[Party], agreed: CeremonyPlan | None = None) -> Town:
     """These shards, 2 of which make a key if nothing else is agreed, have come so far."""
     town = Town(agreed or plan_for(parties, 2, 2), parties)
     while town.state.phase is not phase:
@@ -113,7 +113,7 @@ def test_participant_that_did_not_commit_deals_nothing() -> None:
     opening = prepare(town.state.id, 3, random_scalar(os.urandom), 2, os.urandom)
     body = deal(town.state.id, town.state.begun, 3, opening, town.state.keys, os.urandom)
     with pytest.raises(CeremonyRefused, match="who did not commit"):
-        town.post(say(parties[2].signer, town.state.id, body))
+        town.post(sign_message(parties[2].signer, town.state.id, body))
 
 
 def test_judgement_covers_participants_and_accuses_each_dealer_once() -> None:
@@ -126,11 +126,11 @@ def test_judgement_covers_participants_and_accuses_each_dealer_once() -> None:
         return Complaint(dealer, encode_point(GENERATOR), encode_scalar(1), encode_scalar(1))
 
     for accused in ((3,), (9,), (1, 1), (2, 1)):
-        body = Judgement(before.begun, tuple(complaint(each) for each in accused))
+        body = DealReview(before.begun, tuple(complaint(each) for each in accused))
         with pytest.raises(CeremonyRefused, match="judgement of"):
-            town.post(say(parties[0].signer, before.id, body))
+            town.post(sign_message(parties[0].signer, before.id, body))
     with pytest.raises(CeremonyRefused, match="judgement of"):
-        town.post(say(parties[2].signer, before.id, Judgement(before.begun, ())))
+        town.post(sign_message(parties[2].signer, before.id, DealReview(before.begun, ())))
     assert town.state == before
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import CeremonyFailed, CeremonyRefused, ConfigurationError
-from bytewise.protocol.keys.ceremony import Purpose, SignedPlan
+from bytewise.protocol.keys.ceremony import CeremonyPurpose, SignedPlan
 from bytewise.service.clock import monotonic_s
 from bytewise.storage.migrate import migrate
 from cli.demo.site import free_ports
@@ -30,7 +30,7 @@ from tests.fixtures.kms.trickling_shard import trickling
 
 def test_key_is_made_over_https_and_shown_by_its_log(tmp_path: Path, shards: list[Office]) -> None:
     settings = settings_for(tmp_path, shards, "new")
-    signed = agreed_plan(settings, Purpose.GENERATE, CONTRACTS, SCRIBE, os.urandom)
+    signed = agreed_plan(settings, CeremonyPurpose.GENERATE, CONTRACTS, SCRIBE, os.urandom)
     with pytest.raises(CeremonyFailed, match="it has not ended, and stands in JOINING: run the command"):
         concluded(settings)
     with serving(shards):
@@ -40,22 +40,23 @@ def test_key_is_made_over_https_and_shown_by_its_log(tmp_path: Path, shards: lis
     document = keyring.load_document(settings.out_file)
     assert concluded(settings) == state and epoch_document(state) == document
     assert [keyring.open_share(each.folder, document).index for each in shards] == [1, 2]
-    assert agreed_plan(settings, Purpose.GENERATE, CONTRACTS, SCRIBE, os.urandom) == signed
+    assert agreed_plan(settings, CeremonyPurpose.GENERATE, CONTRACTS, SCRIBE, os.urandom) == signed
     with pytest.raises(ConfigurationError):
-        agreed_plan(settings, Purpose.RESHARE, CONTRACTS, SCRIBE, os.urandom)
+        agreed_plan(settings, CeremonyPurpose.RESHARE, CONTRACTS, SCRIBE, os.urandom)
 
 
 def test_refresh_plan_follows_from_the_epoch_document(tmp_path: Path, shards: list[Office]) -> None:
     settings = settings_for(tmp_path, shards, "new")
     with serving(shards):
         assert (
-            conduct(settings, agreed_plan(settings, Purpose.GENERATE, CONTRACTS, SCRIBE, os.urandom), SCRIBE).phase is Phase.DONE
+            conduct(settings, agreed_plan(settings, CeremonyPurpose.GENERATE, CONTRACTS, SCRIBE, os.urandom), SCRIBE).phase
+            is Phase.DONE
         )
         again = replace(settings_for(tmp_path, shards, "again"), source_file=settings.out_file, entries=())
-        agreed = agreed_plan(again, Purpose.RESHARE, CONTRACTS, SCRIBE, os.urandom).plan
+        agreed = agreed_plan(again, CeremonyPurpose.RESHARE, CONTRACTS, SCRIBE, os.urandom).plan
         assert agreed.dealers == agreed.receivers and agreed.source is not None and agreed.version == 1
     with pytest.raises(ConfigurationError):
-        agreed_plan(settings_for(tmp_path, shards, "none"), Purpose.RESHARE, CONTRACTS, SCRIBE, os.urandom)
+        agreed_plan(settings_for(tmp_path, shards, "none"), CeremonyPurpose.RESHARE, CONTRACTS, SCRIBE, os.urandom)
     assert decode(SignedPlan, again.plan_file.read_bytes()).plan == agreed
 
 
@@ -67,7 +68,7 @@ def test_repair_plan_follows_from_the_epoch_document_and_restores_a_share(tmp_pa
     (tmp_path / "epoch.json").write_bytes(encode(document))
     for heir in (1, 4):
         asked = replace(settings_for(tmp_path, made, "repair"), source_file=tmp_path / "epoch.json", entries=(), heir=heir)
-        agreed = make_plan(asked, Purpose.REPAIR, CONTRACTS, SCRIBE.address, os.urandom)
+        agreed = make_plan(asked, CeremonyPurpose.REPAIR, CONTRACTS, SCRIBE.address, os.urandom)
         helpers = [each.address for number, each in enumerate(document.record.shards, start=1) if number != heir]
         assert [each.address for each in agreed.dealers] == [each.address for each in agreed.receivers] == helpers
         assert agreed.heir is not None and agreed.heir.address == document.record.shards[heir - 1].address
@@ -78,12 +79,12 @@ def test_repair_plan_follows_from_the_epoch_document_and_restores_a_share(tmp_pa
         assert keyring.open_share(folder, document).scalar() == before
     nobody = replace(asked, heir=9)
     with pytest.raises(CeremonyRefused):
-        make_plan(nobody, Purpose.REPAIR, CONTRACTS, SCRIBE.address, os.urandom)
+        make_plan(nobody, CeremonyPurpose.REPAIR, CONTRACTS, SCRIBE.address, os.urandom)
 
 
 def test_shard_with_another_certificate_counts_as_unavailable(tmp_path: Path, shards: list[Office]) -> None:
     settings = replace(settings_for(tmp_path, shards, "false"), phase_s=0.5)
-    signed = agreed_plan(settings, Purpose.GENERATE, CONTRACTS, SCRIBE, os.urandom)
+    signed = agreed_plan(settings, CeremonyPurpose.GENERATE, CONTRACTS, SCRIBE, os.urandom)
     for name in ("tls.pem", "tls.key"):
         (shards[0].folder / name).write_bytes((shards[1].folder / name).read_bytes())
     with serving(shards):
@@ -104,7 +105,7 @@ def test_shard_with_an_endless_answer_is_left_out_after_its_phase(
     for each, port in zip(made, free_ports(3), strict=True):
         each.port = port
     settings = replace(settings_for(tmp_path, made, "slow"), phase_s=4.0)
-    signed = agreed_plan(settings, Purpose.GENERATE, CONTRACTS, SCRIBE, os.urandom)
+    signed = agreed_plan(settings, CeremonyPurpose.GENERATE, CONTRACTS, SCRIBE, os.urandom)
     begun = monotonic_s()
     with serving(made[1:]), trickling(made[0].folder, made[0].port, part):
         state = conduct(settings, signed, SCRIBE)

@@ -11,7 +11,7 @@ import pytest
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.jobs import key_domain
-from bytewise.protocol.keys.ceremony import Erasure, SharesSource, SignedErasure, announce, erasure_digest, verify_erasure
+from bytewise.protocol.keys.ceremony import Erasure, SharesSource, SignedErasure, erasure_digest, sign_plan, verify_erasure
 from bytewise.protocol.keys.epochs import EpochDocument, EpochState
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Blob
 from bytewise.service.clock import SystemClock
@@ -109,7 +109,7 @@ def test_share_from_before_a_resharing_is_not_rebuilt_from_the_log(tmp_path: Pat
     unfinished = plan(shards, 2, 2, dealers=numbered(shards), source=SharesSource(1, document.commitments))
     stale = plan(shards, 2, 2, dealers=numbered(shards), source=source)
     for each in (unfinished, stale):
-        shards[1].ceremonies().open(announce(SCRIBE, each), b"sealed seed")
+        shards[1].ceremonies().open(sign_plan(SCRIBE, each), b"sealed seed")
     assert erased(shards[1], document).statement.erased == 1
     assert shards[1].ceremonies().running() == (unfinished,), "what goes on from the shares in force goes on"
 

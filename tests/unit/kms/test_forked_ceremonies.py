@@ -7,7 +7,7 @@ import pytest
 
 from bytewise.crypto.curve import ORDER
 from bytewise.protocol.errors.actors import CeremonyRefused
-from bytewise.protocol.keys.ceremony_log import Body, Deal, Join, Judgement, Message, say
+from bytewise.protocol.keys.ceremony_log import Body, Deal, DealReview, Join, Message, sign_message
 from bytewise.protocol.units import Address
 from kms.ceremony import state_machine
 from kms.ceremony.deals import deal
@@ -27,7 +27,7 @@ class Forked:
 
     def word(self, town: Town, who: Party, body: Body) -> Message:
         """What its desk says: the first word of this kind."""
-        return self._words.setdefault((who.signer.address, type(body)), say(who.signer, town.state.id, body))
+        return self._words.setdefault((who.signer.address, type(body)), sign_message(who.signer, town.state.id, body))
 
     def both(self, without: Callable[[Town, Party, Body], bool] = lambda town, who, body: False) -> None:
         """Ends the phase in both logs after all that the parties owe, but what `without` leaves out."""
@@ -65,7 +65,7 @@ def dealt_otherwise() -> Forked:
     bad = replace(opening, coefficients=((opening.coefficients[0] + 1) % ORDER, *opening.coefficients[1:]))
     for town, values in ((forked.shown, bad), (forked.other, opening)):
         rng = stream(liar.seed, state.id, b"one and the same")
-        town.post(say(liar.signer, state.id, deal(state.id, town.state.begun, 1, values, town.state.keys, rng)))
+        town.post(sign_message(liar.signer, state.id, deal(state.id, town.state.begun, 1, values, town.state.keys, rng)))
     forked.both()
     points = [[each.enc for each in town.state.deals[1].sealed] for town in (forked.shown, forked.other)]
     assert points[0] == points[1]
@@ -89,7 +89,7 @@ def judged_otherwise(make: Callable[[], Town]) -> Forked:
     forked = Forked(make)
     forked.both()
     forked.both()
-    forked.both(lambda town, who, body: town is forked.other and who is town.parties[-1] and isinstance(body, Judgement))
+    forked.both(lambda town, who, body: town is forked.other and who is town.parties[-1] and isinstance(body, DealReview))
     return forked
 
 

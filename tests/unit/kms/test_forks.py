@@ -16,19 +16,19 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import CeremonyRefused, LogForked
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import BadSignature
-from bytewise.protocol.keys.ceremony import Plan, announce
+from bytewise.protocol.keys.ceremony import CeremonyPlan, sign_plan
 from bytewise.protocol.keys.ceremony_log import (
+    CeremonyLogCopy,
     Exchange,
     ExchangeAnswer,
     Fork,
-    LogCopy,
+    LogSegment,
     Message,
     SignedHead,
-    Stretch,
-    bring,
     find_fork,
     fork_of_copies,
     head_after,
+    make_exchange,
     read_copy,
     sign_head,
     verify_fork,
@@ -46,7 +46,7 @@ from tests.fixtures.kms.crash_points import Crash, Fuse
 from tests.fixtures.kms.dkg_fixture import Office, brought, offices, plan, scribe_of, scribe_over
 
 
-def words_of(agreed: Plan, shards: list[Office]) -> tuple[Message, ...]:
+def words_of(agreed: CeremonyPlan, shards: list[Office]) -> tuple[Message, ...]:
     """What all shards say first: the log may hold it in any order."""
     return tuple(message for each in shards for message in each.exchange(brought(agreed)).messages)
 
@@ -56,9 +56,9 @@ def kept(shard: Office) -> Fork | None:
     return next(each for each in shard.ceremonies().copies()).fork
 
 
-def exchange_of(agreed: Plan, log: tuple[Message, ...], first: int, last: int) -> Exchange:
+def exchange_of(agreed: CeremonyPlan, log: tuple[Message, ...], first: int, last: int) -> Exchange:
     """A stretch of a log, as its scribe brings it."""
-    return bring(SCRIBE, announce(SCRIBE, agreed), first, log[first:last], head_after(agreed.digest, log[:first]))
+    return make_exchange(SCRIBE, sign_plan(SCRIBE, agreed), first, log[first:last], head_after(agreed.digest, log[:first]))
 
 
 @pytest.mark.parametrize(
@@ -130,14 +130,14 @@ def a_message(number: int) -> Message:
 
 
 LOGS = st.lists(st.integers(0, 1), max_size=6).map(lambda numbers: tuple(a_message(number) for number in numbers))
-PLAN = announce(SCRIBE, plan_for([party(1), party(2)], 2, 2))
+PLAN = sign_plan(SCRIBE, plan_for([party(1), party(2)], 2, 2))
 
 
-def stretch(log: tuple[Message, ...], first: int) -> Stretch:
+def stretch(log: tuple[Message, ...], first: int) -> LogSegment:
     """The end of a log, signed."""
     head = head_after(PLAN.plan.digest, log[:first])
     after = sign_head(SCRIBE, PLAN, len(log), head_after(head, log[first:]))
-    return Stretch(sign_head(SCRIBE, PLAN, first, head), log[first:], after)
+    return LogSegment(sign_head(SCRIBE, PLAN, first, head), log[first:], after)
 
 
 @given(LOGS, LOGS, st.integers(0, 6))
@@ -151,7 +151,7 @@ def test_diverging_logs_have_a_proof_and_others_have_none(
     assert (fork is not None) == (one[:shared] != other[:shared])
     if fork is not None:
         assert verify_fork(fork) == PLAN.plan
-    copies = [LogCopy(PLAN, log, stretch(log, 0).after, None) for log in (one, other)]
+    copies = [CeremonyLogCopy(PLAN, log, stretch(log, 0).after, None) for log in (one, other)]
     found = fork_of_copies(*copies)
     assert (found is None) == (fork is None) and (found is None or verify_fork(found) == PLAN.plan)
 
@@ -171,13 +171,13 @@ def test_altered_fork_evidence_convicts_nobody() -> None:
     one, other = (tuple(a_message(number) for number in numbers) for numbers in ((0, 1), (0, 0, 1)))
     fork = find_fork(PLAN, one, stretch(one, 0).after, stretch(other, 0))
     assert fork is not None and fork.between == other[2:]
-    another = announce(SCRIBE, plan_for([party(1), party(2)], 2, 2))
+    another = sign_plan(SCRIBE, plan_for([party(1), party(2)], 2, 2))
     stranger = party(3).signer
-    own = announce(stranger, replace(PLAN.plan, scribe=stranger.address))
+    own = sign_plan(stranger, replace(PLAN.plan, scribe=stranger.address))
     heads = (stretch(other, 2).before, replace(fork.shorter, length=1), sign_head(stranger, PLAN, 2, fork.shorter.head))
     ends = (fork.shorter, replace(fork.longer, head=fork.at), SignedHead(3, fork.longer.head, Blob(bytes(65))))
     for altered in (
-        *(replace(fork, plan=each) for each in (another, announce(stranger, PLAN.plan), own)),
+        *(replace(fork, plan=each) for each in (another, sign_plan(stranger, PLAN.plan), own)),
         *(replace(fork, shorter=each) for each in heads),
         *(replace(fork, longer=each) for each in ends),
         *(replace(fork, at=each) for each in (fork.shorter.head, Digest(bytes(32)))),
@@ -185,7 +185,7 @@ def test_altered_fork_evidence_convicts_nobody() -> None:
     ):
         with pytest.raises((BadSignature, CeremonyRefused)):
             verify_fork(altered)
-    copy = LogCopy(PLAN, one, stretch(one, 0).after, fork)
+    copy = CeremonyLogCopy(PLAN, one, stretch(one, 0).after, fork)
     assert read_copy(encode(copy)) == copy
     for value in (replace(copy, messages=other), replace(copy, end=stretch(other, 0).after), replace(copy, plan=another)):
         with pytest.raises(Fault):

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.keys.epochs import Refusal
+from bytewise.protocol.keys.epochs import ShardRefusal
 from tests.fuzz.target import Target, same, target
 from tests.fuzz.targets import TARGETS
 from tests.source import ROOT
@@ -41,7 +41,9 @@ def test_decoder_that_fails_in_another_way_is_found() -> None:
     foreign = target(nothing.__getitem__, [b"{}"])
     with pytest.raises(KeyError):
         foreign.one(foreign.corpus[0])
-    lax = target(lambda data: same(Refusal("a", "b", retryable=True), data), [encode(Refusal("a", "b", retryable=False))])
+    lax = target(
+        lambda data: same(ShardRefusal("a", "b", retryable=True), data), [encode(ShardRefusal("a", "b", retryable=False))]
+    )
     with pytest.raises(AssertionError, match="other bytes"):
         lax.one(lax.corpus[0])
 

@@ -9,7 +9,7 @@ import pytest
 from bytewise.crypto import hpke
 from bytewise.protocol.errors.actors import CeremonyRefused, ConfigurationError
 from bytewise.protocol.errors.records import MalformedValue
-from bytewise.protocol.keys.ceremony_log import KemKey, say
+from bytewise.protocol.keys.ceremony_log import KemKey, sign_message
 from bytewise.protocol.keys.epochs import EpochOnChain, EpochState
 from bytewise.protocol.suites import hybrid_epoch
 from bytewise.protocol.units import U64, ZERO_DIGEST, Address, Blob
@@ -59,7 +59,7 @@ def test_kem_key_of_another_suite_is_refused() -> None:
     parties = [party(n) for n in (1, 2, 3)]
     plain = Town(plan_for(parties, 2, 3), parties)
     with pytest.raises(CeremonyRefused, match="no seat"):
-        plain.post(say(parties[0].signer, plain.state.id, KemKey(hpke.kem_key(os.urandom(64)))))
+        plain.post(sign_message(parties[0].signer, plain.state.id, KemKey(hpke.kem_key(os.urandom(64)))))
 
 
 def without_kem(_town: Town, _who: Party, body: object) -> tuple[object, ...]:

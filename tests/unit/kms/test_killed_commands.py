@@ -16,7 +16,7 @@ import pytest
 from bytewise.crypto.curve import GENERATOR, encode_point
 from bytewise.crypto.shares import combine_values
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.keys.ceremony import SignedPlan, announce
+from bytewise.protocol.keys.ceremony import SignedPlan, sign_plan
 from bytewise.protocol.keys.epochs import EpochDocument, EpochOnChain, EpochState
 from bytewise.protocol.units import Digest, hex0x
 from bytewise.service.exit_codes import Exit
@@ -110,7 +110,7 @@ def leave(shards: Shards, number: int) -> None:
     """What a crash leaves at a shard: a share that has no name yet, and a ceremony that never ended, with its seed."""
     (shards.of(number) / f"share-{EPOCH}-{'ab' * 8}.draft").write_bytes(b"what a crash left of a share")
     refresh = decode(SignedPlan, (shards.folder / "refresh.plan").read_bytes()).plan
-    stored(shards, number).open(announce(shards.scribe, replace(refresh, attempt=Digest(os.urandom(32)))), b"sealed seed")
+    stored(shards, number).open(sign_plan(shards.scribe, replace(refresh, attempt=Digest(os.urandom(32)))), b"sealed seed")
 
 
 def erase(shards: Shards, number: int, kept: set[str], flaw: str = "none") -> bool:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from bytewise.protocol.decisions.snapshot import Case
+from bytewise.protocol.decisions.snapshot import Dispute
 from bytewise.protocol.errors.actors import ChainReverted, RpcRefused, TryAgain
 from bytewise.protocol.keys.release_log import LAG_S
 from bytewise.protocol.units import U64, Digest
@@ -72,10 +72,10 @@ def test_findings_from_before_a_node_failure_count(
     unasked = logged[1].right.ticket.subject
 
     class Failing(Court):
-        def case(self, dispute: Digest, block: int, receipt_id: Digest) -> Case | None:
+        def dispute(self, dispute: Digest, block: int, receipt_id: Digest) -> Dispute | None:
             if dispute == unasked:
                 raise error
-            return super().case(dispute, block, receipt_id)
+            return super().dispute(dispute, block, receipt_id)
 
     wrong = claimed(world, logged[0], subject=NOBODYS)
     found = judge((wrong, *logged[1:]), Failing(world.chain), SEEN)

@@ -16,7 +16,7 @@ from fastapi import Request
 
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import TryAgain
-from bytewise.protocol.keys.epochs import Refusal, ReleaseLog
+from bytewise.protocol.keys.epochs import ReleaseLog, ShardRefusal
 from enclave.release_client import ask, open_channel
 from kms.shard import http_limits
 from kms.shard.http_limits import Intake, Turns
@@ -66,7 +66,7 @@ def test_excess_page_request_is_deferred_and_a_release_is_answered(fresh: World,
                 line.request("GET", LOG)
                 got = line.getresponse()
                 assert (got.status, got.headers["Retry-After"]) == (503, "1")
-                assert decode(Refusal, got.read()) == Refusal("TryAgain", TryAgain.rule, True)
+                assert decode(ShardRefusal, got.read()) == ShardRefusal("TryAgain", TryAgain.rule, True)
             with pytest.raises(ShardBusy):
                 client.call("GET", LOG, b"")
             assert client.call("GET", "/v1/info", b"") and held.begun == 1

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.keys.ceremony import Plan
+from bytewise.protocol.keys.ceremony import CeremonyPlan
 from bytewise.service.clock import monotonic_s
 from bytewise.service.settings import library_variables
 from kms.ceremony.coordinator import seats
@@ -35,11 +35,11 @@ class Town:
         self.made = run(scribe_of(network.folder, plan(self.old, 2, 3), self.old))
         self.source = on_chain(network.chain, self.made)
 
-    def move(self, receivers: list[Office], threshold: int) -> Plan:
+    def move(self, receivers: list[Office], threshold: int) -> CeremonyPlan:
         """To these, all of whom must prove their share."""
         return plan(receivers, threshold, len(receivers), dealers=numbered(self.old), source=self.source)
 
-    def parties(self, agreed: Plan) -> list[Office]:
+    def parties(self, agreed: CeremonyPlan) -> list[Office]:
         """Who has a seat."""
         return [each for each in self.shards if each.signer.address in seats(agreed)]
 
@@ -72,7 +72,7 @@ def test_killed_shards_of_both_sets_of_a_move_have_the_key(town: Town) -> None:
             assert any(name.startswith(f"{when} commit: INSERT ceremony_word {kind}") for name in deaths), (when, kind)
 
 
-def receivers(agreed: Plan) -> set[str]:
+def receivers(agreed: CeremonyPlan) -> set[str]:
     """Accounts of who gets a share."""
     return {seat.address for seat in agreed.receivers}
 

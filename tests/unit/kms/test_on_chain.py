@@ -22,7 +22,7 @@ from chain.client.read_ahead import ReadAheadClient
 from chain.client.rpc import Read
 from chain.deployment.deploy import join
 from chain.deployment.params import ETHER
-from chain.reads.reader import DocketReader
+from chain.reads.reader import SnapshotReader
 from kms.release_log.entitlement import Judged, Seen, Unjudged, judge, read_ahead
 from kms.settings import ShardSettings
 from kms.shard.chain_view import ChainKeyView
@@ -91,14 +91,14 @@ def read_ahead_finds_the_same(on_chain: OnChain, entries: list[SignedRelease], s
     assert expected.wrong and not expected.unjudged
     nodes = [CountedNode(on_chain.anvil.url, CHAIN_ID, 20.0) for _ in range(4)]
     for chain in (nodes[0], QuorumClient(nodes[1:3], 2)):
-        court, told = DocketReader(chain, on_chain.network), list[int]()
+        court, told = SnapshotReader(chain, on_chain.network), list[int]()
         read_ahead(entries, court, seen, told.append)
         assert judge(entries, court, seen) == expected
         assert told == sorted(told) and told[-1] == len(entries)
     # Of one entry alone the reads depend on one another in some ten steps.
     assert nodes[0].trips <= 20 < len(entries)
     nodes[3].limit = 2
-    court = DocketReader(nodes[3], on_chain.network)
+    court = SnapshotReader(nodes[3], on_chain.network)
     read_ahead(entries, court, seen, lambda _: None)
     assert judge(entries, court, seen).unjudged == {Unjudged.NO_ANSWER: len(entries)} and nodes[3].trips == 3
 
@@ -108,19 +108,19 @@ def test_the_view_reads_disputes_batches_beacons_and_epochs_at_one_block(on_chai
     view = ChainKeyView(reader(on_chain.anvil, on_chain.network), on_chain.world.document.record.shards[0].address)
     dispute, member = on_chain.dispute()
     facts = view.read(on_chain.ticket(TicketKind.DISPUTE, subject=dispute, voter=member.voter), 0)
-    assert facts.case is not None and facts.case.seat_of(member.voter) == member and facts.drawing is None
+    assert facts.dispute is not None and facts.dispute.seat_of(member.voter) == member and facts.drawing is None
     assert (facts.policy, facts.assurance) == (on_chain.world.policy.digest, "simulated")
     assert facts.public_key == on_chain.world.document.record.public_key
     for who in VERIFIERS:
         facts = view.read(on_chain.ticket(TicketKind.AUDIT, voter=who.address), 0)
-        assert facts.drawing is not None and facts.case is None and facts.is_verifier
+        assert facts.drawing is not None and facts.dispute is None and facts.is_verifier
         assert facts.drawing.beacon == on_chain.anvil.client.block(facts.drawing.batch.block + 2).hash
         assert (facts.drawing.seats, facts.drawing.rate_bps) == (STAKE_WEI // ETHER, 10_000)
     stranger = view.read(on_chain.ticket(TicketKind.AUDIT, voter=OPERATOR.address), 0)
     assert stranger.drawing is not None and (stranger.drawing.seats, stranger.is_verifier) == (0, False)
     assert view.read(on_chain.ticket(TicketKind.AUDIT), 7).drawing is None
     unknown = view.read(on_chain.ticket(TicketKind.DISPUTE, subject=Digest(os.urandom(32))), 0)
-    assert unknown.case is None
+    assert unknown.dispute is None
     with pytest.raises(TryAgain, match="no key epoch 9 at block"):
         view.read(on_chain.ticket(TicketKind.AUDIT, key_epoch=U64(9)), 0)
 

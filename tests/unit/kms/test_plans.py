@@ -9,7 +9,7 @@ import pytest
 
 from bytewise.protocol.errors.actors import CeremonyFailed, ConfigurationError
 from bytewise.protocol.errors.records import MalformedValue
-from bytewise.protocol.keys.ceremony import Purpose
+from bytewise.protocol.keys.ceremony import CeremonyPurpose
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64
 from bytewise.service.settings import DatabaseUrl
@@ -33,7 +33,7 @@ def settings(tmp_path: Path) -> CeremonySettings:
 
 
 def _agree(settings: CeremonySettings) -> Any:
-    return agreed_plan(settings, Purpose.GENERATE, CONTRACTS, SCRIBE, os.urandom)
+    return agreed_plan(settings, CeremonyPurpose.GENERATE, CONTRACTS, SCRIBE, os.urandom)
 
 
 @pytest.mark.parametrize(
@@ -85,15 +85,17 @@ def test_epoch_number_out_of_range_is_refused_in_settings(settings: CeremonySett
 def test_plan_file_is_bound_to_one_ceremony_and_to_the_epoch_of_its_source(settings: CeremonySettings, tmp_path: Path) -> None:
     _agree(settings)
     for asked, purpose, scribe in (
-        (replace(settings, epoch=U64(4)), Purpose.GENERATE, SCRIBE),
-        (settings, Purpose.RESHARE, SCRIBE),
-        (settings, Purpose.GENERATE, LocalSigner(b"\x78" * 32)),
+        (replace(settings, epoch=U64(4)), CeremonyPurpose.GENERATE, SCRIBE),
+        (settings, CeremonyPurpose.RESHARE, SCRIBE),
+        (settings, CeremonyPurpose.GENERATE, LocalSigner(b"\x78" * 32)),
     ):
         with pytest.raises(ConfigurationError, match="is of another ceremony; give each its own file"):
             agreed_plan(asked, purpose, CONTRACTS, scribe, os.urandom)
     document = World(tmp_path).document
     source, renewing = tmp_path / "epoch.json", replace(settings, entries=(), source_file=tmp_path / "epoch.json")
-    assert make_plan(replace(renewing, epoch=document.record.epoch), Purpose.RESHARE, CONTRACTS, SCRIBE.address, os.urandom)
+    assert make_plan(
+        replace(renewing, epoch=document.record.epoch), CeremonyPurpose.RESHARE, CONTRACTS, SCRIBE.address, os.urandom
+    )
     for path, epoch, words in (
         (source, U64(2), "is of key epoch 1"),
         (None, U64(1), "missing: the epoch document"),
@@ -101,7 +103,9 @@ def test_plan_file_is_bound_to_one_ceremony_and_to_the_epoch_of_its_source(setti
         (settings.plan_file, U64(1), "plan"),
     ):
         with pytest.raises(ConfigurationError, match=words):
-            make_plan(replace(renewing, source_file=path, epoch=epoch), Purpose.RESHARE, CONTRACTS, SCRIBE.address, os.urandom)
+            make_plan(
+                replace(renewing, source_file=path, epoch=epoch), CeremonyPurpose.RESHARE, CONTRACTS, SCRIBE.address, os.urandom
+            )
 
 
 @pytest.mark.parametrize(("content", "words"), [(None, "No such file"), (b"{}", "entry-1")])

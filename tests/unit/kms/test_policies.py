@@ -20,7 +20,7 @@ from bytewise.protocol.evidence.appraisal_policy import (
     TcbStatus,
     TrustedMeasurement,
 )
-from bytewise.protocol.evidence.policy_updates import ADDITION_DELAY_S, MAX_APART_S, Standing
+from bytewise.protocol.evidence.policy_updates import ADDITION_DELAY_S, MAX_APART_S, PolicyState
 from bytewise.protocol.keys.epochs import Decision
 from bytewise.protocol.units import U64, Digest
 from bytewise.service.clock import ForwardClock, SystemClock
@@ -102,7 +102,7 @@ def added(world: World) -> tuple[AppraisalPolicy, AppraisalPolicy]:
 
 def counts(world: World, now: int) -> bool:
     """Whether the program that was added counts at this second, by what the shard remembers."""
-    history = decode(Standing, (world.settings.shards[0].folder / POLICY_HISTORY).read_bytes())
+    history = decode(PolicyState, (world.settings.shards[0].folder / POLICY_HISTORY).read_bytes())
     return another_program(9) in history.at(now).measurements
 
 

@@ -9,7 +9,7 @@ from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError, ReleaseLogBroken, TicketRefused
 from bytewise.protocol.errors.records import MalformedValue
-from bytewise.protocol.evidence.appraisal_policy import GpuUse, Role, TcbStatus
+from bytewise.protocol.evidence.appraisal_policy import GpuUse, MeasurementRole, TcbStatus
 from bytewise.protocol.keys.epochs import Decision, SignedRelease, SignedTicket
 from bytewise.protocol.keys.release_log import START, LogHead, verify_log, verify_owner
 from bytewise.protocol.records.statements import TicketKind
@@ -145,7 +145,7 @@ def test_altered_copy_is_not_believed(logged: Entries, copy: LogCopy) -> None:
 def test_record_contains_the_evidence_of_the_decision(world: World, logged: Entries) -> None:
     shown = of(logged[0])
     assert (shown.evidence.digest, shown.evidence.assurance) == (logged[0].record.evidence_hash, "simulated")
-    (enclave,) = (each for each in world.policy.measurements if each.role is Role.VERIFIER_ENCLAVE)
+    (enclave,) = (each for each in world.policy.measurements if each.role is MeasurementRole.VERIFIER_ENCLAVE)
     assert (shown.platform, shown.measurement, shown.policy) == (enclave.platform, enclave.measurement, world.policy.serial)
     assert (shown.status, shown.gpu, shown.refusal) == (TcbStatus.UP_TO_DATE, GpuUse.UNATTESTED, "")
     assert [of(each).audit is None for each in logged] == [True, True, False]

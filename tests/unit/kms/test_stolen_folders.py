@@ -13,7 +13,7 @@ import pytest
 from bytewise.crypto.curve import GENERATOR, Rng, encode_point
 from bytewise.crypto.shares import combine_values
 from bytewise.protocol.errors.actors import CeremonyRefused, ConfigurationError
-from bytewise.protocol.keys.ceremony import Plan
+from bytewise.protocol.keys.ceremony import CeremonyPlan
 from bytewise.protocol.signing import LocalSigner
 from bytewise.service.secret import write_secret
 from kms.ceremony.state import Ceremony
@@ -56,7 +56,7 @@ class Network:
         """What the thief makes of a folder."""
         return Copy(self.shards[number - 1], self.folder / f"copy-{number}")
 
-    def conducted(self, agreed: Plan, copies: dict[int, Copy], honest: list[int]) -> Ceremony:
+    def conducted(self, agreed: CeremonyPlan, copies: dict[int, Copy], honest: list[int]) -> Ceremony:
         """The plan with its corrupt scribe, who reaches copies in the place of the shards that they are of."""
         links = {each.signer.address: each for each in (*(self.shards[n - 1] for n in honest), *copies.values())}
         return run(scribe_over(self.folder, agreed, links))

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.errors.records import NotCanonical
-from bytewise.protocol.keys.epochs import Refusal
+from bytewise.protocol.keys.epochs import ShardRefusal
 from cli.demo.site import free_ports
 from kms.shard import http_limits
 from kms.shard.api import build_app
@@ -75,17 +75,17 @@ def posting(length: int, start: bytes = b"") -> bytes:
     return b"POST /v1/ceremony HTTP/1.1\r\nHost: shard\r\nContent-Length: %d\r\n\r\n" % length + start
 
 
-def answer_to(place: Place, body: bytes) -> tuple[int, Refusal]:
+def answer_to(place: Place, body: bytes) -> tuple[int, ShardRefusal]:
     """What a whole request gets that is no exchange."""
     line = http.client.HTTPSConnection("127.0.0.1", place.office.port, timeout=PATIENCE_S, context=trusting(place.office))
     with contextlib.closing(line):
         line.request("POST", "/v1/ceremony", body)
         got = line.getresponse()
-        return got.status, decode(Refusal, got.read())
+        return got.status, decode(ShardRefusal, got.read())
 
 
-REFUSED = (403, Refusal("NotCanonical", NotCanonical.rule, False))
-BUSY = (503, Refusal("TryAgain", TryAgain.rule, True))
+REFUSED = (403, ShardRefusal("NotCanonical", NotCanonical.rule, False))
+BUSY = (503, ShardRefusal("TryAgain", TryAgain.rule, True))
 
 
 def served(place: Place) -> bool:

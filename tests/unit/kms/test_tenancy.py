@@ -15,7 +15,7 @@ import pytest
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import ConfigurationError
-from bytewise.protocol.evidence.policy_updates import first_standing
+from bytewise.protocol.evidence.policy_updates import first_policy_state
 from bytewise.protocol.keys.ceremony import SignedErasure
 from bytewise.protocol.keys.epochs import EpochDocument, EpochOnChain, EpochState
 from bytewise.protocol.units import ZERO_DIGEST, Blob
@@ -73,7 +73,7 @@ def started(world: World, held: folder_lock.Held) -> Shard:
     find = functools.partial(keyring.find_share, folder, world.document.record.epoch)
     return Shard(
         world.document, keyring.open_share(folder, world.document), find, accounts.signer(folder), world.contracts,
-        first_standing(world.policy), world.chain, world.records(1), os.urandom, world.clock, 9, held=held,
+        first_policy_state(world.policy), world.chain, world.records(1), os.urandom, world.clock, 9, held=held,
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.protocol.court.params import BPS, Money, ParamSet, Shares
+from bytewise.protocol.court.params import BPS, Money, ParamSet, RewardShares
 from bytewise.protocol.court.settlement import CONVICTIONS, Pot, Split, split, wanted_advance
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.statements import Verdict
@@ -20,7 +20,7 @@ ENDS = [Verdict.UPHELD, *sorted(CONVICTIONS), Verdict.DRAW, Verdict.REFUNDED]
 @st.composite
 def parameters(draw: st.DrawFn) -> ParamSet:
     alpha = draw(st.integers(0, 8000))
-    shares = Shares(alpha, draw(st.integers(0, 8000 - alpha)), draw(st.integers(0, 5000)), 0, 0, 1)
+    shares = RewardShares(alpha, draw(st.integers(0, 8000 - alpha)), draw(st.integers(0, 5000)), 0, 0, 1)
     return replace(params(), shares=shares, money=replace(params().money, fee_per_seat=draw(st.integers(0, 10**18))))
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bytewise.protocol.court.commitments import sealed
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.court.tally import said_by
+from bytewise.protocol.court.tally import vote_content
 from bytewise.protocol.decisions.actions import (
     AnswerList,
     CastCommit,
@@ -38,12 +38,12 @@ from bytewise.protocol.decisions.disputes import (
     decide_moves,
     decide_operator,
 )
-from bytewise.protocol.decisions.snapshot import AnchoredBatch, Case, Challenger, RoundSeats, Seat, Seed
+from bytewise.protocol.decisions.snapshot import AnchoredBatch, Challenger, Dispute, RoundSeats, Seat, Seed
 from bytewise.protocol.errors.actors import ProtectionMissing
 from bytewise.protocol.records.statements import Outcome, Verdict, Vote
 from bytewise.protocol.signing import Domain, typed_digest
 from bytewise.protocol.units import U8, U16, U256, ZERO_DIGEST, Digest, address
-from tests.fixtures.snapshot_builders import BLOCK, NOW, OTHER, case, docket, holdings, word
+from tests.fixtures.snapshot_builders import BLOCK, NOW, OTHER, case, holdings, snapshot, word
 
 ME = address("0x" + "11" * 20)
 DOMAIN = Domain(31337, address("0x" + "33" * 20))
@@ -69,13 +69,13 @@ def committed(cast: Vote) -> Digest:
 
 
 def member(
-    one: Case,
+    one: Dispute,
     votes: dict[tuple[Digest, int], Vote],
     declined: Set[Digest] = frozenset(),
     running: Set[tuple[Digest, int]] = frozenset(),
     paused: bool = False,
 ) -> tuple[Any, ...]:
-    return decide_member(docket(one, paused=paused), DOMAIN, ME, votes, declined, running, VotePolicy())
+    return decide_member(snapshot(one, paused=paused), DOMAIN, ME, votes, declined, running, VotePolicy())
 
 
 @pytest.mark.parametrize(
@@ -90,13 +90,13 @@ def member(
     ],
 )
 def test_seed_is_drawn_or_replaced(seed: Seed, expected: list[object]) -> None:
-    assert list(decide_moves(docket(case(seed=seed)), EAGER)) == expected
+    assert list(decide_moves(snapshot(case(seed=seed)), EAGER)) == expected
 
 
 @given(drawn=st.integers(0, 14), portion=st.integers(1, 20))
 def test_interrupted_draw_continues(drawn: int, portion: int) -> None:
     one = case(phase=Phase.DRAWING, drawn=drawn, seed=Seed(BLOCK - 1, False, True))
-    (move,) = decide_moves(docket(one), dataclasses.replace(EAGER, seats_per_draw=portion))
+    (move,) = decide_moves(snapshot(one), dataclasses.replace(EAGER, seats_per_draw=portion))
     assert isinstance(move, DrawPart) and move.first == drawn and 1 <= move.count == min(portion, 15 - drawn)
 
 
@@ -104,7 +104,7 @@ def test_interrupted_draw_continues(drawn: int, portion: int) -> None:
 def test_every_party_is_paid_after_the_end_exactly_once(settled: list[int], paid: bool, portion: int) -> None:
     rounds = tuple(RoundSeats(15, each) for each in settled)
     one = case(phase=Phase.FINAL, airgap_end=NOW - 1, ended=True, paid=paid, rounds=rounds)
-    moves = decide_moves(docket(one), dataclasses.replace(EAGER, seats_per_settlement=portion))
+    moves = decide_moves(snapshot(one), dataclasses.replace(EAGER, seats_per_settlement=portion))
     assert (PayOut(one.id) in moves) is not paid
     due = [SettleSeats(one.id, n, s, min(portion, 15 - s)) for n, s in enumerate(settled, start=1) if s < 15]
     assert [each for each in moves if isinstance(each, SettleSeats)] == due
@@ -114,13 +114,13 @@ def test_every_party_is_paid_after_the_end_exactly_once(settled: list[int], paid
 def test_dispute_ends_after_its_airgap_and_convictions_only_if_not_frozen(late: int, verdict: Verdict, held: bool) -> None:
     one = case(phase=Phase.AIRGAP, airgap_end=NOW - late, verdict=verdict, held=held)
     waits = late <= 0 or (held and verdict in (Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABLE))
-    assert decide_moves(docket(one), EAGER) == (() if waits else (Finalize(one.id),))
+    assert decide_moves(snapshot(one), EAGER) == (() if waits else (Finalize(one.id),))
 
 
 @given(settleable=st.booleans(), phase=st.sampled_from([Phase.COMMIT, Phase.REVEAL]))
 def test_round_is_counted_when_the_court_allows_it(settleable: bool, phase: Phase) -> None:
     one = case(phase=phase, commit_end=NOW - 50, reveal_end=NOW - 20, settleable=settleable and phase is Phase.REVEAL)
-    assert decide_moves(docket(one), EAGER) == ((Settle(one.id, 1),) if one.settleable else ())
+    assert decide_moves(snapshot(one), EAGER) == ((Settle(one.id, 1),) if one.settleable else ())
 
 
 @given(
@@ -133,9 +133,9 @@ def test_seats_are_drawn_while_the_protocol_clock_is_paused(phase: Phase, seed: 
     one = case(phase=phase, seed=seed, settleable=settleable, airgap_end=airgap_end, ended=True)
     me = holdings(credit_due_wei=5, unbond_due_wei=5)
     policy = dataclasses.replace(EAGER, collect_above_wei=1)
-    moves = decide_moves(docket(one, paused=True, me=me), policy)
+    moves = decide_moves(snapshot(one, paused=True, me=me), policy)
     assert all(isinstance(move, DrawPart) for move in moves)
-    going = decide_moves(docket(one), policy)
+    going = decide_moves(snapshot(one), policy)
     assert moves == tuple(move for move in going if isinstance(move, DrawPart)), "as if it went on"
 
 
@@ -144,17 +144,18 @@ def test_each_verifier_has_its_turn_and_outsiders_have_none(place: int, number: 
     policy = MovePolicy(turns=turns, turn_blocks=blocks, overdue=10**9)
     over = case(phase=Phase.AIRGAP, airgap_end=NOW - 1)
     seen = [
-        bool(decide_moves(docket(over, number=number + step, me=holdings(place=place)), policy)) for step in range(turns * blocks)
+        bool(decide_moves(snapshot(over, number=number + step, me=holdings(place=place)), policy))
+        for step in range(turns * blocks)
     ]
     assert sum(seen) == blocks
-    assert decide_moves(docket(over, me=holdings(pool=ZERO_DIGEST)), policy) == ()
-    assert decide_moves(docket(over, me=holdings(pool=ZERO_DIGEST)), dataclasses.replace(policy, overdue=0)) != ()
+    assert decide_moves(snapshot(over, me=holdings(pool=ZERO_DIGEST)), policy) == ()
+    assert decide_moves(snapshot(over, me=holdings(pool=ZERO_DIGEST)), dataclasses.replace(policy, overdue=0)) != ()
 
 
 @given(credit=st.integers(0, 10), stake=st.integers(0, 10), above=st.integers(0, 10))
 def test_money_is_collected_above_a_minimum(credit: int, stake: int, above: int) -> None:
     policy = dataclasses.replace(EAGER, collect_above_wei=above)
-    moves = decide_moves(docket(me=holdings(credit_due_wei=credit, unbond_due_wei=stake)), policy)
+    moves = decide_moves(snapshot(me=holdings(credit_due_wei=credit, unbond_due_wei=stake)), policy)
     assert (Withdraw(credit) in moves) == (0 < above <= credit)
     assert (FinishUnbond(stake) in moves) == (0 < above <= stake)
 
@@ -175,7 +176,7 @@ def test_a_member_judges_commits_and_reveals_each_once() -> None:
     assert member(reveal, table) == (CastReveal(cast),)
     # Who declined after it had committed still reveals.
     assert member(reveal, table, declined={reveal.id}) == (CastReveal(cast),)
-    said = case(members=(seat(group=said_by(cast).group),), phase=Phase.REVEAL)
+    said = case(members=(seat(group=vote_content(cast).group),), phase=Phase.REVEAL)
     assert member(said, table) == ()
 
 
@@ -198,7 +199,7 @@ def test_challenger_reveals_its_knowledge_when_it_pays(verdict: Verdict, phase: 
     mine = Alternative(word("key"), word("salt"))
     one = case(phase=phase, verdict=verdict, key=mine.key, airgap_end=NOW, challenger=Challenger(ME, False))
     due = phase is Phase.AIRGAP and verdict in (Verdict.OVERTURNED, Verdict.INVALID)
-    shown = decide_challenger(docket(one), ME, {one.id: mine})
+    shown = decide_challenger(snapshot(one), ME, {one.id: mine})
     assert shown == ((OpenAlt(one.id, mine.salt),) if due else ())
     for other in (
         dataclasses.replace(one, key=word("another")),
@@ -206,8 +207,8 @@ def test_challenger_reveals_its_knowledge_when_it_pays(verdict: Verdict, phase: 
         dataclasses.replace(one, challenger=Challenger(ME, True)),
         dataclasses.replace(one, challenger=Challenger(OTHER, False)),
     ):
-        assert decide_challenger(docket(other), ME, {one.id: mine}) == ()
-    assert decide_challenger(docket(one), ME, {}) == ()
+        assert decide_challenger(snapshot(other), ME, {one.id: mine}) == ()
+    assert decide_challenger(snapshot(one), ME, {}) == ()
 
 
 BATCH = AnchoredBatch(1, ME, 1, 1, NOW - 1, False, False, False, 0)
@@ -226,14 +227,14 @@ BATCH = AnchoredBatch(1, ME, 1, 1, NOW - 1, False, False, False, 0)
     ],
 )
 def test_operator_answers_for_its_lists_and_frees_its_collateral(batch: AnchoredBatch, expected: list[object]) -> None:
-    assert list(decide_operator(docket(), ME, [batch])) == expected
-    assert decide_operator(docket(paused=True), ME, [batch]) == ()
+    assert list(decide_operator(snapshot(), ME, [batch])) == expected
+    assert decide_operator(snapshot(paused=True), ME, [batch]) == ()
 
 
 def test_a_disputed_batch_stays_bound() -> None:
     open_case = case(batch_id=BATCH.batch_id)
-    assert decide_operator(docket(open_case), ME, [BATCH]) == ()
-    assert decide_operator(docket(dataclasses.replace(open_case, phase=Phase.FINAL, ended=True)), ME, [BATCH]) == (
+    assert decide_operator(snapshot(open_case), ME, [BATCH]) == ()
+    assert decide_operator(snapshot(dataclasses.replace(open_case, phase=Phase.FINAL, ended=True)), ME, [BATCH]) == (
         ReleaseBatch(1),
     )
 
@@ -241,5 +242,5 @@ def test_a_disputed_batch_stays_bound() -> None:
 @given(late=st.integers(-20, 20))
 def test_unanswered_demand_expires(late: int) -> None:
     demanded = dataclasses.replace(BATCH, list_demanded=True, list_deadline=NOW - late)
-    assert decide_expiries(docket(), [demanded, BATCH], EAGER) == ((ExpireList(1),) if late > 0 else ())
-    assert decide_expiries(docket(paused=True), [demanded], EAGER) == ()
+    assert decide_expiries(snapshot(), [demanded, BATCH], EAGER) == ((ExpireList(1),) if late > 0 else ())
+    assert decide_expiries(snapshot(paused=True), [demanded], EAGER) == ()

@@ -16,11 +16,11 @@ from bytewise.protocol.decisions.audits import (
     decide_auditor,
     decide_watchtower,
 )
-from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult
 from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Address, Digest
 from tests.fixtures.builders import signer
-from tests.fixtures.snapshot_builders import NOW, anchored, case, docket, holdings, word
+from tests.fixtures.snapshot_builders import NOW, anchored, case, holdings, snapshot, word
 
 PEOPLE = tuple(signer(f"verifier {i}").address for i in range(5))
 ME = PEOPLE[2]
@@ -29,9 +29,9 @@ WATCH = WatchPolicy(mismatches=2, margin_s=2)
 BOND_WEI = 100
 
 
-def seen(window_end: int = NOW + 500, **changes: object) -> Docket:
-    """A docket with batch 0, whose window ends then, and money for ten bonds."""
-    return docket(batches=(anchored(0, window_end=window_end),), required_bond_wei=70, me=holdings(balance_wei=1000), **changes)
+def seen(window_end: int = NOW + 500, **changes: object) -> Snapshot:
+    """A snapshot with batch 0, whose window ends then, and money for ten bonds."""
+    return snapshot(batches=(anchored(0, window_end=window_end),), required_bond_wei=70, me=holdings(balance_wei=1000), **changes)
 
 
 def result(receipt: Digest, who: Address, said: AuditOutcome) -> AuditResult:
@@ -48,7 +48,7 @@ def test_an_audit_runs_once_and_is_posted_once_inside_the_window() -> None:
     assert decide_auditor(seen(), [replace(duty, result=said, stage=AuditStage.POSTED)], frozenset(), 5) == ()
     assert decide_auditor(seen(NOW + 5), [duty], frozenset(), 5) == (), "no time for it"
     assert decide_auditor(seen(NOW - 1), [replace(duty, result=said)], frozenset(), 5) == (), "too late to publish"
-    assert decide_auditor(docket(), [duty], frozenset(), 5) == (), "its window was over before"
+    assert decide_auditor(snapshot(), [duty], frozenset(), 5) == (), "its window was over before"
 
 
 def test_audit_mismatch_is_revealed_after_the_window_and_paid_on_agreement() -> None:
@@ -91,7 +91,7 @@ def test_two_drawn_auditors_that_disagree_with_a_receipt_open_one_dispute() -> N
         "the batch's bond"
     )
     assert decide_watchtower(seen(), [fraud], {fraud.receipt_id}, WATCH) == ()
-    assert decide_watchtower(replace(seen(), cases=(case(receipt_id=fraud.receipt_id),)), [fraud], frozenset(), WATCH) == ()
+    assert decide_watchtower(replace(seen(), disputes=(case(receipt_id=fraud.receipt_id),)), [fraud], frozenset(), WATCH) == ()
     assert decide_watchtower(replace(seen(), paused=True), [fraud], frozenset(), WATCH) == ()
 
 

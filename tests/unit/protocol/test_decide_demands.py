@@ -12,23 +12,23 @@ from bytewise.protocol.decisions.demands import (
     DemandPolicy,
     DemandRecord,
     DemandState,
-    Missing,
+    MissingItem,
     decide_demands,
     decide_ends,
     spent,
 )
 from bytewise.protocol.decisions.disputes import MovePolicy
-from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.decisions.snapshot import Snapshot
 from tests.fixtures.builders import signer
-from tests.fixtures.snapshot_builders import NOW, OTHER, docket, holdings, word
+from tests.fixtures.snapshot_builders import NOW, OTHER, holdings, snapshot, word
 
 ME = signer("tower").address
 POLICY = DemandPolicy(budget_wei=100, budget_s=50, margin_s=10, tries=3)
 MOVES = MovePolicy(turns=1, overdue=15)
 
 
-def rich(balance_wei: int = 10**6, **changes: object) -> Docket:
-    return docket(me=holdings(balance_wei=balance_wei), **changes)
+def rich(balance_wei: int = 10**6, **changes: object) -> Snapshot:
+    return snapshot(me=holdings(balance_wei=balance_wei), **changes)
 
 
 def demand(**changes: object) -> DemandRecord:
@@ -37,8 +37,8 @@ def demand(**changes: object) -> DemandRecord:
     return replace(plain, **changes)  # type: ignore[arg-type]
 
 
-def missing(number: int, bond_wei: int = 40, until: int = NOW + 60) -> Missing:
-    return Missing(word("missing", number), DemandList(number, bond_wei), until)
+def missing(number: int, bond_wei: int = 40, until: int = NOW + 60) -> MissingItem:
+    return MissingItem(word("missing", number), DemandList(number, bond_wei), until)
 
 
 RECORDS = st.builds(
@@ -70,7 +70,7 @@ def test_affordable_demands_are_made_in_order() -> None:
     assert decide_demands(rich(), (first, second, third), {word("x"): demand()}, ME, POLICY) == ((first, third), (second,))
     assert decide_demands(rich(paused=True), (first,), {}, ME, POLICY) == ((), ())
     kinds: tuple[Demand, ...] = (DemandEnvelope(word("r"), 1), DemandAnchor(word("a"), 1))
-    others = tuple(Missing(word("other", i), each, NOW + 60) for i, each in enumerate(kinds))
+    others = tuple(MissingItem(word("other", i), each, NOW + 60) for i, each in enumerate(kinds))
     assert decide_demands(rich(), others, {}, ME, POLICY) == (others, ())
 
 
@@ -92,7 +92,7 @@ def test_demander_ends_its_demand_and_others_end_it_in_their_turn() -> None:
         word("in time"): demand(deadline=NOW), word("answered"): demand(state=DemandState.ANSWERED, **late),
     }  # fmt: skip
     assert decide_ends(rich(), known, ME, MOVES) == (Expire(mine), Expire(theirs)), "lists of others: `decide_expiries`"
-    nobody = docket(me=holdings(pool=bytes(32)))
+    nobody = snapshot(me=holdings(pool=bytes(32)))
     assert decide_ends(nobody, known, ME, MOVES) == (Expire(mine),), "who is no verifier has no turn"
     assert Expire(theirs) in decide_ends(replace(nobody, clock=NOW + 15), known, ME, MOVES), "and helps when it is late"
     assert decide_ends(rich(paused=True), known, ME, MOVES) == ()

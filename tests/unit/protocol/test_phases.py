@@ -5,7 +5,7 @@ import runpy
 
 import pytest
 
-from bytewise.protocol.court.phases import DERIVED, TRANSITIONS, Event, Phase, Who, ends
+from bytewise.protocol.court.phases import DERIVED, TRANSITIONS, Event, EventActor, Phase, phase_after
 from bytewise.protocol.court.settlement import SeatOutcome
 from bytewise.protocol.records.statements import Verdict
 from tests.source import ROOT
@@ -26,12 +26,12 @@ def test_every_phase_and_event_is_used_and_leads_to_one_place() -> None:
     assert {row.end for row in TRANSITIONS} | {Phase.NONE} == set(Phase)
     assert {row.event for row in TRANSITIONS} == set(Event)
     assert len({(row.start, row.event) for row in TRANSITIONS}) == len(TRANSITIONS)
-    assert ends(Phase.FINAL, Event.FINALIZE) is None
+    assert phase_after(Phase.FINAL, Event.FINALIZE) is None
 
 
 def test_every_phase_ends_without_a_particular_actor() -> None:
     reaches = {Phase.FINAL}
-    ways = [row for row in TRANSITIONS if row.who in (Who.ANYBODY, Who.TIME)]
+    ways = [row for row in TRANSITIONS if row.who in (EventActor.ANYBODY, EventActor.TIME)]
     for _ in Phase:
         reaches |= {row.start for row in ways if row.end in reaches}
     assert reaches == set(Phase) - {Phase.NONE}
@@ -47,7 +47,7 @@ def test_page_prints_the_phase_table() -> None:
 
 
 def test_derived_phases_follow_from_time_or_a_count() -> None:
-    assert DERIVED == {row.end for row in TRANSITIONS if row.who is Who.TIME}
+    assert DERIVED == {row.end for row in TRANSITIONS if row.who is EventActor.TIME}
 
 
 def test_page_names_every_function_that_has_a_role() -> None:

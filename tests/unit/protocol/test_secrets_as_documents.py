@@ -14,7 +14,7 @@ from bytewise.protocol.address_book import Network
 from bytewise.protocol.encoding import decode, parse, parse_typed
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.jobs import ShardRecord
-from bytewise.protocol.keys.ceremony import CeremonySeat, Erasure, ShardEntry
+from bytewise.protocol.keys.ceremony import CeremonySeat, Erasure, ShardContact
 from bytewise.protocol.keys.epochs import EpochDocument
 from bytewise.service.settings import load_settings
 from kms.settings import ApproveSettings
@@ -30,7 +30,7 @@ ERASURE = {
 READERS: tuple[Callable[[bytes], object], ...] = (
     parse,
     parse_typed,
-    *(lambda data, cls=cls: decode(cls, data) for cls in (ShardRecord, ShardEntry, EpochDocument, Network)),
+    *(lambda data, cls=cls: decode(cls, data) for cls in (ShardRecord, ShardContact, EpochDocument, Network)),
 )
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bytewise.protocol import encoding
 from bytewise.protocol.records.environment import PROFILE_EXACT_1
-from bytewise.protocol.records.model_vectors import KINDS, Answer, Vectors, questions
+from bytewise.protocol.records.model_vectors import KINDS, VectorAnswer, Vectors, questions
 from bytewise.protocol.units import ZERO_DIGEST, Digest
 from tests.fixtures.chain.devnet import word
 
@@ -17,10 +17,10 @@ TRUE = Vectors(
     word("profile"),
     word("model"),
     ZERO_DIGEST,
-    tuple(Answer(word("tokens", i), word("trace", i)) for i in range(6)),
+    tuple(VectorAnswer(word("tokens", i), word("trace", i)) for i in range(6)),
 )
 WORDS = st.sampled_from([word(i) for i in range(3)])
-ANSWERS = st.lists(st.builds(Answer, WORDS, WORDS), max_size=7).map(tuple)
+ANSWERS = st.lists(st.builds(VectorAnswer, WORDS, WORDS), max_size=7).map(tuple)
 VECTORS = st.builds(Vectors, st.sampled_from(["exact-1", "pinned-1"]), WORDS, WORDS, WORDS, ANSWERS)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.actors import ConfigurationError
-from bytewise.protocol.keys.ceremony import Purpose, SignedPlan
+from bytewise.protocol.keys.ceremony import CeremonyPurpose, SignedPlan
 from bytewise.protocol.units import U256
 from bytewise.service.files import replace_file
 from chain.client.address_book import read_network, write_network
@@ -98,7 +98,7 @@ def test_coordinator_that_dies_writing_its_plan_resumes_by_the_command(tmp_path:
     fuse.lit = True
     while not seen:
         try:
-            seen.append(agreed_plan(settings, Purpose.GENERATE, CONTRACTS, SCRIBE, os.urandom))
+            seen.append(agreed_plan(settings, CeremonyPurpose.GENERATE, CONTRACTS, SCRIBE, os.urandom))
         except Crash:
             fuse.dead = False
     assert fuse.burnt and decode(SignedPlan, settings.plan_file.read_bytes()) == seen[0]

@@ -14,9 +14,9 @@ from bytewise.storage.migrate import migrate
 from bytewise.storage.outbox import State
 from chain.client.artifacts import interface
 from chain.deployment.params import DEVNET
-from chain.reads.reader import DocketReader
+from chain.reads.reader import SnapshotReader
 from chain.sending.sender import FINAL_AFTER
-from chain.sending.transactions import Call
+from chain.sending.transactions import TransactionCall
 from serving.anchoring_order import Service
 from serving.chain_view import OperatorStanding, OwnBatches
 from serving.openai import read_ask
@@ -45,7 +45,7 @@ from tests.fixtures.snapshot_builders import holdings
 
 def _standing(anvil: Anvil, **changes: object) -> OperatorStanding:
     network = dataclasses.replace(deployed(anvil), **changes)  # type: ignore[arg-type]
-    return OperatorStanding(DocketReader(anvil.client, network), signer(1).address, ENVIRONMENT.digest, MODEL)
+    return OperatorStanding(SnapshotReader(anvil.client, network), signer(1).address, ENVIRONMENT.digest, MODEL)
 
 
 def test_operator_whose_book_lacks_the_open_epoch_refuses_and_stays_alive() -> None:
@@ -77,11 +77,11 @@ def test_free_stake_below_the_minimum_stops_batches_or_requests() -> None:
                 for locked in (0, money.slash_amount - 1, money.slash_amount):
                     free = max(0, STAKE_WEI - collateral - locked)
                     me = holdings(operator_until=OPEN_END, stake_wei=STAKE_WEI, free_wei=free, collateral_wei=collateral)
-                    real = DocketReader.docket
-                    patch.setattr(DocketReader, "docket", lambda *a, real=real, me=me: dataclasses.replace(real(*a), me=me))
+                    real = SnapshotReader.snapshot
+                    patch.setattr(SnapshotReader, "snapshot", lambda *a, real=real, me=me: dataclasses.replace(real(*a), me=me))
                     found = standing.read()
                     assert found.room == room and (found.most == 0) == (collateral + locked > most)
-                    patch.setattr(DocketReader, "docket", real)
+                    patch.setattr(SnapshotReader, "snapshot", real)
 
 
 def test_operator_that_anchored_late_sees_the_demand_and_answers_it(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_request_outlives_the_longest_pause_and_none_is_accepted_in_it(tmp_path:
         operator = sender(anvil, network, me, tmp_path)
         header = batch(network, me, 1, 2, before.timestamp).header
         pause = interface("Guardian").call("pause", longest)
-        send(anvil.client, Call(GUARDIAN, network.addresses.guardian, pause, 0, 200_000), tip_wei=10**9)
+        send(anvil.client, TransactionCall(GUARDIAN, network.addresses.guardian, pause, 0, 200_000), tip_wei=10**9)
         anvil.mine()
         assert standing.read().closed_because == "the network is paused"
         for seconds in (1, longest - 60):

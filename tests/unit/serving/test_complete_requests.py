@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bytewise.inference.artifact import artifact
-from bytewise.inference.convert.convert import Options, convert
+from bytewise.inference.convert.convert import ConversionOptions, convert
 from bytewise.inference.convert.make import make_model
 from bytewise.inference.tokenizer import Tokenizer
 from bytewise.protocol.encoding import to_json
@@ -32,7 +32,7 @@ def signed_policy(folder: Path, recommended: dict[str, Any]) -> DecodePolicy:
     """Decode policy of the least request to a model whose makers recommend that."""
     make_model(folder / "checkpoint", 7, layers=1, width=64, heads=4, key_value_heads=2, context=256)
     (folder / "checkpoint" / "generation_config.json").write_text(json.dumps(recommended))
-    convert(folder / "checkpoint", folder / "artifact", options=Options(equalise=False))
+    convert(folder / "checkpoint", folder / "artifact", options=ConversionOptions(equalise=False))
     loaded = artifact.load(folder / "artifact")
     assert loaded.manifest.generation.temperature == ("0.6" if recommended.get("do_sample") else "0")
     limits = replace(OFFER.environment.limits, vocabulary=264)

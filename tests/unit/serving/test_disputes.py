@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.decisions.snapshot import Case, Docket
+from bytewise.protocol.decisions.snapshot import Dispute, Snapshot
 from bytewise.protocol.digests import Label, labelled
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.errors.branches import Unavailable
@@ -37,7 +37,7 @@ class Accused:
     scene: Scene
     number: int = 1
     clock: int = NOW
-    cases_: list[Case] = field(default_factory=list)
+    cases_: list[Dispute] = field(default_factory=list)
     sent: list[tuple[object, ...]] = field(default_factory=list)
     away: bool = False
     asked: int = 0
@@ -48,8 +48,8 @@ class Accused:
     def head(self) -> int:
         return self.number
 
-    def cases(self, block: int) -> Docket:
-        return replace(snapshot_builders.docket(*self.cases_, number=block), clock=self.clock)
+    def cases(self, block: int) -> Snapshot:
+        return replace(snapshot_builders.snapshot(*self.cases_, number=block), clock=self.clock)
 
     def terms(self, batch_id: int, block: int) -> tuple[int, int]:
         return 1, BOND

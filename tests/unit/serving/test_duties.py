@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.decisions.snapshot import AnchoredBatch, Docket
+from bytewise.protocol.decisions.snapshot import AnchoredBatch, Snapshot
 from bytewise.protocol.errors.actors import ConfigurationError, StoreCorrupt, TryAgain
 from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 from bytewise.protocol.merkle import batch_leaf, verify_batch_proof
@@ -39,8 +39,8 @@ class Owing:
     def head(self) -> int:
         return self.number
 
-    def docket(self, block: int) -> Docket:
-        return snapshot_builders.docket(number=block, batch_count=len(self.batches))
+    def snapshot(self, block: int) -> Snapshot:
+        return snapshot_builders.snapshot(number=block, batch_count=len(self.batches))
 
     def anchored(self, from_batch: int, block: int) -> tuple[AnchoredBatch, ...]:
         return tuple(self.batches[from_batch:])

@@ -14,7 +14,7 @@ from bytewise.inference.native.library import kernels
 from bytewise.service.clock import monotonic_s
 from bytewise.service.exit_codes import Exit
 from bytewise.storage.migrate import migrate
-from chain.reads.reader import DocketReader
+from chain.reads.reader import SnapshotReader
 from cli.demo.site import free_ports
 from tests.fixtures.serving.operator_site import (
     MODEL_NAME,
@@ -63,7 +63,7 @@ def test_answer_signed_and_never_delivered_is_returned_after_a_crash(operator: O
         assert answer["receipt"]["signed"]["signature"] == "0x" + stored[0].signature.hex()
         assert books.last_issued() == 1
         operator.wait_anchored(1)
-    reader = DocketReader(operator.anvil.client, operator.network)
+    reader = SnapshotReader(operator.anvil.client, operator.network)
     assert len(reader.batches(operator.network.deploy_block, reader.head())) == 1
 
 
@@ -74,7 +74,7 @@ def test_second_operator_on_one_database_ends_and_names_the_first(operator: Oper
     with serving(operator) as first:
         with process(operator.folder, "serving", "--config", str(second), exit_code=Exit.REFUSED) as child:
             assert child.wait(60) == Exit.REFUSED
-        assert "LaneOwned" in operator.log() and f":{first.pid}:" in operator.log() and first.poll() is None
+        assert "LeaseTaken" in operator.log() and f":{first.pid}:" in operator.log() and first.poll() is None
 
 
 def test_without_the_c_engine_one_line_says_that_torch_is_used(operator: Operator, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from bytewise.protocol.records.opening import verify_opening
 from bytewise.protocol.records.receipt import BatchHeader, ReceiptList, SignedReceipt, verify_list, verify_receipt
 from bytewise.protocol.records.seal import Payload, seal_context
 from bytewise.protocol.units import Digest, unhex
-from chain.reads.reader import DocketReader
+from chain.reads.reader import SnapshotReader
 from tests.fixtures.serving.operator_site import MODEL_NAME, SECRET, Operator, body
 
 
@@ -54,7 +54,7 @@ def test_the_envelope_on_da_opens_to_exactly_the_opening(operator: Operator, cli
 
 def test_receipts_are_anchored_in_order_and_every_list_fits_its_header(operator: Operator, client: openai.OpenAI) -> None:
     seq = from_json(SignedReceipt, ask(client, "Anchor me.", max_tokens=3).model_extra["receipt"]["signed"]).receipt.seq
-    reader = DocketReader(operator.anvil.client, operator.network)
+    reader = SnapshotReader(operator.anvil.client, operator.network)
     operator.wait_anchored(seq)
     with DaClient((operator.da_url,), 10.0) as da:
         listed = [(header, decode(ReceiptList, da.get(header.locator))) for header in _batches(operator, reader)]
@@ -63,7 +63,7 @@ def test_receipts_are_anchored_in_order_and_every_list_fits_its_header(operator:
         assert len(verify_list(operator.network.anchor_domain, header, entries)) == header.count
 
 
-def _batches(operator: Operator, reader: DocketReader) -> tuple[BatchHeader, ...]:
+def _batches(operator: Operator, reader: SnapshotReader) -> tuple[BatchHeader, ...]:
     return reader.batches(operator.network.deploy_block, reader.head())
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import Engine, select, update
 
-from bytewise.protocol.errors.actors import LaneLost, LaneOwned
+from bytewise.protocol.errors.actors import LeaseLost, LeaseTaken
 from bytewise.protocol.units import Blob
 from bytewise.storage.engine import reading, writing
 from bytewise.storage.nonce_lease import Lane, kept_lease
@@ -44,7 +44,7 @@ def test_lease_is_renewed_while_its_process_is_busy(engine: Engine, clock: HandC
             clock.seconds += 1
             now = clock.seconds
             until(lambda now=now: leased_until(engine) > now)  # type: ignore[misc]
-            with pytest.raises(LaneOwned):
+            with pytest.raises(LeaseTaken):
                 lane(engine, clock).acquire()
     assert lane(engine, clock).acquire() > 0, "and it is given back at the end"
 
@@ -52,7 +52,7 @@ def test_lease_is_renewed_while_its_process_is_busy(engine: Engine, clock: HandC
 def test_process_that_lost_its_lease_ends_without_voting_or_retaking_it(engine: Engine, clock: HandClock) -> None:
     stop, first, second = threading.Event(), lane(engine, clock), lane(engine, clock)
     table = Protection(engine, clock, first)
-    with pytest.raises(LaneLost), kept_lease(first, stop):
+    with pytest.raises(LeaseLost), kept_lease(first, stop):
         table.sign_once(vote(dispute=1), Blob(b""))
         # Another process took it while this one slept: the two of them in one transaction, so that no renewal comes between.
         with writing(engine) as connection:
@@ -60,10 +60,10 @@ def test_process_that_lost_its_lease_ends_without_voting_or_retaking_it(engine: 
             connection.execute(update(LaneRow).values(owner=second.owner, fence=fence, leased_until=clock.seconds + 1))
         until(stop.is_set)
         for attempt in (lambda: table.sign_once(vote(dispute=2), Blob(b"")), first.acquire):
-            with pytest.raises(LaneLost):
+            with pytest.raises(LeaseLost):
                 attempt()
     assert [stored.vote for stored in table.rows()] == [vote(dispute=1)]
-    with pytest.raises(LaneOwned):
+    with pytest.raises(LeaseTaken):
         lane(engine, clock).acquire()
 
 
@@ -75,15 +75,15 @@ def test_import_after_a_lost_lease_adds_nothing(engine: Engine, clock: HandClock
     document = table.export()
     clock.seconds += 1
     lane(engine, clock).acquire()
-    with pytest.raises(LaneLost):
+    with pytest.raises(LeaseLost):
         table.import_votes(document)
 
 
 def test_lease_is_refused_at_once_without_waiting_and_waiting_can_stop(engine: Engine, clock: HandClock) -> None:
     lane(engine, clock).acquire()
-    with pytest.raises(LaneOwned), kept_lease(lane(engine, clock), threading.Event(), wait=False):
+    with pytest.raises(LeaseTaken), kept_lease(lane(engine, clock), threading.Event(), wait=False):
         raise AssertionError("it is another's")
     stop = threading.Event()
     stop.set()
-    with pytest.raises(LaneOwned), kept_lease(lane(engine, clock), stop):
+    with pytest.raises(LeaseTaken), kept_lease(lane(engine, clock), stop):
         raise AssertionError("it is another's")

@@ -5,7 +5,7 @@ import itertools
 import pytest
 from sqlalchemy import Engine
 
-from bytewise.protocol.errors.actors import LaneLost, LaneOwned, StoreCorrupt
+from bytewise.protocol.errors.actors import LeaseLost, LeaseTaken, StoreCorrupt
 from bytewise.storage.engine import open_database
 from bytewise.storage.nonce_lease import DEFAULT_TTL_S, Lane
 from bytewise.storage.outbox import OPEN, TRANSITIONS, Outbox, Signed, State
@@ -149,12 +149,12 @@ def test_bytes_of_an_earlier_nonce_are_loose_until_the_chain_used_it(outbox: Out
 
 def test_a_second_process_waits_until_the_lease_ends(engine: Engine, outbox: Outbox, clock: HandClock) -> None:
     second = Lane(engine, clock, 1, ACCOUNT)
-    with pytest.raises(LaneOwned):
+    with pytest.raises(LeaseTaken):
         second.acquire()
     assert Lane(engine, clock, 1, OTHER).acquire() > 0, "another account is another lane"
     clock.seconds += DEFAULT_TTL_S
     outbox.lane.acquire()
-    with pytest.raises(LaneOwned):
+    with pytest.raises(LeaseTaken):
         second.acquire()
     outbox.lane.release()
     assert second.acquire() > 0
@@ -165,9 +165,9 @@ def test_process_that_wakes_after_its_lease_cannot_write(engine: Engine, outbox:
     clock.seconds += DEFAULT_TTL_S
     second = Lane(engine, clock, 1, ACCOUNT)
     second.acquire()
-    with pytest.raises(LaneLost):
+    with pytest.raises(LeaseLost):
         outbox.sign(item.id, 0, signed)
-    with pytest.raises(LaneLost):
+    with pytest.raises(LeaseLost):
         outbox.mark(item.id, State.EXPIRED)
     outbox.lane.release()
     assert Outbox(second).sign(item.id, 0, signed).nonce == 0, "and its release did not free the other's lease"

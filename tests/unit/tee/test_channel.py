@@ -15,7 +15,7 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.evidence import ChannelBroken, ChannelRefused
-from bytewise.protocol.evidence.policy_updates import first_standing
+from bytewise.protocol.evidence.policy_updates import first_policy_state
 from bytewise.protocol.units import U64, Blob
 from bytewise.tee import binding
 from bytewise.tee.binding import MAX_HELLO_BYTES, MAX_PROOF_BYTES
@@ -100,7 +100,7 @@ OTHER_TERMS: dict[str, tuple[dict[str, object], str]] = {
 def test_different_terms_are_refused_before_quoting_and_the_peer_informed(what: str, ends: Ends) -> None:
     changes, said = OTHER_TERMS[what]
     policy = dataclasses.replace(ends.bench.policy, serial=U64(2))
-    changed = changes or {"standing": first_standing(policy)}
+    changed = changes or {"standing": first_policy_state(policy)}
     terms = dataclasses.replace(ends.terms(ENCLAVE, account=None), **changed)  # type: ignore[arg-type]
     quoted: list[bytes] = []
 

@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
-from bytewise.protocol.evidence.appraisal_policy import Role
+from bytewise.protocol.evidence.appraisal_policy import MeasurementRole
 from bytewise.protocol.evidence.claims import REPORT_DATA_BYTES
 from bytewise.protocol.units import U64, U256, Address, Blob, Digest
 from bytewise.tee.binding import VERSION, Hello, Statement, account_digest, report_data
 from tests.fixtures.kms.memory_chain import CONTRACTS
 
 ONE, TWO, THREE, FOUR, FIVE = (Digest(bytes([n]) * 32) for n in range(1, 6))
-HELLO = Hello(VERSION, Role.KEY_SHARD, ONE, U64(1), TWO, Blob(b"\x04" * 65))
+HELLO = Hello(VERSION, MeasurementRole.KEY_SHARD, ONE, U64(1), TWO, Blob(b"\x04" * 65))
 STATEMENT = Statement(CONTRACTS, HELLO, bytes(32), THREE, FOUR, FIVE)
 OTHER = Digest(b"\x09" * 32)
 HELLOS: dict[str, Any] = {
-    "version": VERSION + 1, "role": Role.VERIFIER_ENCLAVE, "nonce": OTHER, "key_epoch": U64(2), "policy": OTHER,
+    "version": VERSION + 1, "role": MeasurementRole.VERIFIER_ENCLAVE, "nonce": OTHER, "key_epoch": U64(2), "policy": OTHER,
     "transport_key": Blob(b""),
 }  # fmt: skip
 STATEMENTS: dict[str, Any] = {"exporter": b"\x09" * 32, "own_key": OTHER, "peer_key": OTHER, "peer_nonce": OTHER}

@@ -14,7 +14,7 @@ from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.evidence import EvidenceExpired, EvidenceMalformed, TcbRefused
 from bytewise.protocol.evidence.appraisal_policy import SignedPolicy
 from bytewise.protocol.evidence.claims import Collateral, Evidence, ResultQuote, SnpCertificates
-from bytewise.protocol.evidence.policy_updates import Standing
+from bytewise.protocol.evidence.policy_updates import PolicyState
 from bytewise.protocol.units import Blob
 from bytewise.tee import dcap
 from bytewise.tee.collateral import from_service, issued_at

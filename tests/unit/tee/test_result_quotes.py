@@ -9,12 +9,12 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import EvidenceRefused
 from bytewise.protocol.errors.evidence import EvidenceMalformed
 from bytewise.protocol.errors.records import ForeignChain, MalformedValue
-from bytewise.protocol.evidence.claims import Evidence, Premises, ResultQuote, ResultStatement, result_report_data
+from bytewise.protocol.evidence.claims import Evidence, HostClaims, ResultQuote, ResultStatement, result_report_data
 from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Address, Digest
 from bytewise.tee.appraisal import verify_result_quote
 from tests.fixtures.tee.simulated_platform import CHAIN_ID, Bench
 
-PREMISES = Premises(U64(7), Digest(b"\x06" * 32), Digest(b"\x07" * 32), Digest(b"\x08" * 32))
+PREMISES = HostClaims(U64(7), Digest(b"\x06" * 32), Digest(b"\x07" * 32), Digest(b"\x08" * 32))
 
 
 def statement(**changes: object) -> ResultStatement:

@@ -16,18 +16,18 @@ from bytewise.protocol.evidence.appraisal_policy import (
     Coverage,
     EvidenceType,
     GpuUse,
+    MeasurementRole,
     PlatformKind,
-    Role,
     SignedPolicy,
     TcbStatus,
     approval_digest,
 )
 from bytewise.protocol.evidence.policy_updates import (
     ADDITION_DELAY_S,
-    Standing,
-    first_standing,
-    narrower,
-    succeed,
+    PolicyState,
+    first_policy_state,
+    is_narrower,
+    update_policy,
     verify_approval,
 )
 from bytewise.protocol.signing import LocalSigner
@@ -90,8 +90,8 @@ def test_attack_8_older_policy_is_not_accepted_again() -> None:
     standing = succeed(first_standing(FIRST), after(measurements=(program(1),)), at(NOW))
     for serial in (0, 4, 5, 6):
         with pytest.raises(PolicyRefused, match="was accepted before"):
-            succeed(standing, replace(FIRST, serial=U64(serial)), at(NOW))
-    assert succeed(standing, standing.policy, at(NOW + 1)) == standing
+            update_policy(standing, replace(FIRST, serial=U64(serial)), at(NOW))
+    assert update_policy(standing, standing.policy, at(NOW + 1)) == standing
 
 
 def test_removal_counts_at_once_and_an_addition_after_the_delay() -> None:
@@ -105,14 +105,14 @@ def test_attack_28_addition_by_governors_waits_for_public_review() -> None:
     """Control: without the delay the colluders' program would count at once."""
     hostile = after(measurements=(program(9),))
     with pytest.raises(PolicyRefused, match="has to wait"):
-        succeed(first_standing(FIRST), hostile, at(NOW)).at(NOW)
-    assert succeed(first_standing(FIRST), hostile, at(NOW), delay_s=0).at(NOW).measurements == (program(9),)
+        update_policy(first_policy_state(FIRST), hostile, at(NOW)).at(NOW)
+    assert update_policy(first_policy_state(FIRST), hostile, at(NOW), delay_s=0).at(NOW).measurements == (program(9),)
 
 
 def test_announcing_an_addition_again_does_not_change_its_delay() -> None:
-    standing = succeed(first_standing(FIRST), after(measurements=(program(1), program(3))), at(NOW))
+    standing = update_policy(first_policy_state(FIRST), after(measurements=(program(1), program(3))), at(NOW))
     again = replace(standing.policy, serial=U64(7))
-    later = succeed(standing, again, at(NOW + 1000))
+    later = update_policy(standing, again, at(NOW + 1000))
     assert later.at(NOW + ADDITION_DELAY_S).measurements == (program(1), program(3))
     with pytest.raises(PolicyRefused):
         replace(later, policy=replace(again, measurements=(program(3),))).at(NOW + ADDITION_DELAY_S - 1)
@@ -148,35 +148,35 @@ NARROWER: dict[str, dict[str, object]] = {
 @pytest.mark.parametrize("name", NARROWER)
 def test_a_tighter_rule_counts_at_once_and_its_loosening_waits(name: str) -> None:
     tight = replace(RULE, **NARROWER[name])  # type: ignore[arg-type]
-    standing = succeed(first_standing(FIRST), after(rules=(tight,)), at(NOW))
+    standing = update_policy(first_policy_state(FIRST), after(rules=(tight,)), at(NOW))
     assert standing.at(NOW).rules == (tight,)
-    back = succeed(standing, after(serial=U64(7), rules=(tight, RULE)), at(NOW))
+    back = update_policy(standing, after(serial=U64(7), rules=(tight, RULE)), at(NOW))
     assert back.at(NOW).rules == (tight,) and back.at(NOW + ADDITION_DELAY_S).rules == (tight, RULE)
 
 
 @pytest.mark.parametrize("name", WIDER)
 def test_wider_rule_waits_for_the_delay(name: str) -> None:
     wide = replace(RULE, **WIDER[name])  # type: ignore[arg-type]
-    standing = succeed(first_standing(FIRST), after(rules=(RULE, wide)), at(NOW))
+    standing = update_policy(first_policy_state(FIRST), after(rules=(RULE, wide)), at(NOW))
     assert standing.at(NOW).rules == (RULE,) and standing.at(NOW + ADDITION_DELAY_S).rules == (RULE, wide)
 
 
 def test_accepted_rule_is_used_before_an_added_one() -> None:
     """Else evidence that satisfies both would be taken for an addition's, which the chain may not let count yet."""
     wide = replace(RULE, refused_advisories=())
-    standing = succeed(first_standing(FIRST), after(rules=(wide, RULE)), at(NOW))
+    standing = update_policy(first_policy_state(FIRST), after(rules=(wide, RULE)), at(NOW))
     assert standing.policy.rules == (wide, RULE) and standing.at(NOW + ADDITION_DELAY_S).rules == (RULE, wide)
 
 
 def test_longer_platform_list_waits_and_an_empty_one_is_the_longest() -> None:
     one, two = (replace(RULE, platforms=tuple(Blob(bytes([n]) * 16) for n in range(1, size + 1))) for size in (1, 2))
-    assert narrower(one, two) and narrower(two, RULE) and not narrower(two, one) and not narrower(RULE, two)
+    assert is_narrower(one, two) and is_narrower(two, RULE) and not is_narrower(two, one) and not is_narrower(RULE, two)
 
 
 def test_dropping_the_revocation_list_demand_waits() -> None:
     plain = replace(RULE, type=EvidenceType.SNP, statuses=(TcbStatus.UP_TO_DATE,), min_evaluation=0, min_tcb=Blob(bytes(8)))
     asked, never = plain, replace(plain, max_age_s=0)
-    assert narrower(asked, never) and not narrower(never, asked) and narrower(never, never)
+    assert is_narrower(asked, never) and not is_narrower(never, asked) and is_narrower(never, never)
 
 
 def test_program_trusted_in_another_role_waits() -> None:
@@ -188,7 +188,7 @@ def test_program_trusted_in_another_role_waits() -> None:
 
 def test_dropping_the_demand_for_gpu_evidence_waits() -> None:
     first = replace(FIRST, measurements=(program(1, GpuUse.ATTESTED), program(2)))
-    standing = succeed(first_standing(first), after(measurements=(program(1), program(2))), at(NOW))
+    standing = update_policy(first_policy_state(first), after(measurements=(program(1), program(2))), at(NOW))
     assert standing.at(NOW).measurements == (program(2),)
 
 
@@ -205,18 +205,18 @@ CANNOT_WAIT: dict[str, Callable[[], AppraisalPolicy]] = {
 def test_change_that_no_delay_permits_is_refused(name: str) -> None:
     first = replace(FIRST, chain_ids=(U256(1), U256(1337))) if name == "simulated evidence" else FIRST
     with pytest.raises(PolicyRefused):
-        succeed(first_standing(first), CANNOT_WAIT[name](), at(NOW))
+        update_policy(first_policy_state(first), CANNOT_WAIT[name](), at(NOW))
 
 
 @given(st.lists(st.tuples(st.sets(st.integers(1, 6), min_size=1), st.integers(0, 2 * ADDITION_DELAY_S)), min_size=1, max_size=6))
 @settings(deadline=None, max_examples=60)
 def test_no_program_counts_before_its_whole_announcement_delay(steps: list[tuple[set[int], int]]) -> None:
     """Whatever sequence of policies and pauses: a program counts only if it was in the first, or in every one for the delay."""
-    standing, now, since = first_standing(FIRST), NOW, {1: NOW - ADDITION_DELAY_S, 2: NOW - ADDITION_DELAY_S}
+    standing, now, since = first_policy_state(FIRST), NOW, {1: NOW - ADDITION_DELAY_S, 2: NOW - ADDITION_DELAY_S}
     for number, (programs, pause) in enumerate(steps):
         now += pause
         policy = after(serial=U64(6 + number), measurements=tuple(program(n) for n in sorted(programs)))
-        standing = succeed(standing, policy, at(now))
+        standing = update_policy(standing, policy, at(now))
         since = {n: since.get(n, now) for n in programs}
         allowed = {program(n).measurement for n in programs if now - since[n] >= ADDITION_DELAY_S}
         if allowed:
@@ -254,7 +254,7 @@ def test_shard_remembers_accepted_policies_across_restarts(tmp_path: Path) -> No
 def test_clocks_set_back_a_little_between_two_starts_shorten_no_wait(tmp_path: Path) -> None:
     path, history = tmp_path / "policy.json", tmp_path / "history.json"
 
-    def start(policy: AppraisalPolicy, now: int) -> Standing:
+    def start(policy: AppraisalPolicy, now: int) -> PolicyState:
         path.write_bytes(encode(signed(policy, GOVERNORS)))
         return follow_policy(path, history, ADDRESSES, 3, 1, True, at(now))
 

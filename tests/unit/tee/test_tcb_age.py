@@ -11,7 +11,7 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.evidence import TcbRefused
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import MAX_OUT_OF_DATE_GRACE_S, AppraisalPolicy, TcbStatus, policy_digest
-from bytewise.protocol.evidence.policy_updates import ADDITION_DELAY_S, first_standing, narrower, succeed
+from bytewise.protocol.evidence.policy_updates import ADDITION_DELAY_S, first_policy_state, is_narrower, update_policy
 from bytewise.tee_simulated.collateral import LEVEL_AGE_S, Verdict
 from tests.fixtures.tee.body_changes import EVERY, OLD
 from tests.fixtures.tee.policy_succession import FIRST, NOW, RULE, after, at
@@ -96,9 +96,11 @@ def test_longer_grace_for_outdated_status_waits_and_a_shorter_one_counts() -> No
     for mine in graces:
         for theirs in graces:
             rules = [replace(old, out_of_date_grace_s=each) for each in (mine, theirs)]
-            assert narrower(rules[0], rules[1]) == ((mine or 0) <= (theirs or 0))
+            assert is_narrower(rules[0], rules[1]) == ((mine or 0) <= (theirs or 0))
     short, long = (replace(old, out_of_date_grace_s=each) for each in (1000, 1001))
     before = replace(FIRST, rules=(short,))
-    standing = succeed(first_standing(before), after(rules=(short, long)), at(NOW))
+    standing = update_policy(first_policy_state(before), after(rules=(short, long)), at(NOW))
     assert standing.at(NOW).rules == (short,) and standing.at(NOW + ADDITION_DELAY_S).rules == (short, long)
-    assert succeed(first_standing(replace(FIRST, rules=(long,))), after(rules=(short,)), at(NOW)).at(NOW).rules == (short,)
+    assert update_policy(first_policy_state(replace(FIRST, rules=(long,))), after(rules=(short,)), at(NOW)).at(NOW).rules == (
+        short,
+    )

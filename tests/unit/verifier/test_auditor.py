@@ -9,7 +9,7 @@ import pytest
 from bytewise.protocol.court.sortition import audit_is_drawn
 from bytewise.protocol.decisions.actions import Action, PostAudit, RunAudit
 from bytewise.protocol.decisions.disputes import MovePolicy
-from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.errors.actors import NoAgreement, TryAgain
 from bytewise.protocol.errors.branches import Bug
@@ -218,7 +218,7 @@ class Deaf:
     def __init__(self) -> None:
         self.silent = True
 
-    def step(self, docket: Docket) -> tuple[Action, ...]:
+    def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
         if self.silent:
             raise NoAgreement("logs", 2, "endpoint 0 against 1")
         return ()

@@ -8,7 +8,7 @@ import pytest
 from bytewise.protocol.jobs import JobResult
 from bytewise.protocol.records.compare import differing_fields
 from bytewise.protocol.records.environment import PROFILE_EXACT_1
-from bytewise.protocol.records.preflight import Mark, Point, Record, preflight
+from bytewise.protocol.records.preflight import PointResult, PreflightPoint, PreflightSubject, preflight
 from bytewise.protocol.records.statements import AuditOutcome, CannotReason, Outcome
 from bytewise.protocol.units import U8, U16, ZERO_DIGEST, Blob, Digest
 from tests.fixtures.builders import NOW, word
@@ -20,10 +20,10 @@ def job_result(outcome: Outcome, code: int = 0, tokens: Digest = ZERO_DIGEST, ro
     return JobResult(word("r"), U16(0), word("r"), ME.address, U8(outcome), U8(code), tokens, root, ZERO_DIGEST, Blob(b"quote"))
 
 
-def record(**changes: object) -> Record:
+def record(**changes: object) -> PreflightSubject:
     signed = WORLD.answered(1)
     header, _ = WORLD.batch((signed,))
-    plain = Record(signed.receipt, header, WORLD.environment, word("policy"), 600, "simulated", None, False)
+    plain = PreflightSubject(signed.receipt, header, WORLD.environment, word("policy"), 600, "simulated", None, False)
     return dataclasses.replace(plain, **changes)  # type: ignore[arg-type]
 
 
@@ -74,12 +74,12 @@ def test_audit_compares_tokens_and_computation_separately(lies: tuple[str, ...])
 
 def test_checklist_has_eleven_points_and_names_the_unverified_claim() -> None:
     nobody_looked = preflight(record())
-    assert [point for point, _ in nobody_looked.marks] == list(Point) and len(Point) == 11
-    assert dict(nobody_looked.marks)[Point.DECODING] is Mark.UNKNOWN
-    assert dict(nobody_looked.marks)[Point.APPLICATION] is Mark.UNKNOWN
+    assert [point for point, _ in nobody_looked.marks] == list(PreflightPoint) and len(PreflightPoint) == 11
+    assert dict(nobody_looked.marks)[PreflightPoint.DECODING] is PointResult.UNKNOWN
+    assert dict(nobody_looked.marks)[PreflightPoint.APPLICATION] is PointResult.UNKNOWN
     assert "nobody here has replayed" in nobody_looked.claim
     compared = preflight(record(opened=True, executed=True))
     assert compared.failed == () and "byte for byte" in compared.claim
     assert "too thin" in preflight(record(environment=dataclasses.replace(WORLD.environment, driver=""))).claim
-    assert dict(preflight(record(environment=None)).marks)[Point.RUNTIME] is Mark.UNKNOWN
+    assert dict(preflight(record(environment=None)).marks)[PreflightPoint.RUNTIME] is PointResult.UNKNOWN
     assert "without evidence" in preflight(record(opened=True, executed=True, policy=ZERO_DIGEST)).claim

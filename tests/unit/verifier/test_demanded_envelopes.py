@@ -9,7 +9,7 @@ import pytest
 from bytewise.protocol.court.commitments import dispute_id
 from bytewise.protocol.decisions.actions import DemandEnvelope, OpenDispute
 from bytewise.protocol.decisions.demands import DemandKind, DemandState
-from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.encoding import to_json
 from bytewise.protocol.errors.actors import NotServed
 from bytewise.protocol.records.receipt import receipt_id
@@ -114,7 +114,7 @@ def test_tick_follows_demands_within_its_budget(tmp_path: Path) -> None:
         town.chain.end(name, DemandState.EXPIRED)
     asked: list[Digest] = []
 
-    def slow(receipt_id: Digest, batch_id: int, docket: Docket) -> bytes:
+    def slow(receipt_id: Digest, batch_id: int, snapshot: Snapshot) -> bytes:
         now[0] += ask
         asked.append(receipt_id)
         raise NotServed("an envelope", "nothing")

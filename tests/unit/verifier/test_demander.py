@@ -164,7 +164,7 @@ def test_expired_demand_is_ended_by_its_demander_first_and_later_by_anyone(tmp_p
     part = demander(town, replace(POLICY, budget_wei=0))
     assert step(town, part, CURE_S) == ()
     assert step(town, part) == (Expire(ours),)
-    assert step(town, part, MOVES.overdue) == (Expire(ours), Expire(theirs)), "lists of others are in every docket"
+    assert step(town, part, MOVES.overdue) == (Expire(ours), Expire(theirs)), "lists of others are in every snapshot"
     town.chain.end(ours, DemandState.EXPIRED)
     town.chain.end(theirs, DemandState.ANSWERED)
     assert step(town, part) == ()

@@ -8,7 +8,7 @@ import pytest
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.actions import Action, DemandList, Expire, RunVoteJob
 from bytewise.protocol.decisions.disputes import MovePolicy
-from bytewise.protocol.decisions.snapshot import Docket
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.errors.actors import NoAgreement, TryAgain
 from bytewise.protocol.errors.branches import Bug
 from bytewise.protocol.units import Digest
@@ -28,7 +28,7 @@ class Ender:
     def __init__(self, subject: Digest) -> None:
         self._subject = subject
 
-    def step(self, docket: Docket) -> Sequence[Action]:
+    def step(self, snapshot: Snapshot) -> Sequence[Action]:
         return (Expire(self._subject),)
 
 
@@ -39,7 +39,7 @@ class Slow:
         self._town = town
         self.sent_before: list[list[Digest]] = []
 
-    def step(self, docket: Docket) -> Sequence[Action]:
+    def step(self, snapshot: Snapshot) -> Sequence[Action]:
         self.sent_before.append(self._town.sender.of("end"))
         return ()
 
@@ -50,10 +50,10 @@ class Deaf:
     def __init__(self) -> None:
         self.taken: list[Digest] = []
 
-    def step(self, docket: Docket) -> Sequence[Action]:
+    def step(self, snapshot: Snapshot) -> Sequence[Action]:
         raise NoAgreement("logs", 2, "endpoint 0 against 1")
 
-    def finish(self, finished: Finished, docket: Docket) -> None:
+    def finish(self, finished: Finished, snapshot: Snapshot) -> None:
         if finished.key[1] == word("bad"):
             raise TryAgain("chain", "unreachable")
         self.taken.append(finished.key[1])
@@ -62,7 +62,7 @@ class Deaf:
 class Broken:
     """A part with a mistake of ours."""
 
-    def step(self, docket: Docket) -> Sequence[Action]:
+    def step(self, snapshot: Snapshot) -> Sequence[Action]:
         raise Bug("ours")
 
 
@@ -98,9 +98,9 @@ def test_votes_lacking_a_dependency_stop_no_moves_or_components(tmp_path: Path) 
 def test_result_that_cannot_be_processed_yet_blocks_none_behind_it(tmp_path: Path) -> None:
     town, votes, begun = Town(tmp_path), Deaf(), list[Action]()
     again = RunVoteJob(word("bad"), 1, word("receipt"), 1, word("seed"), 0, 0)
-    votes.step = lambda docket: (again,)  # type: ignore[method-assign]
+    votes.step = lambda snapshot: (again,)  # type: ignore[method-assign]
     node = node_of(town, Ender(word("one")), votes=votes)
-    node._performer.perform_all = lambda actions, docket: begun.extend(actions)  # type: ignore[method-assign]
+    node._performer.perform_all = lambda actions, snapshot: begun.extend(actions)  # type: ignore[method-assign]
     node._finished = [Finished(("vote", word(name), 1), TryAgain("enclave", "busy")) for name in ("bad", "good")]
     node.tick()
     assert begun == [Expire(word("one"))], "nor is its job run again"
@@ -118,7 +118,7 @@ def test_failing_action_stops_neither_the_next_action_nor_component(tmp_path: Pa
     town = Town(tmp_path)
 
     class Wishful:
-        def step(self, docket: Docket) -> Sequence[Action]:
+        def step(self, snapshot: Snapshot) -> Sequence[Action]:
             return DemandList(0, BOND), Expire(word("one"))
 
     def refuse(batch_id: int, bond_wei: int, within_s: int = 0) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from bytewise.protocol.decisions.actions import ExpireList
 from bytewise.protocol.decisions.disputes import MovePolicy, decide_expiries
-from bytewise.protocol.decisions.snapshot import AnchoredBatch, Docket
+from bytewise.protocol.decisions.snapshot import AnchoredBatch, Snapshot
 from tests.fixtures.verifier.verifier_fixture import Town
-from verifier.watch.open_windows import DocketPages
+from verifier.watch.open_windows import SnapshotPages
 
 
 class Demanded:
@@ -42,6 +42,6 @@ def test_list_demanded_in_the_last_second_is_still_expired(tmp_path: Path) -> No
     assert pages.read(town.chain.number).batches == (), "it is over"
 
 
-def both(pages: DocketPages, town: Town) -> tuple[Docket, tuple[AnchoredBatch, ...]]:
+def both(pages: SnapshotPages, town: Town) -> tuple[Snapshot, tuple[AnchoredBatch, ...]]:
     seen = pages.read(town.chain.number)
     return seen, seen.batches

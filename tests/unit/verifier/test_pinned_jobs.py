@@ -19,7 +19,7 @@ from bytewise.protocol.digests import out_hash
 from bytewise.protocol.jobs import JobResult
 from bytewise.protocol.records.compare import Generated
 from bytewise.protocol.records.environment import Environment
-from bytewise.protocol.records.preflight import Record, preflight
+from bytewise.protocol.records.preflight import PreflightSubject, preflight
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.records.request import Request, output_for
 from bytewise.protocol.records.statements import CannotReason, Outcome
@@ -118,7 +118,7 @@ def test_foreign_environment_cannot_execute_and_accuses_nobody(place: Place) -> 
     with enclave(place) as socket:
         found = judged(socket, one)
     assert (found.outcome, found.code) == (Outcome.CANNOT_EXECUTE, CannotReason.ENVIRONMENT)
-    record = Record(one.signed.receipt, one.header, place.elsewhere, word("policy"), 45, "simulated", True, False)
+    record = PreflightSubject(one.signed.receipt, one.header, place.elsewhere, word("policy"), 45, "simulated", True, False)
     assert attribute(found, one.signed.receipt, preflight(record), place.elsewhere.profile) is Cause.ENVIRONMENT
 
 

@@ -55,7 +55,7 @@ class Watcher:
         self.records = Records(self.chain, MemoryChain(), Shelf(), self.archive, self.cursor, network, fetch_deadline_s=60)
 
     def tick(self) -> None:
-        self.records.follow(self.chain.docket(signer(3).address, self.chain.head()))
+        self.records.follow(self.chain.snapshot(signer(3).address, self.chain.head()))
 
     @property
     def kept(self) -> dict[int, BatchHeader]:

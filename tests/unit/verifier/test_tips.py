@@ -17,7 +17,7 @@ from bytewise.service import telemetry
 from bytewise.service.certificates import make_certificate
 from chain.reads.records import Membership, PoolMember
 from tests.fixtures.builders import DISPUTES, signer, word
-from tests.fixtures.snapshot_builders import docket
+from tests.fixtures.snapshot_builders import snapshot
 from tests.fixtures.verifier.verifier_fixture import Town
 from tests.fixtures.verifier.watchtower_town import EVERYBODY, KEY, tip
 from verifier.audits.audit_hints import MAX_WAITING, PATH, TipBox, TipSender
@@ -181,9 +181,9 @@ def test_members_are_read_periodically_and_never_on_request(tmp_path: Path) -> N
     town.records.step(town.chain.now())
     start = town.chain.number
     for number in range(start, start + REFRESH_BLOCKS):
-        members.step(docket(number=number))
+        members.step(snapshot(number=number))
         assert VOTER in members and signer("left").address not in members and signer("stranger").address not in members
     assert roll.reads == 1
     roll.who = [(signer("new").address, 5)]
-    members.step(docket(number=start + REFRESH_BLOCKS))
+    members.step(snapshot(number=start + REFRESH_BLOCKS))
     assert roll.reads == 2 and signer("new").address in members and VOTER not in members
