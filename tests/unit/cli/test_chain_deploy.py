@@ -126,7 +126,7 @@ def test_deployment_that_ended_before_writing_the_book_writes_it(
     def killed(*_: object) -> None:
         raise Killed
 
-    monkeypatch.setattr(deploying, "finished", killed)
+    monkeypatch.setattr(deploying, "verify_deployed", killed)
     with pytest.raises(Killed):
         cli(*options)
     monkeypatch.undo()

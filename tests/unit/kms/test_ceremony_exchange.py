@@ -97,7 +97,7 @@ def test_unsigned_log_is_refused_and_blocks_ceremonies_where_not_checked(tmp_pat
     assert forked_by_a_shard(agreed, shards) == 2
     assert run(scribe_of(tmp_path, agreed, shards)).phase is Phase.DONE
     # Control: its log is taken, the scribe's refused for ever, and nobody is named.
-    monkeypatch.setattr("kms.ceremony.participant.verify_brought", lambda asked: asked)
+    monkeypatch.setattr("kms.ceremony.participant.verify_exchange", lambda asked: asked)
     again = plan(shards, 2, 3)
     assert forked_by_a_shard(again, shards) == 0
     state = run(scribe_of(tmp_path, again, shards))
