@@ -67,7 +67,7 @@ def test_rules_say_what_was_wrong() -> None:
     assert as_rule(foreign) is foreign
 
 
-@given(function=st.sampled_from(sorted(_GO_ON)), have=st.sampled_from(Phase))
+@given(function=st.sampled_from(sorted(_REFUSAL_RULES)), have=st.sampled_from(Phase))
 def test_action_in_the_wrong_phase_waits_or_is_over(function: str, have: Phase) -> None:
     answer = classify(function, reverted("WrongPhase", id=word("d"), have=int(have), want=0))
     assert answer in (StateAnswer.WAIT, StateAnswer.LATE, StateAnswer.DONE)
@@ -77,11 +77,11 @@ def test_action_in_the_wrong_phase_waits_or_is_over(function: str, have: Phase) 
         assert answer is not StateAnswer.WAIT
 
 
-@given(function=st.sampled_from(sorted(_GO_ON)))
+@given(function=st.sampled_from(sorted(_REFUSAL_RULES)))
 def test_pause_is_waited_for_and_unforeseen_error_is_refused(function: str) -> None:
-    assert classify(function, reverted("NotNow", paused=True)) is Answer.WAIT
-    assert classify(function, reverted("OwnReceipt", operator="0x")) is Answer.REFUSED
-    assert classify(function, ChainReverted("eth_call", "no reason")) is Answer.REFUSED
+    assert classify(function, reverted("NotNow", paused=True)) is StateAnswer.WAIT
+    assert classify(function, reverted("OwnReceipt", operator="0x")) is StateAnswer.REFUSED
+    assert classify(function, ChainReverted("eth_call", "no reason")) is StateAnswer.REFUSED
 
 
 def test_parameters_go_into_a_struct_and_come_back() -> None:

@@ -36,7 +36,11 @@ ABOUT_TRANSACTIONS = ("another hash of every block", "a count of transactions", 
 
 @pytest.mark.parametrize("lie", ABOUT_TRANSACTIONS)
 def test_sender_and_reader_work_with_one_bad_endpoint(square: Square, tmp_path: Path, lie: str) -> None:
-    network, chain, true = square.network, SnapshotReader(square.chain, square.network), SnapshotReader(square.alone, square.network)
+    network, chain, true = (
+        square.network,
+        SnapshotReader(square.chain, square.network),
+        SnapshotReader(square.alone, square.network),
+    )
     last = true.holdings(ACCOUNT, true.head()).last_seq
     square.endpoints[1].change = LIES[lie]
     operator: ContractSender = sender(square.anvil, network, signer(1), tmp_path, client=square.chain)

@@ -73,7 +73,7 @@ def test_every_version_of_a_transaction_may_be_the_one_that_lands(anvil: Anvil) 
 
 
 def test_refusal_at_first_submission_is_reported_unchanged(anvil: Anvil) -> None:
-    beyond = Call(FROM, TO, b"", anvil.client.balance(FROM.address, "latest") * 2, 21_000)
+    beyond = TransactionCall(FROM, TO, b"", anvil.client.balance(FROM.address, "latest") * 2, 21_000)
     with pytest.raises(RpcRefused, match="nsufficient funds"):
         send_all(anvil.client, [beyond], 5.0)
 

@@ -106,7 +106,7 @@ def makers() -> Iterator[tuple[str, Callable[..., ContractCall]]]:
 
 
 @pytest.mark.parametrize(("name", "maker"), list(makers()), ids=lambda each: each if isinstance(each, str) else "")
-def test_every_role_action_fits_the_abi_and_round_trips(name: str, maker: Callable[..., Act]) -> None:
+def test_every_role_action_fits_the_abi_and_round_trips(name: str, maker: Callable[..., ContractCall]) -> None:
     kinds = {key: kind for key, kind in typing.get_type_hints(maker).items() if key != "return"}
     act = maker(**{key: SAMPLES[kind] for key, kind in kinds.items()})
     known = code(act.contract)

@@ -133,6 +133,6 @@ def test_operator_resumes_a_stopped_account(old: Member, capsys: pytest.CaptureF
 
 
 def test_advice_names_the_command_that_helps() -> None:
-    assert "protect import" in outcome_of(ProtectionMissing("0x01", 1))[1]
-    code, advice = outcome_of(LaneStopped(KEY.address, "somebody else"))
+    assert "protect import" in advice_of(ProtectionMissing("0x01", 1))[1]
+    code, advice = advice_of(LeaseStopped(KEY.address, "somebody else"))
     assert code is Exit.REFUSED and "find out who" in advice and "protect resume" in advice

@@ -48,7 +48,7 @@ def nowhere() -> str:
         *((status, ReplyClass.RETRY) for status in (401, 403, 404, 405, 407, 408, 411, 413, 414, 415, 421, 425, 431, 451, 499)),
     ],
 )  # fmt: skip
-def test_c14_every_status_code_has_one_meaning(status: int, verdict: Verdict) -> None:
+def test_c14_every_status_code_has_one_meaning(status: int, verdict: ReplyClass) -> None:
     assert classify(status) is verdict
 
 

@@ -58,7 +58,7 @@ SIZES = {name: tokenizers.Tokenizer.from_str(file.decode()).get_vocab_size() for
 @given(st.data())
 @pytest.mark.parametrize("name", FILES)
 def test_text_equals_the_librarys_decoding(name: str, data: st.DataObject) -> None:
-    library, lexicon = tokenizers.Tokenizer.from_str(FILES[name].decode()), Lexicon(FILES[name], SIZES[name] + 3)
+    library, lexicon = tokenizers.Tokenizer.from_str(FILES[name].decode()), TokenTable(FILES[name], SIZES[name] + 3)
     ids = data.draw(st.lists(st.integers(0, SIZES[name] - 1), max_size=12))
     written = lexicon.write(ids)
     try:
@@ -80,7 +80,7 @@ def test_a_unigram_vocabulary_with_metaspace_is_read() -> None:
 
 
 def test_ids_unknown_to_the_tokenizer_write_nothing() -> None:
-    lexicon = Lexicon(FILES["byte level"], 300)
+    lexicon = TokenTable(FILES["byte level"], 300)
     assert len(lexicon.pieces) == 300 and lexicon.write([65, 256, 299, 66]) == b"AB"
 
 

@@ -51,7 +51,7 @@ WANTED = st.builds(missing, st.integers(0, 9), st.integers(1, 60), st.integers(N
 @settings(max_examples=200)
 @given(st.lists(WANTED, max_size=6), st.dictionaries(st.integers(0, 9), RECORDS, max_size=4), st.integers(0, 150))
 def test_demand_stays_within_budget_and_is_never_late_or_repeated(
-    wanted: list[Missing], demanded: dict[int, DemandRecord], balance: int
+    wanted: list[MissingItem], demanded: dict[int, DemandRecord], balance: int
 ) -> None:
     known = {word("missing", number): each for number, each in demanded.items()}
     seen = rich(balance)

@@ -170,7 +170,7 @@ def test_quotes_and_collateral_parts_decode_or_are_malformed(bench: Bench, data:
 @given(raw | anything.map(lambda value: json.dumps(value, separators=(",", ":"), sort_keys=True).encode()))
 @settings(deadline=None, max_examples=40)
 def test_attestation_records_decode_or_are_malformed(data: bytes) -> None:
-    for kind in (Evidence, ResultQuote, SignedPolicy, Standing):
+    for kind in (Evidence, ResultQuote, SignedPolicy, PolicyState):
         with pytest.raises(Fault):
             decode(kind, data)
 

@@ -87,7 +87,7 @@ def test_impossible_threshold_is_a_wrong_setting(threshold: int) -> None:
 
 
 def test_attack_8_older_policy_is_not_accepted_again() -> None:
-    standing = succeed(first_standing(FIRST), after(measurements=(program(1),)), at(NOW))
+    standing = update_policy(first_policy_state(FIRST), after(measurements=(program(1),)), at(NOW))
     for serial in (0, 4, 5, 6):
         with pytest.raises(PolicyRefused, match="was accepted before"):
             update_policy(standing, replace(FIRST, serial=U64(serial)), at(NOW))
@@ -95,7 +95,7 @@ def test_attack_8_older_policy_is_not_accepted_again() -> None:
 
 
 def test_removal_counts_at_once_and_an_addition_after_the_delay() -> None:
-    standing = succeed(first_standing(FIRST), after(measurements=(program(2), program(3))), at(NOW))
+    standing = update_policy(first_policy_state(FIRST), after(measurements=(program(2), program(3))), at(NOW))
     assert standing.at(NOW).measurements == (program(2),)
     assert standing.at(NOW + ADDITION_DELAY_S - 1).measurements == (program(2),)
     assert standing.at(NOW + ADDITION_DELAY_S).measurements == (program(2), program(3))
@@ -119,9 +119,9 @@ def test_announcing_an_addition_again_does_not_change_its_delay() -> None:
 
 
 def test_withdrawn_addition_waits_again_when_it_returns() -> None:
-    standing = succeed(first_standing(FIRST), after(measurements=(program(1), program(3))), at(NOW))
-    standing = succeed(standing, after(serial=U64(7), measurements=(program(1),)), at(NOW + 10))
-    standing = succeed(standing, after(serial=U64(8), measurements=(program(1), program(3))), at(NOW + 20))
+    standing = update_policy(first_policy_state(FIRST), after(measurements=(program(1), program(3))), at(NOW))
+    standing = update_policy(standing, after(serial=U64(7), measurements=(program(1),)), at(NOW + 10))
+    standing = update_policy(standing, after(serial=U64(8), measurements=(program(1), program(3))), at(NOW + 20))
     assert standing.at(NOW + ADDITION_DELAY_S + 19).measurements == (program(1),)
     assert standing.at(NOW + ADDITION_DELAY_S + 20).measurements == (program(1), program(3))
 
@@ -180,8 +180,8 @@ def test_dropping_the_revocation_list_demand_waits() -> None:
 
 
 def test_program_trusted_in_another_role_waits() -> None:
-    shard = replace(program(1), role=Role.KEY_SHARD)
-    standing = succeed(first_standing(FIRST), after(measurements=(program(2), shard)), at(NOW))
+    shard = replace(program(1), role=MeasurementRole.KEY_SHARD)
+    standing = update_policy(first_policy_state(FIRST), after(measurements=(program(2), shard)), at(NOW))
     assert standing.at(NOW).measurements == (program(2),)
     assert standing.at(NOW + ADDITION_DELAY_S).measurements == (program(2), shard)
 
