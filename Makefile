@@ -5,8 +5,10 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-builtin-rules
 
-WANTED := 3.11
-PYTHON ?= python$(WANTED)
+# The range of Pythons is in pyproject.toml alone; the oldest that is found is taken.
+RANGE := $(shell sed -n 's/^requires-python = ">=3\.\([0-9]*\),<3\.\([0-9]*\)"$$/\1 \2/p' pyproject.toml)
+WANTED := $(addprefix 3.,$(shell seq $(firstword $(RANGE)) $$(($(lastword $(RANGE)) - 1))))
+PYTHON ?= $(addprefix python,$(WANTED)) python3
 VENV := .venv
 PY := $(VENV)/bin/python
 CONTRACTS := chain/contracts
@@ -17,17 +19,22 @@ ENGINE := bytewise/inference/native
 ENGINE_READY := $(VENV)/.engine
 NODE_READY := $(CONTRACTS)/node_modules/.installed
 # A virtual environment in the folder $(1), checked before anything is downloaded into it; one of another Python is made again.
-SAY_VERSION := -c 'import sys; print("%d.%d" % sys.version_info[:2])'
 define environment
-@if [ "$$($(1)/bin/python $(SAY_VERSION) 2>/dev/null || true)" != $(WANTED) ]; then \
-	have="$$($(PYTHON) $(SAY_VERSION) 2>/dev/null || true)"; \
-	if [ "$$have" != $(WANTED) ]; then \
-		if [ -n "$$have" ]; then is="is Python $$have"; else is="does not run"; fi; \
-		echo "$(PYTHON) $$is: Bytewise needs Python $(WANTED). Nothing was downloaded or changed." >&2; \
-		echo "Name one: make $(or $(MAKECMDGOALS),install) PYTHON=/path/to/python$(WANTED)" >&2; \
+@version() { "$$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null || true; }; \
+fits() { local have; have="$$(version "$$1")"; [[ -n "$$have" && " $(WANTED) " == *" $$have "* ]]; }; \
+if ! fits $(1)/bin/python; then \
+	found=; said=; \
+	for each in $(PYTHON); do \
+		if fits "$$each"; then found="$$each"; break; fi; \
+		have="$$(version "$$each")"; \
+		if [ -n "$$have" ]; then said+="$$each is Python $$have; "; else said+="$$each does not run; "; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+		echo "$${said}Bytewise needs Python $(firstword $(WANTED)) to $(lastword $(WANTED)). Nothing was downloaded or changed." >&2; \
+		echo "Name one: make $(or $(MAKECMDGOALS),install) PYTHON=/path/to/python$(firstword $(WANTED))" >&2; \
 		exit 1; \
 	fi; \
-	rm -rf $(1) && { $(PYTHON) -m venv $(1) || { rm -rf $(1); exit 1; }; }; \
+	rm -rf $(1) && { "$$found" -m venv $(1) || { rm -rf $(1); exit 1; }; }; \
 fi
 endef
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -65,7 +72,7 @@ NO_AMX := -mno-amx-tile -mno-amx-int8 -mno-amx-bf16
 PEER_CMAKE := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF $(if $(shell grep -swm 1 amx_int8 $(CPUINFO)), \
 	-DCMAKE_C_FLAGS='$(NO_AMX)' -DCMAKE_CXX_FLAGS='$(NO_AMX)')
 
-.PHONY: help install demo test check fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain bench-kms bench-check campaign networks units static soak-determinism soak-kms soak-contracts prove slither clean contracts
+.PHONY: help install demo test check quick changed fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain bench-kms bench-check campaign networks units static soak-determinism soak-kms soak-contracts prove slither clean contracts
 
 help: ## this list
 	@echo 'usage: make VERB'
@@ -140,6 +147,13 @@ campaign: install
 
 reference: install ## write the generated pages of docs
 	@$(PY) docs/tools/reference_pages.py
+
+quick: install ## within a minute: format, lint, types, layers and the unit tests nearest to what changed since main
+	@$(MAKE) --no-print-directory --jobs=2 static changed
+
+changed: install
+	@echo '==> unit tests of what changed'
+	@OMP_NUM_THREADS=1 $(PY) -m tests.selection
 
 fmt: install ## format and fix what can be fixed
 	@$(PY) -m ruff format .

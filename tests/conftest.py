@@ -8,6 +8,7 @@ import pytest
 
 from tests.file_times import TESTS, FileTimes, turn
 from tests.fixtures.chain.anvil import Anvil, running_anvil
+from tests.selection import TimeLimit
 from tests.skips import SkipPin
 
 
@@ -15,6 +16,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """`--pin-skips`: compare skipped tests with tests/expected_skips.txt; for whole runs. `--court-walks`, `--plays`: number."""
     parser.addoption("--court-walks", type=int, default=1, help="walks through disputes beside the model of the court")
     parser.addoption("--plays", type=int, default=20, help="plays of the whole system with an operator that may lie")
+    parser.addoption("--within", type=float, help="start no test after so many seconds, and those that take long last")
     parser.addoption("--pin-skips", action="store_true", help="fail unless exactly the expected tests are skipped")
 
 
@@ -26,11 +28,14 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--pin-skips") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(SkipPin(), "skip-pin")
         config.pluginmanager.register(FileTimes(), "file-times")
+    if config.getoption("--within"):
+        config.pluginmanager.register(TimeLimit(config.getoption("--within")), "time-limit")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first (`--no-loadscope-reorder` keeps the order among processes)."""
-    items.sort(key=lambda item: turn(item.path.relative_to(TESTS).as_posix()))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Long files first (`--no-loadscope-reorder` keeps the order among processes). `--within`: in the order of the command."""
+    if not config.getoption("--within"):
+        items.sort(key=lambda item: turn(item.path.relative_to(TESTS).as_posix()))
 
 
 def pytest_collection_finish() -> None:
