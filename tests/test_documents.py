@@ -114,6 +114,23 @@ RECORDS = sorted((ROOT / "docs" / "adr").glob("[0-9]*.md"))
 RECORD = re.compile(r"# ADR-(\d{3}) ([^\n]+)\n\n## Context\n\n.+?\n\n## Decision\n\n.+?\n\n## Consequence\n\n.+", re.DOTALL)
 
 
+@pytest.mark.parametrize("name, lines", [("README.md", 120), ("CHANGELOG.md", 80)])
+def test_a_page_for_new_readers_is_short(name: str, lines: int) -> None:
+    assert len((ROOT / name).read_text().splitlines()) < lines
+
+
+def long_cells(text: str, words: int = 60) -> list[str]:
+    """The first words of each table cell that has more words than that."""
+    cells = [cell for line in text.splitlines() if line.startswith("|") for cell in re.split(r"(?<!\\)\|", line)]
+    return [" ".join(cell.split()[:8]) for cell in cells if len(cell.split()) > words]
+
+
+def test_a_table_cell_has_one_idea() -> None:
+    found = {name_of(document): long_cells(document.read_text()) for document in DOCUMENTS}
+    assert {name: cells for name, cells in found.items() if cells} == {}
+    assert long_cells(f"| {'word ' * 60}| {'word ' * 61}|\n") == [" ".join(["word"] * 8)]
+
+
 def test_decision_records_are_at_most_60_and_numbered_in_order() -> None:
     assert len(RECORDS) <= 60
     assert [path.name[:3] for path in RECORDS] == [f"{number:03}" for number in range(1, len(RECORDS) + 1)]

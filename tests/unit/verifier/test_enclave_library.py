@@ -56,4 +56,4 @@ def test_enclave_library_gives_the_same_bytes_and_its_jobs_no_client(running: Ru
     clients = {name for name in loaded if name == "urllib.request" or name.split(".")[0] in FORBIDDEN - {"transformers"}}
     assert {name for name in clients if loaded[name]} == PLAIN, "what is no stand-in is from a file"
     assert clients - PLAIN == documented("Stand-ins") and "http.client" not in loaded
-    assert packages(loaded) == documented("What is imported") | documented("Where transformers computes")
+    assert packages(loaded) == documented("Imports") | documented("Where transformers computes")

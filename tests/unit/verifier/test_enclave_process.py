@@ -28,8 +28,11 @@ from kms.storage import keyring
 from tests.fixtures import memory_search
 from tests.fixtures.kms.memory_chain import CHAIN_ID, Case
 from tests.fixtures.kms.release_network import wait_until
+from tests.fixtures.verifier.enclave_model import model
 from tests.fixtures.verifier.forbidden_imports import FORBIDDEN, documented, packages
 from tests.fixtures.verifier.running_enclave import PROMPT, Running, children, missing, running_enclave
+
+__all__ = ["model"]
 
 pytestmark = pytest.mark.skipif(not kernels(), reason="without the native path an enclave holds the library, and says so")
 
@@ -94,7 +97,7 @@ def test_job_process_imports_no_network_client_and_its_imports_are_listed(runnin
     loaded = running.imported()
     assert [name for name in loaded if name.split(".")[0] in FORBIDDEN] == []
     assert "http.client" not in loaded, "Python's own, which torch would bring"
-    assert packages(loaded) == documented("What is imported")
+    assert packages(loaded) == documented("Imports")
 
 
 @pytest.mark.e2e
