@@ -95,7 +95,7 @@ def import_votes(config: ConfigOption, file: Annotated[Path, typer.Argument(meta
 
 @protect.command("resume")
 def resume(config: ConfigOption) -> None:
-    """Let a stopped lane send again, once you know who else sent with its key."""
+    """Let a stopped account send again, once you know who else sent with its key."""
     from committee.maintenance import resume as resume_lane
 
     reason = resume_lane(_member(config))

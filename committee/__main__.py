@@ -39,7 +39,7 @@ def build_node(world: World) -> Node:
     enclave = world.enclave()
     ballots = Ballots(
         world.network, world.records, world.da, Duties(world.database, world.clock),
-        Protection(world.database, world.clock, world.lane), world.journal, world.signer, enclave, world.worker, os.urandom,
+        Protection(world.database, world.clock, world.lease), world.journal, world.signer, enclave, world.worker, os.urandom,
         world.settings.votes,
     )  # fmt: skip
     auditor = world.auditor(enclave) if world.settings.audits else None

@@ -1,4 +1,4 @@
-"""What a person does with a member: declines one duty, moves its votes to another machine, lets a stopped lane send again."""
+"""What a person does with a member: decline a duty, move its votes to another machine, resume a stopped nonce lease."""
 
 import os
 import threading
@@ -23,7 +23,7 @@ from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
 from bytewise.storage.duties import DONE, MISSED, Duties
 from bytewise.storage.engine import check_revision, open_database
-from bytewise.storage.nonce_lease import Lane, kept_lease
+from bytewise.storage.nonce_lease import NonceLease, hold_lease
 from bytewise.storage.protection import Protection
 from chain.client.access import open_chain
 from chain.client.address_book import read_network, verify_code
@@ -70,12 +70,12 @@ def _case(settings: NodeSettings, dispute: Digest) -> Dispute | None:
 
 def export_votes(settings: NodeSettings, file: Path) -> int:
     """Writes every vote of this member's protection table to a new file; returns how many. `LeaseTaken` while the member runs."""
-    with _stopped_member(settings) as lane:
-        table = Protection(lane.engine, lane.clock)
+    with _stopped_member(settings) as lease:
+        table = Protection(lease.engine, lease.clock)
         count, document = len(table.rows()), table.export()
         _write_new(file, document)
         try:
-            lane.renew()
+            lease.renew()
         except BytewiseError:
             # A member may have started while we slept, and may have voted since: no file is better than one that lacks a vote.
             file.unlink()
@@ -87,8 +87,8 @@ def import_votes(settings: NodeSettings, file: Path) -> int:
     """Adds the votes of an export; returns how many it has. If one contradicts a known vote: `SecondVote`, none is added."""
     try:
         document = file.read_bytes()
-        with _stopped_member(settings) as lane:
-            return Protection(lane.engine, lane.clock, lane).import_votes(document)
+        with _stopped_member(settings) as lease:
+            return Protection(lease.engine, lease.clock, lease).import_votes(document)
     except OSError as error:
         raise ConfigurationError(file.name, error.strerror) from None
     except Fault as error:
@@ -96,22 +96,22 @@ def import_votes(settings: NodeSettings, file: Path) -> int:
 
 
 def resume(settings: NodeSettings) -> str:
-    """Ends the stop of this account's lane; returns its reason, empty if there was none. `LeaseTaken` while a process runs."""
-    with _stopped_member(settings) as lane:
-        reason = lane.stopped()
-        lane.resume()
+    """Lets a stopped account send again; returns why it was stopped, empty if it was not. `LeaseTaken` while a process runs."""
+    with _stopped_member(settings) as lease:
+        reason = lease.stop_reason()
+        lease.resume()
     return reason
 
 
 @contextmanager
-def _stopped_member(settings: NodeSettings) -> Iterator[Lane]:
-    # Who holds the lane's lease is the one process of this account: while we do, no member can start.
+def _stopped_member(settings: NodeSettings) -> Iterator[NonceLease]:
+    # Who holds the nonce lease is the one process of this account: while we do, no member can start.
     database = open_database(settings.database)
     check_revision(database)
     network, account = read_network(settings.network_file), load_signer(settings.key_file).address
-    lane = Lane(database, SystemClock(), network.chain_id, account)
-    with kept_lease(lane, threading.Event(), wait=False):
-        yield lane
+    lease = NonceLease(database, SystemClock(), network.chain_id, account)
+    with hold_lease(lease, threading.Event(), wait=False):
+        yield lease
 
 
 def _write_new(file: Path, content: bytes) -> None:

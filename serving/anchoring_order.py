@@ -4,7 +4,6 @@ Batches have contiguous numbers, and an empty leaf takes the place of a receipt 
 one out (ADR-014). A receipt that can still be posted is never skipped.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.records.receipt import BatchHeader, ListEntry, Receipt, SignedReceipt
 from bytewise.protocol.records.request import Request
 from bytewise.protocol.units import Digest
-from bytewise.storage.receipt_store import Books
+from bytewise.storage.receipt_store import ReceiptStore
 
 # Until when a receipt may be anchored: a Request that has expired by then is a defect of the record (R-28), and convicts us.
 
@@ -25,16 +24,6 @@ def verify_time_left(request: Request, until: int) -> Request:
     if request.expiry < until:
         raise TryAgain("engine", "the request waited for too long")
     return request
-
-
-def expiry_of(signed: SignedReceipt, answer: bytes | None) -> int:
-    """Unix seconds of chain time at which the receipt's Request expires; without our copy of the answer, its `anchorBy`.
-
-    That is never later: see `verify_time_left`.
-    """
-    if answer is None:
-        return signed.receipt.anchor_by
-    return int(json.loads(answer)["opening"]["request"]["expiry"])
 
 
 NO_RECEIPT = "there is no receipt with it"
@@ -73,15 +62,15 @@ class Slot(NamedTuple):
     """Otherwise, why the number is skipped."""
 
 
-def unanchored(books: Books) -> tuple[SignedReceipt, ...]:
+def unanchored(receipt_store: ReceiptStore) -> tuple[SignedReceipt, ...]:
     """The oldest receipt of the batch that is not known to be anchored, if any, and the oldest that is in no batch, if any.
 
     Without them all is anchored, also while another thread builds batches: a receipt goes from no batch into one and to the
     chain, and is looked for in that order.
     """
-    loose = books.unbatched(1)
-    header = books.open_batch()
-    return (*(books.in_batch(header.first_seq, 1) if header else ()), *loose)
+    loose = receipt_store.unbatched(1)
+    header = receipt_store.open_batch()
+    return (*(receipt_store.in_batch(header.first_seq, 1) if header else ()), *loose)
 
 
 def receipts_of(leaves: Sequence[ListEntry]) -> tuple[SignedReceipt, ...]:

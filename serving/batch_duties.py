@@ -12,7 +12,7 @@ from bytewise.protocol.records.receipt import ListEntry, SignedReceipt, batch_le
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
-from bytewise.storage.receipt_store import Books
+from bytewise.storage.receipt_store import ReceiptStore
 
 SUBJECTS_PER_CALL = 256
 """Demands asked for at once."""
@@ -79,11 +79,17 @@ class Duties:
     """Duties about the own batches, looked at once a block."""
 
     def __init__(
-        self, reader: BatchReader, sender: Answering, books: Books, blobs: BlobStore, operator: Address, anchor: Domain
+        self,
+        reader: BatchReader,
+        sender: Answering,
+        receipt_store: ReceiptStore,
+        blobs: BlobStore,
+        operator: Address,
+        anchor: Domain,
     ) -> None:
         self._reader = reader
         self._sender = sender
-        self._books = books
+        self._receipt_store = receipt_store
         self._blobs = blobs
         self._operator = operator
         self._anchor = anchor
@@ -128,7 +134,7 @@ class Duties:
         return found[over:]
 
     def _answer_list(self, action: AnswerList, batch: AnchoredBatch) -> None:
-        content = self._books.list_data(batch.first_seq)
+        content = self._receipt_store.list_data(batch.first_seq)
         if content is None:
             telemetry.log("demand.no_list", batch=batch.batch_id)
             return
@@ -141,7 +147,7 @@ class Duties:
             self._own[key] = known.get(key) or self._read(each)
 
     def _read(self, batch: AnchoredBatch) -> _Own:
-        named = self._named(self._books.leaves(batch.first_seq))
+        named = self._named(self._receipt_store.leaves(batch.first_seq))
         late = tuple(name for name, (_, each) in named.items() if each.receipt.anchor_by < batch.anchored_at)
         return _Own(tuple(named), late)
 
@@ -159,7 +165,7 @@ class Duties:
                 self._show_anchored(batch, demanded)
 
     def _show_anchored(self, batch: AnchoredBatch, demanded: Mapping[Digest, int]) -> None:
-        leaves = self._books.leaves(batch.first_seq)
+        leaves = self._receipt_store.leaves(batch.first_seq)
         named = self._named(leaves)
         proofs = batch_tree(batch_leaves(self._anchor, leaves)).proofs
         for name, deadline in demanded.items():
@@ -182,7 +188,7 @@ class Duties:
     def _answer_envelope(self, name: Digest, deadline: int) -> None:
         """Who demands an envelope did not get it: it goes on DA again, and the answer says where. `Unavailable` if DA is away."""
         telemetry.log("demand.envelope", receipt=name)
-        envelope = self._books.envelope(name)
+        envelope = self._receipt_store.envelope(name)
         if envelope is None:
             telemetry.log("demand.no_envelope", receipt=name)
             return

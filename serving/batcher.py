@@ -29,7 +29,7 @@ from bytewise.protocol.signing import Domain, Signer
 from bytewise.protocol.units import U32, U64, U256, Digest
 from bytewise.service import telemetry
 from bytewise.storage.journal import Journal
-from bytewise.storage.receipt_store import Books
+from bytewise.storage.receipt_store import ReceiptStore
 from serving.anchoring_order import (
     CLOSED,
     EXPIRED,
@@ -37,7 +37,6 @@ from serving.anchoring_order import (
     Service,
     Slot,
     Until,
-    expiry_of,
     receipts_of,
     slots,
     unanchored,
@@ -93,7 +92,7 @@ class Batcher:
     chain: StandingReader
     sender: Anchoring
     blobs: BlobStore
-    books: Books
+    receipt_store: ReceiptStore
     journal: Journal
     watch: Watch
     clock: Clock
@@ -108,38 +107,35 @@ class Batcher:
         A receipt that can be posted no more is not sent: its number is skipped, see `in_order`.
         """
         standing = self.chain.read()
-        next_seq = self.books.next_seq()
+        next_seq = self.receipt_store.next_seq()
         if standing.last_seq >= next_seq:
             # Signing on would reuse numbers, which is equivocation. Only a restored or foreign database leads here.
             raise ConfigurationError("database", f"the chain has receipt {standing.last_seq}, our next would be {next_seq}")
         self._finish_anchored(standing)
         self.watch.update(standing, self._behind(standing))
         self._publish(standing)
-        # What a waiting receipt's answer says of its expiry is needed until it is anchored.
-        left = unanchored(self.books)
-        for_retries = max(self.clock.now() - self.retry_memory_s, self.books.answered_since(self.retry_answers))
-        kept_from = min([for_retries, *(each.receipt.issued_at for each in left)])
-        self.books.forget_answers(kept_from)
+        oldest_kept = max(self.clock.now() - self.retry_memory_s, self.receipt_store.answered_since(self.retry_answers))
+        self.receipt_store.forget_answers(oldest_kept)
 
     def _finish_anchored(self, standing: Standing) -> None:
-        header = self.books.open_batch()
+        header = self.receipt_store.open_batch()
         if header is not None and standing.last_seq >= header.first_seq + header.count - 1:
-            self.books.anchored(header.first_seq)
+            self.receipt_store.anchored(header.first_seq)
             telemetry.log("batch.anchored", first_seq=header.first_seq, count=header.count, block=standing.number)
 
     def _publish(self, standing: Standing) -> None:
         """Sends the batch that is stored and not anchored, or a new one in place of one that is too late and on no way."""
-        header = self.books.open_batch()
+        header = self.receipt_store.open_batch()
         if header is not None:
             until = self._sendable(header, standing)
             if until is None or standing.timestamp <= until.at:
                 self._send(header, standing, until)
                 return
-            # Two batches with one first number: the chain takes either, and the books must have the list of that one.
+            # Two batches with one first number: the chain takes either, and the receipt store must have the list of that one.
             if not self.sender.withdraw_batch(header):
                 telemetry.log("batch.too_late", first_seq=header.first_seq, why=until.why)
                 return
-            self.books.discard(header)
+            self.receipt_store.discard(header)
             telemetry.log("batch.discarded", first_seq=header.first_seq, why=until.why)
         header = self._build(standing)
         if header is not None:
@@ -150,19 +146,18 @@ class Batcher:
 
     def _sendable(self, header: BatchHeader, standing: Standing) -> Until | None:
         """Until when a stored batch may be sent: the earliest of its receipts, and its own service; None for ever."""
-        untils = list(self._untils(receipts_of(self.books.leaves(header.first_seq)), standing).values())
+        untils = list(self._untils(receipts_of(self.receipt_store.leaves(header.first_seq)), standing).values())
         left = self.chain.anchorable_for(Service.of(header), standing)
         return min(untils if left is None else [*untils, Until(standing.timestamp + left, CLOSED)], default=None)
 
     def _untils(self, waiting: Sequence[SignedReceipt], standing: Standing) -> dict[int, Until]:
         """By number, until when each receipt may be sent: time is left for the way into a block before its Request expires."""
-        names = [receipt_id(self.anchor, each.receipt) for each in waiting]
-        answers = self.books.answers_to(names)
+        expiries = self.receipt_store.expiries([each.receipt.seq for each in waiting])
         services = {Service.of(each.receipt) for each in waiting}
         left = {each: self.chain.anchorable_for(each, standing) for each in services}
         untils: dict[int, Until] = {}
-        for each, name in zip(waiting, names, strict=True):
-            expired = Until(expiry_of(each, answers.get(name)) - self.anchor_within_s // 2, EXPIRED)
+        for each in waiting:
+            expired = Until(expiries[each.receipt.seq] - self.anchor_within_s // 2, EXPIRED)
             seconds = left[Service.of(each.receipt)]
             untils[each.receipt.seq] = expired if seconds is None else min(expired, Until(standing.timestamp + seconds, CLOSED))
         return untils
@@ -170,9 +165,9 @@ class Batcher:
     def _build(self, standing: Standing) -> BatchHeader | None:
         """A new batch, stored; None if nothing waits, or nothing may be posted now."""
         # The number first: what is signed meanwhile is no gap.
-        next_seq, most = self.books.next_seq(), min(self.max_batch, standing.most)
-        first = max(self.books.batched_until(), standing.last_seq) + 1
-        receipts = self.books.unbatched(most, first)
+        next_seq, most = self.receipt_store.next_seq(), min(self.max_batch, standing.most)
+        first = max(self.receipt_store.batched_until(), standing.last_seq) + 1
+        receipts = self.receipt_store.unbatched(most, first)
         numbers = range(first, min(first + most, next_seq))
         waiting = slots(numbers, receipts, self._untils(receipts, standing), standing.timestamp)
         run = uniform_head(waiting)
@@ -185,7 +180,7 @@ class Batcher:
         header = self._header(listed, service, self.blobs.put(data))
         self.journal.append("batch.anchor", header.root, {"first_seq": str(header.first_seq), "count": header.count})
         lacking = sum(each.why == NO_RECEIPT for each in run[: len(leaves)])
-        self.books.add_batch(header, data, lacking)
+        self.receipt_store.add_batch(header, data, lacking)
         telemetry.log("batch.built", first_seq=header.first_seq, count=header.count)
         return header
 
@@ -225,7 +220,7 @@ class Batcher:
 
     def _oldest(self) -> Receipt | None:
         """The first receipt that is not anchored, if any, also where none may be batched now for want of free stake."""
-        waiting = unanchored(self.books)
+        waiting = unanchored(self.receipt_store)
         return waiting[0].receipt if waiting else None
 
 

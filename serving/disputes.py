@@ -21,7 +21,7 @@ from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
 from bytewise.service.clock import monotonic_s
 from bytewise.storage.duties import Duties
-from bytewise.storage.receipt_store import Books
+from bytewise.storage.receipt_store import ReceiptStore
 
 APPEAL = "appeal"
 """Kind of the duty that `bytewise dispute appeal` writes; the subject is the dispute."""
@@ -63,12 +63,12 @@ class OwnDisputes:
     """Looks at the disputes of each block."""
 
     def __init__(
-        self, reader: DisputeReader, sender: Court, books: Books, blobs: BlobStore, orders: Duties, operator: Address,
-        anchor: Domain, monotonic: Callable[[], float] = monotonic_s,
+        self, reader: DisputeReader, sender: Court, receipt_store: ReceiptStore, blobs: BlobStore, orders: Duties,
+        operator: Address, anchor: Domain, monotonic: Callable[[], float] = monotonic_s,
     ) -> None:  # fmt: skip
         self._reader = reader
         self._sender = sender
-        self._books = books
+        self._receipt_store = receipt_store
         self._blobs = blobs
         self._orders = orders
         self._operator = operator
@@ -131,7 +131,7 @@ class OwnDisputes:
                 telemetry.log("dispute.not_appealed", dispute=case.id)
 
     def _proofs(self, first_seq: int) -> Sequence[tuple[Digest, ...]]:
-        return batch_tree(batch_leaves(self._anchor, self._books.leaves(first_seq))).proofs
+        return batch_tree(batch_leaves(self._anchor, self._receipt_store.leaves(first_seq))).proofs
 
     def _serve(self, case: Dispute, snapshot: Snapshot, proofs: Callable[[int], Sequence[tuple[Digest, ...]]]) -> None:
         """Puts the envelope where the committee looks: at its first place or, if that is gone, where a demand's answer says.
@@ -140,7 +140,7 @@ class OwnDisputes:
         back to who answers. Only while the receipt's window is open; later the first place is all there is. `proofs` are those
         of the batch whose first number it is given.
         """
-        signed, envelope = self._books.receipt(case.receipt_id), self._books.envelope(case.receipt_id)
+        signed, envelope = self._receipt_store.receipt(case.receipt_id), self._receipt_store.envelope(case.receipt_id)
         if signed is None or envelope is None:
             telemetry.log("dispute.no_envelope", dispute=case.id, receipt=case.receipt_id)
         elif not self._is_served(signed) and self._blobs.put(envelope) != signed.locator:

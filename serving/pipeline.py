@@ -22,7 +22,7 @@ from bytewise.protocol.signing import Domain, Signer
 from bytewise.protocol.units import U8, U64, U256, ZERO_DIGEST, Blob, Digest, hex0x
 from bytewise.service import telemetry
 from bytewise.storage.journal import Journal
-from bytewise.storage.receipt_store import Books, Issued
+from bytewise.storage.receipt_store import IssuedReceipt, ReceiptStore
 from serving.anchoring_order import verify_time_left
 from serving.answer import completion, several
 from serving.openai import Ask
@@ -41,7 +41,7 @@ class Hands:
     gateway: Signer
     """Signs delegated requests."""
     blobs: BlobStore
-    books: Books
+    receipt_store: ReceiptStore
     journal: Journal
     watch: Watch
     clock: Clock
@@ -86,9 +86,9 @@ class Pipeline:
         standing, epoch = hands.watch.open()
         for request, _ in asked:
             verify_time_left(request, standing.timestamp + self._anchor_within_s + standing.pause_s)
-        # The number is only taken when the receipt is stored; this thread is the only one that takes numbers, and the books
-        # refuse any other than the next.
-        first = hands.books.next_seq()
+        # The number is taken only when the receipt is stored. This thread alone takes numbers, and the receipt store refuses any
+        # number but the next.
+        first = hands.receipt_store.next_seq()
         standing.verify_room(first + len(asked) - 1)
         sealed = [
             self._seal(Payload(request, each.output, signature), each, first + i, standing, epoch)
@@ -113,9 +113,9 @@ class Pipeline:
             hands.journal.append("receipt.sign", identifier, entry)
             signed = SignedReceipt(each.receipt, hands.operator.sign(identifier), each.locator)
             answers.append(completion(identifier, signed, each.payload, self._offer.environment, hands.words, assurance))
-            issued.append(Issued(identifier, signed, each.envelope, encode(answers[-1])))
+            issued.append(IssuedReceipt(identifier, signed, each.envelope, encode(answers[-1]), each.payload.request.expiry))
         response = encode(several(answers)) if len(answers) > 1 else issued[0].response
-        hands.books.issue(key, [replace(issued[0], response=response), *issued[1:]], once)
+        hands.receipt_store.issue(key, [replace(issued[0], response=response), *issued[1:]], once)
         for kept in issued:
             telemetry.count("bytewise_receipts_signed_total")
             telemetry.log("receipt.signed", receipt_id=kept.identifier, seq=kept.signed.receipt.seq, assurance=assurance)

@@ -34,8 +34,8 @@ from bytewise.service.exit_codes import Exit, exit_of
 from bytewise.storage.duties import Duties as Orders
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.journal import Journal, journal_key
-from bytewise.storage.nonce_lease import Lane, kept_lease
-from bytewise.storage.receipt_store import Books
+from bytewise.storage.nonce_lease import NonceLease, hold_lease
+from bytewise.storage.receipt_store import ReceiptStore
 from chain.acts.actor import ContractSender, contract_sender
 from chain.client.access import open_chain
 from chain.client.address_book import read_network, verify_code
@@ -135,7 +135,7 @@ class Service:
     watch: Watch
     context: int
     pipeline: Pipeline
-    books: Books
+    receipt_store: ReceiptStore
     anchor: Domain
 
     def prepare(self, asked: Ticket, ask: Ask) -> Callable[[], bytes]:
@@ -143,8 +143,8 @@ class Service:
         return self.pipeline.prepare(asked.name, ask, asked.once)
 
     def receipt(self, start: bytes) -> NamedReceipt | None:
-        """See `Books.receipt_from`."""
-        found = self.books.receipt_from(start)
+        """See `ReceiptStore.receipt_from`."""
+        found = self.receipt_store.receipt_from(start)
         return None if found is None else (receipt_id(self.anchor, found.receipt), found)
 
     def check_open(self) -> EpochRecord:
@@ -221,8 +221,8 @@ class Operator:
 
     def _work(self) -> None:
         try:
-            with kept_lease(self._lane(), self._stop) as lane:
-                work = self._open(lane)
+            with hold_lease(self._lease(), self._stop) as lease:
+                work = self._open(lease)
                 self._exit_code = schedule.run_ticks(work.tick, self._settings.limits.tick_s, self._stop, name="batch")
                 work.desk.close()
         except BytewiseError as error:
@@ -233,15 +233,15 @@ class Operator:
                 self._exit_code = int(Exit.INTERNAL)
             self._server.should_exit = True
 
-    def _lane(self) -> Lane:
-        """The operator's nonce lane: two processes of one account would sign under each other's numbers."""
+    def _lease(self) -> NonceLease:
+        """The operator's nonce lease: two processes of one account would sign under each other's numbers."""
         database = open_database(self._settings.database_url)
         check_revision(database)
         network, operator = read_network(self._settings.network.file), load_signer(self._settings.keys.operator_file)
-        return Lane(database, SystemClock(), network.chain_id, operator.address)
+        return NonceLease(database, SystemClock(), network.chain_id, operator.address)
 
-    def _open(self, lane: Lane) -> Work:
-        settings, clock, database = self._settings, lane.clock, lane.engine
+    def _open(self, lease: NonceLease) -> Work:
+        settings, clock, database = self._settings, lease.clock, lease.engine
         network = read_network(settings.network.file)
         operator = load_signer(settings.keys.operator_file)
         model, environment = settings.model, _environment(settings.model.environment_file)
@@ -251,20 +251,23 @@ class Operator:
         telemetry.log("operator.warm", tokens=warm_up(engine, offer, words, gateway))
         hands = Hands(
             engine=self._wrap(engine), words=words, operator=operator, gateway=gateway,
-            blobs=DaClient(settings.network.da, settings.network.timeout_s), books=Books(database, clock, operator.address),
+            blobs=DaClient(settings.network.da, settings.network.timeout_s),
+            receipt_store=ReceiptStore(database, clock, operator.address),
             journal=Journal(database, journal_key(settings.keys.journal_file), clock),
             watch=Watch(max(FRESH_S, FRESH_TICKS * settings.limits.tick_s), monotonic_s), clock=clock, rng=os.urandom,
             anchor=network.anchor_domain,
         )  # fmt: skip
         client = open_chain(*settings.network.endpoints, network.chain_id, settings.network.timeout_s)
         reader = SnapshotReader(client, verify_code(client, network))
-        sender = contract_sender(client, network, lane, operator, "operator")
+        sender = contract_sender(client, network, lease, operator, "operator")
         standing = OperatorStanding(reader, operator.address, offer.environment.digest, offer.model_id)
         batcher = self._batcher(offer, hands, standing, sender)
         own = OwnBatches(reader, operator.address)
-        duties = Duties(own, sender, hands.books, hands.blobs, operator.address, network.anchor_domain)
+        duties = Duties(own, sender, hands.receipt_store, hands.blobs, operator.address, network.anchor_domain)
         orders, everybody = Orders(database, clock), AllDisputes(reader, operator.address)
-        disputes = OwnDisputes(everybody, sender, hands.books, hands.blobs, orders, operator.address, network.anchor_domain)
+        disputes = OwnDisputes(
+            everybody, sender, hands.receipt_store, hands.blobs, orders, operator.address, network.anchor_domain
+        )
         stake = OwnStake(reader, sender, int(network.deploy_block), operator.address)
         return Work(batcher, duties, disputes, sender, self._opened(offer, hands), stake)
 
@@ -272,19 +275,20 @@ class Operator:
         limits = self._settings.limits
         return Batcher(
             operator=hands.operator, environment=offer.environment.digest, model_id=offer.model_id, anchor=hands.anchor,
-            chain=standing, sender=sender, blobs=hands.blobs, books=hands.books, journal=hands.journal, watch=hands.watch,
+            chain=standing, sender=sender, blobs=hands.blobs,
+            receipt_store=hands.receipt_store, journal=hands.journal, watch=hands.watch,
             clock=hands.clock, max_batch=limits.max_batch, anchor_within_s=limits.anchor_within_s,
             retry_memory_s=limits.retry_memory_s, retry_answers=limits.retry_answers,
         )  # fmt: skip
 
     def _opened(self, offer: Offer, hands: Hands) -> Desk:
         limits, owner = self._settings.limits, hands.operator.address
-        desk = Desk(hands.books.answer_from, limits.queue, self._bug)
+        desk = Desk(hands.receipt_store.answer_from, limits.queue, self._bug)
         network = self._settings.network
         pipeline = Pipeline(offer, hands, limits.anchor_within_s, network.accept_simulated, network.accept_rebuilt)
         self._gate.service = Service(
             offer.model_name, owner, hands.clock.now(), desk, hands.watch, offer.environment.limits.max_context, pipeline,
-            hands.books, hands.anchor,
+            hands.receipt_store, hands.anchor,
         )  # fmt: skip
         telemetry.log("operator.loaded", operator=owner, model_id=offer.model_id)
         return desk

@@ -74,7 +74,7 @@ BOOK_ASKED_ELSEWHERE = {
     "committee/maintenance.py _stopped_member": "of a member that is stopped the chain's id is enough",
     "kms/__main__.py _erase": "`_reader` asks",
     "kms/__main__.py _serve": "the same",
-    "serving/wiring.py _lane": "`_open` asks; a lease is one of a chain's id",
+    "serving/wiring.py _lease": "`_open` asks; a lease is one of a chain's id",
 }
 """Who reads an address book without asking the chain whether it has that code (`verify_code`), and why it may."""
 

@@ -140,7 +140,7 @@ class Node:
         return whole
 
     def _send(self) -> None:
-        """Moves the outbox on. A lane that another process still holds, or a busy node, must not keep us from deciding."""
+        """Moves the outbox on. A nonce lease that another process still holds, or a busy node, must not keep us from deciding."""
         try:
             self._pump.pump()
         except (Fault, Unavailable) as error:

@@ -25,7 +25,7 @@ from bytewise.storage.cursor import Cursor
 from bytewise.storage.duties import Duties
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.journal import Journal, journal_key
-from bytewise.storage.nonce_lease import Lane, kept_lease
+from bytewise.storage.nonce_lease import NonceLease, hold_lease
 from chain.acts.actor import contract_sender
 from chain.client.access import open_chain
 from chain.client.address_book import read_network, verify_code
@@ -113,9 +113,9 @@ class World:
         client = open_chain(*settings.rpc, self.network.chain_id, settings.rpc_timeout_s)
         self.chain = FollowingReader(client, verify_code(client, self.network))
         self.journal = Journal(self.database, journal_key(settings.journal_key_file), self.clock)
-        self.lane = Lane(self.database, self.clock, self.network.chain_id, self.signer.address)
+        self.lease = NonceLease(self.database, self.clock, self.network.chain_id, self.signer.address)
         policy = SenderPolicy(confirmations=settings.confirmations)
-        self.sender = contract_sender(client, self.network, self.lane, self.signer, settings.role.value, policy)
+        self.sender = contract_sender(client, self.network, self.lease, self.signer, settings.role.value, policy)
         archive, cursor = Archive(self.database, self.clock), Cursor(self.database, "batches")
         # One try per proxy: the backlog and the vote ask again by themselves, and a tick must not wait for three timeouts.
         self.da = ControlledStore(DaClient(settings.da_urls, settings.da_timeout_s, attempts=1), os.urandom)
@@ -201,7 +201,7 @@ def run(name: str, settings: NodeSettings, build: Callable[[World], Node], stop:
     """Ticks until `stop`, alone with its account; returns the exit code. `LeaseTaken` if another process runs for the account."""
     telemetry.configure(name)
     world = World(settings)
-    with kept_lease(world.lane, stop):
+    with hold_lease(world.lease, stop):
         node = build(world)
         telemetry.log("node.started", role=settings.role.value, account=world.signer.address)
 

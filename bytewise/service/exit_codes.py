@@ -85,7 +85,7 @@ _TABLE: tuple[tuple[tuple[type[BytewiseError], ...], Exit, str], ...] = (
     ((LeaseStopped,), Exit.REFUSED, "Somebody else sent with this key: find out who, then `bytewise protect resume`."),
     (
         (LeaseTaken, LeaseLost), Exit.REFUSED,
-        "Stop the process of this account first; one that was killed gives its lane back within seconds.",
+        "Stop the process of this account first; the lease of a killed process ends within seconds.",
     ),
     ((StaleBackup,), Exit.REFUSED, _STALE_BACKUP),
     ((NoProgress, WrongPhase), Exit.REFUSED, "Nothing was changed: what is asked for is over, or was done already."),

@@ -16,7 +16,7 @@ from bytewise.protocol.records.receipt import BatchHeader, SignedReceipt
 from bytewise.protocol.records.statements import AuditResult
 from bytewise.protocol.units import Address, Blob, Digest, hex0x, unhex
 from bytewise.storage.engine import insert_if_absent, reading, writing
-from bytewise.storage.tables import AuditRow, EnvelopeRow, SeenBatchRow, SeenReceiptRow
+from bytewise.storage.tables import ArchivedEnvelopeRow, LightAuditRow, SeenBatchRow, SeenReceiptRow
 
 NUMBERS_PER_QUERY = 256
 """Two variables each, of the 999 that any SQLite takes."""
@@ -134,12 +134,12 @@ class Archive:
         """Archives ciphertext; returns its envelope hash."""
         name = digests.labelled(Label.ENVELOPE, data)
         with writing(self._engine) as connection:
-            insert_if_absent(connection, EnvelopeRow, envelope_hash=name, data=data, archived_at=self._clock.now())
+            insert_if_absent(connection, ArchivedEnvelopeRow, envelope_hash=name, data=data, archived_at=self._clock.now())
         return name
 
     def envelope(self, envelope_hash: Digest) -> Blob | None:
         """Archived ciphertext, if there is; `StoreCorrupt` if it does not hash to its name any more."""
-        query = select(EnvelopeRow.data).where(EnvelopeRow.envelope_hash == envelope_hash)
+        query = select(ArchivedEnvelopeRow.data).where(ArchivedEnvelopeRow.envelope_hash == envelope_hash)
         with reading(self._engine) as connection:
             data = connection.execute(query).scalar_one_or_none()
         if data is not None and digests.labelled(Label.ENVELOPE, data) != envelope_hash:
@@ -149,7 +149,7 @@ class Archive:
     def forget_envelopes(self, before: int) -> int:
         """Deletes ciphertext archived before a time (Unix seconds), once its law has run out; returns how many."""
         with writing(self._engine) as connection:
-            return connection.execute(delete(EnvelopeRow).where(EnvelopeRow.archived_at < before)).rowcount
+            return connection.execute(delete(ArchivedEnvelopeRow).where(ArchivedEnvelopeRow.archived_at < before)).rowcount
 
     def _batches(self, *conditions: Any) -> tuple[SeenBatch, ...]:
         query = select(*SeenBatchRow.__table__.columns).where(*conditions).order_by(SeenBatchRow.batch_id)
@@ -173,7 +173,7 @@ class Audits:
         """A new PENDING audit, or the one that is there."""
         with writing(self._engine) as connection:
             insert_if_absent(
-                connection, AuditRow, receipt_id=receipt_id, deadline=deadline, state="PENDING", detail="",
+                connection, LightAuditRow, receipt_id=receipt_id, deadline=deadline, state="PENDING", detail="",
                 updated_at=self._clock.now(),
             )  # fmt: skip
         found = self.find(receipt_id)
@@ -182,12 +182,12 @@ class Audits:
 
     def find(self, receipt_id: Digest) -> Audit | None:
         """One audit."""
-        found = self._select(AuditRow.receipt_id == receipt_id)
+        found = self._select(LightAuditRow.receipt_id == receipt_id)
         return found[0] if found else None
 
     def audits(self, state: str | None = None) -> tuple[Audit, ...]:
         """Audits, most urgent first; of one state, if given."""
-        return self._select(*(() if state is None else (AuditRow.state == state,)))
+        return self._select(*(() if state is None else (LightAuditRow.state == state,)))
 
     def mark(self, receipt_id: Digest, state: str, detail: str = "") -> None:
         """Sets the state."""
@@ -199,7 +199,7 @@ class Audits:
 
     def sign_once(self, result: AuditResult, signature: Blob, opening: Any) -> Audit:
         """Stores the one signed result before it is posted; returns it, or the one stored earlier: post that."""
-        unsigned = update(AuditRow).where(AuditRow.receipt_id == result.receipt_id, AuditRow.result.is_(None))
+        unsigned = update(LightAuditRow).where(LightAuditRow.receipt_id == result.receipt_id, LightAuditRow.result.is_(None))
         values = {"result": encoding.encode(result), "signature": signature, "opening": encoding.encode(opening)}
         with writing(self._engine) as connection:
             connection.execute(unsigned.values(state="SIGNED", updated_at=self._clock.now(), **values))
@@ -209,12 +209,14 @@ class Audits:
         return found
 
     def _update(self, receipt_id: Digest, **values: Any) -> None:
-        change = update(AuditRow).where(AuditRow.receipt_id == receipt_id)
+        change = update(LightAuditRow).where(LightAuditRow.receipt_id == receipt_id)
         with writing(self._engine) as connection:
             connection.execute(change.values(updated_at=self._clock.now(), **values))
 
     def _select(self, *conditions: Any) -> tuple[Audit, ...]:
-        query = select(*AuditRow.__table__.columns).where(*conditions).order_by(AuditRow.deadline, AuditRow.receipt_id)
+        query = (
+            select(*LightAuditRow.__table__.columns).where(*conditions).order_by(LightAuditRow.deadline, LightAuditRow.receipt_id)
+        )
         with reading(self._engine) as connection:
             return tuple(_audit(row) for row in connection.execute(query))
 

@@ -16,7 +16,7 @@ from bytewise.protocol.keys.ceremony import CeremonyPlan, SignedPlan
 from bytewise.protocol.keys.ceremony_log import CeremonyLogCopy, Fork, Message, SignedHead
 from bytewise.protocol.units import Digest
 from bytewise.storage.engine import alone, insert_if_absent, reading, writing
-from bytewise.storage.tables import CeremonyForkRow, CeremonyLogRow, CeremonyRow, CeremonyWordRow
+from bytewise.storage.tables import CeremonyForkRow, CeremonyMessageRow, CeremonyRow, OwnMessageRow
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ class Kept(NamedTuple):
     log: tuple[Message, ...]
     """As far as we know it."""
     end: SignedHead | None
-    """The scribe's word for that log; None where nobody brought it, or before schema 0009."""
+    """The scribe's word for that log; None in the database of the coordinator itself."""
 
 
 class Ceremonies:
@@ -48,7 +48,7 @@ class Ceremonies:
         """The ceremony of a plan; stored with this sealed seed if it was unknown, else as it is."""
         name = signed.plan.digest
         with writing(self._engine) as connection:
-            insert_if_absent(connection, CeremonyRow, id=name, plan=encode(signed), seed=seed, ended=RUNNING)
+            insert_if_absent(connection, CeremonyRow, id=name, plan=encode(signed), seed=seed, outcome=RUNNING)
         kept = self.find(name)
         if kept is None:
             raise StoreCorrupt("ceremonies", f"none is named {name.hex()[:16]}")
@@ -56,18 +56,20 @@ class Ceremonies:
 
     def find(self, name: Digest) -> Kept | None:
         """A ceremony as stored; None if it is unknown, `StoreCorrupt` if it is damaged."""
-        query = select(CeremonyRow.plan, CeremonyRow.seed, CeremonyRow.ended, CeremonyRow.log_end).where(CeremonyRow.id == name)
+        query = select(CeremonyRow.plan, CeremonyRow.seed, CeremonyRow.outcome, CeremonyRow.signed_head).where(
+            CeremonyRow.id == name
+        )
         with reading(self._engine) as connection:
             row = connection.execute(query).one_or_none()
             if row is None:
                 return None
             log = tuple(_decoded(Message, each) for each in _log(connection, name))
-        end = None if row.log_end is None else _decoded(SignedHead, row.log_end)
-        return Kept(_decoded(SignedPlan, row.plan), row.seed, row.ended, log, end)
+        end = None if row.signed_head is None else _decoded(SignedHead, row.signed_head)
+        return Kept(_decoded(SignedPlan, row.plan), row.seed, row.outcome, log, end)
 
     def running(self) -> tuple[CeremonyPlan, ...]:
         """Plans of the ceremonies that have not ended; `StoreCorrupt` if one is damaged."""
-        query = select(CeremonyRow.plan).where(CeremonyRow.ended == RUNNING).order_by(CeremonyRow.id)
+        query = select(CeremonyRow.plan).where(CeremonyRow.outcome == RUNNING).order_by(CeremonyRow.id)
         with reading(self._engine) as connection:
             rows = connection.execute(query).scalars().all()
         return tuple(_decoded(SignedPlan, each).plan for each in rows)
@@ -88,9 +90,9 @@ class Ceremonies:
                 if number < len(have) and have[number] != raw:
                     raise LogForked(name.hex()[:16], f"message {number} differs")
                 if number >= len(have):
-                    connection.execute(insert(CeremonyLogRow).values(ceremony=name, number=number, message=raw))
+                    connection.execute(insert(CeremonyMessageRow).values(ceremony=name, number=number, message=raw))
             if end is not None and end.length > len(have):
-                connection.execute(update(CeremonyRow).where(CeremonyRow.id == name).values(log_end=encode(end)))
+                connection.execute(update(CeremonyRow).where(CeremonyRow.id == name).values(signed_head=encode(end)))
         return max(len(have), first + len(messages))
 
     def keep_fork(self, fork: Fork) -> bool:
@@ -113,19 +115,19 @@ class Ceremonies:
     def keep(self, message: Message) -> Message:
         """The one message of this kind that we say in its ceremony: this one, or what was stored before."""
         key = {"ceremony": message.ceremony, "kind": message.kind}
-        query = select(CeremonyWordRow.message).filter_by(**key)
+        query = select(OwnMessageRow.message).filter_by(**key)
         with writing(self._engine) as connection:
-            insert_if_absent(connection, CeremonyWordRow, **key, message=encode(message))
+            insert_if_absent(connection, OwnMessageRow, **key, message=encode(message))
             return _decoded(Message, connection.execute(query).scalar_one())
 
     def end(self, name: Digest, how: str) -> None:
         """Marks the end and forgets the seed. What the database kept of it elsewhere stays sealed."""
         with writing(self._engine) as connection:
-            connection.execute(update(CeremonyRow).where(CeremonyRow.id == name).values(ended=how, seed=b""))
+            connection.execute(update(CeremonyRow).where(CeremonyRow.id == name).values(outcome=how, seed=b""))
 
 
 def _log(connection: Connection, name: Digest) -> Sequence[bytes]:
-    query = select(CeremonyLogRow.message).where(CeremonyLogRow.ceremony == name).order_by(CeremonyLogRow.number)
+    query = select(CeremonyMessageRow.message).where(CeremonyMessageRow.ceremony == name).order_by(CeremonyMessageRow.number)
     return connection.execute(query).scalars().all()
 
 

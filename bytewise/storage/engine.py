@@ -19,10 +19,10 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from bytewise.protocol.errors.actors import ConfigurationError, StoreCorrupt, TryAgain
 from bytewise.storage.base import Base
-from bytewise.storage.tables import LockRow
+from bytewise.storage.tables import NamedLockRow
 
-HEAD = "0009"
-"""Newest Alembic revision; a test compares it with the migrations, so that actors need not import Alembic."""
+HEAD = "0001"
+"""The newest Alembic revision. A test compares it with the migrations, so that actors need not import Alembic."""
 
 BUSY_TIMEOUT_MS = 15_000
 """How long a writer waits for another: above the longest transaction (a signature and an fsync) by far."""
@@ -160,5 +160,5 @@ def alone(connection: Connection, name: str) -> None:
     """Waits until this transaction, a `writing` one, is the only one inside `name`, until it ends."""
     if connection.dialect.name == "sqlite":
         return
-    insert_if_absent(connection, LockRow, name=name)
-    connection.execute(select(LockRow.name).where(LockRow.name == name).with_for_update()).one()
+    insert_if_absent(connection, NamedLockRow, name=name)
+    connection.execute(select(NamedLockRow.name).where(NamedLockRow.name == name).with_for_update()).one()

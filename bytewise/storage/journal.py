@@ -59,7 +59,7 @@ class Journal:
         digest = _digest(number, now, kind, subject, raw, previous)
         connection.execute(
             insert(JournalRow).values(
-                number=number, at=now, kind=kind, subject=subject, body=raw, previous=previous, digest=digest,
+                number=number, recorded_at=now, kind=kind, subject=subject, body=raw, previous_digest=previous, digest=digest,
                 signature=self._key.sign(digest),
             )
         )  # fmt: skip
@@ -85,7 +85,16 @@ class Journal:
         with reading(self._engine) as connection:
             rows = connection.execute(query.order_by(JournalRow.number).limit(limit)).all()
         return tuple(
-            Entry(r.number, r.at, r.kind, r.subject, encoding.parse(r.body), Digest(r.previous), Digest(r.digest), r.signature)
+            Entry(
+                r.number,
+                r.recorded_at,
+                r.kind,
+                r.subject,
+                encoding.parse(r.body),
+                Digest(r.previous_digest),
+                Digest(r.digest),
+                r.signature,
+            )
             for r in rows
         )
 
@@ -106,9 +115,9 @@ def _verify_row(row: Row[Any], number: int, previous: Digest, public: Ed25519Pub
         public.verify(row.signature, row.digest)
     except (Fault, InvalidSignature) as error:
         raise StoreCorrupt("journal", f"entry {number}: {type(error).__name__}") from None
-    if row.number != number or row.previous != previous:
+    if row.number != number or row.previous_digest != previous:
         raise StoreCorrupt("journal", f"entry {number} does not follow its predecessor")
-    if row.digest != _digest(row.number, row.at, row.kind, row.subject, row.body, previous):
+    if row.digest != _digest(row.number, row.recorded_at, row.kind, row.subject, row.body, previous):
         raise StoreCorrupt("journal", f"entry {number} was altered")
     return Digest(row.digest)
 

@@ -7,7 +7,7 @@
 
 After a crash: broadcast the stored bytes again first; only then replace them. What has a nonce goes back to BROADCAST from every
 end but FINAL when its block leaves the chain: its bytes are valid again, and every later nonce waits for them. Every write checks
-the lane's fencing token.
+the nonce lease's fencing token.
 """
 
 import enum
@@ -19,8 +19,8 @@ from sqlalchemy import Connection, Row, insert, or_, select, update
 from bytewise.protocol.errors.actors import StoreCorrupt
 from bytewise.protocol.units import Address, Blob, Digest
 from bytewise.storage.engine import insert_if_absent, reading, writing
-from bytewise.storage.nonce_lease import Lane
-from bytewise.storage.tables import AttemptRow, OutboxRow
+from bytewise.storage.nonce_lease import NonceLease
+from bytewise.storage.tables import OutboxAttemptRow, OutboxRow
 
 
 class State(enum.StrEnum):
@@ -71,7 +71,7 @@ class Intent(NamedTuple):
     value_wei: int
     deadline: int
     """Unix seconds of chain time; 0 for none."""
-    hand_in_by: int = 0
+    broadcast_by: int = 0
     """Unix seconds of wall time after which bytes that no node was given are not worth sending any more; 0 for never."""
 
 
@@ -108,17 +108,17 @@ class Item(NamedTuple):
 
 
 class Outbox:
-    """The outbox of one nonce lane."""
+    """The outbox of one nonce lease."""
 
-    def __init__(self, lane: Lane) -> None:
-        self.lane = lane
+    def __init__(self, lease: NonceLease) -> None:
+        self.lease = lease
 
     def plan(self, intent: Intent) -> Item:
         """The row of this intent: a new PLANNED one, or the one that is there already, whatever its state."""
-        now = self.lane.clock.now()
-        with writing(self.lane.engine) as connection:
+        now = self.lease.clock.now()
+        with writing(self.lease.engine) as connection:
             insert_if_absent(
-                connection, OutboxRow, chain_id=str(self.lane.chain_id), account=self.lane.account, state=State.PLANNED,
+                connection, OutboxRow, chain_id=str(self.lease.chain_id), account=self.lease.account, state=State.PLANNED,
                 detail="", created_at=now, updated_at=now, **(intent._asdict() | {"value_wei": str(intent.value_wei)}),
             )  # fmt: skip
             return _item(connection.execute(self._query(*_key(intent))).one())
@@ -143,35 +143,39 @@ class Outbox:
 
     def loose(self, chain_nonce: int) -> tuple[Attempt, ...]:
         """The newest bytes of each nonce from `chain_nonce` on that its row has left behind by being planned again."""
-        lane = (OutboxRow.chain_id == str(self.lane.chain_id), OutboxRow.account == self.lane.account)
-        left = or_(OutboxRow.nonce.is_(None), OutboxRow.nonce != AttemptRow.nonce)
-        query = select(*AttemptRow.__table__.columns[1:]).join(OutboxRow, OutboxRow.id == AttemptRow.outbox_id)
-        query = query.where(*lane, AttemptRow.nonce >= chain_nonce, left).order_by(AttemptRow.attempt)
-        with reading(self.lane.engine) as connection:
+        lease = (OutboxRow.chain_id == str(self.lease.chain_id), OutboxRow.account == self.lease.account)
+        left = or_(OutboxRow.nonce.is_(None), OutboxRow.nonce != OutboxAttemptRow.nonce)
+        query = select(*OutboxAttemptRow.__table__.columns[1:]).join(OutboxRow, OutboxRow.id == OutboxAttemptRow.outbox_id)
+        query = query.where(*lease, OutboxAttemptRow.nonce >= chain_nonce, left).order_by(OutboxAttemptRow.attempt)
+        with reading(self.lease.engine) as connection:
             newest = {row.nonce: _attempt(row) for row in connection.execute(query)}
         return tuple(newest[nonce] for nonce in sorted(newest))
 
     def all(self) -> tuple[Item, ...]:
-        """Every row of this lane, oldest first."""
+        """Every row of this nonce lease, oldest first."""
         return self._items()
 
     def attempts(self, item_id: int) -> tuple[Attempt, ...]:
         """Every signed version, oldest first: any of them may be the one that is mined."""
-        query = select(*AttemptRow.__table__.columns[1:]).where(AttemptRow.outbox_id == item_id).order_by(AttemptRow.attempt)
-        with reading(self.lane.engine) as connection:
+        query = (
+            select(*OutboxAttemptRow.__table__.columns[1:])
+            .where(OutboxAttemptRow.outbox_id == item_id)
+            .order_by(OutboxAttemptRow.attempt)
+        )
+        with reading(self.lease.engine) as connection:
             return tuple(_attempt(row) for row in connection.execute(query))
 
     def sign(self, item_id: int, chain_nonce: int, make: Callable[[int], Signed]) -> Attempt:
         """Allocates the nonce, calls `make(nonce)` and stores its bytes: one transaction, all or nothing."""
-        with writing(self.lane.engine) as connection:
+        with writing(self.lease.engine) as connection:
             self._move(connection, item_id, State.SIGNED, expected=State.PLANNED)
-            nonce = self.lane.take_nonce_in(connection, chain_nonce)
+            nonce = self.lease.take_nonce_in(connection, chain_nonce)
             connection.execute(update(OutboxRow).where(OutboxRow.id == item_id).values(nonce=nonce))
             return self._store(connection, item_id, nonce, make(nonce))
 
     def replace(self, item_id: int, make: Callable[[int], Signed]) -> Attempt:
         """Stores other bytes for the same nonce (a higher fee); to be broadcast after the old ones failed to be mined."""
-        with writing(self.lane.engine) as connection:
+        with writing(self.lease.engine) as connection:
             row = self._move(connection, item_id, State.SIGNED)
             if row.nonce is None:
                 raise StoreCorrupt("outbox", f"row {item_id} has no nonce to replace")
@@ -179,9 +183,9 @@ class Outbox:
 
     def broadcast(self, item_id: int, tx_hash: Digest) -> None:
         """Records that the bytes with this hash were handed to a node."""
-        now = self.lane.clock.now()
-        change = update(AttemptRow).where(AttemptRow.outbox_id == item_id, AttemptRow.tx_hash == tx_hash)
-        with writing(self.lane.engine) as connection:
+        now = self.lease.clock.now()
+        change = update(OutboxAttemptRow).where(OutboxAttemptRow.outbox_id == item_id, OutboxAttemptRow.tx_hash == tx_hash)
+        with writing(self.lease.engine) as connection:
             self._move(connection, item_id, State.BROADCAST)
             if connection.execute(change.values(broadcast_at=now)).rowcount != 1:
                 raise StoreCorrupt("outbox", f"row {item_id} never signed {tx_hash.hex()}")
@@ -195,7 +199,7 @@ class Outbox:
         values: dict[str, Any] = {"detail": detail[:500]}
         if state in (State.MINED, State.REVERTED, State.BROADCAST):
             values |= {"block_number": block_number, "block_hash": block_hash}
-        with writing(self.lane.engine) as connection:
+        with writing(self.lease.engine) as connection:
             self._move(connection, item_id, state)
             connection.execute(update(OutboxRow).where(OutboxRow.id == item_id).values(**values))
         return self.item(item_id)
@@ -204,45 +208,51 @@ class Outbox:
         """Plans an ended, unsuccessful row again, with the intent's calldata, value and deadline. The caller bounds how often."""
         values: dict[str, Any] = {
             "calldata": intent.calldata, "value_wei": str(intent.value_wei), "deadline": intent.deadline,
-            "hand_in_by": intent.hand_in_by, "nonce": None, "block_number": None, "block_hash": None,
+            "broadcast_by": intent.broadcast_by, "nonce": None, "block_number": None, "block_hash": None,
         }  # fmt: skip
-        with writing(self.lane.engine) as connection:
+        with writing(self.lease.engine) as connection:
             self._move(connection, item_id, State.PLANNED)
             connection.execute(update(OutboxRow).where(OutboxRow.id == item_id).values(**values))
         return self.item(item_id)
 
-    def set_times(self, item_id: int, deadline: int, hand_in_by: int) -> Item:
+    def set_times(self, item_id: int, deadline: int, broadcast_by: int) -> Item:
         """Gives a row another deadline, which the chain moved, or more time to be handed in: it was decided again."""
-        with writing(self.lane.engine) as connection:
-            self.lane.held_in(connection)
-            connection.execute(update(OutboxRow).where(OutboxRow.id == item_id).values(deadline=deadline, hand_in_by=hand_in_by))
+        with writing(self.lease.engine) as connection:
+            self.lease.require_in(connection)
+            connection.execute(
+                update(OutboxRow).where(OutboxRow.id == item_id).values(deadline=deadline, broadcast_by=broadcast_by)
+            )
         return self.item(item_id)
 
     def _move(self, connection: Connection, item_id: int, state: State, expected: State | None = None) -> Row[Any]:
-        self.lane.held_in(connection)
+        self.lease.require_in(connection)
         row = connection.execute(self._query(OutboxRow.id == item_id).with_for_update()).one()
         if state not in TRANSITIONS[State(row.state)] or (expected is not None and row.state != expected):
             raise StoreCorrupt("outbox", f"row {item_id} cannot go from {row.state} to {state}")
         change = update(OutboxRow).where(OutboxRow.id == item_id)
-        connection.execute(change.values(state=state, updated_at=self.lane.clock.now()))
+        connection.execute(change.values(state=state, updated_at=self.lease.clock.now()))
         return row
 
     def _store(self, connection: Connection, item_id: int, nonce: int, signed: Signed) -> Attempt:
-        have = select(*AttemptRow.__table__.columns[1:]).where(AttemptRow.outbox_id == item_id).order_by(AttemptRow.attempt)
+        have = (
+            select(*OutboxAttemptRow.__table__.columns[1:])
+            .where(OutboxAttemptRow.outbox_id == item_id)
+            .order_by(OutboxAttemptRow.attempt)
+        )
         earlier = [_attempt(row) for row in connection.execute(have)]
         same = [each for each in earlier if each.tx_hash == signed.tx_hash]
         if same:
             return same[0]
-        made = Attempt(len(earlier) + 1, nonce, signed.raw, signed.tx_hash, self.lane.clock.now(), None)
-        connection.execute(insert(AttemptRow).values(outbox_id=item_id, **made._asdict()))
+        made = Attempt(len(earlier) + 1, nonce, signed.raw, signed.tx_hash, self.lease.clock.now(), None)
+        connection.execute(insert(OutboxAttemptRow).values(outbox_id=item_id, **made._asdict()))
         return made
 
     def _items(self, *conditions: Any) -> tuple[Item, ...]:
-        with reading(self.lane.engine) as connection:
+        with reading(self.lease.engine) as connection:
             return tuple(_item(row) for row in connection.execute(self._query(*conditions).order_by(OutboxRow.id)))
 
     def _query(self, *conditions: Any) -> Any:
-        own = (OutboxRow.chain_id == str(self.lane.chain_id), OutboxRow.account == self.lane.account)
+        own = (OutboxRow.chain_id == str(self.lease.chain_id), OutboxRow.account == self.lease.account)
         return select(*OutboxRow.__table__.columns).where(*own, *conditions)
 
 
@@ -257,7 +267,7 @@ def _named(contract: str, function: str, subject: bytes, role: str) -> tuple[Any
 
 def _item(row: Row[Any]) -> Item:
     named = (row.contract, row.function, row.subject, row.role)
-    intent = Intent(*named, row.calldata, int(row.value_wei), row.deadline, row.hand_in_by)
+    intent = Intent(*named, row.calldata, int(row.value_wei), row.deadline, row.broadcast_by)
     return Item(
         row.id, intent, State(row.state), row.nonce, row.block_number, row.block_hash, row.detail, row.created_at, row.updated_at
     )

@@ -19,7 +19,7 @@ from bytewise.protocol.errors.records import WrongFields
 from bytewise.protocol.records.statements import Vote
 from bytewise.protocol.units import ZERO_DIGEST, Address, Blob, Digest, hex0x, unhex
 from bytewise.storage.engine import insert_if_absent, reading, writing
-from bytewise.storage.nonce_lease import Lane
+from bytewise.storage.nonce_lease import NonceLease
 from bytewise.storage.tables import ProtectedVoteRow
 
 _FORMAT = "bytewise-protection-1"
@@ -33,12 +33,12 @@ class StoredVote(NamedTuple):
 
 
 class Protection:
-    """The protection table of one voter. With a lane only who holds its lease may add a vote; otherwise `LeaseLost`."""
+    """The protection table of one voter. With a nonce lease only who holds its lease may add a vote; otherwise `LeaseLost`."""
 
-    def __init__(self, engine: Engine, clock: Clock, lane: Lane | None = None) -> None:
+    def __init__(self, engine: Engine, clock: Clock, lease: NonceLease | None = None) -> None:
         self._engine = engine
         self._clock = clock
-        self._lane = lane
+        self._lease = lease
 
     def sign_once(self, vote: Vote, quote: Blob) -> StoredVote:
         """The vote that may be committed and revealed: this one, or the stored one that says the same; else `SecondVote`."""
@@ -85,16 +85,16 @@ class Protection:
         return len(stored)
 
     def _sign_in(self, connection: Connection, vote: Vote, quote: Blob) -> StoredVote:
-        if self._lane is not None:
-            self._lane.held_in(connection)
-        said = _said(vote)
+        if self._lease is not None:
+            self._lease.require_in(connection)
+        digest = _content_digest(vote)
         insert_if_absent(
-            connection, ProtectedVoteRow, dispute=vote.dispute, round=vote.round, voter=vote.voter, said=said,
+            connection, ProtectedVoteRow, dispute=vote.dispute, round=vote.round, voter=vote.voter, content_digest=digest,
             vote=encoding.encode(vote), quote=quote, created_at=self._clock.now(),
         )  # fmt: skip
         row = connection.execute(_query(vote.dispute, vote.round, vote.voter)).one()
-        if row.said != said:
-            raise SecondVote(hex0x(row.said), hex0x(vote.dispute), vote.round)
+        if row.content_digest != digest:
+            raise SecondVote(hex0x(row.content_digest), hex0x(vote.dispute), vote.round)
         return _stored(row)
 
 
@@ -104,7 +104,7 @@ def _imported(item: Any) -> StoredVote:
     return StoredVote(encoding.from_json(Vote, item["vote"]), Blob(unhex(item["quote"])))
 
 
-def _said(vote: Vote) -> Digest:
+def _content_digest(vote: Vote) -> Digest:
     bare = dataclasses.replace(vote, salt=ZERO_DIGEST, quote_hash=ZERO_DIGEST)
     return digests.labelled(Label.PROTECTION, encoding.encode(bare))
 

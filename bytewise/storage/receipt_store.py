@@ -1,4 +1,4 @@
-"""An operator's books: receipt numbers, signed receipts, remembered answers and batches.
+"""An operator's receipt store: receipt numbers, signed receipts, remembered answers and batches.
 
 Taking the number, storing the signed receipt and storing the answer are one transaction: no number is lost or used twice, and a
 client that retries gets the receipt it has, never a second one (ADR-012).
@@ -18,7 +18,7 @@ from bytewise.protocol.errors.records import SequenceBroken
 from bytewise.protocol.records.receipt import BatchHeader, ListEntry, ReceiptList, SignedReceipt
 from bytewise.protocol.units import Address, Digest
 from bytewise.storage.engine import alone, insert_if_absent, reading, writing
-from bytewise.storage.tables import AnswerRow, IssuedRow, OwnBatchRow, SequenceRow
+from bytewise.storage.tables import AnswerRow, IssuedReceiptRow, OwnBatchRow, ReceiptSequenceRow
 
 BUILT = "BUILT"
 """A batch whose header may have been sent."""
@@ -27,7 +27,7 @@ ANCHORED = "ANCHORED"
 
 
 @dataclass(frozen=True, slots=True)
-class Issued:
+class IssuedReceipt:
     """A signed receipt and what goes with it."""
 
     identifier: Digest
@@ -36,10 +36,12 @@ class Issued:
     envelope: bytes
     response: bytes
     """The answer that the client gets with the receipt."""
+    expires_at: int
+    """Unix seconds of chain time at which its Request expires."""
 
 
-class Books:
-    """The books of one operator account; every method is one transaction."""
+class ReceiptStore:
+    """The receipt store of one operator account; every method is one transaction."""
 
     def __init__(self, engine: Engine, clock: Clock, operator: Address) -> None:
         self._engine = engine
@@ -55,7 +57,7 @@ class Books:
         """Number of the last signed receipt; 0 before the first."""
         return self.next_seq() - 1
 
-    def issue(self, key: Digest, issued: Sequence[Issued], once: bool = True) -> None:
+    def issue(self, key: Digest, issued: Sequence[IssuedReceipt], once: bool = True) -> None:
         """Takes the numbers and stores receipts and answers, all or nothing; `SequenceBroken` if one is not the next.
 
         The first response is what a retry of the request named `key` gets; those of further choices are kept for their receipts.
@@ -82,11 +84,11 @@ class Books:
         with reading(self._engine) as connection:
             return connection.execute(query).scalar_one_or_none() or 0
 
-    def answers_to(self, identifiers: Sequence[Digest]) -> Mapping[Digest, bytes]:
-        """The answers that hold these receipts, of those that are remembered. All answers are looked at, once."""
-        query = select(AnswerRow.receipt_id, AnswerRow.response).where(AnswerRow.receipt_id.in_(identifiers))
+    def expiries(self, numbers: Sequence[int]) -> Mapping[int, int]:
+        """By receipt number, the Unix second of chain time at which the Request of each receipt expires."""
+        query = select(IssuedReceiptRow.seq, IssuedReceiptRow.expires_at).where(IssuedReceiptRow.seq.in_(numbers))
         with reading(self._engine) as connection:
-            return {Digest(row.receipt_id): row.response for row in connection.execute(query)}
+            return {row.seq: row.expires_at for row in connection.execute(query)}
 
     def forget_answers(self, before: int) -> None:
         """Drops answers stored before that Unix second: they hold plaintext, and no client retries for ever."""
@@ -99,21 +101,23 @@ class Books:
 
     def receipt_from(self, start: bytes) -> SignedReceipt | None:
         """The receipt of ours whose id begins so; at least half of it, so that there is one at most."""
-        found = self._signed(IssuedRow.receipt_id.between(*_span(start)))
+        found = self._signed(IssuedReceiptRow.receipt_id.between(*_span(start)))
         return found[0] if found else None
 
     def envelope(self, identifier: Digest) -> bytes | None:
         """Our copy of an envelope, to publish again or to answer a demand."""
         with reading(self._engine) as connection:
-            return connection.execute(select(IssuedRow.envelope).where(IssuedRow.receipt_id == identifier)).scalar_one_or_none()
+            return connection.execute(
+                select(IssuedReceiptRow.envelope).where(IssuedReceiptRow.receipt_id == identifier)
+            ).scalar_one_or_none()
 
     def unbatched(self, limit: int, first: int = 1) -> tuple[SignedReceipt, ...]:
         """Signed receipts that are in no batch, by number, at most so many; from number `first` on."""
-        return self._signed(IssuedRow.batch_first_seq.is_(None), IssuedRow.seq >= first, limit=limit)
+        return self._signed(IssuedReceiptRow.batch_first_seq.is_(None), IssuedReceiptRow.seq >= first, limit=limit)
 
     def in_batch(self, first_seq: int, limit: int | None = None) -> tuple[SignedReceipt, ...]:
         """Receipts with the numbers of a batch of ours, skipped ones as well; all of them, or at most so many."""
-        return self._signed(IssuedRow.batch_first_seq == first_seq, limit=limit)
+        return self._signed(IssuedReceiptRow.batch_first_seq == first_seq, limit=limit)
 
     def leaves(self, first_seq: int) -> tuple[ListEntry, ...]:
         """Leaves of a batch of ours, by number: what its root is made of; none if there is no such batch."""
@@ -131,17 +135,19 @@ class Books:
         """Stores a batch before it is sent; the receipts with its numbers belong to it unless it is discarded. The same batch
         again changes nothing. `lacking` numbers of it have no receipt."""
         first, last = header.first_seq, header.first_seq + header.count - 1
-        members = update(IssuedRow).where(IssuedRow.seq.between(first, last), IssuedRow.batch_first_seq.is_(None))
+        members = update(IssuedReceiptRow).where(
+            IssuedReceiptRow.seq.between(first, last), IssuedReceiptRow.batch_first_seq.is_(None)
+        )
         with writing(self._engine) as connection:
             new = insert_if_absent(
                 connection, OwnBatchRow, first_seq=first, receipts=header.count, header=encoding.encode(header),
                 list_data=listed, state=BUILT, created_at=self._clock.now(),
             )  # fmt: skip
             if new and connection.execute(members.values(batch_first_seq=first)).rowcount != header.count - lacking:
-                raise StoreCorrupt("books", f"batch {first} to {last} overlaps another or has gaps")
+                raise StoreCorrupt("receipt store", f"batch {first} to {last} overlaps another or has gaps")
             stored = connection.execute(select(OwnBatchRow.header).where(OwnBatchRow.first_seq == first)).scalar_one()
             if stored != encoding.encode(header):
-                raise StoreCorrupt("books", f"batch {first} was built with another header")
+                raise StoreCorrupt("receipt store", f"batch {first} was built with another header")
 
     def discard(self, header: BatchHeader) -> None:
         """Forgets a batch that can be mined no more, so that its receipts can be put into another; `StoreCorrupt` if it is not
@@ -150,8 +156,10 @@ class Books:
         same = (OwnBatchRow.first_seq == first, OwnBatchRow.header == encoding.encode(header), OwnBatchRow.state == BUILT)
         with writing(self._engine) as connection:
             if connection.execute(delete(OwnBatchRow).where(*same)).rowcount != 1:
-                raise StoreCorrupt("books", f"batch {first} is not the one to discard")
-            connection.execute(update(IssuedRow).where(IssuedRow.batch_first_seq == first).values(batch_first_seq=None))
+                raise StoreCorrupt("receipt store", f"batch {first} is not the one to discard")
+            connection.execute(
+                update(IssuedReceiptRow).where(IssuedReceiptRow.batch_first_seq == first).values(batch_first_seq=None)
+            )
 
     def open_batch(self) -> BatchHeader | None:
         """The batch that was built and is not known to be anchored: the newest, for none is built before it is."""
@@ -172,25 +180,32 @@ class Books:
         with writing(self._engine) as connection:
             connection.execute(change)
 
-    def _issue_one(self, connection: Connection, key: Digest, each: Issued) -> None:
+    def _issue_one(self, connection: Connection, key: Digest, each: IssuedReceipt) -> None:
         seq, now, expected = each.signed.receipt.seq, self._clock.now(), self._next(connection)
         if seq != expected or each.signed.receipt.operator != self._operator:
             raise SequenceBroken(self._operator, seq, expected)
-        insert_if_absent(connection, SequenceRow, operator=self._operator, next_seq=1)
-        own = SequenceRow.operator == self._operator
-        connection.execute(update(SequenceRow).where(own).values(next_seq=seq + 1))
+        insert_if_absent(connection, ReceiptSequenceRow, operator=self._operator, next_seq=1)
+        own = ReceiptSequenceRow.operator == self._operator
+        connection.execute(update(ReceiptSequenceRow).where(own).values(next_seq=seq + 1))
         signed = encoding.encode(each.signed)
-        receipt = {"seq": seq, "receipt_id": each.identifier, "signed": signed, "envelope": each.envelope, "issued_at": now}
-        connection.execute(insert(IssuedRow).values(**receipt))
+        receipt = {
+            "seq": seq,
+            "receipt_id": each.identifier,
+            "signed": signed,
+            "envelope": each.envelope,
+            "expires_at": each.expires_at,
+            "issued_at": now,
+        }
+        connection.execute(insert(IssuedReceiptRow).values(**receipt))
         values = {"request_key": key, "receipt_id": each.identifier, "response": each.response, "created_at": now}
         connection.execute(insert(AnswerRow).values(**values))
 
     def _next(self, connection: Connection) -> int:
-        query = select(SequenceRow.next_seq).where(SequenceRow.operator == self._operator)
+        query = select(ReceiptSequenceRow.next_seq).where(ReceiptSequenceRow.operator == self._operator)
         return connection.execute(query).scalar_one_or_none() or 1
 
     def _signed(self, *conditions: Any, limit: int | None = None) -> tuple[SignedReceipt, ...]:
-        query = select(IssuedRow.signed).where(*conditions).order_by(IssuedRow.seq).limit(limit)
+        query = select(IssuedReceiptRow.signed).where(*conditions).order_by(IssuedReceiptRow.seq).limit(limit)
         with reading(self._engine) as connection:
             return tuple(encoding.decode(SignedReceipt, raw) for raw in connection.execute(query).scalars())
 

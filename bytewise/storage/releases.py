@@ -21,7 +21,7 @@ from bytewise.protocol.records.statements import Release, Ticket, TicketKind
 from bytewise.protocol.signing import Domain, typed_digest
 from bytewise.protocol.units import Blob, Digest
 from bytewise.storage.engine import alone, insert_if_absent, reading, writing
-from bytewise.storage.tables import BudgetRow, InstanceRow, ReleaseRow
+from bytewise.storage.tables import AuditBudgetRow, ReleaseInstanceRow, ReleaseRow
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ class ReleaseRecords:
             signed = decide(usage, head)
             self._insert(connection, signed)
             if signed.record.decision in RELEASES:
-                insert_if_absent(connection, InstanceRow, right_id=right, instance=ticket.instance)
+                insert_if_absent(connection, ReleaseInstanceRow, right_id=right, instance=ticket.instance)
                 if ticket.kind == TicketKind.AUDIT.value and not usage.instances:
                     _count_audit(connection, epoch)
         self._recorded(signed)
@@ -78,7 +78,10 @@ class ReleaseRecords:
 
     def page(self, epoch: int, first: int) -> tuple[SignedRelease, ...]:
         """At most `PAGE` records of an epoch from index `first` on. No more is read than is given: anybody may ask."""
-        lengths = (func.coalesce(func.length(each), 4) for each in (ReleaseRow.record, ReleaseRow.right, ReleaseRow.grounds))
+        lengths = (
+            func.coalesce(func.length(each), 4)
+            for each in (ReleaseRow.record, ReleaseRow.signed_ticket, ReleaseRow.release_evidence)
+        )
         rows = ReleaseRow.epoch == epoch, ReleaseRow.number >= first
         sizes = select(ReleaseRow.number, *lengths, func.length(ReleaseRow.signature)).where(*rows)
         with reading(self._engine) as connection:
@@ -140,8 +143,10 @@ class ReleaseRecords:
         return newest
 
     def _usage(self, connection: Connection, ticket: Ticket, right: Digest) -> Usage:
-        instances = connection.execute(select(InstanceRow.instance).where(InstanceRow.right_id == right)).scalars()
-        spent = connection.execute(select(BudgetRow.spent).where(BudgetRow.epoch == ticket.key_epoch)).scalar_one_or_none()
+        instances = connection.execute(select(ReleaseInstanceRow.instance).where(ReleaseInstanceRow.right_id == right)).scalars()
+        spent = connection.execute(
+            select(AuditBudgetRow.spent).where(AuditBudgetRow.epoch == ticket.key_epoch)
+        ).scalar_one_or_none()
         # A receipt is of one epoch, and its id alone is what the index has: no row is read.
         where = ReleaseRow.receipt_id == ticket.receipt_id
         count = connection.execute(select(func.count()).select_from(ReleaseRow).where(where)).scalar_one()
@@ -165,8 +170,8 @@ class ReleaseRecords:
             "record": encode(record),
             "signature": signed.signature,
             "digest": typed_digest(self._domain, record),
-            "right": None if signed.right is None else encode(signed.right),
-            "grounds": None if signed.grounds is None else encode(signed.grounds),
+            "signed_ticket": None if signed.right is None else encode(signed.right),
+            "release_evidence": None if signed.grounds is None else encode(signed.grounds),
         }
         connection.execute(insert(ReleaseRow), row)
 
@@ -177,7 +182,7 @@ def right_id(ticket: Ticket) -> Digest:
     return digests.labelled(Label.RELEASE_RIGHT, *parts)
 
 
-_ENTRY = ReleaseRow.record, ReleaseRow.signature, ReleaseRow.right, ReleaseRow.grounds
+_ENTRY = ReleaseRow.record, ReleaseRow.signature, ReleaseRow.signed_ticket, ReleaseRow.release_evidence
 
 
 def _entry(record: bytes, signature: bytes, right: bytes | None, grounds: bytes | None) -> SignedRelease:
@@ -197,5 +202,5 @@ def _stored(cls: type[T], data: bytes) -> T:
 
 
 def _count_audit(connection: Connection, epoch: int) -> None:
-    insert_if_absent(connection, BudgetRow, epoch=epoch, spent=0)
-    connection.execute(update(BudgetRow).where(BudgetRow.epoch == epoch).values(spent=BudgetRow.spent + 1))
+    insert_if_absent(connection, AuditBudgetRow, epoch=epoch, spent=0)
+    connection.execute(update(AuditBudgetRow).where(AuditBudgetRow.epoch == epoch).values(spent=AuditBudgetRow.spent + 1))

@@ -1,30 +1,30 @@
-"""All tables in one place, for migrations and their drift test."""
+"""All tables in one place, for the migration and its drift test."""
 
 from sqlalchemy import ForeignKey, Index, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from bytewise.storage.base import Account, Base, Bytes, Bytes32, Int64, Prose, RowId, Word
 
-# Tables that every actor has: journal, protection, outbox with nonce lanes, duties, cursors.
+# Tables that every actor has: journal, protection table, nonce leases, outbox, duties, cursors.
 
 
-class LockRow(Base):
-    """A row per name that a transaction locks to be alone (PostgreSQL; SQLite's writers are alone anyway)."""
+class NamedLockRow(Base):
+    """A name that a transaction locks so that no other transaction with that lock runs (PostgreSQL; SQLite has one writer)."""
 
-    __tablename__ = "lock_row"
+    __tablename__ = "named_lock"
     name: Mapped[Word] = mapped_column(primary_key=True)
 
 
 class JournalRow(Base):
     """One entry of the hash-chained journal."""
 
-    __tablename__ = "journal"
+    __tablename__ = "journal_entry"
     number: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False)
-    at: Mapped[Int64]
+    recorded_at: Mapped[Int64]
     kind: Mapped[Word]
     subject: Mapped[Bytes]
     body: Mapped[Bytes]
-    previous: Mapped[Bytes32]
+    previous_digest: Mapped[Bytes32]
     digest: Mapped[Bytes32] = mapped_column(unique=True)
     signature: Mapped[Bytes]
 
@@ -36,27 +36,27 @@ class ProtectedVoteRow(Base):
     dispute: Mapped[Bytes32] = mapped_column(primary_key=True)
     round: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     voter: Mapped[Account] = mapped_column(primary_key=True)
-    said: Mapped[Bytes32]
+    content_digest: Mapped[Bytes32]
     vote: Mapped[Bytes]
     quote: Mapped[Bytes]
     created_at: Mapped[Int64]
 
 
-class LaneRow(Base):
-    """One nonce lane: who may write to it, and the next free nonce."""
+class NonceLeaseRow(Base):
+    """The process that may send for an account, until when, and the next free nonce."""
 
-    __tablename__ = "lane"
+    __tablename__ = "nonce_lease"
     chain_id: Mapped[Word] = mapped_column(primary_key=True)
     account: Mapped[Account] = mapped_column(primary_key=True)
     next_nonce: Mapped[Int64]
     owner: Mapped[Word]
-    fence: Mapped[Int64]
+    fencing_token: Mapped[Int64]
     leased_until: Mapped[Int64]
-    stopped: Mapped[Word]
+    stop_reason: Mapped[Word]
 
 
 class OutboxRow(Base):
-    """One intended transaction."""
+    """One intended transaction, named by contract, function, subject and role."""
 
     __tablename__ = "outbox"
     id: Mapped[RowId]
@@ -69,7 +69,7 @@ class OutboxRow(Base):
     calldata: Mapped[Bytes]
     value_wei: Mapped[Word]
     deadline: Mapped[Int64]
-    hand_in_by: Mapped[Int64] = mapped_column(server_default="0")
+    broadcast_by: Mapped[Int64]
     state: Mapped[Word] = mapped_column(index=True)
     nonce: Mapped[Int64 | None]
     block_number: Mapped[Int64 | None]
@@ -80,8 +80,8 @@ class OutboxRow(Base):
     __table_args__ = (UniqueConstraint("chain_id", "contract", "function", "subject", "role"),)
 
 
-class AttemptRow(Base):
-    """Signed bytes of an outbox row: the first and every replacement."""
+class OutboxAttemptRow(Base):
+    """Signed bytes of an outbox row: the first version and each replacement."""
 
     __tablename__ = "outbox_attempt"
     outbox_id: Mapped[Int64] = mapped_column(ForeignKey("outbox.id"), primary_key=True, autoincrement=False)
@@ -116,42 +116,42 @@ class CursorRow(Base):
     hash: Mapped[Bytes32]
 
 
-# Tables of key ceremonies: plan, log as we know it, what its scribe signed, own words, the sealed seed while one runs.
+# Tables of key ceremonies: plan, log, signed head of the log, own messages, and the sealed seed while a ceremony runs.
 
 
 class CeremonyRow(Base):
-    """One ceremony; `seed` is sealed by whoever keeps it and emptied when `ended` is set."""
+    """One ceremony. The holder of `seed` seals it, and empties it when `outcome` is set."""
 
     __tablename__ = "ceremony"
     id: Mapped[Bytes32] = mapped_column(primary_key=True)
     plan: Mapped[Bytes]
     seed: Mapped[Bytes]
-    ended: Mapped[Word]
-    log_end: Mapped[Bytes | None]
-    """The scribe's signed head of our whole log; none in a scribe's own store, nor where the log is from before schema 0009."""
+    outcome: Mapped[Word]
+    signed_head: Mapped[Bytes | None]
+    """The head of our whole log, signed by the coordinator; the coordinator's own database has none."""
 
 
-class CeremonyLogRow(Base):
-    """One message of a ceremony's log; (ceremony, number) has no gap and no second message."""
+class CeremonyMessageRow(Base):
+    """One message of a ceremony's log; the numbers have no gap, and each number has one message."""
 
-    __tablename__ = "ceremony_log"
+    __tablename__ = "ceremony_message"
     ceremony: Mapped[Bytes32] = mapped_column(ForeignKey("ceremony.id"), primary_key=True)
     number: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False)
     message: Mapped[Bytes]
 
 
 class CeremonyForkRow(Base):
-    """The first other log that the scribe of a ceremony showed us, with what it signed for it."""
+    """Evidence of the first other log that the coordinator of a ceremony signed and showed us."""
 
     __tablename__ = "ceremony_fork"
     ceremony: Mapped[Bytes32] = mapped_column(ForeignKey("ceremony.id"), primary_key=True)
     fork: Mapped[Bytes]
 
 
-class CeremonyWordRow(Base):
-    """The one message of each kind that we ever say in a ceremony, stored before it is said."""
+class OwnMessageRow(Base):
+    """Our one message of each kind in a ceremony, stored before it is sent."""
 
-    __tablename__ = "ceremony_word"
+    __tablename__ = "ceremony_own_message"
     ceremony: Mapped[Bytes32] = mapped_column(ForeignKey("ceremony.id"), primary_key=True)
     kind: Mapped[Word] = mapped_column(primary_key=True)
     message: Mapped[Bytes]
@@ -161,7 +161,7 @@ class CeremonyWordRow(Base):
 
 
 class ReleaseRow(Base):
-    """One signed release record; (epoch, number) has no gap and no second record."""
+    """One signed release record; the numbers of an epoch have no gap, and each number has one record."""
 
     __tablename__ = "release_record"
     epoch: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False)
@@ -171,32 +171,32 @@ class ReleaseRow(Base):
     record: Mapped[Bytes]
     signature: Mapped[Bytes]
     digest: Mapped[Bytes32]
-    right: Mapped[Bytes | None]
-    grounds: Mapped[Bytes | None]
+    signed_ticket: Mapped[Bytes | None]
+    release_evidence: Mapped[Bytes | None]
     __table_args__ = (UniqueConstraint("digest"),)
 
 
-class InstanceRow(Base):
-    """An enclave instance that got the key of one right: a receipt, dispute or audit, round and voter, hashed together."""
+class ReleaseInstanceRow(Base):
+    """An enclave instance that received a partial for one right. `right_id` hashes receipt, dispute or audit, round and voter."""
 
     __tablename__ = "release_instance"
     right_id: Mapped[Bytes32] = mapped_column(primary_key=True)
     instance: Mapped[Bytes32] = mapped_column(primary_key=True)
 
 
-class BudgetRow(Base):
-    """Audit releases of an epoch so far."""
+class AuditBudgetRow(Base):
+    """How many audits of an epoch a key was released for."""
 
     __tablename__ = "audit_budget"
     epoch: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False)
     spent: Mapped[Int64]
 
 
-# Tables of verifiers (seen receipts, archive, audits) and of operators (receipts issued, batches, retries).
+# Tables of verifiers: receipts, archived envelopes, audits. Tables of operators: issued receipts, answers, batches.
 
 
 class SeenBatchRow(Base):
-    """A batch that the chain showed."""
+    """A batch that was read from the chain."""
 
     __tablename__ = "seen_batch"
     batch_id: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False)
@@ -208,7 +208,7 @@ class SeenBatchRow(Base):
 
 
 class SeenReceiptRow(Base):
-    """A receipt found in a batch, and what the check said."""
+    """A receipt of a batch, with the finding of the check."""
 
     __tablename__ = "seen_receipt"
     receipt_id: Mapped[Bytes32] = mapped_column(primary_key=True)
@@ -224,8 +224,8 @@ class SeenReceiptRow(Base):
     __table_args__ = (Index("ix_seen_receipt_number", "operator", "seq"),)
 
 
-class EnvelopeRow(Base):
-    """Ciphertext kept at first sight; DA forgets after its retention."""
+class ArchivedEnvelopeRow(Base):
+    """Ciphertext, archived when it is first fetched because DA deletes it after its retention."""
 
     __tablename__ = "archived_envelope"
     envelope_hash: Mapped[Bytes32] = mapped_column(primary_key=True)
@@ -233,10 +233,10 @@ class EnvelopeRow(Base):
     archived_at: Mapped[Int64]
 
 
-class AuditRow(Base):
-    """A light audit that we were drawn for."""
+class LightAuditRow(Base):
+    """A light audit that this verifier was drawn for."""
 
-    __tablename__ = "audit"
+    __tablename__ = "light_audit"
     receipt_id: Mapped[Bytes32] = mapped_column(primary_key=True)
     deadline: Mapped[Int64]
     state: Mapped[Word] = mapped_column(index=True)
@@ -247,7 +247,7 @@ class AuditRow(Base):
     updated_at: Mapped[Int64]
 
 
-class SequenceRow(Base):
+class ReceiptSequenceRow(Base):
     """The next receipt number of an operator account."""
 
     __tablename__ = "receipt_sequence"
@@ -255,20 +255,22 @@ class SequenceRow(Base):
     next_seq: Mapped[Int64]
 
 
-class IssuedRow(Base):
-    """A receipt we signed, with all that must be published for it."""
+class IssuedReceiptRow(Base):
+    """A receipt that we signed, with the envelope to publish."""
 
     __tablename__ = "issued_receipt"
     seq: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False)
     receipt_id: Mapped[Bytes32] = mapped_column(unique=True)
     signed: Mapped[Bytes]
     envelope: Mapped[Bytes]
+    expires_at: Mapped[Int64]
+    """Unix seconds of chain time at which its Request expires."""
     batch_first_seq: Mapped[Int64 | None] = mapped_column(index=True)
     issued_at: Mapped[Int64]
 
 
 class AnswerRow(Base):
-    """The answer to a request, for the client that asks again."""
+    """The answer to a request, for a client that retries."""
 
     __tablename__ = "answer"
     request_key: Mapped[Bytes32] = mapped_column(primary_key=True)
@@ -278,7 +280,7 @@ class AnswerRow(Base):
 
 
 class OwnBatchRow(Base):
-    """A batch that we built, until the chain shows it."""
+    """A batch that we built."""
 
     __tablename__ = "own_batch"
     first_seq: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False)

@@ -84,7 +84,7 @@ class AccountTransactions(NetworkPlanner):
 
     def announce_platform(self, platform_id: Digest) -> None:
         """Announces the machine with which this account joins, one block later: who copies its id from `join` has nothing."""
-        account = self.transactions.outbox.lane.account
+        account = self.transactions.outbox.lease.account
         announcement = keccak256_abi(("address", "bytes32"), (account, platform_id))
         self._act("Registry", "announce", platform_id, (announcement,), repeatable=True)
 
@@ -111,7 +111,7 @@ class AccountTransactions(NetworkPlanner):
 
     def register_bls(self, signer: BlsSigner) -> None:
         """Registers this account's key for certificates, or replaces it, and has its place in its pool noted beside it."""
-        proof = signer.prove_possession(self._network.keys_domain, self.transactions.outbox.lane.account)
+        proof = signer.prove_possession(self._network.keys_domain, self.transactions.outbox.lease.account)
         self._act("BlsKeys", "register", signer.public_key, (words(signer.public_key), words(proof)))
         self._act("BlsKeys", "notePlace", signer.public_key, (key_hash(signer.public_key),))
 

@@ -7,7 +7,7 @@ Before a signature, and again before a fee is raised, the act is tried on the ne
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.signing import LocalSigner
-from bytewise.storage.nonce_lease import Lane
+from bytewise.storage.nonce_lease import NonceLease
 from bytewise.storage.outbox import Outbox
 from chain.acts.accounts import AccountTransactions, EigenLayerTransactions
 from chain.acts.demands import DemandTransactions
@@ -24,16 +24,16 @@ class ContractSender(DisputeTransactions, DemandTransactions, AccountTransaction
 def contract_sender(
     client: Chain,
     network: Network,
-    lane: Lane,
+    lease: NonceLease,
     signer: LocalSigner,
     role: str,
     policy: SenderPolicy | None = None,
 ) -> ContractSender:
-    """The sender of one account, its outbox in the process's own database (`Lane(engine, clock, chain_id, signer.address)`).
+    """The sender of one account, with its outbox in the database of `NonceLease(engine, clock, chain_id, signer.address)`.
 
-    `role` keeps two uses of one contract apart. `ConfigurationError` if the lane is another account's or chain's.
+    `role` keeps two uses of one contract apart. `ConfigurationError` if the nonce lease is another account's or chain's.
     """
-    if (lane.chain_id, lane.account) != (client.chain_id, signer.address):
-        raise ConfigurationError("sender", f"the lane is of {lane.account} on chain {lane.chain_id}")
-    transactions = TransactionSender(client, Outbox(lane), signer, check_round(client, network), classify, policy)
+    if (lease.chain_id, lease.account) != (client.chain_id, signer.address):
+        raise ConfigurationError("sender", f"the nonce lease is of {lease.account} on chain {lease.chain_id}")
+    transactions = TransactionSender(client, Outbox(lease), signer, check_round(client, network), classify, policy)
     return ContractSender(transactions, network, role)

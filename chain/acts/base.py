@@ -41,7 +41,7 @@ class TransactionPlanner:
         within_s: int = 0,
     ) -> Item:
         """`within_s` seconds of wall time, 0 for any: then what no node was given yet is dropped, unless it was planned again."""
-        by = self.transactions.outbox.lane.clock.now() + within_s if within_s else 0
+        by = self.transactions.outbox.lease.clock.now() + within_s if within_s else 0
         calldata = interface(contract).call(function, *arguments)
         return self.transactions.plan(Intent(at, function, subject, self._role, calldata, value_wei, deadline, by), repeatable)
 

@@ -9,7 +9,7 @@
     MINED      count confirmations; back to BROADCAST if the block left the chain
 
 Ended rows are looked after too, see `aftercare`: a reorganisation may be deeper than the confirmations.
-A nonce that none of our versions used, and that is used, was used by somebody else with our key: the lane stops for a person.
+A used nonce that none of our versions used was used by somebody else with our key: sending stops until a person resumes it.
 """
 
 import enum
@@ -43,12 +43,12 @@ def left(intent: Intent, head: Block) -> int | None:
 
 def is_stale(intent: Intent, attempts: Sequence[Attempt], now: int) -> bool:
     """Whether nobody asked for the act lately and no node was given any version of it; `now` in Unix seconds."""
-    return 0 < intent.hand_in_by < now and all(is_empty(each.raw) or each.broadcast_at is None for each in attempts)
+    return 0 < intent.broadcast_by < now and all(is_empty(each.raw) or each.broadcast_at is None for each in attempts)
 
 
 def times_moved(old: Intent, new: Intent, now: int) -> bool:
     """Whether an act that is asked for again has to be written down with new times: of the time to hand it in half is gone."""
-    return old.deadline != new.deadline or (new.hand_in_by > 0 and 2 * (old.hand_in_by - now) < new.hand_in_by - now)
+    return old.deadline != new.deadline or (new.broadcast_by > 0 and 2 * (old.broadcast_by - now) < new.broadcast_by - now)
 
 
 # Steps that do not wait for each other: what endpoints cannot agree about one act keeps no other from its deadline.
@@ -182,19 +182,19 @@ class TransactionSender:
         """
         item = self.outbox.plan(intent)
         # What is to be handed in soon is no vote: it may say something else when it is decided again.
-        same = item.intent.calldata == intent.calldata or intent.hand_in_by > 0
-        if item.state in OPEN and same and times_moved(item.intent, intent, self.outbox.lane.clock.now()):
+        same = item.intent.calldata == intent.calldata or intent.broadcast_by > 0
+        if item.state in OPEN and same and times_moved(item.intent, intent, self.outbox.lease.clock.now()):
             # A round that was drawn again, in another block, ends at another time.
-            self.outbox.lane.acquire()
-            return self.outbox.set_times(item.id, intent.deadline, intent.hand_in_by)
+            self.outbox.lease.acquire()
+            return self.outbox.set_times(item.id, intent.deadline, intent.broadcast_by)
         if item.state not in _ENDS.values() or not same:
             return item
-        old_enough = self.outbox.lane.clock.now() - item.updated_at >= self._policy.replan_after_s
+        old_enough = self.outbox.lease.clock.now() - item.updated_at >= self._policy.replan_after_s
         if not old_enough or self._spent(item):
             return item
         if repeatable and not self._void(item):
             return item
-        self.outbox.lane.acquire()
+        self.outbox.lease.acquire()
         return self.outbox.replan(item.id, intent)
 
     def withdraw(self, contract: Address, function: str, subject: bytes, role: str) -> bool:
@@ -204,22 +204,22 @@ class TransactionSender:
         if item is None:
             return True
         if item.state is State.PLANNED:
-            self.outbox.lane.acquire()
+            self.outbox.lease.acquire()
             item = self.outbox.mark(item.id, State.SUPERSEDED, detail="withdrawn")
         return item.state in _ENDS.values() and self._void(item)
 
     def pump(self) -> int:
         """One step for every open row, and a look after the others; returns how many stay open.
 
-        `LeaseTaken` while another process writes for this account, `LeaseStopped` until a person resumes a stopped lane, and the
+        `LeaseTaken` while another process writes for this account, `LeaseStopped` until a person resumes it, and the
         node's `Unavailable` as long as it does not even say where the chain is: all for the next tick.
         """
         if not self.outbox.open_rows() and not self.outbox.leavable_rows():
             return 0
-        lane = self.outbox.lane
-        lane.acquire()
-        if reason := lane.stopped():
-            raise LeaseStopped(lane.account, reason)
+        lease = self.outbox.lease
+        lease.acquire()
+        if reason := lease.stop_reason():
+            raise LeaseStopped(lease.account, reason)
         # The count before the receipts: a nonce below it has its receipt on this node.
         used = self.client.nonce(self._signer.address)
         head = self.client.head()
@@ -246,7 +246,7 @@ class TransactionSender:
 
     def _start(self, item: Item, used: int, head: Block) -> None:
         answer, gas, why = self._ask(item.intent)
-        now = self.outbox.lane.clock.now()
+        now = self.outbox.lease.clock.now()
         if is_past(item.intent, head) or now - item.updated_at > self._policy.give_up_after_s:
             answer, why = StateAnswer.LATE, "deadline"
         elif is_stale(item.intent, (), now):
@@ -327,13 +327,13 @@ class TransactionSender:
         first = self._suspects.setdefault(item.id, head.number)
         if head.number <= first:
             return
-        lane = self.outbox.lane
-        lane.stop(f"nonce {item.nonce} was used by somebody else")
+        lease = self.outbox.lease
+        lease.stop(f"nonce {item.nonce} was used by somebody else")
         self._end(item, State.REPLACED, "its nonce was used by somebody else")
-        raise LeaseStopped(lane.account, lane.stopped())
+        raise LeaseStopped(lease.account, lease.stop_reason())
 
     def _push(self, item: Item, attempts: tuple[Attempt, ...], head: Block) -> None:
-        last, now = attempts[-1], self.outbox.lane.clock.now()
+        last, now = attempts[-1], self.outbox.lease.clock.now()
         late = is_past(item.intent, head) or is_stale(item.intent, attempts, now)
         good = is_empty(last.raw) or not late
         # Stored bytes go out before any others are made: a crash may have come before their first broadcast.
@@ -374,7 +374,7 @@ class TransactionSender:
         return lambda nonce: Signed(*sign(self.client, call, nonce, fees))
 
     def _is_old(self, attempt: Attempt) -> bool:
-        return self.outbox.lane.clock.now() - attempt.signed_at >= self._policy.bump_after_s
+        return self.outbox.lease.clock.now() - attempt.signed_at >= self._policy.bump_after_s
 
     def _hand_in(self, item: Item, attempt: Attempt) -> bool:
         """Whether the node has the bytes now."""

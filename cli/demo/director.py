@@ -14,7 +14,7 @@ from bytewise.protocol.units import Address, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.storage.duties import Duties
 from bytewise.storage.engine import open_database
-from bytewise.storage.nonce_lease import Lane
+from bytewise.storage.nonce_lease import NonceLease
 from bytewise.storage.outbox import Outbox, State
 from chain.reads.reader import SnapshotReader
 from cli.demo.plan import CHAIN_ID, VERIFIERS
@@ -134,7 +134,7 @@ class Director:
     def _look_at_the_outbox(self, fate: Fate) -> None:
         engine = open_database(self._site.database(fate.member))
         account = next(address for address, name in self._names.items() if name == fate.member)
-        outbox = Outbox(Lane(engine, SystemClock(), CHAIN_ID, account))
+        outbox = Outbox(NonceLease(engine, SystemClock(), CHAIN_ID, account))
         commits = [
             item
             for item in outbox.open_rows()

@@ -221,15 +221,15 @@ class StoreCorrupt(Bug):
 
 
 class LeaseTaken(Unavailable):
-    """Another process holds the lease of a nonce lane."""
+    """Another process holds the nonce lease of this account."""
 
-    rule, template = "R-57", "the nonce lease of {0} is held by {1}: stop that process first"
+    rule, template = "R-57", "the nonce lease of {0} is held by {1}"
 
 
 class LeaseLost(Bug):
-    """Our lease of a nonce lane was taken over: a write with the old fencing token is refused."""
+    """Another process took over our nonce lease: a write with the old fencing token is refused."""
 
-    rule, template = "R-58", "nonce lease of {0}: fence {1} is no longer ours"
+    rule, template = "R-58", "the nonce lease of {0} was taken over: fencing token {1} is out of date"
 
 
 class RpcRefused(Unavailable):
@@ -239,7 +239,7 @@ class RpcRefused(Unavailable):
 
 
 class LeaseStopped(Unavailable):
-    """A nonce lane that waits for a person: somebody else sent with our key."""
+    """Sending is stopped until a person resumes it: somebody else sent with our key."""
 
     rule, template = "R-65", "sending for {0} is stopped: {1}"
 

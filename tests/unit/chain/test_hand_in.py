@@ -33,7 +33,7 @@ def demand(desk: Desk, within_s: int = WITHIN_S) -> Item:
 
 
 def later(desk: Desk, seconds: int) -> None:
-    desk.outbox.lane.clock = Later(seconds)
+    desk.outbox.lease.clock = Later(seconds)
 
 
 def test_stale_demand_is_dropped_unsigned_and_planned_anew_when_redecided(anvil: Anvil, tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_repeatedly_decided_action_waits_as_long_as_it_is_decided(anvil: Anvil, 
 def test_action_without_a_deadline_waits(anvil: Anvil, tmp_path: Path) -> None:
     desk = Desk(anvil, tmp_path)
     pump(anvil, [desk.sender])
-    assert demand(desk, 0).intent.hand_in_by == 0
+    assert demand(desk, 0).intent.broadcast_by == 0
     later(desk, 10 * WITHIN_S)
     pump(anvil, [desk.sender])
     assert desk.row(1).state is State.CONFIRMED
@@ -129,6 +129,6 @@ def test_action_with_new_content_is_replanned_with_the_new_content(anvil: Anvil,
     desk.sender.pump()
     later(desk, WITHIN_S + 2 + REPLAN_S)
     intent = desk.row(1).intent
-    other = intent._replace(calldata=intent.calldata + b"\0", hand_in_by=2**40)
+    other = intent._replace(calldata=intent.calldata + b"\0", broadcast_by=2**40)
     assert desk.sender.transactions.plan(other).intent == other
-    assert desk.sender.transactions.plan(other._replace(calldata=b"", hand_in_by=0)).intent == other, "a vote may not"
+    assert desk.sender.transactions.plan(other._replace(calldata=b"", broadcast_by=0)).intent == other, "a vote may not"

@@ -1,4 +1,4 @@
-"""A sender over several endpoints: what one of them says can delay an act, never stop a lane or another act."""
+"""A sender over several endpoints: what one of them says can delay an act, never stop a nonce lease or another act."""
 
 import contextlib
 from collections.abc import Iterator
@@ -84,7 +84,7 @@ def test_lying_and_lagging_endpoints_do_not_stop_the_account(square: Square, tmp
         square.clock.seconds += LONGEST_BACKOFF_S
         operator.pump()
     (row,) = operator.transactions.outbox.all()
-    assert row.state is State.BROADCAST and operator.transactions.outbox.lane.stopped() == ""
+    assert row.state is State.BROADCAST and operator.transactions.outbox.lease.stop_reason() == ""
     assert true.holdings(ACCOUNT, true.head()).last_seq == last + 2, "it was mined all the while"
     square.endpoints[1].change, before = None, counted(named)
     square.clock.seconds += LONGEST_BACKOFF_S
@@ -105,7 +105,7 @@ def test_foreign_use_of_our_key_is_seen_beside_a_lying_endpoint(square: Square, 
         square.anvil.mine()
         with contextlib.suppress(LeaseStopped):
             operator.pump()
-    assert "used by somebody else" in operator.transactions.outbox.lane.stopped()
+    assert "used by somebody else" in operator.transactions.outbox.lease.stop_reason()
 
 
 def test_disagreement_of_endpoints_delays_no_other_action(square: Square, tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def test_foreign_use_of_our_key_stops_the_account(anvil: Anvil, tmp_path: Path) 
     desk.post(3)
     with pytest.raises(LeaseStopped):
         desk.sender.pump()
-    desk.outbox.lane.resume()
+    desk.outbox.lease.resume()
     desk.sender.pump()
 
 
@@ -203,12 +203,12 @@ def test_dropped_action_is_planned_again_however_old_it_is(anvil: Anvil, tmp_pat
     """Collateral that a dispute held for days is released after it, and a batch is anchored after a long pause."""
     desk = Desk(anvil, tmp_path, SenderPolicy(confirmations=1, give_up_after_s=3600, replan_after_s=20))
     desk.post(3)
-    lane = desk.outbox.lane
+    lease = desk.outbox.lease
     for hours in (2, 4):
-        lane.clock = Later(hours * 3600)
+        lease.clock = Later(hours * 3600)
         desk.sender.pump()
         assert desk.row(1).state is State.EXPIRED, "it waited for the batch before"
-        lane.clock = Later(hours * 3600 + 60)
+        lease.clock = Later(hours * 3600 + 60)
         desk.post(3)
         desk.sender.pump()
         assert desk.row(1).state is State.PLANNED

@@ -89,7 +89,7 @@ def test_a_planned_batch_is_not_signed_after_its_deadline(anvil: Anvil, tmp_path
 def test_expired_signed_bytes_are_not_sent_and_their_nonce_is_voided(anvil: Anvil, tmp_path: Path) -> None:
     desk = Desk(anvil, tmp_path, IMPATIENT._replace(replan_after_s=0))
     outbox = desk.outbox
-    outbox.lane.acquire()
+    outbox.lease.acquire()
     outbox.mark(desk.row().id, State.EXPIRED)
     outbox.replan(desk.row().id, desk.row().intent._replace(deadline=anvil.client.head().timestamp + 60))
     desk.sender.pump()

@@ -62,9 +62,9 @@ def out_of_gas(sender_: ContractSender, item: Item) -> None:
     """Signs the act with too little gas, as an estimate would that a reorganisation made wrong."""
     transactions = sender_.transactions
     outbox, client = transactions.outbox, transactions.client
-    outbox.lane.acquire()
+    outbox.lease.acquire()
     make = transactions._maker(item.intent, 30_000, fees_at(client.head().base_fee_wei))
-    outbox.sign(item.id, client.nonce(outbox.lane.account), make)
+    outbox.sign(item.id, client.nonce(outbox.lease.account), make)
 
 
 def test_reorganisations_of_depth_1_to_64_are_survived(anvil: Anvil, tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_restart_after_a_reorganisation_resends_what_vanished(anvil: Anvil, tmp_
     settle(desk)
     desk.post(3)
     settle(desk)
-    desk.outbox.lane.release()
+    desk.outbox.lease.release()
     anvil.reorganise(20)
     anvil.mine(30)
     assert anchored(desk) == 0
@@ -180,7 +180,7 @@ def test_no_order_of_losses_restarts_and_reorganisations_doubles_an_action(anvil
                     for attempt in desk.outbox.attempts(item.id):
                         anvil.drop(attempt.tx_hash)
             case "restart":
-                desk.outbox.lane.release()
+                desk.outbox.lease.release()
                 desk.sender = sender(anvil, desk.network, signer(1), tmp_path, EAGER)
     settle(desk, 60)
     check(desk)

@@ -20,7 +20,7 @@ from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import child_environment
 from bytewise.storage.duties import DONE, MISSED, Duties
 from bytewise.storage.engine import open_database
-from bytewise.storage.nonce_lease import Lane
+from bytewise.storage.nonce_lease import NonceLease
 from bytewise.storage.outbox import State
 from chain.acts.actor import contract_sender
 from chain.client.address_book import write_network
@@ -69,22 +69,22 @@ class Place(NamedTuple):
 
     def duties(self) -> Duties:
         """The member's."""
-        return Duties(self.lane().engine, SystemClock())
+        return Duties(self.lease().engine, SystemClock())
 
-    def lane(self) -> Lane:
+    def lease(self) -> NonceLease:
         """The member's."""
-        return Lane(open_database(f"sqlite:///{self.folder / 'actor.db'}"), SystemClock(), CHAIN_ID, MEMBER.address)
+        return NonceLease(open_database(f"sqlite:///{self.folder / 'actor.db'}"), SystemClock(), CHAIN_ID, MEMBER.address)
 
     def runs(self) -> None:
         """The member's process sends what it was ordered."""
         policy = SenderPolicy(confirmations=1, replan_after_s=0)
-        sender = contract_sender(self.anvil.client, self.network, self.lane(), MEMBER, "verifier", policy)
+        sender = contract_sender(self.anvil.client, self.network, self.lease(), MEMBER, "verifier", policy)
         orders, chain = Orders(self.duties(), sender), reader(self.anvil, self.network)
         for _ in range(4):
             orders.step(SnapshotPages(chain, MEMBER.address, 0).read(chain.head()))
             sender.pump()
             mine(self.anvil, 1)
-        sender.transactions.outbox.lane.release()
+        sender.transactions.outbox.lease.release()
 
     @contextmanager
     def process(self) -> Iterator[None]:
@@ -156,14 +156,14 @@ def test_an_environment_is_certified_with_a_model_that_it_serves(place: Place) -
 def test_order_is_kept_while_the_member_runs_and_after_a_failed_attempt(place: Place) -> None:
     item = replace(ENVIRONMENT, driver="tried before")
     place.propose(item.digest, POOL, place.vectors.digest, encoding.encode(item))
-    proposed, lane = reader(place.anvil, place.network).item(item.digest, place.anvil.client.head().number), place.lane()
-    sender = contract_sender(place.anvil.client, place.network, lane, MEMBER, "verifier")
-    lane.acquire()
+    proposed, lease = reader(place.anvil, place.network).item(item.digest, place.anvil.client.head().number), place.lease()
+    sender = contract_sender(place.anvil.client, place.network, lease, MEMBER, "verifier")
+    lease.acquire()
     sender.certify_item(item.digest, proposed.vectors, proposed.certify_until)
     row = sender.transactions.outbox.all()[-1]
     sender.transactions.outbox.mark(row.id, State.EXPIRED, detail="gave up")
     place.certify(item.digest)
-    lane.release()
+    lease.release()
     place.runs()
     assert place.certified(item.digest) > 0 and place.ordered() == 0
 
@@ -172,7 +172,7 @@ def test_order_with_an_expired_proposal_is_missed(place: Place) -> None:
     chain = reader(place.anvil, place.network)
     snapshot, subject = SnapshotPages(chain, MEMBER.address, 0).read(chain.head()), ordered_word(word("late"), word("vectors"), 1)
     place.duties().order(CERTIFY, subject, 1)
-    Orders(place.duties(), contract_sender(place.anvil.client, place.network, place.lane(), MEMBER, "verifier")).step(snapshot)
+    Orders(place.duties(), contract_sender(place.anvil.client, place.network, place.lease(), MEMBER, "verifier")).step(snapshot)
     found = place.duties().find(CERTIFY, subject)
     assert found is not None and found.state == MISSED
 

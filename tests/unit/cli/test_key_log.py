@@ -97,7 +97,7 @@ def test_refusal_is_shown_with_rule_and_old_record_without_evidence(site: Site) 
     world.chain.open(case, phase=Phase.FINAL)
     for index in (1, 2):
         refused(TicketRefused, world, site.shards[index], world.request(case))
-    site.change(2, update(ReleaseRow).values(grounds=None))
+    site.change(2, update(ReleaseRow).values(release_evidence=None))
     site.said()
     with world.serving(*site.shards.items()):
         assert site.log("verify", "--output", "json") == Exit.OK

@@ -138,7 +138,7 @@ def test_log_with_unjudged_releases_is_not_called_complete(site: Site, monkeypat
         for copy in (site.folder / "logs").glob("*.jsonl"):
             copy.unlink()
         asked(monkeypatch, Court(site.world.chain))
-        site.change(1, update(ReleaseRow).values(right=None, grounds=None))
+        site.change(1, update(ReleaseRow).values(signed_ticket=None, release_evidence=None))
         assert site.log("verify", "--rpc", NO_NODE) == Exit.INCONCLUSIVE
         assert "shard 1 has 1 releases that were not judged: the shard kept no ticket" in site.said()
         monkeypatch.undo()

@@ -14,7 +14,7 @@ from bytewise.service.clock import SystemClock
 from bytewise.service.exit_codes import Exit, advice_of
 from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
-from bytewise.storage.nonce_lease import Lane
+from bytewise.storage.nonce_lease import NonceLease
 from bytewise.storage.protection import Protection
 from chain.sending.keys import save_signer
 from cli.__main__ import main
@@ -30,7 +30,7 @@ class Member(NamedTuple):
 
     config: Path
     table: Protection
-    lane: Lane
+    lease: NonceLease
 
     def protect(self, verb: str, *arguments: Path) -> int:
         """Runs one verb on it; the exit code."""
@@ -50,7 +50,7 @@ def member(folder: Path) -> Member:
     }  # fmt: skip
     (folder / "node.json").write_bytes(encoding.encode(settings))
     engine, clock = open_database(url), SystemClock()
-    return Member(folder / "node.json", Protection(engine, clock), Lane(engine, clock, NETWORK.chain_id, KEY.address))
+    return Member(folder / "node.json", Protection(engine, clock), NonceLease(engine, clock, NETWORK.chain_id, KEY.address))
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def old(tmp_path: Path) -> Iterator[Member]:
     made.table.sign_once(vote(dispute=1), Blob(b"quote"))
     made.table.sign_once(vote(dispute=2), Blob(b""))
     yield made
-    made.lane.engine.dispose()
+    made.lease.engine.dispose()
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def new(tmp_path: Path) -> Iterator[Member]:
     """The same account with an empty table."""
     made = member(tmp_path / "new")
     yield made
-    made.lane.engine.dispose()
+    made.lease.engine.dispose()
 
 
 def test_member_and_its_votes_move_to_another_machine(old: Member, new: Member, tmp_path: Path) -> None:
@@ -112,24 +112,24 @@ def test_a_file_that_is_no_export_is_named(
 def test_nothing_is_done_while_the_member_runs(old: Member, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, full = tmp_path / "votes.json", tmp_path / "full.json"
     assert old.protect("export", full) == Exit.OK
-    old.lane.stop("nonce 3 was used by somebody else")
-    old.lane.acquire()
+    old.lease.stop("nonce 3 was used by somebody else")
+    old.lease.acquire()
     for verb, *files in (("export", out), ("import", full), ("resume",)):
         assert old.protect(str(verb), *map(Path, files)) == Exit.REFUSED
         said = " ".join(capsys.readouterr().err.split())
         assert "leased by" in said and "Stop the process" in said
-    assert not out.exists() and old.lane.stopped()
-    old.lane.release()
+    assert not out.exists() and old.lease.stop_reason()
+    old.lease.release()
     assert old.protect("export", out) == Exit.OK
 
 
 def test_operator_resumes_a_stopped_account(old: Member, capsys: pytest.CaptureFixture[str]) -> None:
-    old.lane.stop("nonce 3 was used by somebody else")
+    old.lease.stop("nonce 3 was used by somebody else")
     assert old.protect("resume") == Exit.OK
-    assert "nonce 3 was used by somebody else" in capsys.readouterr().out and not old.lane.stopped()
+    assert "nonce 3 was used by somebody else" in capsys.readouterr().out and not old.lease.stop_reason()
     assert old.protect("resume") == Exit.OK
     assert "was not stopped" in capsys.readouterr().out
-    assert old.lane.acquire() > 0, "the verb gave the lane back"
+    assert old.lease.acquire() > 0, "the verb gave the nonce lease back"
 
 
 def test_advice_names_the_command_that_helps() -> None:

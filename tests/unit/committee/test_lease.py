@@ -1,4 +1,4 @@
-"""The lease of a member's nonce lane is held from start to end of its process: real processes beside a real chain."""
+"""The lease of a member's nonce lease is held from start to end of its process: real processes beside a real chain."""
 
 import signal
 import subprocess
@@ -18,9 +18,9 @@ from bytewise.service.clock import SystemClock
 from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import child_environment
 from bytewise.storage.engine import open_database, reading
-from bytewise.storage.nonce_lease import DEFAULT_TTL_S, Lane
+from bytewise.storage.nonce_lease import DEFAULT_TTL_S, NonceLease
 from bytewise.storage.protection import Protection
-from bytewise.storage.tables import LaneRow
+from bytewise.storage.tables import NonceLeaseRow
 from chain.client.address_book import write_network
 from chain.sending.keys import save_signer
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
@@ -84,9 +84,9 @@ class Place(NamedTuple):
         return f"sqlite:///{self.folder / 'actor.db'}"
 
     def leased_for(self) -> int:
-        """Seconds until the lane is free by itself."""
+        """Seconds until the nonce lease is free by itself."""
         with reading(open_database(self.url)) as connection:
-            until: int = connection.execute(select(LaneRow.leased_until)).scalar_one()
+            until: int = connection.execute(select(NonceLeaseRow.leased_until)).scalar_one()
         return until - SystemClock().now()
 
 
@@ -125,7 +125,7 @@ def test_votes_are_not_exported_beside_an_idle_running_member(place: Place, tmp_
         assert not out.exists() and member.poll() is None
         member.terminate()
         assert member.wait(LIMIT_S) == 0
-        assert place.protect("export", out).returncode == Exit.OK, "who ends well gives the lane back at once"
+        assert place.protect("export", out).returncode == Exit.OK, "who ends well gives the nonce lease back at once"
     assert out.exists()
 
 
@@ -167,7 +167,7 @@ def test_member_that_slept_past_its_lease_ends_when_another_took_over(place: Pla
 
 
 def test_member_waits_at_start_for_the_lease_of_a_killed_one(place: Place) -> None:
-    dead = Lane(open_database(place.url), SystemClock(), CHAIN_ID, MEMBER.address, "a killed one")
+    dead = NonceLease(open_database(place.url), SystemClock(), CHAIN_ID, MEMBER.address, "a killed one")
     dead.acquire()
     with place.running() as member:
         member.terminate()

@@ -59,7 +59,7 @@ def test_killed_processes_make_refresh_and_repair_a_key(network: Network) -> Non
     print(f"killed {len(deaths)} times:", dict(kinds))
     for kind in ("join", "commit", "deal", "judgement", "hand", "confirm", "consent"):
         for when in ("before", "after"):
-            assert any(name.startswith(f"{when} commit: INSERT ceremony_word {kind}") for name in deaths), (when, kind)
+            assert any(name.startswith(f"{when} commit: INSERT ceremony_own_message {kind}") for name in deaths), (when, kind)
     assert any(name.startswith("before os.link share-") for name in deaths)
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import update
 
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import CeremonyRefused, LogForked
@@ -35,8 +34,6 @@ from bytewise.protocol.keys.ceremony_log import (
 )
 from bytewise.protocol.units import Address, Blob, Digest
 from bytewise.service.clock import monotonic_s
-from bytewise.storage.engine import open_database, writing
-from bytewise.storage.tables import CeremonyRow
 from kms.ceremony.coordinator import Scribe, ShardLink
 from kms.ceremony.state import Phase
 from kms.ceremony.state_machine import apply
@@ -85,25 +82,6 @@ def test_shard_that_sees_a_second_log_keeps_evidence_of_it(tmp_path: Path, first
         shards[0].exchange(exchange_of(agreed, tuple(reversed(words)), 0, 4))
     assert kept(shards[0]) == fork
     assert shards[0].exchange(exchange_of(agreed, words, 3, 4)).length == 4
-
-
-def test_log_from_before_schema_0009_has_its_end_signed_later(tmp_path: Path) -> None:
-    shards, _ = offices(tmp_path, 2)
-    agreed = plan(shards, 2, 2)
-    words = words_of(agreed, shards)
-    shards[0].exchange(exchange_of(agreed, words, 0, 2))
-    with writing(open_database(f"sqlite:///{shards[0].folder / 'kms.sqlite'}")) as connection:
-        connection.execute(update(CeremonyRow).values(log_end=None))
-    shards[0].restart()
-    for first in (0, 2):
-        with pytest.raises(LogForked):
-            shards[0].exchange(exchange_of(agreed, words[::-1], first, 4))
-    assert shards[0].ceremonies().copies() == ()
-    shards[0].exchange(exchange_of(agreed, words, 2, 3))
-    assert kept(shards[0]) is None
-    with pytest.raises(LogForked):
-        shards[0].exchange(exchange_of(agreed, words[::-1], 2, 4))
-    assert kept(shards[0]) is not None
 
 
 def test_evidence_forged_from_an_honest_coordinators_messages_is_not_kept(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def ceremony(shards: Shards, verb: str, config: Path) -> list[str]:
     found = command(shards, shards.folder, f"{verb}-{config.stem}", "bytewise", "kms", verb, "--config", config)
     assert found.code == Exit.OK
     for when in ("before", "after"):
-        assert any(each.startswith(f"{when} commit: ") and "INSERT ceremony_log" in each for each in found.moments)
+        assert any(each.startswith(f"{when} commit: ") and "INSERT ceremony_message" in each for each in found.moments)
     assert any(each.startswith("after answer") for each in found.moments)
     for number in shards.processes:
         assert not [copy for copy in stored(shards, number).copies() if copy.fork is not None]

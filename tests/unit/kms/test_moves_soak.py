@@ -69,7 +69,7 @@ def test_killed_shards_of_both_sets_of_a_move_have_the_key(town: Town) -> None:
     print(f"killed {len(deaths)} times in moves:", dict(Counter(" ".join(each.split()[:2]) for each in deaths)))
     for kind in ("join", "commit", "deal", "judgement", "confirm", "consent"):
         for when in ("before", "after"):
-            assert any(name.startswith(f"{when} commit: INSERT ceremony_word {kind}") for name in deaths), (when, kind)
+            assert any(name.startswith(f"{when} commit: INSERT ceremony_own_message {kind}") for name in deaths), (when, kind)
 
 
 def receivers(agreed: CeremonyPlan) -> set[str]:

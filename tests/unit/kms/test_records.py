@@ -51,13 +51,13 @@ def three_records(world: World) -> ReleaseRecords:
 def select_right(number: int) -> ScalarSelect[bytes | None]:
     """The ticket of another record."""
     other = aliased(ReleaseRow)
-    return select(other.right).where(other.number == number).scalar_subquery()
+    return select(other.signed_ticket).where(other.number == number).scalar_subquery()
 
 
 def select_grounds(number: int) -> ScalarSelect[bytes | None]:
     """The grounds of another record."""
     other = aliased(ReleaseRow)
-    return select(other.grounds).where(other.number == number).scalar_subquery()
+    return select(other.release_evidence).where(other.number == number).scalar_subquery()
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,9 @@ def select_grounds(number: int) -> ScalarSelect[bytes | None]:
         update(ReleaseRow).where(ReleaseRow.number == 2).values(digest=bytes(32)),
         delete(ReleaseRow).where(ReleaseRow.number == 1),
         delete(ReleaseRow).where(ReleaseRow.number == 0),
-        update(ReleaseRow).where(ReleaseRow.number == 1).values(right=select_right(2)),
-        update(ReleaseRow).where(ReleaseRow.number == 1).values(grounds=select_grounds(2)),
-        update(ReleaseRow).where(ReleaseRow.number == 1).values(grounds=b"{}"),
+        update(ReleaseRow).where(ReleaseRow.number == 1).values(signed_ticket=select_right(2)),
+        update(ReleaseRow).where(ReleaseRow.number == 1).values(release_evidence=select_grounds(2)),
+        update(ReleaseRow).where(ReleaseRow.number == 1).values(release_evidence=b"{}"),
         text("UPDATE release_record SET record = CAST(replace(record, :old, :new) AS BLOB)").bindparams(
             old='"decision":"1"', new='"decision":"2"'
         ),
@@ -116,7 +116,7 @@ def test_records_outside_the_page_are_not_read(fresh: World) -> None:
         row = dict(connection.execute(select(ReleaseRow.__table__).limit(1)).mappings().one())
         for number in range(3, 203):
             # Grounds of the largest size: they are not parsed, since a page ends before the second of them.
-            changes = {"number": number, "grounds": b"{" * releases.PAGE_BYTES, "digest": number.to_bytes(32)}
+            changes = {"number": number, "release_evidence": b"{" * releases.PAGE_BYTES, "digest": number.to_bytes(32)}
             connection.execute(insert(ReleaseRow).values({**row, **changes}))
     tracemalloc.start()
     try:
@@ -129,7 +129,7 @@ def test_records_outside_the_page_are_not_read(fresh: World) -> None:
 def test_records_without_evidence_from_older_versions_are_read(fresh: World) -> None:
     records = three_records(fresh)
     with writing(open_database(f"sqlite:///{fresh.folder / 'shard-1' / 'kms.sqlite'}")) as connection:
-        connection.execute(update(ReleaseRow).where(ReleaseRow.number < 2).values(grounds=None))
+        connection.execute(update(ReleaseRow).where(ReleaseRow.number < 2).values(release_evidence=None))
     assert [each.grounds is None for each in records.page(1, 0)] == [True, True, False]
     assert records.verify_chain(1).next_index == 3
 

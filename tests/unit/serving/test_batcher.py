@@ -10,13 +10,13 @@ from sqlalchemy import delete, select
 from bytewise.protocol.digests import Label, labelled
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
-from bytewise.protocol.records.receipt import BatchHeader, ReceiptList, receipt_id, verify_list
+from bytewise.protocol.records.receipt import BatchHeader, ReceiptList, verify_list
 from bytewise.protocol.units import U64, Digest
 from bytewise.storage.engine import open_database, reading, writing
 from bytewise.storage.migrate import migrate
-from bytewise.storage.receipt_store import Books
-from bytewise.storage.tables import IssuedRow, JournalRow
-from serving.anchoring_order import EXPIRED, Service, Slot, expiry_of, uniform_head, verify_time_left
+from bytewise.storage.receipt_store import ReceiptStore
+from bytewise.storage.tables import IssuedReceiptRow, JournalRow
+from serving.anchoring_order import EXPIRED, Service, Slot, uniform_head, verify_time_left
 from tests.fixtures.builders import World
 from tests.fixtures.chain.devnet import ENVIRONMENT, MODEL
 from tests.fixtures.serving.batch_scene import (
@@ -36,7 +36,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 def waiting(scene: Scene) -> list[Slot]:
     """What is in no batch, as what may be sent."""
-    return [Slot(each.receipt.seq, each, "") for each in scene.books.unbatched(9)]
+    return [Slot(each.receipt.seq, each, "") for each in scene.receipt_store.unbatched(9)]
 
 
 def test_batch_is_no_larger_than_the_contract_accepts(scene: Scene) -> None:
@@ -79,7 +79,7 @@ def test_crash_before_sending_resends_the_same_header(scene: Scene) -> None:
     scene.crash = True
     with pytest.raises(KeyboardInterrupt):
         scene.batcher().tick()
-    stored = scene.books.open_batch()
+    stored = scene.receipt_store.open_batch()
     scene.crash = False
     scene.issue(1)
     scene.batcher().tick()
@@ -141,28 +141,19 @@ def test_remembered_answers_are_deleted_after_their_time(scene: Scene) -> None:
     key = labelled(Label.RETRY, 1)
     scene.timestamp += 49
     scene.batcher().tick()
-    assert scene.books.answer_from(key) is not None
+    assert scene.receipt_store.answer_from(key) is not None
     scene.timestamp += 2
     scene.batcher().tick()
-    assert scene.books.answer_from(key) is not None, "its receipt still waits, so its expiry matters"
-    scene.last_seq = 1
-    scene.batcher().tick()
-    assert scene.books.answer_from(key) is None
+    assert scene.receipt_store.answer_from(key) is None
 
 
-def test_newest_answers_and_those_not_yet_anchored_are_remembered(scene: Scene) -> None:
-    def remembered() -> list[int]:
-        return [seq for seq in range(1, scene.books.next_seq()) if scene.books.answer_from(labelled(Label.RETRY, seq))]
-
+def test_only_the_newest_answers_are_remembered(scene: Scene) -> None:
     scene.retry_answers = 2
     for _ in range(4):
         scene.issue(1)
         scene.timestamp += 1
     scene.batcher().tick()
-    assert remembered() == [1, 2, 3, 4]
-    scene.last_seq = 3
-    scene.batcher().tick()
-    assert remembered() == [3, 4]
+    assert [seq for seq in range(1, 5) if scene.receipt_store.answer_from(labelled(Label.RETRY, seq))] == [3, 4]
 
 
 def test_operator_that_waited_for_free_stake_anchors_after_the_top_up(scene: Scene) -> None:
@@ -172,7 +163,7 @@ def test_operator_that_waited_for_free_stake_anchors_after_the_top_up(scene: Sce
     for _ in range(2):
         scene.timestamp += WITHIN_S
         scene.batcher().tick()
-    assert scene.sent == [] and scene.books.answer_from(labelled(Label.RETRY, 1)) is not None
+    assert scene.sent == [] and scene.receipt_store.answer_from(labelled(Label.RETRY, 1)) is None
     scene.most = 100
     scene.batcher().tick()
     assert [header.count for header in scene.sent] == [2] and scene.deadlines == [NOW + TTL_S - WITHIN_S // 2]
@@ -197,12 +188,10 @@ def test_batch_anchored_in_time_needs_no_deadline(scene: Scene) -> None:
     assert len(scene.sent) == 1
 
 
-def test_receipt_without_its_answer_keeps_its_own_deadline(scene: Scene) -> None:
+def test_expiry_of_a_request_outlives_its_answer(scene: Scene) -> None:
     scene.issue(1)
-    (signed,) = scene.books.unbatched(1)
-    assert expiry_of(signed, None) == signed.receipt.anchor_by
-    identifier = receipt_id(ANCHOR, signed.receipt)
-    assert expiry_of(signed, scene.books.answers_to([identifier])[identifier]) == NOW + TTL_S
+    scene.receipt_store.forget_answers(scene.timestamp + 1)
+    assert scene.receipt_store.expiries([1]) == {1: NOW + TTL_S}
 
 
 def test_request_expiring_before_its_anchoring_deadline_is_not_signed() -> None:
@@ -229,19 +218,23 @@ def test_late_number_is_skipped_and_its_neighbours_are_anchored(scene: Scene) ->
     scene.batcher().tick()
     assert scene.withdrawn == scene.sent[:1]
     assert kinds(scene, scene.sent[-1]) == [(1, "Receipt"), (2, "EmptyLeaf"), (3, "Receipt")]
-    assert scene.deadlines[-1] == NOW + TTL_S - WITHIN_S // 2 and scene.books.open_batch() == scene.sent[-1]
+    assert scene.deadlines[-1] == NOW + TTL_S - WITHIN_S // 2 and scene.receipt_store.open_batch() == scene.sent[-1]
     scene.last_seq = 3
     scene.batcher().tick()
-    assert scene.books.open_batch() is None and scene.books.unbatched(9) == () and scene.watch.open()[0].last_seq == 3
+    assert (
+        scene.receipt_store.open_batch() is None
+        and scene.receipt_store.unbatched(9) == ()
+        and scene.watch.open()[0].last_seq == 3
+    )
 
 
 def test_batch_that_may_still_be_mined_is_not_resent_or_replaced(scene: Scene) -> None:
     scene.issue(2)
     scene.batcher().tick()
-    built, scene.on_its_way = scene.books.open_batch(), True
+    built, scene.on_its_way = scene.receipt_store.open_batch(), True
     scene.timestamp = NOW + TTL_S
     scene.batcher().tick()
-    assert len(scene.sent) == 1 and scene.books.open_batch() == built
+    assert len(scene.sent) == 1 and scene.receipt_store.open_batch() == built
     with pytest.raises(TryAgain, match="receipt 1 still waits"):
         scene.watch.open()
     scene.on_its_way = False
@@ -252,13 +245,13 @@ def test_batch_that_may_still_be_mined_is_not_resent_or_replaced(scene: Scene) -
 
 @pytest.mark.parametrize("dies_in", ["withdraw_batch", "discard", "add_batch", "anchor"])
 def test_a_crash_while_a_batch_is_replaced_changes_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch, dies_in: str) -> None:
-    """Wherever it dies: after the next start the same leaves are posted, and the books have their list."""
+    """Wherever it dies: after the next start the same leaves are posted, and the receipt store have their list."""
     scene.issue(2)
     scene.issue(1, ttl_s=2 * TTL_S)
     scene.batcher().tick()
     scene.timestamp = NOW + TTL_S
     with monkeypatch.context() as patch:
-        owner = Scene if dies_in in ("withdraw_batch", "anchor") else Books
+        owner = Scene if dies_in in ("withdraw_batch", "anchor") else ReceiptStore
         real = getattr(owner, dies_in)
 
         def dying(*arguments: object, **named: object) -> None:
@@ -270,10 +263,10 @@ def test_a_crash_while_a_batch_is_replaced_changes_nothing(scene: Scene, monkeyp
             scene.batcher().tick()
     for _ in range(2):
         scene.batcher().tick()
-    stored = scene.books.open_batch()
+    stored = scene.receipt_store.open_batch()
     assert stored is not None and {encode(each) for each in scene.sent[1:]} == {encode(stored)}
     assert kinds(scene, stored) == [(1, "EmptyLeaf"), (2, "EmptyLeaf"), (3, "Receipt")]
-    assert scene.books.list_data(1) == scene.get(stored.locator)
+    assert scene.receipt_store.list_data(1) == scene.get(stored.locator)
 
 
 def test_closed_service_skips_its_own_late_numbers(scene: Scene) -> None:
@@ -307,7 +300,7 @@ def test_batch_of_empty_leaves_waits_for_an_open_service(scene: Scene) -> None:
 def test_a_number_without_a_receipt_is_skipped(scene: Scene, lost: list[int]) -> None:
     scene.issue(3)
     with writing(open_database(f"sqlite:///{scene.folder / 'db'}")) as connection:
-        connection.execute(delete(IssuedRow).where(IssuedRow.seq.in_(lost)))
+        connection.execute(delete(IssuedReceiptRow).where(IssuedReceiptRow.seq.in_(lost)))
     scene.batcher().tick()
     assert kinds(scene, scene.sent[-1]) == [(seq, "EmptyLeaf" if seq in lost else "Receipt") for seq in (1, 2, 3)]
     scene.issue(1)
@@ -317,7 +310,7 @@ def test_a_number_without_a_receipt_is_skipped(scene: Scene, lost: list[int]) ->
 
 
 def test_receipt_signed_while_a_batch_is_built_is_not_lost(scene: Scene) -> None:
-    """And a reorganisation that takes a batch back leaves no gap behind the books' own."""
+    """And a reorganisation that takes a batch back leaves no gap behind the receipt store's own."""
     scene.issue(2)
     scene.batcher().tick()
     scene.last_seq = 2

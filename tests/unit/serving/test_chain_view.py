@@ -191,11 +191,11 @@ def test_number_two_of_three_is_late_and_the_third_is_anchored(tmp_path: Path) -
         anvil.automine(False)
         batcher.tick()
         operator.pump()
-        built = scene.books.open_batch()
+        built = scene.receipt_store.open_batch()
         anvil.rpc("anvil_dropAllTransactions")
         anvil.pass_time(60)
         batcher.tick()
-        assert built is not None and scene.books.open_batch() == built and not operator.withdraw_batch(built)
+        assert built is not None and scene.receipt_store.open_batch() == built and not operator.withdraw_batch(built)
         pump(anvil, [operator])
         assert [row.state for row in operator.transactions.outbox.all()] == [State.EXPIRED] and view.read().last_seq == 0
         assert not operator.withdraw_batch(built), "the block in which its nonce was used up may leave the chain"
@@ -206,4 +206,4 @@ def test_number_two_of_three_is_late_and_the_third_is_anchored(tmp_path: Path) -
         (header,) = chain.batches(0, chain.head())
         members = verify_list(network.anchor_domain, header, decode(ReceiptList, scene.get(header.locator)))
         assert [type(each.signed.record).__name__ for each in members] == ["Receipt", "EmptyLeaf", "Receipt"]
-        assert view.read().last_seq == 3 and scene.books.open_batch() is None
+        assert view.read().last_seq == 3 and scene.receipt_store.open_batch() is None

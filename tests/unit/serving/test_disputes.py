@@ -79,7 +79,9 @@ class Accused:
 
     def part(self) -> OwnDisputes:
         """As after a start."""
-        return OwnDisputes(self, self, self.scene.books, self, self.orders, OPERATOR.address, ANCHOR, lambda: self.passed_s)
+        return OwnDisputes(
+            self, self, self.scene.receipt_store, self, self.orders, OPERATOR.address, ANCHOR, lambda: self.passed_s
+        )
 
     def step(self, part: OwnDisputes) -> None:
         self.number += 1
@@ -89,7 +91,7 @@ class Accused:
         """Three receipts are anchored, the second is disputed."""
         self.scene.issue(3, envelope_hash=labelled(Label.ENVELOPE, ENVELOPE))
         self.scene.batcher().tick()
-        signed = self.scene.books.in_batch(1)[1]
+        signed = self.scene.receipt_store.in_batch(1)[1]
         plain = {"id": DISPUTE, "receipt_id": receipt_id(ANCHOR, signed.receipt), "operator": OPERATOR.address}
         self.cases_ = [
             snapshot_builders.case(id=word("another")),
@@ -153,7 +155,7 @@ def test_envelope_lost_by_da_is_stored_again_and_its_new_locator_shown(accused: 
 
 def test_envelopes_of_one_batch_are_revealed_with_one_tree(accused: Accused) -> None:
     accused.accuse()
-    names = [receipt_id(ANCHOR, each.receipt) for each in accused.scene.books.in_batch(1)]
+    names = [receipt_id(ANCHOR, each.receipt) for each in accused.scene.receipt_store.in_batch(1)]
     disputes = [replace(accused.cases_[1], id=word("dispute", name.hex()), receipt_id=name) for name in names]
     hashed = []
     for count in (1, 3):

@@ -78,7 +78,7 @@ class Owing:
 
     def duties(self) -> Duties:
         """As after a start."""
-        return Duties(self, self, self.scene.books, self, OPERATOR.address, ANCHOR)
+        return Duties(self, self, self.scene.receipt_store, self, OPERATOR.address, ANCHOR)
 
     def publish(self, count: int, anchored_at: int = NOW + 1) -> list[SignedReceipt]:
         """The next batch: signed, built, anchored."""
@@ -91,7 +91,7 @@ class Owing:
             len(self.batches), OPERATOR.address, first_seq=header.first_seq, anchored_at=anchored_at
         )
         self.batches.append(plain)
-        return list(self.scene.books.in_batch(header.first_seq))
+        return list(self.scene.receipt_store.in_batch(header.first_seq))
 
 
 class Nothing:
@@ -117,7 +117,7 @@ def test_a_list_is_answered_while_no_new_batch_can_be_built(owing: Owing) -> Non
     work = Work(batcher, owing.duties(), Nothing(), owing, None, Nothing())  # type: ignore[arg-type]
     with pytest.raises(Unavailable):
         work.tick()
-    answer = ("list", 0, owing.scene.books.list_data(1), snapshot_builders.NOW + 9)
+    answer = ("list", 0, owing.scene.receipt_store.list_data(1), snapshot_builders.NOW + 9)
     assert owing.said == [answer, ("pump",), ("pump",), ("pump",)]
 
 
@@ -150,7 +150,7 @@ def test_owed_answers_are_sent_before_any_wait_for_da() -> None:
     assert done == ["duties", "pump", "batcher", "pump", "disputes", "pump"]
 
 
-@pytest.mark.parametrize("bug", [ConfigurationError("database", "wrong"), StoreCorrupt("books", "gap")])
+@pytest.mark.parametrize("bug", [ConfigurationError("database", "wrong"), StoreCorrupt("receipt store", "gap")])
 def test_bug_ends_the_work_beside_an_unavailable_service(bug: BytewiseError) -> None:
     done, work = turns(duties=TryAgain("da", "away"), batcher=bug, disputes=TryAgain("da", "away"))
     with pytest.raises(type(bug)):
@@ -232,7 +232,9 @@ def test_demanded_envelope_is_stored_again_once_and_answered_with_locator(owing:
     (answer,) = set(owing.said)
     locator = bytes(answer[2]).decode()  # type: ignore[call-overload]
     assert answer == ("envelope", name, locator.encode(), DEADLINE) and locator != signed.locator
-    assert owing.get(locator) == owing.scene.books.envelope(name) and len(owing.scene.blobs) == 2, "the list and the envelope"
+    assert owing.get(locator) == owing.scene.receipt_store.envelope(name) and len(owing.scene.blobs) == 2, (
+        "the list and the envelope"
+    )
 
 
 def test_all_open_receipts_are_checked_in_turns(owing: Owing, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,10 +36,11 @@ class Folder:
 
 
 def sealed_by_an_operator(world: World, epoch: EpochRecord, accept_rebuilt: bool = False) -> tuple[Case, Sealed]:
-    """What the pipeline puts on DA for an answer; engine, words and books have no part in that."""
+    """What the pipeline puts on DA for an answer; engine, words and receipt store have no part in that."""
     payload = world.case().payload
     hands = Hands(
-        engine=None, words=None, operator=OPERATOR, gateway=OPERATOR, blobs=Folder(), books=None, journal=None, watch=None,  # type: ignore[arg-type]
+        engine=None, words=None, operator=OPERATOR, gateway=OPERATOR, blobs=Folder(), receipt_store=None,  # type: ignore[arg-type]
+        journal=None, watch=None,  # type: ignore[arg-type]
         clock=SystemClock(), rng=os.urandom, anchor=anchor_domain(world.contracts),
     )  # fmt: skip
     nothing = Digest(bytes(32))

@@ -43,7 +43,7 @@ class Engine:
 
 @dataclass
 class Desk:
-    """A pipeline over real books, whose chain is what `show` says."""
+    """A pipeline over a real receipt store, whose chain is what `show` says."""
 
     scene: Scene
     record: EpochRecord
@@ -72,7 +72,7 @@ class Desk:
         return [(each.receipt.seq, each.receipt.key_epoch) for each in self.waiting()]
 
     def waiting(self) -> tuple[SignedReceipt, ...]:
-        return self.scene.books.unbatched(9)
+        return self.scene.receipt_store.unbatched(9)
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def desk(scene: Scene, tmp_path: Path) -> Desk:
     journal = Journal(open_database(f"sqlite:///{tmp_path / 'db'}"), journal_key(tmp_path / "journal.key"), scene)
     engine = Engine()
     hands = Hands(
-        engine=engine, words=Words(), operator=OPERATOR, gateway=OPERATOR, blobs=scene, books=scene.books,  # type: ignore[arg-type]
+        engine=engine, words=Words(), operator=OPERATOR, gateway=OPERATOR, blobs=scene, receipt_store=scene.receipt_store,  # type: ignore[arg-type]
         journal=journal, watch=scene.watch, clock=scene, rng=os.urandom, anchor=ANCHOR,
     )  # fmt: skip
     desk = Desk(scene, World(tmp_path / "kms").document.record, engine, hands, Pipeline(OFFER, hands, WITHIN_S, True))
@@ -115,7 +115,7 @@ def test_epoch_that_ends_while_the_engine_runs_is_seen_before_signing(desk: Desk
     desk.engine.meanwhile = lambda: desk.close(epoch=None)
     with pytest.raises(TryAgain, match="no key epoch is open"):
         desk.ask()
-    assert desk.signed() == [] and desk.scene.books.next_seq() == 1
+    assert desk.signed() == [] and desk.scene.receipt_store.next_seq() == 1
 
 
 @pytest.mark.parametrize(

@@ -47,21 +47,21 @@ def post_and_leave(operator: Operator) -> None:
 
 
 def test_answer_signed_and_never_delivered_is_returned_after_a_crash(operator: Operator) -> None:
-    books = operator.books
+    receipt_store = operator.receipt_store
     config = str(operator.folder / "operator.toml")
     with process(operator.folder, "serving", "--config", config, exit_code=-signal.SIGKILL) as child:
         wait_ready(operator, child)
         post_and_leave(operator)
         deadline = monotonic_s() + READY_S
-        while books.last_issued() < 1:
+        while receipt_store.last_issued() < 1:
             assert monotonic_s() < deadline
         child.kill()
-    stored = books.unbatched(1) or books.in_batch(1)
+    stored = receipt_store.unbatched(1) or receipt_store.in_batch(1)
     with serving(operator), operator.http() as http:
         headers = {"content-type": "application/json", "x-stainless-retry-count": "1"}
         answer = http.post(f"{operator.url}/v1/chat/completions", content=BODY, headers=headers).json()
         assert answer["receipt"]["signed"]["signature"] == "0x" + stored[0].signature.hex()
-        assert books.last_issued() == 1
+        assert receipt_store.last_issued() == 1
         operator.wait_anchored(1)
     reader = SnapshotReader(operator.anvil.client, operator.network)
     assert len(reader.batches(operator.network.deploy_block, reader.head())) == 1
@@ -106,8 +106,8 @@ def test_database_behind_the_chain_is_refused(operator: Operator) -> None:
 
 
 def test_operator_without_opt_in_seals_nothing_to_a_simulated_epoch(operator: Operator) -> None:
-    books = operator.books
-    before = books.last_issued()
+    receipt_store = operator.receipt_store
+    before = receipt_store.last_issued()
     strict = operator.folder / "strict.toml"
     strict.write_text((operator.folder / "operator.toml").read_text().replace("accept_simulated = true", ""))
     body = BODY.replace(b"Remember", b"Refuse")
@@ -117,5 +117,5 @@ def test_operator_without_opt_in_seals_nothing_to_a_simulated_epoch(operator: Op
             answer = http.post(f"{operator.url}/v1/chat/completions", content=body, headers={"content-type": "application/json"})
         assert answer.status_code == 500 and "error" in answer.json()
         assert child.wait(60) == Exit.INTERNAL
-    assert books.last_issued() == before
+    assert receipt_store.last_issued() == before
     assert "accept_simulated" in operator.log()

@@ -77,9 +77,9 @@ def test_one_seed_gives_one_answer_and_each_caller_its_own_receipt(operator: Ope
 
 
 def test_every_choice_has_its_own_receipt_and_is_verified_alone(operator: Operator, client: openai.OpenAI) -> None:
-    seq, knobs = operator.books.next_seq(), {"max_tokens": 8, "temperature": 1.5, "seed": 4}
+    seq, knobs = operator.receipt_store.next_seq(), {"max_tokens": 8, "temperature": 1.5, "seed": 4}
     reply = ask(client, "Choose.", n=3, **knobs)
-    assert [choice.index for choice in reply.choices] == [0, 1, 2] and operator.books.next_seq() == seq + 3
+    assert [choice.index for choice in reply.choices] == [0, 1, 2] and operator.receipt_store.next_seq() == seq + 3
     assert len({choice.message.content for choice in reply.choices}) == 3
     answers = reply.model_extra["answers"]
     assert reply.usage.completion_tokens == sum(each["usage"]["completion_tokens"] for each in answers)
@@ -152,14 +152,14 @@ MALFORMED: list[Case] = [
 @pytest.mark.parametrize("case", MALFORMED, ids=[case[0] for case in MALFORMED])
 def test_malformed_request_gets_the_openai_error_and_publishes_nothing(operator: Operator, case: Case) -> None:
     _, data, headers, status, param = case
-    seq, blobs = operator.books.next_seq(), _blobs(operator)
+    seq, blobs = operator.receipt_store.next_seq(), _blobs(operator)
     with operator.http() as http:
         answer = http.post(f"{operator.url}/v1/chat/completions", content=data, headers=headers)
     assert answer.status_code == status
     error = answer.json()["error"]
     assert error.keys() == {"message", "type", "param", "code"} and error["param"] == param and error["message"]
     assert answer.headers["x-request-id"].startswith("req_")
-    assert operator.books.next_seq() == seq
+    assert operator.receipt_store.next_seq() == seq
     # The batcher may have put a list of earlier receipts meanwhile, but no envelope: envelopes come one to a receipt.
     assert len(_blobs(operator)) <= len(blobs) + 1
 
@@ -185,7 +185,7 @@ def test_client_library_understands_the_errors(client: openai.OpenAI) -> None:
 
 
 def test_failing_store_blocks_signing_and_the_request_succeeds_later(operator: Operator, client: openai.OpenAI) -> None:
-    seq = operator.books.next_seq()
+    seq = operator.receipt_store.next_seq()
     set_store_failing(operator, True)
     try:
         with pytest.raises(openai.InternalServerError) as caught:
@@ -193,7 +193,7 @@ def test_failing_store_blocks_signing_and_the_request_succeeds_later(operator: O
     finally:
         set_store_failing(operator, False)
     assert caught.value.status_code == 503 and caught.value.code == "unavailable"
-    assert operator.books.next_seq() == seq
+    assert operator.receipt_store.next_seq() == seq
     assert client.chat.completions.create(**body("Later.")).model_extra["receipt"]["signed"]["receipt"]["seq"] == str(seq)
 
 

@@ -45,11 +45,11 @@ def test_repeated_post_is_another_request(operator: Operator, client: openai.Ope
 
 
 def test_posts_with_one_idempotency_key_share_one_receipt(operator: Operator, client: openai.OpenAI) -> None:
-    before = operator.books.next_seq()
+    before = operator.receipt_store.next_seq()
     named = {"Idempotency-Key": "one"}
     with ThreadPoolExecutor(6) as pool:
         replies = list(pool.map(lambda _: client.chat.completions.create(**body("Together."), extra_headers=named), range(6)))
-    assert all(reply == replies[0] for reply in replies) and operator.books.next_seq() == before + 1
+    assert all(reply == replies[0] for reply in replies) and operator.receipt_store.next_seq() == before + 1
     with pytest.raises(openai.UnprocessableEntityError) as caught:
         client.chat.completions.create(**body("Another body."), extra_headers=named)
     assert (caught.value.code, caught.value.param) == ("idempotency_key_reused", "Idempotency-Key")
@@ -57,7 +57,7 @@ def test_posts_with_one_idempotency_key_share_one_receipt(operator: Operator, cl
     claimed = client.chat.completions.create(**body("Together."), extra_headers={**named, "X-Forwarded-For": "10.0.0.9"})
     assert claimed == replies[0]
     other = client.with_options(api_key="another caller").chat.completions.create(**body("Another body."), extra_headers=named)
-    assert other.id != replies[0].id and operator.books.next_seq() == before + 2
+    assert other.id != replies[0].id and operator.receipt_store.next_seq() == before + 2
 
 
 def test_excess_requests_are_told_to_retry_and_then_succeed(operator: Operator, client: openai.OpenAI) -> None:

@@ -17,7 +17,7 @@ from sqlalchemy.schema import CreateTable
 from bytewise.protocol.errors.actors import ConfigurationError, StoreCorrupt, TryAgain
 from bytewise.storage.engine import HEAD, alone, check_revision, insert_if_absent, open_database, reading, writing
 from bytewise.storage.migrate import configuration, migrate
-from bytewise.storage.tables import METADATA, CursorRow, LockRow
+from bytewise.storage.tables import METADATA, CursorRow, NamedLockRow
 from tests.fixtures.storage.stored_records import name
 
 
@@ -70,10 +70,10 @@ def test_a_database_that_cannot_be_opened_is_a_configuration_error(url: str) -> 
 
 def test_a_failed_transaction_leaves_nothing(engine: Engine) -> None:
     with contextlib.suppress(ZeroDivisionError), writing(engine) as connection:
-        insert_if_absent(connection, LockRow, name="x")
+        insert_if_absent(connection, NamedLockRow, name="x")
         raise ZeroDivisionError
     with reading(engine) as connection:
-        assert connection.execute(select(LockRow.name)).all() == []
+        assert connection.execute(select(NamedLockRow.name)).all() == []
 
 
 def test_insert_if_absent_inserts_once(engine: Engine) -> None:
@@ -85,8 +85,8 @@ def test_insert_if_absent_inserts_once(engine: Engine) -> None:
 
 def test_a_reader_does_not_wait_for_a_writer(engine: Engine) -> None:
     with writing(engine) as writer, reading(engine) as reader:
-        insert_if_absent(writer, LockRow, name="x")
-        assert reader.execute(select(LockRow.name)).all() == []
+        insert_if_absent(writer, NamedLockRow, name="x")
+        assert reader.execute(select(NamedLockRow.name)).all() == []
 
 
 def test_a_busy_database_is_unavailable_after_a_bounded_wait(url: str, engine: Engine) -> None:
@@ -99,15 +99,15 @@ def test_a_busy_database_is_unavailable_after_a_bounded_wait(url: str, engine: E
 
 def test_reader_sees_one_snapshot(engine: Engine) -> None:
     with reading(engine) as reader:
-        before = reader.execute(select(LockRow.name)).all()
+        before = reader.execute(select(NamedLockRow.name)).all()
         with writing(engine) as writer:
-            insert_if_absent(writer, LockRow, name="x")
-        assert reader.execute(select(LockRow.name)).all() == before == []
+            insert_if_absent(writer, NamedLockRow, name="x")
+        assert reader.execute(select(NamedLockRow.name)).all() == before == []
 
 
 def test_violated_constraint_names_no_values(engine: Engine) -> None:
     with pytest.raises(StoreCorrupt) as caught, writing(engine) as connection:
-        connection.execute(text("INSERT INTO lock_row (name) VALUES (:n)"), [{"n": "hidden value"}, {"n": "hidden value"}])
+        connection.execute(text("INSERT INTO named_lock (name) VALUES (:n)"), [{"n": "hidden value"}, {"n": "hidden value"}])
     assert "hidden" not in str(caught.value)
 
 

@@ -38,7 +38,7 @@ SECOND = update(JournalRow).where(JournalRow.number == 1)
     [
         SECOND.values(body=b'{"number":9}'),
         SECOND.values(kind="other"),
-        SECOND.values(at=JournalRow.at + 1),
+        SECOND.values(recorded_at=JournalRow.recorded_at + 1),
         SECOND.values(subject=b"x"),
         SECOND.values(signature=bytes(64)),
         SECOND.values(digest=bytes(32)),
@@ -59,7 +59,7 @@ def test_tampering_is_found(engine: Engine, journal: Journal, tampering: Update 
 def test_cut_tail_is_found_against_a_head_stored_elsewhere(engine: Engine, journal: Journal) -> None:
     first, head = (journal.append("intent", b"", {"number": number}) for number in range(2))
     with writing(engine) as connection:
-        connection.execute(text("DELETE FROM journal WHERE number = 1"))
+        connection.execute(text("DELETE FROM journal_entry WHERE number = 1"))
     assert journal.verify_journal() == first
     with pytest.raises(StoreCorrupt):
         journal.verify_journal(head)

@@ -1,4 +1,4 @@
-"""The outbox and its nonce lane: one process, one row per intent, bytes before broadcast."""
+"""The outbox and its nonce lease: one process, one row per intent, bytes before broadcast."""
 
 import itertools
 
@@ -7,7 +7,7 @@ from sqlalchemy import Engine
 
 from bytewise.protocol.errors.actors import LeaseLost, LeaseTaken, StoreCorrupt
 from bytewise.storage.engine import open_database
-from bytewise.storage.nonce_lease import DEFAULT_TTL_S, Lane
+from bytewise.storage.nonce_lease import DEFAULT_TTL_S, NonceLease
 from bytewise.storage.outbox import OPEN, TRANSITIONS, Outbox, Signed, State
 from tests.fixtures.storage.children import Child, intent, race, signed
 from tests.fixtures.storage.hand_clock import HandClock
@@ -16,9 +16,9 @@ from tests.fixtures.storage.stored_records import ACCOUNT, OTHER, name
 
 @pytest.fixture
 def outbox(engine: Engine, clock: HandClock) -> Outbox:
-    lane = Lane(engine, clock, 1, ACCOUNT)
-    lane.acquire()
-    return Outbox(lane)
+    lease = NonceLease(engine, clock, 1, ACCOUNT)
+    lease.acquire()
+    return Outbox(lease)
 
 
 def test_the_same_intent_is_one_row(outbox: Outbox) -> None:
@@ -33,7 +33,7 @@ def test_nonces_follow_each_other_and_the_chain(outbox: Outbox) -> None:
     items = [outbox.plan(intent(number)) for number in range(4)]
     taken = [outbox.sign(item.id, chain_nonce, signed).nonce for item, chain_nonce in zip(items, (5, 5, 5, 9), strict=True)]
     assert taken == [5, 6, 7, 9]
-    assert outbox.lane.next_nonce(0) == 10
+    assert outbox.lease.next_nonce(0) == 10
     assert [item.nonce for item in outbox.open_rows()] == [5, 6, 7, 9]
 
 
@@ -45,7 +45,7 @@ def test_a_signature_that_fails_takes_no_nonce(outbox: Outbox) -> None:
 
     with pytest.raises(OSError, match="down"):
         outbox.sign(item.id, 3, fails)
-    assert outbox.item(item.id).state is State.PLANNED and outbox.lane.next_nonce(0) == 0
+    assert outbox.item(item.id).state is State.PLANNED and outbox.lease.next_nonce(0) == 0
 
 
 def test_transaction_passes_through_all_states(outbox: Outbox) -> None:
@@ -148,47 +148,47 @@ def test_bytes_of_an_earlier_nonce_are_loose_until_the_chain_used_it(outbox: Out
 
 
 def test_a_second_process_waits_until_the_lease_ends(engine: Engine, outbox: Outbox, clock: HandClock) -> None:
-    second = Lane(engine, clock, 1, ACCOUNT)
+    second = NonceLease(engine, clock, 1, ACCOUNT)
     with pytest.raises(LeaseTaken):
         second.acquire()
-    assert Lane(engine, clock, 1, OTHER).acquire() > 0, "another account is another lane"
+    assert NonceLease(engine, clock, 1, OTHER).acquire() > 0, "another account is another nonce lease"
     clock.seconds += DEFAULT_TTL_S
-    outbox.lane.acquire()
+    outbox.lease.acquire()
     with pytest.raises(LeaseTaken):
         second.acquire()
-    outbox.lane.release()
+    outbox.lease.release()
     assert second.acquire() > 0
 
 
 def test_process_that_wakes_after_its_lease_cannot_write(engine: Engine, outbox: Outbox, clock: HandClock) -> None:
     item = outbox.plan(intent(1))
     clock.seconds += DEFAULT_TTL_S
-    second = Lane(engine, clock, 1, ACCOUNT)
+    second = NonceLease(engine, clock, 1, ACCOUNT)
     second.acquire()
     with pytest.raises(LeaseLost):
         outbox.sign(item.id, 0, signed)
     with pytest.raises(LeaseLost):
         outbox.mark(item.id, State.EXPIRED)
-    outbox.lane.release()
+    outbox.lease.release()
     assert Outbox(second).sign(item.id, 0, signed).nonce == 0, "and its release did not free the other's lease"
 
 
 def test_one_of_four_processes_gets_the_account(url: str) -> None:
-    assert sum(race(*(Child("lane", url, 0) for _ in range(4)))) == 1
+    assert sum(race(*(Child("lease", url, 0) for _ in range(4)))) == 1
 
 
 def test_no_nonce_is_reused_or_lost_while_an_account_changes_owner(url: str, clock: HandClock) -> None:
     left, right = race(Child("nonces", url, 1), Child("nonces", url, 2))
     assert sorted(left + right) == list(range(40))
-    rows = Outbox(Lane(open_database(url), clock, 1, ACCOUNT)).all()
+    rows = Outbox(NonceLease(open_database(url), clock, 1, ACCOUNT)).all()
     assert sorted(item.nonce or 0 for item in rows) == list(range(40)), "and each row has its own"
 
 
 def test_stopped_account_gives_its_reason_until_resumed(outbox: Outbox) -> None:
-    outbox.lane.stop("a stranger used our nonce")
-    assert outbox.lane.stopped() == "a stranger used our nonce"
-    outbox.lane.resume()
-    assert outbox.lane.stopped() == ""
+    outbox.lease.stop("a stranger used our nonce")
+    assert outbox.lease.stop_reason() == "a stranger used our nonce"
+    outbox.lease.resume()
+    assert outbox.lease.stop_reason() == ""
 
 
 @pytest.mark.parametrize(("broadcast", "state"), [(0, State.SIGNED), (1, State.BROADCAST)])
@@ -199,10 +199,10 @@ def test_signed_bytes_survive_sigkill(url: str, broadcast: int, state: State) ->
     assert child.line() == "signed"
     child.kill()
     clock = HandClock(2**33)  # past the dead process's lease
-    outbox = Outbox(Lane(open_database(url), clock, 1, ACCOUNT))
-    outbox.lane.acquire()
+    outbox = Outbox(NonceLease(open_database(url), clock, 1, ACCOUNT))
+    outbox.lease.acquire()
     (item,) = outbox.open_rows()
     assert (item.state, item.nonce) == (state, 5)
     (attempt,) = outbox.attempts(item.id)
     assert Signed(attempt.raw, attempt.tx_hash) == signed(5)
-    assert outbox.lane.next_nonce(5) == 6
+    assert outbox.lease.next_nonce(5) == 6

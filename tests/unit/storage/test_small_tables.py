@@ -9,7 +9,7 @@ from bytewise.storage.archive import Archive, Audits
 from bytewise.storage.cursor import Cursor, Mark
 from bytewise.storage.duties import DECLINED, DONE, MISSED, PENDING, Duties
 from bytewise.storage.engine import open_database, writing
-from bytewise.storage.tables import EnvelopeRow
+from bytewise.storage.tables import ArchivedEnvelopeRow
 from tests.fixtures.storage.hand_clock import HandClock
 from tests.fixtures.storage.stored_records import audit_result, header, name, signed_receipt
 
@@ -135,7 +135,7 @@ def test_archived_ciphertext_is_checked_against_its_name(engine: Engine, clock: 
     kept = archive.keep_envelope(b"ciphertext")
     assert archive.keep_envelope(b"ciphertext") == kept and archive.envelope(name(1)) is None
     with writing(engine) as connection:
-        connection.execute(update(EnvelopeRow).values(data=b"x"))
+        connection.execute(update(ArchivedEnvelopeRow).values(data=b"x"))
     with pytest.raises(StoreCorrupt):
         archive.envelope(kept)
     assert archive.forget_envelopes(clock.now() + 1) == 1

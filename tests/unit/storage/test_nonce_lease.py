@@ -9,18 +9,18 @@ from sqlalchemy import Engine, select, update
 from bytewise.protocol.errors.actors import LeaseLost, LeaseTaken
 from bytewise.protocol.units import Blob
 from bytewise.storage.engine import reading, writing
-from bytewise.storage.nonce_lease import Lane, kept_lease
+from bytewise.storage.nonce_lease import NonceLease, hold_lease
 from bytewise.storage.protection import Protection
-from bytewise.storage.tables import LaneRow
+from bytewise.storage.tables import NonceLeaseRow
 from tests.fixtures.storage.hand_clock import HandClock
 from tests.fixtures.storage.stored_records import ACCOUNT, vote
 
 LIMIT_S = 60
 
 
-def lane(engine: Engine, clock: HandClock) -> Lane:
-    """The account's lane as another process sees it, with a short lease."""
-    return Lane(engine, clock, 1, ACCOUNT, ttl_s=1)
+def lease(engine: Engine, clock: HandClock) -> NonceLease:
+    """The account's nonce lease as another process sees it, with a short lease."""
+    return NonceLease(engine, clock, 1, ACCOUNT, ttl_s=1)
 
 
 def until(done: Callable[[], bool]) -> None:
@@ -34,56 +34,58 @@ def until(done: Callable[[], bool]) -> None:
 
 def leased_until(engine: Engine) -> int:
     with reading(engine) as connection:
-        found: int = connection.execute(select(LaneRow.leased_until)).scalar_one()
+        found: int = connection.execute(select(NonceLeaseRow.leased_until)).scalar_one()
     return found
 
 
 def test_lease_is_renewed_while_its_process_is_busy(engine: Engine, clock: HandClock) -> None:
-    with kept_lease(lane(engine, clock), threading.Event()):
+    with hold_lease(lease(engine, clock), threading.Event()):
         for _ in range(3):
             clock.seconds += 1
             now = clock.seconds
             until(lambda now=now: leased_until(engine) > now)  # type: ignore[misc]
             with pytest.raises(LeaseTaken):
-                lane(engine, clock).acquire()
-    assert lane(engine, clock).acquire() > 0, "and it is given back at the end"
+                lease(engine, clock).acquire()
+    assert lease(engine, clock).acquire() > 0, "and it is given back at the end"
 
 
 def test_process_that_lost_its_lease_ends_without_voting_or_retaking_it(engine: Engine, clock: HandClock) -> None:
-    stop, first, second = threading.Event(), lane(engine, clock), lane(engine, clock)
+    stop, first, second = threading.Event(), lease(engine, clock), lease(engine, clock)
     table = Protection(engine, clock, first)
-    with pytest.raises(LeaseLost), kept_lease(first, stop):
+    with pytest.raises(LeaseLost), hold_lease(first, stop):
         table.sign_once(vote(dispute=1), Blob(b""))
         # Another process took it while this one slept: the two of them in one transaction, so that no renewal comes between.
         with writing(engine) as connection:
-            fence = first.held_in(connection).fence + 1
-            connection.execute(update(LaneRow).values(owner=second.owner, fence=fence, leased_until=clock.seconds + 1))
+            fence = first.require_in(connection).fencing_token + 1
+            connection.execute(
+                update(NonceLeaseRow).values(owner=second.owner, fencing_token=fence, leased_until=clock.seconds + 1)
+            )
         until(stop.is_set)
         for attempt in (lambda: table.sign_once(vote(dispute=2), Blob(b"")), first.acquire):
             with pytest.raises(LeaseLost):
                 attempt()
     assert [stored.vote for stored in table.rows()] == [vote(dispute=1)]
     with pytest.raises(LeaseTaken):
-        lane(engine, clock).acquire()
+        lease(engine, clock).acquire()
 
 
 def test_import_after_a_lost_lease_adds_nothing(engine: Engine, clock: HandClock, fresh: Callable[[], str]) -> None:
-    first = lane(engine, clock)
+    first = lease(engine, clock)
     first.acquire()
     table = Protection(engine, clock, first)
     table.sign_once(vote(dispute=1), Blob(b""))
     document = table.export()
     clock.seconds += 1
-    lane(engine, clock).acquire()
+    lease(engine, clock).acquire()
     with pytest.raises(LeaseLost):
         table.import_votes(document)
 
 
 def test_lease_is_refused_at_once_without_waiting_and_waiting_can_stop(engine: Engine, clock: HandClock) -> None:
-    lane(engine, clock).acquire()
-    with pytest.raises(LeaseTaken), kept_lease(lane(engine, clock), threading.Event(), wait=False):
+    lease(engine, clock).acquire()
+    with pytest.raises(LeaseTaken), hold_lease(lease(engine, clock), threading.Event(), wait=False):
         raise AssertionError("it is another's")
     stop = threading.Event()
     stop.set()
-    with pytest.raises(LeaseTaken), kept_lease(lane(engine, clock), stop):
+    with pytest.raises(LeaseTaken), hold_lease(lease(engine, clock), stop):
         raise AssertionError("it is another's")
