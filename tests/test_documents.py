@@ -86,6 +86,25 @@ def test_every_file_that_a_document_names_exists() -> None:
     assert missing == []
 
 
+def unknown_commands(text: str, known: set[str]) -> set[str]:
+    """Commands in code of a document (backquotes, or a line with four blanks) that `bytewise` does not have."""
+    code = re.findall(r"`bytewise ((?:[a-z][a-z-]* ?)+)", text) + re.findall(
+        r"^ {4,}(?:\S*/)?bytewise ((?:[a-z][a-z-]* ?)+)", text, re.MULTILINE
+    )
+    groups = {name.rpartition(" ")[0] for name in known}
+    named = {" ".join(words.split()[:depth]) for words in code for depth in (1, 2, 3)}
+    deeper = {name for name in named if " " in name and name.rpartition(" ")[0] not in groups}
+    return named - deeper - groups - known
+
+
+def test_every_command_that_a_document_names_exists() -> None:
+    page = (ROOT / "docs" / "reference" / "commands.md").read_text()
+    known = set(re.findall(r"^### `bytewise ([a-z -]+)`$", page, re.MULTILINE))
+    found = {name_of(document): unknown_commands(document.read_text(), known) for document in DOCUMENTS}
+    assert {name: commands for name, commands in found.items() if commands} == {}
+    assert unknown_commands("`bytewise chain fly NOW`, `bytewise walk`, `bytewise kms log show`", known) == {"chain fly", "walk"}
+
+
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 CHANGE = re.compile(r"^\| ([^|]+) \| (`[^|]+) \|$", re.MULTILINE)
 
