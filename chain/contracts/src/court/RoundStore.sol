@@ -7,6 +7,7 @@ import {Outcome, Phase, Standing, Verdict} from "../libraries/Types.sol";
 import {Wired} from "../libraries/Wired.sol";
 import {IDisputes} from "../interfaces/IDisputes.sol";
 import {IRounds} from "../interfaces/IRounds.sol";
+import {IStakeTree} from "../interfaces/IStakeTree.sol";
 
 /// @title RoundStore: what is stored of a round, and what follows from it: its tally, its members, what each seat is worth
 /// @dev Invariants (docs/reference/contracts.md, section 6):
@@ -67,12 +68,9 @@ abstract contract RoundStore is IRounds, Wired {
     struct Finals {
         bool calm; // an end without penalties
         bool opened; // a later committee had the key, and decided by what it opened
-        Outcome certified;
         uint256 committed; // masks of seats; whom a root may bind counts
         uint256 revealed;
-        uint256 certifiedMask;
-        bytes32 certifiedGroup; // these groups
-        bytes32 right;
+        bytes32 right; // these groups
         bytes32 alsoRight;
     }
 
@@ -113,7 +111,8 @@ abstract contract RoundStore is IRounds, Wired {
         RoundData storage r = _rounds[id][round];
         uint16[] memory places = r.places.all(r.drawn);
         if (places.length == 0) return members;
-        address[] memory holders = disputes.standpointOf(id).tree.accountsAt(places);
+        (IStakeTree tree,,) = _votingOf(id);
+        address[] memory holders = _holdersAt(tree, places);
         members = new Member[](places.length);
         uint256 count = 0;
         uint256 seen = 0;
@@ -168,7 +167,7 @@ abstract contract RoundStore is IRounds, Wired {
         if (count > places.length - from) count = places.length - from;
         standings = new bytes(count);
         IDisputes.Standpoint memory s = disputes.standpointOf(id);
-        holders = s.tree.accountsAt(count == places.length ? places : places.part(from, count));
+        holders = _holdersAt(s.tree, count == places.length ? places : places.part(from, count));
         if (s.phase != Phase.FINAL) return (holders, standings);
         Finals memory f = _finalsOf(id, r, s);
         f.opened = round < s.decidedIn && s.verdict <= Verdict.INVALID;
@@ -207,6 +206,15 @@ abstract contract RoundStore is IRounds, Wired {
         if (key == bytes32(0)) return key;
         group = r.largest[key];
         if (group == bytes32(0) && key == EQUAL && r.certifiedEqual) group = r.certifiedGroup;
+    }
+
+    /// @dev A call has some hundred bytes of code, so each view of a neighbour is called in one place where gas allows it.
+    function _votingOf(bytes32 id) internal view returns (IStakeTree, uint16, uint32) {
+        return disputes.votingOf(id);
+    }
+
+    function _holdersAt(IStakeTree tree, uint16[] memory places) private view returns (address[] memory) {
+        return tree.accountsAt(places);
     }
 
     function _leadKey(RoundData storage r) private view returns (bytes32) {
@@ -252,9 +260,6 @@ abstract contract RoundStore is IRounds, Wired {
         f.calm = s.verdict == Verdict.DRAW || s.verdict == Verdict.REFUNDED;
         // Under a root each seat may be bound, and have seen what others say: silence costs each what it costs who committed on the chain.
         (f.committed, f.revealed) = (r.rooted ? type(uint256).max : r.committed, _revealed(r));
-        if (r.certified != Outcome.NONE) {
-            (f.certified, f.certifiedMask, f.certifiedGroup) = (r.certified, _certifiedMask(r), r.certifiedGroup);
-        }
         (bytes32 key, bytes32 second) = _rightKeys(id, s.verdict, s.decidedIn, s.isMixed);
         (f.right, f.alsoRight) = (_largestOf(r, key), _largestOf(r, second));
     }
@@ -269,8 +274,9 @@ abstract contract RoundStore is IRounds, Wired {
         uint256 from
     ) private view {
         // All seats that a certificate counts for said one thing.
-        bytes1 certified = _byte(_standing(f, f.certified, f.certifiedGroup));
-        uint256 mask = f.certifiedMask >> from;
+        uint256 mask = _certifiedMask(r) >> from;
+        bytes1 certified;
+        if (mask != 0) certified = _byte(_standing(f, r.certified, r.certifiedGroup));
         for (uint256 i = 0; i < holders.length; ++i) {
             if (holders[i] == address(0)) continue;
             standings[i] = mask & (1 << i) != 0 ? certified : _byte(_standingAt(r, f, places, from + i));

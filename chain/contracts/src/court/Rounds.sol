@@ -29,6 +29,8 @@ import {IStakeTree} from "../interfaces/IStakeTree.sol";
 ///      I17 TALLY: The tally is every seat once.
 ///      I20 OWN VOTE: Nobody opens the commitment of another, or another vote than was committed to.
 ///      I23 CERTIFICATE: A certificate is the votes of its signers.
+///
+///      A vote, a commitment and a finding are decoded to memory once: hash, count and event read the same copy.
 contract Rounds is RoundStore {
     using SeatsLib for uint256;
     using SeatsLib for uint256[16];
@@ -97,7 +99,7 @@ contract Rounds is RoundStore {
     function close(bytes32 id, uint16 round) external onlyCourt returns (Tally memory, uint8) {
         RoundData storage r = _rounds[id][round];
         uint40 now_ = _runningClock();
-        if (now_ <= r.commitEnd) revert TooEarly(now_, uint256(r.commitEnd) + 1);
+        _requireAfter(now_, r.commitEnd);
         if (!_revealsClosed(r, now_)) revert TooEarly(now_, uint256(r.revealEnd) + 1);
         r.settled = true;
         return (_tallyOf(r), r.seats);
@@ -107,7 +109,7 @@ contract Rounds is RoundStore {
 
     /// @inheritdoc IRounds
     function commit(bytes32 id, uint256 seatMask, bytes32 commitment) external {
-        (IStakeTree tree, uint16 round,) = disputes.votingOf(id);
+        (IStakeTree tree, uint16 round,) = _votingOf(id);
         if (!_commit(Commit(id, round, seatMask, commitment), msg.sender, _runningClock(), tree)) {
             revert AlreadyCommitted(id, round, msg.sender);
         }
@@ -123,26 +125,27 @@ contract Rounds is RoundStore {
         bytes32 id;
         IStakeTree tree;
         for (uint256 i = 0; i < commits.length; ++i) {
+            Commit memory c = commits[i];
             // Most are of one dispute.
-            if (i == 0 || commits[i].dispute != id) {
-                id = commits[i].dispute;
-                (tree,,) = disputes.votingOf(id);
+            if (i == 0 || c.dispute != id) {
+                id = c.dispute;
+                (tree,,) = _votingOf(id);
             }
-            (address recovered, ECDSA.RecoverError err,) = ECDSA.tryRecoverCalldata(hashCommit(commits[i]), sigs[i]);
+            (address recovered, ECDSA.RecoverError err,) = ECDSA.tryRecoverCalldata(hashCommit(c), sigs[i]);
             if (err != ECDSA.RecoverError.NoError || recovered != voters[i]) revert BadSignature(recovered, voters[i]);
-            _commit(commits[i], voters[i], now_, tree);
+            _commit(c, voters[i], now_, tree);
         }
     }
 
     /// @inheritdoc IRounds
     function postCommitRoot(bytes32 id, bytes32 root) external {
         uint40 now_ = _runningClock();
-        (IStakeTree tree, uint16 round,) = disputes.votingOf(id);
+        (IStakeTree tree, uint16 round,) = _votingOf(id);
         RoundData storage r = _votable(id, round);
-        if (now_ > r.commitEnd) revert TooLate(now_, r.commitEnd);
+        _requireBy(now_, r.commitEnd);
         if (root == bytes32(0)) revert EmptyCommitment();
-        // Or a stranger could be first with a root of nothing.
-        if (_seatsOf(tree, r, msg.sender) == 0) revert NotMember(id, round, msg.sender);
+        // Reverts for a stranger, who could be first with a root of nothing.
+        _seatsOf(tree, r, id, round, msg.sender);
         // Only the first opens to single votes: with several to choose from, a member would not be bound to one.
         if (r.roots[root] == Root.NONE) r.roots[root] = r.rooted ? Root.LATER : Root.FIRST;
         r.rooted = true;
@@ -152,9 +155,9 @@ contract Rounds is RoundStore {
     // --- votes ---
 
     /// @inheritdoc IRounds
-    function reveal(Vote calldata vote, bytes calldata quote) external {
+    function reveal(Vote memory vote, bytes calldata quote) external {
         RoundData storage r = _voting(vote.dispute, vote.round);
-        if (!_reveal(r, claimOf[vote.dispute], vote, quote)) {
+        if (!_reveal(r, vote, quote)) {
             revert AlreadyRevealed(vote.dispute, vote.round, vote.voter);
         }
     }
@@ -166,35 +169,32 @@ contract Rounds is RoundStore {
         }
         (bytes32 id, uint16 round) = (votes[0].dispute, votes[0].round);
         RoundData storage r = _voting(id, round);
-        bytes32 claim = claimOf[id];
         for (uint256 i = 0; i < votes.length; ++i) {
-            if (votes[i].dispute != id || votes[i].round != round) {
-                revert ForeignVote(votes[i].dispute, votes[i].round, votes[i].voter);
-            }
+            Vote memory vote = votes[i];
+            if (vote.dispute != id || vote.round != round) revert ForeignVote(vote.dispute, vote.round, vote.voter);
             // Who runs ahead with one of them does not spoil the others.
-            _reveal(r, claim, votes[i], quotes[i]);
+            _reveal(r, vote, quotes[i]);
         }
     }
 
     /// @inheritdoc IRounds
-    function revealUnderRoot(Vote calldata vote, bytes calldata quote, bytes32[8] calldata proof) external {
+    function revealUnderRoot(Vote memory vote, bytes calldata quote, bytes32[8] calldata proof) external {
         RoundData storage r = _voting(vote.dispute, vote.round);
         // Anybody can put anything under a root: it is the voter's word only if the voter shows it.
         if (msg.sender != vote.voter) revert NotVoter(msg.sender, vote.voter);
-        (IStakeTree tree,,) = disputes.votingOf(vote.dispute);
-        uint256 mask = _seatsOf(tree, r, vote.voter);
-        if (mask == 0) revert NotMember(vote.dispute, vote.round, vote.voter);
+        (IStakeTree tree,,) = _votingOf(vote.dispute);
+        uint256 mask = _seatsOf(tree, r, vote.dispute, vote.round, vote.voter);
         if (mask != vote.seatMask) revert WrongSeatMask(vote.seatMask, mask);
         if (_revealed(r) & mask != 0) revert AlreadyRevealed(vote.dispute, vote.round, vote.voter);
         if (r.committed & mask != 0) revert CommittedThemselves(vote.dispute, vote.round, mask);
         bytes32 root = CommitTree.rootOf(_seal(hashVote(vote), vote.voter, mask), mask, proof);
         if (r.roots[root] != Root.FIRST) revert UnknownRoot(root);
-        _open(r, claimOf[vote.dispute], vote, quote);
+        _open(r, vote, quote);
     }
 
     /// @inheritdoc IRounds
     function certify(
-        Finding calldata f,
+        Finding memory f,
         bytes32 commitRoot,
         uint256 signers,
         Bls.G1[] calldata keys,
@@ -208,7 +208,7 @@ contract Rounds is RoundStore {
         // A signer that has opened its vote is counted for that, and cannot spoil the certificate of the others.
         uint256 counted = signers & ~r.opened;
         if (counted == 0) revert NoProgress(f.dispute);
-        Said memory said = _said(claimOf[f.dispute], f);
+        Said memory said = _said(f);
         (r.certified, r.certifiedEqual) = (said.outcome, said.isEqual);
         if (counted != SeatsLib.first(r.seats)) r.certifiedMask = counted;
         r.certifiedGroup = said.group;
@@ -224,12 +224,12 @@ contract Rounds is RoundStore {
     }
 
     /// @inheritdoc IRounds
-    function hashVote(Vote calldata vote) public view returns (bytes32) {
+    function hashVote(Vote memory vote) public view returns (bytes32) {
         return MessageHashUtils.toTypedDataHash(domainSeparator(), StructHashes.vote(vote));
     }
 
     /// @inheritdoc IRounds
-    function hashCommit(Commit calldata commit_) public view returns (bytes32) {
+    function hashCommit(Commit memory commit_) public view returns (bytes32) {
         return MessageHashUtils.toTypedDataHash(domainSeparator(), keccak256(abi.encode(COMMIT, commit_)));
     }
 
@@ -245,12 +245,11 @@ contract Rounds is RoundStore {
     /// @dev False if the voter has committed already.
     function _commit(Commit memory c, address voter, uint40 now_, IStakeTree tree) private returns (bool) {
         RoundData storage r = _votable(c.dispute, c.round);
-        uint256 mask = _seatsOf(tree, r, voter);
-        if (mask == 0) revert NotMember(c.dispute, c.round, voter);
+        uint256 mask = _seatsOf(tree, r, c.dispute, c.round, voter);
         uint256 committed = r.committed;
         // Before the clock is asked: who runs ahead of a relay may have ended the phase for the rest of it.
         if (committed & mask != 0) return false;
-        if (now_ > r.commitEnd) revert TooLate(now_, r.commitEnd);
+        _requireBy(now_, r.commitEnd);
         if (mask != c.seatMask) revert WrongSeatMask(c.seatMask, mask);
         if (c.commitment == bytes32(0)) revert EmptyCommitment();
         committed |= mask;
@@ -258,9 +257,9 @@ contract Rounds is RoundStore {
         r.words[mask.lowest()] = _seal(c.commitment, voter, mask);
         // Nobody is left to wait for: commits end before this second, reveals begin in it.
         if (committed == SeatsLib.first(r.seats)) {
+            // The draw set both ends by the dispute's parameters.
+            uint40 revealTime = r.revealEnd - r.commitEnd;
             r.commitEnd = now_ - 1;
-            (,, uint32 paramsVersion) = disputes.votingOf(c.dispute);
-            (, uint32 revealTime) = PARAMS.roundTimes(paramsVersion);
             r.revealEnd = now_ + revealTime;
         }
         emit Committed(c.dispute, c.round, voter, mask, c.commitment);
@@ -268,23 +267,20 @@ contract Rounds is RoundStore {
     }
 
     /// @dev False if the vote is open already.
-    function _reveal(RoundData storage r, bytes32 claim, Vote calldata vote, bytes calldata quote)
-        private
-        returns (bool)
-    {
+    function _reveal(RoundData storage r, Vote memory vote, bytes calldata quote) private returns (bool) {
         uint256 first = vote.seatMask.lowest();
         if (_revealed(r) & first != 0) return false;
         bytes32 want = r.words[first];
         if (want == bytes32(0)) revert NotCommitted(vote.dispute, vote.round, vote.voter);
         bytes32 have = _seal(hashVote(vote), vote.voter, vote.seatMask);
         if (have != want) revert BadReveal(have, want);
-        _open(r, claim, vote, quote);
+        _open(r, vote, quote);
         return true;
     }
 
     /// @dev The voter's own seats, closed until now, open to what it committed to.
-    function _open(RoundData storage r, bytes32 claim, Vote calldata vote, bytes calldata quote) private {
-        Said memory said = _said(claim, _findingOf(vote));
+    function _open(RoundData storage r, Vote memory vote, bytes calldata quote) private {
+        Said memory said = _said(_findingOf(vote));
         // A machine without a quote still votes; it may lose its fee for it later (design section 7).
         bytes32 quoteHash = quote.length == 0 ? bytes32(0) : keccak256(quote);
         if (quoteHash != vote.quoteHash) revert BadQuote(quoteHash, vote.quoteHash);
@@ -292,7 +288,8 @@ contract Rounds is RoundStore {
         r.opened |= vote.seatMask;
         uint256 seats = vote.seatMask.size();
         // Safe: a round has at most 255 seats.
-        r.groups[said.group] = Group(uint8(r.groups[said.group].seats + seats), said.outcome);
+        Group storage group = r.groups[said.group];
+        (group.seats, group.outcome) = (uint8(group.seats + seats), said.outcome);
         _count(r, said, seats);
         emit Revealed(vote.dispute, vote.round, vote.voter, vote, quote);
     }
@@ -319,20 +316,20 @@ contract Rounds is RoundStore {
     }
 
     /// @dev Seats that may sign, and a quorum of them. Gives the pool's tree.
-    function _checkMask(RoundData storage r, Finding calldata f, uint256 signers) private view returns (address) {
+    function _checkMask(RoundData storage r, Finding memory f, uint256 signers) private view returns (address) {
         uint256 seats = r.seats;
         if (signers & ~SeatsLib.first(seats) != 0) revert NoSuchSeat(signers, seats);
         // Who committed itself is bound to that, and reveals it.
         uint256 themselves = signers & r.committed;
         if (themselves != 0) revert CommittedThemselves(f.dispute, f.round, themselves);
-        (IStakeTree tree,, uint32 paramsVersion) = disputes.votingOf(f.dispute);
+        (IStakeTree tree,, uint32 paramsVersion) = _votingOf(f.dispute);
         uint256 quorum = PARAMS.quorum(paramsVersion, seats);
         if (signers.size() < quorum) revert QuorumNotMet(signers.size(), quorum);
         return address(tree);
     }
 
     /// @dev What the signers of a finding sign; never bytes that a caller supplies. Everybody signs for the seats of all.
-    function _digestOf(Finding calldata f, bytes32 commitRoot, uint256 signers) private view returns (bytes32) {
+    function _digestOf(Finding memory f, bytes32 commitRoot, uint256 signers) private view returns (bytes32) {
         bytes32 signed = StructHashes.certified(CertifiedStruct(StructHashes.finding(f), commitRoot, signers));
         return MessageHashUtils.toTypedDataHash(domainSeparator(), signed);
     }
@@ -378,13 +375,19 @@ contract Rounds is RoundStore {
     function _voting(bytes32 id, uint16 round) private view returns (RoundData storage r) {
         uint40 now_ = _runningClock();
         r = _votable(id, round);
-        if (now_ <= r.commitEnd) revert TooEarly(now_, uint256(r.commitEnd) + 1);
-        if (now_ > r.revealEnd) revert TooLate(now_, r.revealEnd);
+        _requireAfter(now_, r.commitEnd);
+        _requireBy(now_, r.revealEnd);
     }
 
-    function _seatsOf(IStakeTree tree, RoundData storage r, address voter) private view returns (uint256) {
+    /// @dev All seats of a member of the round. Reverts for anybody else.
+    function _seatsOf(IStakeTree tree, RoundData storage r, bytes32 id, uint16 round, address voter)
+        private
+        view
+        returns (uint256 mask)
+    {
         (bool has, uint16 place) = tree.placeOf(voter);
-        return has ? r.places.maskOf(r.seats, place) : 0;
+        if (has) mask = r.places.maskOf(r.seats, place);
+        if (mask == 0) revert NotMember(id, round, voter);
     }
 
     /// @dev What is stored of a commitment binds who made it with which seats: nobody else's opens it, and a reveal needs
@@ -394,7 +397,7 @@ contract Rounds is RoundStore {
     }
 
     /// @dev What a finding says, in the one form that it may have: equal findings are equal bytes.
-    function _said(bytes32 claim, Finding memory f) private pure returns (Said memory said) {
+    function _said(Finding memory f) private view returns (Said memory said) {
         bool executed = f.outcome == uint8(Outcome.EXECUTED);
         bool coded = f.outcome == uint8(Outcome.INVALID) || f.outcome == uint8(Outcome.CANNOT_EXECUTE);
         bool bare = f.tokensHash | f.traceRoot | f.roundDigest == 0;
@@ -403,17 +406,25 @@ contract Rounds is RoundStore {
         (said.outcome, said.code) = (Outcome(f.outcome), f.code);
         if (executed) {
             said.outHash = StructHashes.outHash(f.tokensHash, f.traceRoot);
-            said.isEqual = StructHashes.claim(f.tokensHash, said.outHash) == claim;
+            said.isEqual = StructHashes.claim(f.tokensHash, said.outHash) == claimOf[f.dispute];
         }
         said.group = TallyLib.groupOf(f.outcome, f.code, f.tokensHash, f.traceRoot, f.roundDigest);
     }
 
-    function _findingOf(Vote calldata v) private pure returns (Finding memory) {
+    function _findingOf(Vote memory v) private pure returns (Finding memory) {
         return Finding(v.dispute, v.round, v.outcome, v.code, v.tokensHash, v.traceRoot, v.roundDigest);
     }
 
     function _requireCourt() private view {
         if (msg.sender != address(disputes)) revert NotAuthorised(msg.sender);
+    }
+
+    function _requireAfter(uint40 now_, uint40 end) private pure {
+        if (now_ <= end) revert TooEarly(now_, uint256(end) + 1);
+    }
+
+    function _requireBy(uint40 now_, uint40 end) private pure {
+        if (now_ > end) revert TooLate(now_, end);
     }
 
     function _runningClock() private view returns (uint40) {
