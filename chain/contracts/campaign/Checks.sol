@@ -27,7 +27,7 @@ abstract contract Checks is Watch {
     uint256 private _sumNow;
     uint256 private _sumNext;
     mapping(bytes32 id => bool) private _counted;
-    uint256 private _turn;
+    uint256 private _checkCount;
     mapping(uint32 version => bytes32) private _paramsHash;
 
     /// @dev Of the campaign's parameters; computing them each time would take longer than the check.
@@ -59,7 +59,7 @@ abstract contract Checks is Watch {
         }
         if (ruled) _versions();
         (heard, ruled) = (false, false);
-        ++_turn;
+        ++_checkCount;
         same(wealth(), supply, "wei were made or lost");
         same(guardian.clock(), expectedClock(), "the clock is wall time without pauses");
     }
@@ -244,7 +244,7 @@ abstract contract Checks is Watch {
     /// @dev What was accepted once is accepted for good, whatever happens later. One receipt a time.
     function _acceptance() private {
         if (receipts.length == 0) return;
-        uint256 i = _turn % receipts.length;
+        uint256 i = _checkCount % receipts.length;
         Anchored memory a = receipts[i];
         bytes memory data = abi.encodeCall(anchor.isFinal, (a.r, a.sig, a.batchId, none()));
         (bool ok,) = address(anchor).staticcall(data);
