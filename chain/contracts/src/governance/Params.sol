@@ -89,12 +89,6 @@ contract Params is IParams, AccessManaged {
     }
 
     /// @inheritdoc IParams
-    function roundTimes(uint32 version_) external view returns (uint32, uint32) {
-        Times storage t = _timesOf(version_);
-        return (t.commitTime, t.revealTime);
-    }
-
-    /// @inheritdoc IParams
     function endTimes(uint32 version_) external view returns (uint32, uint32) {
         Times storage t = _timesOf(version_);
         return (t.appealTime, t.airgap);

@@ -59,8 +59,6 @@ interface IParams {
         external
         view
         returns (uint8 seats, uint32 commitTime, uint32 revealTime);
-    /// @notice Seconds to commit and to reveal.
-    function roundTimes(uint32 version_) external view returns (uint32 commitTime, uint32 revealTime);
     /// @notice Seconds to appeal, and from a last verdict to the first movement of money.
     function endTimes(uint32 version_) external view returns (uint32 appealTime, uint32 airgap);
     /// @notice What an operator needs to anchor: free stake, collateral for each receipt; and receipts of a batch.
