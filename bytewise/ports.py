@@ -170,6 +170,10 @@ class ChainView(Protocol):
         """Who may be drawn to audit, each with the wei that counted for it at the end of an earlier block."""
         ...
 
+    def pool_of(self, environment: Digest, block: int) -> Digest:
+        """Pool whose verifiers judge an environment; zero if there is no such environment."""
+        ...
+
     def holdings(self, who: Address, block: int) -> Holdings:
         """An account in its roles."""
         ...

@@ -22,7 +22,7 @@ from bytewise.protocol.keys.release_log import LAG_S
 from bytewise.protocol.records.statements import Release, Ticket, TicketKind
 from bytewise.protocol.units import ZERO_ADDRESS, Address, Digest, hex0x
 from kms.shard import release_policy
-from kms.shard.chain_view import BEACON_DELAY_BLOCKS, DrawingChain, drawing_at
+from kms.shard.chain_view import DrawingChain, drawing_at
 
 READ_AHEAD = 200
 """Entries whose reads are made together."""
@@ -264,7 +264,7 @@ def _dispute_problem(ticket: Ticket, court: Court, block: int) -> str:
 
 def _audit_problem(ticket: Ticket, place: AuditedReceiptPath, court: Court, block: int) -> str:
     found = court.batch(place.batch_id, block)
-    if found is None or found[0].block + BEACON_DELAY_BLOCKS > block:
+    if found is None or found[0].block + sortition.BEACON_DELAY_BLOCKS > block:
         return f"there is no batch {place.batch_id}, or nothing has drawn its auditors"
     header, anchored = found
     if header.key_epoch != ticket.key_epoch:
@@ -274,8 +274,10 @@ def _audit_problem(ticket: Ticket, place: AuditedReceiptPath, court: Court, bloc
     except Fault:
         return f"the receipt is not in batch {place.batch_id}"
     params = court.params(anchored.params_version, block)
-    seats = court.stake_at(ticket.voter, header.block, block) // params.money.audit_unit
-    beacon = court.block_hash(header.block + BEACON_DELAY_BLOCKS)
+    stake = court.stake_at(ticket.voter, header.block, block)
+    # The voter may have left its pool since: `_read` compares the pools of the block at which the shard decided.
+    seats = sortition.seats_in_audit_draw(stake, params.money.audit_unit, is_member=True)
+    beacon = court.block_hash(header.block + sortition.BEACON_DELAY_BLOCKS)
     if not sortition.audit_is_drawn(beacon, ticket.receipt_id, ticket.voter, params.shares.audit_rate_bps, seats):
         return f"{ticket.voter} was not drawn to audit a receipt of batch {place.batch_id}"
     return ""

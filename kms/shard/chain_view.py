@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, seats_in_audit_draw
 from bytewise.protocol.decisions.snapshot import AnchoredBatch, Holdings, Snapshot
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.keys.epochs import AuditDraw, ChainFacts, EpochOnChain, ReleaseView
@@ -10,9 +11,6 @@ from bytewise.protocol.records.receipt import BatchHeader
 from bytewise.protocol.records.statements import Ticket, TicketKind
 from bytewise.protocol.units import Address, Digest
 from kms.shard.share_rotation import SharesInForce
-
-BEACON_DELAY_BLOCKS = 2
-"""Light audits of a batch are drawn by the hash of the second block after it: nobody knows it when the batch is posted."""
 
 
 class KeyView(Protocol):
@@ -149,13 +147,12 @@ def drawing_at(chain: DrawingChain, who: Address, voter: Holdings, batch_id: int
         return None
     header, anchored = found
     params = chain.params(anchored.params_version, block)
-    # Not today's stake: who sees the beacon could make an account that it draws.
     stake = chain.stake_at(who, header.block, block)
-    ours = any(voter.pool) and voter.pool == chain.pool_of(header.environment, block)
+    is_member = any(voter.pool) and voter.pool == chain.pool_of(header.environment, block)
     return AuditDraw(
         batch=header,
         window_end=anchored.window_end,
         beacon=chain.block_hash(header.block + BEACON_DELAY_BLOCKS),
         rate_bps=params.shares.audit_rate_bps,
-        seats=stake // params.money.audit_unit if ours else 0,
+        seats=seats_in_audit_draw(stake, params.money.audit_unit, is_member),
     )

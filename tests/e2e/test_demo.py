@@ -23,7 +23,7 @@ from tokenizers import Tokenizer
 
 from bytewise.crypto.curve import GENERATOR, encode_point
 from bytewise.crypto.shares import combine_values
-from bytewise.protocol.court.sortition import audit_is_drawn
+from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, audit_is_drawn
 from bytewise.protocol.units import ZERO_DIGEST, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import library_variables
@@ -33,7 +33,6 @@ from cli.connect import Connection, connected, receipt_argument
 from cli.demo.command import COMMANDS
 from cli.demo.plan import OPERATORS, SHARDS, THRESHOLD, VERIFIERS
 from cli.finding import find_receipt
-from kms.shard.chain_view import BEACON_DELAY_BLOCKS
 from kms.storage.keyring import HeldShare, load_document, open_share
 from tests.fixtures import memory_search
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from bytewise.ports import ChainView, EnclaveJobs, Sender
 from bytewise.protocol.address_book import Network
-from bytewise.protocol.court.sortition import audit_is_drawn
+from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, audit_is_drawn, seats_in_audit_draw
 from bytewise.protocol.decisions.actions import Action, ClaimBounty, OpenAudit, PostAudit, RunAudit
 from bytewise.protocol.decisions.audits import decide_auditor
 from bytewise.protocol.decisions.snapshot import Snapshot
@@ -25,7 +25,6 @@ from bytewise.protocol.units import U8, U64, Address, Digest, hex0x
 from bytewise.service import telemetry
 from bytewise.storage.archive import Audits
 from bytewise.storage.journal import Journal
-from kms.shard.chain_view import BEACON_DELAY_BLOCKS
 from verifier.audits.audit_hints import Tip
 from verifier.audits.bounties import FAILED, Bounties
 from verifier.jobs.enclave_presence import EnclaveAway
@@ -107,8 +106,9 @@ class Draws:
         if (receipt_id, beacon) not in known:
             params = self._chain.params(batch.params_version, snapshot.number)
             rate, unit = params.shares.audit_rate_bps, params.money.audit_unit
-            stakes = self._stakes_of(header, snapshot)
-            drawn = any(audit_is_drawn(beacon, receipt_id, who, rate, stake // unit) for who, stake in stakes)
+            members = self._stakes_of(header, snapshot)
+            seats = [(who, seats_in_audit_draw(stake, unit, is_member=True)) for who, stake in members]
+            drawn = any(audit_is_drawn(beacon, receipt_id, who, rate, number) for who, number in seats)
             known[(receipt_id, beacon)] = drawn
         return known[(receipt_id, beacon)]
 
@@ -242,7 +242,11 @@ class Auditor:
             return
         params = self._chain.params(batch.params_version, snapshot.number)
         stake = self._chain.stake_at(self._signer.address, header.block, snapshot.number)
-        seats, rate = stake // params.money.audit_unit, params.shares.audit_rate_bps
+        # Shards and contract accept only members of the judging pool: a job of another verifier would be refused.
+        pool = snapshot.me.pool
+        is_member = any(pool) and pool == self._chain.pool_of(header.environment, snapshot.number)
+        seats = seats_in_audit_draw(stake, params.money.audit_unit, is_member)
+        rate = params.shares.audit_rate_bps
         if audit_is_drawn(self._beacons[header.batch_id], receipt_id, self._signer.address, rate, seats):
             self._audits.add(receipt_id, batch.window_end)
             telemetry.log("audit.drawn", receipt=receipt_id, batch=header.batch_id)

@@ -6,6 +6,7 @@ from bytewise.ports import ChainView, Sender
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.commitments import alt_commit, dispute_id
 from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, seats_in_audit_draw
 from bytewise.protocol.decisions.actions import Action, OpenDispute
 from bytewise.protocol.decisions.audits import AuditedReceipt, WatchPolicy, decide_watchtower
 from bytewise.protocol.decisions.disputes import Alternative, decide_challenger
@@ -16,7 +17,6 @@ from bytewise.protocol.records.statements import AuditOutcome, AuditResult
 from bytewise.protocol.signing import Signer
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
-from kms.shard.chain_view import BEACON_DELAY_BLOCKS
 from verifier.audits.audit_hints import TipBox
 from verifier.watch.absence_check import HAND_IN_S
 from verifier.watch.records import Live, Records
@@ -153,7 +153,8 @@ class Watchtower:
         for who in {each.verifier for each in results}:
             if (batch.batch_id, who) not in self._seats:
                 stake = self._chain.stake_at(who, live.header.block, snapshot.number)
-                self._seats[(batch.batch_id, who)] = stake // params.money.audit_unit
+                # The contract accepts a result only from a member of the judging pool that joined before the batch.
+                self._seats[(batch.batch_id, who)] = seats_in_audit_draw(stake, params.money.audit_unit, is_member=True)
         seats = tuple((each.verifier, self._seats[(batch.batch_id, each.verifier)]) for each in results)
         beacon = self._beacons[batch.batch_id]
         rate, bond = params.shares.audit_rate_bps, params.required_bond

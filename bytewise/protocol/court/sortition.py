@@ -36,10 +36,24 @@ def draw_seats(
     return tuple(holders)
 
 
+BEACON_DELAY_BLOCKS = 2
+"""The hash of the second block after a batch draws its auditors: nobody knows that hash when the batch is posted."""
+
+
+def seats_in_audit_draw(stake_wei: int, unit_wei: int, is_member: bool) -> int:
+    """Seats of a verifier in the draw of a batch's auditors: one for each whole audit unit of stake, 0 outside the pool.
+
+    `stake_wei` is the stake that counted at the end of the batch's block: an account that pays in after the beacon is known has
+    no seats. `is_member` says whether the verifier is in the pool that judges the environment of the batch.
+    """
+    return stake_wei // unit_wei if is_member else 0
+
+
 def audit_is_drawn(beacon: Digest, receipt_id: Digest, verifier: Address, rate_bps: int, seats: int) -> bool:
     """Whether the verifier audits the receipt: H(beacon, receipt, verifier) < rate × seats (design section 10).
 
-    `beacon` is the hash of a block after the batch, `rate_bps` the chance per seat in 1/10,000, `seats` = stake / auditUnit.
+    `beacon` is the hash of block `BEACON_DELAY_BLOCKS` after the batch, `rate_bps` the chance per seat in 1/10,000, `seats` are
+    those of `seats_in_audit_draw`.
     """
     drawn = int.from_bytes(digests.labelled(Label.AUDIT_DRAW, beacon, receipt_id, verifier.encode()))
     return drawn * 10_000 < rate_bps * seats << 256

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from bytewise.protocol.court.sortition import audit_is_drawn
+from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, audit_is_drawn
 from bytewise.protocol.decisions.actions import DemandEnvelope
 from bytewise.protocol.units import Digest
-from kms.shard.chain_view import BEACON_DELAY_BLOCKS
 from tests.fixtures.builders import word
 from tests.fixtures.verifier.verifier_fixture import Town
 from tests.fixtures.verifier.withholding import BOND, PAST_DEADLINE_S, POLICY, STRANGER, demander, steps

@@ -20,6 +20,7 @@ from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Digest, unhex
 from bytewise.storage.archive import Audits
 from chain.deployment.params import changed
 from tests.fixtures.builders import ANCHOR, DISPUTES, NOW, word
+from tests.fixtures.snapshot_builders import POOL
 from tests.fixtures.verifier import enclave_in_memory as b
 from tests.fixtures.verifier.audit_node import (
     auditor_of,
@@ -56,6 +57,20 @@ def test_drawn_receipts_are_audited_signed_and_posted_with_the_truth(
     signed = [line for line in capsys.readouterr().err.splitlines() if '"event":"audit.signed"' in line]
     assert len(signed) == 2 and all('"assurance":"simulated"' in line for line in signed)
     town.journal.verify_journal()
+
+
+def test_verifier_of_another_pool_is_not_drawn(tmp_path: Path) -> None:
+    """Shards compare the pools: it would run a job for which no shard releases a partial."""
+    town = Town(tmp_path)
+    town.anchor(town.signed(1))
+    worker = Worker()
+    for pool, drawn in ((word("another pool"), 0), (ZERO_DIGEST, 0), (POOL, 1)):
+        town.chain.own_pool = pool
+        town.records.step(town.chain.pass_time(1))
+        auditor, audits = auditor_of(town, worker)
+        auditor.step(town.chain.now())
+        assert len(audits.audits()) == drawn
+    worker.stop()
 
 
 def test_auditor_sends_hints_of_a_fraud_to_watchtowers_before_publishing(tmp_path: Path) -> None:
