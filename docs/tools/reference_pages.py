@@ -30,6 +30,7 @@ from verifier.settings import NodeSettings
 
 FOLDER = Path(__file__).resolve().parents[1]
 FAULTS = FOLDER.parent / "chain" / "contracts" / "tools" / "faults.toml"
+ACTOR_FOLDERS = ("bytewise", "chain", "serving", "verifier", "committee", "kms", "enclave")
 HEAD = "<!-- Written by docs/tools/reference_pages.py (`make reference`). Do not edit. -->\n"
 
 
@@ -226,6 +227,42 @@ def _plain(text: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", inspect.cleandoc(text.replace("\b", "").split("\f")[0]))
 
 
+# --- metrics and log events ---
+
+_METRICS = """Each process keeps its own counters. `telemetry.metrics_text` writes them in Prometheus' text format
+(`bytewise/service/telemetry.py`). `bytewise_key_epoch_info` is always 1; its labels name the key epoch and its assurance.
+"""
+_EVENTS = """A log line is one JSON object: the event's name, the component, the time and the fields below. An error adds class,
+rule and reason. No field holds a secret or plaintext.
+"""
+
+
+def metrics() -> str:
+    """Every counter and log event with its labels or fields, and where it is told."""
+    parts = [HEAD, "# Metrics and log events\n", "## Counters\n", _METRICS]
+    parts += ["| counter | labels | file |", "|---|---|---|", *_told("count"), ""]
+    parts += ["## Log events\n", _EVENTS, "| event | fields | file |", "|---|---|---|", *_told("log", "log_error"), ""]
+    return "\n".join(parts)
+
+
+def _told(*functions: str) -> Iterator[str]:
+    found: dict[str, tuple[set[str], set[str]]] = {}
+    for path in (each for name in ACTOR_FOLDERS for each in sorted((FOLDER.parent / name).rglob("*.py"))):
+        for call in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)):
+            if not (isinstance(call.func, ast.Attribute) and call.func.attr in functions and _is_telemetry(call.func.value)):
+                continue
+            if call.args and isinstance(call.args[0], ast.Constant):
+                fields, files = found.setdefault(str(call.args[0].value), (set(), set()))
+                fields |= {each.arg for each in call.keywords if each.arg and each.arg != "by"}
+                files.add(path.relative_to(FOLDER.parent).as_posix())
+    for name, (fields, files) in sorted(found.items()):
+        yield f"| `{name}` | {', '.join(sorted(fields))} | {', '.join(f'`{each}`' for each in sorted(files))} |"
+
+
+def _is_telemetry(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "telemetry"
+
+
 # --- planted faults ---
 
 _FAULTS = """`make soak-contracts` plants each fault, one at a time, in one place of one contract. The campaign must find it by
@@ -259,6 +296,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/errors.md": errors,
     "reference/exit-codes.md": exit_codes,
     "reference/commands.md": commands,
+    "reference/metrics.md": metrics,
     "evidence/planted-faults.md": planted_faults,
 }
 """File → what makes its text."""
