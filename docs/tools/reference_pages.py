@@ -230,8 +230,8 @@ def _plain(text: str) -> str:
 # --- metrics and log events ---
 
 _METRICS = """Each process keeps its own counters. `telemetry.metrics_text` writes them in Prometheus' text format
-(`bytewise/service/telemetry.py`); no process serves them over HTTP. `bytewise_key_epoch_info` is always 1; its labels name the key
-epoch and its assurance.
+(`bytewise/service/telemetry.py`); no process serves them over HTTP. `bytewise_key_epoch_info` is always 1; its labels name the
+key epoch and its assurance.
 """
 _EVENTS = """A log line is one JSON object: the event's name, the component, the time and the fields below. An error adds class,
 rule and reason. No field holds a secret or plaintext.
