@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from bench import gas_page
+from bench.chain import RESULTS, TARGETS
 from bytewise.protocol.court.commitments import Certified, Commit
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.errors.catalogue import CLASSES
@@ -53,6 +55,11 @@ def test_generated_pages_say_what_the_program_says() -> None:
     command = [sys.executable, "docs/tools/reference_pages.py", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_gas_table_shows_the_committed_figures() -> None:
+    figures, page = json.loads((ROOT / RESULTS).read_text())["gas"], (ROOT / gas_page.PAGE).read_text()
+    assert gas_page.placed(page, gas_page.rendered(figures, TARGETS)) == page, "run `make bench-chain`"
 
 
 def test_every_cited_rule_exists() -> None:
