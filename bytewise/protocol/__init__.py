@@ -1,5 +1,5 @@
-"""The vocabulary and the rules of the network: pure, no I/O, clock, randomness or logging.
+"""Records and rules of the network: pure functions and data, without I/O, clock, randomness or logging.
 
-Reading order: units, errors, encoding, digests, merkle, request, receipt, trace, environment, signing, messages, seal,
-opening, dispute, sortition, tally, decide, jobs.
+Reading order: units, errors, encoding, digests, merkle, signing; records (request, receipt, trace, environment, statements,
+seal, opening); court; decisions; keys; evidence; jobs.
 """

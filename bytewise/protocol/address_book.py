@@ -1,4 +1,4 @@
-"""The address book of a network with the contracts: where each is, and what code it must have (`network.json`)."""
+"""The address book of a network (`network.json`): where each contract is, and which code it must have."""
 
 import enum
 from dataclasses import dataclass, field
@@ -12,34 +12,34 @@ from bytewise.protocol.units import U64, U256, Address, Digest
 
 
 class StakeSource(enum.StrEnum):
-    """Who holds the stake of a network, for good."""
+    """What holds the stake of a network. A network never changes it."""
 
     NATIVE = "native"
-    """`StakeVault`, a vault of the network's own."""
+    """The contract `StakeVault` of the network itself."""
     EIGENLAYER = "eigenlayer"
     """EigenLayer: the contract at `stake_vault` is `EigenLayerStake` (ADR-030)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where each contract is (design section 13)."""
+    """Address of each contract (design section 13)."""
 
     charter: Address
-    """`Charter`, which gave the roles away; powerless since."""
+    """`Charter`, which assigned the roles at deployment and has no power since."""
     access_manager: Address
-    """OpenZeppelin's `AccessManager`: who may call what."""
+    """OpenZeppelin's `AccessManager`, which says who may call what."""
     governance_token: Address
-    """Whose holders vote."""
+    """Token whose holders vote."""
     bytewise_governor: Address
-    """Who proposes to the short timelock what was voted."""
+    """Governor, which passes accepted proposals to the short timelock."""
     short_timelock: Address
-    """OpenZeppelin's `TimelockController` before parameters and prices, proposer of the long one."""
+    """OpenZeppelin's `TimelockController` for parameters and prices; proposer of the long one."""
     long_timelock: Address
-    """The same before whatever moves stake; administrator of all roles."""
+    """`TimelockController` for everything that moves stake; administrator of all roles."""
     params: Address
     """`Params`."""
     guardian: Address
-    """`Guardian`, the protocol clock."""
+    """`Guardian`, which keeps the protocol clock."""
     ledger: Address
     """`Ledger`."""
     stake_vault: Address
@@ -61,7 +61,7 @@ class Addresses:
     settlement: Address
     """`Settlement`."""
     rounds: Address
-    """`Rounds`, seats and votes of the court."""
+    """`Rounds`: seats and votes of the court."""
     breaker: Address
     """`Breaker` of the court."""
     disputes: Address
@@ -76,72 +76,72 @@ class Addresses:
 
 @dataclass(frozen=True, slots=True)
 class PoolTree:
-    """Verifiers among whom a dispute draws."""
+    """A pool of verifiers, from which the court draws committees, and its stake tree."""
 
     digest: Digest
-    """The pool's name."""
+    """Name of the pool."""
     tree: Address
-    """Its `StakeTree`."""
+    """Address of its `StakeTree`."""
 
 
 @dataclass(frozen=True, slots=True)
 class CodeHash:
-    """What the code of a contract must hash to: immutable values included, so each deployment has its own."""
+    """Hash of a contract's code. The code includes immutable values, so each deployment has its own hash."""
 
     contract: Address
-    """Where."""
+    """Address of the contract."""
     digest: Digest
     """keccak256 of the code."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareHolder:
-    """Who has or had a share, and where its release log is."""
+    """A shard that has or had a share of a key, and where its release log is."""
 
     address: Address
     """Account that signs its release records."""
     url: str
-    """HTTPS base address of its log; empty if no book had it."""
+    """HTTPS base address of its log; empty if no address book has had it."""
     certificate: str
-    """Pinned TLS certificate, PEM; empty if no book had it."""
+    """Pinned TLS certificate, PEM; empty if no address book has had it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DealtShares:
-    """Shares of a key as they were dealt once: they open together, and with those of no other version."""
+    """The shares of one dealing of a key. They open together, and not with shares of another version."""
 
     epoch: U64
     """Key epoch."""
     version: int
-    """How often its key had been dealt again."""
+    """How often the key had been dealt again by then."""
     since: U64
-    """Unix seconds of the chain's block from which on these shares count."""
+    """Unix seconds of the block from which on these shares count."""
     threshold: int
-    """Shards that open."""
+    """How many shares open an envelope."""
     holders: tuple[ShareHolder, ...]
-    """By index, from 1."""
+    """Holders by index, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """One deployment. The chain pins keys and shard accounts; endpoints and certificates are only here."""
+    """One deployment. The chain pins keys and shard accounts; endpoints and certificates are only in this book."""
 
     chain_id: U256
     """EIP-155 chain id."""
     deploy_block: U64
-    """First block that can hold an event of ours."""
+    """First block that can hold an event of the network."""
     addresses: Addresses
-    """Contracts."""
+    """Addresses of the contracts."""
     pools: tuple[PoolTree, ...]
-    """Pools."""
+    """Pools of verifiers."""
     code: tuple[CodeHash, ...]
-    """Of all contracts and trees."""
+    """Code hashes of all contracts and trees."""
     epochs: tuple[EpochDocument, ...]
     """Key epochs with their shards' endpoints."""
     dealt: tuple[DealtShares, ...] | None = field(default=None, metadata=LATER)
-    """Of each epoch whose key was dealt again since books have this, all versions of its shares, in order."""
+    """All versions of the shares of each epoch whose key was dealt again, in order; None in older books."""
     stake: StakeSource | None = field(default=None, metadata=LATER)
-    """Who holds the stake; None in a book from before books said it."""
+    """What holds the stake; None in older books."""
 
     @property
     def anchor_domain(self) -> Domain:
@@ -150,7 +150,7 @@ class Network:
 
     @property
     def demands_domain(self) -> Domain:
-        """What names subjects of demands; nothing is signed for it."""
+        """Domain of subjects of demands. Nothing is signed under it."""
         return Domain(self.chain_id, self.addresses.demands)
 
     @property
@@ -170,16 +170,16 @@ class Network:
 
     @property
     def contracts(self) -> Contracts:
-        """What an enclave needs to know of the addresses."""
+        """The addresses that an enclave needs."""
         where = self.addresses
         return Contracts(
             chain_id=self.chain_id, anchor=where.receipt_anchor, disputes=where.disputes, key_epochs=where.key_epochs
         )
 
     def epoch(self, number: int) -> EpochRecord:
-        """The listed record of a key epoch; `TryAgain` if the book does not have it.
+        """The listed record of a key epoch. `TryAgain` if the book does not list it.
 
-        Governance opens epochs while actors run: whose book is older than that waits for a newer one.
+        Governance opens epochs while actors run, so an actor with an older book waits for a newer one.
         """
         for document in self.epochs:
             if document.record.epoch == number:
@@ -187,7 +187,7 @@ class Network:
         raise TryAgain("network.json", f"key epoch {number} is not listed")
 
     def holders(self, number: int) -> dict[Address, ShareHolder]:
-        """All who are known to have or have had shares of a key epoch, by account."""
+        """All known present and former holders of shares of a key epoch, by account."""
         former = (each for dealt in self.dealt or () if dealt.epoch == number for each in dealt.holders if each.url)
         listed = (shard for document in self.epochs if document.record.epoch == number for shard in document.record.shards)
         return {each.address: each for each in (*former, *map(share_holder, listed))}

@@ -1,11 +1,11 @@
-"""What a key epoch is worth, by the chain's label of it, and the words that tell people so (fence 6, design section 7)."""
+"""Assurance labels of key epochs, and the warning that people see (fence 6, design section 7)."""
 
 SIMULATED, HARDWARE = "simulated", "hardware"
-"""Labels of a key epoch: what evidence its shards release keys to."""
+"""Labels of a key epoch: which kind of evidence its shards accept."""
 
 
 def warning(assurance: str) -> str:
-    """What whoever shows a result says with it; empty where the label is `hardware`, or where there is no epoch (no label)."""
+    """Warning to show with every result of a key epoch; empty for `hardware`, and where there is no epoch (no label)."""
     if assurance in (HARDWARE, ""):
         return ""
-    return f"{assurance.upper()}: this shows protocol and policy, and keeps nothing from the owners of the machines"
+    return f"{assurance.upper()}: this run shows protocol and policy; it hides nothing from the owners of the machines"

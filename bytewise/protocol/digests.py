@@ -1,7 +1,7 @@
-"""Labelled hashes: every SHA-256, HMAC key and derivation of ours names its purpose first (design section 4).
+"""Labelled hashes: every SHA-256, HMAC key and key derivation names its purpose first (design section 4).
 
-`labelled(label, parts…) = SHA-256(len(label) ‖ label ‖ len(p1) ‖ p1 ‖ …)`, lengths as 8 bytes big-endian; an integer part is 8
-bytes big-endian. No other module calls a hash directly (keccak of EIP-712 and of Merkle nodes aside: `signing`, `merkle`).
+`labelled(label, parts…) = SHA-256(len(label) ‖ label ‖ len(p1) ‖ p1 ‖ …)`, with lengths as 8 bytes big-endian; an integer part
+is 8 bytes big-endian. No other module calls a hash directly, except `signing` and `merkle` for keccak256.
 """
 
 import enum
@@ -16,7 +16,7 @@ from bytewise.protocol.units import Digest
 
 
 class Label(enum.Enum):
-    """Every purpose that a hash of ours has. Values are distinct and none is a prefix of another."""
+    """Purposes of hashes. Values are distinct, and none is a prefix of another."""
 
     REQUEST = "bytewise/v1/request"
     CLIENT_SIGNATURE = "bytewise/v1/client-signature"
@@ -97,18 +97,18 @@ class Label(enum.Enum):
 
 
 def sha256(data: bytes) -> Digest:
-    """Plain SHA-256, for foreign formats and artifact files only."""
+    """Plain SHA-256, only for foreign formats and artifact files."""
     return Digest(hashlib.sha256(data).digest())
 
 
 class RunningSha256:
-    """Plain SHA-256 of data that comes in parts, for artifact files only."""
+    """Plain SHA-256 of data that arrives in parts, only for artifact files."""
 
     def __init__(self) -> None:
         self._state = hashlib.sha256()
 
     def update(self, data: bytes | memoryview) -> None:
-        """Appends data; other threads run meanwhile."""
+        """Appends data. Other threads run meanwhile."""
         self._state.update(data)
 
     def digest(self) -> Digest:
@@ -131,24 +131,25 @@ def derive(label: Label, secret: bytes, length: int = 32) -> bytes:
 
 
 def out_hash(tokens_hash: Digest, trace_root: Digest) -> Digest:
-    """Tokens and the computation that led to them: keccak256(abi.encode(tokensHash, traceRoot)) (design section 4)."""
+    """keccak256(abi.encode(tokensHash, traceRoot)) of an answer. It covers tokens and computation (design section 4)."""
     return keccak256_abi(("bytes32", "bytes32"), (tokens_hash, trace_root))
 
 
 def is_equal(tokens_hash: Digest, claimed_out_hash: Digest, found_tokens_hash: Digest, found_trace_root: Digest) -> bool:
-    """Whether a re-execution is equal to the receipt: in `tokens_hash` and in `out_hash`, which its operator signs apart.
+    """Whether a re-execution equals the receipt, both in `tokens_hash` and in `out_hash`, which the operator signs as two
+    fields.
 
-    The first two are the receipt's, the other two were found. The true `out_hash` beside altered tokens is not equal
+    The first two arguments are the receipt's, the other two were found. The true `out_hash` beside altered tokens is not equal
     (design section 9). `compare.differing_fields` says which of the two differs.
     """
     return found_tokens_hash == tokens_hash and out_hash(found_tokens_hash, found_trace_root) == claimed_out_hash
 
 
 def keccak256_abi(kinds: tuple[str, ...], values: tuple[object, ...]) -> Digest:
-    """keccak256 of Solidity's abi.encode."""
+    """keccak256 of Solidity's `abi.encode`."""
     return Digest(keccak(abi_encode(kinds, values)))
 
 
 def keccak256(data: bytes) -> Digest:
-    """keccak256, for what contracts check."""
+    """keccak256 of data that contracts check."""
     return Digest(keccak(data))

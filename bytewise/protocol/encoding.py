@@ -1,7 +1,7 @@
-"""The canonical bytes of every record, and the strict way back: RFC 8785 JSON (design section 4).
+"""Canonical bytes of every record, and the strict way back: RFC 8785 JSON (design section 4).
 
-`encode(decode(cls, b)) == b` for every accepted `b`. A record is a frozen dataclass; its JSON object has one member per
-field, in the field's own name. How each field type is written is `bytewise.protocol.units`' docstring.
+`encode(decode(cls, b)) == b` for every accepted `b`. A record is a frozen dataclass. Its JSON object has one member per field,
+with the field's name. The docstring of `bytewise.protocol.units` says how each field type is written.
 """
 
 import dataclasses
@@ -25,41 +25,43 @@ _LATER: dict[type, frozenset[str]] = {}
 _TEXTS = {*WIDTHS, Digest, Blob, Address, Decimal, str}
 
 LATER = {"later": True}
-"""Metadata of a field that documents did not always have: absent where it is None, so that old bytes stay what they were."""
+"""Metadata of a field that older documents do not have. It is left out where it is None, so old bytes stay valid."""
 
 MAX_DOCUMENT_BYTES = 64 * 2**20
-"""Largest document that is parsed: above any list or artifact manifest, below what exhausts memory."""
+"""Largest document that is parsed: larger than any list or artifact manifest, and too small to exhaust memory."""
 
 
 MAX_MARKS = 2**22
-"""Most brackets, commas and backslashes in a document, those inside strings included: what parsing costs grows with them, some
-50 bytes and half a microsecond each. More than the largest bucket has bytes, so that no payload is refused for them."""
+"""Most brackets, commas and backslashes in a document, including those inside strings. Each costs some 50 bytes and half a
+microsecond of parsing. The limit exceeds the bytes of the largest bucket, so no payload is refused for it."""
 
 MAX_DEPTH = 32
-"""Deepest nesting of lists and objects that is parsed; our deepest record has 6."""
+"""Deepest nesting of lists and objects that is parsed. The deepest record has 6 levels."""
 
 _MARKS = (b"{", b"[", b",", b"\\")
 _BRACKET = re.compile(rb'(?:[^][{}"]++|"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z))*+([][{}]|\Z)', re.DOTALL)
-"""The next bracket outside of strings, or the end: always matches, so that nothing is looked at twice."""
+"""Matches the next bracket outside of strings, or the end. It always matches, so nothing is scanned twice."""
 
 
 def encode(record: object) -> bytes:
-    """Canonical JSON of a record (dataclass) or of plain JSON data."""
+    """Canonical JSON of a record (dataclass), or of plain JSON data."""
     if dataclasses.is_dataclass(record) and not isinstance(record, type):
         return _canonical(to_json(record))
     return bytes(rfc8785.dumps(cast(Any, record)))
 
 
 def decode(cls: type[T], data: bytes, max_marks: int = MAX_MARKS) -> T:
-    """The record of class `cls` whose canonical bytes are `data`; `NotCanonical` (`TooLarge` unparsed), `WrongFields` or
-    `MalformedValue` otherwise."""
+    """The record of class `cls` whose canonical bytes are `data`.
+
+    Otherwise `NotCanonical` (`TooLarge` before parsing), `WrongFields` or `MalformedValue`.
+    """
     return from_json(cls, parse(data, max_marks))
 
 
 def parse(data: bytes, max_marks: int = MAX_MARKS) -> Any:
-    """Plain JSON data of canonical bytes; anything that would re-encode differently is refused.
+    """Plain JSON data of canonical bytes. Bytes that would re-encode differently are refused.
 
-    Who reads small records of strangers passes their own `max_marks`: a megabyte of `{},` costs eighty times a megabyte of hex.
+    A reader of small untrusted records passes its own `max_marks`: a megabyte of `{},` costs eighty times a megabyte of hex.
     """
     if len(data) > MAX_DOCUMENT_BYTES:
         raise TooLarge(f"{len(data)} bytes, at most {MAX_DOCUMENT_BYTES}")
@@ -77,10 +79,10 @@ def parse(data: bytes, max_marks: int = MAX_MARKS) -> Any:
 
 
 def verify_depth(data: bytes) -> bytes:
-    """The bytes of a JSON document nested at most `MAX_DEPTH` deep; otherwise `TooLarge`.
+    """The bytes of a JSON document that is nested at most `MAX_DEPTH` deep; otherwise `TooLarge`.
 
-    Must come before `json.loads` of a stranger's bytes: a library of the chain client raises Python's recursion limit so far that
-    a hundred thousand brackets end the process with a segmentation fault.
+    Call it before `json.loads` of untrusted bytes. A library of the chain client raises Python's recursion limit so far that a
+    hundred thousand brackets end the process with a segmentation fault.
     """
     if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
         return data
@@ -93,9 +95,9 @@ def verify_depth(data: bytes) -> bytes:
 
 
 def parse_typed(data: bytes) -> Any:
-    """Plain JSON data that a person wrote, in any order and spacing.
+    """Plain JSON data that a person wrote, with keys in any order and any spacing.
 
-    `NotCanonical` for what is none, is nested too deep, or says a key twice.
+    `NotCanonical` if it is no JSON, is nested too deep, or repeats a key.
     """
     try:
         return json.loads(verify_depth(data), object_pairs_hook=_object)
@@ -104,14 +106,14 @@ def parse_typed(data: bytes) -> Any:
 
 
 def to_json(record: Any) -> dict[str, Any]:
-    """The record as a JSON object; `MalformedValue` names a field whose value is outside its type."""
+    """The record as a JSON object. `MalformedValue` names a field whose value is outside its type."""
     values = {name: getattr(record, name) for name in field_types(type(record))}
     absent = {name for name in _later(type(record)) if values[name] is None}
     return {name: _write(kind, values[name], name) for name, kind in field_types(type(record)).items() if name not in absent}
 
 
 def from_json(cls: type[T], value: Any) -> T:
-    """The record of a JSON object with exactly its fields; of those that came `LATER`, with those that are not None."""
+    """The record of a JSON object that has exactly its fields. Fields marked `LATER` may be missing."""
     hints, later = field_types(cls), _later(cls)
     if not isinstance(value, dict):
         raise MalformedValue(cls.__name__, "not an object")
@@ -141,7 +143,7 @@ def _later(cls: type) -> frozenset[str]:
 def _canonical(value: Any) -> bytes:
     """RFC 8785 of JSON data whose keys are strings and whose numbers are integers below 2^53.
 
-    Of ASCII alone the C encoder writes the same: it escapes the same characters, and the order of code points is that of UTF-16.
+    For ASCII data the C encoder gives the same bytes: it escapes the same characters, and code points sort like UTF-16.
     """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     return text.encode() if text.isascii() else bytes(rfc8785.dumps(value))
@@ -166,7 +168,7 @@ def _refuse(_text: str) -> NoReturn:
 
 
 def _reason(error: Exception) -> str:
-    """Kind and place of what is wrong. Nothing that stands there: the document may be a secret that was named by mistake."""
+    """What is wrong and where. It never quotes the document, which may be a secret that was named by mistake."""
     if isinstance(error, UnicodeDecodeError):
         return f"byte {error.start} is not {error.encoding}"
     if isinstance(error, rfc8785.IntegerDomainError):
@@ -253,7 +255,7 @@ def _optional(kind: Any) -> Any:
 
 
 def _records(kind: Any) -> tuple[type, ...]:
-    """The classes of a union of records, which their fields tell apart; empty for any other type."""
+    """The classes of a union of records, which differ in their fields; empty for any other type."""
     if typing.get_origin(kind) not in (types.UnionType, typing.Union):
         return ()
     inner = typing.get_args(kind)
@@ -261,7 +263,8 @@ def _records(kind: Any) -> tuple[type, ...]:
 
 
 def _named_by_fields(kinds: tuple[type, ...], value: Any) -> type:
-    """The class that has exactly the fields of this object; the first one, whose decoding names what is wrong, if none has."""
+    """The class with exactly the fields of this object. If there is none, the first class, whose decoding then names what is
+    wrong."""
     names = value.keys() if isinstance(value, dict) else ()
     return next((kind for kind in kinds if field_types(kind).keys() == names), kinds[0])
 

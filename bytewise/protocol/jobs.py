@@ -1,8 +1,8 @@
 """Messages between the duty process and its enclave, over a job socket (design sections 2 and 7).
 
-One message is canonical JSON behind a 4-byte big-endian length. The duty process sends `Prepare`, gets `Prepared`, signs a ticket
-for that transport key, sends `RunJob`, opens a stream to a shard for each `Dial` and gets `JobResult`. Nothing else leaves the
-enclave.
+One message is canonical JSON after a 4-byte big-endian length. The duty process sends `Prepare` and gets `Prepared`. It signs a
+ticket for that transport key and sends `RunJob`. For each `Dial` it opens a stream to a shard. At the end it gets `JobResult`.
+Nothing else leaves the enclave.
 """
 
 from dataclasses import dataclass, field
@@ -19,15 +19,15 @@ from bytewise.protocol.suites import KEM_KEY_BYTES, SUITE_HYBRID, suite_of
 from bytewise.protocol.units import U8, U16, U64, U256, Address, Blob, Digest
 
 MAX_MESSAGE_BYTES = 16 * 2**20
-"""Largest job message: an envelope of the largest bucket with room to spare."""
+"""Largest job message: an envelope of the largest bucket, with room to spare."""
 
 JOB_LIMIT_S = 120
-"""How long one conversation with an enclave may take, unless the enclave's settings say otherwise."""
+"""Longest conversation with an enclave in seconds, unless the enclave's settings say otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contracts:
-    """Where the records of this network live: EIP-712 domains of tickets, receipts and votes."""
+    """Contracts under whose EIP-712 domains tickets, receipts and votes are signed."""
 
     chain_id: U256
     """EIP-155 chain id."""
@@ -40,18 +40,18 @@ class Contracts:
 
 
 def anchor_domain(contracts: Contracts) -> Domain:
-    """Domain of receipts."""
+    """EIP-712 domain of receipts."""
     return Domain(contracts.chain_id, contracts.anchor)
 
 
 def key_domain(contracts: Contracts) -> Domain:
-    """Domain of tickets and release records."""
+    """EIP-712 domain of tickets and release records."""
     return Domain(contracts.chain_id, contracts.key_epochs)
 
 
 @dataclass(frozen=True, slots=True)
 class ShardRecord:
-    """One KMS shard of an epoch."""
+    """One KMS shard of a key epoch."""
 
     index: int
     """Evaluation point of its share, 1 to n."""
@@ -60,44 +60,44 @@ class ShardRecord:
     url: str
     """HTTPS base address of its public log and of ceremonies."""
     channel: str
-    """`host:port` of its attested channels, over which alone it gives partials."""
+    """`host:port` of its attested channels, the only way to get partials from it."""
     certificate: str
     """Pinned TLS certificate, PEM."""
     verification_key: Blob
-    """Its share times G, 65 bytes: partials are proven against it."""
+    """Its share times G, 65 bytes. Proofs of its partials are checked against it."""
 
 
 @dataclass(frozen=True, slots=True)
 class HybridKeys:
-    """What a hybrid epoch has beside its P-256 key."""
+    """What a hybrid epoch has in addition to its P-256 key."""
 
     transcript: Digest
-    """Of the ceremony without these keys; hashed with them it is what the chain has."""
+    """Transcript of the ceremony without these keys. Hashed together with them it is the transcript on the chain."""
     keys: tuple[Blob, ...]
     """ML-KEM-768 encapsulation keys of the shards, 1,184 bytes each, in order of their indices."""
 
     @property
     def digest(self) -> Digest:
-        """Transcript on the chain, for which enough shards have signed."""
+        """The transcript on the chain, which enough shards have signed."""
         return digests.labelled(Label.HYBRID_KEYS, self.transcript, len(self.keys), *self.keys)
 
 
 @dataclass(frozen=True, slots=True)
 class EpochRecord:
-    """A key epoch as enclaves and operators use it; `MalformedValue` if no t of its shards could open anything."""
+    """A key epoch as enclaves and operators use it. `MalformedValue` if its threshold or its hybrid keys are impossible."""
 
     epoch: U64
-    """Number on-chain."""
+    """Number on the chain."""
     public_key: Blob
     """Application public key, 65-byte P-256 point."""
     threshold: int
-    """Partials needed."""
+    """How many partials open an envelope."""
     shards: tuple[ShardRecord, ...]
-    """Ascending by index."""
+    """Shards, ascending by index."""
     assurance: str
     """`simulated` or `hardware`, as the chain labels the epoch."""
     hybrid: HybridKeys | None = field(default=None, metadata=LATER)
-    """Exactly in an epoch of the hybrid suite."""
+    """ML-KEM keys. An epoch has them exactly if its number names the hybrid suite."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.threshold <= len(self.shards):
@@ -112,42 +112,43 @@ class EpochRecord:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Ask the enclave for a fresh transport key for one job."""
+    """Asks the enclave for a fresh transport key for one job."""
 
     receipt_id: Digest
-    """Which receipt the job will be about."""
+    """Receipt that the job will be about."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The enclave's fresh transport key."""
+    """A fresh transport key of the enclave."""
 
     instance: Digest
     """Random name of the enclave process."""
     transport_key: Blob
-    """65-byte P-256 point, for this job only."""
+    """65-byte P-256 point, used for this job only."""
     limit_s: int
-    """Seconds that the conversation may take from its beginning; afterwards the enclave ends it."""
+    """Seconds that the conversation may take from its start. The enclave ends it afterwards."""
     unfenced: tuple[str, ...] = ()
     """Names of the fences (`bytewise.tee.confinement`) that this machine does not give the enclave."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunJob:
-    """Everything that an enclave needs to judge one receipt; it fetches nothing but partials, over streams that it is given."""
+    """Everything that an enclave needs to judge one receipt. It fetches only partials, over streams that the duty process
+    opens."""
 
     ticket: Ticket
-    """The right, for the prepared transport key."""
+    """The right to the key, for the prepared transport key."""
     ticket_signature: Blob
-    """By the voter's key over the ticket's EIP-712 digest."""
+    """Signature of the voter over the ticket's EIP-712 digest."""
     receipt: Receipt
-    """The receipt whose id the ticket names."""
+    """Receipt whose id the ticket names."""
     receipt_signature: Blob
-    """The operator's."""
+    """Signature of the operator."""
     batch_id: int
-    """Batch that anchored it."""
+    """Batch that anchored the receipt."""
     proof: tuple[Digest, ...]
-    """Merkle siblings."""
+    """Merkle siblings from the receipt's leaf to the batch's root."""
     anchored_at: U64
     """Chain time of the batch."""
     envelope: Blob
@@ -155,34 +156,34 @@ class RunJob:
     environment: Environment
     """The registered environment of the receipt."""
     epoch: EpochRecord
-    """The receipt's key epoch."""
+    """Key epoch of the receipt."""
     contracts: Contracts
-    """Domains."""
+    """Contracts for the EIP-712 domains."""
     round_seed: Digest
     """Seed of the round; zero for an audit."""
     policy: Blob
-    """The appraisal policy in force, canonical bytes: under it enclave and shards judge each other."""
+    """Canonical bytes of the appraisal policy in force. Enclave and shards appraise each other under it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dial:
-    """Asks the duty process for a stream to one shard of the job's epoch: an enclave has no network of its own."""
+    """Asks the duty process for a stream to one shard of the job's epoch, because an enclave has no network."""
 
     index: int
-    """Evaluation point of the shard, as the job's epoch record has it."""
+    """Evaluation point of the shard in the job's epoch record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialled:
-    """What became of it."""
+    """Answer to `Dial`."""
 
     error: str
-    """Empty if the connected stream follows: a zero byte that carries its descriptor. Otherwise the class of the error."""
+    """Empty if the connected stream follows as a descriptor on a zero byte; otherwise the class of the error."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """All that leaves the enclave about one receipt (design section 7)."""
+    """Everything that leaves the enclave about one receipt (design section 7)."""
 
     subject: Digest
     """Dispute id, or receipt id for an audit."""
@@ -191,24 +192,24 @@ class JobResult:
     receipt_id: Digest
     """Receipt."""
     voter: Address
-    """For whom."""
+    """Account for which the enclave judged."""
     outcome: U8
     """`Outcome`."""
     code: U8
     """Defect code or `CannotReason`; 0 otherwise."""
     tokens_hash: Digest
-    """Recomputed, or zero."""
+    """Recomputed tokens hash, or zero."""
     trace_root: Digest
-    """Recomputed, or zero."""
+    """Recomputed trace root, or zero."""
     round_digest: Digest
-    """Or zero."""
+    """Hash over round seed, dispute and every leaf, or zero."""
     quote: Blob
-    """Result quote: evidence whose report data binds all of the above, chain and contract."""
+    """Result quote: evidence whose report data binds all fields above, the chain and the contract."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobFailed:
-    """The enclave could not finish; names the error class and rule, never plaintext."""
+    """The enclave could not finish. The message names error class and rule, never plaintext."""
 
     error: str
     """Class name of the error."""
@@ -217,7 +218,10 @@ class JobFailed:
 
 
 def verify_hybrid_size(threshold: int, count: int) -> int:
-    """The number of shards, if a sender whose envelope nobody can open cannot be confused with shards that say so falsely."""
+    """The number of shards, if it is at least 2t - 1.
+
+    With fewer shards, a sender whose envelope nobody can open could not be told from shards that falsely say so.
+    """
     if count < 2 * threshold - 1:
         raise MalformedValue("key epoch", f"a hybrid one of threshold {threshold} needs {2 * threshold - 1} shards, not {count}")
     return count

@@ -1,8 +1,9 @@
 """Three Merkle trees: of batches and of commitments, which contracts check, and of traces, which only verifiers compute.
 
-The batch tree is OpenZeppelin's: leaves hashed twice (so that no inner node passes as a leaf), each pair sorted before it is
-hashed with keccak256, a lone last node promoted unchanged. The tree of commitments has one place for each seat, so that under
-one root a member has one commitment (`CommitTree.sol`). The trace tree is SHA-256 with labels; a lone node is promoted.
+The batch tree is OpenZeppelin's. Leaves are hashed twice, so that no inner node passes as a leaf; each pair is sorted before it
+is hashed with keccak256; a last node without a sibling is promoted unchanged. The commitment tree has one place for each seat,
+so a member has one commitment under one root (`CommitTree.sol`). The trace tree uses labelled SHA-256; a node without a sibling
+is promoted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,15 +14,15 @@ from bytewise.protocol.errors.records import MalformedValue, MerkleProofMismatch
 from bytewise.protocol.units import ZERO_DIGEST, Digest, bounded, digest
 
 COMMIT_DEPTH = 8
-"""Levels of the tree of commitments: 256 places, and a round has 255 seats at most."""
+"""Levels of the commitment tree: 256 places. A round has 255 seats at most."""
 
 
 class BatchTree(NamedTuple):
-    """A batch tree with the proofs of all its leaves, hashed once."""
+    """A batch tree with the proofs of all its leaves. Each node is hashed once."""
 
     root: Digest
     proofs: tuple[tuple[Digest, ...], ...]
-    """Of each leaf, in order: its siblings from the bottom up."""
+    """Proof of each leaf in order: its siblings from the bottom up."""
 
 
 def batch_leaf(receipt_id: Digest, seq: int) -> Digest:
@@ -35,7 +36,7 @@ def batch_root(leaves: Sequence[Digest]) -> Digest:
 
 
 def batch_proof(leaves: Sequence[Digest], index: int) -> tuple[Digest, ...]:
-    """Siblings of leaf `index` from the bottom up. For the proofs of many leaves, `batch_tree` hashes once."""
+    """Siblings of leaf `index` from the bottom up. For many proofs use `batch_tree`, which hashes once."""
     return _path(_levels(leaves), index)
 
 
@@ -56,7 +57,8 @@ def verify_batch_proof(root: Digest, leaf: Digest, proof: Sequence[Digest]) -> D
 
 
 def commit_root(leaves: Mapping[int, Digest]) -> Digest:
-    """Root of a round's commitments: first seat of a member → its commitment as `ballots.sealed` binds it."""
+    """Root of a round's commitments. Keys are first seats of members, values their commitments as `commitments.sealed` binds
+    them."""
     return _commit_levels(leaves)[-1][0]
 
 
@@ -66,7 +68,7 @@ def commit_proof(leaves: Mapping[int, Digest], place: int) -> tuple[Digest, ...]
 
 
 def commit_root_from(leaf: Digest, place: int, proof: Sequence[Digest]) -> Digest:
-    """The root that a proof leads to; `MalformedValue` for a proof of another length."""
+    """The root to which a proof leads. `MalformedValue` for a proof of another length."""
     if len(proof) != COMMIT_DEPTH:
         raise MalformedValue("proof of a commitment", f"{len(proof)} siblings instead of {COMMIT_DEPTH}")
     node = leaf
@@ -76,7 +78,7 @@ def commit_root_from(leaf: Digest, place: int, proof: Sequence[Digest]) -> Diges
 
 
 def trace_tree_root(leaves: Sequence[Digest]) -> Digest:
-    """Merkle root of trace leaves in order; of no leaves, the labelled hash of nothing."""
+    """Merkle root of trace leaves in order. Without leaves it is the labelled hash of nothing."""
     level = list(leaves)
     if not level:
         return labelled(Label.TRACE_NODE)

@@ -1,7 +1,7 @@
-"""EIP-712 typed data of our records, and secp256k1 signatures: sign, or recover-or-raise.
+"""EIP-712 typed data of records, and secp256k1 signatures: sign, recover and verify.
 
-The EIP-712 type string follows from the record class itself: field names in camelCase, types from `units` (EIP-712, design
-sections 4 and 13). Signatures are 65 bytes r ‖ s ‖ v with v 27 or 28 and low s, as OpenZeppelin's ECDSA demands.
+The EIP-712 type string follows from the record class: its name, its field names in camelCase, and types from `units` (design
+sections 4 and 13). Signatures are 65 bytes r ‖ s ‖ v with v 27 or 28 and low s, as OpenZeppelin's ECDSA requires.
 """
 
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ def _separator(domain: Domain) -> bytes:
 
 
 class Signer(Protocol):
-    """Who signs 32-byte digests: a local key now, a remote signer later."""
+    """Something that signs 32-byte digests: a local key, or a remote signer."""
 
     @property
     def address(self) -> Address:
@@ -63,14 +63,14 @@ class Signer(Protocol):
 
 
 class LocalSigner:
-    """A secp256k1 key in this process; never printed."""
+    """A secp256k1 key in this process. It is never printed."""
 
     def __init__(self, secret: bytes) -> None:
-        """`ValueError` if that is no private key: 32 bytes that are neither 0 nor the curve's order or more."""
+        """`ValueError` unless the secret is a private key: 32 bytes, above 0 and below the curve's order."""
         try:
             self._key = PrivateKey(secret)
         except ValidationError:
-            # Not the cause: its text has the number.
+            # Drop the cause, because its text contains the number.
             raise ValueError("not a private key of secp256k1") from None
         self.address: Address = address(self._key.public_key.to_address())
 
@@ -79,7 +79,7 @@ class LocalSigner:
 
     @property
     def secret(self) -> bytes:
-        """The private key, for the transaction signer only."""
+        """The private key, only for the transaction signer."""
         return self._key.to_bytes()
 
     def sign(self, digest: Digest) -> Blob:
@@ -103,7 +103,7 @@ def struct_hash(record: object) -> bytes:
 
 
 def _word(kind: Any, value: Any) -> bytes:
-    """`abi.encode` of a field: all types of a record fill one word. `MalformedValue` for a value outside its type."""
+    """`abi.encode` of one field; every type of a record fills one word. `MalformedValue` for a value outside its type."""
     if kind is Digest:
         return digest(value)
     if kind is Address:

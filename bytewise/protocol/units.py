@@ -1,7 +1,7 @@
 """Quantities and identifiers, each a type of its own so that they cannot be mixed up.
 
-`U8` to `U256` are the integers of EIP-712 messages: canonical JSON writes them as decimal strings. A plain `int` field is
-a JSON number below 2^53. `Digest` is 32 bytes, `Address` lower-case 0x-hex, `Blob` any bytes (0x-hex), `Decimal` a canonical
+`U8` to `U256` are the integers of EIP-712 messages; canonical JSON writes them as decimal strings. A plain `int` field is a
+JSON number below 2^53. `Digest` is 32 bytes, `Address` lower-case 0x-hex, `Blob` any bytes (0x-hex), `Decimal` a canonical
 decimal string (design section 4).
 """
 
@@ -69,19 +69,19 @@ def decimal(text: str) -> Decimal:
 
 
 def fraction(value: Decimal) -> Fraction:
-    """The exact rational that the decimal names."""
+    """The exact rational number of a decimal."""
     return Fraction(value)
 
 
 def bounded(value: int, bits: int) -> int:
-    """The integer, or `MalformedValue` outside 0 to 2^bits - 1; a truth value is none."""
+    """The integer, or `MalformedValue` if it is a bool or outside 0 to 2^bits - 1."""
     if isinstance(value, bool) or not 0 <= value < 1 << bits:
         raise MalformedValue(f"uint{bits}", str(value)[:80])
     return value
 
 
 def short_text(text: str) -> Digest:
-    """An ASCII label of 1 to 32 bytes, none zero, as bytes32, right-padded with zeros (GPU architecture names)."""
+    """An ASCII label of 1 to 32 bytes without zero bytes as bytes32, right-padded with zeros (GPU architecture names)."""
     if not 0 < len(text) <= 32 or not text.isascii() or "\0" in text:
         raise MalformedValue("short text", f"{len(text)} characters that are not 1 to 32 of ASCII")
     return Digest(text.encode().ljust(32, b"\0"))

@@ -1,1 +1,1 @@
-"""The court of `chain/contracts` as a pure model: the same steps, the same money, no chain (design sections 9 and 13)."""
+"""Rules of the court in `chain/contracts` as pure functions, without a chain: phases, tally, money (design sections 9 and 13)."""

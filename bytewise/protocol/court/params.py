@@ -1,6 +1,6 @@
-"""Parameters of the contracts, in versions that never change (`Types.sol`, `IParams`), and what follows from them.
+"""Parameters of the contracts in versions that never change (`Types.sol`, `IParams`), and the amounts that follow from them.
 
-Names are those of `Types.sol` in snake case; durations are seconds of the protocol clock, amounts wei, shares 1/10,000.
+Names are those of `Types.sol` in snake case. Durations are seconds of the protocol clock, amounts wei, shares 1/10,000.
 """
 
 from dataclasses import dataclass
@@ -8,64 +8,64 @@ from dataclasses import dataclass
 from bytewise.protocol.errors.records import MalformedValue
 
 BPS = 10_000
-"""The whole, where shares are counted."""
+"""Shares are counted in parts of this."""
 
 MAX_REARMS = 3
-"""Seeds of one round that may be lost before the dispute ends undrawn."""
+"""How often the seed of one round may be lost before the dispute ends without a draw."""
 
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """Every duration."""
+    """All durations."""
 
     window: int
-    """To question a receipt, from its anchoring."""
+    """Challenge window: how long a receipt can be disputed after it was anchored."""
     max_anchor_delay: int
-    """From the end of an epoch's inclusion, and from a demand, to anchoring."""
+    """How long an operator may take to anchor a receipt, after the end of an epoch's inclusion or after a demand."""
     cure: int
-    """To answer an availability demand."""
+    """How long an operator may take to answer an availability demand."""
     seed_time: int
-    """Bound for a seed to be announced, mined and proven."""
+    """Bound for announcing, mining and proving a seed."""
     draw_time: int
-    """Bound for the draw."""
+    """Bound for drawing the committee."""
     commit_time: int
     """Length of the commit phase."""
     reveal_time: int
     """Length of the reveal phase."""
     appeal_time: int
-    """To appeal a verdict."""
+    """How long a verdict can be appealed."""
     rerun_time: int
     """Bound for all reruns of a dispute together."""
     airgap: int
-    """From a last verdict to the first movement of money."""
+    """Time between the last verdict and the first movement of money."""
     max_pause: int
     """Longest pause."""
     execution_bound: int
-    """Fetch, key and slowest sequential execution."""
+    """Bound for fetching the envelope, getting the key and the slowest sequential execution."""
     unbond_delay: int
-    """From a request to leave to the payment of the stake."""
+    """Time between a request to withdraw stake and its payment."""
     da_retention: int
-    """How long DA keeps bytes."""
+    """How long the DA layer keeps bytes."""
     da_margin: int
-    """How much of that is not relied on."""
+    """Part of `da_retention` on which nobody relies."""
     key_retention: int
-    """How long shards keep an epoch's key."""
+    """How long shards keep the key of an epoch."""
     withdraw_delay: int
-    """From a credit to its payment."""
+    """Time between a credit and its payment."""
     breaker_time: int
-    """Over which convictions of one environment are counted together."""
+    """Period over which the breaker counts convictions of one environment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Committee:
-    """Who judges."""
+    """Size of the committees and what a verdict needs."""
 
     seats: tuple[int, int, int]
-    """Of each level; odd, growing; 0 beyond `rounds`."""
+    """Seats of each level: odd and growing, 0 beyond `rounds`."""
     rounds: int
-    """Levels: 1 to 3."""
+    """Number of levels, 1 to 3."""
     max_reruns: int
-    """Of rounds that had no key."""
+    """How many rounds without a key are run again."""
     breaker_operators: int
     """Convictions of more operators than this trip the breaker."""
     tau_num: int
@@ -73,61 +73,61 @@ class Committee:
     tau_den: int
     """Quorum denominator."""
     min_pool: int
-    """Verifiers with weight without which a pool takes no batch."""
+    """Verifiers with weight that a pool needs before batches of its environments are accepted."""
     certify_bps: int
-    """Share of a pool's units that must have reproduced an environment or model."""
+    """Share of a pool's units that must have reproduced an environment or model before it is accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Money:
-    """Amounts."""
+    """All amounts, in wei."""
 
     fee_per_seat: int
-    """Pay of a right seat."""
+    """Pay of a seat that voted with the final verdict."""
     privacy_price: int
-    """Opening a receipt has a price, whatever the verdict."""
+    """Price of opening a receipt, whatever the verdict."""
     slash_amount: int
     """What a convicted operator loses."""
     absent_penalty: int
-    """Of a seat that did not commit or could not execute."""
+    """Penalty of a seat that did not commit or could not execute."""
     no_reveal_penalty: int
-    """Of a seat that committed only."""
+    """Penalty of a seat that committed and did not reveal."""
     wrong_penalty: int
-    """Of a seat that said something else than the final verdict."""
+    """Penalty of a seat that voted against the final verdict."""
     min_operator_stake: int
-    """Stake without which an operator posts nothing."""
+    """Stake that an operator needs to post batches."""
     min_verifier_stake: int
-    """Stake without which a verifier weighs nothing."""
+    """Stake that a verifier needs to have weight."""
     receipt_collateral: int
-    """Stake that one open receipt binds."""
+    """Stake that one open receipt locks."""
     withheld_penalty: int
-    """Per receipt of a batch whose list was demanded in vain."""
+    """Penalty per receipt of a batch whose demanded list was not answered."""
     unanchored_penalty: int
-    """For a receipt that was given out and not anchored when demanded."""
+    """Penalty for a receipt that was issued and not anchored when it was demanded."""
     demand_bond: int
     """Bond of a demand."""
     audit_unit: int
-    """Stake of one seat of the light-audit draw."""
+    """Stake of one seat in the light-audit draw."""
     bounty: int
-    """For one agreeing light audit."""
+    """Bounty of one light audit that another verifier confirms."""
 
 
 @dataclass(frozen=True, slots=True)
 class RewardShares:
-    """Shares and counts."""
+    """Shares and limits."""
 
     alpha_bps: int
-    """Of a slash, to a challenger whose other answer won."""
+    """Share of a slash that goes to a challenger whose alternative answer won."""
     beta_bps: int
-    """Of a slash, to the right seats."""
+    """Share of a slash that goes to the seats that voted with the verdict."""
     operator_share_bps: int
-    """Of what lost bonds leave after fees, to the operator."""
+    """Share of lost bonds, after fees, that goes to the operator."""
     audit_rate_bps: int
-    """Light-audit chance per audit seat."""
+    """Chance per audit seat that a receipt is audited."""
     audits_per_hour: int
-    """Bounties of one verifier."""
+    """Bounties that one verifier can claim per hour."""
     max_batch: int
-    """Most receipts of one batch."""
+    """Largest number of receipts in one batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +137,11 @@ class ParamSet:
     times: Durations
     """Durations."""
     committee: Committee
-    """Who judges."""
+    """Size of the committees and what a verdict needs."""
     money: Money
     """Amounts."""
     shares: RewardShares
-    """Shares and counts."""
+    """Shares and limits."""
 
     def seats(self, level: int) -> int:
         """Seats of a level, counted from 1."""
@@ -153,18 +153,18 @@ class ParamSet:
 
     @property
     def required_bond(self) -> int:
-        """Bond that opens a dispute: the fees of the first round and the privacy price."""
+        """Bond that opens a dispute: the fees of the first round plus the privacy price."""
         return self.seats(1) * self.money.fee_per_seat + self.money.privacy_price
 
     def appeal_bond(self, level: int) -> int:
-        """Bond that asks for `level`: twice its fees."""
+        """Bond of an appeal to `level`: twice the fees of that level."""
         return 2 * self.seats(level) * self.money.fee_per_seat
 
     @property
     def longest_dispute(self) -> int:
-        """Seconds from the issue of a receipt to the end of its last possible dispute: the static law of design section 9.
+        """Longest time in seconds from the issue of a receipt to the end of its last possible dispute (design section 9).
 
-        `cure` counts twice: a list may be demanded, and then an envelope of it.
+        `cure` counts twice: somebody may demand the list first and then an envelope of it.
         """
         t = self.times
         one = t.seed_time + t.draw_time + t.commit_time + t.reveal_time + t.appeal_time
@@ -173,22 +173,24 @@ class ParamSet:
 
 
 CAPACITY = 7**5
-"""Places of a stake tree."""
+"""Number of leaves of a stake tree."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeShape:
-    """What a tree is deployed with; `MalformedValue` where a full tree of the heaviest accounts would not fit 32 bits,
-    or where seeds could be foreseen while stake still moves."""
+    """Shape with which a stake tree is deployed.
+
+    `MalformedValue` if the units of a full tree would not fit 32 bits, or if a seed could be foreseen while stake still moves.
+    """
 
     epoch_blocks: int
-    """Blocks of an epoch."""
+    """Length of a stake epoch in blocks."""
     lookahead_blocks: int
-    """First blocks of an epoch whose beacons are no seeds of it."""
+    """Number of blocks at the start of an epoch whose beacons are no seeds of that epoch."""
     unit_wei: int
-    """Stake of one unit."""
+    """Stake of one unit, in wei."""
     max_units: int
-    """Most units of one account."""
+    """Cap on the units of one account."""
 
     def __post_init__(self) -> None:
         foreseen = not 1 <= self.lookahead_blocks < self.epoch_blocks
@@ -200,17 +202,17 @@ class TreeShape:
         return block // self.epoch_blocks + 1
 
     def epoch_of_seed(self, block: int) -> int:
-        """The epoch that the beacon of a block draws in; `MalformedValue` in the first blocks of an epoch."""
+        """The epoch in which the beacon of a block draws. `MalformedValue` if the block is among the first blocks of an epoch."""
         if block % self.epoch_blocks < self.lookahead_blocks:
             raise MalformedValue("seed block", f"{block} is not {self.lookahead_blocks} blocks into its epoch")
         return self.epoch(block)
 
     def seed_block_from(self, earliest: int) -> int:
-        """The first block from `earliest` on that is a seed block and leaves half of its epoch's seed blocks for the draw."""
+        """The first seed block at or after `earliest` that leaves half of its epoch's seed blocks for the draw."""
         first = earliest // self.epoch_blocks * self.epoch_blocks + self.lookahead_blocks
         spare = (self.epoch_blocks - self.lookahead_blocks - 1) // 2
         return max(earliest, first) if earliest <= first + spare else first + self.epoch_blocks
 
     def units(self, stake_wei: int) -> int:
-        """Units that a stake is worth: rounded down, capped."""
+        """Units of a stake, rounded down and capped."""
         return min(stake_wei // self.unit_wei, self.max_units)

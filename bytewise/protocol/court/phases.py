@@ -1,6 +1,6 @@
-"""Phases of a dispute, as data: what leads where, who may, and when.
+"""Phases of a dispute as a table: which event leads from which phase to which, who may cause it, and when.
 
-`Disputes` and `bytewise.protocol.court` are two implementations of this one table; `docs/reference/contracts.md` prints it.
+`Disputes` and `bytewise.protocol.court` both implement this table. `docs/reference/contracts.md` prints it.
 """
 
 import enum
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 class Phase(enum.IntEnum):
-    """Where a dispute stands; numbered as in `Types.sol`."""
+    """Phase of a dispute, numbered as in `Types.sol`."""
 
     NONE = 0
     SEED = 1
@@ -21,11 +21,11 @@ class Phase(enum.IntEnum):
 
 
 DERIVED = frozenset({Phase.REVEAL, Phase.AIRGAP})
-"""Phases into which time alone leads: what is stored may be the phase before."""
+"""Phases that a dispute enters by time alone, so the chain may still store the phase before."""
 
 
 class Event(enum.StrEnum):
-    """What a party, or time, does to a dispute."""
+    """What a party, or the clock, does to a dispute."""
 
     OPEN = "open"
     REARM = "rearm"
@@ -49,7 +49,7 @@ class Event(enum.StrEnum):
 
 
 class EventActor(enum.StrEnum):
-    """Who may bring an event about."""
+    """Who may cause an event."""
 
     ANYBODY = "anybody"
     OTHERS = "anybody but the operator"
@@ -61,18 +61,18 @@ class EventActor(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """One row of the table."""
+    """One row of the phase table."""
 
     start: Phase
-    """Where the dispute stands."""
+    """Phase before the event."""
     event: Event
     """What happens."""
     end: Phase
-    """Where it stands then."""
+    """Phase after the event."""
     who: EventActor
-    """Who may."""
+    """Who may cause the event."""
     guard: str
-    """When, in words."""
+    """When the event is allowed, in words."""
 
 
 _SEEDED = "seed known, its stake epoch runs"
@@ -139,15 +139,16 @@ TRANSITIONS = (
         "`airgapEnd` passed; a conviction is not held by the breaker",
     ),
 )
-"""Every legal move. While the clock is paused none but `AT_ANY_TIME` is taken."""
+"""All legal transitions. While the clock is paused, only the events of `AT_ANY_TIME` are accepted."""
 
 AT_ANY_TIME = frozenset({Event.DRAW_SOME, Event.DRAW_LAST, Event.APPEAL, Event.OPEN_ALT, Event.REFUND})
-"""What a pause does not stop: deadlines stand still with the clock, and nothing of them moves money against anybody.
+"""Events that are accepted during a pause. Deadlines stand still with the clock, and none of these moves money against anybody.
 
-A seed that nobody may draw by would be lost with its epoch, and who can pause would have another committee.
+Draws are among them because a seed is lost at the end of its stake epoch. Otherwise the guardian could get another committee by
+pausing.
 """
 
 
 def phase_after(start: Phase, event: Event) -> Phase | None:
-    """Where an event leads from a phase; None where it is no move."""
+    """The phase after an event, or None if the event is not allowed in this phase."""
     return next((row.end for row in TRANSITIONS if (row.start, row.event) == (start, event)), None)

@@ -1,7 +1,7 @@
-"""Money of a dispute's end, one function per row of the table of design section 9 (`Settlement.sol`).
+"""Distribution of money at the end of a dispute: one function per row of the table in design section 9 (`Settlement.sol`).
 
-Each is arithmetic on one dispute: who gets what of bond, slash and advance. Every amount is rounded down; what nobody gets is
-burned. `tests.reference.payment` moves it.
+The functions compute who gets which part of bond, slash and advance. All amounts are rounded down, and the remainder is burned.
+`tests.reference.payment` applies the result to accounts.
 """
 
 import enum
@@ -12,14 +12,14 @@ from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.statements import Verdict
 
 MAX_REWARD_BPS = 8_000
-"""Of a slash, to challenger and seats together: the other fifth is burned, always."""
+"""Largest share of a slash that challenger and seats get together. At least a fifth is always burned."""
 
 CONVICTIONS = frozenset({Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABLE})
 """Verdicts against the operator."""
 
 
 class SeatOutcome(enum.IntEnum):
-    """What a seat is worth when its dispute is over, numbered as in `Types.sol`."""
+    """How a seat is treated at the end of its dispute, numbered as in `Types.sol`."""
 
     NONE = 0
     RIGHT = 1
@@ -31,64 +31,64 @@ class SeatOutcome(enum.IntEnum):
 
 
 PAID = frozenset({SeatOutcome.RIGHT, SeatOutcome.WORKED})
-"""Seats that get the pay of a seat, which is nothing in a draw."""
+"""Outcomes that are paid. In a draw the pay is zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pot:
-    """What a dispute has when it ends."""
+    """The money of a dispute when it ends, in wei."""
 
     bond: int
-    """Of the challenger."""
+    """Bond of the challenger."""
     appeal_bond: int
-    """Of who appealed, else 0."""
+    """Bond of the appellant, or 0."""
     advanced: int
-    """By the treasury."""
+    """Advance of the treasury."""
     slashed: int
-    """Taken from the operator for this end."""
+    """Amount slashed from the operator in this dispute."""
     seats: int
-    """Right seats of all rounds; in a refund those that worked; in a draw none."""
+    """Seats to pay: those that voted with the verdict; in a refund those that worked; in a draw none."""
     appellant_won: bool
-    """Whether the verdict is another than the one that was appealed."""
+    """Whether the final verdict differs from the appealed one."""
     knew: bool
     """Whether the challenger showed that it knew the winning answer."""
 
     @property
     def total(self) -> int:
-        """Everything that went in."""
+        """Sum of all amounts that went in."""
         return self.bond + self.appeal_bond + self.advanced + self.slashed
 
     @property
     def lost_appeal(self) -> int:
-        """The appeal bond, if it is lost."""
+        """The appeal bond if it is lost, else 0."""
         return 0 if self.appellant_won else self.appeal_bond
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Where it goes; the parts are `Pot.total`."""
+    """Where the money goes. The parts and the burned remainder add up to `Pot.total`."""
 
     bond_back: int
-    """To the challenger: this and the next."""
+    """Bond that the challenger gets back."""
     alpha: int
-    """For having known."""
+    """Reward of a challenger that knew the winning answer."""
     to_appellant: int
-    """The appeal bond, back."""
+    """Appeal bond that the appellant gets back."""
     to_operator: int
-    """Its share of a lost bond."""
+    """The operator's share of a lost bond."""
     per_seat: int
-    """To each paid seat."""
+    """Pay of each paid seat."""
     repaid: int
-    """To the treasury."""
+    """Amount that the treasury gets back."""
 
 
 def wanted_advance(verdict: Verdict, pot: Pot, p: ParamSet) -> int:
-    """What a refund asks of the treasury beyond what it gave: fees of seats that worked."""
+    """Amount that a refund still asks of the treasury: fees of the seats that worked, less the advance."""
     return max(0, pot.seats * p.money.fee_per_seat - pot.advanced) if verdict is Verdict.REFUNDED else 0
 
 
 def split(verdict: Verdict, pot: Pot, p: ParamSet) -> Split:
-    """Where the money of an ended dispute goes; `MalformedValue` for a verdict that ends none."""
+    """Where the money of an ended dispute goes. `MalformedValue` for a verdict that ends no dispute."""
     if verdict is Verdict.UPHELD:
         return _upheld(pot, p)
     if verdict in CONVICTIONS:
@@ -101,7 +101,7 @@ def split(verdict: Verdict, pot: Pot, p: ParamSet) -> Split:
 
 
 def _upheld(pot: Pot, p: ParamSet) -> Split:
-    """Fees from the lost bond, then the treasury its advance, then the operator its share."""
+    """The seats are paid from the lost bond, then the treasury gets its advance back, then the operator gets its share."""
     funds = pot.bond + pot.lost_appeal + pot.advanced
     per_seat = min(p.money.fee_per_seat, funds // pot.seats) if pot.seats else 0
     remaining = funds - per_seat * pot.seats
@@ -111,7 +111,10 @@ def _upheld(pot: Pot, p: ParamSet) -> Split:
 
 
 def _convicted(verdict: Verdict, pot: Pot, p: ParamSet) -> Split:
-    """The bond back; α to who knew, β and fees to the right seats, at most 80 % of the slash together; then the advance."""
+    """The challenger gets its bond back, and α if it knew the answer. The seats that were right get β and fees.
+
+    Both rewards together are at most 80 % of the slash. The rest of the advance goes back to the treasury.
+    """
     alpha = 0 if verdict is Verdict.UNAVAILABLE or not pot.knew else pot.slashed * p.shares.alpha_bps // BPS
     fees = pot.seats * p.money.fee_per_seat
     due = pot.slashed * p.shares.beta_bps // BPS + fees if pot.seats else 0
@@ -122,11 +125,12 @@ def _convicted(verdict: Verdict, pot: Pot, p: ParamSet) -> Split:
 
 
 def _without_verdict(pot: Pot, p: ParamSet) -> Split:
-    """Nobody is paid, or stalling would be: the bond comes back less the fee of one seat, which is burned (ADR-028)."""
+    """Nobody is paid, because stalling must not pay. The challenger gets its bond back less one seat's fee, which is burned
+    (ADR-028)."""
     return Split(pot.bond - min(p.money.fee_per_seat, pot.bond), 0, pot.appeal_bond, 0, 0, pot.advanced)
 
 
 def _refunded(pot: Pot, p: ParamSet) -> Split:
-    """Everybody its own; who worked is paid by the treasury as far as it reached."""
+    """Everybody gets its own money back. The treasury pays the seats that worked, as far as its advance reaches."""
     per_seat = min(p.money.fee_per_seat, pot.advanced // pot.seats) if pot.seats else 0
     return Split(pot.bond, 0, pot.appeal_bond, 0, per_seat, pot.advanced - per_seat * pot.seats)

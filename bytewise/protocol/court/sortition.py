@@ -16,10 +16,10 @@ def round_seed(seed: Digest, dispute: Digest, round_number: int) -> Digest:
 def draw_seats(
     seed: Digest, dispute: Digest, round_number: int, seats: int, stakes: Sequence[tuple[Address, int]]
 ) -> tuple[Address, ...]:
-    """Holder of each seat, drawn with replacement in proportion to stake (a linear walk; the contract draws from
-    `stake_tree`, with the same chances).
+    """The holder of each seat, drawn with replacement in proportion to stake.
 
-    `seed` is the beacon of the dispute's seed block; `stakes` are the eligible verifiers in registry order, in wei.
+    `seed` is the beacon of the dispute's seed block; `stakes` are the eligible verifiers in registry order, in wei. This is a
+    linear walk. The contract draws from its stake tree with the same chances.
     """
     total = sum(stake for _, stake in stakes)
     if total <= 0:

@@ -1,7 +1,7 @@
-"""What the seats of a round said, counted as they say it: the incremental tally of `TallyLib`.
+"""Incremental tally of a round, as `TallyLib` keeps it while members reveal.
 
-`tests.reference.verdict_rules` counts a finished round at once; this keeps the count as each member reveals, as the contract
-does. Of two groups of one size the one that got there first leads.
+Of two groups of one size, the one that reached that size first leads. `tests.reference.verdict_rules` counts a finished round
+at once instead.
 """
 
 from collections.abc import Mapping
@@ -14,84 +14,84 @@ from bytewise.protocol.records.statements import Finding, Outcome, Verdict, Vote
 from bytewise.protocol.units import ZERO_DIGEST, Digest
 
 WORKED = frozenset({Outcome.EXECUTED, Outcome.INVALID, Outcome.UNAVAILABLE})
-"""Outcomes that a draw or a refund pays."""
+"""Outcomes that are paid in a refund."""
 
 
 @dataclass(frozen=True, slots=True)
 class VoteContent:
-    """What a vote or a certificate says, as far as it counts."""
+    """The part of a vote or certificate that counts."""
 
     outcome: Outcome
-    """Which case."""
+    """Outcome of the vote."""
     code: int
     """Defect code or `CannotReason`, else 0."""
     tokens_hash: Digest
-    """What was computed; zero unless EXECUTED."""
+    """Recomputed tokens hash; zero unless EXECUTED."""
     out_hash: Digest
-    """What was computed; zero unless EXECUTED."""
+    """Recomputed out_hash; zero unless EXECUTED."""
     group: Digest
-    """Hash of everything revealed: seats of one group count together."""
+    """Hash of everything that was revealed. Seats of one group count together."""
 
     @property
     def key(self) -> Digest:
-        """What it says without the round digest: comparable across rounds."""
+        """The content without the round digest, comparable across rounds."""
         return key_of(self.outcome, self.code, self.out_hash)
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Seats of a round by what they said so far."""
+    """Seats of a round, counted by the content of their votes so far."""
 
     equal: int = 0
-    """Largest group that computed the claim."""
+    """Size of the largest group that confirms the claim."""
     lead: int = 0
-    """Largest group among other results and defects."""
+    """Size of the largest group with another result or a defect."""
     unavailable: int = 0
     """Seats that found no bytes."""
     no_key: int = 0
     """Seats that got no key."""
     cannot_execute: int = 0
-    """Seats whose machine cannot run it."""
-    lead_said: VoteContent | None = None
-    """What the leading fault says."""
+    """Seats whose machine cannot execute the request."""
+    lead_content: VoteContent | None = None
+    """Content of the leading group that contradicts the claim."""
     groups: Mapping[Digest, int] = field(default_factory=dict)
-    """Seats of each group."""
+    """Group → its seats."""
     largest: Mapping[Digest, Digest] = field(default_factory=dict)
     """Key → its largest group."""
 
-    def add(self, said: VoteContent, seats: int, claimed: tuple[Digest, Digest]) -> "Count":
-        """The count with some more seats that said this; `claimed` are tokens_hash and out_hash of the receipt."""
-        size = self.groups.get(said.group, 0) + seats
+    def add(self, content: VoteContent, seats: int, claimed: tuple[Digest, Digest]) -> "Count":
+        """The count after `seats` more seats voted this. `claimed` is the receipt's tokens_hash and out_hash."""
+        size = self.groups.get(content.group, 0) + seats
         largest = self.largest
-        if size > self.groups.get(largest.get(said.key, ZERO_DIGEST), 0):
-            largest = {**largest, said.key: said.group}
-        grown = replace(self, groups={**self.groups, said.group: size}, largest=largest)
-        match said.outcome:
+        if size > self.groups.get(largest.get(content.key, ZERO_DIGEST), 0):
+            largest = {**largest, content.key: content.group}
+        grown = replace(self, groups={**self.groups, content.group: size}, largest=largest)
+        match content.outcome:
             case Outcome.UNAVAILABLE:
                 return replace(grown, unavailable=self.unavailable + seats)
             case Outcome.NO_KEY:
                 return replace(grown, no_key=self.no_key + seats)
             case Outcome.CANNOT_EXECUTE:
                 return replace(grown, cannot_execute=self.cannot_execute + seats)
-            case _ if said.outcome is Outcome.EXECUTED and (said.tokens_hash, said.out_hash) == claimed:
+            case _ if content.outcome is Outcome.EXECUTED and (content.tokens_hash, content.out_hash) == claimed:
                 return replace(grown, equal=max(self.equal, size))
             case _ if size > self.lead:
-                return replace(grown, lead=size, lead_said=said)
+                return replace(grown, lead=size, lead_content=content)
         return grown
 
 
 @dataclass(frozen=True, slots=True)
 class RoundVerdict:
-    """What a count comes to."""
+    """Verdict of a round's count."""
 
     verdict: Verdict
-    """NONE: inconclusive."""
+    """The verdict; NONE if the round is inconclusive."""
     key: Digest = ZERO_DIGEST
-    """What the right seats said; zero if nobody is right."""
+    """Key of the votes that were right; zero if there is no verdict."""
     second_key: Digest = ZERO_DIGEST
-    """The leading fault of a mixed UNAVAILABLE, which is right too."""
+    """Key of the leading fault in a mixed UNAVAILABLE verdict, which is right too."""
     replacement: Digest = ZERO_DIGEST
-    """The output that replaces the claim."""
+    """out_hash that replaces the claim, or zero."""
 
 
 MISSING = keccak256_abi(("uint8", "uint8", "bytes32"), (Outcome.UNAVAILABLE, 0, ZERO_DIGEST))
@@ -104,33 +104,33 @@ def key_of(outcome: int, code: int, out_hash: Digest) -> Digest:
 
 
 def vote_content(vote: Vote | Finding) -> VoteContent:
-    """What a vote or finding says; `MalformedValue` unless it has the one form of its outcome."""
-    words = (vote.tokens_hash, vote.trace_root, vote.round_digest)
+    """The content of a vote or finding. `MalformedValue` unless its fields have the one form of its outcome."""
+    revealed = (vote.tokens_hash, vote.trace_root, vote.round_digest)
     if int(vote.outcome) not in tuple(Outcome):
         raise MalformedValue("vote", f"outcome {vote.outcome}")
     outcome = Outcome(vote.outcome)
     executed = outcome is Outcome.EXECUTED
     coded = outcome in (Outcome.INVALID, Outcome.CANNOT_EXECUTE)
-    if (not executed and any(map(any, words))) or (not coded and vote.code != 0):
+    if (not executed and any(map(any, revealed))) or (not coded and vote.code != 0):
         raise MalformedValue("vote", f"outcome {vote.outcome}, code {vote.code}")
     kinds = ("uint8", "uint8", "bytes32", "bytes32", "bytes32")
-    group = keccak256_abi(kinds, (vote.outcome, vote.code, *words))
+    group = keccak256_abi(kinds, (vote.outcome, vote.code, *revealed))
     out = digests.out_hash(vote.tokens_hash, vote.trace_root) if executed else ZERO_DIGEST
     return VoteContent(outcome, vote.code, vote.tokens_hash, out, group)
 
 
 def judge(count: Count, claimed_out_hash: Digest, quorum: int) -> RoundVerdict:
-    """The verdict of a count: the first line of design section 9's table that applies."""
-    lead = ZERO_DIGEST if count.lead_said is None else count.lead_said.key
+    """The verdict of a count: the first row of the table in design section 9 that applies."""
+    lead = ZERO_DIGEST if count.lead_content is None else count.lead_content.key
     if count.equal >= quorum:
         return RoundVerdict(Verdict.UPHELD, key_of(Outcome.EXECUTED, 0, claimed_out_hash))
-    if count.lead_said is not None and count.lead >= quorum:
-        if count.lead_said.outcome is Outcome.INVALID:
+    if count.lead_content is not None and count.lead >= quorum:
+        if count.lead_content.outcome is Outcome.INVALID:
             return RoundVerdict(Verdict.INVALID, lead)
-        return RoundVerdict(Verdict.OVERTURNED, lead, replacement=count.lead_said.out_hash)
+        return RoundVerdict(Verdict.OVERTURNED, lead, replacement=count.lead_content.out_hash)
     if count.unavailable >= quorum:
         return RoundVerdict(Verdict.UNAVAILABLE, MISSING)
     if count.lead + count.unavailable >= quorum:
-        # Bytes for some and not for others: withholding must never be cheaper than lying (design section 9).
+        # Some seats got the bytes and others did not. Withholding must never be cheaper than lying (design section 9).
         return RoundVerdict(Verdict.UNAVAILABLE, MISSING, lead)
     return RoundVerdict(Verdict.NONE)

@@ -1,1 +1,1 @@
-"""What an actor does next: pure functions of a snapshot and of findings (design section 2)."""
+"""Decisions of an actor, as pure functions of a snapshot and of findings (design section 2)."""

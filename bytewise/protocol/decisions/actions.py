@@ -1,86 +1,85 @@
-"""What an actor may do next. `decide` returns these values; the shell performs each one, idempotently (design section 2)."""
+"""Actions that an actor can take. `decide_*` functions return them; an executor carries each one out idempotently (design
+section 2)."""
 
 from dataclasses import dataclass
 
 from bytewise.protocol.records.statements import AuditResult, Vote
 from bytewise.protocol.units import Address, Digest
 
-# What an actor may do about stake that EigenLayer holds; `actions.Action` has these among all others.
-
 
 @dataclass(frozen=True, slots=True)
 class CollectSlash:
-    """Have a stake source pay what a slash took and it could not pay at once."""
+    """Ask a stake source to pay a slash that it could not pay at once."""
 
     slash_id: int
-    """Of EigenLayer."""
+    """Number of the slash at EigenLayer."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncStake:
-    """Have a stake source record what an account has at EigenLayer."""
+    """Ask a stake source to record what an account has at EigenLayer."""
 
     account: Address
-    """Whose stake."""
+    """Account whose stake is recorded."""
     block: int
-    """Of the record that is replaced; 0 without one: each is replaced once."""
+    """Block of the record that is replaced, or 0 if there is none. Each record is replaced once."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetrySlash:
-    """Take what EigenLayer refused when it was slashed."""
+    """Retry a slash that EigenLayer refused."""
 
     account: Address
-    """Whose stake."""
+    """Account that is slashed."""
     ref: Digest
-    """What it was slashed for."""
+    """What the account was slashed for."""
     times: int
-    """How often EigenLayer has refused it; each is retried once."""
+    """How often EigenLayer has refused it. Each refusal is retried once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rearm:
-    """Fix a new seed block: the old one is out of the chain's reach."""
+    """Fix a new seed block, because the chain can no longer read the old one."""
 
     dispute: Digest
     """Dispute id."""
     round: int
-    """Round to seed."""
+    """Round that needs a seed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunVoteJob:
-    """Have the own enclave judge a disputed receipt."""
+    """Run a job in the own enclave that judges a disputed receipt."""
 
     dispute: Digest
     """Dispute id."""
     round: int
-    """Round."""
+    """Round number."""
     receipt_id: Digest
-    """What to judge."""
+    """Disputed receipt."""
     seat_mask: int
-    """Own seats."""
+    """Mask of the own seats."""
     round_seed: Digest
-    """Goes into the round digest."""
+    """Seed of the round, which the round digest hashes."""
     fetch_deadline: int
-    """Chain time after which missing bytes are the vote UNAVAILABLE."""
+    """Chain time after which missing bytes become the vote UNAVAILABLE."""
     commit_end: int
-    """Chain time after which the vote is worth nothing."""
+    """Chain time after which the vote no longer counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class CastCommit:
-    """Send the commitment to a vote that the protection table holds."""
+    """Send the commitment to a vote of the protection table."""
 
     vote: Vote
     """The one vote of this round."""
     commitment: Digest
-    """Its EIP-712 digest."""
+    """EIP-712 digest of the vote."""
 
 
 @dataclass(frozen=True, slots=True)
 class CastReveal:
-    """Open a commitment that the chain has."""
+    """Reveal a vote whose commitment is on the chain."""
 
     vote: Vote
     """The committed vote."""
@@ -98,52 +97,52 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class RunAudit:
-    """Have the own enclave judge a receipt that was drawn for a light audit."""
+    """Run a job in the own enclave that judges a receipt drawn for a light audit."""
 
     receipt_id: Digest
-    """What to judge."""
+    """Drawn receipt."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenDispute:
-    """Challenge a receipt with a bond."""
+    """Dispute a receipt."""
 
     receipt_id: Digest
-    """What to challenge."""
+    """Receipt to dispute."""
     bond_wei: int
-    """Bond to send."""
+    """Bond to send, in wei."""
 
 
 @dataclass(frozen=True, slots=True)
 class Withdraw:
-    """Collect what the ledger owes us."""
+    """Withdraw what the ledger owes this account."""
 
     credit_wei: int
-    """Amount that is owed."""
+    """Amount owed, in wei."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrawPart:
-    """Draw some seats of a committee; all parts together are the draw."""
+    """Draw some seats of a committee. All parts together are the draw."""
 
     dispute: Digest
     """Dispute id."""
     round: int
-    """Round."""
+    """Round number."""
     first: int
-    """First seat that is not drawn."""
+    """First seat that is not drawn yet."""
     count: int
-    """How many to draw."""
+    """How many seats to draw."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenAlt:
-    """Show that we knew the answer that won."""
+    """Show that this challenger knew the answer that won."""
 
     dispute: Digest
     """Dispute id."""
     salt: Digest
-    """Opens it."""
+    """Salt that opens its commitment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,17 +155,17 @@ class Finalize:
 
 @dataclass(frozen=True, slots=True)
 class CollectReport:
-    """Share what a report or an expired demand slashed and what has arrived since."""
+    """Distribute what a report or an expired demand slashed, including payments that arrived later."""
 
     ref: Digest
     """Pot of the report."""
     payments: int
-    """To that pot, which came late; each time that there are more is a sharing of its own."""
+    """Number of late payments to the pot. Each new payment is distributed once."""
 
 
 @dataclass(frozen=True, slots=True)
 class PayOut:
-    """Pay everybody but the seats once slashed stake has arrived."""
+    """Pay everybody but the seats, once the slashed stake has arrived."""
 
     dispute: Digest
     """Dispute id."""
@@ -174,16 +173,16 @@ class PayOut:
 
 @dataclass(frozen=True, slots=True)
 class SettleSeats:
-    """Pay or charge seats of a round."""
+    """Pay or charge some seats of a round."""
 
     dispute: Digest
     """Dispute id."""
     round: int
-    """Round."""
+    """Round number."""
     first: int
-    """First seat that is not settled."""
+    """First seat that is not settled yet."""
     count: int
-    """How many to settle."""
+    """How many seats to settle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +190,7 @@ class ReleaseBatch:
     """Free the collateral of a batch whose window is over."""
 
     batch_id: int
-    """Its number."""
+    """Number of the batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,17 +198,17 @@ class AnswerList:
     """Put the list of a batch on the chain, because somebody demanded it."""
 
     batch_id: int
-    """Its number."""
+    """Number of the batch."""
     deadline: int
-    """Last second, protocol clock."""
+    """Last second to answer, protocol clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpireList:
-    """End a demand for a list that nobody answered in time."""
+    """End a demand for a list that the operator did not answer in time."""
 
     batch_id: int
-    """Its number."""
+    """Number of the batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,9 +216,9 @@ class DemandList:
     """Demand the list of a batch."""
 
     batch_id: int
-    """Its number."""
+    """Number of the batch."""
     bond_wei: int
-    """Bond to send."""
+    """Bond to send, in wei."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,61 +226,61 @@ class DemandEnvelope:
     """Demand the envelope of a receipt in a batch."""
 
     receipt_id: Digest
-    """Whose envelope."""
+    """Receipt whose envelope is demanded."""
     bond_wei: int
-    """Bond to send."""
+    """Bond to send, in wei."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemandAnchor:
-    """Demand that a receipt which was given out be anchored."""
+    """Demand that an issued receipt be anchored."""
 
     receipt_id: Digest
-    """Which one."""
+    """Receipt to anchor."""
     bond_wei: int
-    """Bond to send."""
+    """Bond to send, in wei."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """End a demand that nobody answered in time."""
+    """End a demand that the operator did not answer in time."""
 
     subject: Digest
-    """What was demanded."""
+    """Subject of the demand."""
     times: int = 0
-    """How often it was ended before: again, where its penalty found too little stake and there is some now."""
+    """How often it was ended before. It is ended again if the operator had too little stake then and has some now."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportEquivocation:
-    """Show that an operator signed two receipts with one number."""
+    """Prove that an operator signed two receipts with one number."""
 
     operator: Address
-    """Who signed."""
+    """Operator that signed both."""
     seq: int
     """The number."""
     times: int = 0
-    """How often something was taken for it before: again, where there was too little stake."""
+    """How often a penalty was taken before. The report is repeated if the operator had too little stake then."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportSkipped:
-    """Show that an operator signed a receipt with a number that it anchored as an empty leaf."""
+    """Prove that an operator signed a receipt with a number that it anchored as an empty leaf."""
 
     operator: Address
-    """Who signed."""
+    """Operator that signed it."""
     seq: int
     """The number."""
     times: int = 0
-    """How often a report took something for it before: again, where there was too little stake."""
+    """How often a penalty was taken before. The report is repeated if the operator had too little stake then."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishUnbond:
-    """Take stake that has waited long enough."""
+    """Withdraw stake whose unbonding delay is over."""
 
     due_wei: int
-    """How much."""
+    """Amount in wei."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +295,7 @@ class PostAudit:
 
 @dataclass(frozen=True, slots=True)
 class OpenAudit:
-    """Show what our result committed to."""
+    """Open the commitment of our audit result."""
 
     receipt_id: Digest
     """Audited receipt."""
@@ -304,7 +303,7 @@ class OpenAudit:
 
 @dataclass(frozen=True, slots=True)
 class ClaimBounty:
-    """Claim the bounty of our audit, with which another verifier's agrees."""
+    """Claim the bounty of our audit, which another verifier confirmed."""
 
     receipt_id: Digest
     """Audited receipt."""
@@ -316,4 +315,4 @@ Action = (
     | RunAudit | PostAudit | OpenAudit | ClaimBounty | OpenDispute | DemandList | DemandEnvelope | DemandAnchor | Expire
     | ReportEquivocation | ReportSkipped | CollectSlash | CollectReport | SyncStake | RetrySlash
 )  # fmt: skip
-"""Closed: whoever performs actions matches all of them."""
+"""The union is closed: an executor matches every one of these actions."""

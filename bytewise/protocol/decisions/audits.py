@@ -1,4 +1,4 @@
-"""What drawn auditors and watchtowers do about receipts: pure functions of a snapshot and what we know, as in `decide`."""
+"""Decisions of drawn auditors and of watchtowers: pure functions of a snapshot and of what this process knows."""
 
 import enum
 from collections.abc import Sequence, Set
@@ -12,7 +12,7 @@ from bytewise.protocol.units import Address, Digest
 
 
 class AuditStage(enum.IntEnum):
-    """How far the chain has one verifier's audit of a receipt."""
+    """How far one verifier's audit of a receipt has come on the chain."""
 
     NOTHING = 0
     POSTED = 1
@@ -22,38 +22,39 @@ class AuditStage(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class AuditDuty:
-    """One light audit that fell to us."""
+    """One light audit for which this verifier was drawn."""
 
     receipt_id: Digest
     """Drawn receipt."""
     batch_id: int
-    """Its batch."""
+    """Batch of the receipt."""
     result: AuditResult | None
-    """Once judged and attributed."""
+    """The result, once the enclave has judged the receipt; else None."""
     stage: AuditStage
-    """What the chain shows of it."""
+    """How far the audit has come on the chain."""
     agreed: bool
-    """Whether another verifier showed the same."""
+    """Whether another verifier showed the same result."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditedReceipt:
-    """What the chain shows about one receipt's light audits."""
+    """What the chain shows about the light audits of one receipt."""
 
     receipt_id: Digest
     """Audited receipt."""
     batch_id: int
-    """Its batch."""
+    """Batch of the receipt."""
     beacon: Digest
-    """Hash of the block that draws its auditors."""
+    """Hash of the block that draws the auditors of this receipt."""
     seats: tuple[tuple[Address, int], ...]
-    """Audit seats of who posted, by the stake at the batch's block: who pays in later cannot choose what to audit."""
+    """Audit seats of the verifiers that posted a result, by their stake at the batch's block. Later deposits cannot choose what
+    to audit."""
     rate_bps: int
-    """Chance of one seat to be drawn."""
+    """Chance per seat to be drawn, in 1/10,000."""
     results: tuple[AuditResult, ...]
     """Posted results, oldest first."""
     bond_wei: int
-    """What a dispute costs under the batch's parameters: those in force today may ask for another bond."""
+    """Bond of a dispute under the batch's parameters, which may differ from those in force today."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +62,16 @@ class WatchPolicy:
     """When a watchtower risks its bond."""
 
     mismatches: int = 2
-    """Distinct drawn verifiers that must say MISMATCH."""
+    """How many distinct drawn verifiers must report MISMATCH."""
     margin_s: int = 2
-    """Do not open in the last seconds of the window; protocol clock."""
+    """Seconds of the protocol clock before the end of the window in which it opens no dispute."""
 
 
 def decide_auditor(snapshot: Snapshot, duties: Sequence[AuditDuty], running: Set[Digest], margin_s: int) -> tuple[Action, ...]:
-    """What a drawn auditor does: judge each drawn receipt once, publish it inside the window, show what it found after it.
+    """A drawn auditor judges each drawn receipt once, posts the result inside the window, and opens it after the window.
 
-    Each act is decided until the chain shows it: a sender may have to drop one, for a pool that is empty, say.
+    Each action is decided again until the chain shows it, because a sender may have to drop one (for an empty bounty pool,
+    say).
     """
     actions: list[Action] = []
     for duty in duties:
@@ -88,9 +90,9 @@ def decide_auditor(snapshot: Snapshot, duties: Sequence[AuditDuty], running: Set
 def decide_watchtower(
     snapshot: Snapshot, audited: Sequence[AuditedReceipt], disputed: Set[Digest], policy: WatchPolicy
 ) -> tuple[Action, ...]:
-    """Which receipts to challenge: posted results of drawn auditors are all that a watchtower without keys has to go by."""
+    """Which receipts a watchtower disputes. It holds no keys, so it relies on the posted results of drawn auditors."""
     balance = snapshot.me.balance_wei
-    known = disputed | {case.receipt_id for case in snapshot.disputes}
+    known = disputed | {dispute.receipt_id for dispute in snapshot.disputes}
     actions: list[Action] = []
     for receipt in audited:
         batch = snapshot.batch(receipt.batch_id)
@@ -105,20 +107,21 @@ def decide_watchtower(
 
 
 def count_audits(receipt: AuditedReceipt) -> tuple[int, int]:
-    """Distinct verifiers, drawn for this receipt, that say MISMATCH and MATCH; the first word of each counts."""
+    """How many distinct verifiers that were drawn for this receipt report MISMATCH, and how many MATCH. A verifier's first
+    result counts."""
     seats = dict(receipt.seats)
-    said: dict[Address, int] = {}
+    reported: dict[Address, int] = {}
     for result in receipt.results:
         has = seats.get(result.verifier, 0)
         drawn = audit_is_drawn(receipt.beacon, receipt.receipt_id, result.verifier, receipt.rate_bps, has)
         if drawn and result.receipt_id == receipt.receipt_id:
-            said.setdefault(result.verifier, result.result)
-    words = list(said.values())
-    return words.count(AuditOutcome.MISMATCH), words.count(AuditOutcome.MATCH)
+            reported.setdefault(result.verifier, result.result)
+    results = list(reported.values())
+    return results.count(AuditOutcome.MISMATCH), results.count(AuditOutcome.MATCH)
 
 
 def _after_window(duty: AuditDuty) -> list[Action]:
-    """Once the window is over a judgement can be shown, and is paid for if another verifier's agrees."""
+    """After the window the result can be opened, and is paid once another verifier's result agrees."""
     if duty.result is None or duty.result.result == AuditOutcome.NONE.value:
         return []
     if duty.stage is AuditStage.POSTED:

@@ -1,4 +1,7 @@
-"""Availability demands as one block shows them (`IDemands`): what is owed, by whom, until when, and for whose bond."""
+"""Availability demands (`IDemands`): the record of one at one block, and which demands to open and to end.
+
+The decisions are pure functions of a snapshot and of what this process knows.
+"""
 
 import enum
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -21,7 +24,7 @@ class DemandKind(enum.IntEnum):
 
 
 class DemandState(enum.IntEnum):
-    """How a demand stands."""
+    """State of a demand."""
 
     NONE = 0
     OPEN = 1
@@ -31,31 +34,29 @@ class DemandState(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class DemandRecord:
-    """A demand; times of the protocol clock."""
+    """A demand at one block. Times are of the protocol clock."""
 
     kind: DemandKind
     """What is demanded."""
     state: DemandState
-    """How it stands; past `deadline` an OPEN one waits for somebody to end it."""
+    """State of the demand. An OPEN demand past its `deadline` waits for somebody to end it."""
     by: Address
-    """Whose bond it is."""
+    """Account that placed the bond."""
     operator: Address
-    """Who owes the answer."""
+    """Operator that owes the answer."""
     batch_id: int
-    """Of a list or an envelope; 0 for an anchor."""
+    """Batch of a list or an envelope; 0 for an anchor."""
     seq: int
-    """Number of a receipt to be anchored; 0 for the others."""
+    """Number of the receipt to be anchored; 0 for lists and envelopes."""
     opened_at: int
-    """Since when."""
+    """When the demand was opened."""
     deadline: int
     """Last second to answer."""
     params_version: int
-    """Whose amounts and lengths hold."""
+    """Version of the parameters that apply."""
     bond: int
-    """Wei: to whoever answers, or back."""
+    """Bond in wei: it goes to the account that answers, or back to the demander."""
 
-
-# What is demanded of whom, and how demands end: pure functions of a snapshot and what we know, as in `decide`.
 
 Demand = DemandList | DemandEnvelope | DemandAnchor
 
@@ -65,44 +66,46 @@ class DemandPolicy:
     """When a watchtower risks the bond of a demand."""
 
     budget_wei: int = 10**17
-    """Most wei in own demands that are open or were answered, opened within `budget_s`: 0 demands nothing."""
+    """Largest sum in wei of own demands that are open or were answered, opened within `budget_s`. With 0 it demands nothing."""
     dispute_budget_wei: int = 25 * 10**16
-    """Most wei in bonds of own disputes, won or lost, over envelopes that were demanded within `budget_s`."""
+    """Largest sum in wei of bonds of own disputes, won or lost, about envelopes that were demanded within `budget_s`."""
     budget_s: int = 86_400
-    """Protocol time over which the budget is counted."""
+    """Period of the protocol clock over which both budgets are counted."""
     margin_s: int = 10
-    """No demand in the last seconds of a window; protocol clock."""
+    """Seconds before the end of a window in which no demand is opened; protocol clock."""
     tries: int = 3
-    """How often DA must have failed for a list or an envelope, each try later than the one before."""
+    """How often the DA layer must have failed for a list or an envelope; each try is later than the one before."""
 
 
 @dataclass(frozen=True, slots=True)
 class MissingItem:
-    """Something that somebody owes as far as we can tell."""
+    """Something that an operator owes, as far as this process can tell."""
 
     subject: Digest
-    """Of the demand."""
+    """Subject of the demand."""
     demand: Demand
-    """What to ask for."""
+    """The demand to open."""
     until: int
-    """Last second to ask."""
+    """Last second to open it."""
 
 
 class DemandDecision(NamedTuple):
-    """What to demand now, and what would be due but for its bond; both in the order of what is missing."""
+    """Demands to open now, and demands that are due but exceed the money; both in the order of the missing items."""
 
     demands: tuple[MissingItem, ...]
     beyond: tuple[MissingItem, ...]
-    """More than what is left of budget or balance. Whether somebody needs them was not asked."""
+    """Demands that exceed the rest of the budget or the balance. `is_needed` was not called for them."""
 
 
 def decide_demands(
     snapshot: Snapshot, missing: Sequence[MissingItem], known: Mapping[Digest, DemandRecord], me: Address, policy: DemandPolicy,
     unwon: Set[Digest] = frozenset(), is_needed: Callable[[MissingItem], bool] = lambda _: True,
 ) -> DemandDecision:  # fmt: skip
-    """Which of these to demand now: what nobody has demanded and somebody needs, while there is time and money.
+    """Which missing items to demand now: those that nobody has demanded, that somebody needs, and for which there is time and
+    money.
 
-    `unwon` are subjects that we dispute and have not won. `is_needed` is asked last: it may have to draw from a whole pool.
+    `unwon` are subjects that this account disputes and has not won. `is_needed` is called last, since it may have to draw from
+    a whole pool.
     """
     if snapshot.paused:
         return DemandDecision((), ())
@@ -123,9 +126,10 @@ def decide_demands(
 def spent(
     snapshot: Snapshot, known: Mapping[Digest, DemandRecord], me: Address, policy: DemandPolicy, unwon: Set[Digest] = frozenset()
 ) -> int:
-    """Wei of the budget that is gone: bonds of ours that are out, and those that an answer took.
+    """Wei of the budget that is used: bonds of own open demands, and bonds that an answer took.
 
-    What expired came back, and counts only while a dispute that followed is not won: the bytes may have been there.
+    The bond of an expired demand came back. It counts only while a dispute about the same subject is not won, because the bytes
+    may have been available.
     """
     since = snapshot.clock - policy.budget_s
     own = {subject: each for subject, each in known.items() if each.by == me and each.opened_at > since}
@@ -136,9 +140,9 @@ def spent(
 def decide_ends(
     snapshot: Snapshot, demands: Mapping[Digest, DemandRecord], me: Address, policy: MovePolicy
 ) -> tuple[Action, ...]:
-    """Demands that nobody answered in time: who asked ends them at once, anybody else in turns.
+    """Which unanswered demands to end. The demander ends its own at once; the others are ended in turns.
 
-    Lists of others are in `decide_expiries`, which every snapshot has without asking for more.
+    Demands of other accounts for lists are in `decide_expiries`, because every snapshot already has them.
     """
     if snapshot.paused:
         return ()
@@ -152,5 +156,5 @@ def decide_ends(
 
 
 def is_over(snapshot: Snapshot, demand: DemandRecord) -> bool:
-    """Whether a demand waits for somebody to end it."""
+    """Whether a demand is past its deadline and waits for somebody to end it."""
     return demand.state is DemandState.OPEN and snapshot.clock > demand.deadline

@@ -1,8 +1,8 @@
-"""What to do now: pure functions of a snapshot and what we know, recomputed at each tick.
+"""Decisions about disputes: pure functions of a snapshot and of what this process knows, recomputed at each tick.
 
-Nothing is remembered between ticks, so a restart needs no recovery, and an action that the chain already shows is not decided
-again. Deadlines are on the protocol clock, which a pause stops; the court takes nothing meanwhile. Seeds are on blocks, which
-run on.
+Nothing is kept between ticks, so a restart needs no recovery. An action that the chain already shows is not decided again.
+Deadlines are on the protocol clock, which a pause stops, and the court accepts nothing meanwhile. Seeds are on blocks, which go
+on.
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -37,25 +37,25 @@ from bytewise.protocol.signing import Domain, typed_digest
 from bytewise.protocol.units import Address, Digest
 
 Round = tuple[Digest, int]
-"""A dispute and one of its rounds."""
+"""A dispute id and the number of one of its rounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class MovePolicy:
-    """How eagerly we make moves that anybody may make, and in what portions."""
+    """How eagerly this process makes moves that anybody may make, and in what portions."""
 
     turns: int = 4
-    """Verifiers are in as many groups, by their place; one group is first in line at a time."""
+    """Verifiers are divided by their place into this many groups. One group is first in line at a time."""
     turn_blocks: int = 2
     """Blocks for which one group is first in line."""
     overdue: int = 15
-    """A move later than this is anybody's; blocks for seeds, seconds of the clock for all others."""
+    """A move that is later than this may be made by anybody; blocks for seeds, seconds of the protocol clock for all others."""
     seats_per_draw: int = 64
-    """Seats of one draw transaction: some 14,000 gas each."""
+    """Seats of one draw transaction; each costs some 14,000 gas."""
     seats_per_settlement: int = 64
     """Seats of one settlement transaction."""
     collect_above_wei: int = 0
-    """Collect credit and unbonded stake from this amount on; 0: never by itself."""
+    """Withdraw credit and unbonded stake from this amount on. With 0 the process never does so by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,9 @@ class VotePolicy:
     """When a vote job still makes sense."""
 
     job_margin_s: int = 3
-    """No job starts later than this before the end of the commit phase; seconds of chain time."""
+    """No job starts later than this many seconds of chain time before the end of the commit phase."""
     seed_depth: int = 6
-    """Blocks on top of the seed's before a result becomes the vote, unless half of the commit phase is over."""
+    """Blocks after the seed's block before a result becomes the vote, unless half of the commit phase is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +73,18 @@ class Alternative:
     """The answer that a challenger expects to win."""
 
     key: Digest
-    """What the verdict must say (`court.count.key_of`)."""
+    """Key that the verdict must have (`court.tally.key_of`)."""
     salt: Digest
-    """Opens its commitment."""
+    """Salt that opens the challenger's commitment."""
 
 
 def decide_moves(snapshot: Snapshot, policy: MovePolicy) -> tuple[Action, ...]:
-    """Moves that anybody may make: draws, rearming, counting, ending, paying; and collecting what is our own.
+    """Moves that anybody may make: draw, rearm, count, end and pay; and the withdrawal of our own money.
 
-    Verifiers take turns by their place in the pool's tree, so that not all pay for one move; who is no verifier helps when it
-    is late.
+    Verifiers take turns by their place in the pool's tree, so that not all of them pay for one move. Other accounts help when a
+    move is late.
     """
-    moves = [(move, late) for case in snapshot.disputes for move, late in _open_moves(snapshot, case, policy)]
+    moves = [(move, late) for dispute in snapshot.disputes for move, late in _open_moves(snapshot, dispute, policy)]
     wanted = [move for move, late in moves if late > policy.overdue or is_my_turn(snapshot, policy)]
     return (*wanted, *_collections(snapshot, policy))
 
@@ -98,42 +98,42 @@ def decide_member(
     running: Set[Round],
     policy: VotePolicy,
 ) -> tuple[Action, ...]:
-    """What a seat holder does about its seats. `domain` is `Disputes`; `votes` is the protection table.
+    """What a member does about its seats. `domain` is the domain of `Disputes`; `votes` is the protection table.
 
-    `ProtectionMissing` (a bug: stop) if the chain shows a commitment or vote of ours that is not the table's.
+    `ProtectionMissing` (a bug: stop) if the chain shows a commitment or vote of ours that differs from the table.
     """
     actions: list[Action] = []
-    for case in snapshot.disputes:
-        seat = case.seat_of(me)
-        if seat is None or case.phase not in (Phase.COMMIT, Phase.REVEAL):
+    for dispute in snapshot.disputes:
+        seat = dispute.seat_of(me)
+        if seat is None or dispute.phase not in (Phase.COMMIT, Phase.REVEAL):
             continue
-        vote = votes.get((case.id, case.round))
-        _verify_protected(domain, case, seat, vote)
-        action = _seat_action(snapshot, domain, case, seat, vote, policy)
-        stays_away = case.id in declined and not seat.committed
-        busy = isinstance(action, RunVoteJob) and (case.id, case.round) in running
+        vote = votes.get((dispute.id, dispute.round))
+        _verify_protected(domain, dispute, seat, vote)
+        action = _seat_action(snapshot, domain, dispute, seat, vote, policy)
+        stays_away = dispute.id in declined and not seat.committed
+        busy = isinstance(action, RunVoteJob) and (dispute.id, dispute.round) in running
         if action is not None and not stays_away and not busy and not snapshot.paused:
             actions.append(action)
     return tuple(actions)
 
 
 def decide_challenger(snapshot: Snapshot, me: Address, known: Mapping[Digest, Alternative]) -> tuple[Action, ...]:
-    """What a challenger does to get its share: open its commitment once the verdict can no longer be appealed."""
+    """A challenger opens its commitment once the verdict can no longer be appealed, and so gets its reward."""
     actions: list[Action] = []
-    for case in snapshot.disputes:
-        mine = known.get(case.id)
-        waiting = case.challenger.account == me and not case.challenger.knew
-        won = case.verdict in (Verdict.OVERTURNED, Verdict.INVALID) and mine is not None and mine.key == case.key
-        if waiting and won and mine is not None and case.phase is Phase.AIRGAP and snapshot.clock <= case.airgap_end:
-            actions.append(OpenAlt(case.id, mine.salt))
+    for dispute in snapshot.disputes:
+        mine = known.get(dispute.id)
+        waiting = dispute.challenger.account == me and not dispute.challenger.knew
+        won = dispute.verdict in (Verdict.OVERTURNED, Verdict.INVALID) and mine is not None and mine.key == dispute.key
+        if waiting and won and mine is not None and dispute.phase is Phase.AIRGAP and snapshot.clock <= dispute.airgap_end:
+            actions.append(OpenAlt(dispute.id, mine.salt))
     return tuple(actions)
 
 
 def decide_operator(snapshot: Snapshot, me: Address, batches: Sequence[AnchoredBatch]) -> tuple[Action, ...]:
-    """What an operator does about its own batches: answer for lists that were demanded, free collateral that nothing holds."""
+    """What an operator does about its own batches: answer demands for lists, and free collateral that nothing locks."""
     if snapshot.paused:
         return ()
-    disputed = {case.batch_id for case in snapshot.disputes if case.phase is not Phase.FINAL}
+    disputed = {dispute.batch_id for dispute in snapshot.disputes if dispute.phase is not Phase.FINAL}
     actions: list[Action] = []
     for batch in batches:
         if batch.operator != me or batch.released:
@@ -146,7 +146,7 @@ def decide_operator(snapshot: Snapshot, me: Address, batches: Sequence[AnchoredB
 
 
 def decide_expiries(snapshot: Snapshot, batches: Sequence[AnchoredBatch], policy: MovePolicy) -> tuple[Action, ...]:
-    """Demands for lists that nobody answered in time: anybody may end them, in turns."""
+    """Which unanswered demands for lists to end. Anybody may end them, in turns."""
     if snapshot.paused:
         return ()
     over = [(batch, snapshot.clock - batch.list_deadline) for batch in batches if batch.list_demanded]
@@ -154,36 +154,36 @@ def decide_expiries(snapshot: Snapshot, batches: Sequence[AnchoredBatch], policy
     return tuple(ExpireList(batch.batch_id) for batch, late in over if late > 0 and (mine or late > policy.overdue))
 
 
-def _open_moves(snapshot: Snapshot, case: Dispute, policy: MovePolicy) -> Iterator[tuple[Action, int]]:
-    """The moves that a dispute waits for, and for how long each has been possible at least."""
-    if case.phase in (Phase.SEED, Phase.DRAWING):
-        yield from _seed_moves(snapshot, case, policy)
+def _open_moves(snapshot: Snapshot, dispute: Dispute, policy: MovePolicy) -> Iterator[tuple[Action, int]]:
+    """The moves that a dispute waits for, each with the shortest time for which it has been possible."""
+    if dispute.phase in (Phase.SEED, Phase.DRAWING):
+        yield from _seed_moves(snapshot, dispute, policy)
     elif snapshot.paused:
         return
-    elif case.phase is Phase.REVEAL and case.settleable:
-        yield Settle(case.id, case.round), snapshot.clock - case.reveal_end
-    elif case.phase is Phase.AIRGAP and snapshot.clock > case.airgap_end:
-        if not (case.held and case.verdict in CONVICTIONS):
-            yield Finalize(case.id), snapshot.clock - case.airgap_end
-    elif case.phase is Phase.FINAL:
-        late = snapshot.clock - case.airgap_end
-        if case.ended and not case.paid:
-            yield PayOut(case.id), late
-        for number, each in enumerate(case.rounds, start=1):
+    elif dispute.phase is Phase.REVEAL and dispute.settleable:
+        yield Settle(dispute.id, dispute.round), snapshot.clock - dispute.reveal_end
+    elif dispute.phase is Phase.AIRGAP and snapshot.clock > dispute.airgap_end:
+        if not (dispute.held and dispute.verdict in CONVICTIONS):
+            yield Finalize(dispute.id), snapshot.clock - dispute.airgap_end
+    elif dispute.phase is Phase.FINAL:
+        late = snapshot.clock - dispute.airgap_end
+        if dispute.ended and not dispute.paid:
+            yield PayOut(dispute.id), late
+        for number, each in enumerate(dispute.rounds, start=1):
             if each.settled < each.seats:
                 count = min(policy.seats_per_settlement, each.seats - each.settled)
-                yield SettleSeats(case.id, number, each.settled, count), late
+                yield SettleSeats(dispute.id, number, each.settled, count), late
 
 
-def _seed_moves(snapshot: Snapshot, case: Dispute, policy: MovePolicy) -> Iterator[tuple[Action, int]]:
-    seed = case.seed
+def _seed_moves(snapshot: Snapshot, dispute: Dispute, policy: MovePolicy) -> Iterator[tuple[Action, int]]:
+    seed = dispute.seed
     late = snapshot.number - seed.block
     if seed.lost:
         if not snapshot.paused:
-            yield Rearm(case.id, case.round), late
+            yield Rearm(dispute.id, dispute.round), late
     elif seed.drawable:
-        count = min(policy.seats_per_draw, case.seats - case.drawn)
-        yield DrawPart(case.id, case.round, case.drawn, count), late
+        count = min(policy.seats_per_draw, dispute.seats - dispute.drawn)
+        yield DrawPart(dispute.id, dispute.round, dispute.drawn, count), late
 
 
 def _collections(snapshot: Snapshot, policy: MovePolicy) -> Iterator[Action]:
@@ -196,28 +196,29 @@ def _collections(snapshot: Snapshot, policy: MovePolicy) -> Iterator[Action]:
 
 
 def _seat_action(
-    snapshot: Snapshot, domain: Domain, case: Dispute, seat: Seat, vote: Vote | None, policy: VotePolicy
+    snapshot: Snapshot, domain: Domain, dispute: Dispute, seat: Seat, vote: Vote | None, policy: VotePolicy
 ) -> CastCommit | CastReveal | RunVoteJob | None:
-    if case.phase is Phase.REVEAL:
+    if dispute.phase is Phase.REVEAL:
         return CastReveal(vote) if vote is not None and any(seat.commitment) else None
     if seat.committed:
         return None
     if vote is not None:
         return CastCommit(vote, typed_digest(domain, vote))
-    if snapshot.clock + policy.job_margin_s >= case.commit_end:
+    if snapshot.clock + policy.job_margin_s >= dispute.commit_end:
         return None
     return RunVoteJob(
-        case.id, case.round, case.receipt_id, seat.seat_mask, case.round_seed,
-        fetch_deadline=case.commit_end - case.commit_s // 2, commit_end=case.commit_end,
+        dispute.id, dispute.round, dispute.receipt_id, seat.seat_mask, dispute.round_seed,
+        fetch_deadline=dispute.commit_end - dispute.commit_s // 2, commit_end=dispute.commit_end,
     )  # fmt: skip
 
 
-def _verify_protected(domain: Domain, case: Dispute, seat: Seat, vote: Vote | None) -> None:
-    """Of a commitment the table must have the vote; of a revealed or certified one what it said."""
+def _verify_protected(domain: Domain, dispute: Dispute, seat: Seat, vote: Vote | None) -> None:
+    """Checks that the table has the vote of every commitment of ours, and the content of every revealed or certified vote of
+    ours."""
     committed = not any(seat.commitment) or (vote is not None and _stored_commitment(domain, vote) == seat.commitment)
     revealed = not any(seat.group) or (vote is not None and vote_content(vote).group == seat.group)
     if not committed or not revealed:
-        raise ProtectionMissing(case.id.hex(), case.round)
+        raise ProtectionMissing(dispute.id.hex(), dispute.round)
 
 
 def _stored_commitment(domain: Domain, vote: Vote) -> Digest:
@@ -225,6 +226,6 @@ def _stored_commitment(domain: Domain, vote: Vote) -> Digest:
 
 
 def is_my_turn(snapshot: Snapshot, policy: MovePolicy) -> bool:
-    """Whether our group of verifiers is first in line; never, for who is no verifier."""
+    """Whether this account's group of verifiers is first in line; False for an account that is no verifier."""
     in_line = snapshot.number // policy.turn_blocks % policy.turns
     return any(snapshot.me.pool) and snapshot.me.place % policy.turns == in_line

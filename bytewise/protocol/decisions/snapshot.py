@@ -1,6 +1,6 @@
-"""The court as one block shows it to one account: everything a decision needs (`Lens.sol`).
+"""The court as one block shows it to one account: everything that a decision needs (`Lens.sol`).
 
-Times are of the protocol clock (wall time without pauses) unless said otherwise; blocks are block numbers.
+Times are of the protocol clock (wall time without pauses) unless said otherwise. Blocks are block numbers.
 """
 
 from dataclasses import dataclass
@@ -12,65 +12,65 @@ from bytewise.protocol.units import Address, Digest
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """One member of the current round with all its seats."""
+    """One member of the current round, with all its seats."""
 
     voter: Address
-    """Account; zero if nobody holds these seats."""
+    """Account of the member; zero if nobody holds these seats."""
     seat_mask: int
-    """Bit i set: seat i."""
+    """Bit i is set if the member holds seat i."""
     commitment: Digest
-    """As the court stores it (`ballots.sealed`); zero until committed, and again after the reveal."""
+    """The commitment as the court stores it (`commitments.sealed`); zero before the commit and after the reveal."""
     group: Digest
-    """Hash of everything revealed (`court.count.said_by`); zero until revealed."""
+    """Hash of everything that was revealed (`tally.vote_content`); zero before the reveal."""
 
     @property
     def committed(self) -> bool:
-        """Whether it committed, revealed or not."""
+        """Whether the member committed, revealed or not."""
         return any(self.commitment) or any(self.group)
 
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """Whether the seed of the current round can be had."""
+    """Whether the seed of the current round is available."""
 
     block: int
-    """Whose mix is the seed."""
+    """Block whose mix is the seed."""
     lost: bool
-    """It can never be read, or its stake epoch is over."""
+    """Whether the seed can never be read, or its stake epoch is over."""
     drawable: bool
-    """Over, and in its stake epoch: its header draws."""
+    """Whether the block is over and still in its stake epoch, so that its header can draw seats."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundSeats:
-    """How far the seats of one round are paid or charged."""
+    """How many seats of one round are paid or charged."""
 
     seats: int
     """Seats of the round."""
     settled: int
-    """From the first one on."""
+    """Seats that are settled, from the first one on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Challenger:
-    """Who put a bond on a receipt."""
+    """The account that opened a dispute."""
 
     account: Address
     """Its account."""
     knew: bool
-    """Whether it has shown that it knew the other answer."""
+    """Whether it has shown that it knew the alternative answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class DisputeOpening:
-    """That a dispute was opened. The chain has no list of disputes: they are found by these events."""
+    """The opening of a dispute. The chain has no list of disputes, so readers find them by these events."""
 
     id: Digest
-    """Dispute id, a hash of the receipt's id (`ballots.dispute_id`)."""
+    """Dispute id, a hash of the receipt's id (`commitments.dispute_id`)."""
     receipt_id: Digest
     """Disputed receipt."""
     block: int
-    """Whose transaction opened it."""
+    """Block of the opening transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,25 +80,26 @@ class Dispute:
     id: Digest
     """Dispute id."""
     receipt_id: Digest
-    """Disputed receipt; zero where only the dispute's id was known: the chain keeps no more than that hash of it."""
+    """Disputed receipt; zero if the reader knew only the dispute's id, because the chain keeps no more than a hash of the
+    receipt's id."""
     batch_id: int
-    """Its batch."""
+    """Batch of the receipt."""
     operator: Address
-    """Accused."""
+    """Accused operator."""
     environment: Digest
-    """Whose pool judges, and whose breaker may hold."""
+    """Environment, whose pool judges and whose breaker may hold convictions."""
     claim: Digest
-    """What the receipt claims (`ballots.claim_of`)."""
+    """Hash of what the receipt claims (`commitments.claim_of`)."""
     key_epoch: int
-    """Epoch of the receipt."""
+    """Key epoch of the receipt."""
     params_version: int
-    """Of its batch."""
+    """Version of the parameters of its batch."""
     phase: Phase
-    """By the block's clock."""
+    """Phase at the block's protocol clock."""
     level: int
-    """Size of the committee, 1, 2, 3."""
+    """Level of the committee: 1, 2 or 3."""
     round: int
-    """Committees drawn so far, the current one included."""
+    """Committees drawn so far, including the current one."""
     seats: int
     """Seats of this round."""
     drawn: int
@@ -108,121 +109,123 @@ class Dispute:
     rearms: int
     """How often this round's seed was lost."""
     seed: Seed
-    """Of this round."""
+    """Seed of this round."""
     round_seed: Digest
-    """Zero before the draw."""
+    """Seed of the round's members; zero before the draw."""
     commit_s: int
-    """Length of a commit phase under its parameters."""
+    """Length of a commit phase under the dispute's parameters."""
     commit_end: int
-    """0 before the draw."""
+    """End of the commit phase; 0 before the draw."""
     reveal_end: int
-    """0 before the draw."""
+    """End of the reveal phase; 0 before the draw."""
     settleable: bool
     """Whether the round can be counted now."""
     certified_group: Digest
-    """What the certificate said; zero without one."""
+    """Content hash of an accepted certificate; zero without one."""
     appealed: bool
-    """Whether its one appeal was used."""
+    """Whether the one appeal was used."""
     appeal_bond_wei: int
-    """What an appeal costs; 0 on the last level."""
+    """Bond of an appeal; 0 on the last level."""
     appeal_end: int
     """Last second to appeal."""
     airgap_end: int
-    """Money moves after it."""
+    """End of the airgap. Money moves after it."""
     held: bool
-    """Whether the breaker holds convictions of its environment."""
+    """Whether the breaker holds convictions of this environment."""
     verdict: Verdict
-    """Of the last conclusive round; final in FINAL."""
+    """Verdict of the last conclusive round. In phase FINAL it is final."""
     key: Digest
-    """What the verdict says; zero without one."""
+    """Key of the verdict; zero without one."""
     replacement: Digest
     """out_hash that replaces the claim, or zero."""
     ended: bool
-    """Whether its money was split."""
+    """Whether the money was split."""
     paid: bool
-    """Whether everybody but the seats has its money."""
+    """Whether everybody but the seats was paid."""
     members: tuple[Seat, ...]
-    """Of the current round."""
+    """Members of the current round."""
     challenger: Challenger
-    """Who opened it."""
+    """The account that opened the dispute."""
     rounds: tuple[RoundSeats, ...]
-    """All rounds, the first one first."""
+    """All rounds, in order."""
 
     def seat_of(self, who: Address) -> Seat | None:
-        """The seats of `who` in this round, if it has any."""
+        """The seats of an account in this round, or None."""
         return next((each for each in self.members if each.voter == who), None)
 
 
 OPEN_END = 2**64 - 1
-"""Until when batches are taken of what is open (`Registry.anchorable`, `Registry.operatorUntil`)."""
+"""Value of a closing time that is not set (`Registry.anchorable`, `Registry.operatorUntil`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """An account in its roles; wei."""
+    """One account in its roles. Amounts are wei."""
 
     balance_wei: int
-    """In the account itself."""
+    """Balance of the account itself."""
     stake_wei: int
-    """Counts for draws and for posting."""
+    """Stake that counts for draws and for posting."""
     free_wei: int
-    """What receipts can bind: the stake less what they bind already and, while anything is disputed, one slash at most."""
+    """Stake that receipts can lock: the stake less what is locked already and, while anything is disputed, at most one slash."""
     collateral_wei: int
-    """Bound by open receipts."""
+    """Stake that open receipts lock."""
     unbonding_wei: int
-    """On its way out."""
+    """Stake that is being withdrawn."""
     unbond_due_wei: int
-    """Of that, what has waited long enough."""
+    """Part of `unbonding_wei` whose delay is over."""
     credit_wei: int
-    """What the ledger owes it."""
+    """What the ledger owes the account."""
     credit_due_wei: int
-    """Of that, what it can withdraw now."""
+    """Part of `credit_wei` that it can withdraw now."""
     operator_until: int
-    """Last second (protocol clock) in which its batches are taken: `OPEN_END` unless it is suspended, 0 if it is no operator."""
+    """Last second of the protocol clock in which its batches are accepted: `OPEN_END` unless it is suspended, 0 if it is no
+    operator."""
     last_seq: int
-    """Its last anchored receipt; operators."""
+    """Number of its last anchored receipt; operators only."""
     pool: Digest
-    """Where it is a verifier; zero if nowhere."""
+    """Pool in which it is a verifier; zero if it is none."""
     place: int
-    """In the pool's tree; 0 without one."""
+    """Place in the pool's tree; 0 without one."""
 
     @property
     def is_operator(self) -> bool:
-        """Whether it is registered as operator, suspended or not."""
+        """Whether the account is registered as operator, suspended or not."""
         return self.operator_until != 0
 
     @property
     def is_suspended(self) -> bool:
-        """Whether it is an operator that signs in vain: too many of its disputes ended in a DRAW."""
+        """Whether it is a suspended operator, because too many of its disputes ended in a DRAW. Its new receipts cannot be
+        anchored."""
         return self.operator_until not in (0, OPEN_END)
 
 
 @dataclass(frozen=True, slots=True)
 class AnchoredBatch:
-    """A batch as far as duties about it go."""
+    """One batch, with what duties about it need."""
 
     batch_id: int
-    """Its number."""
+    """Number of the batch."""
     operator: Address
-    """Who posted it."""
+    """Operator that posted it."""
     first_seq: int
     """Number of its first receipt."""
     params_version: int
-    """Of its windows, audits and disputes."""
+    """Version of the parameters of its window, audits and disputes."""
     window_end: int
-    """Last second to question a receipt of it."""
+    """Last second in which one of its receipts can be disputed."""
     is_void: bool
-    """Whether its list was demanded in vain."""
+    """Whether a demand for its list expired without an answer."""
     released: bool
     """Whether its collateral is free."""
     list_demanded: bool
     """Whether a demand for its list is open."""
     list_deadline: int
-    """Until when that is answered; 0 without one."""
+    """Deadline of that demand; 0 without one."""
     list_answered: bool = False
     """Whether the list itself is on the chain, as the answer to a demand."""
     anchored_at: int = 0
-    """Wall time of its block: receipts of it are compared with their `anchor_by`."""
+    """Wall time of its block, which is compared with the `anchor_by` of its receipts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,40 +235,40 @@ class Snapshot:
     block_hash: Digest
     """Hash of the block."""
     number: int
-    """Its number."""
+    """Number of the block."""
     timestamp: int
-    """Its wall time: `anchor_by` and expiry are compared with it."""
+    """Wall time of the block. `anchor_by` and expiry are compared with it."""
     clock: int
-    """Protocol clock: every deadline is on it."""
+    """Protocol clock. Every deadline is on it."""
     paused: bool
-    """Whether the clock stands still."""
+    """Whether the protocol clock stands still."""
     params_version: int
-    """In force."""
+    """Version of the parameters in force."""
     required_bond_wei: int
     """Bond of a dispute."""
     price_wei: int
-    """Fee of a place for one receipt."""
+    """Fee for anchoring one receipt."""
     me: Holdings
     """The reader's own account."""
     disputes: tuple[Dispute, ...]
-    """Those that were asked for and exist, in that order."""
+    """The requested disputes that exist, in the order of the request."""
     batch_count: int
-    """All batches ever."""
+    """Number of all batches."""
     active_epoch: int
-    """Key epoch to seal to; 0 if none."""
+    """Key epoch to which new envelopes are sealed; 0 if there is none."""
     policy: Digest
     """Digest of the appraisal policy in force."""
     policy_serial: int
-    """Its serial."""
+    """Serial of that policy."""
     batches: tuple[AnchoredBatch, ...] = ()
-    """Those whose window may be open or whose list is owed, by number and without a gap, if they were asked for."""
+    """Batches whose window may be open or whose list is owed, by number and without a gap, if they were requested."""
 
     def batch(self, batch_id: int) -> AnchoredBatch | None:
-        """One of `batches`, or None."""
+        """The batch of that number among `batches`, or None."""
         place = batch_id - self.batches[0].batch_id if self.batches else -1
         return self.batches[place] if 0 <= place < len(self.batches) else None
 
     def is_open(self, batch_id: int) -> bool:
-        """Whether receipts of a batch can still be questioned: its window is among `batches` and not over."""
+        """Whether receipts of a batch can still be disputed: it is among `batches` and its window is not over."""
         found = self.batch(batch_id)
         return found is not None and self.clock <= found.window_end

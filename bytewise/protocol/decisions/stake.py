@@ -1,6 +1,6 @@
-"""When the record of our own stake at EigenLayer is made anew: a pure function of what the chain shows (ADR-030).
+"""When to renew the record of our own stake at EigenLayer (ADR-030): a pure function of what the chain shows.
 
-A network whose stake EigenLayer holds counts what was last recorded, and only while that is young.
+A network whose stake EigenLayer holds counts the last recorded stake, and only for a limited number of blocks.
 """
 
 from dataclasses import dataclass
@@ -9,31 +9,31 @@ from bytewise.protocol.decisions.actions import SyncStake
 from bytewise.protocol.units import Address
 
 RENEW_PERCENT = 50
-"""Share of its life after which a record is made anew: a process that stands still loses no weight for as long again."""
+"""Share of its life after which a record is renewed. A process that stands still for as long again loses no weight."""
 CHANGED_PERCENT = 10
-"""Change of the stake, as a share of what is recorded, from which on a record is made anew, young or not."""
+"""Change of the stake, as a share of the recorded stake, from which on a record is renewed at any age."""
 LOOKS_PER_LIFE = 8
-"""How often in a record's life it is looked at, at least."""
+"""How often, at least, the stake is looked at during a record's life."""
 
 
 @dataclass(frozen=True, slots=True)
 class StakeRecord:
-    """What is recorded of an account's stake, and what would be now."""
+    """The recorded stake of an account, and what a new record would show."""
 
     block: int
-    """Of the newest record; 0 without one."""
+    """Block of the newest record; 0 without one."""
     recorded_wei: int
-    """What it says."""
+    """Stake in the newest record."""
     recordable_wei: int
-    """What one that is made now would say."""
+    """Stake that a record made now would show."""
     life: int
-    """Blocks for which a record counts."""
+    """Number of blocks for which a record counts."""
 
 
 def decide_sync(number: int, me: Address, record: StakeRecord) -> SyncStake | None:
-    """The record that is due at a block, if one is. An account without stake needs none.
+    """The renewal that is due at a block, or None. An account without stake needs no record.
 
-    A smaller stake is recorded too: seats for what has left would put the rest at risk.
+    A smaller stake is recorded too: seats for stake that has left would put the rest at risk.
     """
     change = abs(record.recordable_wei - record.recorded_wei)
     changed = change > 0 and change * 100 >= record.recorded_wei * CHANGED_PERCENT
@@ -42,5 +42,5 @@ def decide_sync(number: int, me: Address, record: StakeRecord) -> SyncStake | No
 
 
 def next_look(number: int, life: int, at_most: int) -> int:
-    """Block of the next look: so often in a record's life, and at least every `at_most` blocks."""
+    """Block of the next look: `LOOKS_PER_LIFE` times in a record's life, and at least every `at_most` blocks."""
     return number + max(1, min(at_most, life // LOOKS_PER_LIFE))

@@ -1,6 +1,6 @@
-"""Every error of ours, one class per numbered rule. Read `branches` first: the branch decides behaviour.
+"""Every error of the network, one class per numbered rule. Read `branches` first: the branch decides behaviour.
 
 Rules: `records` (R-01 to R-28), `actors` (R-30 and up), `evidence` (R-70 and up). `reasons` has the fixed words that tell
-causes of one rule apart; `catalogue` finds a class by its name. A new rule is a class with the next free number at the end of
-its module and a line in the protocol page of the docs.
+causes of one rule apart. `catalogue` finds a class by its name. To add a rule, append a class with the next free number to its
+module and regenerate `docs/reference/errors.md`.
 """

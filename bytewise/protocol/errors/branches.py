@@ -1,8 +1,8 @@
-"""The root of every error of ours and its three branches; the branch decides behaviour.
+"""The root of all errors and its three branches. The branch decides behaviour.
 
-`Fault`: the other side is provably wrong and may be challenged. `Unavailable`: cannot tell, so retry and never accuse of
-wrong bytes. `Bug`: we are wrong, so stop. How to choose: could an honest counterpart behind a bad network cause it? Then
-it is `Unavailable`.
+`Fault`: the other side is provably wrong and may be challenged. `Unavailable`: we cannot tell, so we retry and never accuse
+anybody of wrong bytes. `Bug`: we are wrong, so we stop. To choose a branch, ask whether an honest counterpart behind a bad
+network could cause the error. If so, it is `Unavailable`.
 """
 
 import enum
@@ -10,9 +10,9 @@ from typing import ClassVar
 
 
 class BytewiseError(Exception):
-    """Root of every error of ours. `rule` is the number in `docs/reference/errors.md`; `values` are the offending values.
+    """Root of all errors. `rule` is the number in `docs/reference/errors.md`; `values` are the offending values.
 
-    A rule with several causes has `reasons`, of which the last value is one (`bytewise.protocol.errors.reasons`).
+    A rule with several causes has `reasons`; the last value is then one of them (`bytewise.protocol.errors.reasons`).
     """
 
     rule: ClassVar[str] = ""
@@ -25,7 +25,7 @@ class BytewiseError(Exception):
 
     @property
     def reason(self) -> str:
-        """The fixed word for why; empty where the rule alone says it."""
+        """The fixed word for the cause; empty for a rule with one cause."""
         return str(self.values[-1]) if self.values and self.values[-1] in self.reasons else ""
 
 
@@ -34,7 +34,7 @@ class Fault(BytewiseError):
 
 
 class Unavailable(BytewiseError):
-    """Cannot tell: retry within a bound, never accuse."""
+    """We cannot tell: retry within a bound and accuse nobody."""
 
 
 class Bug(BytewiseError):

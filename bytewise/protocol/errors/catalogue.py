@@ -1,4 +1,4 @@
-"""All classes of errors by name: for processes that hand an error on by its name, and for pages that list every rule."""
+"""All error classes by name, for processes that receive an error by its name and for pages that list every rule."""
 
 from bytewise.protocol.errors import actors, branches, evidence, records
 from bytewise.protocol.errors.branches import BytewiseError
@@ -9,4 +9,4 @@ CLASSES: dict[str, type[BytewiseError]] = {
     for name, value in vars(module).items()
     if isinstance(value, type) and issubclass(value, BytewiseError)
 }
-"""Class name → class, the branches included."""
+"""Class name → class, including the branches."""

@@ -1,5 +1,4 @@
-"""Rules R-70 and up of `docs/reference/errors.md`: why evidence of an enclave, or a policy for it, is refused. One class per
-rule."""
+"""Rules R-70 and up of `docs/reference/errors.md`: why enclave evidence, or a policy for it, is refused. One class per rule."""
 
 from bytewise.protocol.errors.actors import EvidenceRefused
 from bytewise.protocol.errors.branches import Fault, Unavailable
@@ -7,67 +6,68 @@ from bytewise.protocol.errors.reasons import ChannelFlaw, PointFlaw
 
 
 class EvidenceMalformed(EvidenceRefused):
-    """Bytes that are no evidence, or too many of them."""
+    """The bytes are no evidence, or there are too many of them."""
 
     rule, template = "R-70", "evidence is malformed: {0}"
 
 
 class EvidenceExpired(EvidenceRefused):
-    """Evidence, collateral or a certificate of it that is over."""
+    """Evidence, collateral or one of its certificates has expired."""
 
     rule, template = "R-71", "evidence has expired: {0}"
 
 
 class EvidenceFromFuture(EvidenceRefused):
-    """Evidence or collateral that was issued later than now: one of two clocks is wrong, or somebody's word."""
+    """Evidence or collateral was issued later than now: one of two clocks is wrong, or somebody lies."""
 
     rule, template = "R-72", "evidence is from the future: {0}"
 
 
 class EvidenceReplayed(EvidenceRefused):
-    """Evidence for something else than what was asked: replayed, relayed, or with claims of a GPU for another nonce."""
+    """Evidence is for another purpose than the one asked for: replayed, relayed, or with GPU claims for another nonce."""
 
     rule, template = "R-73", "evidence is replayed: {0}"
 
 
 class UntrustedRoot(EvidenceRefused):
-    """Evidence whose certificates lead to no root that is trusted for its type."""
+    """The certificates of the evidence lead to no root that is trusted for its type."""
 
     rule, template = "R-74", "evidence has no trusted root: {0}"
 
 
 class TcbRefused(EvidenceRefused):
-    """A genuine platform in a state that the policy does not accept."""
+    """A genuine platform is in a state that the policy does not accept."""
 
     rule, template = "R-75", "platform refused: {0}"
 
 
 class MeasurementRefused(EvidenceRefused):
-    """A genuine platform that runs a program that the policy does not name."""
+    """A genuine platform runs a program that the policy does not name."""
 
     rule, template = "R-76", "program refused: {0}"
 
 
 class PolicyRefused(Fault):
-    """An appraisal policy that may not follow the one in force: too few signatures, an old serial, or not yet."""
+    """An appraisal policy may not follow the one in force: too few signatures, an old serial, or not yet."""
 
     rule, template = "R-77", "policy {0} refused: {1}"
 
 
 class ChannelRefused(Fault):
-    """A peer that completed a TLS handshake and then said, or is, what this side of an attested channel does not accept."""
+    """A peer completed the TLS handshake, and then sent or proved to be something that this side of the channel does not
+    accept."""
 
     rule, template = "R-78", "attested channel refused: {0}: {1}"
     reasons = (*ChannelFlaw, *PointFlaw)
 
 
 class ChannelBroken(Unavailable):
-    """An attested channel that did not come about or is over: closed, silent for too long, or cut on the way."""
+    """An attested channel failed to open or ended: closed, silent for too long, or cut on the way."""
 
     rule, template = "R-79", "attested channel {0}: {1}"
 
 
 class EvidenceTooLarge(EvidenceMalformed):
-    """Evidence, or a part of it, above the cap of what is parsed."""
+    """Evidence, or a part of it, is larger than what is parsed."""
 
     rule, template = "R-7A", "evidence is too large: {0}"

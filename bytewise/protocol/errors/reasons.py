@@ -1,7 +1,7 @@
-"""Reasons: the fixed words by which one rule tells its causes apart, for logs and whoever matches on them (ADR-056).
+"""Reasons: fixed words that tell the causes of one rule apart, for logs and for programs that match on them (ADR-056).
 
-A reason is the last value of its error. It depends on nothing but what is public: records, envelopes, tickets, evidence, clocks.
-A word never changes its meaning; a new cause is a new word.
+A reason is the last value of its error. It depends only on public data: records, envelopes, tickets, evidence, clocks. A word
+never changes its meaning; a new cause gets a new word.
 """
 
 import enum
@@ -11,90 +11,90 @@ class PointFlaw(enum.StrEnum):
     """Why bytes are no P-256 point (SEC 1, 2.3.4). The first that applies, in this order."""
 
     EMPTY = "empty"
-    """No bytes."""
+    """There are no bytes."""
     IDENTITY = "identity"
-    """The one point that no key and no commitment may be: one zero byte, or both coordinates zero."""
+    """The point at infinity, which no key and no commitment may be: one zero byte, or both coordinates zero."""
     COMPRESSED = "compressed"
-    """Begins as a compressed point does: a second encoding of what must have one."""
+    """The bytes start like a compressed point, which would be a second encoding of the same point."""
     OTHER_FORM = "other-form"
-    """Begins with neither a form of SEC 1 that is ours nor a compressed one."""
+    """The first byte is neither that of an uncompressed nor that of a compressed point."""
     SHORT = "short"
-    """Less than 65 bytes."""
+    """Fewer than 65 bytes."""
     TRAILING = "trailing-bytes"
     """More than 65 bytes."""
     ABOVE_FIELD = "coordinate-above-field"
-    """A coordinate that is not below the prime: reduced, it would be a second encoding."""
+    """A coordinate is not below the prime. Reduced, it would be a second encoding."""
     OFF_CURVE = "off-curve"
     """The coordinates do not satisfy the equation."""
 
 
 class EnvelopeFlaw(enum.StrEnum):
-    """Why an envelope is refused before any share is used; a point in it that is none has the word of its `PointFlaw`."""
+    """Why an envelope is refused before any share is used. For a malformed point in it, the reason is a `PointFlaw`."""
 
     OTHER_BYTES = "other-bytes"
-    """Not the bytes that the receipt names."""
+    """The bytes are not those that the receipt names."""
     TOO_LARGE = "too-large"
-    """More bytes, or more brackets and commas, than any envelope has."""
+    """It has more bytes, or more brackets and commas, than any envelope."""
     NOT_CANONICAL = "not-canonical"
-    """No canonical JSON."""
+    """It is no canonical JSON."""
     WRONG_FIELDS = "wrong-fields"
-    """Missing or unknown members."""
+    """Members are missing or unknown."""
     MALFORMED = "malformed-value"
-    """A member outside its type, or a scalar that is none."""
+    """A member is outside its type, or a scalar is invalid."""
     OTHER_SUITE = "other-suite"
-    """Of another suite than the receipt's epoch."""
+    """Its suite is not that of the receipt's epoch."""
     OTHER_EPOCH = "other-epoch"
-    """Says another key epoch than the receipt."""
+    """It names another key epoch than the receipt."""
     OTHER_PARTS = "other-parts"
-    """Not one part for each shard of its epoch."""
+    """It does not have one part for each shard of its epoch."""
     NO_BUCKET = "no-bucket"
-    """A ciphertext of a length that padding never gives."""
+    """The length of its ciphertext is none that padding gives."""
     PROOF = "proof"
-    """The proof does not hold: the envelope was altered or shifted, or made for another receipt, contract or chain."""
+    """The proof fails: the envelope was altered, or made for another receipt, contract or chain."""
 
 
 class TicketFlaw(enum.StrEnum):
     """Why a ticket gives no right to a key."""
 
     OTHER_RECEIPT = "other-receipt"
-    """For another receipt than the one that came with it."""
+    """It is for another receipt than the one that came with it."""
     OTHER_KEY = "other-transport-key"
-    """For another transport key than the channel's."""
+    """It is for another transport key than the channel's."""
     OTHER_EPOCH = "other-epoch"
-    """For another key epoch than the receipt's."""
+    """It is for another key epoch than the receipt's."""
     OTHER_DISPUTE = "other-dispute"
-    """For a dispute about another receipt."""
+    """It is for a dispute about another receipt."""
     OTHER_BATCH = "other-batch"
-    """With a batch of another operator or epoch."""
+    """It came with a batch of another operator or epoch."""
     OTHER_JOB = "other-job"
-    """Beside something else than this enclave was asked to judge."""
+    """It came with something else than this enclave was asked to judge."""
     UNKNOWN_KIND = "unknown-kind"
-    """Neither for a dispute nor for an audit."""
+    """It is neither for a dispute nor for an audit."""
     EXPIRED = "expired"
-    """By the protocol's time."""
+    """It has expired by the protocol clock."""
     ROUND_OVER = "round-over"
-    """For a round that can no longer be voted in."""
+    """It is for a round in which nobody can vote any more."""
     NO_SEAT = "no-seat"
-    """By who has no seat in the round."""
+    """Its voter has no seat in the round."""
     NO_AUDIT = "no-audit"
-    """For an audit, with a subject or round that none has."""
+    """It is for an audit, with a subject or round that no audit has."""
     WINDOW_OVER = "window-over"
-    """For an audit of a batch whose window is over."""
+    """It is for an audit of a batch whose window is over."""
     NOT_DRAWN = "not-drawn"
-    """By who was not drawn to audit this receipt."""
+    """Its voter was not drawn to audit this receipt."""
 
 
 class ChannelFlaw(enum.StrEnum):
-    """Why a peer's words are refused, where its rule alone does not say it."""
+    """Why a peer's message is refused, where its rule alone does not say it."""
 
     TOO_LARGE = "too-large"
-    """Longer than any message of its kind."""
+    """It is longer than any message of its kind."""
 
 
 class ClockFlaw(enum.StrEnum):
-    """What is wrong between the times that a process has."""
+    """What is wrong between the times that a process reads."""
 
     APART = "apart-from-chain"
-    """Our clock and the newest final block are too far from each other."""
+    """Our clock and the newest final block are too far apart."""
     WENT_BACK = "before-last-start"
-    """It is earlier than this process last started."""
+    """It is earlier than the last start of this process."""

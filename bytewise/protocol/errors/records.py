@@ -9,43 +9,43 @@ from bytewise.protocol.errors.reasons import EnvelopeFlaw, PointFlaw
 
 
 class MalformedValue(Fault):
-    """A value outside its type: length, range, alphabet."""
+    """A value is outside its type: length, range or alphabet."""
 
     rule, template = "R-01", "malformed {0}: {1}"
 
 
 class NotCanonical(Fault):
-    """Bytes that do not re-encode to themselves (RFC 8785), repeated key, float, trailing byte."""
+    """Bytes do not re-encode to themselves (RFC 8785): a repeated key, a float, a trailing byte."""
 
     rule, template = "R-02", "not canonical JSON: {0}"
 
 
 class WrongFields(Fault):
-    """A record with a missing or unknown field."""
+    """A record has a missing or unknown field."""
 
     rule, template = "R-03", "{0}: missing fields {1}, unknown fields {2}"
 
 
 class MerkleProofMismatch(Fault):
-    """A leaf and path that do not lead to the root."""
+    """A leaf and its path do not lead to the root."""
 
     rule, template = "R-04", "Merkle proof of leaf {0} does not lead to root {1}"
 
 
 class BadSignature(Fault):
-    """A signature that does not recover to the expected signer."""
+    """A signature does not recover to the expected signer."""
 
     rule, template = "R-05", "{0}: signature by {2}, expected {1}"
 
 
 class MalformedPoint(MalformedValue):
-    """Bytes that are not the one encoding of a P-256 point, or a point that has none."""
+    """Bytes are not the one encoding of a P-256 point."""
 
     rule, template, reasons = "R-06", "malformed {0}: {1}", tuple(PointFlaw)
 
 
 class TooLarge(NotCanonical):
-    """A document above its reader's cap: in bytes, in brackets and commas, or in depth. It was not parsed."""
+    """A document exceeds its reader's limit in bytes, in brackets and commas, or in depth. It was not parsed."""
 
     rule, template = "R-07", "document too large: {0}"
 
@@ -54,43 +54,43 @@ class TooLarge(NotCanonical):
 
 
 class ForeignChain(Fault):
-    """A record made for another chain."""
+    """A record is for another chain."""
 
     rule, template = "R-10", "record for chain {0}, this is chain {1}"
 
 
 class SequenceBroken(Fault):
-    """A sequence number reused, missing or outside its batch."""
+    """A sequence number is reused, missing or outside its batch."""
 
     rule, template = "R-11", "operator {0}: sequence number {1}, expected {2}"
 
 
 class UnknownKeyEpoch(Fault):
-    """A receipt of a key epoch that does not exist or was not open for inclusion."""
+    """A receipt names a key epoch that does not exist or was not open for inclusion."""
 
     rule, template = "R-12", "key epoch {0} is not open for inclusion"
 
 
 class UnknownEnvironment(Fault):
-    """A receipt whose environment or model is not the batch's registered one."""
+    """A receipt's environment or model is not the registered one of its batch."""
 
     rule, template = "R-13", "receipt names {0} {1}, batch has {2}"
 
 
 class RootMismatch(Fault):
-    """A list whose receipts do not have the batch's Merkle root."""
+    """The receipts of a list do not have the batch's Merkle root."""
 
     rule, template = "R-14", "list has root {0}, batch {1} has {2}"
 
 
 class ListMismatch(Fault):
-    """List bytes that do not hash to the header's list hash, or with another operator, number or count."""
+    """List bytes do not hash to the header's list hash, or operator, first number or count differ."""
 
     rule, template = "R-15", "batch {0}: list differs in {1}"
 
 
 class AnchoredLate(Fault):
-    """A receipt anchored after its own `anchorBy`."""
+    """A receipt was anchored after its own `anchorBy`."""
 
     rule, template = "R-16", "receipt {0} anchored at {1}, after {2}"
 
@@ -99,20 +99,20 @@ class AnchoredLate(Fault):
 
 
 class Defect(Fault):
-    """A defect that every honest seat finds alike (design section 9, case 2). `code` goes into the vote."""
+    """A defect of the record that every honest seat finds alike (design section 9, case 2). `code` goes into the vote."""
 
     code: ClassVar[int] = 0
 
 
 class EnvelopeProofBad(Defect):
-    """Envelope malformed, or its proof fails under the recomputed seal context (mauled or copied envelope)."""
+    """The envelope is malformed, or its proof fails under the recomputed seal context (altered or copied envelope)."""
 
     rule, template, code = "R-20", "envelope of receipt {0}: {1}", 1
     reasons = (*EnvelopeFlaw, *PointFlaw)
 
 
 class EnvelopeDoesNotOpen(Defect):
-    """AEAD failure under the agreed key."""
+    """The envelope does not open under the agreed key (AEAD failure)."""
 
     rule, template, code = "R-21", "envelope of receipt {0} does not open", 2
 
@@ -136,24 +136,24 @@ class TokensHashMismatch(Defect):
 
 
 class ClientSignatureBad(Defect):
-    """The client's signature over the request does not verify."""
+    """The client's signature over the request is invalid."""
 
     rule, template, code = "R-25", "client {0} did not sign request {1}", 6
 
 
 class RequestDiffers(Defect):
-    """A field of the request or of its environment that differs from the receipt's."""
+    """A field of the request or of its environment differs from the receipt."""
 
     rule, template, code = "R-26", "request {0} is {1}, receipt says {2}", 7
 
 
 class OutsideLimits(Defect):
-    """A request or answer outside the registered environment's limits."""
+    """A request or answer is outside the limits of the registered environment."""
 
     rule, template, code = "R-27", "{0} is {1}, the environment allows {2}", 8
 
 
 class RequestExpired(Defect):
-    """A request that had expired when its batch was anchored."""
+    """The request had expired when its batch was anchored."""
 
     rule, template, code = "R-28", "request expired at {0}, anchored at {1}", 9

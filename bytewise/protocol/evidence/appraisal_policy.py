@@ -1,7 +1,7 @@
-"""The appraisal policy: which evidence of which platform is accepted, and what its measurements mean (design section 7).
+"""The appraisal policy: which evidence of which platform is accepted, and what measurements mean (design section 7).
 
-A policy is valid by construction: an unfenced simulator, an accepted revoked platform or a claim that a platform cannot give
-cannot even be expressed. How a policy follows another is `bytewise.protocol.evidence.policy_updates`.
+A policy object is always valid. It cannot accept a simulator without the fences, a revoked platform, or a measurement that
+covers more than its platform can. `bytewise.protocol.evidence.policy_updates` says how one policy follows another.
 """
 
 import enum
@@ -14,20 +14,20 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import U64, U256, Blob, Digest
 
 TEST_CHAIN_IDS = frozenset({1337, 31337, 11155111, 17000, 560048})
-"""Chains on which nothing is at stake, as `TestChains.sol` has them: simulated epochs may exist there (fence 4)."""
+"""Chains without real stake, as in `TestChains.sol`. Only they may have simulated key epochs (fence 4)."""
 
 SNP_TCB_BYTES = 8
 """Length of an SNP TCB version: one security number per byte."""
 
 MAX_OUT_OF_DATE_GRACE_S = 3 * 365 * 86_400
-"""Longest grace. The level below the newest is some one to two years old when Intel calls it out of date."""
+"""Longest grace period. A TCB level is one to two years old when Intel calls it out of date."""
 
 MAX_RULES = 32
 """Most rules, and most measurements, of one policy."""
 
 
 class EvidenceType(enum.Enum):
-    """How an enclave is attested."""
+    """Kind of attestation evidence."""
 
     TDX = "tdx"
     SNP = "snp"
@@ -35,17 +35,17 @@ class EvidenceType(enum.Enum):
 
 
 class MeasurementRole(enum.Enum):
-    """On whose behalf report data speaks, which makes evidence directional, and as what a trusted program may speak."""
+    """Role for which evidence is given. It makes evidence directional, and says in which role a trusted program may appear."""
 
     VERIFIER_ENCLAVE = "verifier-enclave"
     KEY_SHARD = "key-shard"
 
 
 class TcbStatus(enum.Enum):
-    """What the vendor says about the version of a platform's trusted parts; values as Intel writes them.
+    """What the vendor says about the version of a platform's trusted parts. Values are Intel's words.
 
-    The two of relaunch are no level's: a trust domain of TDX 1.5 was launched under what is out of date, and runs now under what
-    is not.
+    The two relaunch statuses are not those of a TCB level: a trust domain of TDX 1.5 was launched under a level that is out of
+    date, and runs now under one that is not.
     """
 
     UP_TO_DATE = "UpToDate"
@@ -60,7 +60,7 @@ class TcbStatus(enum.Enum):
 
 
 class PlatformKind(enum.Enum):
-    """Where an enclave runs: what a measurement can cover depends on it, not on the type of evidence alone."""
+    """Where an enclave runs. The coverage of a measurement depends on this, not only on the type of evidence."""
 
     SIMULATED = "simulated"
     TDX = "tdx"
@@ -70,7 +70,7 @@ class PlatformKind(enum.Enum):
 
 
 class Coverage(enum.Enum):
-    """What is the same whenever a measurement is the same."""
+    """What must be the same whenever the measurement is the same."""
 
     FIRMWARE = "firmware"
     KERNEL = "kernel"
@@ -85,55 +85,55 @@ CAN_COVER: dict[PlatformKind, frozenset[Coverage]] = {
     PlatformKind.SNP_AWS: frozenset({Coverage.FIRMWARE}),
     PlatformKind.SNP_AZURE: frozenset({Coverage.FIRMWARE}),
 }
-"""What measurements of a platform can cover at all. Two different images on AWS have one SNP measurement (kms.md 2); on Azure it
-is that of the provider's own layer, and the image is vouched for by a virtual TPM that we do not read."""
+"""What measurements of a platform can cover. On AWS two different images have one SNP measurement (kms.md 2). On Azure it is
+the measurement of the provider's own layer; a virtual TPM that we do not read vouches for the image."""
 
 TYPE_OF = {
     PlatformKind.SIMULATED: EvidenceType.SIMULATED, PlatformKind.TDX: EvidenceType.TDX, PlatformKind.SNP: EvidenceType.SNP,
     PlatformKind.SNP_AWS: EvidenceType.SNP, PlatformKind.SNP_AZURE: EvidenceType.SNP,
 }  # fmt: skip
-"""Which evidence a platform gives."""
+"""Type of evidence that each platform gives."""
 
 
 class GpuUse(enum.Enum):
-    """Whether the program computes on a GPU, and what is known of it."""
+    """Whether the program computes on a GPU, and whether the GPU is attested."""
 
     NONE = "none"
     ATTESTED = "attested"
     UNATTESTED = "unattested"
-    """Makes an enclave simulated: no policy accepts it for hardware."""
+    """Counts as simulated: no policy accepts it for hardware."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlatformRule:
-    """One kind of platform that is accepted. Whatever it does not name is refused."""
+    """One kind of platform that is accepted. Everything that the rule does not name is refused."""
 
     type: EvidenceType
-    """For which evidence."""
+    """Type of evidence to which the rule applies."""
     root: Blob
-    """Trust anchor: DER of the root certificate (`tdx`, `simulated`) or of the vendor's root public key (`snp`)."""
+    """Trust anchor: DER of the root certificate (`tdx`, `simulated`), or of the vendor's root public key (`snp`)."""
     statuses: tuple[TcbStatus, ...]
-    """Accepted TCB statuses, in the order of `TcbStatus`; all others are refused, `REVOKED` always."""
+    """Accepted TCB statuses, in the order of `TcbStatus`. All others are refused, and `REVOKED` always."""
     refused_advisories: tuple[str, ...]
-    """Security advisories that are never accepted, whatever the status."""
+    """Security advisories that are refused whatever the status."""
     min_evaluation: int
-    """Lowest accepted number of the vendor's TCB evaluation; 0 for `snp`, whose vendor has none."""
+    """Lowest accepted evaluation number of the vendor's TCB data; 0 for `snp`, whose vendor has none."""
     min_tcb: Blob
-    """`snp`: lowest accepted security number for each byte of the TCB version; empty for the others."""
+    """`snp`: lowest accepted security number for each byte of the TCB version; empty for the other types."""
     smt: bool
     """Whether several threads may share a core."""
     dynamic_platform: bool
-    """Whether processors may have been added after registration (`tdx`)."""
+    """`tdx`: whether processors may have been added after registration."""
     cached_keys: bool
-    """Whether the platform's keys may be cached by its owner (`tdx`)."""
+    """`tdx`: whether the platform's owner may cache the platform's keys."""
     platforms: tuple[Blob, ...]
-    """Accepted platform ids (PPID or chip id); empty: any. A list limits what one broken machine is worth."""
+    """Accepted platform ids (PPID or chip id); empty accepts all. A list limits the damage of one broken machine."""
     max_age_s: int
-    """Oldest accepted collateral (`tdx`, `simulated`) or revocation list (`snp`), seconds since it was issued; 0, for `snp` only:
-    no list is asked for."""
+    """Largest accepted age in seconds of collateral (`tdx`, `simulated`) or of the revocation list (`snp`). With 0, for `snp`
+    only, no list is required."""
     out_of_date_grace_s: int | None = field(default=None, metadata=LATER)
-    """`tdx`, `simulated`: how long what is out of date (the platform, its module or quoting enclave) is accepted if `statuses`
-    name it, seconds since the date of its TCB level (`tcbDate`); None, as in policies of before this member: not at all."""
+    """`tdx`, `simulated`: how long an out-of-date platform, module or quoting enclave is accepted if `statuses` name it, in
+    seconds since the date of its TCB level (`tcbDate`). None: not at all, as in older policies."""
 
     def __post_init__(self) -> None:
         problem = _rule_problem(self)
@@ -146,17 +146,17 @@ class TrustedMeasurement:
     """A program that is trusted in one role: to receive keys, or to hold a share of them."""
 
     platform: PlatformKind
-    """Where."""
+    """Platform on which it runs."""
     measurement: Digest
     """Its measurement (`bytewise.tee.claims`)."""
     covers: tuple[Coverage, ...]
-    """What it covers; the platform must be able to, and the program must be among it, or the image that holds it."""
+    """What the measurement covers: at most what the platform allows, and at least the program or the image that contains it."""
     statement: str
-    """For people: what it covers and what it does not."""
+    """Description for people of what the measurement covers and what it does not."""
     gpu: GpuUse
-    """Whether evidence of a GPU has to come with it."""
+    """Whether evidence of a GPU must come with it."""
     role: MeasurementRole = MeasurementRole.VERIFIER_ENCLAVE
-    """As what it may speak: a shard's program gets no keys, an enclave's holds no share."""
+    """Role of the program. A shard's program gets no keys, and an enclave's program holds no share."""
 
     def __post_init__(self) -> None:
         problem = _measurement_problem(self)
@@ -169,15 +169,15 @@ class AppraisalPolicy:
     """Which evidence is accepted."""
 
     serial: U64
-    """Strictly increasing; the chain and every shard refuse a lower one."""
+    """Strictly increasing. The chain and every shard refuse a lower one."""
     chain_ids: tuple[U256, ...]
     """Chains on which this policy may be used."""
     rules: tuple[PlatformRule, ...]
-    """Accepted platforms: evidence must satisfy one."""
+    """Accepted platforms. Evidence must satisfy one rule."""
     measurements: tuple[TrustedMeasurement, ...]
     """Accepted programs."""
     insecure_accept_simulated: bool
-    """The explicit switch without which `simulated` is refused."""
+    """Must be set for `simulated` evidence to be accepted."""
 
     def __post_init__(self) -> None:
         problem = _policy_problem(self)
@@ -186,23 +186,23 @@ class AppraisalPolicy:
 
     @property
     def digest(self) -> Digest:
-        """The name under which the chain has it."""
+        """Digest under which the chain has the policy."""
         return policy_digest(encode(self))
 
     @property
     def types(self) -> frozenset[EvidenceType]:
-        """Evidence for which there is a rule."""
+        """Types of evidence for which there is a rule."""
         return frozenset(rule.type for rule in self.rules)
 
 
 @dataclass(frozen=True, slots=True)
 class SignedPolicy:
-    """A policy and who approved it."""
+    """A policy with the signatures of its approval."""
 
     policy: AppraisalPolicy
-    """What was approved."""
+    """The approved policy."""
     signatures: tuple[Blob, ...]
-    """Of governance keys over `approval_digest` of the policy."""
+    """Signatures of governance keys over `approval_digest` of the policy."""
 
 
 def policy_digest(document: bytes) -> Digest:
@@ -211,17 +211,17 @@ def policy_digest(document: bytes) -> Digest:
 
 
 def approval_digest(policy: AppraisalPolicy) -> Digest:
-    """What a governance key signs: nothing else has this label."""
+    """The digest that a governance key signs. Nothing else has its label."""
     return digests.labelled(Label.POLICY_APPROVAL, policy.digest)
 
 
 def entry_digest(entry: PlatformRule | TrustedMeasurement) -> Digest:
-    """Names an entry of a policy."""
+    """Digest that identifies one entry of a policy."""
     return digests.labelled(Label.POLICY_ENTRY, type(entry).__name__.encode(), encode(entry))
 
 
 _OUT_OF_DATE = {TcbStatus.OUT_OF_DATE, TcbStatus.OUT_OF_DATE_CONFIGURATION_NEEDED}
-"""Accepted only for as long as the rule's grace."""
+"""Statuses that are accepted only during the rule's grace period."""
 
 
 def _rule_problem(rule: PlatformRule) -> str:

@@ -1,4 +1,4 @@
-"""What an enclave says about itself, the policy that judges it, and the 64 bytes that bind it to a purpose (design section 7)."""
+"""Evidence of enclaves, the 64 bytes that bind it to a purpose, and the host's claims about the chain (design section 7)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,61 +12,63 @@ from bytewise.protocol.evidence.appraisal_policy import EvidenceType, policy_dig
 from bytewise.protocol.jobs import EpochRecord, RunJob
 from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Address, Blob, Digest
 
-# What an enclave is told and cannot know: the chain, in its host's words (design section 7).
-
 
 @dataclass(frozen=True, slots=True)
 class HostClaims:
-    """What the host said of the chain, as far as nothing else in a result's statement binds it."""
+    """Claims of the host about the chain, which the enclave cannot check. They are what no other field of a result statement
+    binds."""
 
     anchored_at: U64
-    """Chain time of the receipt's batch: a request that had expired by then is a defect."""
+    """Chain time of the receipt's batch. A request that had expired by then is a defect."""
     keys: Digest
-    """`keys_digest` of the receipt's key epoch: with other keys or shards an envelope seems not to open."""
+    """`keys_digest` of the receipt's key epoch. With other keys or shards, an envelope would seem not to open."""
     policy: Digest
-    """Appraisal policy under which the enclave asked shards."""
+    """Digest of the appraisal policy under which the enclave asked shards."""
     round_seed: Digest
     """Seed of the round, which the round digest hashes; zero for an audit."""
 
 
 class ChainClaims(NamedTuple):
-    """What the chain says of the same."""
+    """What the chain says about the subjects of `HostClaims`."""
 
     anchored_at: int
     """Chain time of the batch."""
     keys: frozenset[Digest]
-    """Those that were in force while the round ran."""
+    """`keys_digest` values that were in force while the round ran."""
     policies: frozenset[Digest]
-    """The same of policies."""
+    """Policy digests that were in force while the round ran."""
     round_seed: Digest
     """Seed of the round."""
 
 
 def host_claims_of(job: RunJob) -> HostClaims:
-    """What a job says of the chain."""
+    """The claims that a job makes about the chain."""
     return HostClaims(job.anchored_at, epoch_keys_digest(job.epoch), policy_digest(job.policy), job.round_seed)
 
 
 def epoch_keys_digest(record: EpochRecord) -> Digest:
-    """`keys_digest` of a key epoch as a job has it."""
+    """`keys_digest` of the key epoch in a job."""
     hybrid = record.hybrid.digest if record.hybrid else ZERO_DIGEST
     holders = [(shard.index, shard.address) for shard in record.shards]
     return keys_digest(record.epoch, record.public_key, record.threshold, holders, hybrid)
 
 
 def keys_digest(epoch: int, public_key: bytes, threshold: int, holders: Sequence[tuple[int, Address]], hybrid: Digest) -> Digest:
-    """Names all of a key epoch that the chain pins and an opening depends on; `hybrid`: of its ML-KEM keys, or zero."""
+    """Digest of everything about a key epoch that the chain pins and an opening depends on.
+
+    `hybrid` is the digest of its ML-KEM keys, or zero.
+    """
     accounts = [part for index, account in holders for part in (index, account.encode())]
     return digests.labelled(Label.EPOCH_KEYS, epoch, public_key, threshold, hybrid, *accounts)
 
 
-def differing_claims(said: HostClaims, chain: ChainClaims) -> tuple[str, ...]:
-    """Names of the premises that are not as the chain has them."""
+def differing_claims(claims: HostClaims, chain: ChainClaims) -> tuple[str, ...]:
+    """Names of the host's claims that differ from the chain."""
     holds = {
-        "anchored_at": said.anchored_at == chain.anchored_at,
-        "keys": said.keys in chain.keys,
-        "policy": said.policy in chain.policies,
-        "round_seed": said.round_seed == chain.round_seed,
+        "anchored_at": claims.anchored_at == chain.anchored_at,
+        "keys": claims.keys in chain.keys,
+        "policy": claims.policy in chain.policies,
+        "round_seed": claims.round_seed == chain.round_seed,
     }
     return tuple(name for name, true in holds.items() if not true)
 
@@ -78,16 +80,16 @@ MAX_SIMULATED_LIFETIME_S = 600
 """Simulated evidence expires within minutes (fence 7)."""
 
 PLATFORM_ID_BYTES = 16
-"""Length of a simulated platform id, which is all zero (fence 7)."""
+"""Length of a simulated platform id. It is all zero (fence 7)."""
 
 MAX_EVIDENCE_BYTES = 64 * 1024
-"""Largest evidence that is parsed; that of a TDX platform with its collateral and a GPU's claims has about 35 KB."""
+"""Largest evidence that is parsed. A TDX platform's evidence with collateral and GPU claims has about 35 KB."""
 
 MAX_EVIDENCE_MARKS = 96
-"""Most brackets, commas and backslashes in evidence: everything of a vendor's is written as hex."""
+"""Most brackets, commas and backslashes in evidence. Vendor data is written as hex and adds none."""
 
 REPORT_DATA_BYTES = 64
-"""What an enclave can have signed, on every platform."""
+"""Bytes of report data that every platform signs for an enclave."""
 
 DCAP_HEADER_BYTES, TD_BODY_BYTES, DCAP_BODY_HEAD_BYTES = 48, 584, 6
 SNP_SIGNED_BYTES, SNP_REPORT_BYTES = 0x2A0, 0x4A0
@@ -95,84 +97,85 @@ SNP_SIGNED_BYTES, SNP_REPORT_BYTES = 0x2A0, 0x4A0
 
 @dataclass(frozen=True, slots=True)
 class Collateral:
-    """What Intel, or the simulator in its place, says about a platform: without the root, which the policy names."""
+    """Intel's statements about a platform, or the simulator's in their place. The policy names the root, so it is not part of
+    this."""
 
     pck_ca: Blob
     """Certificate of the authority that issued the platform's key, DER."""
     tcb_signer: Blob
     """Certificate whose key signed `tcb_info` and `qe_identity`, DER."""
     root_crl: Blob
-    """Certificates that the root revoked, DER."""
+    """Revocation list of the root, DER."""
     pck_crl: Blob
-    """Platform keys that `pck_ca` revoked, DER."""
+    """Revocation list of `pck_ca` for platform keys, DER."""
     tcb_info: Blob
-    """JSON as it was signed."""
+    """JSON exactly as it was signed."""
     tcb_info_signature: Blob
     """64 bytes, r and s."""
     qe_identity: Blob
-    """JSON as it was signed."""
+    """JSON exactly as it was signed."""
     qe_identity_signature: Blob
     """64 bytes, r and s."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnpCertificates:
-    """Between AMD's root key and a report."""
+    """Certificates between AMD's root key and a report."""
 
     ask: Blob
-    """Certificate of the key that signs those of chips, DER."""
+    """Certificate of the key that signs certificates of chips, DER."""
     vcek: Blob
     """Certificate of the chip's key at its TCB version, DER."""
     crl: Blob
-    """The vendor's revocation list, DER; empty where no rule asks for one."""
+    """The vendor's revocation list, DER; empty where no rule requires one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a platform signed, and what it takes to verify it."""
+    """A platform's signed quote, and the data to verify it."""
 
     type: EvidenceType
-    """How it is verified."""
+    """Type of evidence, which says how it is verified."""
     quote: Blob
     """DCAP quote (`tdx`, `simulated`) or attestation report (`snp`)."""
     collateral: Collateral | None
-    """With `tdx` and `simulated`."""
+    """Present for `tdx` and `simulated`."""
     certificates: SnpCertificates | None
-    """With `snp`."""
+    """Present for `snp`."""
     gpu: Blob
-    """Claims of a GPU's verifier that ran inside the enclave, JSON; empty without GPU. The quote's report data binds them."""
+    """JSON claims of a GPU verifier that ran inside the enclave; empty without GPU. The quote's report data binds them."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedEvidence:
-    """The part of evidence that its name in release records covers: unsigned bytes and collateral cannot change it."""
+    """The part of evidence that its digest in release records covers. Unsigned bytes and collateral cannot change it."""
 
     type: EvidenceType
-    """How it was verified."""
+    """Type of the evidence."""
     signed: Blob
     """The bytes that the platform signed, without its signature."""
     gpu: Blob
-    """Claims of a GPU's verifier, JSON; empty without GPU."""
+    """JSON claims of a GPU verifier; empty without GPU."""
 
     @property
     def digest(self) -> Digest:
-        """The name."""
+        """Digest of the evidence in release records."""
         return digests.labelled(Label.EVIDENCE, self.type.value.encode(), self.signed, self.gpu)
 
     @property
     def assurance(self) -> str:
-        """`hardware` or `simulated`: what everything downstream has to say."""
+        """`hardware` or `simulated`, for everything that shows a result."""
         return SIMULATED if self.type is EvidenceType.SIMULATED else HARDWARE
 
 
 @dataclass(frozen=True, slots=True)
 class ResultStatement:
-    """What a result quote says; with the quote it is published at the reveal, so that anyone can read it."""
+    """The statement that a result quote binds. It is published with the quote at the reveal, so anyone can read it."""
 
     chain_id: U256
     """EIP-155 chain id."""
     contract: Address
-    """`Disputes`."""
+    """The `Disputes` contract."""
     subject: Digest
     """Dispute id, or receipt id for an audit."""
     round: U16
@@ -180,35 +183,35 @@ class ResultStatement:
     receipt_id: Digest
     """Receipt."""
     voter: Address
-    """For whom."""
+    """Account for which the enclave judged."""
     outcome: U8
     """`Outcome`."""
     code: U8
     """Defect code or `CannotReason`."""
     tokens_hash: Digest
-    """Recomputed, or zero."""
+    """Recomputed tokens hash, or zero."""
     trace_root: Digest
-    """Recomputed, or zero."""
+    """Recomputed trace root, or zero."""
     round_digest: Digest
-    """Or zero."""
+    """Hash over round seed, dispute and every leaf, or zero."""
     verify_passes: int
     """Teacher-forced passes that were run: 1 for an execution, 0 otherwise."""
     premises: HostClaims
-    """What all this rests on and the host said: the statement is about the chain's receipt only if it is as the chain has it."""
+    """Claims of the host on which the statement rests. It is about the chain's receipt only if they agree with the chain."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultQuote:
-    """The result quote's document: a statement and evidence that binds it."""
+    """The document of a result quote: a statement and the evidence that binds it."""
 
     statement: ResultStatement
-    """What is said."""
+    """The statement."""
     evidence: Evidence
-    """Who says it: its report data is `result_report_data` of the statement."""
+    """Evidence whose report data is `result_report_data` of the statement."""
 
 
 def signed_part(evidence: Evidence) -> bytes:
-    """The bytes of the quote that the platform signed; what follows them can be changed by anybody."""
+    """The bytes of the quote that the platform signed. Anybody can change the bytes after them."""
     quote = evidence.quote
     if evidence.type is EvidenceType.SNP:
         return quote[:SNP_SIGNED_BYTES]
@@ -219,28 +222,28 @@ def signed_part(evidence: Evidence) -> bytes:
 
 
 def has_report_data(evidence: Evidence) -> bool:
-    """Whether its quote is long enough for what a platform signs."""
+    """Whether the quote is long enough to contain report data."""
     least = SNP_SIGNED_BYTES if evidence.type is EvidenceType.SNP else DCAP_HEADER_BYTES + TD_BODY_BYTES
     return len(signed_part(evidence)) >= least
 
 
 def named_evidence(evidence: Evidence) -> NamedEvidence:
-    """What is kept of evidence."""
+    """The part of evidence that is kept."""
     return NamedEvidence(evidence.type, Blob(signed_part(evidence)), evidence.gpu)
 
 
 def evidence_digest(evidence: Evidence) -> Digest:
-    """The name of evidence in release records."""
+    """Digest of evidence in release records."""
     return named_evidence(evidence).digest
 
 
 def gpu_nonce(report_data: bytes) -> Digest:
-    """What a GPU is asked to sign for evidence over these 64 bytes."""
+    """The nonce that a GPU is asked to sign for evidence over these 64 bytes."""
     return digests.labelled(Label.GPU_NONCE, report_data)
 
 
 def quoted_report_data(report_data: bytes, gpu: bytes) -> bytes:
-    """The 64 bytes in the quote: `report_data` itself, or bound together with the GPU's claims where there are some."""
+    """The 64 bytes in the quote: `report_data`, or a hash of it with the GPU's claims where there are some."""
     if not gpu:
         return report_data
     return digests.labelled(Label.GPU_BINDING, report_data, gpu).ljust(REPORT_DATA_BYTES, b"\0")

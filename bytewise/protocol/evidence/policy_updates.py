@@ -1,8 +1,9 @@
-"""How one appraisal policy follows another: approved by a threshold, serials that grow, additions late, removals at once.
+"""Updates of the appraisal policy: approved by a threshold, with growing serials; additions are delayed, removals count at
+once.
 
-Pure: what a shard remembers (`PolicyState`) goes in and comes out. An addition is a rule or measurement that is nowhere within
-the policy before it; it counts from `ADDITION_DELAY_S` after this shard first saw it, by two clocks (`PolicyTimes`), so that
-people can look at it and act first.
+The functions are pure: a shard passes in the state that it remembers (`PolicyState`) and gets the new one. An addition is a
+rule or measurement that no entry of the previous policy includes. It counts `ADDITION_DELAY_S` after this shard first saw it,
+by two clocks (`PolicyTimes`), so that people can examine it and act first.
 """
 
 import dataclasses
@@ -29,15 +30,14 @@ from bytewise.protocol.signing import recover
 from bytewise.protocol.units import U64, Address, Digest
 
 ADDITION_DELAY_S = 3 * 86_400
-"""Seconds from when a shard first sees an addition to when it counts."""
+"""Delay in seconds between the moment when a shard first sees an addition and the moment when it counts."""
 
-MAX_APART_S = 3600
-"""Most seconds between the times of a shard at its start. The newest final block may be a quarter of an hour old."""
+MAX_CLOCK_DIFFERENCE_S = 3600
+"""Largest difference in seconds between the two clocks of a shard at its start. The newest final block may be 15 minutes old."""
 
 
 class PolicyTimes(NamedTuple):
-    """What two clocks say now: a wait begins by the later, and is over by the earlier, so that one alone, wrong or a liar's,
-    decides nothing."""
+    """Two clocks. A delay begins by the later and ends by the earlier, so one wrong or dishonest clock alone decides nothing."""
 
     own: int
     """Unix second of the machine."""
@@ -46,13 +46,15 @@ class PolicyTimes(NamedTuple):
 
 
 def verify_times(times: PolicyTimes, seen: int) -> PolicyTimes:
-    """The times, if they are so near each other, and not so long before `seen` (when this shard started last), that a shard may
-    judge a policy by them; else `ClockWrong`."""
+    """The times, if a shard may judge a policy by them; else `ClockWrong`.
+
+    They must be close to each other, and not long before `seen`, the last start of this shard.
+    """
     own, chain = times
-    if abs(own - chain) > MAX_APART_S:
+    if abs(own - chain) > MAX_CLOCK_DIFFERENCE_S:
         what = "set the clock right" if own < chain else "wait until the node has all blocks, or set the clock right"
         raise ClockWrong("clock", f"is at {own}, the newest final block at {chain}: {what}; or ask another node", ClockFlaw.APART)
-    if seen - min(times) > MAX_APART_S:
+    if seen - min(times) > MAX_CLOCK_DIFFERENCE_S:
         why = f"says that the shard started at {seen}, and it is {min(times)}: set the clock right, or restore the file"
         raise ClockWrong("policy-history.json", why, ClockFlaw.WENT_BACK)
     return times
@@ -70,23 +72,23 @@ class PendingAddition:
 
 @dataclass(frozen=True, slots=True)
 class PolicyState:
-    """What a shard keeps of policies, on disk: the newest it accepted, and which entries of it are still waiting."""
+    """What a shard keeps on disk: the newest policy that it accepted, and which of its entries are still delayed."""
 
     policy: AppraisalPolicy
-    """The newest accepted."""
+    """The newest accepted policy."""
     pending: tuple[PendingAddition, ...]
-    """Its additions that wait, or waited."""
+    """Its additions, delayed or already counting."""
     seen: U64 | None = field(default=None, metadata=LATER)
-    """Latest unix second, by either clock, at which the shard started; None in what was kept before shards kept it."""
+    """Latest Unix second, by either clock, at which the shard started; None in files of older versions."""
 
     def waiting(self, now: int) -> frozenset[Digest]:
-        """Entries that do not count yet at unix second `now`."""
+        """Digests of entries that do not count yet at Unix second `now`."""
         return frozenset(each.entry for each in self.pending if now < each.counts_from)
 
     def at(self, now: int) -> AppraisalPolicy:
-        """The policy without what does not count yet at unix second `now`; `PolicyRefused` if nothing is left of it.
+        """The policy without entries that do not count yet at Unix second `now`. `PolicyRefused` if nothing is left.
 
-        What counts longest is first, so that evidence which satisfies it is not accepted for an addition.
+        Rules that have counted longest come first, so evidence that satisfies one of them is not accepted under an addition.
         """
         waiting, since = self.waiting(now), {each.entry: each.counts_from for each in self.pending}
         kept = (each for each in self.policy.rules if entry_digest(each) not in waiting)
@@ -118,31 +120,32 @@ def verify_approval(signed: SignedPolicy, governors: Sequence[Address], threshol
 
 
 def first_policy_state(policy: AppraisalPolicy) -> PolicyState:
-    """What a shard without history keeps: its first policy counts at once, as it came with the shard's own settings."""
+    """The state of a shard without history. Its first policy counts at once, because it came with the shard's own settings."""
     return PolicyState(policy, ())
 
 
 def update_policy(
-    standing: PolicyState, policy: AppraisalPolicy, times: PolicyTimes, delay_s: int = ADDITION_DELAY_S
+    state: PolicyState, policy: AppraisalPolicy, times: PolicyTimes, delay_s: int = ADDITION_DELAY_S
 ) -> PolicyState:
-    """The standing with `policy` as its newest, seen at these times; itself if the policy is the same.
+    """The state with `policy` as its newest, seen at these times; the same state if the policy is the same.
 
-    `PolicyRefused` for a serial that does not grow, and for what cannot be delayed: other chains, and simulated evidence.
+    `PolicyRefused` for a serial that does not grow, and for changes that a delay cannot make safe: other chains and simulated
+    evidence.
     """
-    before = standing.policy
+    before = state.policy
     if policy == before:
-        return standing
+        return state
     if policy.serial <= before.serial:
         raise PolicyRefused(policy.serial, f"policy {before.serial} was accepted before")
     if not set(policy.chain_ids) <= set(before.chain_ids):
         raise PolicyRefused(policy.serial, "is for chains that the policy before it was not for")
     if policy.insecure_accept_simulated and not before.insecure_accept_simulated:
         raise PolicyRefused(policy.serial, "accepts simulated evidence and the policy before it did not")
-    old = {each.entry: each.counts_from for each in standing.pending if min(times) < each.counts_from}
+    old = {each.entry: each.counts_from for each in state.pending if min(times) < each.counts_from}
     entries: tuple[PlatformRule | TrustedMeasurement, ...] = (*policy.rules, *policy.measurements)
     names = {entry_digest(each): each for each in entries}
     added = (name for name, entry in names.items() if name in old or not _within(entry, before, old))
-    counts_from = max(*times, standing.seen or 0) + delay_s
+    counts_from = max(*times, state.seen or 0) + delay_s
     return PolicyState(policy, tuple(PendingAddition(name, old.get(name, U64(counts_from))) for name in added))
 
 
@@ -157,7 +160,7 @@ def _within(entry: PlatformRule | TrustedMeasurement, before: AppraisalPolicy, w
 
 
 def is_narrower(rule: PlatformRule, other: PlatformRule) -> bool:
-    """Whether the rule accepts nothing that the other would refuse."""
+    """Whether the rule accepts nothing that the other rule refuses."""
     listed = set(rule.platforms) <= set(other.platforms) and bool(rule.platforms) if other.platforms else True
     return (
         (rule.type, rule.root) == (other.type, other.root)

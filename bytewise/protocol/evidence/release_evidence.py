@@ -1,7 +1,7 @@
-"""On what grounds a shard decided: beside each release record, what was shown to the shard and what it concluded of it.
+"""Evidence for a shard's decision, kept with each release record: what the shard was shown and what it concluded.
 
-The record names evidence by hash alone, for an enclave can check no more of it. What the hash covers is kept here, and verified
-against it; all else is the shard's word, for which its signature over record and grounds answers.
+The record names evidence only by hash, because an enclave can check no more. The evidence behind the hash is kept here and
+verified against it. The rest is the shard's statement, which it signs together with the record.
 """
 
 import re
@@ -20,12 +20,12 @@ _RULE = re.compile(r"(R-[0-9A-Z]{2,4})?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class AuditedReceiptPath:
-    """Where an audited receipt is anchored, which a ticket does not name: with it anybody can repeat the draw."""
+    """Where an audited receipt is anchored. A ticket does not say so; with this path anybody can repeat the audit draw."""
 
     batch_id: int
-    """The batch."""
+    """Number of the batch."""
     seq: U64
-    """The receipt's number."""
+    """Number of the receipt."""
     proof: tuple[Digest, ...]
     """Merkle siblings from the receipt's leaf to the batch's root."""
 
@@ -35,38 +35,38 @@ class ReleaseEvidence:
     """Why a shard decided as its record says."""
 
     evidence: NamedEvidence
-    """What the platform signed about the enclave: its hash is the record's."""
+    """Evidence of the enclave. Its digest is the record's `evidence_hash`."""
     platform: PlatformKind
-    """Where the enclave runs, by the policy's entry for its measurement."""
+    """Platform of the enclave, by the policy's entry for its measurement."""
     measurement: Digest
-    """What runs there."""
+    """Measurement of the program."""
     status: TcbStatus
-    """How current the vendor says the platform's trusted parts are."""
+    """TCB status of the platform."""
     gpu: GpuUse
-    """Whether the program computes on a GPU, and whether there is evidence of that."""
+    """Whether the program computes on a GPU, and whether the GPU is attested."""
     policy: U64
-    """Serial number of the appraisal policy that accepted all this."""
+    """Serial of the appraisal policy that accepted the evidence."""
     refusal: str
-    """Rule for which the shard refused (`docs/reference/errors.md`); empty if it gave something."""
+    """Rule for which the shard refused (`docs/reference/errors.md`); empty if it released something."""
     audit: AuditedReceiptPath | None
-    """Of the receipt of an audit for which something was given."""
+    """Path of the audited receipt, if something was released for an audit."""
 
     def __post_init__(self) -> None:
-        # It is printed: who wrote it is a stranger to who reads it.
+        # Accept only a rule number: programs print this text, and it comes from an untrusted shard.
         if _RULE.fullmatch(self.refusal) is None:
-            raise MalformedValue("grounds", "refusal is no rule")
+            raise MalformedValue("release evidence", "refusal is no rule number")
 
 
 @dataclass(frozen=True, slots=True)
 class SignedReleaseEvidence:
-    """Grounds and the shard's word that they are those of one record."""
+    """Release evidence with the shard's signature, which ties it to one record."""
 
     grounds: ReleaseEvidence
-    """What it says."""
+    """The evidence."""
     signature: Blob
-    """The shard's, over `release_evidence_digest`."""
+    """Signature of the shard over `release_evidence_digest`."""
 
 
-def release_evidence_digest(record: Digest, grounds: ReleaseEvidence) -> Digest:
-    """What a shard signs about the record of that EIP-712 digest."""
-    return digests.labelled(Label.RELEASE_GROUNDS, record, encode(grounds))
+def release_evidence_digest(record: Digest, evidence: ReleaseEvidence) -> Digest:
+    """The digest that a shard signs for the record with that EIP-712 digest."""
+    return digests.labelled(Label.RELEASE_GROUNDS, record, encode(evidence))

@@ -1,1 +1,1 @@
-"""Key epochs, ceremonies and the release log, as records (design section 8)."""
+"""Records of key epochs, key ceremonies and release logs (design section 8)."""

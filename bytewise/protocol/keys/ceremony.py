@@ -1,4 +1,8 @@
-"""The plan of a key ceremony: what is agreed before shards generate, renew or repair shares (design section 8)."""
+"""The plan of a key ceremony: what is fixed before shards generate, renew or repair shares (design section 8).
+
+Two field names of the signed plan are older than the terms of the documentation: `scribe` is the coordinator, `heir` is the
+shard whose share is repaired.
+"""
 
 import enum
 from dataclasses import dataclass
@@ -12,28 +16,28 @@ from bytewise.protocol.suites import SUITE_HYBRID, suite_of
 from bytewise.protocol.units import U64, U256, Address, Blob, Digest
 
 MAX_SEATS = 64
-"""`KeyEpochs` takes no more shards than this; bounds the work that a plan can cause."""
+"""Most shards that `KeyEpochs` accepts. It also bounds the work that a plan can cause."""
 
 
 class CeremonyPurpose(enum.Enum):
-    """What a ceremony makes."""
+    """Purpose of a ceremony."""
 
     GENERATE = "generate"
-    """A new key that nobody ever holds."""
+    """Generate a new key that nobody ever holds."""
     RESHARE = "reshare"
-    """New shares of the same key: for the same shards, which makes stolen old shares worthless, or for others."""
+    """Deal new shares of the same key, to the same shards (stolen old shares become worthless) or to others."""
     REPAIR = "repair"
-    """The share that one shard lost, from those of others."""
+    """Repair the share that one shard lost, from the shares of others."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardContact:
-    """What a shard tells those who plan a ceremony."""
+    """Contact data of a shard for planning a ceremony."""
 
     address: Address
     """Account that signs its messages and its release records."""
     url: str
-    """HTTPS base address under which it serves."""
+    """HTTPS base address of the shard."""
     channel: str
     """`host:port` of its attested channels."""
     certificate: str
@@ -49,7 +53,7 @@ class CeremonySeat:
     address: Address
     """Account that signs its messages."""
     url: str
-    """HTTPS base address under which it serves."""
+    """HTTPS base address of the shard."""
     channel: str
     """`host:port` of its attested channels."""
     certificate: str
@@ -58,9 +62,9 @@ class CeremonySeat:
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """A shard's word that it has no other share of an epoch than the one in force, or none.
+    """A shard's statement that it has no share of an epoch except the one in force, or none at all.
 
-    Nobody can check it; it can be held to it.
+    Nobody can check the statement, but the shard is accountable for it.
     """
 
     chain_id: U256
@@ -72,42 +76,42 @@ class Erasure:
     version: int
     """Version of the shares that were in force then."""
     kept: Digest
-    """keccak256 of the commitments of these shares, one after the other; zero if the shard has none of the epoch any more."""
+    """keccak256 of the concatenated commitments of these shares; zero if the shard has no share of the epoch left."""
     erased: int
-    """Files that were overwritten and removed, under the statement that this one takes the place of among them. At least so many:
-    what a run erased that was killed before it said so is not counted."""
+    """At least how many files were overwritten and removed, including those of the statement that this one replaces. Files that
+    a killed run erased before it signed are not counted."""
     at: U64
-    """Unix seconds, the shard's clock."""
+    """Unix seconds by the shard's clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignedErasure:
-    """An erasure statement."""
+    """An erasure statement with its signature."""
 
     statement: Erasure
-    """What is said."""
+    """The statement."""
     shard: Address
-    """By whom."""
+    """Shard that states it."""
     signature: Blob
-    """Over the labelled hash of the statement."""
+    """Signature over the labelled hash of the statement."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharesSource:
-    """The shares that a ceremony starts from."""
+    """The shares from which a ceremony starts."""
 
     version: int
-    """Version of these shares within their epoch; 0 is what key generation made."""
+    """Version of these shares within their epoch; 0 is the result of key generation."""
     commitments: tuple[Blob, ...]
-    """Their Feldman commitments, 65 bytes each: as many as their threshold; the first is the public key."""
+    """Their Feldman commitments, 65 bytes each, as many as their threshold. The first one is the public key."""
 
 
 @dataclass(frozen=True, slots=True)
 class CeremonyPlan:
-    """Everything that is agreed before a ceremony; its digest names the ceremony."""
+    """Everything that is fixed before a ceremony. Its digest identifies the ceremony."""
 
     purpose: CeremonyPurpose
-    """What is made."""
+    """Purpose of the ceremony."""
     chain_id: U256
     """EIP-155 chain id."""
     key_epochs: Address
@@ -115,24 +119,26 @@ class CeremonyPlan:
     epoch: U64
     """Key epoch."""
     attempt: Digest
-    """Random; a second attempt is another ceremony, and no message of the first means anything in it."""
+    """Random value. A second attempt is another ceremony, in which no message of the first attempt is valid."""
     scribe: Address
-    """Who keeps the log and closes its phases. It can delay and end a ceremony and leave shards out; it learns no secret, and
-    forges nobody's word."""
+    """Coordinator: the account that keeps the log and closes its phases. It can delay or end a ceremony and leave shards out.
+    It learns no secret and cannot forge a message."""
     dealers: tuple[CeremonySeat, ...]
-    """Who deals: all receivers of a new key, the holders of the source's shares otherwise. Ascending by index."""
+    """Dealers, ascending by index: all receivers of a new key, otherwise holders of the source's shares."""
     receivers: tuple[CeremonySeat, ...]
-    """Who gets a share, indices 1 to n in order. In a repair the helpers again, who hand what they get to the heir."""
+    """Receivers of a share, with indices 1 to n in order. In a repair they are the helpers again, which pass their values on to
+    the shard under repair."""
     heir: CeremonySeat | None
     """In a repair, the shard that lost its share."""
     threshold: int
-    """Shares that open, afterwards."""
+    """How many of the new shares open an envelope."""
     quorum: int
-    """Receivers that must prove their share before the result counts; of a new key also the fewest dealers."""
+    """How many receivers must prove their share before the result counts. For a new key it is also the least number of dealers.
+    """
     reveal_budget: int
     """Most receivers whose values false complaints may make public before the ceremony fails."""
     source: SharesSource | None
-    """What is dealt again; null for a new key."""
+    """The shares that are dealt again; null for a new key."""
     assurance: str
     """`simulated` or `hardware`."""
 
@@ -142,7 +148,7 @@ class CeremonyPlan:
         count = len(self.receivers)
         if [seat.index for seat in self.receivers] != list(range(1, count + 1)):
             raise CeremonyRefused("plan", "receivers are not numbered from 1")
-        # One share of one would be the key itself.
+        # With a threshold of one, a share would be the key itself.
         if not 2 <= self.threshold <= self.quorum <= count:
             raise CeremonyRefused("plan", f"threshold {self.threshold}, quorum {self.quorum} of {count}")
         if not 0 <= self.reveal_budget < self.threshold:
@@ -178,39 +184,39 @@ class CeremonyPlan:
 
     @property
     def hybrid(self) -> bool:
-        """Whether the epoch's number says that its shards have ML-KEM keys too."""
+        """Whether the number of the epoch says that its shards have ML-KEM keys too."""
         return suite_of(self.epoch) == SUITE_HYBRID
 
     @property
     def fewest_dealers(self) -> int:
-        """With fewer valid deals than this there is no result."""
+        """Number of valid deals below which the ceremony has no result."""
         return self.quorum if self.source is None else len(self.source.commitments)
 
     @property
     def version(self) -> int:
-        """Version of the shares that the ceremony makes. A repair makes no new ones."""
+        """Version of the shares that the ceremony makes. A repair makes no new version."""
         if self.source is None:
             return 0
         return self.source.version + (self.purpose is not CeremonyPurpose.REPAIR)
 
     @property
     def digest(self) -> Digest:
-        """The ceremony's id."""
+        """Id of the ceremony."""
         return digests.labelled(Label.CEREMONY, encode(self))
 
 
 @dataclass(frozen=True, slots=True)
 class SignedPlan:
-    """A plan as the scribe announces it."""
+    """A plan as the coordinator announces it."""
 
     plan: CeremonyPlan
     """The plan."""
     signature: Blob
-    """The scribe's, over the plan's digest."""
+    """Signature of the coordinator over the plan's digest."""
 
 
 def erasure_digest(statement: Erasure) -> Digest:
-    """What a shard signs when it has erased."""
+    """The digest that a shard signs after it erased shares."""
     return digests.labelled(Label.ERASURE, encode(statement))
 
 
@@ -221,17 +227,18 @@ def verify_erasure(signed: SignedErasure) -> Erasure:
 
 
 def signers_needed(count: int, threshold: int) -> int:
-    """How many of `count` shards must sign for their shares, as `KeyEpochs` counts: half way from the threshold, rounded down."""
+    """How many of `count` shards must sign for their shares, as `KeyEpochs` computes it: halfway from the threshold, rounded
+    down."""
     return threshold + (count - threshold) // 2
 
 
 def sign_plan(signer: Signer, plan: CeremonyPlan) -> SignedPlan:
-    """The plan, signed by its scribe."""
+    """The plan, signed by its coordinator."""
     return SignedPlan(plan, signer.sign(plan.digest))
 
 
 def verify_plan(signed: SignedPlan) -> CeremonyPlan:
-    """The plan, if its scribe signed it; else `BadSignature`."""
+    """The plan, if its coordinator signed it; else `BadSignature`."""
     verify_signature("ceremony plan", signed.plan.digest, signed.signature, signed.plan.scribe)
     return signed.plan
 

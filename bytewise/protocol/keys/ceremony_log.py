@@ -1,7 +1,8 @@
-"""What shards say to each other in a ceremony (`bytewise.protocol.keys.ceremony`), and the log that holds it (design section 8).
+"""Messages of a key ceremony, the log that holds them, and proofs that a coordinator signed two logs (design section 8).
 
-Every message is signed over the ceremony's id, its kind and its body, and stands in one log, of which its scribe signs the heads.
-What a ceremony did is a function of its plan and its log alone (`kms/dkg`), so whoever has both recomputes it.
+Every message is signed over the ceremony's id, its kind and its body. All messages are in one log, whose heads the coordinator
+signs. The result of a ceremony is a function of its plan and log (`kms.ceremony.state`), so anybody that has both can recompute
+it. Two logs of one ceremony by one coordinator are a fork, which two of its signatures prove to anybody (ADR-034).
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,32 +21,32 @@ from bytewise.protocol.signing import Signer, verify_signature
 from bytewise.protocol.units import Address, Blob, Digest
 
 MAX_MESSAGE_BYTES = 128 * 1024
-"""Largest message: a deal to 64 receivers has about 40 KB, twice in hex."""
+"""Largest message. A deal to 64 receivers has about 40 KB, twice that in hex."""
 
 MAX_EXCHANGE_BYTES = 8 * 2**20
-"""Largest exchange, either way."""
+"""Largest exchange in either direction."""
 
 PAGE_BYTES = 2 * 2**20
-"""Messages of one exchange; the plan beside them has certificates of at most `MAX_SEATS` seats, twice."""
+"""Bytes of messages in one exchange. The plan is sent with them, with certificates of at most `MAX_SEATS` seats, twice."""
 
 MAX_EXCHANGE_MARKS = 2**14
 """Most brackets and commas of an exchange: some 20 for a seat and 8 for a message, whose body is hex."""
 
 MAX_BODY_MARKS = 640
-"""Most brackets and commas of a body (`encoding.MAX_MARKS`): a deal of 64 commitments to 64 receivers has 520 or so."""
+"""Most brackets and commas of a body (`encoding.MAX_MARKS`). A deal of 64 commitments to 64 receivers has about 520."""
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A receiver takes part."""
+    """A receiver takes part in the ceremony."""
 
     deal_key: Blob
-    """Fresh 65-byte point to which its deals are sealed; its secret is erased when the ceremony has ended."""
+    """Fresh 65-byte point to which its deals are sealed. The receiver erases the secret when the ceremony ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class KemKey:
-    """In a hybrid epoch, a receiver's own key of the second half, which it alone ever has."""
+    """In a hybrid epoch, a receiver's own ML-KEM key. No other shard has its secret."""
 
     key: Blob
     """ML-KEM-768 encapsulation key, 1,184 bytes."""
@@ -53,7 +54,7 @@ class KemKey:
 
 @dataclass(frozen=True, slots=True)
 class DealCommit:
-    """A dealer fixes its polynomial before it sees another's."""
+    """A dealer commits to its polynomial before it sees another dealer's."""
 
     digest: Digest
     """Labelled hash of ceremony, dealer, commitments and proof."""
@@ -61,7 +62,7 @@ class DealCommit:
 
 @dataclass(frozen=True, slots=True)
 class SealedDeal:
-    """One receiver's value of a dealer's polynomial, under HPKE with both points at hand."""
+    """One receiver's value of a dealer's polynomial, sealed with HPKE. Proofs about it use both points."""
 
     receiver: int
     """Index of the receiver."""
@@ -80,7 +81,7 @@ class Deal:
     """A dealer opens its commitment and gives every receiver its value."""
 
     begun: Digest
-    """Head of the log with which its phase began: in another log of this ceremony the word means nothing (ADR-034)."""
+    """Head of the log at the beginning of the phase. In another log of this ceremony the message is invalid (ADR-034)."""
     commitments: tuple[Blob, ...]
     """Feldman commitments of its polynomial, 65 bytes each."""
     e: Blob
@@ -88,26 +89,26 @@ class Deal:
     f: Blob
     """Its response, 32 bytes."""
     sealed: tuple[SealedDeal, ...]
-    """One for each receiver that joined, ascending."""
+    """One sealed value for each receiver that joined, ascending."""
 
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """A receiver opens a deal in public, so that everybody sees what its dealer sealed to it."""
+    """A receiver opens a deal in public, so that everybody sees what the dealer sealed to it."""
 
     dealer: int
-    """Index of the accused."""
+    """Index of the accused dealer."""
     point: Blob
     """Deal key times the sealed deal's ephemeral point, 65 bytes."""
     e: Blob
-    """Challenge of the proof that the point is that, 32 bytes."""
+    """Challenge of the proof that the point is that product, 32 bytes."""
     f: Blob
-    """Response, 32 bytes."""
+    """Its response, 32 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class DealReview:
-    """What a receiver says of all deals at once; no complaint means that every one opened and fits."""
+    """A receiver's review of all deals at once. Without a complaint, it states that every deal opens and fits."""
 
     begun: Digest
     """As in `Deal`."""
@@ -117,44 +118,44 @@ class DealReview:
 
 @dataclass(frozen=True, slots=True)
 class RepairValue:
-    """In a repair, what a helper gives to the heir: its value of the polynomial whose value at 0 is the lost share."""
+    """In a repair, a helper's value for the shard under repair: of the polynomial whose value at 0 is the lost share."""
 
     begun: Digest
     """As in `Deal`."""
     sealed: SealedDeal
-    """For the heir."""
+    """The value, sealed to the shard under repair."""
 
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """Who has a new share signs the transcript, and proves the share on the canary."""
+    """A receiver with a new share signs the transcript, and proves the share on the canary."""
 
     transcript: Digest
-    """Of the log up to the end of the judgements, and of the result."""
+    """Digest of the log up to the end of the reviews, and of the result."""
     partial: Partial
     """Its partial decapsulation of the canary, with proof."""
     signature: Blob
-    """Of `Shares` under `KeyEpochs`: enough of these let the epoch into force on the chain."""
+    """Signature of `Shares` under `KeyEpochs`. With enough of them the chain accepts the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """Who had a share until now signs that the new ones follow on it: without enough of these no curator can move a key."""
+    """A holder of the previous shares signs that the new ones follow them. Without enough consents no curator can move a key."""
 
     transcript: Digest
     """As in `Confirm`."""
     signature: Blob
-    """Of the same `Shares` under `KeyEpochs`."""
+    """Signature of the same `Shares` under `KeyEpochs`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The scribe ends a phase: who has not spoken in it is silent."""
+    """The coordinator ends a phase. A shard that sent nothing in it is silent."""
 
     phase: int
     """The phase that ends."""
     head: Digest
-    """Head of the log before this message: two different ones for one phase convict the scribe."""
+    """Head of the log before this message. Two different heads for one phase convict the coordinator."""
 
 
 Body = Join | KemKey | DealCommit | Deal | DealReview | RepairValue | Confirm | Consent | Close
@@ -163,7 +164,7 @@ KINDS: Mapping[str, type[Any]] = {
     "join": Join, "kem": KemKey, "commit": DealCommit, "deal": Deal, "judgement": DealReview, "hand": RepairValue, "confirm":
     Confirm, "consent": Consent, "close": Close,
 }  # fmt: skip
-"""Kinds of messages and the records that are their bodies."""
+"""Kinds of messages, and the record class of each kind's body."""
 
 _NAMES = {cls: name for name, cls in KINDS.items()}
 
@@ -173,70 +174,70 @@ class Message:
     """One entry of a ceremony's log."""
 
     ceremony: Digest
-    """Which ceremony."""
+    """Id of the ceremony."""
     sender: Address
-    """Who says it."""
+    """Account of the sender."""
     kind: str
     """One of `KINDS`."""
     body: Blob
-    """Canonical bytes of the kind's record."""
+    """Canonical bytes of the body."""
     signature: Blob
-    """The sender's."""
+    """Signature of the sender."""
 
     @property
     def digest(self) -> Digest:
-        """What the sender signs."""
+        """The digest that the sender signs."""
         return digests.labelled(Label.CEREMONY_MESSAGE, self.ceremony, self.kind.encode(), self.body)
 
 
 @dataclass(frozen=True, slots=True)
 class SignedHead:
-    """A scribe's word how its log of a ceremony goes, up to a number of messages."""
+    """A coordinator's signed statement of its log, up to a number of messages."""
 
     length: int
-    """How many."""
+    """Number of messages."""
     head: Digest
     """Head of the log after them."""
     signature: Blob
-    """The scribe's, over ceremony, number and head: two of one number that differ are a fork (`ceremony_forks`)."""
+    """Signature of the coordinator over ceremony, number and head. Two that differ for one number are a fork."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Body of `POST /v1/ceremony`: the scribe brings the log and asks what the shard has to say."""
+    """Body of `POST /v1/ceremony`: the coordinator sends a page of the log and asks for the shard's messages."""
 
     plan: SignedPlan
-    """Which ceremony."""
+    """Plan of the ceremony."""
     before: SignedHead
-    """The log before the messages below: as many messages as the shard said that it has."""
+    """The log before the messages below. Its length is the number of messages that the shard said it has."""
     messages: tuple[Message, ...]
-    """The log from there on, a bounded page of it."""
+    """The following messages of the log, a bounded page."""
     after: SignedHead
-    """The log with these messages."""
+    """The log including these messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExchangeAnswer:
-    """Answer of `POST /v1/ceremony`."""
+    """Answer to `POST /v1/ceremony`."""
 
     length: int
-    """How many messages of the log this shard has stored now."""
+    """Number of messages of the log that this shard has stored."""
     head: Digest
     """Head of that log."""
     phase: int
-    """Where the ceremony stands for it."""
+    """Phase of the ceremony, as this shard sees it."""
     messages: tuple[Message, ...]
-    """What it has to say: stored, and the same whenever it is asked."""
+    """Messages of this shard. They are stored, and the same for every request."""
 
 
 def sign_message(signer: Signer, ceremony: Digest, body: Body) -> Message:
-    """The signed message of a body. Signatures are deterministic: the same body gives the same message."""
+    """The signed message with this body. Signatures are deterministic: the same body gives the same message."""
     draft = Message(ceremony, signer.address, _NAMES[type(body)], Blob(encode(body)), Blob(b""))
     return Message(draft.ceremony, draft.sender, draft.kind, draft.body, signer.sign(draft.digest))
 
 
 def read_message(message: Message) -> Body:
-    """The body of a message whose signature holds; `CeremonyRefused` for an unknown kind, or what `decode` raises."""
+    """The body of a message with a valid signature. `CeremonyRefused` for an unknown kind, or an error of `decode`."""
     cls = KINDS.get(message.kind)
     if cls is None or len(message.body) > MAX_MESSAGE_BYTES:
         raise CeremonyRefused(message.ceremony.hex()[:16], f"message of kind {message.kind[:20]}, {len(message.body)} bytes")
@@ -245,37 +246,38 @@ def read_message(message: Message) -> Body:
     return body
 
 
-def make_exchange(scribe: Signer, plan: SignedPlan, first: int, messages: tuple[Message, ...], before: Digest) -> Exchange:
-    """The exchange that brings these messages; `before` is the head of the log before them."""
-    after = sign_head(scribe, plan, first + len(messages), head_after(before, messages))
-    return Exchange(plan, sign_head(scribe, plan, first, before), messages, after)
+def make_exchange(coordinator: Signer, plan: SignedPlan, first: int, messages: tuple[Message, ...], before: Digest) -> Exchange:
+    """The exchange with these messages. `before` is the head of the log before them."""
+    after = sign_head(coordinator, plan, first + len(messages), head_after(before, messages))
+    return Exchange(plan, sign_head(coordinator, plan, first, before), messages, after)
 
 
-def sign_head(scribe: Signer, plan: SignedPlan, length: int, head: Digest) -> SignedHead:
-    """The scribe's word for its log. Who signs two heads of one length is convicted by them: the log is durable first."""
-    return SignedHead(length, head, scribe.sign(_head_digest(plan, length, head)))
+def sign_head(coordinator: Signer, plan: SignedPlan, length: int, head: Digest) -> SignedHead:
+    """The coordinator's signed head of its log. Make the log durable first: two heads of one length convict their signer."""
+    return SignedHead(length, head, coordinator.sign(_head_digest(plan, length, head)))
 
 
-def verify_head(plan: SignedPlan, told: SignedHead) -> SignedHead:
-    """The head, if the scribe of the plan signed it for this ceremony; else `BadSignature`, `CeremonyRefused` for no number."""
-    if told.length < 0:
-        raise CeremonyRefused(plan.plan.digest.hex()[:16], f"a log of {told.length} messages")
-    verify_signature("log of a ceremony", _head_digest(plan, told.length, told.head), told.signature, plan.plan.scribe)
-    return told
+def verify_head(plan: SignedPlan, signed: SignedHead) -> SignedHead:
+    """The head, if the coordinator of the plan signed it for this ceremony; else `BadSignature`, or `CeremonyRefused` for a
+    negative length."""
+    if signed.length < 0:
+        raise CeremonyRefused(plan.plan.digest.hex()[:16], f"a log of {signed.length} messages")
+    verify_signature("log of a ceremony", _head_digest(plan, signed.length, signed.head), signed.signature, plan.plan.scribe)
+    return signed
 
 
-def verify_exchange(asked: Exchange) -> Exchange:
-    """The exchange, if its scribe signed both heads and the messages lead from the first to the second.
+def verify_exchange(exchange: Exchange) -> Exchange:
+    """The exchange, if its coordinator signed both heads and the messages lead from the first to the second.
 
-    Else `BadSignature` or `CeremonyRefused`: anybody can put other messages between two heads of an honest scribe.
+    Otherwise `BadSignature` or `CeremonyRefused`: anybody can put other messages between two heads of an honest coordinator.
     """
-    before, after = (verify_head(asked.plan, each) for each in (asked.before, asked.after))
-    verify_log_end(asked.plan, before.head, asked.messages, after, before.length)
-    return asked
+    before, after = (verify_head(exchange.plan, each) for each in (exchange.before, exchange.after))
+    verify_log_end(exchange.plan, before.head, exchange.messages, after, before.length)
+    return exchange
 
 
 def verify_log_end(plan: SignedPlan, head: Digest, messages: tuple[Message, ...], end: SignedHead, first: int) -> SignedHead:
-    """The end, if the log whose head is this after `first` messages ends there with these; else `CeremonyRefused`."""
+    """The end, if a log with this head after `first` messages reaches it with these messages; else `CeremonyRefused`."""
     if first + len(messages) != end.length or head_after(head, messages) != end.head:
         raise CeremonyRefused(plan.plan.digest.hex()[:16], f"messages that do not lead to the signed head of {end.length}")
     return end
@@ -291,11 +293,9 @@ def head_after(head: Digest, messages: Iterable[Message]) -> Digest:
 
 
 def next_head(head: Digest, message: Message) -> Digest:
-    """Head of a log after one more message; the first head is the ceremony's id."""
+    """Head of a log after one more message. The first head is the ceremony's id."""
     return digests.labelled(Label.CEREMONY_LOG, head, encode(message))
 
-
-# Two logs of one ceremony by one scribe: found where they part, and proven to anybody by two of its signatures (ADR-034).
 
 MAX_COPY_MARKS = 2**16
 """Most brackets and commas of a copy of a log: some 20 for a seat and 8 for a message, in two logs."""
@@ -303,67 +303,69 @@ MAX_COPY_MARKS = 2**16
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Evidence that a scribe signed two logs of one ceremony. It needs nothing beside it but the scribe's address."""
+    """Proof that a coordinator signed two logs of one ceremony. A verifier needs only it and the coordinator's address."""
 
     plan: SignedPlan
-    """The ceremony, as the scribe announced it."""
+    """The ceremony, as the coordinator announced it."""
     shorter: SignedHead
-    """How one log goes."""
+    """Signed head of one log."""
     longer: SignedHead
-    """How another goes, as many messages or more."""
+    """Signed head of the other log, with as many messages or more."""
     at: Digest
-    """Head of the other log where it has as many messages as the first."""
+    """Head of the other log at the length of the shorter one."""
     between: tuple[Message, ...]
-    """The other log from there to its end: they show that the head which is signed there means `at`."""
+    """Messages of the other log from there to its end. They show that its signed head implies `at`."""
 
 
 @dataclass(frozen=True, slots=True)
 class CeremonyLogCopy:
-    """What one shard has of a ceremony's log. All of it is public."""
+    """One shard's copy of a ceremony's log. All of it is public."""
 
     plan: SignedPlan
-    """The ceremony."""
+    """Plan of the ceremony."""
     messages: tuple[Message, ...]
-    """The log, from its first message on."""
+    """The log from its first message on."""
     end: SignedHead
-    """The scribe's word for it."""
+    """The coordinator's signed head of this log."""
     fork: Fork | None
-    """The first other log that the scribe showed to this shard, if any."""
+    """The first other log that the coordinator showed to this shard, or None."""
 
 
 class LogSegment(NamedTuple):
-    """A part of a log: signed where it ends, and where it begins unless that is with the ceremony."""
+    """A part of a log. Its end is signed, and so is its beginning unless that is the beginning of the ceremony."""
 
     before: SignedHead
     messages: tuple[Message, ...]
     after: SignedHead
 
 
-def segment_of(asked: Exchange) -> LogSegment:
-    """What an exchange shows of a log."""
-    return LogSegment(asked.before, asked.messages, asked.after)
+def segment_of(exchange: Exchange) -> LogSegment:
+    """The part of a log that an exchange shows."""
+    return LogSegment(exchange.before, exchange.messages, exchange.after)
 
 
 def find_fork(plan: SignedPlan, log: tuple[Message, ...], end: SignedHead, other: LogSegment) -> Fork | None:
-    """Where a stretch parts from a log; None if it does not, or begins after its end.
+    """The fork between a log and a segment of another; None if they agree, or the segment begins after the log's end.
 
-    Both must have been verified: `end` is the log's, and the stretch leads from its first head to its second.
+    Both must have been verified: `end` is the log's signed head, and the segment leads from its first head to its second.
     """
     heads = list(accumulate(log, next_head, initial=plan.plan.digest))
-    first, told = other.before.length, other.after
+    first, signed = other.before.length, other.after
     if first > len(log):
         return None
     if heads[first] != other.before.head:
         return Fork(plan, other.before, end, heads[first], log[first:])
-    if told.length <= len(log):
-        return None if heads[told.length] == told.head else Fork(plan, told, end, heads[told.length], log[told.length :])
+    if signed.length <= len(log):
+        return (
+            None if heads[signed.length] == signed.head else Fork(plan, signed, end, heads[signed.length], log[signed.length :])
+        )
     shared = len(log) - first
     at = head_after(other.before.head, other.messages[:shared])
-    return None if at == heads[-1] else Fork(plan, end, told, at, other.messages[shared:])
+    return None if at == heads[-1] else Fork(plan, end, signed, at, other.messages[shared:])
 
 
 def verify_fork(fork: Fork) -> CeremonyPlan:
-    """The plan whose scribe is convicted; `BadSignature` or `CeremonyRefused` if this convicts nobody."""
+    """The plan whose coordinator is convicted. `BadSignature` or `CeremonyRefused` if the fork convicts nobody."""
     plan = verify_plan(fork.plan)
     shorter, longer = (verify_head(fork.plan, each) for each in (fork.shorter, fork.longer))
     verify_log_end(fork.plan, fork.at, fork.between, longer, shorter.length)
@@ -373,7 +375,7 @@ def verify_fork(fork: Fork) -> CeremonyPlan:
 
 
 def read_copy(data: bytes) -> CeremonyLogCopy:
-    """A copy of a log whose scribe signed it, with a fork that convicts it or none; a `Fault` for anything else."""
+    """A copy of a log that its coordinator signed, with a convicting fork or none. A `Fault` for anything else."""
     copy = decode(CeremonyLogCopy, data, MAX_COPY_MARKS)
     plan = verify_plan(copy.plan)
     verify_log_end(copy.plan, plan.digest, copy.messages, verify_head(copy.plan, copy.end), 0)
@@ -383,7 +385,7 @@ def read_copy(data: bytes) -> CeremonyLogCopy:
 
 
 def fork_of_copies(one: CeremonyLogCopy, other: CeremonyLogCopy) -> Fork | None:
-    """Where two shards' copies of one ceremony part; None if one is the beginning of the other, or they are of two ceremonies."""
+    """The fork between two copies of one ceremony's log; None if one begins the other, or the ceremonies differ."""
     if one.plan.plan != other.plan.plan:
         return None
     begun = SignedHead(0, one.plan.plan.digest, Blob(b""))

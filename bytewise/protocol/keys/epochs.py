@@ -1,4 +1,5 @@
-"""Key epochs, partial decapsulations, and what an enclave and a shard say to each other (design section 8)."""
+"""Key epochs, partial decapsulations, messages between enclave and shard, and what a shard reads of the chain (design section
+8)."""
 
 import enum
 from dataclasses import dataclass, field
@@ -17,15 +18,15 @@ from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import U64, Address, Blob, Digest
 
 MAX_RELEASE_BODY_BYTES = 16 * 2**20
-"""Largest release request: an envelope of the largest bucket, twice in hex, with room to spare."""
+"""Largest release request: an envelope of the largest bucket, twice that in hex, with room to spare."""
 
 MAX_RELEASE_MARKS = 128
-"""Most brackets, commas and backslashes of a release request (`encoding.MAX_MARKS`): it has 33, and one for each Merkle sibling,
-of which a batch of 2^32 leaves has 32."""
+"""Most brackets, commas and backslashes of a release request (`encoding.MAX_MARKS`): 33, and one for each Merkle sibling, of
+which a batch of 2^32 leaves has 32."""
 
 
 class EpochState(enum.IntEnum):
-    """Life of a key epoch, as `KeyEpochs` numbers it."""
+    """Life of a key epoch, numbered as in `KeyEpochs`."""
 
     NONE = 0
     PENDING = 1
@@ -39,24 +40,25 @@ class Decision(enum.IntEnum):
     """Decision of a release record."""
 
     RELEASED = 1
-    """A partial was given: it opens one envelope."""
+    """The shard released a partial, which opens one envelope."""
     REFUSED = 2
     SHARE_RELEASED = 3
-    """A share of the key was given, which is good for every envelope of the epoch (ADR-038)."""
+    """The shard released its share of the key, which is valid for every envelope of the epoch (ADR-038)."""
 
 
 RELEASES = frozenset({Decision.RELEASED.value, Decision.SHARE_RELEASED.value})
-"""Decisions after which an enclave has something."""
+"""Decisions that release something to an enclave."""
 
 
 def release_decision(epoch: int) -> Decision:
-    """What a shard of this key epoch records before it gives anything: its number alone says whether that is a share."""
+    """The decision that a shard of this key epoch records before it releases anything. The epoch's number says whether it is a
+    share."""
     return Decision.SHARE_RELEASED if is_rebuilt(epoch) else Decision.RELEASED
 
 
 @dataclass(frozen=True, slots=True)
 class EpochDocument:
-    """What a key ceremony publishes: the epoch's record and the commitments that prove every share."""
+    """Result of a key ceremony: the epoch's record and the commitments that prove every share."""
 
     record: EpochRecord
     """Public key, threshold, shards, assurance."""
@@ -66,7 +68,7 @@ class EpochDocument:
 
 @dataclass(frozen=True, slots=True)
 class SealedShare:
-    """A share at rest, as the shard's sealer made it (`kms.storage.sealing`), bound to epoch and index."""
+    """A share at rest, as the shard's sealer encrypted it (`kms.storage.sealing`), bound to epoch and index."""
 
     epoch: U64
     """Key epoch."""
@@ -75,7 +77,7 @@ class SealedShare:
     nonce: Blob
     """The first 12 bytes of the sealed 32-byte scalar."""
     ciphertext: Blob
-    """The others."""
+    """The remaining bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,57 +96,57 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class HybridPartial:
-    """What a shard of a hybrid epoch gives: its partial, and its share of the envelope's PSK."""
+    """Answer of a shard of a hybrid epoch: its partial, and its share of the envelope's PSK."""
 
     partial: Partial
-    """Of the P-256 half."""
+    """Partial of the P-256 half."""
     keys: Digest
-    """Digest of the epoch's hybrid keys as the shard has them."""
+    """Digest of the epoch's hybrid keys, as the shard has them."""
     share: Blob | None = field(repr=False)
-    """32 bytes that hash to the part's commitment; null: the part does not open, or holds something else."""
+    """32 bytes that hash to the part's commitment; null if the part does not open or holds something else."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRequest:
-    """What an enclave asks over an attested channel, which says who it is and to which transport key a partial is sealed."""
+    """An enclave's request over an attested channel. The channel identifies the enclave and its transport key."""
 
     ticket: Ticket
-    """The right."""
+    """The right to the key."""
     ticket_signature: Blob
-    """By the ticket's voter."""
+    """Signature of the ticket's voter."""
     receipt: Receipt
-    """Whose envelope."""
+    """Receipt whose envelope is to be opened."""
     receipt_signature: Blob
-    """The operator's."""
+    """Signature of the operator."""
     batch_id: int
-    """Batch that anchored it."""
+    """Batch that anchored the receipt."""
     proof: tuple[Digest, ...]
-    """Merkle siblings."""
+    """Merkle siblings from the receipt's leaf to the batch's root."""
     envelope: Blob
-    """Envelope bytes."""
+    """Bytes of the envelope."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseAnswer:
-    """What a shard gives."""
+    """A shard's answer that releases something."""
 
     sealed_partial: Blob
-    """HPKE to the channel's transport key: of the canonical `Partial` or `HybridPartial` under `partial_info`, or of a share's
-    32 bytes under `share_info`."""
+    """HPKE ciphertext to the channel's transport key: a canonical `Partial` or `HybridPartial` under `partial_info`, or the 32
+    bytes of a share under `share_info`."""
     record: Release
     """The release record, committed before this answer."""
     signature: Blob
-    """The shard's, over the record's EIP-712 digest."""
+    """Signature of the shard over the record's EIP-712 digest."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignedTicket:
-    """The right that a release record names by its hash, in the words of who asked."""
+    """The right that a release record names by its hash, signed by the account that asked."""
 
     ticket: Ticket
-    """Which dispute and round, or which audit; whose enclave."""
+    """Dispute and round, or audit, and the enclave instance."""
     signature: Blob
-    """The voter's, over the ticket's EIP-712 digest."""
+    """Signature of the voter over the ticket's EIP-712 digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,29 +154,29 @@ class SignedRelease:
     """One entry of a shard's public log."""
 
     record: Release
-    """The record."""
+    """The release record."""
     signature: Blob
-    """The shard's."""
+    """Signature of the shard."""
     right: SignedTicket | None
-    """Why; None in records of before shards kept tickets."""
+    """The ticket behind the decision; None in records of older shards."""
     grounds: SignedReleaseEvidence | None = field(default=None, metadata=LATER)
-    """On what the shard decided; None in records of before shards kept that."""
+    """The evidence behind the decision; None in records of older shards."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseLog:
-    """Answer of `GET /v1/log`: records in order, of one epoch."""
+    """Answer to `GET /v1/log`: records of one epoch, in order."""
 
     entries: tuple[SignedRelease, ...]
-    """Ascending by index."""
+    """Entries, ascending by index."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardInfo:
-    """Answer of `GET /v1/info`."""
+    """Answer to `GET /v1/info`."""
 
     epoch: U64
-    """Served key epoch."""
+    """Key epoch that the shard serves."""
     index: int
     """Evaluation point."""
     shard: Address
@@ -184,12 +186,12 @@ class ShardInfo:
     policy: Digest
     """Appraisal policy in force at this shard."""
     shares: Digest | None = field(default=None, metadata=LATER)
-    """keccak256 of the commitments that its share fits, one after the other; None from a shard of an earlier build."""
+    """keccak256 of the concatenated commitments that its share fits; None from an older shard."""
     version: int | None = field(default=None, metadata=LATER)
     """Version of these shares, as the chain told the shard; None before it asked."""
     in_force: bool | None = field(default=None, metadata=LATER)
-    """Whether the chain means them at the newest final block that the shard read, some seconds ago at most: if not, it answers
-    nobody. None if it cannot read the chain."""
+    """Whether these shares are in force at the newest final block that the shard read, at most some seconds ago. If not, the
+    shard answers nobody. None if it cannot read the chain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +199,7 @@ class ShardRefusal:
     """Body of every error answer of a shard."""
 
     error: str
-    """Class of `bytewise.protocol.errors`."""
+    """Name of a class in `bytewise.protocol.errors`."""
     rule: str
     """Its rule number."""
     retryable: bool
@@ -206,12 +208,12 @@ class ShardRefusal:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseReply:
-    """What comes back over the channel: one of the two."""
+    """Answer over the channel: either a release or a refusal."""
 
     answer: ReleaseAnswer | None
-    """The partial and its record."""
+    """The released partial or share, with its record."""
     refusal: ShardRefusal | None
-    """Why there is none."""
+    """The reason of a refusal."""
 
     def __post_init__(self) -> None:
         if (self.answer is None) == (self.refusal is None):
@@ -220,98 +222,95 @@ class ReleaseReply:
 
 @dataclass(frozen=True, slots=True)
 class EpochOnChain:
-    """What `KeyEpochs` says of a key epoch."""
+    """A key epoch as `KeyEpochs` has it."""
 
     state: EpochState
-    """NONE if there is no such epoch; all else is empty then."""
+    """State; NONE if there is no such epoch, and then all other fields are empty."""
     public_key: Blob
     """65-byte point."""
     commitments: Blob
-    """Feldman commitments of the shares in force, one after the other, 65 bytes each."""
+    """Feldman commitments of the shares in force, concatenated, 65 bytes each."""
     shards: tuple[Address, ...]
-    """Accounts by index, from 1."""
+    """Accounts of the shards by index, from 1."""
     threshold: int
-    """Shards that open."""
+    """How many shares open an envelope."""
     version: int
     """How often the key was dealt again."""
     transcript: Digest
-    """Of the ceremony for whose shares enough of their holders signed on the chain; zero if nobody has shown that."""
+    """Transcript of the ceremony for whose shares enough holders signed on the chain; zero if nobody has shown that."""
     assurance: str = ""
     """`simulated` or `hardware`; empty if there is no such epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditDraw:
-    """What draws the light audits of one batch, for one voter."""
+    """Inputs of the light-audit draw of one batch, for one voter."""
 
     batch: BatchHeader
     """The batch."""
     window_end: int
     """Last second of its window, protocol clock."""
     beacon: Digest
-    """Hash of the block two after the batch."""
+    """Hash of the second block after the batch."""
     rate_bps: int
     """Chance per audit seat in 1/10,000."""
     seats: int
-    """Audit seats of the ticket's voter, by its stake at the batch's block; 0 if it is not of the environment's pool."""
+    """Audit seats of the ticket's voter by its stake at the batch's block; 0 if it is not in the environment's pool."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChainFacts:
-    """All that a shard's decision needs of the chain, read at one block."""
+    """Everything that a shard's decision needs of the chain, read at one block."""
 
     number: int
-    """The block."""
+    """Number of the block."""
     timestamp: int
-    """Its wall time."""
+    """Wall time of the block."""
     clock: int
-    """Protocol clock: that of tickets."""
+    """Protocol clock, which tickets use."""
     policy: Digest
-    """Appraisal policy in force."""
+    """Digest of the appraisal policy in force."""
     is_verifier: bool
     """Whether the ticket's voter is in any pool."""
     dispute: Dispute | None
-    """The ticket's dispute, if it is one and exists."""
+    """The ticket's dispute, if the ticket names one and it exists."""
     drawing: AuditDraw | None
-    """What drew the auditors of the named batch, if it exists and has a beacon."""
+    """Inputs of the audit draw of the named batch, if it exists and has a beacon."""
     epoch_state: EpochState
     """State of the ticket's key epoch."""
     assurance: str
-    """The chain's label of that epoch."""
+    """Assurance label of that epoch on the chain."""
     public_key: Blob
-    """The chain's public key of that epoch."""
+    """Public key of that epoch on the chain."""
     commitments: Blob
-    """Its commitments of the shares in force, one after the other."""
+    """Concatenated commitments of its shares in force."""
     holders: tuple[Address, ...]
-    """Accounts of the shards that have those shares, by index, from 1."""
+    """Accounts of the shards that hold those shares, by index, from 1."""
     version: int = 0
-    """How often the key was dealt again until it had those."""
+    """Version of those shares: how often the key was dealt again."""
     hybrid: HybridKeys | None = None
     """Its hybrid keys, as far as the chain pins them."""
 
 
 def partial_info(shard: Address, receipt_id: Digest, ticket_hash: Digest, key_epoch: int) -> Digest:
-    """HPKE `info` of a sealed partial: who, for which receipt, on which right."""
+    """HPKE `info` of a sealed partial. It names shard, receipt, ticket and epoch."""
     return digests.labelled(Label.PARTIAL, shard.encode(), receipt_id, ticket_hash, key_epoch)
 
 
 def share_info(shard: Address, receipt_id: Digest, ticket_hash: Digest, key_epoch: int) -> Digest:
-    """HPKE `info` of a sealed share of a key, which is thus never taken for a partial."""
+    """HPKE `info` of a sealed share, which therefore cannot be taken for a partial."""
     return digests.labelled(Label.RELEASED_SHARE, shard.encode(), receipt_id, ticket_hash, key_epoch)
 
 
-# What a shard reads of the chain for one release, all of it at one block.
-
-
 class ReleaseView(NamedTuple):
-    """The network as one ticket needs it."""
+    """What one ticket needs of the chain, all of it at one block."""
 
     block: int
     """Number of the block."""
     snapshot: Snapshot
-    """Of the ticket's voter: protocol clock, policy and the voter's roles, but no dispute."""
+    """Snapshot for the ticket's voter: protocol clock, policy and roles, without disputes."""
     key: EpochOnChain
-    """The ticket's key epoch, whether or not there is one."""
+    """The ticket's key epoch on the chain, in state NONE if there is none."""
     record: EpochRecord | None
     """That epoch with its shards; None if there is none."""
     dispute: Dispute | None

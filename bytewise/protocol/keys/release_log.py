@@ -1,8 +1,7 @@
-"""What makes release records a log: one shard's, of one epoch, signed, chained, each with the ticket that it names and its
-grounds.
+"""Verification of a release log: the signed, chained records of one shard for one epoch, each with its ticket and evidence.
 
-A chain shows what was changed, dropped or inserted before its head. That its end was cut off, or that there are two, only who
-kept an earlier head can see (`kms.release_log.copies`).
+A chain shows every change, removal or insertion before its head. It does not show that its end was cut off, or that there are
+two logs; only somebody that kept an earlier head sees that (`kms.release_log.copies`).
 """
 
 from collections.abc import Iterable
@@ -18,7 +17,7 @@ from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 
 
 class LogHead(NamedTuple):
-    """Where the next record goes."""
+    """Position of the next record."""
 
     digest: Digest
     """EIP-712 digest of the newest record; zero before the first."""
@@ -27,21 +26,22 @@ class LogHead(NamedTuple):
 
 
 START = LogHead(ZERO_DIGEST, 0)
-"""Of a log without records."""
+"""Head of a log without records."""
 
 LAG_S = 3600
-"""Most seconds by which the newest blocks that honest parties see at one moment differ: no record is dated longer before one that
-it follows, and none longer after the moment when an auditor looks."""
+"""Largest difference in seconds between the newest blocks that honest parties see at one moment. A record may be dated that
+much before the record it follows, and that much after the moment when an auditor looks."""
 
 _DECISIONS = frozenset(each.value for each in Decision)
 _KINDS = frozenset(each.value for each in TicketKind)
 
 
 def verify_log(entries: Iterable[SignedRelease], head: LogHead, domain: Domain) -> LogHead:
-    """The head after these records; `domain` is that of `KeyEpochs`.
+    """The head after these records. `domain` is the domain of `KeyEpochs`.
 
-    `ReleaseLogBroken` names the first that is not signed, does not follow, decides nothing, has another's ticket or grounds, a
-    ticket that is a right to nothing, grounds that name a batch which cannot be, or gave what its epoch does not give.
+    `ReleaseLogBroken` names the first wrong record: it is not signed, does not follow the previous one, has an unknown
+    decision, has a ticket or evidence of another record, has a ticket of unknown kind, names an impossible batch, or releases
+    something that its epoch does not release.
     """
     for signed in entries:
         record, digest = signed.record, typed_digest(domain, signed.record)
@@ -55,9 +55,9 @@ def verify_log(entries: Iterable[SignedRelease], head: LogHead, domain: Domain) 
         try:
             verify_signature(f"release record {record.index}", digest, signed.signature, record.shard)
             if signed.right is not None:
-                _verify_right(record, signed.right, domain)
+                _verify_ticket(record, signed.right, domain)
             if signed.grounds is not None:
-                _verify_grounds(signed, signed.grounds, digest)
+                _verify_evidence(signed, signed.grounds, digest)
         except BadSignature as error:
             raise ReleaseLogBroken(record.shard, str(error)) from None
         head = LogHead(digest, record.index + 1)
@@ -65,7 +65,7 @@ def verify_log(entries: Iterable[SignedRelease], head: LogHead, domain: Domain) 
 
 
 def verify_owner(entries: Iterable[SignedRelease], shard: Address, epoch: int) -> Address:
-    """The shard, if all these records are its own and of this epoch; otherwise `ReleaseLogBroken`."""
+    """The shard, if all records are its own and of this epoch; otherwise `ReleaseLogBroken`."""
     for signed in entries:
         record = signed.record
         if (record.shard, record.key_epoch) != (shard, epoch):
@@ -73,7 +73,7 @@ def verify_owner(entries: Iterable[SignedRelease], shard: Address, epoch: int) -
     return shard
 
 
-def _verify_right(record: Release, right: SignedTicket, domain: Domain) -> SignedTicket:
+def _verify_ticket(record: Release, right: SignedTicket, domain: Domain) -> SignedTicket:
     ticket, digest = right.ticket, typed_digest(domain, right.ticket)
     verify_signature(f"ticket of release record {record.index}", digest, right.signature, ticket.voter)
     _verify_kind(record, ticket)
@@ -90,13 +90,13 @@ def _verify_right(record: Release, right: SignedTicket, domain: Domain) -> Signe
 
 
 def _verify_kind(record: Release, ticket: Ticket) -> Ticket:
-    # An honest shard writes no record, of a refusal neither, about a ticket of another kind.
+    # An honest shard writes no record about a ticket of another kind, not even a refusal.
     if ticket.kind not in _KINDS:
         raise ReleaseLogBroken(record.shard, f"record {record.index} has a ticket of unknown kind {ticket.kind}")
     return ticket
 
 
-def _verify_grounds(signed: SignedRelease, why: SignedReleaseEvidence, digest: Digest) -> SignedReleaseEvidence:
+def _verify_evidence(signed: SignedRelease, why: SignedReleaseEvidence, digest: Digest) -> SignedReleaseEvidence:
     record, grounds = signed.record, why.grounds
     verify_signature(
         f"grounds of release record {record.index}", release_evidence_digest(digest, grounds), why.signature, record.shard

@@ -1,4 +1,4 @@
-"""What an engine says of a request and of a claimed answer to it (design section 6)."""
+"""Results of an engine: the answer to a request, and the comparison of a claim with it (design section 6)."""
 
 import enum
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ class DivergenceClass(enum.StrEnum):
     """Why a claim is not the answer, by what the verifier can show (`docs/reference/exact-arithmetic.md`, section 9)."""
 
     TOKEN = "token"
-    """Another token than the computation gives: the text was altered after it, or names no token of the vocabulary."""
+    """The computation gives another token: the text was altered afterwards, or the token is outside the vocabulary."""
     SAMPLER = "sampler"
-    """Another token, over exactly this model's rows: its numbers are right, and the choice among them is not the request's."""
+    """Another token over exactly this model's rows: the numbers are right, and the sampled token is not the request's."""
     MODEL = "model"
-    """Another token, and the committed rows are not those of this model for these tokens: another model or another prompt."""
+    """Another token, and the committed rows are not this model's for these tokens: another model or another prompt."""
     LENGTH = "length"
     """The answer goes on after its end, or stops before it."""
     STOP = "stop"
-    """The tokens are true; what else the output states (finish reason, counts, blind) is not."""
+    """The tokens are right, and another field of the output is wrong: finish reason, counts or blind."""
     TRACE = "trace"
-    """A true output under a trace root of another computation."""
+    """The output is right, and the trace root is of another computation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,24 +43,24 @@ class Generated:
 
     @property
     def out_hash(self) -> Digest:
-        """What byte equality compares."""
+        """The hash that byte equality compares."""
         return digests.out_hash(self.output.tokens_hash, self.trace_root)
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Where and how a claim leaves the truth. Plaintext-equivalent: stays where the plaintext is."""
+    """Where and how a claim differs from the truth. It is as sensitive as the plaintext and stays where the plaintext is."""
 
     position: int
-    """Index of the first divergent token; the number of tokens where only the trace differs."""
+    """Index of the first token that differs; the number of tokens if only the trace differs."""
     kind: DivergenceClass
-    """Why."""
+    """Class of the difference."""
     expected: int | None
     """The true token, or None past the true end."""
     claimed: int | None
     """The claimed token, or None past the claimed end."""
     gap: Decimal | None = None
-    """How far the largest logit was above the second at that position, exactly; None where no two logits compete."""
+    """Exact gap between the two largest logits at that position; None where no two logits compete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +68,17 @@ class Verification:
     """Result of checking one claim by one teacher-forced pass."""
 
     truth: Generated
-    """The true answer; of a matching claim, the claim itself."""
+    """The true answer. For a matching claim it is the claim itself."""
     divergence: Divergence | None
-    """None for a match."""
+    """The difference, or None for a match."""
     verify_passes: int
     """Teacher-forced passes that it took on the primary backend: 1."""
 
 
 def differing_fields(receipt: Receipt, tokens_hash: Digest, trace_root: Digest) -> tuple[str, ...]:
-    """The receipt's fields that an honest re-execution determines and that are not what it gave; empty if it is equal.
+    """Names of the receipt's fields that differ from an honest re-execution; empty if all are equal.
 
-    `tokens_hash` and `trace_root` are the re-execution's. Both fields are compared, since an operator signs each by itself: true
+    `tokens_hash` and `trace_root` are the re-execution's. Both fields are compared because an operator signs each of them: true
     rows under altered tokens keep `outHash`, and false rows under true tokens keep `tokensHash` (design section 9).
     """
     claimed = (("tokensHash", receipt.tokens_hash, tokens_hash),

@@ -1,4 +1,4 @@
-"""Where an answer was computed, registered on-chain by digest (design section 4)."""
+"""Environments, in which answers are computed. They are registered on the chain by digest (design section 4)."""
 
 from dataclasses import dataclass
 
@@ -8,25 +8,25 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.units import Digest, short_text
 
 PROFILE_EXACT_1 = "exact-1"
-"""The arithmetic profile under which disputes are judged by (profile, model) alone (design section 6)."""
+"""Arithmetic profile in which disputes depend only on profile and model (design section 6)."""
 
 
 PROFILE_PINNED_1 = "pinned-1"
-"""The paper's own way: floats, judged only where the whole environment is equal (docs/reference/pinned-1.md)."""
+"""Profile of the paper: floats, judged only where the whole environment is equal (docs/reference/pinned-1.md)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the environment accepts; a request outside them is a defect of the record."""
+    """Sizes that the environment accepts. A request outside them is a defect of the record."""
 
     max_context: int
     """Most tokens of prompt and answer together."""
     max_new_tokens: int
     """Most generated tokens."""
     max_request_bytes: int
-    """Most bytes of a canonical Request."""
+    """Most bytes of a canonical request."""
     vocabulary: int
-    """Token ids are below this."""
+    """Number of token ids. Each id is below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """A registered environment. Under `exact-1` all but profile and limits is recorded for forensics only."""
+    """A registered environment. Under `exact-1` only profile and limits count; the other fields are kept for forensics."""
 
     container: Digest
-    """Container image digest, or the measurement of the source tree where there is no container."""
+    """Digest of the container image, or the measurement of the source tree where there is no container."""
     profile: str
     """Arithmetic profile."""
     gpu_arch: str
-    """Architecture name, at most 32 ASCII characters; `cpu` for exact-1 on any processor."""
+    """Name of the architecture, at most 32 ASCII characters; `cpu` for exact-1 on any processor."""
     driver: str
     """Driver version, or `none`."""
     libraries: tuple[Version, ...]

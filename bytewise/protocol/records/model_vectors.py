@@ -1,7 +1,8 @@
-"""Vectors of a model: questions that nobody chooses, and the answers that every engine of its profile must give.
+"""Test vectors of a model: fixed questions and the answers that every engine of its profile must give.
 
-A model and the environments that serve it are proposed with the digest of its vectors; who certifies them has computed the same.
-The questions follow from the model's id, so that whoever proposes can leave none out that its engine answers wrongly.
+A model, and the environments that serve it, are proposed with the digest of its vectors. A verifier certifies them after it
+computed the same. The questions follow from the model's id, so a proposer cannot leave out those that its engine answers
+wrongly.
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from bytewise.protocol.records.request import REQUEST_VERSION, DecodePolicy, Req
 from bytewise.protocol.units import U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Decimal, Digest
 
 NEW_TOKENS = 24
-"""Length of an answer; less where the context is short."""
+"""Tokens of an answer; fewer where the context is short."""
 
 _GREEDY = DecodePolicy(NEW_TOKENS, Decimal("0"), Decimal("1"), 0, ())
 
@@ -32,41 +33,41 @@ KINDS: Mapping[str, tuple[int, DecodePolicy]] = {
     ),
     "a longer prompt": (300, _GREEDY),
 }  # fmt: skip
-"""Name of each question → length of its prompt (shorter where the context is) and knobs; never changed."""
+"""Name of each question → length of its prompt (shorter where the context is short) and decode policy. These never change."""
 
 
 @dataclass(frozen=True, slots=True)
 class VectorAnswer:
-    """What byte equality compares of one answer."""
+    """The hashes of one answer that byte equality compares."""
 
     tokens_hash: Digest
-    """Of the output."""
+    """Hash of the output."""
     trace_root: Digest
-    """Over every row that was computed for it."""
+    """Root over every row that was computed for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """What an engine gave, to be published beside a proposal."""
+    """The vectors that an engine computed, to be published with a proposal."""
 
     profile: str
     """Arithmetic profile."""
     profile_vectors: Digest
-    """The profile's own vectors, known models among them."""
+    """Digest of the profile's own vectors, which include those of the known models."""
     model_id: Digest
-    """Of the artifact."""
+    """Digest of the artifact."""
     environment: Digest
-    """In which it was computed, where the profile depends on it; zero under `exact-1`."""
+    """Environment in which they were computed, if the profile depends on it; zero under `exact-1`."""
     answers: tuple[VectorAnswer, ...]
-    """To `questions`, in order."""
+    """Answers to `questions`, in order."""
 
     @property
     def digest(self) -> Digest:
-        """With which model and environment are proposed."""
+        """The digest with which model and environment are proposed."""
         return digests.labelled(Label.MODEL_VECTORS, encode(self))
 
     def differences(self, other: "Vectors") -> tuple[str, ...]:
-        """What another engine gave otherwise, by name; empty exactly if the digests are equal."""
+        """Names of what differs in another engine's vectors; empty exactly if the digests are equal."""
         plain = ("profile", "profile_vectors", "model_id", "environment")
         named = [name.replace("_", " ") for name in plain if getattr(self, name) != getattr(other, name)]
         if len(self.answers) != len(other.answers):
@@ -76,7 +77,7 @@ class Vectors:
 
 
 def questions(model_id: Digest, environment: Digest, vocabulary: int, max_context: int) -> tuple[Request, ...]:
-    """The requests of a model's vectors, which follow from its id and shape."""
+    """The requests of a model's vectors. They follow from its id and shape."""
     return tuple(_question(model_id, environment, i, vocabulary, max_context) for i in range(len(KINDS)))
 
 

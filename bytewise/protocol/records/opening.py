@@ -1,6 +1,6 @@
-"""Case 2 of the vote function: which defect of the record does this opened envelope have? (design section 9)
+"""Case 2 of the vote function: which defect of the record an opened envelope has (design section 9).
 
-The order of the checks is part of the protocol: the first that fails is the vote, the same for every honest seat.
+The order of the checks is part of the protocol. The first check that fails is the vote, the same for every honest seat.
 """
 
 from bytewise.protocol.encoding import encode
@@ -24,7 +24,8 @@ from bytewise.protocol.units import Digest
 
 
 def verify_opening(receipt: Receipt, receipt_id: Digest, plaintext: bytes, environment: Environment, anchored_at: int) -> Payload:
-    """The payload of a receipt's decrypted envelope, or the `Defect` that the record has. `anchored_at`: chain time."""
+    """The payload of a receipt's decrypted envelope, or the `Defect` of the record. `anchored_at` is chain time in Unix
+    seconds."""
     try:
         payload = unpad(plaintext)
     except Fault as fault:
@@ -66,7 +67,7 @@ def _verify_hashes(payload: Payload, receipt: Receipt) -> None:
 
 
 def _verify_agreement(request: Request, receipt: Receipt, environment: Environment) -> None:
-    # A client that signs for itself gives a key for sealed replies, and a gateway none (design section 3).
+    # A client that signs for itself names a key for sealed replies; a gateway names none (design section 3).
     mode = ClientMode.DELEGATED if request.reply_key is None else ClientMode.SIGNED
     for what, have, want in (
         ("model", request.model_id, receipt.model_id),

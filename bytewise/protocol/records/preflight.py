@@ -1,6 +1,7 @@
-"""The preflight checklist: is a record complete enough to support a claim at all? (design section 11)
+"""The preflight checklist: whether a record is complete enough to support a claim (design section 11).
 
-Eleven points of `deterministic_run_preflight.v1`; each is PASS, FAIL or UNKNOWN, and the report says which claim remains.
+It has the eleven points of `deterministic_run_preflight.v1`. Each is PASS, FAIL or UNKNOWN; the report says which claim
+remains.
 """
 
 import enum
@@ -16,11 +17,11 @@ class PointResult(enum.StrEnum):
     """Result of one point."""
 
     PASS = "pass"
-    """Recorded and consistent."""
+    """The data is recorded and consistent."""
     FAIL = "fail"
-    """Missing or contradictory."""
+    """The data is missing or contradictory."""
     UNKNOWN = "unknown"
-    """Cannot be seen from here: sealed, or outside the protocol."""
+    """It cannot be seen from here: sealed, or outside the protocol."""
 
 
 class PreflightPoint(enum.StrEnum):
@@ -41,18 +42,18 @@ class PreflightPoint(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PreflightSubject:
-    """What the checklist is read from."""
+    """The data from which the checklist is made."""
 
     receipt: Receipt
-    """The record."""
+    """The receipt."""
     header: BatchHeader
-    """Its batch."""
+    """Header of its batch."""
     environment: Environment | None
     """The registered document, if it is known."""
     policy: Digest
     """Appraisal policy in force."""
     window_s: int
-    """Challenge window."""
+    """Length of the challenge window in seconds."""
     assurance: str
     """The chain's label of the key epoch; empty if unknown."""
     opened: bool | None
@@ -76,7 +77,7 @@ class Preflight:
     def too_thin_for(self, profile: str) -> tuple[PreflightPoint, ...]:
         """Failed points without which a mismatch under this profile proves nothing.
 
-        Under `exact-1` bytes depend on model and request alone; what else is recorded about the machine serves forensics.
+        Under `exact-1` the bytes depend only on model and request. The other records about the machine are for forensics.
         """
         needed = {PreflightPoint.INPUT, PreflightPoint.MODEL, PreflightPoint.DECODING}
         if profile != PROFILE_EXACT_1:
@@ -85,7 +86,7 @@ class Preflight:
 
     @property
     def claim(self) -> str:
-        """The largest claim that the record still supports."""
+        """The largest claim that the record supports."""
         marks = dict(self.marks)
         before = (
             PreflightPoint.INPUT,
@@ -104,7 +105,7 @@ class Preflight:
 
 
 def preflight(record: PreflightSubject) -> Preflight:
-    """The checklist of a receipt, from what is public and what an enclave has said."""
+    """The checklist of a receipt, from public data and from what an enclave found."""
     receipt, environment = record.receipt, record.environment
     sealed = {None: PointResult.UNKNOWN, True: PointResult.PASS, False: PointResult.FAIL}[record.opened]
     marks = (

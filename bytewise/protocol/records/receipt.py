@@ -14,7 +14,7 @@ from bytewise.protocol.units import U8, U32, U64, U256, ZERO_ADDRESS, Address, B
 
 
 class Mode(enum.IntEnum):
-    """Who sees the plaintext at the operator."""
+    """Who sees the plaintext at the operator: only its enclave, or the operator itself."""
 
     TEE = 1
     PLAIN = 2
@@ -29,30 +29,30 @@ class ClientMode(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """EIP-712 `Receipt` under `ReceiptAnchor`, signed by the operator. The DA locator stands beside it, not in it."""
+    """EIP-712 `Receipt` under `ReceiptAnchor`, signed by the operator. The DA locator is beside it and not part of it."""
 
     operator: Address
-    """Account with the bonded stake."""
+    """Account whose stake is bonded."""
     seq: U64
-    """The operator's receipt number: 1, 2, 3, … without gap."""
+    """The operator's receipt number: 1, 2, 3, … without gaps."""
     req_hash: Digest
     """Labelled hash of the Request."""
     tokens_hash: Digest
     """Labelled hash of the Output."""
     out_hash: Digest
-    """keccak256(abi.encode(tokens_hash, trace_root)): what byte equality compares."""
+    """keccak256(abi.encode(tokens_hash, trace_root)), which byte equality compares."""
     model_id: Digest
-    """Artifact digest."""
+    """Digest of the artifact."""
     environment: Digest
-    """Registered environment."""
+    """Digest of the registered environment."""
     gpu_arch: Digest
     """Architecture label, as bytes32."""
     key_epoch: U64
-    """Epoch whose public key sealed the envelope."""
+    """Key epoch whose public key sealed the envelope."""
     envelope_hash: Digest
     """Labelled hash of the envelope bytes."""
     issued_at: U64
-    """Unix seconds by the operator's clock; informative."""
+    """Unix seconds by the operator's clock; for information only."""
     anchor_by: U64
     """Unix seconds of chain time by which its batch must be posted."""
     mode: U8
@@ -60,17 +60,17 @@ class Receipt:
     client_mode: U8
     """`ClientMode`."""
     enclave_key: Address
-    """Co-signing operator enclave in mode tee; zero in plain."""
+    """Key of the operator enclave that co-signs in mode `tee`; zero in mode `plain`."""
     chain_id: U256
     """EIP-155 chain id."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmptyLeaf:
-    """A signed placeholder for a sequence number lost in a crash (design section 5)."""
+    """A signed placeholder for a sequence number that was lost in a crash (design section 5)."""
 
     operator: Address
-    """Account with the bonded stake."""
+    """Account whose stake is bonded."""
     seq: U64
     """The lost number."""
     chain_id: U256
@@ -86,17 +86,17 @@ class SignedReceipt:
     signature: Blob
     """65-byte signature over the receipt id."""
     locator: str
-    """Where the envelope lies, e.g. `eigenda:standard:0x…`; may change without a new signature."""
+    """Where the envelope is, e.g. `eigenda:standard:0x…`. It may change without a new signature."""
 
     @property
     def record(self) -> Receipt:
-        """What is signed."""
+        """The record that is signed."""
         return self.receipt
 
 
 @dataclass(frozen=True, slots=True)
 class SignedEmptyLeaf:
-    """A number that its operator skips: no receipt with it is ever anchored, and those after it are not kept out."""
+    """A number that its operator skips. No receipt with it can be anchored; receipts with later numbers can."""
 
     empty_leaf: EmptyLeaf
     """The number."""
@@ -105,7 +105,7 @@ class SignedEmptyLeaf:
 
     @property
     def record(self) -> EmptyLeaf:
-        """What is signed."""
+        """The record that is signed."""
         return self.empty_leaf
 
 
@@ -115,20 +115,20 @@ ListEntry = SignedReceipt | SignedEmptyLeaf
 
 @dataclass(frozen=True, slots=True)
 class SignedLeaf:
-    """A leaf of a batch as the answer to a demand for its list shows it: without any locator."""
+    """A leaf of a batch as the answer to a demand for its list shows it, without a locator."""
 
     record: Receipt | EmptyLeaf
-    """What the root is made of."""
+    """The record of which the root is made."""
     signature: Blob
     """65-byte signature of the operator over its id."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiptList:
-    """What the list locator of a batch points to."""
+    """The list to which the locator of a batch points."""
 
     operator: Address
-    """Whose batch."""
+    """Operator of the batch."""
     first_seq: U64
     """Number of the first entry."""
     entries: tuple[SignedReceipt | SignedEmptyLeaf, ...]
@@ -145,9 +145,9 @@ class BatchHeader:
     """A batch as the chain shows it: the posted header and what the chain added."""
 
     batch_id: int
-    """Index given by the chain."""
+    """Number given by the chain."""
     operator: Address
-    """Who posted."""
+    """Operator that posted it."""
     first_seq: U64
     """Number of its first receipt."""
     count: U32
@@ -165,13 +165,13 @@ class BatchHeader:
     locator: str
     """Where the list lies."""
     anchored_at: U64
-    """Chain time of the post: the window starts here."""
+    """Chain time of the posting, at which the window starts."""
     block: U64
-    """Block of the post."""
+    """Block of the posting."""
 
 
 class BatchMember(NamedTuple):
-    """A leaf of a batch, its name, and its path to the root."""
+    """A leaf of a batch with its id and its path to the root."""
 
     receipt_id: Digest
     signed: ListEntry
@@ -179,12 +179,12 @@ class BatchMember(NamedTuple):
 
 
 def receipt_id(anchor: Domain, receipt: Receipt | EmptyLeaf) -> Digest:
-    """EIP-712 digest under `ReceiptAnchor`: names the receipt everywhere."""
+    """EIP-712 digest under `ReceiptAnchor`. It identifies the receipt everywhere."""
     return typed_digest(anchor, receipt)
 
 
 def anchor_subject(demands: Domain, identifier: Digest) -> Digest:
-    """Subject of a demand that a receipt be anchored; `demands` is `Network.demands_domain`."""
+    """Subject of a demand that a receipt be anchored. `demands` is `Network.demands_domain`."""
     kinds = ("string", "uint256", "address", "bytes32")
     return digests.keccak256_abi(kinds, ("anchor", demands.chain_id, demands.contract, identifier))
 
@@ -196,7 +196,7 @@ def list_subject(demands: Domain, batch_id: int) -> Digest:
 
 
 def verify_receipt(anchor: Domain, signed: ListEntry) -> Digest:
-    """Id of a receipt or empty leaf of this chain with a valid operator signature; otherwise the named fault."""
+    """Id of a receipt or empty leaf of this chain with a valid operator signature; otherwise the fault."""
     receipt = signed.record
     if receipt.chain_id != anchor.chain_id:
         raise ForeignChain(receipt.chain_id, anchor.chain_id)
@@ -211,7 +211,7 @@ def batch_leaves(anchor: Domain, entries: Sequence[ListEntry]) -> tuple[Digest, 
 
 
 def verify_list(anchor: Domain, header: BatchHeader, listed: ReceiptList) -> tuple[BatchMember, ...]:
-    """The leaves of a list that fits its batch header in every respect; otherwise the named fault."""
+    """The leaves of a list that agrees with its batch header in every respect; otherwise the fault."""
     for what, have, want in (
         ("hash", listed.list_hash, header.list_hash),
         ("operator", listed.operator, header.operator),
@@ -232,8 +232,8 @@ def verify_list(anchor: Domain, header: BatchHeader, listed: ReceiptList) -> tup
 
 
 def verify_entry(header: BatchHeader, receipt: Receipt | EmptyLeaf, expected_seq: int) -> Receipt | EmptyLeaf:
-    """The record, if its operator and number, and a receipt's environment, model and epoch, are those of its batch; otherwise
-    the named fault."""
+    """The record, if operator and number (and environment, model and epoch of a receipt) are those of its batch; otherwise the
+    fault."""
     if receipt.operator != header.operator or receipt.seq != expected_seq:
         raise SequenceBroken(receipt.operator, receipt.seq, expected_seq)
     if isinstance(receipt, EmptyLeaf):

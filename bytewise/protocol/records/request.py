@@ -1,4 +1,4 @@
-"""What a client asks and what it gets: Request and Output, the two private records (design section 4)."""
+"""Request and Output, the two private records: what a client asks and what it gets (design section 4)."""
 
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
@@ -23,41 +23,42 @@ MAX_GRAMMAR_BYTES = 2**16
 """Longest JSON schema, in bytes of UTF-8."""
 MAX_TOP_LOGPROBS = 20
 MAX_LOGPROBS = 2**15
-"""Most logprobs in one answer, chosen tokens counted: with them the largest answer still fits the largest bucket."""
+"""Most logprobs in one answer, including those of the chosen tokens. The largest answer with them still fits the largest
+bucket."""
 
 _ZERO, _ONE = Decimal("0"), Decimal("1")
 
 
 @dataclass(frozen=True, slots=True)
 class DecodePolicy:
-    """Every knob of decoding; the sampler is a pure function of these, the logits, the key and the position."""
+    """All parameters of decoding. The sampler is a pure function of them, the logits, the key and the position."""
 
     max_new_tokens: int
-    """Most tokens that are generated; at least 1."""
+    """Most generated tokens; at least 1."""
     temperature: Decimal
-    """0 means greedy; otherwise logits are divided by it."""
+    """0 means greedy. Otherwise logits are divided by it."""
     top_p: Decimal
     """Nucleus mass in (0, 1]; 1 keeps every token."""
     top_k: int
     """Most candidates kept; 0 keeps all."""
     stop_tokens: tuple[int, ...]
-    """Token ids that end the answer, ascending, each once; the stop token is part of the answer."""
+    """Token ids that end the answer, ascending, each once. The stop token is part of the answer."""
     _: KW_ONLY
-    """What follows is given by name; a knob that is left out is off."""
+    """The following parameters are passed by name. Their defaults turn them off."""
     min_p: Decimal = _ZERO
-    """Tokens that weigh less than this share of the heaviest are not drawn; 0 keeps every token, 1 the heaviest only."""
+    """Tokens below this share of the heaviest token's weight are not drawn; 0 keeps all, 1 only the heaviest."""
     repetition_penalty: Decimal = _ONE
-    """Divides positive and multiplies negative logits of tokens that prompt or answer hold; from 0.01 to 100, 1 is none."""
+    """Divides positive and multiplies negative logits of tokens in prompt or answer; 0.01 to 100, 1 is off."""
     presence_penalty: Decimal = _ZERO
-    """Subtracted once from the logit of each token that the answer holds; from -2 to 2."""
+    """Subtracted once from the logit of each token in the answer; -2 to 2."""
     frequency_penalty: Decimal = _ZERO
-    """Subtracted as often as the answer holds the token; from -2 to 2."""
+    """Subtracted for each occurrence of the token in the answer; -2 to 2."""
     logit_bias: tuple[tuple[int, Decimal], ...] = ()
-    """(token, what is added to its logit, from -100 to 100), ascending by token; tokens the model has not are without effect."""
+    """(token, bias from -100 to 100 added to its logit), ascending by token. Tokens outside the vocabulary have no effect."""
     stop_strings: tuple[str, ...] = ()
-    """Texts that end the answer with the token that completes one, ascending by code point, each once."""
+    """Texts that end the answer with the token that completes one; ascending by code point, each once."""
     logprobs: int | None = None
-    """How many alternatives the output lists for each token with their logprobs, 0 to 20; null: no logprobs at all."""
+    """How many alternatives with logprobs the output lists for each token, 0 to 20; null: no logprobs."""
     grammar: str | None = None
     """JSON schema that the answer's text must satisfy, as JSON text (the order of its properties counts), or null."""
 
@@ -98,7 +99,7 @@ class DecodePolicy:
             raw = _utf8("grammar", self.grammar)
             _integer("grammar bytes", len(raw), 1, MAX_GRAMMAR_BYTES)
             try:
-                # Libraries that read schemas do it recursively: depth must be bounded before they see it.
+                # Schema libraries are recursive, so bound the depth before they read it.
                 verify_depth(raw)
             except NotCanonical as error:
                 raise MalformedValue("grammar", str(error)) from None
@@ -115,7 +116,7 @@ class DecodePolicy:
 
     @property
     def min_p_fraction(self) -> Fraction:
-        """Least share of the heaviest token as an exact rational."""
+        """Least share of the heaviest token's weight as an exact rational."""
         return fraction(self.min_p)
 
     @property
@@ -127,22 +128,22 @@ class DecodePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One private request, complete: who holds it and the artifact can compute the one answer."""
+    """One private request, complete: together with the artifact it determines the one answer."""
 
     version: int
-    """2."""
+    """Always 2."""
     model_id: Digest
     """Digest of the artifact that must answer."""
     model_name: str
-    """Name under which the client asked; not judged."""
+    """Name that the client used; it is not judged."""
     environment: Digest
     """Digest of the registered environment."""
     decode: DecodePolicy
-    """Decoding knobs."""
+    """Decoding parameters."""
     seed: U64
-    """Sampler seed; unused when greedy."""
+    """Seed of the sampler; unused in greedy decoding."""
     prompt: tuple[int, ...]
-    """Assembled prompt as token ids; at least one."""
+    """Prompt as token ids; at least one."""
     template_digest: Digest
     """Digest of the chat template that rendered the prompt."""
     tokenizer_digest: Digest
@@ -150,15 +151,15 @@ class Request:
     prompt_commitments: Digest | None
     """Merkle root over retrieved documents and tool outputs, or null."""
     nonce: Digest
-    """32 random bytes that make `req_hash` hiding and blind Output and trace."""
+    """32 random bytes. They make `req_hash` hiding, and blind output and trace."""
     chain_id: U256
     """EIP-155 chain id."""
     expiry: U64
     """Unix seconds after which the request must not be anchored."""
     client: Address
-    """Whose key signed the request hash."""
+    """Account that signed the request hash."""
     reply_key: Blob | None
-    """HPKE public key for sealed replies, or null (delegated)."""
+    """HPKE public key for sealed replies; null for `client=delegated`."""
 
     def __post_init__(self) -> None:
         if self.version != REQUEST_VERSION:
@@ -175,32 +176,32 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprobs:
-    """Natural logarithms of the model's own probabilities, before any knob; -9999 below 2^-41 of the largest one."""
+    """Natural logarithms of the model's own probabilities, before any parameter applies; -9999 below 2^-41 of the largest one."""
 
     chosen: Decimal
-    """Of the token that the answer has."""
+    """Logprob of the chosen token."""
     top: tuple[tuple[int, Decimal], ...]
-    """Of the most probable tokens, the most probable first, of equals the lowest id: (token, logprob)."""
+    """(token, logprob) of the most probable tokens, most probable first; the lower id first among equals."""
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The private answer to one request, as token ids; text is derived from them and is not hashed."""
+    """The private answer to one request, as token ids. Text is derived from them and is not hashed."""
 
     req_hash: Digest
-    """Request that it answers."""
+    """Hash of the request that it answers."""
     token_ids: tuple[int, ...]
-    """Generated tokens, the stop token included."""
+    """Generated tokens, including the stop token."""
     finish_reason: str
-    """`stop`, `length` or `error` (the profile's defined end of an undefined row)."""
+    """`stop`, `length` or `error` (the end that the profile defines for an undefined row)."""
     prompt_tokens: int
     """Length of the prompt."""
     completion_tokens: int
     """Length of `token_ids`."""
     blind: Digest
-    """HKDF(nonce, output): hides the answer from who guesses it."""
+    """HKDF(nonce, output). It hides the answer from somebody who guesses it."""
     logprobs: tuple[TokenLogprobs, ...] | None = None
-    """One for each token where the request asks for them, else null."""
+    """One entry for each token if the request asks for logprobs, else null."""
 
     def __post_init__(self) -> None:
         if self.finish_reason not in ("stop", "length", "error"):
@@ -226,16 +227,16 @@ def output_for(
 
 
 def choice_seed(seed: U64, choice: int) -> U64:
-    """Seed of one of several choices of an answer: choice 0 keeps the seed, the others hash it to 53 bits."""
+    """Seed of one of several choices of an answer. Choice 0 keeps the seed; the others use a hash of it with 53 bits."""
     if choice == 0:
         return seed
     hashed = digests.labelled(Label.CHOICE, seed, choice)
-    # 53 bits: any client can send it back as a JSON number and gets that choice alone.
+    # With 53 bits any client can send the seed back as a JSON number, and gets exactly that choice.
     return U64(int.from_bytes(hashed) >> 256 - MAX_SAFE_INTEGER.bit_length())
 
 
 def execution_hash(model_id: Digest, profile: str, decode: DecodePolicy, prompt: tuple[int, ...]) -> Digest:
-    """What determines the computation, without nonce or seed: keys the sampler (design section 6)."""
+    """Everything that determines the computation, without nonce and seed. It keys the sampler (design section 6)."""
     tokens = encode(list(prompt))
     return digests.labelled(Label.EXECUTION, model_id, profile.encode(), encode(decode), tokens)
 

@@ -1,4 +1,5 @@
-"""The sealed envelope's shape, its context and its padded plaintext (design section 8). The curve arithmetic is in `kms`."""
+"""Shape of the sealed envelope, its context and its padded plaintext (design section 8). The cryptography is in
+`bytewise.crypto`."""
 
 from dataclasses import dataclass
 
@@ -17,12 +18,12 @@ BUCKETS = tuple(4096 << i for i in range(10))
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What lies on DA for one receipt: HPKE ciphertext and the proof that its maker knew the ephemeral key."""
+    """The envelope of one receipt on the DA layer: HPKE ciphertext, and a proof that its maker knew the ephemeral key."""
 
     suite: int
-    """That of its epoch (`bytewise.protocol.suites`)."""
+    """Suite of its epoch (`bytewise.protocol.suites`)."""
     key_epoch: U64
-    """Epoch whose key it is sealed to."""
+    """Key epoch to which it is sealed."""
     enc: Blob
     """Ephemeral point R = rG, 65 bytes uncompressed."""
     ubar: Blob
@@ -42,9 +43,9 @@ class HybridPart:
     kem: Blob
     """ML-KEM-768 ciphertext to the shard's key, 1,088 bytes."""
     sealed: Blob
-    """The share under the encapsulated secret, AES-256-GCM: 48 bytes."""
+    """The share encrypted under the encapsulated secret, AES-256-GCM: 48 bytes."""
     commitment: Digest
-    """Labelled hash of the share: nobody is given another and does not see it."""
+    """Labelled hash of the share. A shard that is given another share sees it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +53,17 @@ class HybridEnvelope(Envelope):
     """An envelope of suite 2. Its proof covers the parts."""
 
     parts: tuple[HybridPart, ...]
-    """In order of the shards."""
+    """Parts in order of the shards."""
 
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """What an envelope holds: the private pair and the client's signature over the request hash."""
+    """Content of an envelope: request, output, and the client's signature over the request hash."""
 
     request: Request
-    """The question."""
+    """The request."""
     output: Output
-    """The answer."""
+    """The output."""
     client_signature: Blob
     """65-byte signature over `client_digest`."""
 
@@ -73,14 +74,14 @@ def envelope_hash(data: bytes) -> Digest:
 
 
 def seal_context(anchor: Domain, receipt: Receipt) -> Digest:
-    """HPKE `info` and proof label: chain, contract and every receipt field but `envelopeHash`."""
+    """HPKE `info` and proof label: chain, contract, and every receipt field except `envelopeHash`."""
     fields = to_json(receipt)
     del fields["envelope_hash"]
     return digests.labelled(Label.SEAL_CONTEXT, anchor.chain_id, anchor.contract.encode(), encode(fields))
 
 
 def client_digest(req_hash: Digest, chain_id: int) -> Digest:
-    """What a client signs beside its request."""
+    """The digest that a client signs for its request."""
     return digests.labelled(Label.CLIENT_SIGNATURE, req_hash, chain_id)
 
 
@@ -94,7 +95,7 @@ def pad(payload: Payload) -> bytes:
 
 
 def unpad(plaintext: bytes) -> Payload:
-    """The payload of a padded plaintext; any fault of encoding or padding for the caller to name."""
+    """The payload of a padded plaintext; otherwise a fault of encoding or padding, which the caller names."""
     length = int.from_bytes(plaintext[:4], "big")
     if len(plaintext) != _bucket(length) or any(plaintext[4 + length :]):
         raise PlaintextNotCanonical("", "padding")
@@ -102,5 +103,5 @@ def unpad(plaintext: bytes) -> Payload:
 
 
 def _bucket(length: int) -> int | None:
-    """The one size of a plaintext with a payload of this length; None above the largest bucket."""
+    """The one padded size of a payload of this length; None above the largest bucket."""
     return next((bucket for bucket in BUCKETS if bucket >= length + 4), None)

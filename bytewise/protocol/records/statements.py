@@ -1,4 +1,5 @@
-"""Signed statements: Vote, Finding, AuditResult (under `Disputes`), Ticket, Release (`KeyEpochs`), Possession (`BlsKeys`)."""
+"""Signed statements: Vote, Finding, AuditResult (under `Disputes`); Shares, Ticket, Release (`KeyEpochs`); Possession
+(`BlsKeys`)."""
 
 import enum
 from collections.abc import Iterable
@@ -10,7 +11,7 @@ from bytewise.protocol.units import U8, U16, U32, U64, U256, Address, Blob, Dige
 
 
 class Outcome(enum.IntEnum):
-    """What a seat says (design section 9)."""
+    """Outcome of a vote (design section 9)."""
 
     EXECUTED = 1
     INVALID = 2
@@ -31,7 +32,7 @@ class CannotReason(enum.IntEnum):
 
 
 class Verdict(enum.IntEnum):
-    """How a dispute ended."""
+    """Result of a dispute."""
 
     NONE = 0
     UPHELD = 1
@@ -43,7 +44,7 @@ class Verdict(enum.IntEnum):
 
 
 class AuditOutcome(enum.IntEnum):
-    """Result of a light audit: equal, different, or could not tell."""
+    """Result of a light audit: equal, different, or undecidable."""
 
     MATCH = 1
     MISMATCH = 2
@@ -51,7 +52,7 @@ class AuditOutcome(enum.IntEnum):
 
 
 class TicketKind(enum.IntEnum):
-    """What gives the right to one receipt's key."""
+    """What gives the right to the key of one receipt."""
 
     DISPUTE = 1
     AUDIT = 2
@@ -59,7 +60,7 @@ class TicketKind(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """One seat holder's final vote; its EIP-712 digest is the commitment."""
+    """The final vote of one member in one round. Its EIP-712 digest is the commitment."""
 
     dispute: Digest
     """Dispute id."""
@@ -68,7 +69,7 @@ class Vote:
     voter: Address
     """Seat holder."""
     seat_mask: U256
-    """Bit i set: seat i. All seats of the voter."""
+    """Mask of all seats of the voter: bit i is set for seat i."""
     outcome: U8
     """`Outcome`."""
     code: U8
@@ -82,12 +83,12 @@ class Vote:
     quote_hash: Digest
     """keccak256 of the result quote, or zero."""
     salt: Digest
-    """Hides the vote until the reveal."""
+    """Random salt that hides the vote until the reveal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What all signers of a verdict certificate say: a revealed vote without voter, seats, quote and salt."""
+    """What all signers of a verdict certificate state: a revealed vote without voter, seats, quote and salt."""
 
     dispute: Digest
     """Dispute id."""
@@ -110,14 +111,14 @@ class Possession:
     """What a BLS key signs (under `BlsKeys`) to prove that an account holds it."""
 
     account: Address
-    """Whose key it is."""
+    """Account that holds the key."""
     key_hash: Digest
     """keccak256 of the key's 128 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
-    """Signed result of one drawn light audit."""
+    """Signed result of one light audit."""
 
     receipt_id: Digest
     """Audited receipt."""
@@ -126,33 +127,33 @@ class AuditResult:
     result: U8
     """`AuditOutcome`."""
     commitment: Digest
-    """Salted commitment to what was found, opened after the window or in a dispute."""
+    """Salted commitment to the recomputed hashes. It is opened after the window or in a dispute."""
     audited_at: U64
-    """Unix seconds of the chain block that the auditor read."""
+    """Unix seconds of the block that the auditor read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What a shard signs when a ceremony gave it a share: which shares of which key it proved that it holds.
+    """What a shard signs when a ceremony gave it a share: which shares of which key it proved to hold.
 
-    Who had shares of the key before signs the same: that these follow on its own.
+    Holders of the previous shares sign the same, to confirm that these shares follow theirs.
     """
 
     epoch: U64
     """Key epoch."""
     version: U32
-    """How often the key was dealt again: 0 as it was made."""
+    """How often the key was dealt again; 0 for the first dealing."""
     commitments: Digest
     """keccak256 of the Feldman commitments, one after the other, 65 bytes each."""
     holders: Digest
-    """`holders_digest` of all who got one."""
+    """`holders_digest` of all receivers of a share."""
     transcript: Digest
-    """Of the ceremony."""
+    """Digest of the ceremony's transcript."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """The right of one enclave instance to one receipt's key, signed by the seat's key."""
+    """The right of one enclave instance to the key of one receipt, signed with the voter's key."""
 
     kind: U8
     """`TicketKind`."""
@@ -161,7 +162,7 @@ class Ticket:
     round: U16
     """Round of the dispute; 0 for an audit."""
     receipt_id: Digest
-    """Whose envelope."""
+    """Receipt whose envelope may be opened."""
     voter: Address
     """Seat holder or drawn auditor."""
     transport_key_hash: Digest
@@ -169,47 +170,48 @@ class Ticket:
     instance: Digest
     """Random name of the enclave instance."""
     key_epoch: U64
-    """Epoch of the receipt."""
+    """Key epoch of the receipt."""
     expires_at: U64
-    """Unix seconds of chain time."""
+    """Unix seconds of chain time after which the ticket is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A shard's signed, hash-chained record, written before it answers."""
+    """A shard's signed, hash-chained record, written before the shard answers."""
 
     receipt_id: Digest
-    """Whose envelope."""
+    """Receipt whose envelope was asked for."""
     ticket_hash: Digest
     """EIP-712 digest of the ticket."""
     key_epoch: U64
-    """Epoch."""
+    """Key epoch."""
     shard: Address
-    """Who released."""
+    """Shard that decided."""
     voter: Address
-    """To whose enclave."""
+    """Voter whose enclave asked."""
     evidence_hash: Digest
     """Labelled hash of the appraised evidence."""
     transport_key_hash: Digest
-    """Key to which the partial was sealed."""
+    """Labelled hash of the key to which the partial was sealed."""
     previous: Digest
     """EIP-712 digest of the previous record of this shard and epoch; zero for the first."""
     index: U64
-    """0, 1, 2, … of this shard and epoch."""
+    """Number of the record for this shard and epoch: 0, 1, 2, …"""
     decision: U8
     """1 released, 2 refused, 3 share released."""
     decided_at: U64
-    """Unix seconds of the chain block that the shard read."""
+    """Unix seconds of the block that the shard read."""
 
 
 def audit_commitment(receipt_id: Digest, verifier: Address, tokens_hash: Digest, trace_root: Digest, salt: Digest) -> Digest:
-    """What an audit result commits to: what was found, salted; bound to its verifier, a copy opens for nobody (`Audits.open`)."""
+    """Commitment of an audit result: the recomputed hashes with a salt, bound to the verifier so that nobody can open a copy
+    (`Audits.open`)."""
     kinds = ("bytes32", "address", "bytes32", "bytes32", "bytes32")
     return digests.keccak256_abi(kinds, (receipt_id, verifier, tokens_hash, trace_root, salt))
 
 
 def holders_digest(holders: Iterable[Address]) -> Digest:
-    """What `Shares` says of its holders: keccak256 of their addresses in order, each in a word of 32 bytes."""
+    """`Shares.holders`: keccak256 of the holders' addresses in order, each in a 32-byte word."""
     return digests.keccak256(b"".join(unhex(each).rjust(32, b"\0") for each in holders))
 
 

@@ -1,7 +1,8 @@
-"""The execution trace: what ties an answer to the computation, not only to its tokens (design section 4).
+"""The execution trace, which ties an answer to the computation and not only to its tokens (design section 4).
 
-One leaf per generated token: the integer row that enters the output head (int16, little-endian), its exponent and the token.
-Given the artifact the row fixes the logits. Leaves are blinded by the nonce: nothing public lets anyone test a guess.
+It has one leaf per generated token: the integer row that enters the output head (int16, little-endian), its exponent and the
+token. With the artifact, the row determines the logits. Leaves are blinded by the nonce, so nothing public lets anyone test a
+guess.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ LEAF_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class TraceStep:
-    """What the engine saw when it chose one token."""
+    """The engine's state when it chose one token."""
 
     row: bytes
     """The quantised head input: int16 values, little-endian."""
@@ -42,5 +43,5 @@ def trace_root(leaves: Sequence[Digest]) -> Digest:
 
 
 def round_digest(round_seed: Digest, dispute: Digest, leaves: Sequence[Digest]) -> Digest:
-    """Proof of work done in this round: only who holds every leaf knows it (design section 4)."""
+    """Proof of the work of this round: only somebody that holds every leaf can compute it (design section 4)."""
     return digests.labelled(Label.ROUND, round_seed, dispute, *leaves)

@@ -20,7 +20,7 @@ from bytewise.protocol.evidence.appraisal_policy import (
     TcbStatus,
     TrustedMeasurement,
 )
-from bytewise.protocol.evidence.policy_updates import ADDITION_DELAY_S, MAX_APART_S, PolicyState
+from bytewise.protocol.evidence.policy_updates import ADDITION_DELAY_S, MAX_CLOCK_DIFFERENCE_S, PolicyState
 from bytewise.protocol.keys.epochs import Decision
 from bytewise.protocol.units import U64, Digest
 from bytewise.service.clock import ForwardClock, SystemClock
@@ -107,7 +107,7 @@ def counts(world: World, now: int) -> bool:
 
 
 @pytest.mark.parametrize("whose", ["own", "chain"])
-@pytest.mark.parametrize("ahead", [MAX_APART_S + 1, ADDITION_DELAY_S, 3_650 * 86_400, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("ahead", [MAX_CLOCK_DIFFERENCE_S + 1, ADDITION_DELAY_S, 3_650 * 86_400, 2**63, 2**64 - 1])
 def test_one_fast_clock_ends_no_wait_extends_none_and_is_not_remembered(
     fresh: World, clock: Steps, whose: str, ahead: int
 ) -> None:
@@ -138,7 +138,7 @@ def test_wait_that_both_clocks_call_over_is_over(fresh: World, clock: Steps) -> 
     assert counts(fresh, now + ADDITION_DELAY_S)
 
 
-@pytest.mark.parametrize(("own", "chain"), [(MAX_APART_S, 0), (0, MAX_APART_S), (900, 0), (0, 0)])
+@pytest.mark.parametrize(("own", "chain"), [(MAX_CLOCK_DIFFERENCE_S, 0), (0, MAX_CLOCK_DIFFERENCE_S), (900, 0), (0, 0)])
 def test_a_wait_begins_by_the_later_clock_and_ends_by_the_earlier(fresh: World, clock: Steps, own: int, chain: int) -> None:
     """An hour apart is honest: the newest final block is some quarter of an hour old."""
     now, later = clock.now(), max(own, chain)
@@ -154,7 +154,7 @@ def test_a_wait_begins_by_the_later_clock_and_ends_by_the_earlier(fresh: World, 
     assert counts(fresh, now + later + ADDITION_DELAY_S) and not counts(fresh, now + later + ADDITION_DELAY_S - 1)
 
 
-@pytest.mark.parametrize("behind", [MAX_APART_S + 1, 30 * 86_400, 10**9])
+@pytest.mark.parametrize("behind", [MAX_CLOCK_DIFFERENCE_S + 1, 30 * 86_400, 10**9])
 def test_node_that_lacks_recent_blocks_is_waited_for(fresh: World, clock: Steps, behind: int) -> None:
     with pytest.raises(ConfigurationError, match="wait until the node has all blocks"):
         start(fresh, fresh.policy, at=clock.now() - behind)
@@ -165,11 +165,11 @@ def test_node_that_lacks_recent_blocks_is_waited_for(fresh: World, clock: Steps,
 def test_clocks_that_were_both_set_back_since_the_last_start_are_refused(fresh: World, clock: Steps) -> None:
     now = clock.now()
     start(fresh, fresh.policy, at=now)
-    clock.set(now - MAX_APART_S)
-    start(fresh, fresh.policy, at=now - MAX_APART_S)
-    clock.set(now - MAX_APART_S - 1)
+    clock.set(now - MAX_CLOCK_DIFFERENCE_S)
+    start(fresh, fresh.policy, at=now - MAX_CLOCK_DIFFERENCE_S)
+    clock.set(now - MAX_CLOCK_DIFFERENCE_S - 1)
     with pytest.raises(ConfigurationError, match=f"{POLICY_HISTORY}.*restore"):
-        start(fresh, fresh.policy, at=now - MAX_APART_S - 1)
+        start(fresh, fresh.policy, at=now - MAX_CLOCK_DIFFERENCE_S - 1)
 
 
 def test_a_clock_that_jumps_ahead_under_a_running_shard_ends_no_wait(fresh: World, clock: Steps) -> None:
