@@ -1,5 +1,4 @@
-"""The chain client: reads pinned to a block, events that survive reorganisations, one journalled writer per key.
+"""The chain client: reads pinned to a block, events that survive reorganisations, and one journalled sender per key.
 
-Reading order: artifacts, node, client, reader, decoding, history, sender, sending with its acts, keys, params, plan, deploy.
-Nothing else knows web3.
+Packages in reading order: client, reads, sending, acts, deployment. No other package imports web3.
 """

@@ -1,1 +1,2 @@
-"""Transactions by purpose: accounts, demands, disputes, epochs, proposals. `actor` offers them to one account."""
+"""Transactions of an account by purpose: accounts, demands, disputes, key epochs, proposals. `actor` combines them for one
+account."""

@@ -1,7 +1,7 @@
-"""What an actor can ask of the contracts, each act named so that asking twice is one transaction.
+"""All transactions of one account, each named so that asking twice plans it once.
 
-Before a signature, and again before a fee is raised, the act is tried on the newest block (`chain.sending.sender`);
-`answers.classify` says what its refusal means. That somebody else did it first is no error (design section 2).
+The sender tries a transaction on the newest block before it signs it and before it raises a fee (`chain.sending.sender`).
+`state_check.classify` says what a refusal means. It is no error if somebody else was first (design section 2).
 """
 
 from bytewise.protocol.address_book import Network
@@ -18,7 +18,7 @@ from chain.sending.sender import SenderPolicy, TransactionSender
 
 
 class ContractSender(DisputeTransactions, DemandTransactions, AccountTransactions, EigenLayerTransactions):
-    """All acts of one account; `pump` (each tick) moves them on without waiting."""
+    """All transactions of one account. `pump`, called each tick, moves them on without waiting."""
 
 
 def contract_sender(
@@ -29,9 +29,9 @@ def contract_sender(
     role: str,
     policy: SenderPolicy | None = None,
 ) -> ContractSender:
-    """The sender of one account, with its outbox in the database of `NonceLease(engine, clock, chain_id, signer.address)`.
+    """The sender of one account, with its outbox in the process's own database.
 
-    `role` keeps two uses of one contract apart. `ConfigurationError` if the nonce lease is another account's or chain's.
+    `role` separates two uses of one contract. `ConfigurationError` if the lease is of another account or chain.
     """
     if (lease.chain_id, lease.account) != (client.chain_id, signer.address):
         raise ConfigurationError("sender", f"the nonce lease is of {lease.account} on chain {lease.chain_id}")

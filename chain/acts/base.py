@@ -1,4 +1,4 @@
-"""What all acts of `chain` share: addresses, and deadlines of the protocol clock as the sender counts them."""
+"""Planning of transactions: contract addresses, subjects, and deadlines of the protocol clock in wall time."""
 
 from typing import Any
 
@@ -10,22 +10,23 @@ from chain.client.artifacts import interface
 from chain.client.rpc import at_hash
 from chain.sending.sender import TransactionSender
 
-# Acts of one account, each named by contract, function and subject, so that asking twice is one transaction.
-
 
 class TransactionPlanner:
-    """Plans acts of one account; `pump` (each tick) moves them on without waiting. `role` keeps two uses of a contract apart."""
+    """Plans transactions of one account, each identified by contract, function and subject.
+
+    `pump`, called each tick, moves them on without waiting. `role` separates two uses of one contract.
+    """
 
     def __init__(self, transactions: TransactionSender, role: str) -> None:
         self.transactions = transactions
         self._role = role
 
     def pump(self) -> int:
-        """One step for every open transaction; returns how many stay open. See `TransactionSender.pump`."""
+        """Takes one step for every open transaction and returns how many stay open. See `TransactionSender.pump`."""
         return self.transactions.pump()
 
     def find(self, contract: Address, function: str, subject: bytes) -> Item | None:
-        """How far an act has come."""
+        """The planned transaction, or None."""
         return self.transactions.outbox.find(contract, function, subject, self._role)
 
     def _plan(
@@ -40,20 +41,23 @@ class TransactionPlanner:
         repeatable: bool = False,
         within_s: int = 0,
     ) -> Item:
-        """`within_s` seconds of wall time, 0 for any: then what no node was given yet is dropped, unless it was planned again."""
+        """Plans a transaction, to be handed in within `within_s` seconds of wall time; 0 for no limit.
+
+        After that time it is dropped, unless a node has it or it was planned again.
+        """
         by = self.transactions.outbox.lease.clock.now() + within_s if within_s else 0
         calldata = interface(contract).call(function, *arguments)
         return self.transactions.plan(Intent(at, function, subject, self._role, calldata, value_wei, deadline, by), repeatable)
 
     def _plan_again(self, contract: str, at: Address, function: str) -> None:
-        """Plans a call without arguments that may be made any number of times, unless one is on its way."""
+        """Plans a call without arguments that may be repeated any number of times, unless one is on its way."""
         earlier = [item for item in self.transactions.outbox.all() if item.intent.function == function]
         if not any(item.state in OPEN for item in earlier):
             self._plan(contract, at, function, len(earlier).to_bytes(8, "big"), ())
 
 
 class NetworkPlanner(TransactionPlanner):
-    """Acts of one account on one network."""
+    """Plans transactions of one account on one network."""
 
     def __init__(self, transactions: TransactionSender, network: Network, role: str) -> None:
         super().__init__(transactions, role)
@@ -70,7 +74,7 @@ class NetworkPlanner(TransactionPlanner):
         repeatable: bool = False,
         within_s: int = 0,
     ) -> Item:
-        """Plans a call; `deadline` on the protocol clock, 0 for none; `within_s` as in `_plan`."""
+        """Plans a call. `deadline` is on the protocol clock, 0 for none; `within_s` as in `_plan`."""
         until = self._wall(deadline) if deadline else 0
         return self._plan(contract, self._at(contract), function, subject, arguments, value_wei, until, repeatable, within_s)
 
@@ -86,7 +90,7 @@ class NetworkPlanner(TransactionPlanner):
         return address_of(self._network, contract)
 
     def _wall(self, deadline: int) -> int:
-        """Unix seconds at which the protocol clock shows `deadline` if no pause comes; one that does makes us give up early."""
+        """Unix seconds at which the protocol clock shows `deadline` if no pause comes. A pause makes us give up early."""
         client = self.transactions.client
         head = client.head()
         clock: int = client.call("Guardian", self._at("Guardian"), "clock", block=at_hash(head.hash))

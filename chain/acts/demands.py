@@ -1,4 +1,4 @@
-"""Demands for lists, envelopes and anchoring, and proofs that an operator signed two receipts with one number, or skipped one."""
+"""Transactions about demands for lists, envelopes and anchoring, and reports of reused or skipped receipt numbers."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ from chain.acts.base import NetworkPlanner
 
 
 class DemandTransactions(NetworkPlanner):
-    """What a client, an operator or any helper does. Deadlines are of the protocol clock; `within_s` as in `Sender`."""
+    """Transactions of a client, an operator or a helper. Deadlines are of the protocol clock; `within_s` as in `Sender`."""
 
     def demand_list(self, batch_id: int, bond_wei: int, within_s: int = 0) -> None:
         """Demands the list of a batch."""
         self._act("Demands", "demandList", _number(batch_id), (batch_id,), value_wei=bond_wei, within_s=within_s)
 
     def answer_list(self, batch_id: int, content: bytes, deadline: int = 0) -> None:
-        """Puts the list's bytes on the chain, and what its root is made of; of bytes that are no list, what `decode` raises."""
+        """Puts the list's bytes and the leaves of its root on the chain. Errors of `decode` if the bytes are no list."""
         entries = decode(ReceiptList, content).entries
         receipts, signatures = [_leaf_values(each.record) for each in entries], [each.signature for each in entries]
         arguments = (batch_id, content, receipts, signatures)
@@ -32,11 +32,11 @@ class DemandTransactions(NetworkPlanner):
         self._act("Demands", "demandEnvelope", subject, arguments, value_wei=bond_wei, within_s=within_s)
 
     def answer_envelope(self, receipt: Digest, locator: bytes, deadline: int = 0) -> None:
-        """Says where the envelope is."""
+        """States where the envelope is."""
         self._act("Demands", "answerEnvelope", receipt, (receipt, locator), deadline=deadline)
 
     def demand_anchor(self, signed: SignedReceipt, bond_wei: int, within_s: int = 0) -> None:
-        """Demands that a receipt which was given out be anchored."""
+        """Demands that an issued receipt be anchored."""
         arguments = (struct_values(signed.receipt), signed.signature)
         subject = self._id(signed.receipt)
         self._act("Demands", "demandAnchor", subject, arguments, value_wei=bond_wei, within_s=within_s)
@@ -47,7 +47,8 @@ class DemandTransactions(NetworkPlanner):
         self._act("Demands", "answerAnchor", self._id(signed.receipt), arguments, deadline=deadline)
 
     def expire(self, subject: Digest, times: int = 0) -> None:
-        """Ends a demand that nobody answered in time; each of the `times` it was ended before is an act of its own."""
+        """Ends a demand that nobody answered in time. `times` is how often it was ended before; each time is its own
+        transaction."""
         self._act("Demands", "expire", subject + _again(times), (subject,))
 
     def expire_list(self, batch_id: int) -> None:
@@ -56,19 +57,23 @@ class DemandTransactions(NetworkPlanner):
         self.expire(Digest(self.transactions.client.call(*where, batch_id, block="latest")))
 
     def collect(self, ref: Digest, times: int = 0) -> None:
-        """Shares stake that a report or an expiry slashed and that has arrived since; each of the `times` is its own act."""
+        """Distributes stake that a report or an expiry slashed and that has arrived since; each of the `times` is its own
+        transaction."""
         self._act("Demands", "collect", ref + _again(times), (ref,))
 
     def report_equivocation(
         self, first: Receipt, first_signature: Blob, second: Receipt, signature: Blob, times: int = 0
     ) -> None:
-        """Reports two receipts that an operator signed with one number; each of the `times` before is an act of its own."""
+        """Reports two receipts that an operator signed with one number. `times` counts earlier penalties; each is its own
+        transaction."""
         arguments = (struct_values(first), first_signature, struct_values(second), signature)
         self._act("Demands", "equivocation", _place(first) + _again(times), arguments)
 
     def report_skipped(self, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], times: int = 0) -> None:
-        """Reports a receipt whose number its operator anchored as an empty leaf, whose path in the batch is `proof`; each of the
-        `times` before is an act of its own."""
+        """Reports a receipt whose number its operator anchored as an empty leaf. `proof` is the leaf's path in the batch.
+
+        `times` counts earlier penalties; each is its own transaction.
+        """
         arguments = (struct_values(receipt), signature, batch_id, proof)
         self._act("Demands", "reportSkipped", _place(receipt) + _again(times), arguments)
 
@@ -77,7 +82,7 @@ class DemandTransactions(NetworkPlanner):
 
 
 def _leaf_values(record: Receipt | EmptyLeaf) -> tuple[Any, ...]:
-    """A leaf as `answerList` takes it: a receipt of mode 0 stands for the empty leaf of its operator, number and chain."""
+    """A leaf as `answerList` takes it. A receipt of mode 0 represents the empty leaf of its operator, number and chain."""
     if isinstance(record, Receipt):
         return struct_values(record)
     zero, none = ZERO_DIGEST, U64(0)
@@ -90,7 +95,7 @@ def _leaf_values(record: Receipt | EmptyLeaf) -> tuple[Any, ...]:
 
 
 def _place(receipt: Receipt) -> bytes:
-    """In its operator's sequence."""
+    """Operator and number of a receipt."""
     return bytes.fromhex(receipt.operator[2:]) + receipt.seq.to_bytes(8, "big")
 
 

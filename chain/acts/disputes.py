@@ -1,4 +1,4 @@
-"""Acts on disputes: opening, draws, votes, certificates, counting, ending, paying."""
+"""Transactions about disputes (opening, draws, votes, counting, ending, paying), and verdict certificates."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -18,32 +18,33 @@ from chain.acts.base import NetworkPlanner
 from chain.client.artifacts import interface
 from chain.client.blocks import header_rlp
 
-# Verdict certificates: the keys of all who signed and their one signature (`Rounds.certify`).
-
 
 class BlsCertificate(NamedTuple):
-    """An aggregate signature and the keys that made it."""
+    """An aggregate BLS signature under a finding, with the keys that made it (`Rounds.certify`)."""
 
     signers: int
     """Mask of the seats that signed."""
     keys: tuple[PublicKey, ...]
-    """One for each of those seats, lowest seat first; the same again for each further seat of a member."""
+    """One key for each of those seats, lowest seat first. A member with several seats appears several times."""
     signature: BlsSignature
 
 
 def signing_mask(members: Sequence[Seat], keys: Mapping[Address, PublicKey], willing: Collection[Address]) -> int:
-    """Mask of the seats that everybody is to sign for (`ballots.certified_digest`): of those who are willing, whose
-    commitments under the root were seen opened, who have a key and did not commit on the chain."""
+    """Mask of the seats for which everybody signs (`commitments.certified_digest`).
+
+    It has the seats of the willing members whose commitments under the root were seen opened, that have a key and did not
+    commit on the chain.
+    """
     return sum(each.seat_mask for each in members if each.voter in willing and each.voter in keys and not each.committed)
 
 
 def certificate(
     members: Sequence[Seat], keys: Mapping[Address, PublicKey], signatures: Mapping[Address, BlsSignature]
 ) -> BlsCertificate:
-    """The certificate of all who signed; `MalformedValue` if nobody did, or somebody who may not: without a key or seat, or
-    committed on the chain. Each must have signed for the seats of all of these (`signing_mask`).
+    """The certificate of all signers. Each of them must have signed for the seats of all of them (`signing_mask`).
 
-    Signatures are taken as they are: check each before (`bls.check_signature`), for one bad one spoils the sum.
+    `MalformedValue` if nobody signed, or somebody without a key or seat, or that committed on the chain. Check each signature
+    before (`bls.check_signature`), because one bad signature spoils the sum.
     """
     strangers = signatures.keys() - {each.voter for each in members if each.voter in keys and not each.committed}
     if not signatures or strangers:
@@ -65,17 +66,17 @@ def _seats_in(mask: int) -> Iterator[int]:
 
 
 ROUND_FUNCTIONS = frozenset({"commit", "commitFor", "postCommitRoot", "certify", "reveal", "revealMany", "revealUnderRoot"})
-"""What `Rounds` takes; every other step of a round is of `Disputes`."""
+"""Functions of `Rounds`. Every other step of a round is a function of `Disputes`."""
 
 SEATS_PER_END = 64
-"""Seats that are paid in the transaction that ends their dispute: more would make it dear to include."""
+"""Seats that are paid in the transaction that ends their dispute. More would make it expensive to include."""
 
 COMMITS_PER_CALL = 200
-"""Relayed commitments that one transaction has gas for: 14.0 of 16.7 million (`commits_200_relayed` of `make bench-chain`)."""
+"""Relayed commitments that fit in one transaction: 14.0 of 16.7 million gas (`commits_200_relayed` of `make bench-chain`)."""
 
 
 class CourtCall(NamedTuple):
-    """One call of several that are made together."""
+    """One call of several that are made in one transaction."""
 
     contract: str
     function: str
@@ -83,7 +84,7 @@ class CourtCall(NamedTuple):
 
 
 class SignedCommit(NamedTuple):
-    """A member's commitment for somebody else to bring to the chain."""
+    """A member's commitment, for another account to send."""
 
     commit: Commit
     voter: Address
@@ -91,7 +92,7 @@ class SignedCommit(NamedTuple):
 
 
 class DisputeTransactions(NetworkPlanner):
-    """What a challenger, a member or any helper does."""
+    """Transactions of a challenger, a member or a helper."""
 
     def open_dispute(
         self,
@@ -103,34 +104,36 @@ class DisputeTransactions(NetworkPlanner):
         bond_wei: int,
         within_s: int = 0,
     ) -> None:
-        """Questions a receipt with a bond; `alt_commit` as `protocol.ballots` makes it, `within_s` as in `Sender`."""
+        """Disputes a receipt with a bond. `alt_commit` is made by `commitments.alt_commit`; `within_s` as in `Sender`."""
         subject = receipt_id(self._network.anchor_domain, receipt)
         arguments = (struct_values(receipt), signature, batch_id, proof, alt_commit)
         self._act("Disputes", "open", subject, arguments, value_wei=bond_wei, within_s=within_s)
 
     def draw(self, dispute: Digest, round_number: int, first: int, count: int) -> None:
-        """Draws some seats from the first one that is not drawn, and shows the seed block's header.
+        """Draws some seats, from the first one that is not drawn, with the header of the seed block.
 
         `TryAgain` if the node does not have that block.
         """
         seed: int = self._view(dispute)["round"]["seedBlock"]
         header = header_rlp(self.transactions.client, seed)
-        # Seats that a lost seed drew are drawn again by another, and by another header after a reorganisation.
+        # Seats that a lost seed drew are drawn again by another seed, and by another header after a reorganisation.
         more = first.to_bytes(2, "big") + seed.to_bytes(8, "big") + digests.keccak256(header)
         self._step("draw", dispute, round_number, (dispute, count, header), more)
 
     def rearm(self, dispute: Digest, round_number: int) -> None:
-        """Names a new seed block. Each lost one is an act of its own: a round can be armed again three times."""
+        """Names a new seed block. Each lost seed is its own transaction: a round can be armed again three times."""
         lost: int = self._view(dispute)["round"]["seedBlock"]
         self._step("rearm", dispute, round_number, (dispute,), lost.to_bytes(8, "big"))
 
     def commit(self, dispute: Digest, round_number: int, seat_mask: int, commitment: Digest) -> None:
-        """Commits to a vote while the round takes commitments. `SecondVote` if another one of this round was ever planned."""
+        """Commits to a vote before the end of the commit phase. `SecondVote` if another commitment of this round was ever
+        planned."""
         until: int = self._view(dispute)["round"]["commitEnd"]
         self._vote("commit", dispute, round_number, (dispute, seat_mask, commitment), until)
 
     def commit_for(self, commits: Sequence[SignedCommit], most: int = COMMITS_PER_CALL) -> None:
-        """Brings others' commitments of one round, `most` in each transaction; who has committed already is passed over.
+        """Sends other members' commitments of one round, at most `most` in each transaction. The contract skips voters that
+        have committed.
 
         `MalformedValue` if they are of several rounds, or two are of one voter.
         """
@@ -142,18 +145,20 @@ class DisputeTransactions(NetworkPlanner):
                 [each.voter for each in part],
                 [each.signature for each in part],
             )
-            # Which parts they come in may differ the next time; an act is known by who is in it.
+            # The parts may differ the next time, so a transaction is identified by the voters in it.
             voters = digests.keccak256(bytes.fromhex("".join(each.voter[2:] for each in part)))
             self._step("commitFor", first.dispute, first.round, arguments, voters, deadline=until)
 
     def post_commit_root(self, dispute: Digest, round_number: int, root: Digest) -> None:
-        """Says, as a drawn member, that commitments of this root existed before anybody revealed."""
+        """States, as a drawn member, that commitments under this root existed before the first reveal."""
         until: int = self._view(dispute)["round"]["commitEnd"]
         self._step("postCommitRoot", dispute, round_number, (dispute, root), root, deadline=until)
 
     def certify(self, finding: Finding, commit_root: Digest, certificate: BlsCertificate, settles: bool = False) -> None:
-        """Brings one signature of members whose seats make a quorum; with `settles` also counts the round in one transaction, or
-        brings the certificate alone once the contracts refused both together."""
+        """Sends one signature of members whose seats make a quorum. With `settles` the same transaction also counts the round.
+
+        It sends the certificate alone after the contracts refused both together.
+        """
         until: int = self._view(finding.dispute)["round"]["revealEnd"]
         keys = [words(key) for key in certificate.keys]
         arguments = (struct_values(finding), commit_root, certificate.signers, keys, words(certificate.signature))
@@ -162,12 +167,13 @@ class DisputeTransactions(NetworkPlanner):
             self._step("certify", finding.dispute, finding.round, arguments, deadline=until)
 
     def reveal(self, vote: Vote, quote: Blob) -> None:
-        """Opens a vote with its quote while the round takes them. `SecondVote` if another vote of it was ever planned."""
+        """Reveals a vote with its quote before the end of the reveal phase. `SecondVote` if another vote of this round was ever
+        planned."""
         until: int = self._view(vote.dispute)["round"]["revealEnd"]
         self._vote("reveal", vote.dispute, vote.round, (struct_values(vote), quote), until)
 
     def reveal_many(self, opened: Sequence[tuple[Vote, Blob]]) -> None:
-        """Opens votes of one round with their quotes, whoever cast them; one that is open already is passed over.
+        """Reveals votes of one round with their quotes, of any voters. The contract skips votes that are revealed already.
 
         `MalformedValue` if they are of several rounds, or there are none.
         """
@@ -181,9 +187,9 @@ class DisputeTransactions(NetworkPlanner):
         self._step("revealMany", first.dispute, first.round, arguments, voters, deadline=until)
 
     def reveal_under_root(self, vote: Vote, quote: Blob, proof: Sequence[Digest]) -> None:
-        """Opens the sender's own vote under the first commit root of the round; `proof` is that of `merkle.commit_proof`.
+        """Reveals the sender's own vote under the first commit root of the round. `proof` is that of `merkle.commit_proof`.
 
-        `MalformedValue` if it is none; `SecondVote` if another vote of the round was ever planned so.
+        `MalformedValue` if it is none; `SecondVote` if another vote of the round was ever planned this way.
         """
         if len(proof) != merkle.COMMIT_DEPTH:
             raise MalformedValue("proof of a commitment", f"{len(proof)} siblings instead of {merkle.COMMIT_DEPTH}")
@@ -196,18 +202,20 @@ class DisputeTransactions(NetworkPlanner):
         self._step("settle", dispute, round_number, (dispute,))
 
     def appeal(self, dispute: Digest, bond_wei: int) -> None:
-        """Asks for the next level, once, for the loser."""
+        """Appeals the verdict, once per dispute."""
         until: int = self._view(dispute)["dispute"]["appealEnd"]
         self._act("Disputes", "appeal", dispute, (dispute,), value_wei=bond_wei, deadline=until)
 
     def open_alt(self, dispute: Digest, salt: Digest) -> None:
-        """Shows that the challenger knew what the verdict says, before the airgap ends."""
+        """Shows, before the end of the airgap, that the challenger knew the winning answer."""
         until: int = self._view(dispute)["dispute"]["airgapEnd"]
         self._act("Disputes", "openAlt", dispute, (dispute, salt), deadline=until)
 
     def finalize(self, dispute: Digest) -> None:
-        """Ends a dispute whose airgap is over, and pays or charges its first seats in one transaction; the end alone once the
-        contracts refused both together: slashed stake may not have arrived."""
+        """Ends a dispute whose airgap is over, and pays or charges its first seats in the same transaction.
+
+        It sends the end alone after the contracts refused both together, because slashed stake may not have arrived.
+        """
         steps, room = [CourtCall("Disputes", "finalize", (dispute,))], SEATS_PER_END
         for number, each in enumerate(self._view(dispute)["rounds"], start=1):
             if count := min(each["seats"], room):
@@ -221,7 +229,7 @@ class DisputeTransactions(NetworkPlanner):
         self._act("Settlement", "payOut", dispute, (dispute,))
 
     def settle_seats(self, dispute: Digest, round_number: int, first: int, count: int) -> None:
-        """Pays or charges some seats from the first one that is not settled."""
+        """Pays or charges some seats, from the first one that is not settled."""
         subject = dispute + round_number.to_bytes(2, "big") + first.to_bytes(2, "big")
         self._act("Settlement", "settleSeats", subject, (dispute, round_number, count))
 
@@ -238,9 +246,9 @@ class DisputeTransactions(NetworkPlanner):
         return self._act(contract, function, step_subject(dispute, round_number) + more, arguments, deadline=deadline)
 
     def _together(self, dispute: Digest, steps: Sequence[CourtCall], deadline: int = 0) -> bool:
-        """Plans steps of one moment as one transaction; False if the contracts have refused exactly these together."""
+        """Plans several calls as one transaction. False if the contracts have refused exactly these calls together."""
         calls = [(self._at(each.contract), interface(each.contract).call(each.function, *each.arguments)) for each in steps]
-        # Other seats, or another certificate, are another act.
+        # Other seats, or another certificate, are another transaction.
         subject = dispute + digests.keccak256(interface("Keeper").call("run", calls))
         earlier = self.find(self._at("Keeper"), "run", subject)
         if earlier is not None and earlier.state is State.REVERTED:
@@ -255,7 +263,8 @@ class DisputeTransactions(NetworkPlanner):
 
 
 def parts_of(commits: Sequence[SignedCommit], most: int) -> list[Sequence[SignedCommit]]:
-    """As few parts as `most` in each allow, of equal size but for one: a full transaction waits longest for its block."""
+    """The fewest parts with at most `most` commitments each, of equal size except the last. A full transaction waits longest
+    for a block."""
     if len({(each.commit.dispute, each.commit.round) for each in commits}) > 1:
         raise MalformedValue("commitments", "are of several rounds")
     if len({each.voter for each in commits}) < len(commits):
@@ -266,5 +275,5 @@ def parts_of(commits: Sequence[SignedCommit], most: int) -> list[Sequence[Signed
 
 
 def step_subject(dispute: Digest, round_number: int) -> bytes:
-    """How the subject of a step begins: `answers.check_round` reads it again."""
+    """Beginning of the subject of a step, which `state_check.check_round` reads."""
     return dispute + round_number.to_bytes(2, "big")

@@ -1,4 +1,4 @@
-"""What the curator does with key epochs: announce, show that the shards signed, put in force, deal the key again, end."""
+"""The curator's transactions about key epochs: announce, confirm shares, activate, reshare, retire."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,18 +17,18 @@ from chain.reads.share_history import with_share_history
 from chain.sending.transactions import send_all
 
 TIMEOUT_S = 60.0
-"""For all transactions of one act."""
+"""Time for all transactions of one command, in seconds."""
 
 
 class CeremonySignatures(NamedTuple):
-    """What a ceremony shows to the chain."""
+    """Signatures of a ceremony for the chain."""
 
     transcript: Digest
-    """Of the ceremony."""
+    """Digest of the ceremony's transcript."""
     signatures: Sequence[Blob]
-    """One for each shard in order, empty for who did not sign (`kms.ceremony.state.signed_shares`)."""
+    """One signature per shard in order; empty for a shard that did not sign (`kms.ceremony.state.signed_shares`)."""
     consents: Sequence[Blob] = ()
-    """Of a key that was dealt again: one for each shard before, in the order of the chain, of the same."""
+    """For a key that was dealt again: signatures of the previous shards, in the order of the chain."""
 
 
 def open_epoch(
@@ -41,11 +41,10 @@ def open_epoch(
     found: EpochOnChain,
     timeout_s: float = TIMEOUT_S,
 ) -> Network:
-    """Announces an epoch that a ceremony made, shows the signatures, puts it in force; the address book with it.
+    """Announces an epoch that a ceremony made, confirms its shares and activates it. Returns the address book with it.
 
-    `found` is what the chain has of it: what was done before is not done again. `ConfigurationError` if that is another key,
-    `ChainReverted`, and it is not in force, if too few shards signed, whatever its assurance. What the chain would refuse is not
-    sent: each step is tried once the one before is done.
+    `found` is the epoch on the chain; steps that are done are skipped. `ConfigurationError` if the chain has another key;
+    `ChainReverted`, with the epoch not in force, if too few shards signed. Each step is tried before it is sent.
     """
     epoch, states = document.record.epoch, (EpochState.NONE, EpochState.PENDING)
     if found.state is not EpochState.NONE and found.commitments != b"".join(document.commitments):
@@ -67,11 +66,11 @@ def reshare_epoch(
     found: EpochOnChain,
     timeout_s: float = TIMEOUT_S,
 ) -> Network:
-    """Says who has the shares of an epoch's key after it was dealt again; the address book with the new document, and with who
-    had them before.
+    """States who holds the shares of a key after it was dealt again. Returns the address book with the new document and the
+    previous holders.
 
-    `found` is what the chain has of it; if that is it already, nothing is sent. An epoch that was only
-    announced is put in force, with these shares.
+    `found` is the epoch on the chain; if it has these shares, nothing is sent. An epoch that was only announced is activated
+    with these shares.
     """
     record = document.record
     holders = [shard.address for shard in record.shards]
@@ -80,7 +79,7 @@ def reshare_epoch(
     if found.commitments != b"".join(document.commitments):
         _do(client, network, curator, ContractCall("KeyEpochs", "reshare", (*dealt, *words)), timeout_s)
     if found.state is EpochState.PENDING:
-        # Nothing else could: the ceremony that announced it made other shares.
+        # Only this activates it: the ceremony that announced the epoch made other shares.
         _do(client, network, curator, ContractCall("KeyEpochs", "activate", (record.epoch,)), timeout_s)
     return _with(with_share_history(client, network, document), document)
 
@@ -88,9 +87,9 @@ def reshare_epoch(
 def retire_epoch(
     client: Chain, network: Network, curator: LocalSigner, epoch: int, state: EpochState, timeout_s: float = TIMEOUT_S
 ) -> int:
-    """Ends a draining epoch, unless it is ended; the epoch.
+    """Retires a draining epoch, unless it is retired, and returns its number.
 
-    `TooEarly` while its retention lasts, `ConfigurationError` in any other state.
+    `TooEarly` during its retention, `ConfigurationError` in any other state.
     """
     if state is EpochState.RETIRED:
         return epoch
@@ -101,7 +100,7 @@ def retire_epoch(
 
 
 def _do(client: Chain, network: Network, curator: LocalSigner, act: ContractCall, timeout_s: float) -> None:
-    """Tries an act, and sends it if the chain would take it; `ConfigurationError` for an account that may not."""
+    """Tries a call, and sends it if the chain would accept it. `ConfigurationError` for an account that is not the curator."""
     try:
         call = measured(client, network, curator, act)
     except ChainReverted as error:

@@ -1,7 +1,7 @@
-"""Proposals to the governor, and through which timelock they act: the short one, or by it the long one.
+"""Proposals to the governor, and the timelock through which each acts: the short one, or the long one by way of the short one.
 
-A proposal is known by what it calls and says, so everything that follows it is read from the chain. What the long timelock shall
-do is one batch of it, which the proposal schedules.
+A proposal is identified by its calls and its description, so everything that follows is read from the chain. Calls of the long
+timelock are one batch, which the proposal schedules.
 """
 
 import enum
@@ -25,20 +25,19 @@ from chain.client.rpc import at_number, reading_answer
 from chain.deployment.calls import ContractCall, dry_run
 from chain.deployment.plan import code, names
 
-# Calls that the governor takes from its timelock, tried before they are voted on.
-
 _ENDS_SLOT, _CALLS_SLOT = 5, 6
-"""Of the governor's storage: the ends of the queue (the first call's number in the low half, the next free one in the high half),
-and its calls by number."""
+"""Storage slots of the governor: the ends of its queue (number of the first call in the low half, next free one in the high
+half), and its calls by number."""
 
 _EMPTY_QUEUE = 0x31
-"""Solidity's panic for taking from an empty array: the governor's queue has no such call."""
+"""Solidity's panic code for taking from an empty array: the governor's queue has no such call."""
 
 
 def try_queued(client: Chain, network: Network, timelock: Address, act: ContractCall) -> None:
-    """`dry_run` of an act on the governor in the name of its timelock, as if a proposal had it done.
+    """`dry_run` of a call of the governor in the name of its timelock, as if a proposal made it.
 
-    `ConfigurationError` if the node answers no calls on a changed state: another one must be asked.
+    The governor accepts such a call only if it is queued, so the node must answer calls on a changed state.
+    `ConfigurationError` if it does not.
     """
     slots = {_word(_ENDS_SLOT): _word(1 << 128), "0x" + _place_of_first().hex(): "0x" + keccak256(act.calldata).hex()}
     changed: dict[str, Any] = {address_of(network, act.contract): {"stateDiff": slots}}
@@ -61,23 +60,21 @@ def _word(value: int) -> str:
     return f"0x{value:064x}"
 
 
-# A new court beside the old one (docs/guide/govern.md, "Upgrade"): what one vote must say to put it in force.
-
 COURT = ("FeeMarket", "ReceiptAnchor", "Demands", "Settlement", "Rounds", "Breaker", "Disputes", "Audits", "Lens")
-"""What a new court consists of, in the order of creation; everything else stays."""
+"""Contracts of a court, in the order of creation. All other contracts stay when a court is replaced."""
 
 ROLES = (
     ("Breaker", ("resetBreaker",), 5),
     ("FeeMarket", ("setLimits",), 3),
 )
-"""Contract, functions and role (`chain.reads.roles.ROLES`), as `Charter` has them for the first court."""
+"""Contract, functions and role (`chain.reads.roles.ROLES`), as `Charter` sets them for the first court."""
 
 
 def calls_for_court(old: Network, new: Network) -> list[ContractCall]:
-    """What one proposal does to put the court of the new book in force beside that of the old one.
+    """Calls of one proposal that put the court of the new book in force beside the old one (docs/guide/govern.md, "Upgrade").
 
-    Roles come first: the court is never without curator. Clock and guardian are those of the old court.
-    `ConfigurationError` names what the books do not share.
+    Roles come first, so the court always has a curator. Clock and guardian are those of the old court. `ConfigurationError`
+    names what the books do not share.
     """
     _verify_beside(old, new)
     ruled = [
@@ -128,17 +125,17 @@ class Support(enum.IntEnum):
 
 
 class Contents(NamedTuple):
-    """What a proposal calls and says."""
+    """Calls and description of a proposal."""
 
     targets: Sequence[Address]
     values: Sequence[int]
     calldatas: Sequence[bytes]
     description: str
-    """Of a proposal that was read: whatever bytes it has (`chain.client.artifacts.text_bytes`)."""
+    """Description. For a proposal read from the chain it may contain any bytes (`chain.client.artifacts.text_bytes`)."""
 
     @property
     def named(self) -> tuple[Any, ...]:
-        """How the governor is told of a proposal that it has."""
+        """The arguments with which the governor identifies a proposal that it has."""
         return list(self.targets), list(self.values), list(self.calldatas), keccak256(text_bytes(self.description))
 
 
@@ -149,13 +146,13 @@ class Proposal(NamedTuple):
     proposer: Address
     contents: Contents
     vote_start: int
-    """Block after which votes are taken, and at which they are weighed."""
+    """Block after which votes are accepted, and at which they are weighed."""
     vote_end: int
     """Last block of the vote."""
 
 
 def delegate(to: Address) -> ContractCall:
-    """Lets an account vote with one's tokens; one's own, too: tokens of nobody's choice weigh nothing."""
+    """Lets an account vote with the sender's tokens. Delegate to yourself too: tokens without a delegate weigh nothing."""
     return ContractCall("GovernanceToken", "delegate", (to,))
 
 
@@ -170,34 +167,35 @@ def cast_vote(proposal: int, support: Support) -> ContractCall:
 
 
 def queue(contents: Contents) -> ContractCall:
-    """Starts the short timelock of what was voted."""
+    """Starts the short timelock of an accepted proposal."""
     return ContractCall(GOVERNOR, "queue", contents.named)
 
 
 def execute(contents: Contents) -> ContractCall:
-    """Does what the short timelock has held for long enough."""
+    """Executes a proposal whose short timelock is over."""
     return ContractCall(GOVERNOR, "execute", contents.named)
 
 
 def cancel(contents: Contents) -> ContractCall:
-    """Takes a proposal back, by its proposer, before its vote."""
+    """Withdraws a proposal, by its proposer, before its vote."""
     return ContractCall(GOVERNOR, "cancel", contents.named)
 
 
 def schedule_slow(batch: Contents, delay_s: int) -> ContractCall:
-    """Starts the long timelock of a batch, by the short one; its description tells it from others."""
+    """Starts the long timelock of a batch, through the short one. The description distinguishes it from other batches."""
     salt = Digest(keccak256(batch.description.encode()))
     calls = (list(batch.targets), list(batch.values), list(batch.calldatas))
     return ContractCall("LongTimelock", "scheduleBatch", (*calls, ZERO_DIGEST, salt, delay_s))
 
 
 def execute_slow(arguments: Sequence[Any]) -> ContractCall:
-    """Does what the long timelock has held for long enough: the arguments of its `scheduleBatch`, but for the delay."""
+    """Executes a batch whose long timelock is over. `arguments` are those of its `scheduleBatch`; the delay is left out."""
     return ContractCall("LongTimelock", "executeBatch", tuple(arguments[:5]))
 
 
 def contents_of(client: Chain, network: Network, acts: Sequence[ContractCall], description: str) -> Contents:
-    """The proposal that has these acts done in order, by the timelock that may; raises why the contracts would refuse one."""
+    """The proposal that makes these calls in order, through the timelock that may. Raises the contracts' reason if one is
+    refused."""
     batch = _batch(network, acts, description)
     if timelock_for(client, network, acts) == "ShortTimelock":
         return batch
@@ -207,7 +205,7 @@ def contents_of(client: Chain, network: Network, acts: Sequence[ContractCall], d
 
 
 def timelock_for(client: Chain, network: Network, acts: Sequence[ContractCall]) -> Timelock:
-    """The timelock that may do all of it now, the short one if both may; raises the refusal of the one that came further."""
+    """The timelock that may make all calls now; the short one if both may. Raises the refusal of the one that came further."""
     refusals: list[Fault] = []
     timelocks: tuple[Timelock, ...] = ("ShortTimelock", "LongTimelock")
     for timelock in timelocks:
@@ -221,7 +219,7 @@ def timelock_for(client: Chain, network: Network, acts: Sequence[ContractCall]) 
 
 
 def _try(client: Chain, network: Network, timelock: Timelock, act: ContractCall) -> None:
-    """The governor takes from its own timelock what its proposal says, and from a batch of the long one nothing."""
+    """The governor accepts the calls of a proposal only from its own timelock, and none from a batch of the long one."""
     tried = try_queued if (act.contract, timelock) == (GOVERNOR, "ShortTimelock") else dry_run
     tried(client, network, address_of(network, timelock), act)
 
@@ -248,18 +246,18 @@ def id_of(client: Chain, network: Network, contents: Contents) -> int:
 
 
 def slow_operation(network: Network, contents: Contents) -> tuple[Any, ...] | None:
-    """Arguments of `scheduleBatch`, if a proposal is one call of it on the long timelock; None otherwise."""
+    """Arguments of `scheduleBatch`, if the proposal is one call of it on the long timelock; else None."""
     if list(contents.targets) != [address_of(network, "LongTimelock")]:
         return None
     named = _named("LongTimelock", contents.calldatas[0])
     if named is None or named[0] != "scheduleBatch":
         return None
-    # The timelock takes no others, but anybody proposes them.
+    # The timelock refuses lists of different lengths, but anybody can propose them.
     return named[1] if len({len(each) for each in named[1][:3]}) == 1 else None
 
 
 def slow_ready_at(client: Chain, network: Network, operation: Sequence[Any], head: int) -> int:
-    """Unix seconds from which on the long timelock does a batch; 0: it does not wait there, 1: it is done."""
+    """Unix seconds from which on the long timelock executes a batch; 0 if it does not wait there, 1 if it is done."""
     where = ("TimelockController", address_of(network, "LongTimelock"))
     id_ = client.call(*where, "hashOperationBatch", *operation[:5], block=at_number(head))
     found: int = client.call(*where, "getTimestamp", id_, block=at_number(head))
@@ -267,7 +265,7 @@ def slow_ready_at(client: Chain, network: Network, operation: Sequence[Any], hea
 
 
 def call_texts(network: Network, contents: Contents) -> list[str]:
-    """Each call of a proposal by its names, those inside a batch of the long timelock too; hex where the book has no name."""
+    """Text for each call of a proposal, including calls inside a batch of the long timelock; hex where the book has no name."""
     operation = slow_operation(network, contents)
     if operation is not None:
         before = "" if operation[3] == ZERO_DIGEST else f" and batch 0x{operation[3].hex()}"
@@ -292,7 +290,7 @@ def _describe_call(network: Network, target: Address, value_wei: int, data: byte
 
 
 def _named(contract: str, data: bytes) -> tuple[str, tuple[Any, ...]] | None:
-    """Function and arguments of calldata; None for what the contract would not understand: anybody proposes anything."""
+    """Function and arguments of calldata; None if the contract would not understand it, because anybody can propose anything."""
     function = code(contract).function_of(data)
     try:
         return (function, code(contract).arguments(function, data[4:])) if function else None
@@ -328,7 +326,7 @@ UNAUTHORIZED = frozenset(
         "GovernorOnlyExecutor", "TimelockUnauthorizedCaller",
     }
 )  # fmt: skip
-"""Errors that say that the caller may not, whatever the call."""
+"""Errors which say that the caller is not allowed, whatever the call."""
 
 
 def _unauthorized(error: Fault) -> bool:

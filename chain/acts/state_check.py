@@ -1,5 +1,7 @@
-"""What the contracts' state says of an act before it is signed, and what their refusals mean; see
-`chain.sending.sender.Answer`."""
+"""What the contracts' state says about a transaction before it is signed, and what their refusals mean.
+
+The result is a `chain.sending.sender.StateAnswer`.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,15 +17,15 @@ from chain.client.rpc import reading_answer
 from chain.sending.sender import StateAnswer
 
 _COURT_STEPS = frozenset({"draw", "rearm", "settle"})
-"""Steps of a round that `Disputes` takes. Of those that `Rounds` takes (`ROUND_FUNCTIONS`) each is worth nothing once its phase
-is over: nobody did it for us."""
+"""Steps of a round in `Disputes`. Steps in `Rounds` (`ROUND_FUNCTIONS`) are useless after their phase, and nobody else can make
+them for us."""
 
 _SUBJECT_BYTES = 34
-"""Dispute (32) and round (2)."""
+"""Length of a dispute id (32) and a round number (2)."""
 
 
 def check_round(client: Chain, network: Network) -> Callable[[Intent], StateAnswer]:
-    """Checks before a signature that a dispute's act is still for the round it was meant for: calldata does not say so."""
+    """Returns a check that a transaction is still for the round for which it was planned; calldata does not say so."""
 
     def check(intent: Intent) -> StateAnswer:
         steps = {network.addresses.disputes: _COURT_STEPS, network.addresses.rounds: ROUND_FUNCTIONS}
@@ -41,7 +43,7 @@ def check_round(client: Chain, network: Network) -> Callable[[Intent], StateAnsw
 
 
 def _next_part(intent: Intent, view: Any) -> StateAnswer:
-    """Whether seats that a draw was planned for are drawn already, by this seed or after another."""
+    """Whether the seats of a planned draw are drawn already, by this seed or after another."""
     if intent.function != "draw":
         return StateAnswer.GO
     first, seed = (int.from_bytes(part, "big") for part in (intent.subject[34:36], intent.subject[36:44]))
@@ -90,7 +92,7 @@ _REFUSAL_RULES = {
     "register": "DONE KeyTaken",
     "notePlace": "WAIT NoPlaceToNote",
 }
-"""Function → what to do upon which errors; every other refusal is final. Contracts share names and not errors."""
+"""Function → answer to which errors. Every other refusal is final. Contracts share names of functions, not of errors."""
 
 _MEANINGS = {
     (function, error): StateAnswer[answer]
@@ -102,7 +104,7 @@ _MEANINGS = {
 
 @reading_answer("reason of a revert")
 def classify(function: str, error: ChainReverted) -> StateAnswer:
-    """What a contract's refusal of a dry run means for the act."""
+    """What a contract's refusal of a dry run means for the transaction."""
     reason = error.values[2] if len(error.values) > 2 else None
     if not isinstance(reason, Reason):
         return StateAnswer.REFUSED
@@ -112,9 +114,9 @@ def classify(function: str, error: ChainReverted) -> StateAnswer:
 
 
 def _classify_together(reason: Reason) -> StateAnswer:
-    """Of calls that are made together: what the first one meets is what it would meet alone.
+    """The answer to a refusal of several calls that are made together.
 
-    What a later one meets refuses all of them, and their sender makes the first alone.
+    If the first call was refused, it would be refused alone too. If a later one was, the sender makes the first call alone.
     """
     function = _FUNCTIONS.get(bytes(reason.arguments["selector"]))
     if reason.arguments["index"] or function is None:
@@ -124,12 +126,12 @@ def _classify_together(reason: Reason) -> StateAnswer:
 
 def _classify_reason(function: str, reason: Reason) -> StateAnswer:
     if reason.name == "NotNow":
-        # A pause; it ends by itself.
+        # A pause ends by itself.
         return StateAnswer.WAIT
     if reason.name == "WrongPhase":
         return _wrong_phase(function, Phase(reason.arguments["have"]))
     if reason.name == "SequenceGap":
-        # Numbers below the next one are anchored already; numbers above wait for the batch before.
+        # Lower numbers are anchored already. Higher numbers wait for the batch before.
         return StateAnswer.DONE if reason.arguments["have"] < reason.arguments["want"] else StateAnswer.WAIT
     return _MEANINGS.get((function, reason.name), StateAnswer.REFUSED)
 
@@ -137,16 +139,16 @@ def _classify_reason(function: str, reason: Reason) -> StateAnswer:
 _FUNCTIONS = {
     interface(contract).selector(function): function for contract, function in (("Disputes", "finalize"), ("Rounds", "certify"))
 }
-"""First calls of several that are made together, by their selectors."""
+"""First calls of those that are made together, by their selectors."""
 
 _BEFORE = {
     "settle": Phase.COMMIT, "appeal": Phase.APPEAL, "openAlt": Phase.APPEAL, "finalize": Phase.AIRGAP,
 }  # fmt: skip
-"""The first phase in which an act can be due: before it, it waits."""
+"""First phase in which a function can be due. Before it, the transaction waits."""
 
 
 def _wrong_phase(function: str, have: Phase) -> StateAnswer:
-    # NONE: the opening is not in this node's chain yet. A dispute whose round goes back to SEED is `check_round`'s affair.
+    # NONE: the opening is not in this node's chain yet. `check_round` handles a dispute whose round goes back to SEED.
     if have is Phase.NONE or have < _BEFORE.get(function, Phase.NONE):
         return StateAnswer.WAIT
     return _too_late(function)

@@ -1,4 +1,4 @@
-"""What readers and senders need of a chain, whether one node answers (`client`) or several must agree (`quorum`)."""
+"""Interface of a chain for readers and senders, whether one node answers (`rpc`) or several must agree (`quorum`)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -10,15 +10,15 @@ from chain.client.rpc import DEFAULT_TIMEOUT_S, Block, ChainClient, Inclusion
 
 
 class Chain(Protocol):
-    """A chain. Blocks are named as by `client.at_number`, `client.at_hash`, or a tag: latest, safe, finalized."""
+    """A chain. Blocks are named by `rpc.at_number`, `rpc.at_hash`, or a tag: latest, safe, finalized."""
 
     @property
     def chain_id(self) -> int:
-        """Its id."""
+        """EIP-155 chain id."""
         ...
 
     def head(self, tag: str = "latest") -> Block:
-        """Newest block by tag."""
+        """The newest block with this tag."""
         ...
 
     def block(self, number: int) -> Block:
@@ -26,7 +26,7 @@ class Chain(Protocol):
         ...
 
     def raw_block(self, number: int) -> Any:
-        """The canonical block at a height as JSON-RPC gives it, None if there is none; `chain.client.blocks` checks its hash."""
+        """The canonical block at a height as JSON-RPC gives it; None if there is none. `chain.client.blocks` checks its hash."""
         ...
 
     def call(self, contract: str, at: Address, function: str, *arguments: Any, block: str | dict[str, Any]) -> Any:
@@ -50,11 +50,11 @@ class Chain(Protocol):
         ...
 
     def nonce(self, account: Address, block: str | dict[str, Any] = "latest") -> int:
-        """Transactions of the account; by the tag pending with those that wait for a block."""
+        """Number of transactions of the account. With the tag pending it includes those that wait for a block."""
         ...
 
     def receipts(self, hashes: Sequence[Digest], seen: Block | None = None) -> list[Inclusion | None]:
-        """Receipts of transactions; None where there is none, on a chain that has the block `seen`."""
+        """Receipts of transactions, on a chain that has the block `seen`; None where there is none."""
         ...
 
     def estimate(self, request: Mapping[str, Any]) -> int:
@@ -62,15 +62,15 @@ class Chain(Protocol):
         ...
 
     def replay(self, request: Mapping[str, Any], block: str | dict[str, Any], changed: Mapping[str, Any] | None = None) -> None:
-        """Repeats a call on the state after a block, for its revert; `changed` is what is to be otherwise, by account."""
+        """Repeats a call on the state after a block, to get its revert. `changed` overrides state, by account."""
         ...
 
     def knows(self, transaction: Digest) -> bool:
-        """Whether the transaction needs no handing in."""
+        """Whether the transaction need not be handed in again."""
         ...
 
     def broadcast(self, raw: bytes) -> None:
-        """Hands in signed bytes."""
+        """Hands in a signed transaction."""
         ...
 
 
@@ -78,6 +78,6 @@ def open_chain(
     urls: Sequence[str], quorum: int, chain_id: int, timeout_s: float = DEFAULT_TIMEOUT_S,
     make: Callable[[str, int, float], ChainClient] = ChainClient,
 ) -> Chain:  # fmt: skip
-    """The chain behind one endpoint, or behind several of which `quorum` must agree (`service.endpoints` checks settings)."""
+    """The chain behind one endpoint, or behind several of which `quorum` must agree (`service.settings` checks the settings)."""
     clients = [make(url, chain_id, timeout_s) for url in urls]
     return clients[0] if len(clients) == 1 else QuorumClient(clients, quorum)

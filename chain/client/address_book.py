@@ -1,4 +1,4 @@
-"""The address book as a file, and whether the chain has what it says: every actor's start checks it (`verify_code`)."""
+"""The address book file, and the check at every actor's start that the chain has what it says (`verify_code`)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,16 +13,16 @@ from chain.client.access import Chain
 from chain.client.wiring_check import verify_wiring
 
 IN_PLACE_OF = {"EigenLayerStake": "StakeVault"}
-"""What a deployment may have under another's name (`chain.client.artifacts.ADAPTERS`)."""
+"""Contracts that a deployment may have under another contract's name (`chain.client.artifacts.ADAPTERS`)."""
 
 
 def write_network(path: Path, network: Network) -> None:
-    """Writes the address book: who reads it meanwhile, or after a crash, has the one before or this one."""
+    """Writes the address book. A reader meanwhile, or after a crash, gets the previous book or this one."""
     replace_file(path, encode(network))
 
 
 def read_network(path: Path) -> Network:
-    """Reads the address book; `ConfigurationError` if there is none, a fault of encoding if it is not one."""
+    """Reads the address book. `ConfigurationError` if there is none, a fault of encoding if the file is no address book."""
     try:
         return decode(Network, path.read_bytes())
     except OSError as error:
@@ -30,25 +30,25 @@ def read_network(path: Path) -> Network:
 
 
 def address_of(network: Network, contract: str) -> Address:
-    """Where the contract of that name is."""
+    """Address of the contract with that name."""
     where: Address = getattr(network.addresses, field_of(contract))
     return where
 
 
 def field_of(contract: str) -> str:
-    """The field of `Addresses` that has the contract of that name: `StakeVault`, `stake_vault`."""
+    """The field of `Addresses` for a contract's name: `StakeVault`, `stake_vault`."""
     name = IN_PLACE_OF.get(contract, contract)
     return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name).lstrip("_")
 
 
 def contracts(network: Network) -> dict[str, Address]:
-    """Every contract of the book by name, trees included."""
+    """Every contract of the book by name, including stake trees."""
     named = {name: getattr(network.addresses, name) for name in Addresses.__dataclass_fields__}
     return named | {f"stake_tree {pool.digest.hex()[:8]}": pool.tree for pool in network.pools}
 
 
 def code_hashes(client: Chain, where: Sequence[Address]) -> tuple[CodeHash, ...]:
-    """Hashes of the code that the newest block has at these addresses; `ConfigurationError` where there is none."""
+    """Code hashes at these addresses in the newest block. `ConfigurationError` if an address has no code."""
     found = []
     for at, code in zip(where, client.codes(where), strict=True):
         if not code:
@@ -58,8 +58,10 @@ def code_hashes(client: Chain, where: Sequence[Address]) -> tuple[CodeHash, ...]
 
 
 def verify_code(client: Chain, network: Network) -> Network:
-    """The book, if the chain has the code that it names at every contract, and those are what it calls them
-    (`chain.client.wiring_check`); otherwise `ConfigurationError` names the contract."""
+    """The book, if the chain has the named code at every contract and the contracts refer to each other as the book says.
+
+    Otherwise `ConfigurationError` names the contract (`chain.client.wiring_check`).
+    """
     listed = {each.contract: each.digest for each in network.code}
     named = contracts(network)
     missing = [name for name, at in named.items() if at not in listed]

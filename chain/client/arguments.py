@@ -1,5 +1,7 @@
-"""Arguments of a call as people write them, by the contract's ABI: whole numbers, 0x-hex, true or false, text, JSON for lists and
-structs; `@FILE` for what is long, as it is for bytes and as JSON for lists and structs.
+"""Call arguments as people write them, read by the contract's ABI.
+
+Whole numbers, 0x-hex, true or false, text, and JSON for lists and structs. `@FILE` reads a long argument from a file: raw for
+bytes, JSON for lists and structs.
 """
 
 import json
@@ -21,13 +23,14 @@ _FIXED = re.compile(r"bytes(\d+)")
 
 
 def signature(function: Mapping[str, Any]) -> str:
-    """A function of an ABI with the names and types of its arguments, for people."""
+    """A function of an ABI with names and types of its arguments, for people."""
     inputs = [f"{kind_of(each)} {each['name']}".strip() for each in function["inputs"]]
     return f"{function['name']}({', '.join(inputs)})"
 
 
 def read_arguments(function: Mapping[str, Any], texts: Sequence[str]) -> tuple[Any, ...]:
-    """The arguments of a function of an ABI; `ConfigurationError` names the first that is not of its type, and says what is."""
+    """The arguments of a function of an ABI. `ConfigurationError` names the first that has the wrong type, and says what is
+    right."""
     inputs = function["inputs"]
     if len(texts) != len(inputs):
         raise ConfigurationError("ARGUMENTS", f"{signature(function)} takes {len(inputs)}, not {len(texts)}")
@@ -35,9 +38,9 @@ def read_arguments(function: Mapping[str, Any], texts: Sequence[str]) -> tuple[A
 
 
 def read_address(text: str) -> Address:
-    """The account that a person typed, in hex digits of one case or with a right checksum; otherwise `MalformedValue`."""
+    """The account that a person typed, in hex digits of one case or with a valid checksum; otherwise `MalformedValue`."""
     digits = text[2:]
-    # Letters of both cases are a checksum (ERC-55): it is there for typing errors.
+    # Letters of both cases are a checksum (ERC-55), which catches typing errors.
     if digits not in (digits.lower(), digits.upper()) and not is_checksum_address(f"0x{digits}"):
         raise MalformedValue("address", f"{text[:60]} has a wrong checksum")
     return address(text)
@@ -106,7 +109,7 @@ def _struct(components: Sequence[Mapping[str, Any]], given: Any, where: str) -> 
 
 
 def _whole(given: Any, where: str, kind: str, signed: bool, bits: int) -> int:
-    # JSON's true is an int to Python and none to us.
+    # JSON's true is an int to Python, and no number here.
     if isinstance(given, bool) or not re.fullmatch(r"-?\d{1,78}", str(given), re.ASCII):
         raise _refused(where, kind, f"must be a whole number, not {_shown(given)}")
     number = int(given)

@@ -1,7 +1,7 @@
-"""Compiled contracts as committed in `chain/abi/`: calls, results, events and errors by their names.
+"""Compiled contracts as committed in `chain/abi/`: encode calls, decode results, events and errors by name.
 
-Structs decode to dicts keyed by their Solidity names, nested ones too; `bytes32` to 32 bytes, addresses to lower-case text. No
-contract looks into a `string`: what is no UTF-8 in one becomes surrogates, of which `text_bytes` makes the same bytes again.
+Structs, including nested ones, decode to dicts keyed by their Solidity names; `bytes32` to 32 bytes; addresses to lower-case
+text. Contracts do not check a `string`, so bytes that are no UTF-8 become surrogates; `text_bytes` restores the same bytes.
 """
 
 import json
@@ -26,16 +26,16 @@ CONTRACTS = (
     "StakeVault", "Registry", "StakeTree", "RandaoSource", "BlsKeys", "KeyEpochs", "FeeMarket", "ReceiptAnchor",
     "Demands", "Settlement", "Rounds", "Breaker", "Disputes", "Keeper", "Audits", "Lens",
 )  # fmt: skip
-"""Every contract that a deployment has one or more of; `chain.deployment.plan` knows their order."""
+"""Contracts of a deployment, each deployed once or more. `chain.deployment.plan` has their order."""
 
 ADAPTERS = ("EigenLayerStake",)
-"""What a deployment may have where the address book says `stake_vault` (ADR-030)."""
+"""Contracts that a deployment may have at `stake_vault` of the address book (ADR-030)."""
 
 BESIDE = ("BondPool",)
-"""What anybody may deploy beside a network; no address book has it."""
+"""Contracts that anybody may deploy for a network. No address book has them."""
 
 EIGENLAYER = ("IAllocationManager", "IDelegationManager", "IStrategy", "IWrappedEther")
-"""Interfaces of EigenLayer's contracts, against which a deployment is checked."""
+"""Interfaces of EigenLayer's contracts, to check a deployment against."""
 
 _BUILT_IN = (
     {"type": "error", "name": "Error", "inputs": [{"name": "message", "type": "string"}]},
@@ -47,11 +47,11 @@ class Log(NamedTuple):
     """One decoded event."""
 
     contract: Address
-    """Who emitted it."""
+    """Address that emitted it."""
     event: str
-    """Its name."""
+    """Name of the event."""
     values: Mapping[str, Any]
-    """Arguments by name, indexed and not."""
+    """Arguments by name, indexed or not."""
     block: int
     """Block number."""
     block_hash: Digest
@@ -63,32 +63,32 @@ class Log(NamedTuple):
 
 
 class View(NamedTuple):
-    """A call that changes nothing, where several are made at once."""
+    """A read-only call, for making several at once."""
 
     contract: str
-    """Whose ABI it is of."""
+    """Contract whose ABI applies."""
     at: Address
-    """Where that contract is."""
+    """Address of the contract."""
     function: str
-    """Its name."""
+    """Name of the function."""
     arguments: tuple[Any, ...] = ()
-    """What it takes."""
+    """Arguments of the call."""
 
     @property
     def request(self) -> dict[str, str]:
-        """The call in JSON-RPC; `MalformedValue` for arguments outside their types."""
+        """The call in JSON-RPC. `MalformedValue` for arguments outside their types."""
         return {"to": self.at, "data": "0x" + interface(self.contract).call(self.function, *self.arguments).hex()}
 
     def result(self, data: bytes) -> Any:
-        """What it answered, decoded as by `Interface.result`."""
+        """The decoded answer, as by `Interface.result`."""
         return interface(self.contract).result(self.function, data)
 
 
 class Reason(NamedTuple):
-    """Why a call reverted: a custom error of any of our contracts, by name and arguments; unknown ones as their selector."""
+    """Why a call reverted: a custom error of any contract of ours by name and arguments, or the selector of an unknown error."""
 
     name: str
-    """Error name."""
+    """Name of the error."""
     arguments: Mapping[str, Any]
     """Its arguments by name."""
 
@@ -122,12 +122,12 @@ class Interface:
         self.errors = {_hash(entry)[:4]: entry for entry in (*entries, *_BUILT_IN) if entry["type"] == "error"}
 
     def call(self, function: str, *arguments: Any) -> bytes:
-        """Calldata; `MalformedValue` for arguments outside their types."""
+        """Calldata. `MalformedValue` for arguments outside their types."""
         entry = self.functions[function]
         return self.selector(function) + self._encode(function, entry["inputs"], arguments)
 
     def arguments(self, function: str, data: bytes) -> tuple[Any, ...]:
-        """Arguments of a call, without its selector, in order; `MalformedValue` if the bytes do not fit the ABI."""
+        """Arguments of a call without its selector, in order. `MalformedValue` if the bytes do not fit the ABI."""
         return tuple(_decode(f"{self.name}.{function}", self.functions[function]["inputs"], data).values())
 
     def selector(self, function: str) -> bytes:
@@ -135,11 +135,11 @@ class Interface:
         return _hash(self.functions[function])[:4]
 
     def function_of(self, data: bytes) -> str | None:
-        """Name of the function that calldata calls, or None for one that this contract does not have."""
+        """Name of the function that calldata calls; None if this contract has no such function."""
         return next((name for name in self.functions if self.selector(name) == data[:4]), None)
 
     def writing(self) -> dict[str, Any]:
-        """Functions that may change something, by name."""
+        """Functions that may change state, by name."""
         return {name: entry for name, entry in self.functions.items() if entry["stateMutability"] in ("nonpayable", "payable")}
 
     def creation(self, *arguments: Any) -> bytes:
@@ -147,7 +147,7 @@ class Interface:
         return self.bytecode + self._encode("constructor", self.constructor, arguments)
 
     def deployed(self, *immutables: bytes) -> bytes:
-        """Code as the chain has it, with these words for immutable values, in the order of their declarations (`BESIDE`)."""
+        """Runtime code with these words as immutable values, in the order of their declarations (`BESIDE`)."""
         code = bytearray(self._runtime)
         for places, word in zip(self._immutables, immutables, strict=True):
             for place in places:
@@ -155,13 +155,13 @@ class Interface:
         return bytes(code)
 
     def result(self, function: str, data: bytes) -> Any:
-        """A single result as it is, several as a dict by name; `MalformedValue` if the bytes do not fit the ABI."""
+        """A single result as it is, several as a dict by name. `MalformedValue` if the bytes do not fit the ABI."""
         outputs = self.functions[function]["outputs"]
         values = _decode(f"{self.name}.{function}", outputs, data)
         return next(iter(values.values())) if len(outputs) == 1 else values
 
     def event(self, topics: Sequence[bytes], data: bytes) -> tuple[str, dict[str, Any]] | None:
-        """Name and arguments of a log, or None for an event that this contract does not have."""
+        """Name and arguments of a log; None for an event that this contract does not have."""
         entry = self.events.get(topics[0]) if topics else None
         if entry is None:
             return None
@@ -183,7 +183,7 @@ class Interface:
 
 @cache
 def interface(name: str) -> Interface:
-    """The committed artifact of a contract; `ConfigurationError` if it is missing or unreadable."""
+    """The committed artifact of a contract. `ConfigurationError` if it is missing or unreadable."""
     path = FOLDER / f"{name}.json"
     try:
         return Interface(name, json.loads(path.read_text()))
@@ -193,24 +193,24 @@ def interface(name: str) -> Interface:
 
 @cache
 def all_errors() -> Mapping[bytes, Any]:
-    """Errors of all contracts by selector: a call into one reverts with those of others."""
+    """Errors of all contracts by selector, because a call of one contract can revert with the error of another."""
     known = (*CONTRACTS, *ADAPTERS, *BESIDE)
     return {selector: entry for name in known for selector, entry in interface(name).errors.items()}
 
 
 def text_bytes(text: str) -> bytes:
-    """The bytes that a decoded `string` was made of."""
+    """The bytes from which a `string` was decoded."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def legible(text: str) -> str:
-    """A decoded `string` that every terminal and JSON reader takes: bytes that are no text as `\\xff`."""
+    """A decoded `string` for terminals and JSON; bytes that are no UTF-8 appear as `\\xff`."""
     return text_bytes(text).decode("utf-8", "backslashreplace")
 
 
 def _decode(where: str, parameters: Sequence[Any], data: bytes) -> dict[str, Any]:
     try:
-        # A `string` is encoded as `bytes` are; the library would refuse what is no text.
+        # A `string` is encoded like `bytes`. Decode it as bytes, because the library refuses a string that is no UTF-8.
         values = abi_decode([kind_of(each).replace("string", "bytes") for each in parameters], data)
     except (DecodingError, ValueError, OverflowError) as error:
         raise MalformedValue(where, str(error)[:200]) from None
@@ -229,7 +229,7 @@ def _named(parameter: Mapping[str, Any], value: Any) -> Any:
 
 
 def kind_of(parameter: Mapping[str, Any]) -> str:
-    """The type of a parameter as signatures write it: tuples by what is in them."""
+    """The type of a parameter as function signatures write it; a tuple by its components."""
     if not parameter["type"].startswith("tuple"):
         return str(parameter["type"])
     inner = ",".join(kind_of(each) for each in parameter["components"])

@@ -1,4 +1,4 @@
-"""Reads of blocks and of plain accounts, which no contract has a part in."""
+"""Reads of blocks, block headers and plain accounts."""
 
 import bisect
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,31 +13,31 @@ from bytewise.protocol.units import Address, Blob, Digest, digest
 from chain.client.access import Chain
 from chain.client.rpc import Block, at_number, hex_bytes, quantity, reading_answer
 
-# Block headers as the chain hashes them: the proof that `RandaoSource` asks for (design section 13; ADR-024).
+# Block headers as the chain hashes them: the proof that `RandaoSource` takes (design section 13; ADR-024).
 
 _QUANTITIES = frozenset(
     ("difficulty", "number", "gasLimit", "gasUsed", "timestamp", "baseFeePerGas", "blobGasUsed", "excessBlobGas")
 )
-"""Fields that are integers; RLP writes those without leading zeros, and all others as they are."""
+"""Fields that are integers. RLP writes them without leading zeros, and all other fields as they are."""
 
 _FIELDS = (
     "parentHash", "sha3Uncles", "miner", "stateRoot", "transactionsRoot", "receiptsRoot", "logsBloom", "difficulty", "number",
     "gasLimit", "gasUsed", "timestamp", "extraData", "mixHash", "nonce",
 )  # fmt: skip
-"""What every header has, in the order of its hash."""
+"""Fields of every header, in the order of its hash."""
 
 _LATER_FIELDS = (
     "baseFeePerGas", "withdrawalsRoot", "blobGasUsed", "excessBlobGas", "parentBeaconBlockRoot", "requestsHash",
     "blockAccessListHash",
 )  # fmt: skip
-"""What upgrades appended, oldest first: a header has those up to some point."""
+"""Fields that upgrades appended, oldest first. A header has them up to some point."""
 
 
 def header_rlp(client: Chain, number: int) -> Blob:
     """The header of block `number`, whose keccak256 is the block's hash.
 
-    `TryAgain` if the node has no such block, or if what it says does not hash to its hash: a broken answer, or a header with
-    fields of an upgrade that this version does not know.
+    `TryAgain` if the node has no such block, or if the fields do not hash to the block's hash: a broken answer, or a header
+    with fields of an upgrade that this version does not know.
     """
     raw = client.raw_block(number)
     if raw is None:
@@ -66,10 +66,10 @@ def _item(name: str, value: Any) -> bytes:
 
 
 TAGS = ("latest", "safe", "finalized")
-"""What `BlockReader.head` may follow: the newest block, the newest justified or the newest finalized one (beacon chain)."""
+"""Tags that `BlockReader.head` may follow: the newest block, the newest justified or the newest finalized one (beacon chain)."""
 
 SHORT_CHAIN_BLOCKS = 2_000
-"""Of a chain no longer than this all blocks are looked at: it is a test's, whose owner may have set its time back."""
+"""On a chain no longer than this, all blocks are searched: it is a test chain, whose owner may have set its time back."""
 
 
 class BlockReader:
@@ -95,23 +95,23 @@ class BlockReader:
         return self.client.block(number).hash
 
     def numbers_at(self, timestamp: int, block: int) -> Sequence[int]:
-        """Blocks of that time among those up to a block: one at most on Ethereum, more on chains with several blocks a second.
+        """Blocks with that time up to a block: at most one on Ethereum, more on chains with several blocks a second.
 
-        Reads only headers, which every node has of all blocks.
+        It reads only headers, which every node has for all blocks.
         """
         if block <= SHORT_CHAIN_BLOCKS:
             return [number for number in range(block + 1) if self._time(number) == timestamp]
         return range(self._first_from(timestamp, block), self._first_from(timestamp + 1, block))
 
     def balance(self, account: Address, block: int) -> int:
-        """Wei in the account itself."""
+        """Wei in the account itself, at a block."""
         return self.client.balance(account, at_number(block))
 
     def _first_from(self, timestamp: int, block: int) -> int:
         return bisect.bisect_left(range(block + 1), timestamp, key=self._time)
 
     def _time(self, number: int) -> int:
-        # Kept for a search that many records repeat, in one run of a command.
+        # Keep the time: one run of a command repeats the search for many records.
         if number not in self._times:
             self._times[number] = self.client.block(number).timestamp
         return self._times[number]

@@ -1,4 +1,4 @@
-"""Custom errors of the contracts as rules of ours, for people and for callers that act on what went wrong."""
+"""Custom errors of the contracts as errors of the catalogue, for people and for callers that act on the cause."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ from chain.client.artifacts import Reason
 
 
 def as_rule(error: ChainReverted) -> BytewiseError:
-    """The rule that a refusal names, or the refusal itself: most custom errors are clear by their own name and values."""
+    """The rule behind a refusal, or the refusal itself: most custom errors are clear by their own name and values."""
     reason = error.values[2] if len(error.values) > 2 else None
     if not isinstance(reason, Reason) or reason.name not in _RULES:
         return error
@@ -31,7 +31,7 @@ def as_rule(error: ChainReverted) -> BytewiseError:
     try:
         return _RULES[reason.name](named)
     except (KeyError, ValueError):
-        # Another contract's error of the same name with other arguments: its own text says more than a guess of ours.
+        # Another contract has an error of this name with other arguments. Its own text says more than a guess.
         return error
 
 
@@ -63,7 +63,7 @@ _WHY = {
     "unanchoredPenalty": "it may not be below slashAmount",
     "demandBond": "that of a list of maxBatch leaves may not be above a tenth of slashAmount",
 }
-"""What bounds an amount by another one of the same version (`ParamLaw`)."""
+"""Bounds of an amount that depend on another amount of the same version (`ParamLaw`)."""
 
 
 def _out_of_bounds(key: str) -> str:
@@ -72,7 +72,7 @@ def _out_of_bounds(key: str) -> str:
 
 
 def _moment(unix_s: int) -> str:
-    """A time of the chain for people, who wait for it by days."""
+    """A time of the chain as a date, because people wait for it for days."""
     try:
         return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):
@@ -80,5 +80,5 @@ def _moment(unix_s: int) -> str:
 
 
 def _text(word: str) -> str:
-    """A name that a contract put into 32 bytes."""
+    """A name that a contract stores in 32 bytes."""
     return bytes.fromhex(word[2:]).rstrip(b"\0").decode("ascii")

@@ -1,7 +1,7 @@
-"""Where a contract keeps a variable, and what a storage word says: for values that are proven with `eth_getProof`.
+"""Storage layout: where a contract keeps a variable, and how to decode a storage word proven with `eth_getProof`.
 
-Layouts are the compiler's, in `chain/abi/layout/`. Immutable values and constants are code, not storage: the code hash of the
-address book covers those. Source: the Solidity manual, "Layout of State Variables in Storage".
+Layouts are the compiler's, in `chain/abi/layout/`. Immutable values and constants are code, not storage; the code hash of the
+address book covers them. Source: the Solidity manual, "Layout of State Variables in Storage".
 """
 
 import json
@@ -25,18 +25,18 @@ WORD = 32
 
 @dataclass(frozen=True, slots=True)
 class StorageSlot:
-    """Where a value lies."""
+    """Position of a value in storage."""
 
     slot: int
-    """Number of its word, or of its first one."""
+    """Number of its slot, or of its first slot."""
     offset: int
-    """Bytes of the word behind it: counted from the least significant byte."""
+    """Bytes between the value and the least significant end of the word."""
     kind: str
-    """Its type, as the layout names it."""
+    """Type of the value, with the layout's name."""
 
 
 class Layout:
-    """The storage of one contract."""
+    """Storage layout of one contract."""
 
     def __init__(self, name: str, document: Mapping[str, Any]) -> None:
         self.name = name
@@ -44,7 +44,7 @@ class Layout:
         self._types = document["types"]
 
     def place(self, variable: str, *steps: Any) -> StorageSlot:
-        """Where a variable is, or what the steps lead to in it: a mapping's key, an array's index, a struct's member by name.
+        """Position of a variable, or of a part of it. Each step is a mapping's key, an array's index or a struct member's name.
 
         `MalformedValue` names a step that the layout does not have.
         """
@@ -54,9 +54,9 @@ class Layout:
         return here
 
     def decode(self, place: StorageSlot, word: bytes) -> Any:
-        """The value there, of its slot's word: int, bool, bytes, an address in lower case, or a dynamic array's length.
+        """The value in its slot's word: int, bool, bytes, an address in lower case, or a dynamic array's length.
 
-        `MalformedValue` for a struct, mapping, fixed array or text, which is not in one word, and for what is no such value.
+        `MalformedValue` for a struct, mapping, fixed array or text, which do not fit one word, and for an invalid value.
         """
         kind = self._types[place.kind]
         if len(word) != WORD:
@@ -95,7 +95,7 @@ class Layout:
         return StorageSlot(here.slot + int(found["slot"]), found["offset"], found["type"])
 
     def _key(self, where: str, kind: str, key: Any) -> bytes:
-        """The key in a word; none of our contracts has keys of text."""
+        """The key as a word. No contract of ours has keys of text."""
         entry = self._types[kind]
         is_address = entry["label"] == "address" or entry["label"].startswith("contract ")
         is_number = entry["label"].startswith("enum ") or kind.startswith("t_userDefinedValueType")
@@ -120,7 +120,7 @@ class Layout:
 
 @cache
 def layout(name: str) -> Layout:
-    """The committed layout of a contract; `ConfigurationError` if it is missing or unreadable."""
+    """The committed layout of a contract. `ConfigurationError` if it is missing or unreadable."""
     path = FOLDER / "layout" / f"{name}.json"
     try:
         return Layout(name, json.loads(path.read_text()))

@@ -1,4 +1,4 @@
-"""HTTP to one node: a single call as web3 makes it, and several in one round trip, whose answers are told apart by their ids."""
+"""HTTP to one node: single calls as web3 makes them, and several calls in one round trip, matched to their answers by id."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,13 @@ _NO_BATCHES = "if it stays so, this node takes no JSON-RPC batches, or none so l
 _WRONG_IDS = "this node, or a proxy before it, mixes answers up: name another node if it stays so"
 
 _BROKEN = (RequestException, ValueError, OSError, TooLarge)
-"""What comes of no answer, and of one that is no JSON."""
+"""Errors of a missing answer, or of one that is no JSON."""
 
 
 class NodeHTTPProvider(HTTPProvider):
-    """One endpoint. What fails is `TryAgain`, with what to do where no later try would help.
+    """One endpoint. Failures are `TryAgain`, with advice where a later try would not help.
 
-    Answers are given as they came: whether one refuses its call is the caller's to read.
+    Answers are returned as they came. The caller reads whether one refuses its call.
     """
 
     def single(self, method: str, params: Sequence[Any]) -> Any:
@@ -38,7 +38,7 @@ class NodeHTTPProvider(HTTPProvider):
     def batch(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[Mapping[str, Any]]:
         """The answers to several calls, in the order of the calls.
 
-        web3's own batches put answers in the order of their ids, whatever those are: a doubled id would be another call's answer.
+        web3's own batches order answers by id without checking the ids, so a doubled id would answer another call.
         """
         if not calls:
             return []
@@ -51,7 +51,8 @@ class NodeHTTPProvider(HTTPProvider):
         by_id = {each["id"]: each for each in listed if type(each.get("id")) is int}
         if isinstance(said, list) and len(said) == len(listed) == len(ids) and set(by_id) == set(ids):
             return [by_id[each] for each in ids]
-        # A node that refuses a whole batch says so in one answer, or in a list of one, with the id of the first call or of none.
+        # A node that refuses a whole batch answers with one error, or with a list of one, with the id of the first call or
+        # none.
         refused = _error(said) or (_error(listed[0]) if len(listed) == 1 else None)
         what = f"a batch of {len(ids)} calls"
         if refused is not None or not isinstance(said, list):
@@ -60,7 +61,7 @@ class NodeHTTPProvider(HTTPProvider):
 
     @staticmethod
     def decode_rpc_response(raw_response: bytes) -> RPCResponse:
-        """The answer's JSON; `TooLarge` for one that is nested so deep that reading it would end the process."""
+        """The answer's JSON. `TooLarge` if it is nested so deep that parsing it would end the process."""
         return HTTPProvider.decode_rpc_response(verify_depth(raw_response))
 
     def _said(self, batch: list[dict[str, Any]]) -> Any:
@@ -79,9 +80,9 @@ class NodeHTTPProvider(HTTPProvider):
 
 
 def verify_url(url: str) -> str:
-    """The address of a node, if it can be one; otherwise `ConfigurationError`: no later try would cure it."""
+    """The URL of a node, if it is valid; otherwise `ConfigurationError`, because no later try would help."""
     if any(each.isspace() or not each.isprintable() for each in url):
-        # Not shown: what is nearly a URL may hold a key. `urlsplit` leaves some of these out in silence.
+        # Do not show it: what is nearly a URL may contain a key. `urlsplit` silently drops some of these characters.
         raise ConfigurationError(
             "rpc", "has a space, a line end or a control character in it: write http://HOST:PORT or https://…"
         )
@@ -96,7 +97,7 @@ def verify_url(url: str) -> str:
 
 
 def _error(answer: Any) -> str | None:
-    """What a node says instead of answers, for people."""
+    """The error that a node gives instead of answers, as text."""
     error = answer.get("error") if isinstance(answer, dict) else None
     if error is None:
         return None

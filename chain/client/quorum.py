@@ -1,8 +1,8 @@
-"""Several endpoints of one chain: an answer counts once `quorum` of them gave it, and more than half must (ADR-016).
+"""Several endpoints of one chain. An answer counts once `quorum` of them gave it, and more than half must (ADR-016).
 
-One endpoint that lies, lags, sits on another fork or sleeps can delay a decision, never make one. Reads are pinned to a block
-hash that a quorum gives; whatever too few agree on is `NoAgreement`, for the next tick. Endpoints are named by their place in the
-settings: a URL may hold a key.
+One endpoint that lies, lags, follows another fork or is silent can delay a decision but not change it. Reads are pinned to a
+block hash that a quorum gives. If too few agree, the error is `NoAgreement`, and the next tick tries again. Endpoints are named
+by their place in the settings, because a URL may contain a key.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,24 +16,25 @@ from bytewise.service.clock import monotonic_s
 from chain.client.artifacts import Log, View
 from chain.client.rpc import Block, ChainClient, Inclusion, OtherChain, at_hash
 
-# One endpoint of several, and when it is let alone: after a failure it rests, longer each time, and others are asked first.
-
 T = TypeVar("T")
 
 FIRST_BACKOFF_S = 1.0
-"""Rest after one failure; it doubles with each further one."""
+"""Seconds without calls after the first failure. They double with each further failure."""
 
 LONGEST_BACKOFF_S = 60.0
-"""What a dead endpoint costs is one timeout in this time."""
+"""Longest time without calls. A dead endpoint costs one timeout in this time."""
 
 
 class EndpointBackoff:
-    """The endpoint at a place of the settings."""
+    """One endpoint at a place of the settings, with its backoff.
+
+    After a failure it is not asked for a time that grows with each failure; others are asked first.
+    """
 
     def __init__(self, place: int, endpoint: ChainClient, now: Callable[[], float]) -> None:
         self.place = place
         self.took_s = 0.0
-        """How long its last answer, or the lack of one, took."""
+        """How long its last answer took, or the failure."""
         self._endpoint = endpoint
         self._now = now
         self._failures = 0
@@ -41,11 +42,11 @@ class EndpointBackoff:
 
     @property
     def rests(self) -> bool:
-        """Whether it failed lately."""
+        """Whether it failed lately and is not asked first."""
         return self._now() < self._until
 
     def ask(self, ask: Callable[[ChainClient], T]) -> T:
-        """Its answer. A refusal is one; silence, nonsense and another chain are failures, and it rests."""
+        """The endpoint's answer. A refusal is an answer. Silence, nonsense or another chain is a failure and starts a backoff."""
         began = self._now()
         try:
             answer = ask(self._endpoint)
@@ -68,16 +69,16 @@ class EndpointBackoff:
 
 
 class EndpointAnswer(NamedTuple, Generic[T]):
-    """What one endpoint answered: a value, or why it refused one (`ChainReverted`, `RpcRefused`)."""
+    """Answer of one endpoint: a value, or the error with which it refused (`ChainReverted`, `RpcRefused`)."""
 
     key: Any
-    """What must be equal for two answers to be one."""
+    """Two answers agree if their keys are equal."""
     value: T | None
     refusal: ChainReverted | RpcRefused | None
 
 
 class QuorumClient:
-    """`chain.client.access.Chain` over n endpoints of which `quorum` must agree; `now` is the clock of their rests."""
+    """`chain.client.access.Chain` over n endpoints of which `quorum` must agree. `now` is the clock of their backoffs."""
 
     def __init__(self, endpoints: Sequence[ChainClient], quorum: int, now: Callable[[], float] = monotonic_s) -> None:
         if not len(endpoints) < 2 * quorum <= 2 * len(endpoints):
@@ -91,7 +92,7 @@ class QuorumClient:
     # --- reads ---
 
     def head(self, tag: str = "latest") -> Block:
-        """The newest block that a quorum has: who boasts or lags alone does not move it."""
+        """The newest block that a quorum has. A single endpoint that is ahead or behind does not move it."""
         numbers = sorted((block.number for block in self._each("head", lambda node: node.head(tag))), reverse=True)
         return self.block(numbers[self._quorum - 1])
 
@@ -100,7 +101,7 @@ class QuorumClient:
         return self._agreed(f"block {number}", lambda node: node.block(number))[0]
 
     def raw_block(self, number: int) -> Any:
-        """The block with the hash that a quorum gives: whoever reads its fields checks that they hash to it."""
+        """The block with the hash that a quorum gives. The reader of its fields checks that they hash to it."""
         name = f"block {number}"
         return self._agreed(name, lambda node: node.raw_block(number), lambda raw: raw.get("hash") if raw else None)[0]
 
@@ -110,17 +111,17 @@ class QuorumClient:
         return self._agreed(f"{contract}.{function}", lambda node: node.call(contract, at, function, *arguments, block=pinned))[0]
 
     def views(self, views: Sequence[View], block: str | dict[str, Any]) -> list[Any]:
-        """Decoded results of several views, at an agreed block; a quorum has all of them alike."""
+        """Decoded results of several views at an agreed block. A quorum must agree on all of them."""
         pinned = self._pin(block)
         names = ", ".join(f"{each.contract}.{each.function}" for each in views)
         return self._agreed(names, lambda node: node.views(views, pinned))[0]
 
     def logs(self, contract: str, at: Address, events: Sequence[str], from_block: int, to_block: int) -> list[Log]:
-        """Events up to a block: only who has that very block is heard, for nodes end their lists silently where they end."""
+        """Events up to a block, from endpoints that have this very block: a node that lags ends its list of events silently."""
         last = self.block(to_block)
 
         def ask(node: ChainClient) -> tuple[Block, list[Log]]:
-            node.block(to_block)  # before its events: one that comes as far only meanwhile has given too few
+            node.block(to_block)  # before the events: an endpoint that gets this block only meanwhile has given too few
             found = node.logs(contract, at, events, from_block, to_block)
             return node.block(to_block), found
 
@@ -130,7 +131,7 @@ class QuorumClient:
         return agreed[1]
 
     def codes(self, where: Sequence[Address], block: str | dict[str, Any] = "latest") -> list[bytes]:
-        """Code that a quorum has alike; it never changes where there is some, so each may say it of its newest block."""
+        """Code on which a quorum agrees. Code never changes where there is some, so each endpoint may use its newest block."""
         pinned = block if block == "latest" else self._pin(block)
         return self._agreed("code", lambda node: node.codes(where, pinned))[0]
 
@@ -140,14 +141,14 @@ class QuorumClient:
         return self._agreed("balance", lambda node: node.balance(account, pinned))[0]
 
     def nonce(self, account: Address, block: str | dict[str, Any] = "latest") -> int:
-        """Transactions of the account, at an agreed block; of those that wait (pending), the most that an endpoint knows of."""
+        """Transactions of the account at an agreed block. With pending, the largest number that any endpoint reports."""
         if block == "pending":
             return max(self._each("nonce", lambda node: node.nonce(account, block)))
         pinned = self._pin(block)
         return self._agreed("nonce", lambda node: node.nonce(account, pinned))[0]
 
     def receipts(self, hashes: Sequence[Digest], seen: Block | None = None) -> list[Inclusion | None]:
-        """Receipts that a quorum of who has the block `seen` gives alike: an endpoint that lags would second any denial."""
+        """Receipts on which a quorum of the endpoints with block `seen` agrees. An endpoint that lags would second any denial."""
         return self._agreed("receipts", lambda node: node.receipts(hashes, seen))[0]
 
     def replay(self, request: Mapping[str, Any], block: str | dict[str, Any], changed: Mapping[str, Any] | None = None) -> None:
@@ -158,25 +159,25 @@ class QuorumClient:
     # --- writes ---
 
     def estimate(self, request: Mapping[str, Any]) -> int:
-        """Gas of a transaction that a quorum would take, the middle of all estimates; a quorum's common refusal, raised."""
+        """Gas of a transaction that a quorum would accept: the median of all estimates. A quorum's common refusal is raised."""
 
         def ask(node: ChainClient) -> int:
             return node.estimate(request)
 
         self._agreed("estimate", ask, lambda gas: None)
         heard: list[EndpointAnswer[int]] = self._each("estimate", lambda node: _hear(node, ask, lambda gas: gas))
-        # Not the largest: what is offered per gas times an absurd limit is more money than an account has.
+        # Not the largest: an absurd limit times the offered fee would be more money than an account has.
         gas = sorted(each.value for each in heard if each.value is not None)
         if not gas:
             raise NoAgreement("estimate", self._quorum, "it was taken, and then refused")
         return gas[len(gas) // 2]
 
     def knows(self, transaction: Digest) -> bool:
-        """Whether every endpoint that answers has the transaction: one that dropped it is given it again."""
+        """Whether every endpoint that answers has the transaction. One that dropped it gets it again."""
         return all(self._each("transaction", lambda node: node.knows(transaction), least=1))
 
     def broadcast(self, raw: bytes) -> None:
-        """Hands the bytes to every endpoint; `RpcRefused` with all their reasons if none takes them."""
+        """Hands the bytes to every endpoint. `RpcRefused` with all reasons if none accepts them."""
         refusals: list[str] = []
 
         def hand_in(node: ChainClient) -> None:
@@ -192,14 +193,14 @@ class QuorumClient:
     # --- agreement ---
 
     def _pin(self, block: str | dict[str, Any]) -> dict[str, Any]:
-        """The block by its hash: two nodes may mean different ones by a number or a tag."""
+        """The block by its hash. Two nodes may mean different blocks by a number or a tag."""
         if isinstance(block, dict):
             return block
         seen = self.block(int(block, 16)) if block.startswith("0x") else self.head(block)
         return at_hash(seen.hash)
 
     def _agreed(self, what: str, ask: Callable[[ChainClient], T], key: Callable[[T], Any] = lambda value: value) -> list[T]:
-        """Values of the first quorum whose keys are equal; their common refusal, raised; or `NoAgreement`."""
+        """Values of the first quorum whose keys are equal. Their common refusal is raised; otherwise `NoAgreement`."""
         said: dict[int, EndpointAnswer[T]] = {}
         silent: dict[int, BytewiseError] = {}
         for rest in self._order():
@@ -218,8 +219,10 @@ class QuorumClient:
         raise self._disagreement(what, said, silent)
 
     def _each(self, what: str, ask: Callable[[ChainClient], T], least: int = 0) -> list[T]:
-        """Answers of all endpoints that are awake, and of resting ones if those are too few; `NoAgreement` below a quorum, or
-        below `least`."""
+        """Answers of all endpoints that are not backing off, and of the others if those are too few.
+
+        `NoAgreement` below a quorum, or below `least`.
+        """
         heard: list[T] = []
         silent: dict[int, BytewiseError] = {}
         for rest in self._order():
@@ -236,7 +239,7 @@ class QuorumClient:
     def _disagreement(
         self, what: str, said: Mapping[int, EndpointAnswer[Any]], silent: Mapping[int, BytewiseError]
     ) -> BytewiseError:
-        """`NoAgreement`, unless a quorum is on another chain: then that is the error, as with one endpoint."""
+        """`NoAgreement`, unless a quorum is on another chain. Then that is the error, as with one endpoint."""
         elsewhere = [each for each in silent.values() if isinstance(each, OtherChain)]
         if len(elsewhere) >= self._quorum:
             return elsewhere[0]
@@ -245,7 +248,8 @@ class QuorumClient:
         )
 
     def _order(self) -> list[EndpointBackoff]:
-        """Who is awake first, the quicker before the slower: a slow endpoint is waited for only where it is needed."""
+        """Endpoints that are not backing off first, faster ones before slower ones. A slow one is asked only where it is
+        needed."""
         return sorted(self._rests, key=lambda rest: (rest.rests, rest.took_s))
 
     def _report(self, what: str, places: Sequence[int]) -> None:
@@ -259,7 +263,7 @@ def _hear(node: ChainClient, ask: Callable[[ChainClient], T], key: Callable[[T],
     try:
         value = ask(node)
     except ChainReverted as error:
-        # Nodes word a revert differently: what they share is the contract's own reason.
+        # Nodes word a revert differently. Compare the contract's own reason.
         return EndpointAnswer((ChainReverted, error.values[2] if len(error.values) > 2 else None), None, error)
     except RpcRefused as error:
         return EndpointAnswer((RpcRefused, None), None, error)
@@ -267,7 +271,7 @@ def _hear(node: ChainClient, ask: Callable[[ChainClient], T], key: Callable[[T],
 
 
 def _describe_camps(said: Mapping[int, EndpointAnswer[Any]], silent: Mapping[int, str]) -> str:
-    """Which endpoint was in which camp, and which said nothing; never what they said."""
+    """Which endpoints gave equal answers, and which gave none. It never contains the answers."""
     camps: list[tuple[Any, list[int]]] = []
     for place, each in sorted(said.items()):
         camp = next((places for key, places in camps if key == each.key), None)

@@ -1,8 +1,8 @@
-"""JSON-RPC to one node: a timeout on every call, the chain id checked once, failures mapped to our errors.
+"""JSON-RPC to one node: a timeout on every call, the chain id checked once, failures mapped to errors of the catalogue.
 
-No answer, a broken one or a busy node is `TryAgain`; a node's refusal is `RpcRefused`; a revert is `ChainReverted` with its
-decoded custom error. A view whose answer is broken is asked once more; nothing else is: a caller's tick is the retry. Our own
-arguments are outside `reading_answer`: what is wrong with them is our mistake, not the node's.
+No answer, a broken one or a busy node is `TryAgain`. A node's refusal is `RpcRefused`. A revert is `ChainReverted` with its
+decoded custom error. A view whose answer is broken is asked once more; nothing else is, because the caller's tick is the retry.
+Encode arguments outside `reading_answer`, since a mistake in them is ours and not the node's.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,22 +17,22 @@ from chain.client.artifacts import Log, Reason, View, interface
 from chain.client.node import NodeHTTPProvider, verify_url
 
 DEFAULT_TIMEOUT_S = 10.0
-"""Bound of one call: above any block's execution, below a phase of a dispute."""
+"""Timeout of one call: longer than any block's execution, shorter than a phase of a dispute."""
 
 LOGS_PER_CALL_BLOCKS = 2_000
-"""Span of one `eth_getLogs`: public nodes refuse more than some thousands of blocks."""
+"""Blocks in one `eth_getLogs`. Public nodes refuse more than some thousands."""
 
 
 T = TypeVar("T")
 
 
 class BrokenAnswer(TryAgain):
-    """A node's answer that has not its form."""
+    """A node's answer does not have the expected form."""
 
 
 @contextmanager
 def reading_answer(what: str) -> Iterator[None]:
-    """Reads a node's answer: one that has not its form, whatever breaks on it, is `BrokenAnswer`. Also a decorator."""
+    """Context or decorator for reading a node's answer. Any error of form inside it becomes `BrokenAnswer`."""
     try:
         yield
     except (ValueError, TypeError, LookupError, AttributeError, MalformedValue) as error:
@@ -40,11 +40,11 @@ def reading_answer(what: str) -> Iterator[None]:
 
 
 class OtherChain(ConfigurationError):
-    """The node is on another chain than who asks it."""
+    """The node is on another chain than the caller."""
 
 
 class Block(NamedTuple):
-    """A block's header, as far as we need it."""
+    """Fields of a block's header that we need."""
 
     number: int
     """Height."""
@@ -59,7 +59,7 @@ class Block(NamedTuple):
 
 
 class Inclusion(NamedTuple):
-    """What a transaction's receipt says."""
+    """Content of a transaction's receipt."""
 
     number: int
     """Block."""
@@ -71,17 +71,17 @@ class Inclusion(NamedTuple):
 
 
 class Read(NamedTuple):
-    """One read of several in a round trip."""
+    """One of several reads in a round trip."""
 
     name: str
-    """Tells it apart from others."""
+    """Name that distinguishes it from others."""
     method: str
-    """Of JSON-RPC."""
+    """Method of JSON-RPC."""
     params: tuple[Any, ...]
     decode: Callable[[Any], Any]
-    """Makes the answer of the node's."""
+    """Converts the node's answer into the result."""
     number: int | None = None
-    """Height of the block that it is of itself; None of anything else."""
+    """Height of the block, for a read of a block itself; else None."""
 
 
 class ChainClient:
@@ -94,24 +94,24 @@ class ChainClient:
         self._checked = False
 
     def rpc(self, method: str, *params: Any) -> Any:
-        """Result of one call to the right chain."""
+        """Result of one call, after the chain id was checked."""
         self._check_chain()
         return self._request(method, params)
 
     def rpc_int(self, method: str, *params: Any) -> int:
-        """Result of one call that answers with a quantity."""
+        """Result of one call that returns a quantity."""
         raw = self.rpc(method, *params)
         with reading_answer(method):
             return quantity(raw)
 
     def rpc_many(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
-        """Results of several calls in one round trip; the first that failed raises."""
+        """Results of several calls in one round trip. Raises the first failure."""
         self._check_chain()
         answers = self._node.batch(calls)
         return [_result(name, answer) for (name, _), answer in zip(calls, answers, strict=True)]
 
     def read_many(self, reads: Sequence[Read]) -> list[Any]:
-        """Answers of several reads in one round trip, in their order; in the place of one that failed stands its error."""
+        """Results of several reads in one round trip, in order. A failed read has its error in its place."""
         self._check_chain()
         answers = self._node.batch([(each.method, each.params) for each in reads])
         return [_decoded(read, answer) for read, answer in zip(reads, answers, strict=True)]
@@ -122,7 +122,7 @@ class ChainClient:
         return _once_more(lambda: _viewed(view, self.rpc("eth_call", view.request, block)))
 
     def views(self, views: Sequence[View], block: str | dict[str, Any]) -> list[Any]:
-        """Decoded results of several views at one block, in one round trip; the first that failed raises."""
+        """Decoded results of several views at one block, in one round trip. Raises the first failure."""
         calls = [("eth_call", (each.request, block)) for each in views]
         return _once_more(lambda: [_viewed(each, raw) for each, raw in zip(views, self.rpc_many(calls), strict=True)])
 
@@ -131,7 +131,7 @@ class ChainClient:
         return self._block(tag)
 
     def block(self, number: int) -> Block:
-        """The canonical block at a height; `TryAgain` if the node does not have it."""
+        """The canonical block at a height. `TryAgain` if the node does not have it."""
         return self._block(hex(number))
 
     def raw_block(self, number: int) -> Any:
@@ -151,7 +151,7 @@ class ChainClient:
         return sorted(found, key=lambda log: (log.block, log.place))
 
     def codes(self, where: Sequence[Address], block: str | dict[str, Any] = "latest") -> list[bytes]:
-        """Code at addresses, as of a block, in one round trip; empty where there is none."""
+        """Code at addresses as of a block, in one round trip; empty where there is none."""
         answers = self.rpc_many([("eth_getCode", (each, block)) for each in where])
         with reading_answer("eth_getCode"):
             return [hex_bytes(answer) for answer in answers]
@@ -161,19 +161,19 @@ class ChainClient:
         return self.rpc_int("eth_getBalance", account, block)
 
     def nonce(self, account: Address, block: str | dict[str, Any] = "latest") -> int:
-        """Transactions of the account that the chain has at a block."""
+        """Number of transactions of the account in the chain at a block."""
         return self.rpc_int("eth_getTransactionCount", account, block)
 
     def receipts(self, hashes: Sequence[Digest], seen: Block | None = None) -> list[Inclusion | None]:
-        """The transactions' receipts in one round trip; None for each that the node has none of.
+        """Receipts of transactions in one round trip; None where the node has none.
 
-        With `seen` a node that does not have that block is not asked (`TryAgain`): one that lags knows no younger receipts.
+        With `seen`, `TryAgain` if the node does not have that block: a node that lags does not know newer receipts.
         """
         calls = [("eth_getTransactionReceipt", ("0x" + each.hex(),)) for each in hashes]
         if seen is None:
             answers = self.rpc_many(calls)
         else:
-            # In one round trip, for behind one URL may be several nodes.
+            # Ask in one round trip, because several nodes may be behind one URL.
             block, *answers = self.rpc_many([("eth_getBlockByNumber", (hex(seen.number), False)), *calls])
             if _block(block, hex(seen.number)).hash != seen.hash:
                 raise TryAgain("chain", f"the node is on another block {seen.number}")
@@ -182,11 +182,12 @@ class ChainClient:
             return [None if raw is None else _inclusion(each, raw) for each, raw in asked]
 
     def estimate(self, request: Mapping[str, Any]) -> int:
-        """Gas of a transaction on top of the newest block; `ChainReverted` if it would revert, `RpcRefused` without its money."""
+        """Gas of a transaction on the newest block. `ChainReverted` if it would revert, `RpcRefused` if the account lacks the
+        money."""
         return self.rpc_int("eth_estimateGas", request, "latest")
 
     def replay(self, request: Mapping[str, Any], block: str | dict[str, Any], changed: Mapping[str, Any] | None = None) -> None:
-        """Repeats a call on the state after a block, some of it `changed`; `ChainReverted` if it reverts."""
+        """Repeats a call on the state after a block, with parts of it `changed`. `ChainReverted` if it reverts."""
         self.rpc("eth_call", request, block, *([changed] if changed else []))
 
     def knows(self, transaction: Digest) -> bool:
@@ -194,7 +195,7 @@ class ChainClient:
         return bool(self.rpc("eth_getTransactionByHash", "0x" + transaction.hex()))
 
     def broadcast(self, raw: bytes) -> None:
-        """Hands in signed bytes; `RpcRefused` if the node does not take them."""
+        """Hands in a signed transaction. `RpcRefused` if the node does not accept it."""
         self.rpc("eth_sendRawTransaction", "0x" + raw.hex())
 
     def _block(self, name: str) -> Block:
@@ -225,7 +226,7 @@ def at_hash(block_hash: Digest) -> dict[str, Any]:
 
 
 def decode_log(contract: str, raw: dict[str, Any]) -> Log | None:
-    """A log of the named contract, or None for an event it does not have; inside `reading_answer`."""
+    """A log of the named contract; None for an event that it does not have. Call it inside `reading_answer`."""
     topics = [hex_bytes(topic) for topic in raw["topics"]]
     decoded = interface(contract).event(topics, hex_bytes(raw["data"]))
     if decoded is None:
@@ -253,12 +254,12 @@ def block_read(number: int) -> Read:
 
 
 def hex_bytes(raw: Any) -> bytes:
-    """Bytes of the 0x-hex in an answer; inside `reading_answer`."""
+    """Bytes of the 0x-hex in an answer. Call it inside `reading_answer`."""
     return bytes.fromhex(_text(raw)[2:])
 
 
 def quantity(raw: Any) -> int:
-    """The 0x-hex number in an answer; inside `reading_answer`."""
+    """The 0x-hex number in an answer. Call it inside `reading_answer`."""
     return int(_text(raw), 16)
 
 
@@ -276,7 +277,7 @@ def _block(raw: Any, name: str) -> Block:
 
 
 def _once_more(read: Callable[[], T]) -> T:
-    """A node that is busy, or one of several behind one address that lags, may answer well at the second time."""
+    """Repeats a broken read once: a busy node, or one of several behind one address that lags, may answer well the next time."""
     try:
         return read()
     except BrokenAnswer:
@@ -292,7 +293,7 @@ def _decoded(read: Read, answer: Any) -> Any:
 
 def _viewed(view: View, raw: Any) -> Any:
     if raw == "0x":
-        # What every node says of an address without code.
+        # Every node answers so for an address without code.
         name = f"{view.contract}.{view.function}"
         raise BrokenAnswer("chain", f"{name}: an empty answer: the contract is not in that block, or the node has not its state")
     with reading_answer(f"{view.contract}.{view.function}"):

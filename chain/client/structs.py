@@ -1,4 +1,4 @@
-"""Records of ours as structs of a contract, and back: the same fields in the same order, snake case here and camel case there."""
+"""Records as structs of a contract, and back: the same fields in the same order, snake case here and camel case there."""
 
 import dataclasses
 import enum
@@ -18,7 +18,7 @@ def to_struct(record: Any) -> tuple[Any, ...]:
 
 
 def from_struct(cls: type[T], raw: Mapping[str, Any]) -> T:
-    """The record of a decoded struct, which may have more fields; inside `reading_answer`."""
+    """The record of a decoded struct, which may have more fields. Call it inside `reading_answer`."""
     return cls(**{name: _read(kind, raw[camel(name)]) for name, kind in field_types(cls).items()})
 
 

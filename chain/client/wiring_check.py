@@ -1,8 +1,8 @@
-"""Whether contracts are what an address book calls them: each is asked for the others that it was deployed or wired with.
+"""Check that contracts refer to each other as the address book says.
 
-Movers and the registry's court are a vote's, and are not asked: a court that was replaced keeps its book. What a vote can point
-elsewhere (`VOTED_WIRING`) is wrong only if the book has it under another name: an emergency must not find its tools refusing
-the book.
+Movers and the registry's court are set by votes and not checked, because a replaced court keeps its book. A link that a vote
+can change (`VOTED_WIRING`) is wrong only if the book has its target under another name: in an emergency the tools must not
+refuse the book.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -40,8 +40,8 @@ WIRING = (
     ("StakeVault", "stake_vault", "registry", "registry"),
     ("BytewiseGovernor", "bytewise_governor", "token", "governance_token"),
 )
-"""Contract, its name in the book, the view, and who it must name: every contract but `Charter`, `Keeper` and `Lens` is named by
-another, in these or in `VOTED_WIRING`."""
+"""Contract, its name in the book, the view, and the contract that the view must return. Every contract except `Charter`,
+`Keeper` and `Lens` is named by another one, in these links or in `VOTED_WIRING`."""
 
 VOTED_WIRING = (
     ("Breaker", "breaker", "authority", "access_manager"),
@@ -49,16 +49,16 @@ VOTED_WIRING = (
     ("FeeMarket", "fee_market", "authority", "access_manager"),
     ("BytewiseGovernor", "bytewise_governor", "timelock", "short_timelock"),
 )
-"""The same, where a vote may have named somebody else since."""
+"""Links that a vote may have changed since."""
 
 _ONLY = {StakeSource.NATIVE: ("StakeVault", "MAX_REQUESTS"), StakeSource.EIGENLAYER: ("EigenLayerStake", "MAX_AGE")}
-"""Of each source of stake, a view that the other one lacks."""
+"""For each source of stake, a view that the other source lacks."""
 
 _PROPOSER = keccak256(b"PROPOSER_ROLE")
 
 
 def verify_wiring(client: Chain, network: Network) -> Network:
-    """The book, if its contracts name each other as it does; otherwise `ConfigurationError` names two that do not fit."""
+    """The book, if its contracts name each other as it says; otherwise `ConfigurationError` names two that do not fit."""
     book = network.addresses
     links = (*WIRING, *VOTED_WIRING)
     asked = [
@@ -93,11 +93,11 @@ def _stake_views(network: Network) -> Iterator[tuple[View, str]]:
 
 
 def _answers(client: Chain, asked: Sequence[tuple[View, str]]) -> Iterator[Any]:
-    """What the views answer, in one round trip; one that reverts is `ConfigurationError` with the words that stand by it."""
+    """Answers of the views in one round trip. A view that reverts becomes `ConfigurationError` with the text beside it."""
     try:
         yield from client.views([view for view, _ in asked], "latest")
     except ChainReverted:
-        # The batch does not say which.
+        # The batch does not say which view reverted.
         for view, mute in asked:
             try:
                 yield client.call(view.contract, view.at, view.function, *view.arguments, block="latest")
@@ -113,7 +113,7 @@ def _verify_link(book: Addresses, known: Collection[Address], link: tuple[str, s
 
 
 def _proposers(book: Addresses) -> tuple[View, View]:
-    """Whether the long timelock takes proposals of the short one, and the other way round, which is never so."""
+    """Whether the long timelock accepts proposals of the short one, and the short one of the long one, which must never be so."""
     pairs = ((book.long_timelock, book.short_timelock), (book.short_timelock, book.long_timelock))
     first, second = (View("TimelockController", at, "hasRole", (_PROPOSER, other)) for at, other in pairs)
     return first, second

@@ -1,4 +1,4 @@
-"""Calls of contracts as the starter, the offices and governance make them: by name, with gas for what they carry."""
+"""Contract calls of the deployer, of role holders and of governance: by name, with gas for their data."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -15,30 +15,30 @@ from chain.deployment.plan import code
 from chain.sending.transactions import TX_GAS_CAP, TransactionCall
 
 CALL_GAS = 1_000_000
-"""Of a call whatever it carries: above any that stores a few words."""
+"""Gas of a call without its data: more than any call that stores a few words needs."""
 
 DOCUMENT_GAS_PER_BYTE = 60
-"""Of bytes that an event repeats."""
+"""Gas per byte that an event repeats."""
 
 
 class ContractCall(NamedTuple):
     """A call of a contract, before anybody signs it."""
 
     contract: str
-    """Its name; `ShortTimelock` and `LongTimelock` are two of one code."""
+    """Name of the contract. `ShortTimelock` and `LongTimelock` have the same code."""
     function: str
     arguments: tuple[Any, ...] = ()
     value_wei: int = 0
     at: Address | None = None
-    """Where it is; None for where the address book says."""
+    """Address of the contract; None for the address in the book."""
 
     def target(self, network: Network) -> Address:
-        """The contract's address."""
+        """Address of the contract."""
         return self.at or address_of(network, self.contract)
 
     @property
     def calldata(self) -> Blob:
-        """What is sent; `MalformedValue` for arguments outside their types."""
+        """Calldata. `MalformedValue` for arguments outside their types."""
         return Blob(code(self.contract).call(self.function, *self.arguments))
 
     def __str__(self) -> str:
@@ -46,19 +46,19 @@ class ContractCall(NamedTuple):
 
 
 def request_of(network: Network, who: Address, act: ContractCall) -> dict[str, str]:
-    """The act as a call of `who` in JSON-RPC."""
+    """The call by `who` as a JSON-RPC request."""
     return {"from": who, "to": act.target(network), "data": "0x" + act.calldata.hex(), "value": hex(act.value_wei)}
 
 
 def call_of(signer: LocalSigner, network: Network, act: ContractCall) -> TransactionCall:
-    """The act as a transaction, with gas by what it carries: what it meets on the chain may not be there yet."""
+    """The call as a transaction, with gas for its data: it cannot be estimated before the transactions ahead of it are mined."""
     data = act.calldata
     gas = min(CALL_GAS + DOCUMENT_GAS_PER_BYTE * len(data), TX_GAS_CAP)
     return TransactionCall(signer, act.target(network), data, act.value_wei, gas)
 
 
 def measured(client: Chain, network: Network, signer: LocalSigner, act: ContractCall) -> TransactionCall:
-    """The act as a transaction, with half more gas than it takes now; raises the rule that a refusal names."""
+    """The call as a transaction, with half more gas than it needs now. Raises the rule behind a refusal."""
     try:
         gas = client.estimate(request_of(network, signer.address, act))
     except ChainReverted as error:
@@ -67,9 +67,9 @@ def measured(client: Chain, network: Network, signer: LocalSigner, act: Contract
 
 
 def dry_run(client: Chain, network: Network, who: Address, act: ContractCall, changed: Mapping[str, Any] | None = None) -> None:
-    """Tries an act of `who` on the newest block without sending it; raises the rule that the contract's refusal names.
+    """Tries a call of `who` on the newest block without sending it. Raises the rule behind the contract's refusal.
 
-    `changed` is what is to be otherwise, by account, as `eth_call` takes it (a state override).
+    `changed` overrides state by account, as `eth_call` takes it.
     """
     try:
         client.replay(request_of(network, who, act), at_number(client.head().number), changed)

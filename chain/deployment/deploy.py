@@ -1,6 +1,7 @@
-"""Deploys a network, puts documents and models in force, and lets accounts join: one-shot acts of a starter.
+"""Deploys a network, puts documents and models in force, and registers accounts: one-shot calls of guardian, curator and
+deployer.
 
-The deployer has no power once `deploy` is done: roles are the charter's to give (`plan.Vote`).
+The deployer has no power after `deploy`, because the charter assigns the roles (`plan.GovernanceSettings`).
 """
 
 import contextlib
@@ -40,13 +41,14 @@ from chain.deployment.plan import (
 from chain.sending.fees import fees_at
 from chain.sending.transactions import TX_GAS_CAP, TransactionCall, send_all
 
-# What the guardian and the curator may do at once (`Charter`); key epochs from a ceremony are in `chain.acts.epochs`.
+# Calls that the guardian and the curator may make at once (`Charter`). Calls about key epochs of a ceremony are in
+# `chain.acts.epochs`.
 
 # --- guardian ---
 
 
 def pause(seconds: int) -> ContractCall:
-    """Stops the protocol clock, for at most `maxPause` and again only when the longest dispute has passed since."""
+    """Stops the protocol clock for at most `maxPause`, and again only when the longest dispute has passed since."""
     return ContractCall("Guardian", "pause", (seconds,))
 
 
@@ -56,12 +58,12 @@ def unpause() -> ContractCall:
 
 
 def refund(court: Address, dispute: Digest) -> ContractCall:
-    """Gives everybody its own back in a dispute that is decided and not ended."""
+    """Refunds everybody in a dispute that is decided and not ended."""
     return ContractCall("Guardian", "refund", (court, dispute))
 
 
 def compromise_epoch(epoch: int) -> ContractCall:
-    """Ends a key epoch that leaked: what was sealed to it must be taken as read."""
+    """Ends a key epoch that leaked. Treat everything that was sealed to it as read."""
     return ContractCall("KeyEpochs", "compromise", (epoch,))
 
 
@@ -69,99 +71,99 @@ def compromise_epoch(epoch: int) -> ContractCall:
 
 
 def add_pool(pool: Digest, tree: Address) -> ContractCall:
-    """Lets verifiers join a pool, which is weighed by its own tree; there are 128 at most, and none goes."""
+    """Lets verifiers join a pool with its own stake tree. There are at most 128 pools, and none is removed."""
     return ContractCall("Registry", "addPool", (pool, tree))
 
 
 def set_measurement(measurement: Digest, allowed: bool) -> ContractCall:
-    """Allows what an enclave runs, or forbids it; who runs it is weighed again by `Registry.refresh`."""
+    """Allows or forbids a measurement of enclaves. Verifiers that run it are weighed again by `Registry.refresh`."""
     return ContractCall("Registry", "setMeasurement", (measurement, allowed))
 
 
 def set_policy(digest: Digest, serial: int, document: bytes) -> ContractCall:
-    """Puts an appraisal policy in force; its serial is above the one before."""
+    """Puts an appraisal policy in force. Its serial must be above the one before."""
     return ContractCall("Registry", "setPolicy", (digest, serial, document))
 
 
 def propose_item(digest: Digest, pool: Digest, vectors: Digest, document: bytes) -> ContractCall:
-    """Proposes an environment with its pool, or a model (pool zero). Anybody may; over a running proposal the curator."""
+    """Proposes an environment with its pool, or a model (pool zero). Anybody may; over a running proposal only the curator."""
     return ContractCall("Registry", "propose", (digest, pool, vectors, document))
 
 
 def activate_item(digest: Digest) -> ContractCall:
-    """Puts an environment or model in force that was certified, or opens one again that was closed."""
+    """Puts a certified environment or model in force, or opens a closed one again."""
     return ContractCall("Registry", "activate", (digest,))
 
 
 def close_item(digest: Digest) -> ContractCall:
-    """Takes no more batches for an environment or model; what is anchored stays."""
+    """Accepts no more batches for an environment or model. Anchored batches stay."""
     return ContractCall("Registry", "close", (digest,))
 
 
 def readmit_operator(who: Address) -> ContractCall:
-    """Takes batches of an operator again that too many draws suspended."""
+    """Accepts batches again of an operator that was suspended after too many draws."""
     return ContractCall("Registry", "readmit", (who,))
 
 
 def drain_epoch(epoch: int) -> ContractCall:
-    """Has nothing new sealed to a key epoch; its shards answer until its retention is over."""
+    """Lets nothing new be sealed to a key epoch. Its shards answer until its retention is over."""
     return ContractCall("KeyEpochs", "drain", (epoch,))
 
 
 def reset_breaker(environment: Digest) -> ContractCall:
-    """Lets convictions in an environment go on after the breaker held them."""
+    """Releases convictions in an environment that the breaker held."""
     return ContractCall("Breaker", "resetBreaker", (environment,))
 
 
 DEFAULT_TIMEOUT_S = 60.0
-"""For a whole step: many blocks of any chain we deploy on."""
+"""Time for a whole step in seconds: many blocks of any chain."""
 
 _CREATION_GAS_PER_BYTE = 240
-"""200 for storing code and 16 for calldata, and some more for the constructor."""
+"""200 for storing code, 16 for calldata, and some more for the constructor."""
 
 
 class Policy(NamedTuple):
-    """An appraisal policy to be put in force."""
+    """An appraisal policy to put in force."""
 
     digest: Digest
     """Its digest."""
     serial: int
-    """Above the one in force."""
+    """Serial above the one in force."""
     document: bytes
-    """Its canonical bytes."""
+    """Canonical bytes of the policy."""
 
 
 class ItemProposal(NamedTuple):
-    """An environment or a model to be put in force."""
+    """An environment or a model to put in force."""
 
     digest: Digest
     pool: Digest
-    """Who judges an environment; zero for a model."""
+    """Pool that judges an environment; zero for a model."""
     vectors: Digest
-    """What certifiers say that they reproduced."""
+    """Digest of the vectors that certifiers reproduce."""
     document: bytes
 
 
 class RehearsedStep(NamedTuple):
-    """A step that was not taken."""
+    """A deployment step that was not sent."""
 
     step: DeploymentStep
     at: Address
-    """The contract's address, then."""
+    """Address that the contract will have."""
     limit: int
-    """Gas that it would be given."""
+    """Gas limit of the step."""
     estimate: int | None
-    """Gas that it would use; None where that cannot be known before others are taken."""
+    """Gas that it would use; None if that depends on steps before it."""
 
 
 class Joiner(NamedTuple):
-    """An account that stakes and registers: as operator with its endpoint, or as verifier of a pool with its machine."""
+    """An account that stakes and registers: an operator with its endpoint, or a verifier of a pool with its machine."""
 
     signer: LocalSigner
     stake_wei: int
-    """To deposit; 0 where EigenLayer holds the stake."""
+    """Stake to deposit in wei; 0 where EigenLayer holds the stake."""
     endpoint: str | None
-    """Operators only; None for a verifier."""
+    """Endpoint of an operator; None for a verifier."""
     pool: Digest = ZERO_DIGEST
     platform_id: Digest = ZERO_DIGEST
     measurement: Digest = ZERO_DIGEST
@@ -177,9 +179,10 @@ def survey(
     nonce: int | None = None,
     restaked: EigenLayerSettings | None = None,
 ) -> DeploymentPlan:
-    """What a deployment by this account would be made of now; `ConfigurationError` on a chain without two blocks.
+    """The plan of a deployment by this account, as of now. `ConfigurationError` on a chain without two blocks.
 
-    `nonce` is that of its first transaction, None for the account's next one; `restaked` where EigenLayer holds the stake.
+    `nonce` is that of its first transaction; None for the account's next one. `restaked` is set where EigenLayer holds the
+    stake.
     """
     newest = client.head().number
     if newest < 2:
@@ -192,8 +195,11 @@ def survey(
 
 
 def deploy(client: Chain, deployer: LocalSigner, site: DeploymentPlan, timeout_s: float = DEFAULT_TIMEOUT_S) -> Network:
-    """Deploys and wires all contracts; before anything is sent `MalformedValue` names a parameter outside its bounds, and
-    `ConfigurationError` a length that does not cover what it must."""
+    """Deploys and wires all contracts.
+
+    Before it sends anything, `MalformedValue` names a parameter outside its bounds, and `ConfigurationError` a length that is
+    too short.
+    """
     verify_parameters(client, site)
     book = planned_book(client, site)
     send_steps(client, deployer, site, 0, timeout_s)
@@ -201,7 +207,7 @@ def deploy(client: Chain, deployer: LocalSigner, site: DeploymentPlan, timeout_s
 
 
 def planned_book(client: Chain, site: DeploymentPlan) -> Network:
-    """The address book that a deployment from now on will have, but for the hashes of its code."""
+    """The address book that a deployment from now on will have, without code hashes."""
     return Network(
         chain_id=U256(client.chain_id),
         deploy_block=U64(client.head().number),
@@ -216,7 +222,7 @@ def planned_book(client: Chain, site: DeploymentPlan) -> Network:
 def send_steps(
     client: Chain, deployer: LocalSigner, site: DeploymentPlan, taken: int, timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> None:
-    """Sends all steps but the first `taken`, which the chain has, and waits for each; what fails names the contract's reason."""
+    """Sends all steps except the first `taken`, which the chain has, and waits for each. An error names the contract's reason."""
     if deployer.address != site.deployer:
         raise ConfigurationError("deployer", f"is {deployer.address}, the site was surveyed for {site.deployer}")
     calls = [TransactionCall(deployer, each.to, each.data, 0, gas_limit(each)) for each in steps(site)[taken:]]
@@ -225,7 +231,7 @@ def send_steps(
 
 
 def verify_deployed(client: Chain, site: DeploymentPlan, book: Network) -> Network:
-    """The book with its hashes of code, if the chain has this whole deployment; else `ConfigurationError` says what differs."""
+    """The book with its code hashes, if the chain has this whole deployment; else `ConfigurationError` says what differs."""
     for step in steps(site):
         if step.verb == "wire" and not client.call(step.contract.split()[0], site.at[step.contract], "wired", block="latest"):
             raise ConfigurationError(step.contract, "is not wired: its transaction failed; begin a new deployment")
@@ -239,7 +245,7 @@ def verify_deployed(client: Chain, site: DeploymentPlan, book: Network) -> Netwo
 
 
 def verify_parameters(client: Chain, site: DeploymentPlan) -> DeploymentPlan:
-    """The site, if `Params` takes its parameters and its lengths fit each other; otherwise the rule that they break."""
+    """The plan, if `Params` accepts its parameters and its lengths fit each other; otherwise the rule that they break."""
     verify_lengths(site.params, lengths_of(site.shape))
     first = next(step for step in steps(site) if step.contract == "Params")
     try:
@@ -250,12 +256,12 @@ def verify_parameters(client: Chain, site: DeploymentPlan) -> DeploymentPlan:
 
 
 def rehearse(client: Chain, site: DeploymentPlan, taken: int = 0) -> list[RehearsedStep]:
-    """What `send_steps` would send, with gas; nothing is sent."""
+    """What `send_steps` would send, with gas. Nothing is sent."""
     found = []
     for step in steps(site)[taken:]:
         estimate = None
         if step.to is None:
-            # A constructor that asks a contract which is not there yet reverts.
+            # A constructor that calls a contract which is not there yet reverts.
             with contextlib.suppress(ChainReverted):
                 estimate = client.estimate({"from": site.deployer, "data": "0x" + step.data.hex()})
         found.append(RehearsedStep(step, site.at[step.contract], gas_limit(step), estimate))
@@ -263,13 +269,13 @@ def rehearse(client: Chain, site: DeploymentPlan, taken: int = 0) -> list[Rehear
 
 
 def most_wei(client: Chain, site: DeploymentPlan, taken: int = 0) -> int:
-    """What the account must have for all that `send_steps` would send: all gas that is asked for, at the fee that is offered."""
+    """Wei that the account needs for everything that `send_steps` would send: all gas limits at the offered fee."""
     gas = sum(gas_limit(each) for each in steps(site)[taken:])
     return gas * fees_at(client.head().base_fee_wei).max_fee
 
 
 def gas_limit(step: DeploymentStep) -> int:
-    """Gas that a step is given: enough, and never more than one transaction may have."""
+    """Gas limit of a step: enough, and never more than one transaction may have."""
     per_byte = DOCUMENT_GAS_PER_BYTE if step.to else _CREATION_GAS_PER_BYTE
     return min(CALL_GAS + per_byte * len(step.data), TX_GAS_CAP)
 
@@ -285,7 +291,7 @@ def put_in_force(
 ) -> None:
     """Adds pools, allows measurements, proposes items, sets the policy.
 
-    Items become ACTIVE by `activate`, once verifiers certified them; key epochs by `epoch_acts.open_epoch`.
+    `activate` puts items in force after verifiers certified them. `chain.acts.epochs.open_epoch` opens key epochs.
     """
     acts = [add_pool(pool.digest, pool.tree) for pool in network.pools]
     acts += [set_measurement(each, allowed=True) for each in measurements]
@@ -295,7 +301,7 @@ def put_in_force(
 
 
 def _portions(calls: Sequence[TransactionCall]) -> Iterator[list[TransactionCall]]:
-    """Calls in portions that any block has room for: what does not fit would wait until somebody else makes a block."""
+    """Calls in portions that fit any block. A larger portion would wait until somebody else makes a block."""
     portion: list[TransactionCall] = []
     for call in calls:
         if portion and sum(each.gas for each in portion) + call.gas > TX_GAS_CAP:
@@ -312,7 +318,7 @@ def environment_proposal(environment: Environment, pool: Digest, vectors: Digest
 
 
 def join(client: Chain, network: Network, joiners: Sequence[Joiner], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-    """Deposits every joiner's stake and registers it."""
+    """Deposits the stake of every account and registers it."""
     calls = []
     for each in joiners:
         if each.stake_wei:
@@ -332,7 +338,7 @@ def certify(
     items: Mapping[Digest, Digest],
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Has verifiers say that they reproduced items (digest → vectors); their stake must weigh already."""
+    """Has verifiers certify items (digest → vectors). Their stake must already have weight."""
     words = [ContractCall("Registry", "certify", (digest, vectors)) for digest, vectors in items.items()]
     send_all(client, [call_of(who, network, word) for who in verifiers for word in words], timeout_s)
 
@@ -349,10 +355,10 @@ def activate(
 
 
 def fund(client: Chain, rich: LocalSigner, accounts: Mapping[Address, int], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-    """Sends plain wei to accounts."""
+    """Sends wei to accounts."""
     send_all(client, [TransactionCall(rich, who, b"", amount, 21_000) for who, amount in accounts.items()], timeout_s)
 
 
 def created_address(deployer: Address, nonce: int) -> Address:
-    """Where CREATE puts the contract of a deployer's transaction: the last 20 bytes of keccak256(rlp([deployer, nonce]))."""
+    """Address of the contract that a deployer's transaction creates: the last 20 bytes of keccak256(rlp([deployer, nonce]))."""
     return address(get_create_address(HexAddress(HexStr(deployer)), Nonce(nonce)))

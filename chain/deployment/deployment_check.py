@@ -1,6 +1,6 @@
-"""Whether contracts are those that this deployment sends: each is asked for what options decide.
+"""Check that contracts are those of this deployment: each is asked for the values that options decide.
 
-An account's next contract has the same address whatever it is: a run by the account with other options leaves its own there.
+An account's next contract has the same address whatever it is, so a run with other options leaves its own contracts there.
 """
 
 from collections.abc import Collection, Iterator
@@ -18,23 +18,24 @@ _ROLE = {name: number for number, name in ROLES.items()}
 
 
 class _ExpectedAnswer(NamedTuple):
-    """What one view of a contract must answer."""
+    """The answer that one view of a contract must give."""
 
     contract: str
-    """Its name in the deployment."""
+    """Name of the contract in the deployment."""
     what: str
-    """The choice, in words of the options."""
+    """The option in words."""
     wanted: Any
     function: str
     arguments: tuple[Any, ...] = ()
     artifact: str = ""
-    """Of its code, where another contract than the named one is deployed there."""
+    """Artifact of its code, where another contract than the named one is deployed there."""
 
 
 def verify_options(client: Chain, site: DeploymentPlan, created: Collection[str]) -> None:
-    """`ConfigurationError` names what differs if these contracts, which the chain has, are not as this deployment creates them.
+    """`ConfigurationError` names the difference if these contracts, which the chain has, are not those that this deployment
+    creates.
 
-    Pools are not asked for: their trees are alike, and the curator says which tree is of which pool.
+    Pools are not checked: their trees are alike, and the curator says which tree belongs to which pool.
     """
     for choice in _expected_answers(site):
         if choice.contract in created:
@@ -42,7 +43,7 @@ def verify_options(client: Chain, site: DeploymentPlan, created: Collection[str]
 
 
 def verify_role_holders(client: Chain, site: DeploymentPlan) -> None:
-    """The same of who has an office, once the roles are given away."""
+    """The same check for the holders of guardian and curator role, after the roles were assigned."""
     for office, who in (("GUARDIAN", site.vote.guardian), ("CURATOR", site.vote.curator)):
         _verify(
             client, site, _ExpectedAnswer("AccessManager", f"whether {who} is {office}", True, "hasRole", (_ROLE[office], who))

@@ -1,7 +1,7 @@
-"""A deployment that was begun, kept beside its address book until that is written: a second run goes on where the first stopped.
+"""Draft of a deployment, kept beside its address book until that is written, so that a second run continues the first.
 
-What a deployment sends follows from what was asked and from the deployer's nonces, so the draft is written once, before the
-first transaction, and how far it came is on the chain.
+The transactions follow from the options and from the deployer's nonces. The draft is written once, before the first
+transaction; the chain shows how far it came.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from chain.deployment.deployment_check import verify_options
 from chain.deployment.plan import DeploymentPlan, DeploymentStep, steps
 
 _DATED = "RandaoSource"
-"""Whose creation has two recent headers in it, and thus is another one each time."""
+"""Its creation contains two recent block headers, so it differs each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,25 +28,27 @@ class Draft:
     """A deployment that was begun."""
 
     deployer: Address
-    """Who sends it."""
+    """Account that sends it."""
     nonce: U64
-    """Of its first transaction."""
+    """Nonce of its first transaction."""
     asked: Digest
-    """Hash of all its transactions, but for the two headers that show that mixes change."""
+    """Hash of all its transactions, without the two headers which show that mixes change."""
     book: Network
-    """The address book to be, without hashes of code."""
+    """The future address book, without code hashes."""
     book_hash: Digest
-    """Of the book's bytes: one that was changed since has places that the chain knows nothing of."""
+    """Hash of the book's bytes. A book that was changed since has addresses that the chain does not know."""
 
 
 def path_of(out: Path) -> Path:
-    """Where the draft of an address book is."""
+    """Path of the draft of an address book."""
     return out.with_name(out.name + ".draft")
 
 
 def read_draft(out: Path) -> Draft | None:
-    """The draft beside an address book to be, or None if there is none; `ConfigurationError` for what is no draft as it was
-    written."""
+    """The draft beside a future address book; None if there is none.
+
+    `ConfigurationError` if the file is no draft, or was changed.
+    """
     path = path_of(out)
     try:
         draft = decode(Draft, path.read_bytes())
@@ -64,16 +66,16 @@ def read_draft(out: Path) -> Draft | None:
 
 
 def write_draft(out: Path, site: DeploymentPlan, nonce: int, book: Network) -> Draft:
-    """Keeps what is begun, before the first transaction; `ConfigurationError` if nothing can be written there."""
+    """Keeps the beginning of a deployment, before the first transaction. `ConfigurationError` if it cannot be written."""
     draft = Draft(site.deployer, U64(nonce), transactions_hash(site), book, _hash(book))
     replace_file(path_of(out), encode(draft))
     return draft
 
 
 def first_nonce(client: Chain, deployer: Address) -> int:
-    """The nonce that a new deployment begins with; `TryAgain` while a transaction of the account waits for a block.
+    """The nonce with which a new deployment begins. `TryAgain` while a transaction of the account waits for a block.
 
-    What waits may be another run's, which would take the nonces and thus the addresses of this one.
+    A waiting transaction may be another run's, which would take the nonces and thus the addresses of this one.
     """
     nonce, pending = client.nonce(deployer), client.nonce(deployer, "pending")
     if pending != nonce:
@@ -83,14 +85,14 @@ def first_nonce(client: Chain, deployer: Address) -> int:
 
 
 def transactions_hash(site: DeploymentPlan) -> Digest:
-    """What tells one deployment from another: by this build, these options, this deployer and its nonces."""
+    """Identifies a deployment: this build, these options, this deployer and its nonces."""
     parts = [(each.contract, each.verb, each.to or "", b"" if each.contract == _DATED else each.data) for each in steps(site)]
     listed = [part if isinstance(part, bytes) else part.encode() for each in parts for part in each]
     return Digest(keccak256(b"".join(keccak256(part) for part in listed)))
 
 
 def steps_taken(client: Chain, draft: Draft, out: Path, site: DeploymentPlan) -> int:
-    """How many transactions of a deployment the chain has; `ConfigurationError` if it is another one, with what may be done."""
+    """How many transactions of a deployment the chain has. `ConfigurationError` if it is another deployment, with advice."""
     path = path_of(out)
     if (draft.book.chain_id, draft.deployer) != (client.chain_id, site.deployer) or draft.asked != transactions_hash(site):
         raise ConfigurationError(

@@ -1,6 +1,6 @@
-"""Whether EigenLayer is ready for a deployment that has its stake there: asked before anything is sent.
+"""Check, before anything is sent, that EigenLayer is ready for a deployment whose stake it holds.
 
-`EigenLayerStake` refuses most of this too, but only when other contracts are on the chain already.
+`EigenLayerStake` refuses most of this too, but only when other contracts are already on the chain.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ _LISTED = "take it from EigenLayer's list of deployments for this chain"
 
 
 def verify_eigenlayer(client: Chain, site: DeploymentPlan, stake: EigenLayerSettings) -> None:
-    """`ConfigurationError` unless EigenLayer is there, its delays outlast every dispute, and the strategy is of wrapped ether."""
+    """`ConfigurationError` unless EigenLayer exists, its delays outlast every dispute, and the strategy holds wrapped ether."""
     for option, at in ((MANAGER, stake.allocations), (STRATEGY, stake.strategy)):
         if not client.codes([at])[0]:
             raise ConfigurationError(option, f"there is no contract at {at}: {_LISTED}")
@@ -42,7 +42,7 @@ def verify_eigenlayer(client: Chain, site: DeploymentPlan, stake: EigenLayerSett
 
 
 def verify_operator_set(client: Chain, site: DeploymentPlan, stake: EigenLayerSettings) -> None:
-    """`ConfigurationError` unless the operator set exists, has the strategy, and names the stake source that is planned."""
+    """`ConfigurationError` unless the operator set exists, has the strategy, and names the planned stake source."""
     named, source = (stake.avs, stake.set_id), site.at["StakeVault"]
     shown = f"{stake.avs}:{stake.set_id}"
 

@@ -1,6 +1,6 @@
-"""What lengths in blocks and lengths in seconds owe to each other: the law that no contract can check.
+"""Relations between lengths in blocks and lengths in seconds that no contract can check.
 
-A contract knows neither how long a block takes nor which tree a pool will have; whoever deploys or votes does.
+A contract knows neither how long a block takes nor which tree a pool will have. The deployer and voters know both.
 """
 
 from dataclasses import dataclass
@@ -14,34 +14,34 @@ from chain.client.rpc import at_number
 from chain.deployment.plan import Shape
 
 SEED_ATTEMPTS = 1 + MAX_REARMS
-"""Seed blocks that a round can name."""
+"""How many seed blocks a round can name."""
 
 MEASURED_BLOCKS = 100
-"""Over which a block's length is measured."""
+"""Number of blocks over which a block's length is measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """What seeds of one pool depend on."""
+    """Lengths on which the seeds of one pool depend."""
 
     tree: TreeShape
-    """Of the pool."""
+    """Shape of the pool's tree."""
     shortest: int
-    """Blocks after the current one before which no seed block is named."""
+    """Smallest distance in blocks between the current block and a seed block."""
     longest: int
-    """Blocks after the current one behind which none is."""
+    """Largest distance in blocks between the current block and a seed block."""
     block_s: int
-    """Seconds that a block takes."""
+    """Seconds per block."""
 
 
 def lengths_of(shape: Shape) -> Lengths:
-    """Those of a deployment that is planned."""
+    """Lengths of a planned deployment."""
     tree = TreeShape(shape.epoch_blocks, shape.lookahead, shape.unit_wei, shape.max_units)
     return Lengths(tree, shape.shortest, shape.longest, shape.block_s)
 
 
 def read_lengths(client: Chain, network: Network, pool: PoolTree, block_s: int) -> Lengths:
-    """Those of a deployment that is there; every contract has them for good."""
+    """Lengths of an existing deployment. Every contract has them for good."""
     block, at = at_number(client.head().number), network.addresses
 
     def fixed(contract: str, where: Address, name: str) -> int:
@@ -53,7 +53,7 @@ def read_lengths(client: Chain, network: Network, pool: PoolTree, block_s: int) 
 
 
 def measured_block_s(client: Chain) -> int:
-    """Whole seconds that a block took lately."""
+    """Average length of the last blocks in whole seconds."""
     newest = client.head()
     before = max(0, newest.number - MEASURED_BLOCKS)
     blocks, seconds = max(1, newest.number - before), newest.timestamp - client.block(before).timestamp
@@ -61,7 +61,7 @@ def measured_block_s(client: Chain) -> int:
 
 
 def verify_lengths(params: ParamSet, lengths: Lengths) -> None:
-    """`ConfigurationError` names the first length that is too short, with what it must cover."""
+    """`ConfigurationError` names the first length that is too short, and what it must cover."""
     t = params.times
     _covers("longest", lengths.longest, farthest_seed(lengths), "blocks: some disputes could not name their seed block")
     live = t.max_anchor_delay + t.window + t.cure
@@ -72,12 +72,12 @@ def verify_lengths(params: ParamSet, lengths: Lengths) -> None:
 
 
 def farthest_seed(lengths: Lengths) -> int:
-    """Blocks from a dispute's opening to its first seed block, at most, wherever in an epoch it is opened."""
+    """Largest distance in blocks between a dispute's opening, anywhere in an epoch, and its first seed block."""
     return max(_seed_of(lengths, here) - here for here in range(lengths.tree.epoch_blocks))
 
 
 def seed_blocks(lengths: Lengths) -> int:
-    """Blocks from a round's beginning until its last seed can be drawn by no more, at most: each was lost with its epoch."""
+    """Largest number of blocks between a round's beginning and the moment when its last seed is lost with its epoch."""
     return max(_last_lost(lengths, here) - here for here in range(lengths.tree.epoch_blocks))
 
 

@@ -1,4 +1,4 @@
-"""Sets of parameters: that of a network on one machine, changes from a file, and what the contract says of them."""
+"""Parameter sets: that of a network on one machine, and changes read from a file."""
 
 import dataclasses
 import tomllib
@@ -32,13 +32,13 @@ DEVNET = ParamSet(
         max_batch=64,
     ),
 )  # fmt: skip
-"""A network on one machine with one-second blocks, whose disputes end in minutes."""
+"""Parameters of a network on one machine with one-second blocks, whose disputes end in minutes."""
 
 
 def changed(params: ParamSet, changes: Mapping[str, Any]) -> ParamSet:
     """The set with some parameters replaced: `{"times": {"window": 60}}`.
 
-    `ConfigurationError` names what is unknown or of another type; bounds are the contract's to check.
+    `ConfigurationError` names a parameter that is unknown or has another type. The contract checks bounds.
     """
     parts = {}
     for part, values in changes.items():
@@ -50,7 +50,7 @@ def changed(params: ParamSet, changes: Mapping[str, Any]) -> ParamSet:
 
 
 def complete(values: Mapping[str, Any]) -> ParamSet:
-    """A set of which nothing is left to a default; `ConfigurationError` names what is missing, unknown or of another type."""
+    """A set without defaults. `ConfigurationError` names parameters that are missing, unknown or of another type."""
     missing = [
         f"{part}.{name}"
         for part in sorted(_names(DEVNET))
@@ -63,7 +63,7 @@ def complete(values: Mapping[str, Any]) -> ParamSet:
 
 
 def read_changes(path: Path) -> Mapping[str, Any]:
-    """The changes in a TOML file, one table for each part; `ConfigurationError` for what is none."""
+    """The changes in a TOML file, one table for each part. `ConfigurationError` if the file is unreadable."""
     try:
         return tomllib.loads(path.read_text())
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -75,7 +75,7 @@ def _value(part: str, name: str, known: Any, value: Any) -> Any:
         raise ConfigurationError("parameters", f"{part}.{name}: no such parameter")
     have = getattr(known, name)
     given = tuple(value) if isinstance(value, list) else value
-    # Seats are three numbers; a bool is an int to Python and none to us.
+    # Seats are three numbers. A bool is an int to Python, and no number here.
     alike = type(given) is type(have) and (not isinstance(have, tuple) or tuple(map(type, given)) == (int, int, int))
     if not alike:
         raise ConfigurationError("parameters", f"{part}.{name}: {value!r} is no {type(have).__name__}")

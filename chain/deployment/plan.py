@@ -1,5 +1,4 @@
-"""What a deployment consists of: every contract with its arguments, what closes the cycles between them, and who
-governs it.
+"""The plan of a deployment: every contract with its arguments, the wiring of cycles, and the governance.
 
 Addresses follow from the deployer's nonces (CREATE), so every argument is known before anything is sent.
 """
@@ -16,37 +15,37 @@ from chain.client.structs import to_struct
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a deployment fixes for ever: lengths in blocks, and stake per unit of a draw."""
+    """Values that a deployment never changes: lengths in blocks, and stake per unit of a draw."""
 
     epoch_blocks: int
-    """Length of a stake epoch: stake weighs from the next one on."""
+    """Length of a stake epoch. Stake counts from the next epoch on."""
     lookahead: int
-    """First blocks of an epoch whose mixes are no seeds of it."""
+    """Blocks at the start of an epoch whose mixes are no seeds of that epoch."""
     shortest: int
-    """Blocks after the current one before which no seed block is named."""
+    """Smallest distance in blocks between the current block and a seed block."""
     longest: int
-    """Blocks after the current one behind which none is."""
+    """Largest distance in blocks between the current block and a seed block."""
     unit_wei: int
     """Stake of one unit of a draw."""
     max_units: int
     """Most units of one account."""
     least_price_wei: int
-    """Of a place for one receipt."""
+    """Lowest price for anchoring one receipt."""
     most_price_wei: int
-    """Of a place for one receipt."""
+    """Highest price for anchoring one receipt."""
     target: int
-    """Receipts of one price epoch at which the price stays."""
+    """Receipts per price epoch at which the price stays."""
     price_epoch_s: int
     """Length of a price epoch."""
     block_s: int
-    """Seconds that a block takes: no contract knows it, `chain.deployment.lengths` asks."""
+    """Seconds per block. No contract knows it; `chain.deployment.lengths` uses it."""
 
 
 MAIN_NET = Shape(
     epoch_blocks=7_200, lookahead=128, shortest=128, longest=8_191, unit_wei=10**15, max_units=250_000,
     least_price_wei=10**12, most_price_wei=10**17, target=10_000, price_epoch_s=3_600, block_s=12,
 )  # fmt: skip
-"""Blocks every twelve seconds: four beacon epochs before a mix can be a seed, stake epochs of a day."""
+"""Blocks every twelve seconds: four beacon epochs before a mix can be a seed, stake epochs of one day."""
 
 DEVNET_SHAPE = Shape(
     epoch_blocks=40, lookahead=4, shortest=3, longest=1_000, unit_wei=10**15, max_units=250_000,
@@ -56,53 +55,53 @@ DEVNET_SHAPE = Shape(
 
 
 SLOT_S = 12
-"""Seconds that `EigenLayerStake` takes for one block, whatever the chain: EigenLayer counts blocks."""
+"""Seconds that `EigenLayerStake` counts for one block on any chain, because EigenLayer counts blocks."""
 
 LEAST_LONG_DELAY_DAYS = 34
-"""Whole days of `Charter.LONG_DELAY`: 30 of unbonding, one pause of three, and the full hour of the queue."""
+"""Whole days of `Charter.LONG_DELAY`: 30 days of unbonding, one pause of three days, and the full hour of the queue."""
 
 LONG_DELAY_DAYS = 64
-"""More than the longest way out for stake while a guardian stops the clock whenever it may (ADR-051).
+"""Longer than the longest withdrawal of stake while a guardian stops the clock whenever it may (ADR-051).
 
-After each pause comes the longest dispute, which is no shorter: the 30 days and an hour take at most twice as long, and one more
-pause of three days.
+After each pause comes the longest dispute, which is at least as long. So the 30 days and an hour take at most twice as long,
+plus one more pause of three days.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class GovernanceSettings:
-    """Who governs, and how slowly."""
+    """Who governs, and with which delays."""
 
     guardian: Address
-    """May pause and refund, at once."""
+    """Account that may pause and refund at once."""
     curator: Address
-    """Says what may be run, at once."""
+    """Account that decides at once what may be run."""
     holder: Address
-    """Of all votes at first."""
+    """First holder of all votes."""
     supply: int = 10**27
-    """Votes."""
+    """Number of votes."""
     threshold: int = 10**24
     """Votes that a proposer needs."""
     quorum_percent: int = 4
-    """Of the votes, for a proposal to pass."""
+    """Percentage of the votes that a proposal needs to pass."""
     delay_blocks: int = 7_200
-    """From a proposal to its vote."""
+    """Blocks between a proposal and its vote."""
     period_blocks: int = 50_400
-    """Length of a vote."""
+    """Blocks of a vote."""
     short_delay_s: int = 3 * 86_400
-    """Before parameters and prices; `Charter.SHORT_DELAY` is the least."""
+    """Delay of parameters and prices; at least `Charter.SHORT_DELAY`."""
     long_delay_s: int = LONG_DELAY_DAYS * 86_400
-    """Before what moves stake; `Charter.LONG_DELAY` is the least."""
+    """Delay of everything that moves stake; at least `Charter.LONG_DELAY`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A block's header, for `RandaoSource` to see that mixes change."""
+    """A block's header, which shows `RandaoSource` that mixes change."""
 
     number: int
     """Height."""
     rlp: Blob
-    """`chain.client.blocks.header_rlp`."""
+    """RLP of the header (`chain.client.blocks.header_rlp`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,77 +109,78 @@ class DeploymentStep:
     """One transaction of a deployment."""
 
     contract: str
-    """Whose; a tree is named with its pool."""
+    """Name of the contract; the name of a tree contains its pool."""
     verb: str
-    """A function, or "create"."""
+    """Name of a function, or "create"."""
     to: Address | None
-    """None for a creation."""
+    """Address of the contract; None for a creation."""
     data: bytes
-    """What is sent."""
+    """Data of the transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class EigenLayerSettings:
-    """Stake that EigenLayer holds: `EigenLayerStake` in the vault's place (ADR-030)."""
+    """Settings of stake that EigenLayer holds, with `EigenLayerStake` in the place of the vault (ADR-030)."""
 
     allocations: Address
-    """EigenLayer's AllocationManager, which names its other contracts. The operator set there names the stake source as its
-    slasher and recipient already."""
+    """EigenLayer's AllocationManager, which names its other contracts. Its operator set must already name the stake source as
+    slasher and recipient."""
     strategy: Address
-    """The strategy whose stake counts; of wrapped ether."""
+    """Strategy whose stake counts; it must hold wrapped ether."""
     avs: Address
-    """The service that the operator set is of."""
+    """Service that owns the operator set."""
     set_id: int
-    """The set's number there."""
+    """Number of the operator set."""
     max_age: int
     """Blocks for which a record of stake counts."""
     longest_s: int
-    """Longest dispute for which this stake answers, at `SLOT_S` a block: at least what the parameters allow (`longest_for`)."""
+    """Longest dispute in seconds for which this stake answers, at `SLOT_S` per block: at least what the parameters allow
+    (`longest_for`)."""
 
     @property
     def horizon(self) -> int:
-        """Blocks for which EigenLayer must be able to slash what was recorded (`EigenLayerStake.HORIZON`)."""
+        """Blocks for which EigenLayer must be able to slash recorded stake (`EigenLayerStake.HORIZON`)."""
         return self.max_age - (-self.longest_s // SLOT_S)
 
 
 def longest_for(params: ParamSet, shape: Shape) -> int:
-    """`EigenLayerSettings.longest_s` for these parameters: as many slots as the longest dispute has blocks of this chain."""
+    """`longest_s` for these parameters: as many slots as the longest dispute has blocks on this chain."""
     return -(-params.longest_dispute // shape.block_s) * SLOT_S
 
 
 def default_max_age(shape: Shape) -> int:
-    """Three stake epochs: on main net three days, in which a process that renews at half of it may stand still for one."""
+    """Three stake epochs. On main net these are three days; a process that renews at half of it may stand still for one day."""
     return 3 * shape.epoch_blocks
 
 
 TREE = "StakeTree "
-"""Before the pool's digest, in the names of trees."""
+"""Prefix of the names of trees, before the pool's digest."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeploymentPlan:
-    """Everything that arguments are made of."""
+    """Everything from which constructor arguments are made."""
 
     deployer: Address
-    """Without any power once it is done."""
+    """Account of the deployer, without any power after the deployment."""
     at: Mapping[str, Address]
-    """Where each contract will be."""
+    """Future address of each contract."""
     params: ParamSet
-    """The first version."""
+    """First version of the parameters."""
     shape: Shape
-    """What is fixed for ever."""
+    """Values that never change."""
     headers: tuple[Header, Header]
     """Two recent blocks with different mixes."""
     pools: tuple[Digest, ...]
-    """The first pools; the curator adds them to the registry."""
+    """First pools. The curator adds them to the registry."""
     vote: GovernanceSettings
-    """Who governs."""
+    """Governance settings."""
     restaked: EigenLayerSettings | None = None
-    """Where the stake is, if not in a vault of the network's own."""
+    """Settings of EigenLayer; None for a native vault."""
 
 
 def names(pools: Sequence[Digest]) -> tuple[str, ...]:
-    """Every contract of a deployment with these pools, in the order of creation."""
+    """Names of all contracts of a deployment with these pools, in the order of creation."""
     return (*CREATED_BEFORE_TREES, *(TREE + pool.hex() for pool in pools), *CREATED_AFTER_TREES)
 
 
@@ -191,11 +191,11 @@ CREATED_AFTER_TREES = (
 )  # fmt: skip
 
 ARTIFACT = {"ShortTimelock": "TimelockController", "LongTimelock": "TimelockController"}
-"""Code of what is deployed under a name of its own."""
+"""Artifact of contracts that are deployed under another name."""
 
 
 def steps(site: DeploymentPlan) -> list[DeploymentStep]:
-    """All transactions of a deployment, in order: creations (as `names` lists them), wiring, and the roles."""
+    """All transactions of a deployment, in order: creations (as `names` lists them), wiring, and the assignment of roles."""
     arguments = _money(site) | _court(site) | _governance(site)
     created = [DeploymentStep(name, "create", None, _code(site, name).creation(*arguments[name])) for name in names(site.pools)]
     wired = [_call(site, name, "wire", *wires) for name, wires in _wires(site)]
@@ -203,7 +203,7 @@ def steps(site: DeploymentPlan) -> list[DeploymentStep]:
 
 
 def code(name: str) -> Interface:
-    """The artifact of a contract of a deployment."""
+    """Artifact of a contract of a deployment."""
     first = name.split()[0]
     return interface(ARTIFACT.get(first, first))
 
@@ -266,7 +266,7 @@ def _governance(site: DeploymentPlan) -> dict[str, tuple[Any, ...]]:
         "Charter": (),
         "AccessManager": (at["Charter"],),
         "GovernanceToken": (vote.holder, vote.supply),
-        # What was voted may be carried out by anybody (executor 0); nobody administers a timelock but itself.
+        # Anybody may execute an accepted proposal (executor 0). A timelock is its own only administrator.
         "ShortTimelock": (vote.short_delay_s, [at["BytewiseGovernor"]], [ZERO_ADDRESS], ZERO_ADDRESS),
         "LongTimelock": (vote.long_delay_s, [at["ShortTimelock"]], [ZERO_ADDRESS], ZERO_ADDRESS),
         "BytewiseGovernor": (at["GovernanceToken"], at["ShortTimelock"], *governor),

@@ -1,4 +1,4 @@
-"""Whether a contract is a bond pool of a network: its code, and what it was deployed with."""
+"""Check that a contract is a bond pool of this network: its code and its constructor arguments."""
 
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.errors.actors import ChainReverted, ConfigurationError
@@ -9,11 +9,11 @@ from chain.client.rpc import BrokenAnswer
 
 CONTRACT = "BondPool"
 _IMMUTABLES = ("DISPUTES", "LEDGER", "RECEIPT", "BOND", "ALT_COMMIT")
-"""As the contract declares them."""
+"""Names of immutable values, in the order of their declarations."""
 
 
 def verify_bond_pool(client: Chain, network: Network, pool: Address) -> None:
-    """`ConfigurationError` unless the code there is the committed one, and court and ledger are those of the address book."""
+    """`ConfigurationError` unless the code is that of this build, and court and ledger are those of the address book."""
     try:
         court, ledger, receipt, bond, commitment = client.views([View(CONTRACT, pool, name) for name in _IMMUTABLES], "latest")
     except (ChainReverted, BrokenAnswer):

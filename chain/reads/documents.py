@@ -1,4 +1,4 @@
-"""What governance and proposers published in events, by digest; and who is an operator (`ports.Documents`)."""
+"""Documents that governance and proposers published in events, by digest, and the registered operators (`ports.Documents`)."""
 
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.branches import BytewiseError
@@ -10,13 +10,13 @@ from chain.reads.reader import SnapshotReader
 
 
 class RegistryDocuments:
-    """Documents of one network. Anybody may propose any bytes under any digest: whoever reads checks that they hash to it."""
+    """Documents of one network. Anybody may propose any bytes under any digest, so readers check the digest."""
 
     def __init__(self, reader: SnapshotReader) -> None:
         self._reader = reader
 
     def environment(self, digest: Digest, to_block: int) -> Environment:
-        """The environment whose digest it is; `UnknownEnvironment` if no proposed document hashes to it."""
+        """The environment with this digest. `UnknownEnvironment` if no proposed document hashes to it."""
         for document in self._proposed(digest, to_block):
             try:
                 found = decode(Environment, document)
@@ -27,11 +27,11 @@ class RegistryDocuments:
         raise UnknownEnvironment("environment", digest.hex(), "no document of it")
 
     def model_manifests(self, model_id: Digest, to_block: int) -> tuple[bytes, ...]:
-        """Every manifest that was proposed for a model; the caller takes the one whose digest is right."""
+        """Every manifest that was proposed for a model. The caller takes the one with the right digest."""
         return self._proposed(model_id, to_block)
 
     def policy_document(self, digest: Digest, to_block: int) -> bytes:
-        """The appraisal policy's bytes; the caller checks their digest. `UnknownEnvironment` if there are none."""
+        """Bytes of an appraisal policy. The caller checks their digest. `UnknownEnvironment` if there are none."""
         found = [log.values["document"] for log in self._registry("PolicySet", to_block) if log.values["digest"] == digest]
         if not found:
             raise UnknownEnvironment("policy", digest.hex(), "no document of it")

@@ -1,4 +1,4 @@
-"""Key epochs: the address book's endpoints against what the chain pins."""
+"""Key epochs: endpoints of the address book, checked against what the chain pins."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from bytewise.protocol.units import Blob, digest
 from chain.client.rpc import reading_answer
 
 ASSURANCE = {1: SIMULATED, 2: HARDWARE}
-"""`EpochRecord.assurance` by the number of `KeyEpochs.Assurance`."""
+"""`EpochRecord.assurance` by the number in `KeyEpochs.Assurance`."""
 
 
 def epoch_on_chain(raw: Mapping[str, Any]) -> EpochOnChain:
@@ -31,10 +31,11 @@ def epoch_on_chain(raw: Mapping[str, Any]) -> EpochOnChain:
 
 
 def pinned_epoch(epoch: int, raw: Mapping[str, Any], listed: Callable[[int], EpochRecord]) -> EpochRecord:
-    """The listed record of an epoch, if everything in it that the chain pins is `raw`, the answer of `KeyEpochs.epochInfo`.
+    """The listed record of an epoch, if it agrees with `raw`, the answer of `KeyEpochs.epochInfo`, in everything that the chain
+    pins.
 
-    `UnknownKeyEpoch` if the chain does not have it, `TryAgain` if our book does not yet, `ConfigurationError` if both have it and
-    contradict each other.
+    `UnknownKeyEpoch` if the chain does not have it, `TryAgain` if the book does not list it yet, `ConfigurationError` if both
+    have it and contradict each other.
     """
     if raw["state"] == EpochState.NONE:
         raise UnknownKeyEpoch(epoch)

@@ -1,4 +1,4 @@
-"""The past as events tell it, for whoever audits from outside with an RPC address and the address book alone."""
+"""Past events of the court and the ledger, for auditors that have only an RPC address and the address book."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from chain.reads.reader import SnapshotReader
 
 
 class CommitEvent(NamedTuple):
-    """A member's commitment."""
+    """A member committed."""
 
     dispute: Digest
     round: int
@@ -25,7 +25,7 @@ class CommitEvent(NamedTuple):
 
 
 class RevealEvent(NamedTuple):
-    """A member's opened vote with its published quote."""
+    """A member revealed its vote with its quote."""
 
     vote: Vote
     quote: Blob
@@ -33,7 +33,7 @@ class RevealEvent(NamedTuple):
 
 
 class RoundSettledEvent(NamedTuple):
-    """A settled round; verdict NONE if it was inconclusive. `seats` counts by what the seats said, in the contract's names."""
+    """A round was counted; verdict NONE if it was inconclusive. `seats` counts the votes, with the contract's names."""
 
     dispute: Digest
     round: int
@@ -43,7 +43,7 @@ class RoundSettledEvent(NamedTuple):
 
 
 class DisputeOpenedEvent(NamedTuple):
-    """A dispute's opening."""
+    """A dispute was opened."""
 
     dispute: Digest
     receipt_id: Digest
@@ -55,7 +55,7 @@ class DisputeOpenedEvent(NamedTuple):
 
 
 class SeatsDrawnEvent(NamedTuple):
-    """The end of a round's draw; times of the protocol clock."""
+    """The last seat of a round was drawn. Times are of the protocol clock."""
 
     dispute: Digest
     round: int
@@ -67,7 +67,7 @@ class SeatsDrawnEvent(NamedTuple):
 
 
 class CertificateEvent(NamedTuple):
-    """A certificate that was accepted: what it found, for which seats."""
+    """A certificate was accepted: its finding and its seats."""
 
     finding: Finding
     signers: int
@@ -75,7 +75,7 @@ class CertificateEvent(NamedTuple):
 
 
 class DisputeEndedEvent(NamedTuple):
-    """How a dispute's money was split when it ended; seats are paid and charged afterwards (`SeatSettledEvent`). Wei."""
+    """A dispute ended: how its money was split, in wei. Seats are paid and charged afterwards (`SeatSettledEvent`)."""
 
     dispute: Digest
     verdict: Verdict
@@ -93,14 +93,14 @@ class DisputeEndedEvent(NamedTuple):
 
     @property
     def sums(self) -> bool:
-        """Whether what went in comes out, to the wei; penalties are apart: all of them are burned."""
+        """Whether incoming and outgoing amounts are equal, to the wei. Penalties are not included; all of them are burned."""
         put_in = self.bond + self.appeal_bond + self.advanced + self.slashed
         shares = self.to_challenger + self.to_appellant + self.to_operator + self.to_verifiers
         return put_in == shares + self.repaid + self.burned
 
 
 class SeatSettledEvent(NamedTuple):
-    """Seats of one holder and one standing that were paid or charged together. Wei for all of them."""
+    """Seats of one holder with one outcome that were paid or charged together. Amounts are wei for all of them."""
 
     dispute: Digest
     round: int
@@ -113,7 +113,7 @@ class SeatSettledEvent(NamedTuple):
 
 
 class LedgerEvent(NamedTuple):
-    """One movement of money in the ledger: `event` and its values as the contract names them."""
+    """One movement of money in the ledger: the event and its values, with the contract's names."""
 
     event: str
     values: dict[str, Any]
@@ -121,7 +121,7 @@ class LedgerEvent(NamedTuple):
 
 
 LEDGER_EVENTS = ("Taken", "Credited", "CreditedEach", "Burned", "Advanced", "Repaid", "Funded", "Withdrawn")
-"""Every movement of money that is not stake is one of these."""
+"""Events of the ledger. Every movement of money that is not stake is one of them."""
 
 
 class CourtHistory:
@@ -132,7 +132,7 @@ class CourtHistory:
         self._at = reader.network.addresses
 
     def opened(self, from_block: int, to_block: int) -> tuple[DisputeOpenedEvent, ...]:
-        """Disputes that were opened."""
+        """Opened disputes."""
         found = self._disputes("DisputeOpened", from_block, to_block)
         with reading_answer("DisputeOpened"):
             return tuple(
@@ -144,7 +144,7 @@ class CourtHistory:
             )
 
     def drawn(self, from_block: int, to_block: int) -> tuple[SeatsDrawnEvent, ...]:
-        """Committees whose last seat was drawn; their members are in `SnapshotReader.members`."""
+        """Completed draws. Their members are in `SnapshotReader.members`."""
         found = self._disputes("CommitOpened", from_block, to_block)
         with reading_answer("CommitOpened"):
             return tuple(
@@ -154,7 +154,7 @@ class CourtHistory:
             )
 
     def commitments(self, from_block: int, to_block: int) -> tuple[CommitEvent, ...]:
-        """Commitments that were made."""
+        """Commitments."""
         found = self._rounds("Committed", from_block, to_block)
         with reading_answer("Committed"):
             return tuple(
@@ -162,13 +162,13 @@ class CourtHistory:
             )
 
     def openings(self, from_block: int, to_block: int) -> tuple[RevealEvent, ...]:
-        """Votes that were opened directly."""
+        """Directly revealed votes."""
         found = self._rounds("Revealed", from_block, to_block)
         with reading_answer("Revealed"):
             return tuple(RevealEvent(_signed(Vote, log.values["vote"]), Blob(log.values["quote"]), log.block) for log in found)
 
     def certificates(self, from_block: int, to_block: int) -> tuple[CertificateEvent, ...]:
-        """Certificates that were accepted."""
+        """Accepted certificates."""
         found = self._rounds("Certified", from_block, to_block)
         with reading_answer("Certified"):
             return tuple(
@@ -176,32 +176,32 @@ class CourtHistory:
             )
 
     def rounds(self, from_block: int, to_block: int) -> tuple[RoundSettledEvent, ...]:
-        """Rounds that were counted; verdict NONE if one was inconclusive."""
+        """Counted rounds; verdict NONE if inconclusive."""
         found = self._disputes("Settled", from_block, to_block)
         with reading_answer("Settled"):
             return tuple(_round_end(log) for log in found)
 
     def endings(self, from_block: int, to_block: int) -> tuple[DisputeEndedEvent, ...]:
-        """Disputes that ended, with their money."""
+        """Ended disputes with their money."""
         found = self._settlement("Ended", from_block, to_block)
         with reading_answer("Ended"):
             return tuple(_ending(log) for log in found)
 
     def seats(self, from_block: int, to_block: int) -> tuple[SeatSettledEvent, ...]:
-        """Seats that were paid or charged."""
+        """Paid and charged seats."""
         found = self._settlement("SeatsSettled", from_block, to_block)
         with reading_answer("SeatsSettled"):
             return tuple(end for log in found for end in _seat_ends(log))
 
     def movements(self, from_block: int, to_block: int) -> tuple[LedgerEvent, ...]:
-        """Every movement of money that is not stake."""
+        """All movements of money that is not stake."""
         logs = self._logs("Ledger", self._at.ledger, LEDGER_EVENTS, from_block, to_block)
         return tuple(LedgerEvent(log.event, dict(log.values), log.block) for log in logs)
 
     def keys_at(self, block: int, to_block: int) -> dict[Address, PublicKey]:
-        """Keys for certificates as of the end of a block: of each account the last one that it registered until then.
+        """Certificate keys at the end of a block: for each account the last one that it had registered.
 
-        Only keys whose place is noted by the end of `to_block`: no other can be in a certificate.
+        It returns only keys whose place is noted by the end of `to_block`. No other key can be in a certificate.
         """
         events = ("KeyRegistered", "PlaceNoted")
         newest: dict[Address, Digest] = {}
@@ -243,7 +243,7 @@ def _round_end(log: Log) -> RoundSettledEvent:
 
 
 def _seat_ends(log: Log) -> list[SeatSettledEvent]:
-    """One for each holder and standing, in the order of their first seats; nobody has no end."""
+    """One event for each holder and outcome, in the order of their first seats. Seats without holder have none."""
     v = log.values
     charged = {Address(each["voter"]): int(each["amount"]) for each in v["charges"]}
     masks: dict[tuple[Address, SeatOutcome], int] = {}

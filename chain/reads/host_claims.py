@@ -1,4 +1,4 @@
-"""What the chain said while a round ran, against which the premises of its quotes are held
+"""What the chain said while a round ran, for comparison with the host claims in its quotes
 (`bytewise.protocol.evidence.claims`)."""
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,14 +15,14 @@ from chain.reads.reader import SnapshotReader
 
 
 class Dated(NamedTuple):
-    """A digest and the block from which it was in force."""
+    """A digest and the block from which on it was in force."""
 
     block: int
     digest: Digest
 
 
 class ChainClaimHistory:
-    """Of one network, from its deployment to a block: everything is read once."""
+    """Chain claims of one network from its deployment to a block. Everything is read once."""
 
     def __init__(self, reader: SnapshotReader, block: int) -> None:
         self._reader, self._block = reader, block
@@ -37,7 +37,8 @@ class ChainClaimHistory:
             self._keys = _keys_of(logs)
 
     def of(self, case: Dispute, opened: int) -> ChainClaims:
-        """What held for votes of the case's round that were opened in this block; no job of a round is older than its draw."""
+        """What the chain said for votes of the dispute's round that were opened in this block. No job of a round is older than
+        its draw."""
         drawn = self._drawn.get((case.id, case.round), opened)
         keys = in_force(self._keys.get(case.key_epoch, ()), drawn, opened)
         policies = in_force(self._policies, drawn, opened)
@@ -48,7 +49,7 @@ class ChainClaimHistory:
 
 
 def in_force(history: Iterable[Dated], first: int, last: int) -> frozenset[Digest]:
-    """What was in force at any time from one block to another, both included; `history` in chain order."""
+    """Digests in force at any time between two blocks, both included. `history` is in chain order."""
     until = [each for each in history if each.block <= last]
     before = [each for each in until if each.block <= first][-1:]
     return frozenset(each.digest for each in (*before, *(each for each in until if each.block > first)))

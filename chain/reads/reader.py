@@ -1,4 +1,4 @@
-"""Typed reads of the network, each at a named block; everything that serves one decision is one call of `Lens`."""
+"""Typed reads of the network, each at a named block. Everything that serves one decision is one call of `Lens`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -26,16 +26,14 @@ from chain.reads.epoch_endpoints import epoch_on_chain, pinned_epoch
 from chain.reads.records import MoneyTotals, PoolMember, PoolState, RegistryItem, RestakedTotals
 from chain.reads.restaking import RestakingReader
 
-# Reads of key epochs, and of all that one release of a key is decided by.
-
 
 class KeyEpochReader(RestakingReader):
-    """Reads `KeyEpochs`."""
+    """Reads of key epochs, and of everything that a release decision needs."""
 
     def final(self) -> int | None:
-        """Number of the newest final block, by which shards decide; None before one has `KeyEpochs`.
+        """Number of the newest final block, by which shards decide; None until a final block has `KeyEpochs`.
 
-        A deployment takes many blocks: `deploy_block`, and those after it, have none of its contracts yet.
+        A deployment takes many blocks: `deploy_block` and the blocks after it do not have its contracts yet.
         """
         number = self.client.head("finalized").number
         (code,) = self.client.codes([self.network.addresses.key_epochs], at_number(number))
@@ -44,13 +42,13 @@ class KeyEpochReader(RestakingReader):
     def epoch(self, epoch: int, block: int) -> EpochRecord:
         """A key epoch: endpoints from the address book, everything else as the chain pins it at this block.
 
-        `UnknownKeyEpoch` if the chain does not have it, `TryAgain` if our book does not yet, `ConfigurationError` if both have it
-        and contradict each other.
+        `UnknownKeyEpoch` if the chain does not have it, `TryAgain` if the book does not list it yet, `ConfigurationError` if
+        both have it and contradict each other.
         """
         return pinned_epoch(epoch, self._epoch(epoch, block), self.network.epoch)
 
     def epoch_on_chain(self, epoch: int, block: int) -> EpochOnChain:
-        """A key epoch as the chain has it, whether or not our book lists it."""
+        """A key epoch on the chain, whether or not the address book lists it."""
         return epoch_on_chain(self._epoch(epoch, block))
 
     def epoch_state(self, epoch: int, block: int) -> EpochState:
@@ -60,16 +58,16 @@ class KeyEpochReader(RestakingReader):
             return EpochState(raw["state"])
 
     def is_open_for_disputes(self, epoch: int, block: int) -> bool:
-        """Whether a dispute may still need the key of an epoch, at a block; False if there is none."""
+        """Whether a dispute may still need the key of an epoch at a block; False if there is no such epoch."""
         return bool(
             self.client.call("KeyEpochs", self.network.addresses.key_epochs, "isOpenForDisputes", epoch, block=at_number(block))
         )
 
     def release_view(self, voter: Address, epoch: int, dispute: Digest | None, receipt_id: Digest) -> ReleaseView:
-        """What a shard decides a ticket of this voter, key epoch, dispute and receipt by, at the newest block at the configured
-        finality. The dispute's receipt is zero if it is about another one.
+        """Everything by which a shard decides a ticket, at the newest block of the configured finality.
 
-        Two round trips: the block, and all views at its hash. Errors as of `epoch`, but that an unknown epoch is none.
+        It takes two round trips: the block, and all views at its hash. The dispute's receipt is zero if the dispute is about
+        another receipt. Errors as of `epoch`, except that an unknown epoch is no error.
         """
         seen, lens = self.client.head(self._tag), ("Lens", self.network.addresses.lens)
         views = [View(*lens, "snapshot", (voter, [])), View(*self._epoch_info, (epoch,))]
@@ -84,7 +82,7 @@ class KeyEpochReader(RestakingReader):
             return ReleaseView(seen.number, records.snapshot(seen_raw, seen.hash), key, record, found)
 
     def _receipt_of(self, dispute: Digest, receipt_id: Digest) -> Digest:
-        """The receipt's id if the dispute is about it, else zero: a dispute's id is a hash of it."""
+        """The receipt's id if the dispute is about it, else zero. The dispute's id is a hash of the receipt's id."""
         return receipt_id if dispute_id(self.network.disputes_domain, receipt_id) == dispute else ZERO_DIGEST
 
     def _epoch(self, epoch: int, block: int) -> Mapping[str, Any]:
@@ -117,7 +115,7 @@ class SnapshotReader(KeyEpochReader):
     # --- one view for one decision ---
 
     def snapshot(self, who: Address, block: int, openings: Sequence[DisputeOpening] = ()) -> Snapshot:
-        """Everything a decision of `who` needs, at one block: of the disputes of these openings those that the block has."""
+        """Everything that a decision of `who` needs, at one block: of these openings, the disputes that the block has."""
         seen = self.client.block(block)
         at, first = at_hash(seen.hash), openings[:DISPUTES_PER_CALL]
         raw = self.client.call("Lens", self._at.lens, "snapshot", who, [each.id for each in first], block=at)
@@ -138,7 +136,7 @@ class SnapshotReader(KeyEpochReader):
             return tuple(DisputeOpening(Digest(log.values["id"]), Digest(log.values["receiptId"]), log.block) for log in logs)
 
     def dispute(self, dispute: Digest, block: int, receipt_id: Digest = ZERO_DIGEST) -> Dispute | None:
-        """One dispute with its current round, or None if it does not exist; its receipt is zero if it is about another one."""
+        """One dispute with its current round; None if it does not exist. Its receipt is zero if it is about another receipt."""
         raw = self._lens("disputeView", dispute, block=block)
         with reading_answer("disputeView"):
             return records.dispute(raw, self._receipt_of(dispute, receipt_id)) if raw["phase"] else None
@@ -159,7 +157,7 @@ class SnapshotReader(KeyEpochReader):
     # --- parameters ---
 
     def params(self, version: int, block: int) -> ParamSet:
-        """A version of all parameters; versions never change, so each is read once."""
+        """A version of all parameters. Versions never change, so each is read once."""
         if version not in self._versions:
             raw = self.client.call("Params", self._at.params, "get", version, block=at_number(block))
             with reading_answer("Params.get"):
@@ -186,7 +184,7 @@ class SnapshotReader(KeyEpochReader):
             return tuple(records.anchored(each) for each in raw)
 
     def batch(self, batch_id: int, block: int) -> tuple[BatchHeader, AnchoredBatch] | None:
-        """A batch by its number, without its locator, which only its event has; None if there is none."""
+        """A batch by its number, without the locator, which only its event has; None if there is none."""
         raw = self._lens("batches", batch_id, 1, block=block)
         with reading_answer("batches"):
             return (records.header(batch_id, raw[0]["batch"], b""), records.anchored(raw[0])) if raw else None
@@ -198,33 +196,33 @@ class SnapshotReader(KeyEpochReader):
             return tuple(from_struct(DemandRecord, each) for each in raw)
 
     def answered(self, subject: Digest, from_block: int, to_block: int) -> Blob | None:
-        """What was put on the chain in these blocks as the answer to a demand: the list, or an envelope's new locator."""
+        """The answer to a demand, put on the chain in these blocks: the list, or an envelope's new locator."""
         found = self._answer_to(subject, from_block, to_block)
         with reading_answer("Answered"):
             return None if found is None else _answer(found)
 
     def demanded(self, from_block: int, to_block: int) -> tuple[Digest, ...]:
-        """Subjects of what was demanded in these blocks, oldest first."""
+        """Subjects that were demanded in these blocks, oldest first."""
         logs = self.client.logs("Demands", self._at.demands, ["Demanded"], from_block, to_block)
         with reading_answer("Demanded"):
             return tuple(Digest(log.values["subject"]) for log in logs)
 
     def expired(self, from_block: int, to_block: int) -> tuple[Digest, ...]:
-        """Subjects of demands that were ended in these blocks without an answer, once for each time."""
+        """Subjects of demands that ended in these blocks without an answer, once for each time."""
         logs = self.client.logs("Demands", self._at.demands, ["Expired"], from_block, to_block)
         with reading_answer("Expired"):
             return tuple(Digest(log.values["subject"]) for log in logs)
 
     def reported(self, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
-        """Operator and number of each report of equivocation in these blocks for which something was taken."""
+        """Operator and number of each report of equivocation in these blocks that took a penalty."""
         return self._numbers("Equivocation", from_block, to_block)
 
     def skipped(self, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
-        """Operator and number of each report of a skipped number in these blocks for which something was taken."""
+        """Operator and number of each report of a skipped number in these blocks that took a penalty."""
         return self._numbers("Skipped", from_block, to_block)
 
     def answered_leaves(self, subject: Digest, from_block: int, to_block: int) -> tuple[SignedLeaf, ...] | None:
-        """What a demanded list's batch is made of, in order, as its answer in these blocks shows it."""
+        """Leaves of a demanded list's batch in order, as its answer in these blocks shows them."""
         found = self._answer_to(subject, from_block, to_block)
         with reading_answer("Answered"):
             return None if found is None else records.leaves(interface("Demands").arguments("answerList", found["answer"]))
@@ -235,13 +233,13 @@ class SnapshotReader(KeyEpochReader):
         return Digest(self.client.call(*where, batch_id, block=at_number(self.head())))
 
     def window_end(self, receipt: Digest, batch_id: int, block: int) -> int:
-        """Last second (protocol clock) to question a receipt; while something stands still it moves with the clock."""
+        """Last second (protocol clock) to dispute a receipt. During a pause it moves with the clock."""
         arguments = (receipt, batch_id)
         where = ("ReceiptAnchor", self._at.receipt_anchor, "windowEnd")
         return int(self.client.call(*where, *arguments, block=at_number(block)))
 
     def verify_final(self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], block: int) -> SignedReceipt:
-        """The receipt, if the chain says at this block that it is accepted for good; `ChainReverted` names why not."""
+        """The receipt, if the chain has accepted it for good at this block. `ChainReverted` names the reason if not."""
         arguments = (struct_values(signed.receipt), signed.signature, batch_id, proof)
         where = ("ReceiptAnchor", self._at.receipt_anchor, "isFinal")
         self.client.call(*where, *arguments, block=at_number(block))
@@ -253,7 +251,7 @@ class SnapshotReader(KeyEpochReader):
         return tuple(records.audit_of(log) for log in logs)
 
     def audit_stage(self, receipt_id: Digest, batch_id: int, verifier: Address, block: int) -> AuditStage:
-        """How far a verifier's audit of a receipt of a batch has come; NOTHING if somebody brought it for another batch."""
+        """How far a verifier's audit of a receipt of a batch has come; NOTHING if it was posted for another batch."""
         raw = self.client.call("Audits", self._at.audits, "audit", receipt_id, verifier, block=at_number(block))
         with reading_answer("audit"):
             if raw["paid"]:
@@ -263,7 +261,7 @@ class SnapshotReader(KeyEpochReader):
             return AuditStage.POSTED if raw["result"] and raw["batchId"] == batch_id else AuditStage.NOTHING
 
     def audited_batch(self, receipt_id: Digest, verifier: Address, block: int) -> int:
-        """Batch in which a receipt was when a verifier's audit of it was posted."""
+        """Batch for which a verifier's audit of a receipt was posted."""
         raw = self.client.call("Audits", self._at.audits, "audit", receipt_id, verifier, block=at_number(block))
         with reading_answer("audit"):
             return int(raw["batchId"])
@@ -274,7 +272,7 @@ class SnapshotReader(KeyEpochReader):
         return int(self.client.call(*where, receipt_id, batch_id, out_hash, block=at_number(block)))
 
     def alt_commits(self, who: Address, from_block: int, to_block: int) -> dict[Digest, Digest]:
-        """What a challenger committed to in these blocks, by dispute."""
+        """A challenger's commitments in these blocks, by dispute."""
         logs = self.client.logs("Disputes", self._at.disputes, ["DisputeOpened"], from_block, to_block)
         with reading_answer("challenges"):
             return {Digest(v["id"]): Digest(v["altCommit"]) for v in (log.values for log in logs) if v["challenger"] == who}
@@ -282,7 +280,7 @@ class SnapshotReader(KeyEpochReader):
     # --- registry ---
 
     def pool(self, digest: Digest, block: int) -> PoolState | None:
-        """A pool and its stake epoch; None while the curator has not added it."""
+        """A pool and its stake epoch; None until the curator has added it."""
         try:
             raw = self._lens("poolView", digest, block=block)
         except ChainReverted as error:
@@ -303,7 +301,7 @@ class SnapshotReader(KeyEpochReader):
                 return tuple(found)
 
     def item(self, digest: Digest, block: int) -> RegistryItem:
-        """An environment or a model."""
+        """State of an environment or a model."""
         raw = self.client.call("Registry", self._at.registry, "item", digest, block=at_number(block))
         with reading_answer("item"):
             return from_struct(RegistryItem, raw)
@@ -313,8 +311,10 @@ class SnapshotReader(KeyEpochReader):
         return Digest(self.item(environment, block).pool)
 
     def anchorable_for(self, who: Address, environment: Digest, model_id: Digest, epoch: int, block: int) -> int | None:
-        """Seconds of the protocol clock for which a batch of this operator and these is still taken, negative once that is over;
-        None while nothing of it is closed, or something was never open."""
+        """Seconds of the protocol clock for which a batch with these is still accepted; negative once that is over.
+
+        None if none of them is closing, or one was never open.
+        """
         at = at_number(block)
         ends = self.client.call("Registry", self._at.registry, "anchorable", who, environment, model_id, block=at)
         closed = (ends[name] for name in ("ownUntil", "environmentUntil", "modelUntil", "poolUntil"))
@@ -324,12 +324,12 @@ class SnapshotReader(KeyEpochReader):
         return int(until) - int(self.client.call("Guardian", self._at.guardian, "clock", block=at))
 
     def auditors(self, environment: Digest, stake_block: int, block: int) -> tuple[tuple[Address, int], ...]:
-        """Who may be drawn to audit an answer of an environment, each with the wei that counted for it at an earlier block."""
+        """Verifiers that may be drawn to audit an answer of an environment, each with its stake in wei at an earlier block."""
         members = self.verifiers(self.pool_of(environment, block), block)
         return tuple((each.account, self.stake_at(each.account, stake_block, block)) for each in members)
 
     def stake_at(self, account: Address, stake_block: int, block: int) -> int:
-        """Wei that counted for the account at the end of an earlier block."""
+        """Stake of the account in wei at the end of an earlier block."""
         arguments = (account, stake_block)
         where = ("StakeVault", self._at.stake_vault, "stakeAt")
         return int(self.client.call(*where, *arguments, block=at_number(block)))
@@ -357,7 +357,7 @@ class SnapshotReader(KeyEpochReader):
 
 
 def _answer(values: Mapping[str, Any]) -> Blob:
-    """Of a list, itself: its leaves stand beside it."""
+    """Bytes of an answer. For a list, only the list, because its leaves are beside it."""
     answer = values["answer"]
     if values["kind"] == DemandKind.LIST:
         answer = interface("Demands").arguments("answerList", answer)[1]

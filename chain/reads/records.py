@@ -1,4 +1,4 @@
-"""What `Lens` and `Registry` say beside disputes, with the fields' names of `ILens` and `IRegistry` in snake case."""
+"""Answers of `Lens` and `Registry` as records, with the field names of `ILens` and `IRegistry` in snake case."""
 
 import enum
 from collections.abc import Mapping, Sequence
@@ -23,13 +23,13 @@ from bytewise.protocol.units import U8, U32, U64, Address, Blob, Digest
 from chain.client.artifacts import Log
 from chain.client.structs import from_struct
 
-# Answers of `Lens` as records of ours; every function inside `reading_answer`.
+# Call every function inside `reading_answer`.
 
 Raw = Mapping[str, Any]
 """A decoded struct."""
 
 OPEN, ANSWERED = 1, 2
-"""`IReceiptAnchor.State` of a demand."""
+"""Numbers of `IReceiptAnchor.State` of a demand."""
 
 
 def audit_of(log: Log) -> tuple[AuditResult, Blob]:
@@ -84,7 +84,7 @@ def holdings(raw: Raw) -> Holdings:
 
 
 def disputes(raws: Sequence[Raw], openings: Sequence[DisputeOpening]) -> tuple[Dispute, ...]:
-    """Disputes with their current rounds, in the order of their openings, but for those that this block does not have."""
+    """Disputes with their current rounds, in the order of their openings, without those that this block does not have."""
     pairs = zip(raws, openings, strict=True)
     return tuple(dispute(raw, opening.receipt_id) for raw, opening in pairs if raw["phase"])
 
@@ -114,7 +114,7 @@ def seat(raw: Raw) -> Seat:
 
 
 def anchored(raw: Raw) -> AnchoredBatch:
-    """A batch as far as its operator's duties go."""
+    """A batch, with what its operator's duties need."""
     batch, demand = raw["batch"], raw["listDemand"]
     demanded = demand["state"] == OPEN
     return AnchoredBatch(
@@ -133,7 +133,7 @@ def anchored(raw: Raw) -> AnchoredBatch:
 
 
 def header(batch_id: int, raw: Raw, locator: bytes) -> BatchHeader:
-    """A batch as its event shows it; `locator` is only there."""
+    """A batch as its event shows it. Only the event has `locator`."""
     return BatchHeader(
         batch_id=batch_id,
         operator=Address(raw["operator"]),
@@ -144,7 +144,7 @@ def header(batch_id: int, raw: Raw, locator: bytes) -> BatchHeader:
         environment=Digest(raw["environment"]),
         model_id=Digest(raw["modelId"]),
         key_epoch=U64(raw["keyEpoch"]),
-        # Whatever bytes an operator posts: a locator that is no text leads nowhere, and nothing more.
+        # An operator can post any bytes. A locator that is no text leads nowhere and does no harm.
         locator=locator.decode("utf-8", "replace"),
         anchored_at=U64(raw["anchoredAt"]),
         block=U64(raw["blockNumber"]),
@@ -152,7 +152,7 @@ def header(batch_id: int, raw: Raw, locator: bytes) -> BatchHeader:
 
 
 def leaves(arguments: Sequence[Any]) -> tuple[SignedLeaf, ...]:
-    """Leaves among the arguments of `answerList`; a receipt of mode 0 stands for the empty leaf of its number."""
+    """Leaves in the arguments of `answerList`. A receipt of mode 0 represents the empty leaf of its number."""
     _, _, receipts, signatures = arguments
     return tuple(SignedLeaf(_leaf(raw), Blob(sig)) for raw, sig in zip(receipts, signatures, strict=True))
 
@@ -167,7 +167,7 @@ def _seed(raw: Raw, block: int) -> Seed:
 
 
 class Status(enum.IntEnum):
-    """Of an environment or a model."""
+    """Status of an environment or a model."""
 
     NONE = 0
     PROPOSED = 1
@@ -204,7 +204,7 @@ class PoolState:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """In which pool, on which machine."""
+    """In which pool a verifier is, and on which machine."""
 
     pool: Digest
     platform_id: Digest
@@ -214,7 +214,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class PoolMember:
-    """A verifier at its place; `units` of the running stake epoch."""
+    """A verifier at its place. `units` are those of the running stake epoch."""
 
     account: Address
     place: int
@@ -225,7 +225,7 @@ class PoolMember:
 
 @dataclass(frozen=True, slots=True)
 class MoneyTotals:
-    """All wei of the network at one block."""
+    """All money of the network at one block, in wei."""
 
     vault_balance: int
     ledger_balance: int
@@ -249,7 +249,8 @@ class MoneyTotals:
 
 
 class RestakedTotals(MoneyTotals):
-    """The same where EigenLayer holds the stake: `total_stake` is what was recorded of it, and no wei of that are here."""
+    """The same where EigenLayer holds the stake. `total_stake` is the recorded stake, and none of it is in this network's
+    contracts."""
 
     @property
     def _staked(self) -> int:

@@ -1,4 +1,7 @@
-"""Reads of stake that EigenLayer holds, where a network has `EigenLayerStake` in the place of its vault; of a vault, nothing."""
+"""Simulated transactions, and reads of stake that EigenLayer holds.
+
+A network with `EigenLayerStake` in the place of its vault has such stake; for a native vault the reads return nothing.
+"""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -15,11 +18,9 @@ from chain.client.blocks import BlockReader
 from chain.client.error_rules import as_rule
 from chain.client.rpc import at_hash, at_number, reading_answer
 
-# What the contracts would say to an act, without sending it: who decides learns of a refusal before it puts money aside.
-
 
 class Simulation(BlockReader):
-    """Acts of anybody, tried on one network."""
+    """Simulates transactions of an account on one network, so that it learns of a refusal before it sets money aside."""
 
     def __init__(self, client: Chain, network: Network, tag: str = "latest") -> None:
         if network.chain_id != client.chain_id:
@@ -28,30 +29,31 @@ class Simulation(BlockReader):
         self.network = network
 
     def anchor_demand_refused(self, who: Address, signed: SignedReceipt, bond_wei: int, block: int) -> str | None:
-        """Why the chain would not take a demand of `who` that a receipt be anchored; None if it would."""
+        """Why the chain would refuse a demand of `who` that a receipt be anchored; None if it would accept it."""
         arguments = (struct_values(signed.receipt), signed.signature)
         return self._refused(who, "demandAnchor", arguments, bond_wei, block)
 
     def expiry_refused(self, who: Address, subject: Digest, block: int) -> str | None:
-        """Why the chain would not end a demand for `who`, again or for the first time; None if it would."""
+        """Why the chain would refuse to end a demand for `who`, for the first time or again; None if it would do so."""
         return self._refused(who, "expire", (subject,), 0, block)
 
     def report_refused(
         self, who: Address, first: Receipt, first_signature: Blob, second: Receipt, signature: Blob, block: int
     ) -> str | None:
-        """Why the chain would not take a report of `who` that two signed receipts have one number; None if it would."""
+        """Why the chain would refuse a report of `who` that two signed receipts have one number; None if it would accept it."""
         arguments = (struct_values(first), first_signature, struct_values(second), signature)
         return self._refused(who, "equivocation", arguments, 0, block)
 
     def skip_refused(
         self, who: Address, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], block: int
     ) -> str | None:
-        """Why the chain would not take a report of `who` that a receipt's operator skipped its number; None if it would."""
+        """Why the chain would refuse a report of `who` that a receipt's operator skipped its number; None if it would accept
+        it."""
         arguments = (struct_values(receipt), signature, batch_id, proof)
         return self._refused(who, "reportSkipped", arguments, 0, block)
 
     def sharing_refused(self, who: Address, ref: Digest, block: int) -> str | None:
-        """Why the chain would not share what a report slashed, asked by `who`; None if it would."""
+        """Why the chain would refuse to distribute what a report slashed, asked by `who`; None if it would do so."""
         return self._refused(who, "collect", (ref,), 0, block)
 
     def _refused(
@@ -74,7 +76,7 @@ _NOT_ASKED = -1
 
 
 class Restaking(NamedTuple):
-    """What a stake source at EigenLayer was deployed with, and what EigenLayer says of its operator set now."""
+    """Constructor arguments of a stake source at EigenLayer, and EigenLayer's current data about its operator set."""
 
     allocations: Address
     strategy: Address
@@ -83,20 +85,20 @@ class Restaking(NamedTuple):
     max_age: int
     """Blocks for which a record counts."""
     horizon: int
-    """Blocks for which what was recorded can be slashed."""
+    """Blocks for which recorded stake can be slashed."""
     longest_s: int
-    """Longest dispute for which it answers."""
+    """Longest dispute in seconds for which the stake answers."""
     needed_s: int
-    """Longest dispute that the parameters allow now."""
+    """Longest dispute in seconds that the parameters allow now."""
     slasher: Address
     recipient: Address
     next_slasher: Address
-    """Whom the service has named since; zero if nobody."""
+    """Slasher that the service has named since; zero if none."""
     next_block: int
-    """From which on that one is the slasher."""
+    """Block from which on it is the slasher."""
 
     def flaws(self, source: Address) -> tuple[str, ...]:
-        """What keeps the stake from answering for verdicts."""
+        """Reasons why the stake does not answer for verdicts."""
         found = [
             f"the {role} of operator set {self.avs}:{self.set_id} is {who}, should be {source}: nothing is slashed for verdicts"
             for role, who in (("slasher", self.slasher), ("redistribution recipient", self.recipient))
@@ -113,22 +115,22 @@ class Restaking(NamedTuple):
 
 
 class RestakingReader(Simulation):
-    """Records of stake, and slashes that EigenLayer refused or has not paid."""
+    """Reads records of stake, and slashes that EigenLayer refused or has not paid."""
 
     _life: int | None = _NOT_ASKED
 
     def record_life(self, block: int) -> int | None:
-        """Blocks for which a record of stake counts; None where a vault of the network's own holds the stake."""
+        """Blocks for which a record of stake counts; None where a native vault holds the stake."""
         if self._life == _NOT_ASKED:
             try:
-                # No code at an address ever changes: it is asked once.
+                # Code at an address never changes, so ask once.
                 self._life = int(self.client.call(*self._source, "MAX_AGE", block=at_number(block)))
             except ChainReverted:
                 self._life = None
         return self._life
 
     def restaking(self, block: int) -> Restaking | None:
-        """The stake source at EigenLayer; None where a vault of the network's own holds the stake."""
+        """The stake source at EigenLayer; None where a native vault holds the stake."""
         if self.record_life(block) is None:
             return None
         contract, at = self._source
@@ -143,7 +145,7 @@ class RestakingReader(Simulation):
         return Restaking._make([*fixed, slasher, recipient, pending["pendingSlasher"], pending["effectBlock"]])
 
     def stake_records(self, account: Address, from_block: int, to_block: int) -> tuple[tuple[int, int], ...]:
-        """Block and wei of each record of an account in these blocks; of several in one block the last."""
+        """Block and wei of each record of an account in these blocks; the last one of several in a block."""
         logs = self._logs("Synced", from_block, to_block)
         with reading_answer("Synced"):
             return tuple({log.block: int(log.values["stake"]) for log in logs if log.values["account"] == account}.items())
@@ -153,7 +155,7 @@ class RestakingReader(Simulation):
         return int(self.client.call(*self._source, "sync", account, block=self._at_hash(block)))
 
     def deferred_payments(self, from_block: int, to_block: int) -> tuple[tuple[int, Digest], ...]:
-        """Slash and pot of each payment that the stake source could not make at once; of a native vault none."""
+        """Slash and pot of each payment that the stake source could not make at once; none for a native vault."""
         logs = self._logs("PaymentDeferred", from_block, to_block)
         with reading_answer("PaymentDeferred"):
             return tuple((int(log.values["slashId"]), Digest(log.values["ref"])) for log in logs)
@@ -165,16 +167,16 @@ class RestakingReader(Simulation):
             return tuple((address(log.values["account"]), Digest(log.values["ref"])) for log in logs)
 
     def collect_refused(self, who: Address, slash_id: int, block: int) -> str | None:
-        """Why the stake source would not pay what a slash took, asked by `who`; None if it would."""
+        """Why the stake source would refuse to pay a slash, asked by `who`; None if it would pay."""
         return self._refused(who, "collect", (slash_id,), 0, block, CONTRACT)
 
     def retry_refused(self, account: Address, ref: Digest, block: int) -> str | None:
-        """Why a slash that EigenLayer refused would take nothing now either; None if it would."""
+        """Why a slash that EigenLayer refused would take nothing now either; None if it would take something."""
         try:
             taken = self.client.call(*self._source, "retry", account, ref, block=self._at_hash(block))
         except ChainReverted as error:
             return str(as_rule(error))
-        # It remembers what EigenLayer refuses once more, and forgets what there is no stake for: neither is worth its gas.
+        # A retry that EigenLayer refuses again, or that finds no stake, is not worth its gas.
         return None if taken else "nothing would be taken"
 
     @property

@@ -1,4 +1,4 @@
-"""Who holds which role of the network's `AccessManager`, from its events."""
+"""Holders of the roles of the network's `AccessManager`, from its events."""
 
 from collections.abc import Mapping
 
@@ -10,11 +10,11 @@ from chain.reads.reader import SnapshotReader
 ROLES: Mapping[int, str] = {
     0: "ADMIN", 1: "PARAMS", 2: "SLASHER_ADMIN", 3: "TREASURY", 4: "GUARDIAN", 5: "CURATOR",
 }  # fmt: skip
-"""Numbers of `Charter`; 0 is OpenZeppelin's."""
+"""Role numbers of `Charter`; 0 is OpenZeppelin's."""
 
 
 def holders(reader: SnapshotReader, block: int) -> dict[str, tuple[Address, ...]]:
-    """Role → who holds it at a block, in the order in which it was granted; a role without a name by its number."""
+    """Role → its holders at a block, in the order of the grants. A role without a name appears by its number."""
     network = reader.network
     where = ("AccessManager", network.addresses.access_manager)
     logs = reader.client.logs(*where, ["RoleGranted", "RoleRevoked"], network.deploy_block, block)
@@ -30,7 +30,7 @@ def holders(reader: SnapshotReader, block: int) -> dict[str, tuple[Address, ...]
 
 
 def irregularities(network: Network, held: Mapping[str, tuple[Address, ...]]) -> tuple[str, ...]:
-    """What the roles that move stake and parameters should not be: held by anybody but the timelocks, or by nobody."""
+    """Violations of the rule that only the timelocks hold the roles that move stake and parameters."""
     at = network.addresses
     expected = {"ADMIN": at.long_timelock, "SLASHER_ADMIN": at.long_timelock, "PARAMS": at.short_timelock}
     expected["TREASURY"] = at.short_timelock

@@ -1,4 +1,4 @@
-"""Who had the shares of a key, under which threshold and from when on, as `KeyEpochs` told it when they were dealt."""
+"""Holders, threshold and start of every version of a key's shares, from events of `KeyEpochs`."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,25 +16,25 @@ _OPENED, _DEALT = "EpochOpened", "SharesDealt"
 
 
 class _ShareVersion(NamedTuple):
-    """One event, with what only the chain asks of it."""
+    """One event with the commitments, which only the chain has."""
 
     shares: DealtShares
     commitments: Blob
 
 
 def share_history(client: Chain, network: Network, epoch: int, block: int) -> tuple[DealtShares, ...]:
-    """All versions of an epoch's shares up to a block, in order; none if the chain does not have it.
+    """All versions of an epoch's shares up to a block, in order; none if the chain does not have the epoch.
 
-    A holder has an empty address of its log if the book never had one.
+    A holder has an empty log address if the book has never had one.
     """
     return tuple(each.shares for each in _share_history(client, network, epoch, block, network.holders(epoch)))
 
 
 def with_share_history(client: Chain, network: Network, document: EpochDocument) -> Network:
-    """The address book with all versions of the shares of an epoch, the last of which are the document's.
+    """The address book with all versions of the shares of an epoch. The last version is the document's.
 
-    Who had them before stays in it: the logs of those tell what they released. `TryAgain` if the chain does not show the
-    document's shares yet.
+    Former holders stay in it, because their logs say what they released. `TryAgain` if the chain does not show the document's
+    shares yet.
     """
     epoch = document.record.epoch
     known = network.holders(epoch) | {each.address: share_holder(each) for each in document.record.shards}

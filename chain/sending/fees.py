@@ -1,30 +1,30 @@
-"""What a transaction offers per gas, in wei, and how that rises: without a receipt, and with a deadline that comes near.
+"""Fees of a transaction in wei per gas, and how they rise: without a receipt, and as a deadline comes closer.
 
-The tip of an act with a deadline is in inverse proportion to the time left: 1 gwei ten minutes before it, 50 gwei in the last
-block. A seat that misses its commitment is charged far more than that.
+The tip of a transaction with a deadline is inversely proportional to the time left: 1 gwei ten minutes before it, 50 gwei in
+the last block. A seat that misses its commitment pays far more than that.
 """
 
 from typing import NamedTuple
 
 TIP_WEI = 10**9
-"""Priority fee without hurry: 1 gwei, what public builders accept at quiet times."""
+"""Priority fee without hurry: 1 gwei, which public builders accept at quiet times."""
 
 HURRY_S = 600
-"""Time before a deadline from which the tip rises: some fifty blocks."""
+"""Seconds before a deadline from which on the tip rises: some fifty blocks."""
 
 BLOCK_S = 12
-"""Time between two blocks; less than that is not left for another try."""
+"""Seconds between two blocks. With less time left there is no further attempt."""
 
 
 class Fees(NamedTuple):
-    """What a transaction offers per gas, in wei."""
+    """Fee cap and priority fee in wei per gas."""
 
     max_fee: int
     tip: int
 
 
 def tip_at(left_s: int | None) -> int:
-    """Tip in wei with so many seconds left; None for no deadline. Never falls as time passes."""
+    """Priority fee in wei with so many seconds left; None for no deadline. It never falls as time passes."""
     if left_s is None:
         return TIP_WEI
     return TIP_WEI * HURRY_S // min(max(left_s, BLOCK_S), HURRY_S)
@@ -36,14 +36,14 @@ def fees_at(base_fee_wei: int, tip_wei: int = TIP_WEI) -> Fees:
 
 
 def offered(base_fee_wei: int, left_s: int | None, ceiling_wei: int) -> Fees:
-    """Fees of a first version, neither of them above the ceiling."""
+    """Fees of the first version, neither of them above the ceiling."""
     return _under(fees_at(base_fee_wei, tip_at(left_s)), ceiling_wei)
 
 
 def raised(old: Fees, base_fee_wei: int, left_s: int | None, ceiling_wei: int) -> Fees | None:
-    """Fees that replace `old` in every pool: at least 10 % more of both (geth's and anvil's rule), and enough for today.
+    """Fees that replace `old` in every pool: at least 10 % more of both (the rule of geth and anvil), and enough for now.
 
-    None if the ceiling leaves no room for a tenth.
+    None if the ceiling leaves no room for 10 %.
     """
     fresh = fees_at(base_fee_wei, tip_at(left_s))
     least = Fees(_plus_tenth(old.max_fee), _plus_tenth(old.tip))
@@ -52,7 +52,7 @@ def raised(old: Fees, base_fee_wei: int, left_s: int | None, ceiling_wei: int) -
 
 
 def outgrown(old: Fees, left_s: int | None) -> bool:
-    """Whether the deadline has come so near that twice the old tip is due: a few times in a transaction's life."""
+    """Whether the deadline is so close that twice the old tip is due. This happens a few times in a transaction's life."""
     return tip_at(left_s) >= 2 * old.tip
 
 

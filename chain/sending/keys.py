@@ -1,4 +1,4 @@
-"""Where signing keys come from: a key file of the owner, a Web3 keystore, or anvil's published accounts on a test chain."""
+"""Signing keys: from the owner's key file, a Web3 keystore, or anvil's published accounts on a test chain."""
 
 import json
 from pathlib import Path
@@ -15,9 +15,9 @@ _ANVIL_MNEMONIC = "test test test test test test test test test test test junk"
 
 
 def load_signer(path: Path, password: Secret | None = None) -> LocalSigner:
-    """The key of a file that only its owner can read: 0x-hex, or a Web3 keystore (version 3) with its password.
+    """The key in a file that only its owner can read: 0x-hex, or a Web3 keystore (version 3) with its password.
 
-    `ConfigurationError` for a missing, readable-by-others or malformed file, or a wrong password.
+    `ConfigurationError` for a missing file, a file that others can read, a malformed file, or a wrong password.
     """
     content = read_secret(path).reveal()
     try:
@@ -27,7 +27,7 @@ def load_signer(path: Path, password: Secret | None = None) -> LocalSigner:
             return LocalSigner(bytes(Account.decrypt(json.loads(content), password.reveal().decode())))
         return LocalSigner(bytes.fromhex(content.decode("ascii").removeprefix("0x")))
     except (ValueError, UnicodeDecodeError, KeyError, TypeError):
-        # Not the cause: its text may quote the key.
+        # Drop the cause, because its text may quote the key.
         raise ConfigurationError(path.name, "no private key in it, or the wrong password") from None
 
 
@@ -37,11 +37,11 @@ def save_signer(path: Path, signer: LocalSigner) -> None:
 
 
 def devnet_signer(chain_id: int, index: int) -> LocalSigner:
-    """Account `index` of anvil, whose keys everybody knows; `ConfigurationError` on a chain with real money."""
+    """Account `index` of anvil, whose keys are public. `ConfigurationError` on a chain with real money."""
     if chain_id not in TEST_CHAIN_IDS:
         raise ConfigurationError("devnet account", f"not on chain {chain_id}")
     if not 0 <= index < 2**31:
-        # BIP-32: those above are hardened.
+        # In BIP-32, higher indices are hardened.
         raise ConfigurationError("devnet account", f"{index} is none: below {2**31}")
     return LocalSigner(bytes(key_from_seed(_seed(), f"m/44'/60'/0'/0/{index}")))
 

@@ -1,15 +1,15 @@
-"""The single writer of one account: every transaction is a row of the outbox before it is anything else (design section 2).
+"""The single sender of one account: every transaction is a row of the outbox before anything else happens (design section 2).
 
 `pump` takes one non-blocking step for each open row, in order of nonces:
 
-    PLANNED    ask the contract, dry-run; sign (bytes and nonce are committed), then broadcast
-    SIGNED     broadcast the stored bytes: also the first thing after a crash; raise the fee if a node goes on refusing them
-    BROADCAST  look for the receipt of any version; hand dropped bytes in again; raise the fee of a stuck one, within bounds,
-               sooner and further as its deadline comes near; once that is over, use the nonce for nothing
-    MINED      count confirmations; back to BROADCAST if the block left the chain
+PLANNED: check the contract's state, dry-run, sign (bytes and nonce are committed), then broadcast.
+SIGNED: broadcast the stored bytes, which is also the first step after a crash; raise the fee if nodes keep refusing them.
+BROADCAST: look for the receipt of any version; hand in dropped bytes again; raise the fee of a stuck one, within bounds, and
+faster as its deadline comes closer; after the deadline, use the nonce for an empty transaction.
+MINED: count confirmations; go back to BROADCAST if the block left the chain.
 
-Ended rows are looked after too, see `aftercare`: a reorganisation may be deeper than the confirmations.
-A used nonce that none of our versions used was used by somebody else with our key: sending stops until a person resumes it.
+`FinalityTracker` looks after ended rows, because a reorganisation may be deeper than the confirmations. If a nonce was used by
+none of our versions, somebody else sent with our key. Sending then stops until a person resumes it.
 """
 
 import enum
@@ -28,11 +28,9 @@ from chain.client.rpc import Block, Inclusion, at_number
 from chain.sending.fees import Fees, offered, outgrown, raised
 from chain.sending.transactions import EMPTY_GAS, TX_GAS_CAP, TransactionCall, fees_of, is_empty, sign, why_reverted
 
-# When an act is too late: for the contract, by chain time; or because what it rests on was seen too long ago, by ours.
-
 
 def is_past(intent: Intent, head: Block) -> bool:
-    """Whether the contract's deadline is over."""
+    """Whether the contract's deadline has passed."""
     return 0 < intent.deadline < head.timestamp
 
 
@@ -42,22 +40,20 @@ def left(intent: Intent, head: Block) -> int | None:
 
 
 def is_stale(intent: Intent, attempts: Sequence[Attempt], now: int) -> bool:
-    """Whether nobody asked for the act lately and no node was given any version of it; `now` in Unix seconds."""
+    """Whether nobody asked for the transaction lately and no node has any version of it; `now` in Unix seconds."""
     return 0 < intent.broadcast_by < now and all(is_empty(each.raw) or each.broadcast_at is None for each in attempts)
 
 
 def times_moved(old: Intent, new: Intent, now: int) -> bool:
-    """Whether an act that is asked for again has to be written down with new times: of the time to hand it in half is gone."""
+    """Whether a repeated request must update the stored times: the deadline changed, or half of the time to send is over."""
     return old.deadline != new.deadline or (new.broadcast_by > 0 and 2 * (old.broadcast_by - now) < new.broadcast_by - now)
 
 
-# Steps that do not wait for each other: what endpoints cannot agree about one act keeps no other from its deadline.
-
-
 def isolate_errors(function: str, step: Callable[[], None]) -> bool:
-    """Takes a step about an act, and says whether it came to an end; a failure is logged and counted, for the next tick.
+    """Takes a step about one transaction, and says whether it came to an end. A failure is logged and counted, for the next
+    tick.
 
-    `LeaseStopped` goes on: it is about all acts.
+    It keeps a failure of one transaction from delaying the others. `LeaseStopped` is raised on, because it concerns all.
     """
     try:
         step()
@@ -70,14 +66,12 @@ def isolate_errors(function: str, step: Callable[[], None]) -> bool:
         return False
 
 
-# What happens to a transaction after it was believed: its block becomes final, or leaves the chain (design section 2).
-
 FINAL_AFTER = 96
-"""Blocks after which a block is believed for good: three epochs, one more than finality takes; full nodes keep 128 states."""
+"""Blocks after which a block is taken as final: three epochs, one more than finality takes. Full nodes keep 128 states."""
 
 
 class FinalityTracker:
-    """Looks after the ended rows of one outbox."""
+    """Looks after the ended rows of one outbox: their blocks become final, or leave the chain (design section 2)."""
 
     def __init__(self, client: Chain, outbox: Outbox, final_after: int = FINAL_AFTER) -> None:
         self._client = client
@@ -86,10 +80,11 @@ class FinalityTracker:
         self._seen: Block | None = None
 
     def step(self, used: int, head: Block) -> None:
-        """Takes back what left the chain, to BROADCAST, and marks as FINAL what cannot leave it any more.
+        """Sets rows whose block left the chain back to BROADCAST, and marks those as FINAL whose block cannot leave it any
+        more.
 
-        `used` is the account's count of transactions. A block's hash fixes all its ancestors: while the head of the last step is
-        in the chain, only rows that are about to become FINAL are looked at one by one.
+        `used` is the account's count of transactions. A block's hash fixes all its ancestors, so while the head of the last
+        step is in the chain, only rows that are about to become FINAL are looked at one by one.
         """
         moved, looked = self._seen is None or self._left(self._seen.number, self._seen.hash, head), True
         for item in self._outbox.leavable_rows():
@@ -116,7 +111,7 @@ class FinalityTracker:
         return number > head.number or self._client.block(number).hash != block_hash
 
     def _push_loose(self, used: int) -> None:
-        """Hands in bytes whose row was planned again under a later nonce: that one waits for them."""
+        """Hands in bytes whose row was planned again under a later nonce, which waits for them."""
         for attempt in self._outbox.loose(used):
             try:
                 self._client.broadcast(attempt.raw)
@@ -125,7 +120,7 @@ class FinalityTracker:
 
 
 class StateAnswer(enum.Enum):
-    """What the contract's state says of an act before it is signed."""
+    """What the contract's state says about a transaction before it is signed."""
 
     GO = "send it"
     WAIT = "not yet"
@@ -135,22 +130,23 @@ class StateAnswer(enum.Enum):
 
 
 class SenderPolicy(NamedTuple):
-    """Bounds of one sender."""
+    """Limits of one sender."""
 
     confirmations: int = 2
-    """Blocks, its own included, after which a transaction is believed."""
+    """Blocks, including its own, after which a transaction counts as confirmed."""
     final_after: int = FINAL_AFTER
-    """Blocks after which a believed one is looked after no more."""
+    """Blocks after which a confirmed transaction is no longer looked after."""
     bump_after_s: int = 15
     """Seconds of chain time without a receipt after which the fee is raised."""
     max_attempts: int = 6
-    """Signed versions of one transaction; more only while the base fee makes the last one invalid, or a deadline comes near."""
+    """Signed versions of one transaction. There are more only while the base fee makes the last one invalid, or a deadline
+    comes close."""
     max_fee_wei: int = 500 * 10**9
-    """Most wei per gas that is ever offered."""
+    """Largest fee in wei per gas."""
     give_up_after_s: int = 3600
-    """Seconds of wall time since it was last planned after which an act that still has to wait is dropped, unsigned."""
+    """Seconds of wall time after the last plan after which a transaction that still has to wait is dropped, unsigned."""
     replan_after_s: int = 20
-    """Seconds of wall time after an unsuccessful end before the same act may be tried again."""
+    """Seconds of wall time after an unsuccessful end before the same transaction may be tried again."""
 
 
 class TransactionSender:
@@ -175,13 +171,14 @@ class TransactionSender:
         self._aftercare = FinalityTracker(client, outbox, self._policy.final_after)
 
     def plan(self, intent: Intent, repeatable: bool = False) -> Item:
-        """The row of an act: new, or the old one, planned again if it had ended without success some time ago.
+        """The row of a transaction: new, or an old one that is planned again if it ended without success some time ago.
 
-        Who plans has read on the chain that the act is due: a reorganisation took back what had superseded it, say. An act
-        that the contract takes as often as it is sent is `repeatable`: it is planned again only when its old bytes are void.
+        The caller has read on the chain that the transaction is due (a reorganisation may have taken back what superseded it).
+        A transaction that the contract accepts as often as it is sent is `repeatable`: it is planned again only when its old
+        bytes are void.
         """
         item = self.outbox.plan(intent)
-        # What is to be handed in soon is no vote: it may say something else when it is decided again.
+        # A transaction that must be handed in soon is no vote; its content may change when it is decided again.
         same = item.intent.calldata == intent.calldata or intent.broadcast_by > 0
         if item.state in OPEN and same and times_moved(item.intent, intent, self.outbox.lease.clock.now()):
             # A round that was drawn again, in another block, ends at another time.
@@ -198,8 +195,11 @@ class TransactionSender:
         return self.outbox.replan(item.id, intent)
 
     def withdraw(self, contract: Address, function: str, subject: bytes, role: str) -> bool:
-        """Whether no version of an act can be mined any more, so that another may take its place. One that has no nonce is given
-        up; one that has is left alone until it ended without success and its nonce was used in a block that is final."""
+        """Whether no version of a transaction can be mined any more, so that another may take its place.
+
+        One without nonce is given up. One with a nonce is left alone until it ended without success and its nonce was used in a
+        final block.
+        """
         item = self.outbox.find(contract, function, subject, role)
         if item is None:
             return True
@@ -209,10 +209,10 @@ class TransactionSender:
         return item.state in _ENDS.values() and self._void(item)
 
     def pump(self) -> int:
-        """One step for every open row, and a look after the others; returns how many stay open.
+        """Takes one step for every open row and looks after the ended ones. Returns how many rows stay open.
 
-        `LeaseTaken` while another process writes for this account, `LeaseStopped` until a person resumes it, and the
-        node's `Unavailable` as long as it does not even say where the chain is: all for the next tick.
+        `LeaseTaken` while another process writes for this account, `LeaseStopped` until a person resumes sending, and
+        `Unavailable` while the node does not say what its newest block is. The next tick tries again.
         """
         if not self.outbox.open_rows() and not self.outbox.leavable_rows():
             return 0
@@ -220,7 +220,7 @@ class TransactionSender:
         lease.acquire()
         if reason := lease.stop_reason():
             raise LeaseStopped(lease.account, reason)
-        # The count before the receipts: a nonce below it has its receipt on this node.
+        # Read the count before the receipts: a nonce below it has its receipt on this node.
         used = self.client.nonce(self._signer.address)
         head = self.client.head()
         self._aftercare.step(used, head)
@@ -230,14 +230,14 @@ class TransactionSender:
         return len(self.outbox.open_rows())
 
     def _spent(self, item: Item) -> bool:
-        """Whether an act was signed too often to be planned again. What only freed its nonce was no try of it."""
+        """Whether a transaction was signed too often to be planned again. Empty transactions do not count."""
         if sum(not is_empty(each.raw) for each in self.outbox.attempts(item.id)) < self._policy.max_attempts:
             return False
         telemetry.log("sender.not_planned", id=item.id, function=item.intent.function, why="signed too often")
         return True
 
     def _void(self, item: Item) -> bool:
-        """Whether no version that was ever signed can be mined any more: its nonce was used in a block that is final."""
+        """Whether no version that was ever signed can be mined any more: its nonce was used in a final block."""
         attempts, head = self.outbox.attempts(item.id), self.client.head()
         then = at_number(max(head.number - self._policy.final_after, 0))
         return not attempts or self.client.nonce(self._signer.address, then) > max(each.nonce for each in attempts)
@@ -259,7 +259,7 @@ class TransactionSender:
             self._end(item, _ENDS[answer], why)
 
     def _ask(self, intent: Intent) -> tuple[StateAnswer, int, str]:
-        """State check and dry run: the answer, a gas limit, and the contract's reason."""
+        """Result of state check and dry run: the answer, a gas limit, and the contract's reason."""
         answer = self._check(intent)
         if answer is not StateAnswer.GO:
             return answer, 0, "round"
@@ -272,16 +272,16 @@ class TransactionSender:
         except ChainReverted as error:
             return self._classify(intent.function, error), 0, str(error)
         except RpcRefused as error:
-            # Too little money, say: this act waits, those behind it do not.
+            # Too little money, for example: this transaction waits, and those behind it go on.
             telemetry.log_error("sender.not_estimated", error, function=intent.function)
             return StateAnswer.WAIT, 0, str(error)
-        # Half more: a settlement or a draw costs more in a later block than in the estimate's.
+        # Half more: a settlement or a draw costs more in a later block than in the estimated one.
         return StateAnswer.GO, estimate + estimate // 2 + 20_000, ""
 
     # --- signed ---
 
     def _follow(self, item: Item, used: int, head: Block) -> None:
-        # Not those of an earlier nonce: a row that was planned again is a new transaction.
+        # Ignore versions of an earlier nonce: a row that was planned again is a new transaction.
         attempts = tuple(each for each in self.outbox.attempts(item.id) if each.nonce == item.nonce)
         found = self._receipt(attempts, head)
         if found is not None:
@@ -298,7 +298,7 @@ class TransactionSender:
         self._push(item, attempts, head)
 
     def _receipt(self, attempts: tuple[Attempt, ...], head: Block) -> tuple[Attempt, Inclusion] | None:
-        """The version that was mined with its receipt, if its block is in the chain."""
+        """The version that was mined and its receipt, if its block is in the chain."""
         found = self.client.receipts([each.tx_hash for each in attempts], head)
         for attempt, receipt in zip(attempts, found, strict=True):
             if receipt is not None and self.client.block(receipt.number).hash == receipt.block_hash:
@@ -323,7 +323,7 @@ class TransactionSender:
         self._end(item, State.REVERTED, why_reverted(self.client, call, number), block_number=number, block_hash=block_hash)
 
     def _suspect(self, item: Item, head: Block) -> None:
-        # One look may fall between two states of a node; a second one in a later block cannot.
+        # One look may fall between two states of a node. A second look in a later block cannot.
         first = self._suspects.setdefault(item.id, head.number)
         if head.number <= first:
             return
@@ -336,7 +336,7 @@ class TransactionSender:
         last, now = attempts[-1], self.outbox.lease.clock.now()
         late = is_past(item.intent, head) or is_stale(item.intent, attempts, now)
         good = is_empty(last.raw) or not late
-        # Stored bytes go out before any others are made: a crash may have come before their first broadcast.
+        # Broadcast stored bytes before making others: a crash may have come before their first broadcast.
         if good and item.state is State.SIGNED and self._hand_in(item, last):
             return
         higher = self._emptied(last, head) if late else self._higher(item, attempts, head)
@@ -348,10 +348,11 @@ class TransactionSender:
             self._hand_in(item, last)
 
     def _higher(self, item: Item, attempts: tuple[Attempt, ...], head: Block) -> Callable[[int], Signed] | None:
-        """A better paid version, if the last one is stuck, the act makes sense and the ceiling allows a valid raise.
+        """A version with higher fees, if the last one is stuck, the transaction still makes sense and the ceiling allows a
+        valid raise.
 
-        No node takes bytes below the base fee, and every later act waits for their nonce: then even an act that is moot by now
-        is sent, to revert in its block.
+        No node accepts bytes below the base fee, and every later transaction waits for their nonce. Then even a transaction
+        that is moot is sent, to revert in its block.
         """
         (old, old_gas), remaining = fees_of(attempts[-1].raw), left(item.intent, head)
         fees = raised(old, head.base_fee_wei, remaining, self._policy.max_fee_wei)
@@ -365,7 +366,8 @@ class TransactionSender:
         return self._maker(item.intent, max(gas, old_gas), fees)
 
     def _emptied(self, last: Attempt, head: Block) -> Callable[[int], Signed] | None:
-        """Nothing, in place of an act that came too late: later acts wait for its nonce. None while that is under way."""
+        """An empty transaction in place of one that came too late, because later ones wait for its nonce. None while that is
+        under way."""
         if is_empty(last.raw) and not self._is_old(last):
             return None
         old, _ = fees_of(last.raw)
@@ -381,7 +383,7 @@ class TransactionSender:
         try:
             self.client.broadcast(attempt.raw)
         except (RpcRefused, ChainReverted) as error:
-            # "already known", "nonce too low": the next look finds the receipt. Anything else is tried again next tick.
+            # "already known", "nonce too low": the next look finds the receipt. Anything else is tried again in the next tick.
             telemetry.log_error("sender.not_accepted", error, id=item.id, function=item.intent.function)
             if not any(known in str(error).lower() for known in _HARMLESS):
                 return False
@@ -401,4 +403,4 @@ class TransactionSender:
 _ENDS = {StateAnswer.DONE: State.SUPERSEDED, StateAnswer.LATE: State.EXPIRED, StateAnswer.REFUSED: State.REVERTED}
 
 _HARMLESS = ("already known", "already imported", "nonce too low")
-"""What nodes say of bytes that they have, or of a nonce that is in a block."""
+"""What nodes answer to bytes that they have, or to a nonce that is in a block."""

@@ -1,6 +1,6 @@
 """EIP-1559 transactions: signing, and the one-shot pipelined sending of deployments.
 
-Actors never send from here: their writes go through `chain.sending.sender`, which survives a crash (design section 2).
+Actors never send from here. Their transactions go through `chain.sending.sender`, which survives a crash (design section 2).
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from chain.client.rpc import Inclusion, at_number
 from chain.sending.fees import Fees, fees_at, raised
 
 EMPTY_GAS = 21_000
-"""Gas of a transaction that does nothing."""
+"""Gas of an empty transaction."""
 
 TX_GAS_CAP = 2**24
 """Most gas of one transaction (EIP-7825)."""
@@ -35,7 +35,7 @@ _POLL_S = 0.1
 
 
 class TransactionCall(NamedTuple):
-    """One transaction to be; `to` is None for a deployment."""
+    """A transaction to be signed. `to` is None for a deployment."""
 
     signer: LocalSigner
     to: Address | None
@@ -57,21 +57,21 @@ def sign(client: Chain, call: TransactionCall, nonce: int, fees: Fees) -> tuple[
 
 
 def fees_of(raw: bytes) -> tuple[Fees, int]:
-    """Fees and gas limit of signed bytes of ours."""
+    """Fees and gas limit of a transaction that this process signed."""
     fields = TypedTransaction.from_bytes(HexBytes(raw)).as_dict()
     return Fees(int(fields["maxFeePerGas"]), int(fields["maxPriorityFeePerGas"])), int(fields["gas"])
 
 
 def is_empty(raw: bytes) -> bool:
-    """Whether signed bytes of ours do nothing but use their nonce: every act has calldata."""
+    """Whether a transaction that this process signed only uses its nonce. All others have calldata."""
     return not TypedTransaction.from_bytes(HexBytes(raw)).as_dict()["data"]
 
 
 def send_all(client: Chain, calls: Sequence[TransactionCall], timeout_s: float) -> list[Inclusion]:
     """Sends all calls without waiting between them, in order per signer, and waits for every receipt.
 
-    What has none after a part of `timeout_s` seconds is handed in again with more fees and the same nonce, `ATTEMPTS` times in
-    all: nodes lose transactions. `ChainReverted` names the first call that failed; `TryAgain` after `timeout_s` seconds.
+    Nodes lose transactions. One without receipt after a part of `timeout_s` seconds is handed in again with higher fees and the
+    same nonce, `ATTEMPTS` times in all. `ChainReverted` names the first call that failed; `TryAgain` after `timeout_s` seconds.
     """
     nonces = _nonces(client, calls)
     fees = fees_at(client.head().base_fee_wei)
@@ -83,7 +83,7 @@ def send_all(client: Chain, calls: Sequence[TransactionCall], timeout_s: float) 
         signed = [sign(client, calls[place], nonces[place], fees) for place in waiting]
         for place, (_, tx_hash) in zip(waiting, signed, strict=True):
             versions[place].append(tx_hash)
-        # A node that kept the last version, or put it into a block just now, may refuse another; receipts tell.
+        # A node that kept the last version, or just put it into a block, may refuse another. The receipts tell.
         with contextlib.suppress(*((RpcRefused,) if attempt else ())):
             for raw, _ in signed:
                 client.broadcast(raw)
@@ -97,7 +97,7 @@ def send_all(client: Chain, calls: Sequence[TransactionCall], timeout_s: float) 
 
 
 def why_reverted(client: Chain, call: TransactionCall, block: int) -> str:
-    """The decoded error of a reverted call repeated on the state after its block, which it did not change; best effort."""
+    """The decoded error of a reverted call, repeated on the state after its block, which the call did not change. Best effort."""
     request = {"from": call.signer.address, "data": "0x" + call.data.hex(), "value": hex(call.value_wei), "gas": hex(call.gas)}
     if call.to is not None:
         request["to"] = call.to
@@ -109,7 +109,7 @@ def why_reverted(client: Chain, call: TransactionCall, block: int) -> str:
 
 
 def _nonces(client: Chain, calls: Sequence[TransactionCall]) -> list[int]:
-    """The nonce of each call: signers count on from what the chain has of them."""
+    """The nonce of each call: signers count on from the chain's count."""
     accounts = sorted({call.signer.address for call in calls})
     following = {who: itertools.count(client.nonce(who)) for who in accounts}
     return [next(following[call.signer.address]) for call in calls]
@@ -123,7 +123,7 @@ def _succeeded(client: Chain, calls: Sequence[TransactionCall], receipts: list[I
 
 
 def _wait(client: Chain, versions: Sequence[Sequence[Digest]], timeout_s: float) -> list[Inclusion | None]:
-    """The receipt of one version of each transaction: all, or what there is after so many seconds."""
+    """The receipt of one version of each transaction: all of them, or those found after so many seconds."""
     until = monotonic_s() + timeout_s
     pause = threading.Event()
     while True:
