@@ -206,7 +206,7 @@ $(FUZZER_READY): tests/fuzz/fuzzer.txt | $(PACKAGES_READY)
 
 soak-kms: install $(FUZZER_READY) ## keys made by killed and lying shards, networks on a hybrid key and on one that is rebuilt, timing, and ten million inputs over all decoders; writes bench/results/fuzz-kms.json (FUZZ='--inputs 100000')
 	@BYTEWISE_SOAK_KMS=1 $(PY) -m pytest -q tests/unit/kms/test_ceremony.py tests/unit/kms/test_ceremony_processes.py \
-		tests/unit/kms/test_ceremony_soak.py tests/unit/kms/test_killed_commands.py tests/unit/kms/test_moves_soak.py \
+		tests/unit/kms/test_ceremony_soak.py tests/unit/kms/test_killed_commands.py tests/unit/kms/test_resharing_soak.py \
 		tests/unit/kms/test_timing.py $(ARGS)
 	@BYTEWISE_DEMO_KEYS=hybrid $(PY) -m pytest -q tests/e2e $(ARGS)
 	@BYTEWISE_DEMO_KEYS=rebuilt $(PY) -m pytest -q tests/e2e $(ARGS)

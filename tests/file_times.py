@@ -11,14 +11,15 @@ TESTS = Path(__file__).parent
 LONGEST = (
     "unit/serving/test_operator_crash.py", "unit/inference/test_laws.py", "unit/kms/test_on_chain.py",
     "unit/chain/test_whole_system.py",
-    "unit/bad_input/test_doubt.py", "unit/cli/test_verify.py", "unit/cli/test_assurance.py", "unit/bad_input/test_answers.py",
+    "unit/bad_input/test_unavailability.py", "unit/cli/test_verify.py", "unit/cli/test_assurance.py",
+    "unit/bad_input/test_answers.py",
     "unit/verifier/test_reorganisations.py", "test_walkthrough.py", "unit/chain/test_sender.py",
-    "unit/serving/test_operator_process.py", "unit/kms/test_process.py", "unit/inference/test_convert.py",
+    "unit/serving/test_operator_process.py", "unit/kms/test_shard_process.py", "unit/inference/test_convert.py",
     "unit/bad_input/test_envelopes.py", "unit/kms/test_ceremony_crashes.py", "unit/cli/test_gate.py",
     "unit/chain/test_sender_reorganisations.py", "unit/storage/test_outbox.py", "unit/da/test_client.py",
     "unit/da/test_conformance.py", "unit/inference/test_families.py",
     "unit/chain/test_court_on_chain.py", "unit/protocol/test_encoding.py", "unit/tee/test_simulator.py", "test_layers.py",
-    "unit/chain/test_court_walk.py", "unit/kms/test_ceremony.py", "unit/kms/test_ceremony_desks.py", "test_architecture.py",
+    "unit/chain/test_court_walk.py", "unit/kms/test_ceremony.py", "unit/kms/test_participants.py", "test_architecture.py",
     "unit/verifier/test_auditor.py",
     "unit/inference/test_many_claims.py", "unit/bench/test_planted_faults.py", "unit/inference/test_native_refusals.py",
 )  # fmt: skip

@@ -42,7 +42,7 @@ pytestmark = pytest.mark.skipif(not kernels(), reason="without the native path a
 
 
 OF_BUFFERS = {"key, big", "share 1, big", "share 2, big"}
-"""How the process that rebuilds the key has it (`tests/unit/kms/test_rebuilt_memory.py`)."""
+"""How the process that rebuilds the key has it (`tests/unit/kms/test_reconstruction_memory.py`)."""
 
 
 ASKED = """
