@@ -82,7 +82,7 @@ install: $(PACKAGES_READY) $(ENGINE_READY) $(NODE_READY) ## install everything i
 
 $(PACKAGES_READY): pyproject.toml constraints.txt
 	$(call environment,$(VENV))
-	@echo '==> Python packages into $(VENV) (once; torch is about 200 MB)'
+	@echo '==> Python packages into $(VENV) (once; torch is 200 MB without CUDA, and 3 GB with it)'
 	@$(PY) -m pip install --progress-bar off -c constraints.txt -e '.[dev]' \
 		| { grep --line-buffered -E '^(Collecting|Downloading|Building|Installing|Successfully)' || true; } | cut -c 1-100
 	@$(PY) -m pip check

@@ -3,7 +3,6 @@
 import sys
 
 from bytewise.protocol.errors.actors import ConfigurationError
-from bytewise.service.exit_codes import Exit
 from bytewise.service.installation import check_packages
 
 
@@ -12,6 +11,8 @@ def main() -> int:
     try:
         check_packages()
     except ConfigurationError as error:
+        from bytewise.service.exit_codes import Exit
+
         print(error, file=sys.stderr)
         return Exit.USAGE
     from cli.__main__ import main as run_command
