@@ -1,6 +1,6 @@
 """An operator that cheats on its first four receipts: an altered token, another artifact, a forged trace, another text.
 
-`python -m adversaries.dishonest_operator --config FILE --other ARTIFACT`: the same settings file as `python -m serving`.
+`python -m adversaries.dishonest_operator --config FILE --other ARTIFACT`: the same settings file as `bytewise operator run`.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """A watchtower that disputes one honest receipt out of spite, whatever the audits say. It costs it the bond.
 
-`python -m adversaries.frivolous_challenger --config FILE RECEIPT_ID`: the same settings file as `python -m verifier`.
+`python -m adversaries.frivolous_challenger --config FILE RECEIPT_ID`: the same settings file as `bytewise verifier run`.
 """
 
 import argparse

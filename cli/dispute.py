@@ -22,26 +22,20 @@ from cli.connect import digest_argument
 from serving.disputes import APPEAL
 from serving.settings import OperatorSettings
 
-app = typer.Typer(no_args_is_help=True, help="Disputes against an operator.")
 
-
-@app.callback()
-def group() -> None:
-    """Disputes against an operator."""
-
-
-@app.command()
 def appeal(
     dispute: Annotated[str, typer.Argument(metavar="DISPUTE", help="Dispute id, 0x-hex, as in the operator's log.")],
-    config: Annotated[Path, typer.Option("--config", help="Settings file of the operator (`python -m serving`).")],
+    config: Annotated[Path, typer.Option("--config", help="Settings file of the operator (`bytewise operator run`).")],
     dry: Annotated[bool, typer.Option("--dry-run", help="Only try it on the chain, and say what it costs.")] = False,
 ) -> None:
-    """Appeal a verdict against your operator, once: the next, larger committee decides, and your bond is lost if it agrees.
+    """Appeal a verdict against your operator, once.
+
+    The next, larger committee decides, and your bond is lost if it agrees.
 
     Find out first whether your answer was right: `bytewise verify RECEIPT --opening FILE --artifact DIR`, with what the client
     kept. The running operator sends the appeal at its next look at the chain.
 
-    Exit codes: 0 ordered or possible, 5 the node does not answer, 64 asked wrongly, or refused by the contract (another phase,
+    Exit codes: 0 ordered or possible, 5 the node does not answer, 64 wrong input, or refused by the contract (another phase,
     too late, appealed before, last level).
     """
     settings = load_settings(OperatorSettings, config)

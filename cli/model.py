@@ -12,11 +12,75 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Column, Table
 
+from bytewise.protocol.encoding import encode, to_json
 from bytewise.protocol.errors.actors import ArtifactMismatch, ConfigurationError
-from bytewise.protocol.units import hex0x
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.units import ZERO_DIGEST, Digest, digest, hex0x, unhex
 from bytewise.service.exit_codes import Exit
-from cli.terminal import plain
-from cli.verify import Output, OutputOption
+from cli.output import Output, OutputOption, plain
+
+# `bytewise model pin` and `bytewise model fingerprint`: artifacts and environments of profile `pinned-1`.
+
+
+def pin(
+    checkpoint: Annotated[Path, typer.Argument(help="Hugging Face checkpoint folder.")],
+    out: Annotated[Path, typer.Argument(help="Folder to write the artifact to; must not exist.")],
+) -> None:
+    """Put a checkpoint under a manifest as it is, for profile pinned-1.
+
+    It prints the model id.
+
+    Nothing is converted: answers are those of transformers' float model, and can be checked only in an environment that is
+    equal to the operator's in every respect. `bytewise model convert` makes an artifact that anybody can check.
+    """
+    from bytewise.inference.pinned.checkpoint import pin as pin_checkpoint
+
+    with Progress(console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task("copying", total=None)
+
+        def tell(name: str, done: int, total: int) -> None:
+            bars.update(task, description=f"copying {name}", completed=done, total=total)
+
+        print(hex0x(pin_checkpoint(checkpoint, out, tell)))
+
+
+def fingerprint(
+    artifact: Annotated[Path, typer.Argument(help="Artifact made by `bytewise model pin`.")],
+    out: Annotated[Path | None, typer.Option("--out", help="New file for the environment as canonical JSON.")] = None,
+    device: Annotated[str, typer.Option("--device", help="cpu or cuda.")] = "cpu",
+    threads: Annotated[int, typer.Option("--threads", min=1, max=1024, help="Threads of the engine: part of it.")] = 1,
+    container: Annotated[str, typer.Option("--container", help="Digest of the container image, 0x-hex.")] = "",
+    max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", min=1, max=2**20, help="Most tokens of an answer.")] = 1024,
+) -> None:
+    """Tell what this machine and process are, as an environment of pinned-1.
+
+    Register that environment.
+
+    Library variables such as CUBLAS_WORKSPACE_CONFIG or MKL_CBWR are recorded as they are set now: start the operator and every
+    verifier with the same ones. Exit code 5 if the machine cannot be told apart from others.
+    """
+    from bytewise.inference.pinned.checkpoint import read_manifest
+    from bytewise.inference.pinned.fingerprint import fingerprint as this_machine
+
+    found = this_machine(
+        read_manifest(artifact).architecture, device=device, threads=threads, container=_container(container),
+        max_new_tokens=max_new_tokens,
+    )  # fmt: skip
+    if out is not None:
+        try:
+            with out.open("xb") as stream:
+                stream.write(encode(found))
+        except OSError as error:
+            raise ConfigurationError(out.name, str(error.strerror)) from None
+    print(json.dumps({"environment": hex0x(found.digest), **to_json(found)}, indent=2))
+
+
+def _container(text: str) -> Digest:
+    try:
+        return digest(unhex(text.lower())) if text else ZERO_DIGEST
+    except Fault:
+        raise ConfigurationError("--container", "must be 0x and 64 hex digits") from None
+
 
 # What `bytewise model show` prints of a manifest.
 
@@ -78,10 +142,6 @@ class Equalise(enum.StrEnum):
     OFF = "off"
 
 
-app = typer.Typer(no_args_is_help=True, help="Make small models; convert, pin, show and check artifacts.")
-
-
-@app.command()
 def make(
     out: Annotated[Path, typer.Argument(help="Folder to write the checkpoint to; must not exist.")],
     seed: Annotated[int, typer.Option("--seed", min=0, max=2**63 - 1, help="Another seed is another model.")] = 1,
@@ -99,7 +159,6 @@ def make(
     print(out)
 
 
-@app.command()
 def convert(
     checkpoint: Annotated[Path, typer.Argument(help="Hugging Face checkpoint folder of a supported family.")],
     out: Annotated[Path, typer.Argument(help="Folder to write the artifact to; must not exist.")],
@@ -118,7 +177,9 @@ def convert(
         typer.Option("--context", min=1, max=131072, help="Most tokens of prompt and answer; else the checkpoint's own."),
     ] = None,
 ) -> None:
-    """Convert a checkpoint to an artifact and print its model id. The same checkpoint and options give the same id everywhere.
+    """Convert a checkpoint to an artifact and print its model id.
+
+    The same checkpoint and options give the same id everywhere.
 
     Needs little memory: the checkpoint is read some rows at a time. A conversion that is interrupted leaves no artifact: start
     it again.
@@ -135,9 +196,11 @@ def convert(
     print(hex0x(model_id))
 
 
-@app.command()
 def show(artifact: Annotated[Path, typer.Argument(help="Artifact folder.")], output: OutputOption = Output.TABLE) -> None:
-    """What an artifact says of itself: shape, precision, equalised channels, bound, sizes. Its weights are not read."""
+    """Show what an artifact says of itself: shape, precision, channels, bound, sizes.
+
+    The weights are not read.
+    """
     from bytewise.inference.artifact.artifact import read_manifest
     from bytewise.protocol.encoding import to_json
 
@@ -151,9 +214,10 @@ def show(artifact: Annotated[Path, typer.Argument(help="Artifact folder.")], out
     Console().print(table)
 
 
-@app.command()
 def check(artifact: Annotated[Path, typer.Argument(help="Artifact folder.")]) -> None:
-    """Hash every byte of an artifact, prove its bound of activations again, and print its model id.
+    """Hash every byte of an artifact, prove its bound again, and print its model id.
+
+    The bound is that of activations.
 
     Who registers a model should ask this first: loading trusts the bound.
 

@@ -1,28 +1,24 @@
-"""`bytewise verify` and `bytewise receipt show`."""
+"""`bytewise verify`."""
 
-import enum
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
 from rich.padding import Padding
-from rich.progress import Progress, TaskID
+from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from bytewise.protocol.encoding import to_json
 from bytewise.protocol.errors.actors import CannotExecute, ConfigurationError
 from bytewise.protocol.records.compare import DivergenceClass
 from bytewise.protocol.records.seal import Payload
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import Digest, hex0x
 from bytewise.service.exit_codes import Exit
-from cli import receipt_check
+from cli.assurance import warn
 from cli.connect import (
     DA_URLS,
     NETWORK_FILE,
@@ -30,17 +26,17 @@ from cli.connect import (
     Connection,
     DaOption,
     NetworkOption,
-    ReceiptArgument,
     RpcOption,
     connected,
     receipt_argument,
 )
-from cli.finding import Found, Search, find_receipt
-from cli.labels import warn
-from cli.receipt_check import FAIL, PASS, Check, Conclusion, Model, Rerun, Seen, Standing, Texts, label_of
-from cli.saved_answer import Choice, SavedAnswer, read_answer
-from cli.shown_members import compare_answer, compare_choice, compare_rest, expected_answer
-from cli.terminal import escaped, plain
+from cli.output import Output, OutputOption, escaped, plain
+from cli.receipt import check as receipt_check
+from cli.receipt.check import FAIL, PASS, Check, Conclusion, Model, Rerun, Seen, Standing, Texts
+from cli.receipt.saved_answer import Choice, SavedAnswer, read_answer
+from cli.receipt.search import Found
+from cli.receipt.show import not_found, progress, search_with_progress
+from cli.receipt.shown_members import compare_answer, compare_choice, compare_rest, expected_answer
 from serving.answer import several
 
 # How a verification is told: tables for people, JSON for programs.
@@ -167,14 +163,6 @@ if TYPE_CHECKING:
     from bytewise.inference.tokenizer import Tokenizer
 
 
-class Output(enum.StrEnum):
-    """How a verb tells its result."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
-OutputOption = Annotated[Output, typer.Option("--output", help="For people or for programs.")]
 OpeningOption = Annotated[Path | None, typer.Option("--opening", help="What the client kept: the answer, or its opening.")]
 ArtifactOption = Annotated[Path | None, typer.Option("--artifact", help="Folder of the model's artifact, to re-execute.")]
 
@@ -203,7 +191,9 @@ def verify(
     subject: SubjectArgument, network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, da: DaOption = DA_URLS,
     opening: OpeningOption = None, artifact: ArtifactOption = None, output: OutputOption = Output.TABLE,
 ) -> None:  # fmt: skip
-    """Check an answer or a receipt, by re-running it if you hold its opening (the paper's Algorithm 3).
+    """Check an answer or a receipt, by re-running it if you hold its opening.
+
+    This is the paper's Algorithm 3.
 
     Of a saved answer every shown member is compared with what was signed. With --artifact DIR its text is compared with what the
     receipt's tokens decode to, and the answer is recomputed: VERIFIED, or the first divergence. Without opening or artifact,
@@ -211,10 +201,10 @@ def verify(
     file whose text was not compared is INCONCLUSIVE, too.
 
     Exit codes: 0 verified, 2 mismatch, altered answer or defect proven, 3 inconclusive, 4 not found, 5 a service is down (for DA
-    this waits 5 s in all), 64 asked wrongly. Of several receipts in one answer 2 goes before 5, 5 before 4, and 4 before 3.
+    this waits 5 s in all), 64 wrong input. Of several receipts in one answer 2 goes before 5, 5 before 4, and 4 before 3.
     """
     asked = _asked(subject, opening, artifact)
-    with connected(network, rpc, da) as connection, _progress() as bars:
+    with connected(network, rpc, da) as connection, progress() as bars:
         seen = [_look(connection, identifier, choice, asked, bars) for identifier, choice in asked.receipts]
     if asked.is_whole and asked.saved is not None and asked.saved.is_several:
         seen[0] = _with_rest(seen, asked.saved)
@@ -227,28 +217,6 @@ def verify(
 
 
 _WORST_FIRST = (Exit.MISMATCH, Exit.UNAVAILABLE, Exit.NOT_FOUND, Exit.INCONCLUSIVE, Exit.OK)
-
-
-def show(
-    receipt_id: ReceiptArgument, network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, da: DaOption = DA_URLS
-) -> None:
-    """Print a receipt as JSON: its signed record, its batch and where its sealed envelope lies.
-
-    Exit codes: 0 found, 4 not found, 5 a service is down, 64 asked wrongly.
-    """
-    identifier = receipt_argument(receipt_id)
-    with connected(network, rpc, da) as connection, _progress() as bars:
-        search = _search(connection, identifier, None, bars)
-        label = "" if search.found is None else label_of(connection, search.found)
-    if (found := search.found) is None:
-        end = _not_found(search)
-        Console(stderr=True).print(plain(f"{end.word}: {end.reason}", "bold"))
-        raise typer.Exit(int(end.exit))
-    batch = {name: value for name, value in to_json(found.header).items() if name not in ("operator", "environment", "model_id")}
-    proof = [hex0x(each) for each in found.checked.proof]
-    signed = to_json(found.checked.signed)
-    told = {"receipt_id": hex0x(identifier), **signed, "assurance": label, "batch": batch, "proof": proof}
-    print(json.dumps(told, indent=2))
 
 
 def _asked(subject: str, opening: Path | None, artifact: Path | None) -> Asked:
@@ -282,44 +250,17 @@ def _asked(subject: str, opening: Path | None, artifact: Path | None) -> Asked:
 _IDENTIFIER = re.compile("0x[0-9a-fA-F]{64}")
 
 
-def _search(connection: Connection, identifier: Digest, choice: Choice | None, bars: Progress) -> Search:
-    task: TaskID = bars.add_task("reading lists of receipts", total=None)
-
-    def tell(done: int, total: int) -> None:
-        bars.update(task, completed=done, total=total)
-
-    search = find_receipt(connection, identifier, tell, None if choice is None else choice.signed)
-    bars.remove_task(task)
-    return search
-
-
-def _not_found(search: Search) -> Conclusion:
-    if search.skipped_in is not None:
-        reason = (
-            f"its operator skipped its number: batch {search.skipped_in.batch_id} has an empty leaf there. "
-            "Hand the receipt to a watchtower, which reports it"
-        )
-        return Conclusion("NOT FOUND", Exit.NOT_FOUND, reason)
-    if search.unread:
-        reason = f"da_unavailable: {len(search.unread)} lists could not be read ({search.unread[0]})"
-        return Conclusion("UNAVAILABLE", Exit.UNAVAILABLE, reason)
-    reason = "no anchored batch has this receipt"
-    if search.faulty:
-        reason = f"no list that fits its batch has this receipt; {len(search.faulty)} lists do not fit ({search.faulty[0]})"
-    return Conclusion("NOT FOUND", Exit.NOT_FOUND, reason)
-
-
 def _look(connection: Connection, identifier: Digest, choice: Choice | None, asked: Asked, bars: Progress) -> Seen:
-    search = _search(connection, identifier, choice, bars)
+    search = search_with_progress(connection, identifier, choice, bars)
     standing = receipt_check.chain_standing(connection, search, identifier)
     if search.found is None and not search.unread and standing.dispute is None:
-        return Seen(identifier, [], _not_found(search))
+        return Seen(identifier, [], not_found(search))
     if search.found is None:
-        return Seen(identifier, [], receipt_check.without_list(standing, _not_found(search), None), standing)
-    seen = _verify(connection, search.found, choice, asked, bars, Seen(identifier, [], _not_found(search), standing))
+        return Seen(identifier, [], receipt_check.without_list(standing, not_found(search), None), standing)
+    seen = _verify(connection, search.found, choice, asked, bars, Seen(identifier, [], not_found(search), standing))
     if search.found.is_listed or seen.end.exit is Exit.MISMATCH:
         return seen
-    return seen._replace(end=receipt_check.without_list(standing, _not_found(search), seen.outcome, seen.shown))
+    return seen._replace(end=receipt_check.without_list(standing, not_found(search), seen.outcome, seen.shown))
 
 
 def _verify(connection: Connection, found: Found, choice: Choice | None, asked: Asked, bars: Progress, seen: Seen) -> Seen:
@@ -401,10 +342,3 @@ def _with_rest(seen: list[Seen], saved: SavedAnswer) -> Seen:
     checks.append(receipt_check.check_shown(first.shown, first.texts is not None))
     is_worse = rest.differences and first.end.exit is not Exit.MISMATCH
     return first._replace(checks=checks, end=receipt_check.altered(first.shown) if is_worse else first.end)
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    # On standard error, so that standard output stays what was asked for.
-    with Progress(console=Console(stderr=True), transient=True) as bars:
-        yield bars

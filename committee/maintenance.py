@@ -42,7 +42,9 @@ def decline(settings: NodeSettings, dispute: str) -> int:
     try:
         subject = digest(unhex(dispute))
     except Fault:
-        raise ConfigurationError("DISPUTE", "must be 0x and 64 hex digits, as `bytewise status --output json` has it") from None
+        raise ConfigurationError(
+            "DISPUTE", "must be 0x and 64 hex digits, as `bytewise network show --output json` has it"
+        ) from None
     database = open_database(settings.database)
     check_revision(database)
     duties = Duties(database, SystemClock())

@@ -190,7 +190,7 @@ def _keep_meant(draft: Path, epoch: int, shard: Address, on_chain: EpochOnChain,
 
 
 def _sealer(draft: Path, sealing: Sealing) -> Sealer:
-    # A file of before the key was wrapped, or taken out of the folder, has the key itself; `python -m kms wrap` is next then.
+    # A file of before the key was wrapped, or taken out of the folder, has the key itself; `bytewise shard wrap` is next then.
     if (draft / STORAGE_KEY).exists():
         return open_sealer(draft)
     if sealing.key_file is None and not sealing.wrap:
@@ -209,7 +209,8 @@ def _missing(draft: Path, epoch: int, on_chain: EpochOnChain, sealer: Sealer, se
         return StaleBackup("file", f"its {locked} does not open under the storage key that is in it: altered before the backup")
     why = (
         f"does not open {locked} of the backup: another key sealed it. Nothing was written. Name that key's file in "
-        "storage_key_file; if that is lost, so is the account: make another (`bytewise kms init`) and give it a share (`reshare`)"
+        "storage_key_file; if that is lost, so is the account: make another (`bytewise shard init`), "
+        "and give it a share (`bytewise key reshare`)"
     )
     return ConfigurationError(str(sealing.key_file), why)
 

@@ -15,7 +15,7 @@ from kms.storage.sealing import LIMIT_S, Sealing
 
 @dataclass(frozen=True, slots=True)
 class ApproveSettings:
-    """`python -m kms approve`."""
+    """`bytewise key approve`."""
 
     policy_file: Path
     """The policy to be approved, canonical JSON."""
@@ -29,7 +29,7 @@ class ApproveSettings:
 
 @dataclass(frozen=True, slots=True)
 class CeremonySettings:
-    """`bytewise kms dkg`, `reshare` and `repair`: what the scribe of one ceremony needs."""
+    """`bytewise key dkg`, `reshare` and `repair`: what the scribe of one ceremony needs."""
 
     epoch: U64
     """Key epoch; its number says of which suite (`bytewise.protocol.suites`)."""
@@ -48,13 +48,13 @@ class CeremonySettings:
     scribe_key_file: Path
     """Key file of the account that keeps the log."""
     database_url: DatabaseUrl
-    """The scribe's own database; `bytewise kms` migrates it."""
+    """The scribe's own database; `bytewise key` migrates it."""
     plan_file: Path
     """The signed plan: written before the ceremony begins, and gone on with if it is there."""
     out_file: Path
     """Where the epoch document goes."""
     entries: tuple[Path, ...] = ()
-    """Entries of the receivers (`bytewise kms init`) in order of their indices; in a refresh and a repair none."""
+    """Entries of the receivers (`bytewise shard init`) in order of their indices; in a refresh and a repair none."""
     source_file: Path | None = None
     """Epoch document whose shares are dealt again, or repaired."""
     source_version: int = 0
@@ -66,12 +66,10 @@ class CeremonySettings:
         if not 0 < self.phase_s <= MAX_PHASE_S:
             raise ConfigurationError("phase_s", self.phase_s)
         if not is_key_epoch(self.epoch):
-            why = (
-                f"{self.epoch} is no key epoch: the next one is the newest of `bytewise kms status` and 1, `dkg --help` says more"
-            )
+            why = f"{self.epoch} is no key epoch: the next one is the newest of `bytewise key list` and 1, `dkg --help` says more"
             raise ConfigurationError("epoch", why)
         if not 0 <= self.source_version < 2**32:
-            raise ConfigurationError("source_version", f"{self.source_version}: `bytewise kms status` says how often")
+            raise ConfigurationError("source_version", f"{self.source_version}: `bytewise key list` says how often")
         if self.assurance not in (SIMULATED, HARDWARE):
             raise ConfigurationError("assurance", f"{self.assurance}: {SIMULATED} or {HARDWARE}")
 
@@ -82,7 +80,7 @@ MAX_PHASE_S = 7 * 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class ShardSettings:
-    """`python -m kms serve`."""
+    """`bytewise shard run`."""
 
     host: str
     """Address to listen on."""

@@ -66,11 +66,11 @@ NETWORK_CALLS = re.compile(
 
 BOOK_ASKED_ELSEWHERE = {
     "cli/connect.py address_book": "how the verbs read it",
-    "cli/key_init.py init": "only whether it is a book: the shard asks when it starts",
-    "cli/key_log.py verify": "`key_log_look.known_of` asks, where a node is named",
-    "cli/key_log.py show": "the same",
-    "cli/key_shard.py backup": "must work while no node does; the book only tells what the own log was signed for",
-    "cli/key.py _ceremony": "the plan has the contracts, and each shard compares them with those that it asked",
+    "cli/shard.py init": "only whether it is a book: the shard asks when it starts",
+    "cli/key/log.py verify": "`key_log_look.known_of` asks, where a node is named",
+    "cli/key/log.py show": "the same",
+    "cli/shard.py backup": "must work while no node does; the book only tells what the own log was signed for",
+    "cli/key/ceremony.py _ceremony": "the plan has the contracts, and each shard compares them with those that it asked",
     "committee/maintenance.py _stopped_member": "of a member that is stopped the chain's id is enough",
     "kms/__main__.py _erase": "`_reader` asks",
     "kms/__main__.py _serve": "the same",

@@ -109,7 +109,7 @@ def test_every_command_that_a_document_names_exists() -> None:
     known = set(re.findall(r"^### `bytewise ([a-z -]+)`$", page, re.MULTILINE))
     found = {name_of(document): unknown_commands(document.read_text(), known) for document in DOCUMENTS}
     assert {name: commands for name, commands in found.items() if commands} == {}
-    assert unknown_commands("`bytewise chain fly NOW`, `bytewise walk`, `bytewise kms log show`", known) == {"chain fly", "walk"}
+    assert unknown_commands("`bytewise chain fly NOW`, `bytewise walk`, `bytewise key log show`", known) == {"chain fly", "walk"}
 
 
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()

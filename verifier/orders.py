@@ -10,7 +10,7 @@ from bytewise.storage.duties import Duties, Duty
 from bytewise.storage.outbox import Item, State
 
 CERTIFY = "certify"
-"""Kind of the duty that `bytewise duty certify` writes; the subject is `ordered_word`, the deadline the proposal's end."""
+"""Kind of the duty that `bytewise member certify` writes; the subject is `ordered_word`, the deadline the proposal's end."""
 
 _SENT = (State.CONFIRMED, State.FINAL, State.SUPERSEDED)
 

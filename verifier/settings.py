@@ -1,4 +1,4 @@
-"""Settings of a duty process: `python -m verifier` and `python -m committee` read the same file format."""
+"""Settings of a duty process: `bytewise verifier run` and `bytewise member run` read the same file format."""
 
 import enum
 from dataclasses import dataclass, field

@@ -6,7 +6,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class StoreSettings:
-    """`python -m bytewise.da serve --config FILE`."""
+    """`bytewise da run --config FILE`."""
 
     directory: Path
     """Folder of the blobs."""

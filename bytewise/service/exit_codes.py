@@ -28,7 +28,6 @@ from bytewise.protocol.errors.branches import (
     BytewiseError,
     Unavailable,
 )
-from bytewise.protocol.records.statements import CannotReason
 
 
 class Exit(enum.IntEnum):
@@ -70,19 +69,19 @@ _CEREMONY_FAILED = (
 _SHARES_UNPROVEN = (
     "Nothing was sent. The log is closed and takes no proof any more. Begin again with all shards up and another plan "
     "file. Or name exactly these shards by `--without`, and see that they get their shares: the ceremony's own command, "
-    "run again, brings the end to who had joined; `bytewise kms repair` gives any a share, but not in a hybrid epoch."
+    "run again, brings the end to who had joined; `bytewise key repair` gives any a share, but not in a hybrid epoch."
 )
 _STALE_BACKUP = (
     "Nothing was changed. Take the newest backup, epoch file or database that there is. Where only shares are stale, "
-    "restore `--without-shares`, and have the others give the shard its share (`bytewise kms repair`)."
+    "restore `--without-shares`, and have the others give the shard its share (`bytewise key repair`)."
 )
 
 _TABLE: tuple[tuple[tuple[type[BytewiseError], ...], Exit, str], ...] = (
     (
         (ProtectionMissing, SecondVote), Exit.REFUSED,
-        "Restore the protection table of this key (`bytewise protect import`); never start with none.",
+        "Restore the protection table of this key (`bytewise member import-votes`); never start with none.",
     ),
-    ((LeaseStopped,), Exit.REFUSED, "Somebody else sent with this key: find out who, then `bytewise protect resume`."),
+    ((LeaseStopped,), Exit.REFUSED, "Somebody else sent with this key: find out who, then `bytewise member resume`."),
     (
         (LeaseTaken, LeaseLost), Exit.REFUSED,
         "Stop the process of this account first; the lease of a killed process ends within seconds.",
@@ -118,9 +117,16 @@ def advice_of(error: BaseException) -> ExitAdvice:
     """How an error ends a command or a process; `Exit.INTERNAL` for an error that no row of the table names."""
     if isinstance(error, KeyboardInterrupt):
         return ExitAdvice(Exit.INTERRUPTED, "The same command goes on where it was.")
-    if isinstance(error, CannotExecute) and CannotReason.MODEL_MISSING in error.values:
+    if isinstance(error, CannotExecute) and _lacks_model(error):
         return _NO_ARTIFACT
     return next((ExitAdvice(code, advice) for classes, code, advice in _TABLE if isinstance(error, classes)), _DEFECT)
+
+
+def _lacks_model(error: CannotExecute) -> bool:
+    # Imported here: records need eth_abi, whose import takes as long as all of a help page.
+    from bytewise.protocol.records.statements import CannotReason
+
+    return CannotReason.MODEL_MISSING in error.values
 
 
 def exit_of(error: BaseException) -> Exit:

@@ -193,7 +193,7 @@ def _certify(
 
 
 def _vectors(served: Path) -> Digest:
-    # All verifiers of the demo are on this machine: what one `bytewise duty certify` computes, each would.
+    # All verifiers of the demo are on this machine: what one `bytewise member certify` computes, each would.
     return vectors_of(open_engine(served, None)).digest
 
 

@@ -15,7 +15,7 @@ from cli.demo import plan
 from cli.demo.plan import SHARDS
 from cli.demo.processes import Network as Processes
 from cli.demo.site import HOST, Site, write_toml
-from cli.key import put_in_force
+from cli.key.ceremony import put_in_force
 from kms.ceremony.session import concluded
 from kms.settings import CeremonySettings
 from kms.storage import keyring
@@ -38,7 +38,7 @@ def begin(site: Site, processes: Processes) -> None:
         "entries": entries,
     }  # fmt: skip
     start_shards(site, processes)
-    processes.python(SCRIBE, "cli", "kms", "dkg", "--config", str(write_toml(_config(site), config)))
+    processes.python(SCRIBE, "cli", "key", "dkg", "--config", str(write_toml(_config(site), config)))
 
 
 def finish(site: Site, processes: Processes, client: ChainClient, network: Network, curator: LocalSigner) -> Network:

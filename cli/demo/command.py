@@ -25,11 +25,11 @@ from bytewise.service.files import replace_file
 from chain.client.rpc import ChainClient
 from chain.deployment.deploy import fund
 from chain.sending.keys import devnet_signer, save_signer
-from cli import status_table
 from cli.demo import build, plan
 from cli.demo.plan import CHAIN_ID, OPERATORS, SHARDS, Options
 from cli.demo.processes import Network
 from cli.demo.site import Site
+from cli.network import print_state
 
 # `KEEP=1`: what one needs to go on with a network that stays up: variables to source, a funded account, word of who ended.
 
@@ -263,7 +263,7 @@ def _tell(running: "Demo", console: Console, path: Path) -> int:
 
     found = running.run()
     names: dict[str, str] = {account: name for name, account in running.accounts.items()}
-    status_table.show(found.status, console, names)
+    print_state(found.status, console, names)
     for fact, holds in found.facts.items():
         console.print(f"  [{'green]yes' if holds else 'bold red]NO '}[/]  {fact}")
     document = facts.as_document(found, versions(), endpoints(running.site))

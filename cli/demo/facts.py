@@ -1,7 +1,8 @@
 """What must be true at the end of the demo, each as one fact that is read back from the chain; a missing fact is named.
 
-Facts are judged on `bytewise status`, which a fresh process read with only RPC address and address book. Only what no chain can
-say comes from elsewhere: what clients got, exit statuses, the outbox of the killed member, each verifier's list of receipts.
+Facts are judged on `bytewise network show`, which a fresh process read with only RPC address and address book. Only what no
+chain can say comes from elsewhere: what clients got, exit statuses, the outbox of the killed member, each verifier's list of
+receipts.
 """
 
 import sys
@@ -19,7 +20,7 @@ from cli.demo.client import Answer
 from cli.demo.director import MOST_SEATS, Fate, Fates
 from cli.demo.plan import GATE_RUNS, GATE_TOKENS, GATE_TRAFFIC, MAX_TOKENS, VERIFIERS
 from cli.demo.site import Site
-from cli.status_table import ether
+from cli.output import ether
 
 FRAUDS = 4
 QUESTIONS = 9
@@ -52,7 +53,7 @@ class Report:
 def status_command(site: Site) -> list[str]:
     """The command of the fresh process."""
     where = ["--network", str(site.network_file), "--rpc", site.rpc_url, "--output", "json"]
-    return [sys.executable, "-m", "cli", "status", *where]
+    return [sys.executable, "-m", "cli", "network", "show", *where]
 
 
 def gate_command(site: Site) -> list[str]:

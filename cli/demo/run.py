@@ -40,7 +40,7 @@ from cli.demo.director import Director, Fates
 from cli.demo.plan import OPERATORS, VERIFIERS, Options, questions
 from cli.demo.processes import Network, ensure_up
 from cli.demo.site import Site, new_site
-from cli.status import whole_snapshot
+from cli.network import whole_snapshot
 from verifier.watch.list_reader import GOOD
 from verifier.watch.open_windows import is_over
 

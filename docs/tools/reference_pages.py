@@ -23,6 +23,8 @@ from bytewise.protocol.errors.branches import Bug, BytewiseError, Fault, Unavail
 from bytewise.protocol.errors.catalogue import CLASSES
 from bytewise.protocol.errors.records import Defect
 from bytewise.service.exit_codes import Exit
+from cli.__main__ import app
+from cli.tree import LazyCommand
 from enclave.settings import EnclaveSettings
 from kms.settings import ApproveSettings, CeremonySettings, ShardSettings
 from serving.settings import OperatorSettings
@@ -192,15 +194,15 @@ def _member_texts(cls: type) -> dict[str, str]:
 
 def commands() -> str:
     """The command tree: each command with its help, arguments and options."""
-    from cli.__main__ import app
-
     root: Any = typer.main.get_command(app)
     parts = [HEAD, "# Commands\n", "`bytewise --help` and `bytewise COMMAND --help` show the same.\n"]
     return "\n".join([*parts, *_command(root, "bytewise")])
 
 
 def _command(command: Any, name: str) -> Iterator[str]:
-    inner = getattr(command, "commands", {})
+    inner = {
+        key: each.load() if isinstance(each, LazyCommand) else each for key, each in getattr(command, "commands", {}).items()
+    }
     if inner:
         if " " in name:
             yield f"## `{name}`\n"

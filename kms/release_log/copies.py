@@ -99,7 +99,7 @@ class LogCopy:
             return 0
         except ValueError:
             raise ConfigurationError(
-                self.mark.name, "is not as it was kept: remove it, and run `bytewise kms log verify`"
+                self.mark.name, "is not as it was kept: remove it, and run `bytewise key log verify`"
             ) from None
 
     def read(self, domain: Domain) -> tuple[tuple[SignedRelease, ...], LogHead]:

@@ -39,7 +39,7 @@ Body = Annotated[bytes, Depends(capped_body)]
 
 def build_app(shard: Shard | None, desk: Desk | None = None) -> FastAPI:
     """The application of a shard that serves an epoch, takes part in ceremonies, or both; endpoints run in worker threads."""
-    app = FastAPI(title="bytewise kms shard", docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(title="bytewise key shard", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.intake = Intake()
     if shard is not None:
         _add_records(app, shard)

@@ -202,7 +202,7 @@ def server_config(app: FastAPI, host: str, port: int, certificate: Path, key: Pa
     try:
         tls.load_cert_chain(certificate, key)
     except OSError as error:
-        why = "one of them is missing, altered or of another shard; restore them from a backup (`bytewise kms restore`)"
+        why = "one of them is missing, altered or of another shard; restore them from a backup (`bytewise shard restore`)"
         raise ConfigurationError(f"{certificate.name}, {key.name}", f"{error.strerror}: {why}") from None
     return uvicorn.Config(
         app, host=host, port=port, log_config=None, access_log=False, lifespan="off",

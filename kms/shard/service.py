@@ -181,7 +181,7 @@ def _verify_governed(settings: ShardSettings, record: EpochRecord, chain_id: int
         (chain_id not in TEST_CHAIN_IDS, f"chain {chain_id} is no test chain"),
     ):
         if real and not settings.policy_governors:
-            do = "name the accounts that sign policies, and policy_threshold; they sign policy_file by `python -m kms approve`"
+            do = "name the accounts that sign policies, and policy_threshold; they sign policy_file by `bytewise key approve`"
             raise ConfigurationError("policy_governors", f"missing, and {why}: {do}")
     return record
 

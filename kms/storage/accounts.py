@@ -42,7 +42,7 @@ def draw_account(folder: Path, sealer: Sealer, rng: Rng) -> None:
 def address_of(folder: Path) -> Address:
     """The account of a folder as its file says it; that the folder can sign for it only `signer` shows. Errors as there."""
     if (folder / OPEN_KEY).exists():
-        do = "lies open in the folder, and who copies that could be this shard: stop the shard and run `python -m kms wrap`"
+        do = "lies open in the folder, and who copies that could be this shard: stop the shard and run `bytewise shard wrap`"
         raise ConfigurationError(OPEN_KEY, f"{do}, which seals it")
     return _read(folder).address
 

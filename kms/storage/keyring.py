@@ -30,14 +30,14 @@ from kms.storage.files import DRAFT, wipe, wipe_draft, write_whole
 from kms.storage.sealing import IN_FOLDER, Sealer, Sealing, draw_key, open_sealer
 
 _NO_SHARE = (
-    "is epoch_file the document of this shard's epoch? If the share is lost, restore a backup (`bytewise kms restore`); or move "
-    "epoch_file away, start the shard, have the others repair it (`bytewise kms repair`), and put epoch_file back"
+    "is epoch_file the document of this shard's epoch? If the share is lost, restore a backup (`bytewise shard restore`); or "
+    "move epoch_file away, start the shard, have the others repair it (`bytewise key repair`), and put epoch_file back"
 )
 _HEAD_BYTES = 12
 """Of a sealed share, stored by themselves: the nonce of the first sealer that there was."""
 TLS_KEY, TLS_CERTIFICATE = "tls.key", "tls.pem"
 ENTRY = "entry.json"
-"""What others must know of the shard, as `bytewise kms init` wrote it; public."""
+"""What others must know of the shard, as `bytewise shard init` wrote it; public."""
 SHARE_SUFFIX, KEM_SUFFIX = ".json", ".sealed"
 RESTORING = ".restoring"
 """Folder in the shard's, where a restore has its files until it knows which the chain means."""
@@ -52,7 +52,7 @@ def enrol(folder: Path, url: str, rng: Rng, sealing: Sealing = IN_FOLDER) -> Non
     draw_account(folder, open_sealer(folder, sealing), rng)
     if not (folder / TLS_KEY).exists():
         host = urlsplit(url).hostname or ""
-        make_certificate(folder / TLS_CERTIFICATE, folder / TLS_KEY, host, "bytewise kms shard")
+        make_certificate(folder / TLS_CERTIFICATE, folder / TLS_KEY, host, "bytewise key shard")
 
 
 def certificate(folder: Path) -> str:

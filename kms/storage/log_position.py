@@ -130,6 +130,6 @@ def verify_marks(marks: Iterable[LogMark], records: ReleaseRecords) -> tuple[Log
 
 
 def _stale(why: str) -> StaleBackup:
-    last = "make another account (`bytewise kms init`), and give it a share (`reshare`): this one signed what nobody has"
+    last = "make another account (`bytewise shard init`), and give it a share (`reshare`): this one signed what nobody has"
     do = f"name this folder's database in database_url, or bring its newest copy back. If there is none, {last}"
     return StaleBackup("database", f"{why}: {do}")

@@ -162,7 +162,7 @@ def open_sealer(folder: Path, sealing: Sealing = IN_FOLDER) -> Sealer:
         return StorageKey(Secret(read_key(path)), path.name)
     if (folder / STORAGE_KEY).exists():
         raise ConfigurationError(
-            STORAGE_KEY, "lies in the folder, and the settings have a wrap_command: run `python -m kms wrap`"
+            STORAGE_KEY, "lies in the folder, and the settings have a wrap_command: run `bytewise shard wrap`"
         )
     return StorageKey(_unwrapped(_read(folder), sealing), WRAPPED_KEY)
 

@@ -32,7 +32,7 @@ from bytewise.storage.journal import Journal, journal_key
 from cli.connect import Connection, connected, receipt_argument
 from cli.demo.command import COMMANDS
 from cli.demo.plan import OPERATORS, SHARDS, THRESHOLD, VERIFIERS
-from cli.finding import find_receipt
+from cli.receipt.search import find_receipt
 from kms.storage.keyring import HeldShare, load_document, open_share
 from tests.fixtures import memory_search
 

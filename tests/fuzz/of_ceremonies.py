@@ -153,7 +153,7 @@ def exchanges(folder: Path) -> Target:
 
 
 def log_copies(folder: Path) -> Target:
-    """Files of `bytewise kms forks`: a shard's log that its scribe signed, alone and beside a second one of that scribe."""
+    """Files of `bytewise key forks`: a shard's log that its scribe signed, alone and beside a second one of that scribe."""
     parties, _ = offices(folder, 2)
     agreed = plan(parties, 2, 2)
     words = tuple(message for each in parties for message in each.exchange(brought(agreed)).messages)

@@ -83,7 +83,7 @@ def test_network_of_the_command_slashes_restaked_ether(command: Command) -> None
     anvil, eigen, network = command.anvil, command.eigen, read_network(command.book)
     assert (network.stake, network.addresses.stake_vault) == (StakeSource.EIGENLAYER, source)
     assert verify_code(anvil.client, network) == network
-    look = ["chain", "status", "--rpc", anvil.url, "--network", str(command.book), "--output", "json"]
+    look = ["chain", "show", "--rpc", anvil.url, "--network", str(command.book), "--output", "json"]
     stake = json.loads(command.told(look, Exit.OK))["stake"]
     assert (stake["source"], stake["slasher"], stake["recipient"]) == ("eigenlayer", source, source)
     assert stake["horizon"] == MAX_AGE + DEVNET.longest_dispute <= DELAY_BLOCKS

@@ -6,7 +6,7 @@ import pytest
 
 from bytewise.protocol.errors.actors import ConfigurationError
 from chain.deployment.calls import ContractCall
-from cli.chain_vote import acts_of
+from cli.chain.proposal import acts_of
 from tests.fixtures.chain.devnet import signer
 
 MOVER = signer(7).address

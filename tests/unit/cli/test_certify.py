@@ -61,7 +61,7 @@ class Place(NamedTuple):
     def certify(self, item: Digest, *options: str, wanted: Exit = Exit.OK) -> None:
         """The verb; its exit code must be the wanted one."""
         where = [str(self.folder / "model" / "artifact"), "--config", str(self.folder / "node.json")]
-        assert main(["duty", "certify", hex0x(item), *where, *options]) == wanted
+        assert main(["member", "certify", hex0x(item), *where, *options]) == wanted
 
     def ordered(self) -> int:
         """Words that the member is still to send."""
@@ -214,7 +214,7 @@ def test_uncertifiable_order_is_named_before_any_computation(place: Place, capsy
     changed = replace(place.vectors, profile_vectors=word("other"))
     none.write_bytes(encoding.encode(changed))
     assert f"are {hex0x(changed.digest)}, proposed is" in refused(word("another model"), "--vectors", str(none))
-    assert main(["duty", "certify", "0x12", "x", "--config", str(place.folder / "node.json")]) == Exit.USAGE
+    assert main(["member", "certify", "0x12", "x", "--config", str(place.folder / "node.json")]) == Exit.USAGE
     assert "exists already" in told_by_vectors(place, "vectors.json", capsys)
     assert "no folder for it" in told_by_vectors(place, "nowhere/vectors.json", capsys)
     assert main(["model", "vectors", str(place.folder / "nowhere"), str(place.folder / "new.json")]) == Exit.USAGE

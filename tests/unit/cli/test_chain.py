@@ -41,17 +41,17 @@ def test_deployment_is_planned_made_and_checked(anvil: Anvil, tmp_path: Path, ca
     assert main([*DEPLOY, *rpc, "--out", str(book)]) == Exit.USAGE
     where = [*rpc, "--network", str(book)]
     capsys.readouterr()
-    assert main(["chain", "status", *where, "--output", "json"]) == Exit.OK
+    assert main(["chain", "show", *where, "--output", "json"]) == Exit.OK
     state = json.loads(capsys.readouterr().out)
     network = read_network(book)
     assert state["roles"]["ADMIN"] == [network.addresses.long_timelock] and state["irregular"] == []
     assert state["long_delay_s"] == LONG_DELAY_DAYS * 86_400
     assert state["money_sums"] and state["params_version"] == 1 and len(state["contracts"]) == 25
     assert state["pools"] == [{"pool": f"0x{POOL.hex()}", "added": False}]
-    assert main(["chain", "status", *where]) == Exit.OK
+    assert main(["chain", "show", *where]) == Exit.OK
     assert "what moves stake waits 64 days" in told(capsys)
     anvil.rpc("anvil_setCode", network.addresses.disputes, "0x00")
-    assert main(["chain", "status", *where]) == Exit.USAGE
+    assert main(["chain", "show", *where]) == Exit.USAGE
     assert f"disputes at {network.addresses.disputes} has other code" in told(capsys)
 
 
@@ -66,7 +66,7 @@ def test_address_book_with_exchanged_contracts_is_refused(
     def refused(swapped: Network) -> str:
         write_network(book, swapped)
         capsys.readouterr()
-        assert main(["chain", "status", "--rpc", anvil.url, "--network", str(book)]) == Exit.USAGE
+        assert main(["chain", "show", "--rpc", anvil.url, "--network", str(book)]) == Exit.USAGE
         return told(capsys)
 
     at, names = network.addresses, [field.name for field in fields(Addresses)]
@@ -81,7 +81,7 @@ def test_address_book_with_exchanged_contracts_is_refused(
     assert f"the tree of pool 0x{first.digest.hex()[:8]}… is {first.tree} to the registry" in refused(swapped)
     assert "is no StakeTree" in refused(replace(network, pools=(PoolTree(first.digest, at.params), second)))
     write_network(book, network)
-    assert main(["chain", "status", "--rpc", anvil.url, "--network", str(book)]) == Exit.OK
+    assert main(["chain", "show", "--rpc", anvil.url, "--network", str(book)]) == Exit.OK
 
 
 REFUSED = (

@@ -114,7 +114,7 @@ def test_killed_deployment_is_resumed(
     assert not path_of(book).exists() and anvil.client.nonce(signer(0).address) == STEPS
     network = read_network(book)
     assert network.addresses == draft.book.addresses and verify_code(anvil.client, network) == network
-    assert main(["chain", "status", "--rpc", anvil.url, "--network", str(book)]) == Exit.OK
+    assert main(["chain", "show", "--rpc", anvil.url, "--network", str(book)]) == Exit.OK
 
 
 def test_deployment_that_ended_before_writing_the_book_writes_it(

@@ -67,10 +67,10 @@ def test_a_new_court_has_its_curator_and_the_old_guardian_by_one_vote(desk: Desk
     desk.blocks(1)
     number, listed = passed(desk, ["--court", str(file), "--description", "a new court"])
     assert len(listed["does"]) == 10 and f"Registry.setCourt(court_={new.addresses.breaker})" in listed["does"][-1]
-    desk.run("execute", number, "--devnet-account", "0", "--send")
+    desk.run("proposal", "execute", number, "--devnet-account", "0", "--send")
     assert not may(desk, CURATOR.address, new, "Breaker", "resetBreaker"), "who wants to leave has not had the time"
     desk.anvil.pass_time(DELAYS.long_delay_s)
-    desk.run("execute", number, "--devnet-account", "0", "--send")
+    desk.run("proposal", "execute", number, "--devnet-account", "0", "--send")
     assert all(may(desk, who.address, new, name, function) for name, function, who in roles)
     assert not may(desk, signer(5).address, new, "Guardian", "pause")
     first, old = desk.network, desk.folder / "network.json"

@@ -39,7 +39,7 @@ def desk(deployed: tuple[Anvil, Path], capsys: pytest.CaptureFixture[str]) -> De
 
 
 def test_empty_list_of_proposals_is_reported_as_such(desk: Desk) -> None:
-    assert desk.told("proposals") == [] and re.fullmatch(r"no proposals up to block \d+", desk.run("proposals"))
+    assert desk.told("proposal", "list") == [] and re.fullmatch(r"no proposals up to block \d+", desk.run("proposal", "list"))
 
 
 def test_guardian_pauses_by_key_and_elsewhere_by_multisignature(desk: Desk, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_impossible_call_is_a_usage_error_with_advice(desk: Desk) -> None:
     assert "10000000000000000 is none: below 2147483648" in refused("--devnet-account", "10000000000000000")
     own = ["--network", str(desk.folder / "network.json")]
     for url in ("nonsense", "ftp://127.0.0.1", "http://", "http://[", "http://127.0.0.1:99999"):
-        assert main(["chain", "proposals", "--rpc", url, *own]) == Exit.USAGE
+        assert main(["chain", "proposal", "list", "--rpc", url, *own]) == Exit.USAGE
     no_text = os.fsdecode(b"\xff")
     asked = ["propose", "Ledger", "setMover", VOTER.address, "true", *rich]
     assert "description: is no UTF-8" in desk.run(*asked, "--description", no_text, wanted=Exit.USAGE)
@@ -102,14 +102,16 @@ def test_a_vote_changes_parameters_and_a_longer_one_movers(desk: Desk, tmp_path:
     change = tmp_path / "new.toml"
     change.write_text("[times]\nwindow = 240\n")
     asked = ["--params", str(change), "--block-s", "1", "--description", "a longer window"]
-    assert "GovernorInsufficientProposerVotes" in desk.run("propose", *asked, "--from", VOTER.address, wanted=Exit.USAGE)
+    assert "GovernorInsufficientProposerVotes" in desk.run(
+        "proposal", "create", *asked, "--from", VOTER.address, wanted=Exit.USAGE
+    )
     desk.run("call", "GovernanceToken", "delegate", VOTER.address, *voter, "--send")
     desk.blocks(1)
     number, listed = passed(desk, asked)
     assert len(listed["does"]) == 1 and listed["does"][0].startswith("Params.set(p={'times': {'window': 240")
-    desk.run("execute", number, *voter, "--send")
+    desk.run("proposal", "execute", number, *voter, "--send")
     assert desk.read("Params", "version") == 2
-    assert "nothing of it waits" in desk.run("execute", number, *voter, wanted=Exit.USAGE)
+    assert "nothing of it waits" in desk.run("proposal", "execute", number, *voter, wanted=Exit.USAGE)
 
     mover = signer(7).address
     calls = tmp_path / "calls.json"
@@ -121,15 +123,15 @@ def test_a_vote_changes_parameters_and_a_longer_one_movers(desk: Desk, tmp_path:
     number, listed = passed(desk, ["--calls", str(calls), "--description", "a new settlement"])
     first = f"after {DELAYS.long_delay_s} s more: Ledger.setMover(who={mover}, allowed=True)"
     assert listed["does"] == [first, first.replace("Ledger", "StakeVault")]
-    desk.run("execute", number, *voter, "--send")
-    assert "the long timelock holds it until" in desk.run("execute", number, *voter, wanted=Exit.USAGE)
+    desk.run("proposal", "execute", number, *voter, "--send")
+    assert "the long timelock holds it until" in desk.run("proposal", "execute", number, *voter, wanted=Exit.USAGE)
     assert not is_mover(desk, mover), "33 days for who wants to leave are not over"
     desk.anvil.pass_time(DELAYS.long_delay_s)
-    assert "can be executed by the long timelock from" in desk.run("proposals")
-    desk.run("execute", number)
-    desk.run("execute", number, *voter, "--send")
+    assert "can be executed by the long timelock from" in desk.run("proposal", "list")
+    desk.run("proposal", "execute", number)
+    desk.run("proposal", "execute", number, *voter, "--send")
     assert is_mover(desk, mover)
-    assert "nothing of it waits" in desk.run("execute", number, *voter, wanted=Exit.USAGE)
+    assert "nothing of it waits" in desk.run("proposal", "execute", number, *voter, wanted=Exit.USAGE)
 
 
 def is_mover(desk: Desk, who: Address) -> bool:
@@ -139,17 +141,19 @@ def is_mover(desk: Desk, who: Address) -> bool:
 
 def test_refused_proposal_is_reported_with_the_contracts_reason(desk: Desk, tmp_path: Path) -> None:
     def refused(*arguments: str) -> str:
-        return desk.run("propose", *arguments, "--description", "why", "--from", VOTER.address, wanted=Exit.USAGE)
+        return desk.run("proposal", "create", *arguments, "--description", "why", "--from", VOTER.address, wanted=Exit.USAGE)
 
     assert "one of them" in refused()
     assert "neither timelock may do this" in refused("Guardian", "pause", "60")
     assert "ZeroAddress" in refused("Ledger", "setMover", "0x" + "0" * 40, "true"), "not that the short timelock may not"
     assert "is none of Charter" in refused("Legder", "setMover", VOTER.address, "true")
     assert "name one function of Ledger: " in refused("Ledger")
-    needs = desk.run("propose", "Ledger", "setMover", VOTER.address, "true", "--from", VOTER.address, wanted=Exit.USAGE)
+    needs = desk.run(
+        "proposal", "create", "Ledger", "setMover", VOTER.address, "true", "--from", VOTER.address, wanted=Exit.USAGE
+    )
     assert "needs a call and a description" in needs
-    assert "is not on this network" in desk.run("vote", "17", "for", wanted=Exit.USAGE)
-    assert "is none of for, against, abstain" in desk.run("vote", "17", "yes", wanted=Exit.USAGE)
+    assert "is not on this network" in desk.run("proposal", "vote", "17", "for", wanted=Exit.USAGE)
+    assert "is none of for, against, abstain" in desk.run("proposal", "vote", "17", "yes", wanted=Exit.USAGE)
     (tmp_path / "calls.json").write_text('[{"contract": "Ledger"}]')
     assert "calls.json[0]: is no {" in refused("--calls", str(tmp_path / "calls.json"))
 
@@ -161,7 +165,7 @@ def test_wei_of_a_listed_call_are_proposed(desk: Desk, tmp_path: Path) -> None:
     desk.anvil.rpc("anvil_setBalance", desk.network.addresses.short_timelock, "0x5")
     (tmp_path / "calls.json").write_text('[{"contract": "Ledger", "function": "fund", "arguments": [], "value": 5}]')
     asked = ["--calls", str(tmp_path / "calls.json"), "--description", "a gift"]
-    assert desk.told("propose", *asked, "--from", VOTER.address)["does"] == "Ledger.fund() with 5 wei"
+    assert desk.told("proposal", "create", *asked, "--from", VOTER.address)["does"] == "Ledger.fund() with 5 wei"
 
 
 def test_proposal_text_is_shown_without_control_characters(desk: Desk) -> None:
@@ -169,13 +173,13 @@ def test_proposal_text_is_shown_without_control_characters(desk: Desk) -> None:
     desk.blocks(1)
     mine = ["--devnet-account", "0", "--send"]
     words = ["--description", "\x1b[2Jnothing to see"]
-    number = desk.told("propose", "Registry", "setCourt", VOTER.address, *words, "--from", VOTER.address)["proposal"]
-    desk.run("propose", "Registry", "setCourt", VOTER.address, *words, *mine)
-    said = desk.run("proposals")
+    number = desk.told("proposal", "create", "Registry", "setCourt", VOTER.address, *words, "--from", VOTER.address)["proposal"]
+    desk.run("proposal", "create", "Registry", "setCourt", VOTER.address, *words, *mine)
+    said = desk.run("proposal", "list")
     assert "\x1b" not in said and "[2Jnothing to see" in said
-    assert "GovernorUnableToCancel" in desk.run("cancel", number, "--from", signer(5).address, wanted=Exit.USAGE)
-    desk.run("cancel", number, *mine)
-    assert "is CANCELED: nothing" in desk.run("vote", number, "for", *mine, wanted=Exit.USAGE)
+    assert "GovernorUnableToCancel" in desk.run("proposal", "cancel", number, "--from", signer(5).address, wanted=Exit.USAGE)
+    desk.run("proposal", "cancel", number, *mine)
+    assert "is CANCELED: nothing" in desk.run("proposal", "vote", number, "for", *mine, wanted=Exit.USAGE)
 
 
 def proposed_as_bytes(desk: Desk, target: str, calldata: bytes, description: bytes) -> str:
@@ -185,7 +189,7 @@ def proposed_as_bytes(desk: Desk, target: str, calldata: bytes, description: byt
     to = address_of(desk.network, proposals.GOVERNOR)
     desk.anvil.rpc("eth_sendTransaction", {"from": VOTER.address, "to": to, "data": "0x" + data.hex()})
     desk.blocks(1)
-    number: str = desk.told("proposals")[-1]["proposal"]
+    number: str = desk.told("proposal", "list")[-1]["proposal"]
     return number
 
 
@@ -195,19 +199,19 @@ def test_description_that_is_no_text_is_shown_and_voted_on_like_others(desk: Des
     desk.blocks(1)
     calldata = proposals.delegate(chosen).calldata
     number = proposed_as_bytes(desk, "GovernanceToken", calldata, b"pay \xff\x1b me")
-    assert desk.told("proposals")[-1]["description"] == "pay \\xff\x1b me"
-    assert "description: pay \\xff\N{REPLACEMENT CHARACTER} me" in desk.run("proposals")
+    assert desk.told("proposal", "list")[-1]["description"] == "pay \\xff\x1b me"
+    assert "description: pay \\xff\N{REPLACEMENT CHARACTER} me" in desk.run("proposal", "list")
     desk.blocks(DELAYS.delay_blocks + 1)
-    desk.run("vote", number, "for", *voter)
+    desk.run("proposal", "vote", number, "for", *voter)
     desk.blocks(DELAYS.period_blocks + 1)
-    desk.run("queue", number, *voter)
+    desk.run("proposal", "queue", number, *voter)
     desk.anvil.pass_time(DELAYS.short_delay_s)
-    desk.run("execute", number, *voter)
+    desk.run("proposal", "execute", number, *voter)
     assert desk.read("GovernanceToken", "delegates", desk.network.addresses.short_timelock) == chosen
     other = proposed_as_bytes(desk, "GovernanceToken", calldata, b"\xff again")
     assert other != number
-    desk.run("cancel", other, *voter)
-    assert desk.told("proposals")[-1]["state"] == "CANCELED"
+    desk.run("proposal", "cancel", other, *voter)
+    assert desk.told("proposal", "list")[-1]["state"] == "CANCELED"
 
 
 def test_batch_no_timelock_would_accept_is_shown_as_its_calls(desk: Desk) -> None:
@@ -216,13 +220,17 @@ def test_batch_no_timelock_would_accept_is_shown_as_its_calls(desk: Desk) -> Non
     one, zero, salt = VOTER.address, bytes(32), word("salt")
     uneven = ContractCall("LongTimelock", "scheduleBatch", ([one, one], [0], [b""], zero, salt, 5)).calldata
     proposed_as_bytes(desk, "LongTimelock", uneven, b"uneven")
-    (does,) = desk.told("proposals")[-1]["does"]
+    (does,) = desk.told("proposal", "list")[-1]["does"]
     assert does.startswith(f"LongTimelock.scheduleBatch(targets=('{one}', '{one}'), values=(0,)")
     after = ContractCall("LongTimelock", "scheduleBatch", ([one], [1], [b""], word("before"), salt, 5)).calldata
     proposed_as_bytes(desk, "LongTimelock", after, b"after another")
-    assert desk.told("proposals")[-1]["does"] == [f"after 5 s more and batch 0x{word('before').hex()}: {one} 0x with 1 wei"]
+    assert desk.told("proposal", "list")[-1]["does"] == [
+        f"after 5 s more and batch 0x{word('before').hex()}: {one} 0x with 1 wei"
+    ]
 
 
 def test_the_wrappers_say_what_the_command_line_says(desk: Desk) -> None:
-    told = desk.told("propose", "Ledger", "setMover", VOTER.address, "true", "--description", "d", "--from", VOTER.address)
+    told = desk.told(
+        "proposal", "create", "Ledger", "setMover", VOTER.address, "true", "--description", "d", "--from", VOTER.address
+    )
     assert set_money_mover(VOTER.address, allowed=True).calldata.hex() in told["data"]

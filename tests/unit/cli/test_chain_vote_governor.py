@@ -1,4 +1,5 @@
-"""`bytewise chain propose` for acts on the governor itself: what it takes only while it carries out their own proposal."""
+"""`bytewise chain proposal create` for acts on the governor itself: what it takes only while it carries out their own
+proposal."""
 
 import json
 from collections.abc import Iterator
@@ -45,7 +46,7 @@ def test_vote_changes_the_voting_parameters(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "calls.json").write_text(json.dumps(listing))
     number, listed = passed(desk, ["--calls", str(tmp_path / "calls.json"), "--description", "quicker, and by more"])
     assert listed["does"][0] == "BytewiseGovernor.setVotingDelay(newVotingDelay=1)"
-    desk.run("execute", number, "--devnet-account", "0", "--send")
+    desk.run("proposal", "execute", number, "--devnet-account", "0", "--send")
     found = [desk.read("BytewiseGovernor", name) for name in ("votingDelay", "proposalThreshold", "quorumNumerator")]
     assert found == [1, 10**20, 7], "each call was its own of the queue"
     timelock = desk.network.addresses.short_timelock
@@ -70,7 +71,7 @@ def test_every_act_on_the_governor_can_be_proposed(desk: Desk) -> None:
 def test_proposal_the_governor_would_refuse_later_is_refused_before_it(desk: Desk) -> None:
     def refused(*arguments: str) -> str:
         asked = ["BytewiseGovernor", *arguments, "--description", "why", "--from", VOTER.address]
-        return desk.run("propose", *asked, wanted=Exit.USAGE)
+        return desk.run("proposal", "create", *asked, wanted=Exit.USAGE)
 
     assert "OutOfBounds(setting=" in refused("setVotingPeriod", "0")
     assert "OutOfBounds" in refused("updateQuorumNumerator", "51") and "OutOfBounds" in refused("setVotingDelay", "302401")

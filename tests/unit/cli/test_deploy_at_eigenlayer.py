@@ -114,7 +114,7 @@ def test_address_book_and_status_name_the_stake_source(place: Place) -> None:
     place.run()
     network = read_network(place.book)
     assert (network.stake, network.addresses.stake_vault) == (StakeSource.EIGENLAYER, place.source)
-    look = ["chain", "status", "--rpc", place.anvil.url, "--network", str(place.book)]
+    look = ["chain", "show", "--rpc", place.anvil.url, "--network", str(place.book)]
     state = json.loads(place.told([*look, "--output", "json"], Exit.OK))
     assert state["stake"] == {
         "source": "eigenlayer", "allocation_manager": place.eigen.at, "strategy": place.eigen.at,
@@ -137,7 +137,7 @@ def test_native_address_book_that_names_eigenlayer_is_refused(place: Place) -> N
     place.run()
     network = read_network(place.book)
     assert network.stake is StakeSource.NATIVE
-    look = ["chain", "status", "--rpc", place.anvil.url, "--network", str(place.book)]
+    look = ["chain", "show", "--rpc", place.anvil.url, "--network", str(place.book)]
     assert "stake is in a vault of the network's own" in place.told(look, Exit.OK)
     write_network(place.book, replace(network, stake=None))
     assert json.loads(place.told([*look, "--output", "json"], Exit.OK))["stake"] == {"source": "native"}

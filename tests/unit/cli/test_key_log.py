@@ -1,4 +1,4 @@
-"""`bytewise kms log` on three real shards over HTTPS: who opened a receipt, and what a shard cannot take back."""
+"""`bytewise key log` on three real shards over HTTPS: who opened a receipt, and what a shard cannot take back."""
 
 import json
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from bytewise.protocol.suites import rebuilt_epoch
 from bytewise.protocol.units import U64, ZERO_DIGEST, Digest, hex0x
 from bytewise.service.exit_codes import Exit
 from bytewise.storage.tables import ReleaseRow
-from cli.privileged_call import moment
+from cli.chain.privileged_call import moment
 from tests.fixtures.cli.log_site import (
     Site,
 )
@@ -31,7 +31,7 @@ def test_log_show_names_opener_time_reason_and_evidence(site: Site) -> None:
     with site.world.serving(*site.shards.items()):
         case, other = site.opened(), site.world.case(2)
         assert site.log("show", hex0x(case.id)) == Exit.USAGE
-        assert "`bytewise kms log verify` fetches them" in site.said()
+        assert "`bytewise key log verify` fetches them" in site.said()
         assert site.log("verify", "--output", "json") == Exit.OK
         rows = json.loads(site.said())
         assert [(each["shard"], each["records"], each["released"]) for each in rows] == [(1, 1, 1), (2, 1, 1), (3, 0, 0)]
@@ -68,7 +68,7 @@ def test_receipt_is_found_in_its_own_key_epoch_whichever_is_newest(site: Site) -
         assert site.log("show", hex0x(case.id)) == Exit.OK
         assert f"opened by {VOTER.address}" in site.said()
         assert site.log("show", hex0x(other.id)) == Exit.USAGE
-        assert "has no log of key epoch 2: `bytewise kms log verify` fetches them; --epoch names another" in " ".join(
+        assert "has no log of key epoch 2: `bytewise key log verify` fetches them; --epoch names another" in " ".join(
             site.said().split()
         )
         assert site.log("verify") == Exit.OK

@@ -1,4 +1,4 @@
-"""`bytewise kms log` after the shares of a key were dealt again: who opened what is told under the shares of then."""
+"""`bytewise key log` after the shares of a key were dealt again: who opened what is told under the shares of then."""
 
 import json
 import time

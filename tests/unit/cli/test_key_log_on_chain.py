@@ -1,4 +1,4 @@
-"""`bytewise kms log` on a real chain on which a key moves to other shards."""
+"""`bytewise key log` on a real chain on which a key moves to other shards."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -39,11 +39,11 @@ def told_alike(site: Site, case: Case, book: Network, heirs: World) -> None:
     shards = [(index, site.world.shard(index)) for index in (1, 2, 3)]
     copies = ["--logs", str(site.folder / "logs")]
     opened, untold = "shards [1, 2] of version 0 released, 2 are needed", "cannot be told"
-    log = ["kms", "log", "show", hex0x(case.id), "--network", str(site.folder / "network.json"), *copies]
+    log = ["key", "log", "show", hex0x(case.id), "--network", str(site.folder / "network.json"), *copies]
     with heirs.serving(*((index, heirs.shard(index)) for index in (1, 2, 3))):
         write_network(site.folder / "network.json", book)
         with site.world.serving(*shards):
-            assert main(["kms", "log", "verify", "--network", str(site.folder / "network.json"), *copies]) == Exit.OK
+            assert main(["key", "log", "verify", "--network", str(site.folder / "network.json"), *copies]) == Exit.OK
         assert site.kms("log", "verify", *copies) == Exit.MISMATCH, "the real chain has no such dispute"
     site.said()
     assert main(log) == site.kms("log", "show", hex0x(case.id), *copies) == Exit.OK
@@ -113,7 +113,7 @@ def test_no_shard_is_accused_if_book_and_node_are_of_two_chains(site: Site, node
     for _, shard in shards[:2]:
         site.world.release(shard, case)
     write_network(site.folder / "network.json", replace(site.network, chain_id=U256(31338)))
-    verify = ["kms", "log", "verify", "--network", str(site.folder / "network.json"), "--logs", str(site.folder / "logs")]
+    verify = ["key", "log", "verify", "--network", str(site.folder / "network.json"), "--logs", str(site.folder / "logs")]
     # A quorum is of different endpoints.
     names = [site.anvil.url, site.anvil.url.replace("127.0.0.1", "localhost")][:nodes]
     with site.world.serving(*shards):

@@ -1,4 +1,4 @@
-"""`bytewise kms log verify` where something fails: what is found at one shard is told, whatever happens to the others."""
+"""`bytewise key log verify` where something fails: what is found at one shard is told, whatever happens to the others."""
 
 import contextlib
 import json
@@ -14,9 +14,9 @@ from bytewise.protocol.units import ZERO_DIGEST, Digest, hex0x
 from bytewise.service.exit_codes import Exit
 from bytewise.storage.tables import ReleaseRow
 from chain.client.address_book import contracts, write_network
-from cli import key_log, key_log_audit
-from cli.key_log_audit import Court as Judge
-from cli.key_log_audit import worst
+from cli.key import log
+from cli.key.log_audit import Court as Judge
+from cli.key.log_audit import worst
 from kms.release_log import copies
 from kms.release_log.copies import LogCopy
 from kms.release_log.entitlement import Seen, judge
@@ -40,7 +40,7 @@ def with_code(site: Site) -> None:
 def asked(monkeypatch: pytest.MonkeyPatch, court: Court, seen: int = NOW) -> None:
     """From now on this chain answers whom `--rpc` names."""
     answers = Judge(lambda entries: judge(entries, court, Seen(100, seen, seen)))
-    monkeypatch.setattr(key_log, "court_of", lambda *_: answers)
+    monkeypatch.setattr(log, "court_of", lambda *_: answers)
 
 
 def cut(site: Site) -> None:
@@ -162,7 +162,7 @@ def test_worst_of_several_exit_codes_is_returned() -> None:
 
 @pytest.mark.e2e
 def test_endless_answer_of_one_shard_hides_nothing_of_another(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_log_audit, "TIMEOUT_S", 1.0)
+    monkeypatch.setattr(log_audit, "TIMEOUT_S", 1.0)
     with site.world.serving(*site.shards.items()):
         cut(site)
     slow = site.world.settings.shards[1].folder, site.world.ports[1]

@@ -1,4 +1,4 @@
-"""`bytewise kms status`, `retire`, `backup` and `restore` on a chain with shards beside it."""
+"""`bytewise key list`, `retire`, `backup` and `restore` on a chain with shards beside it."""
 
 import json
 import secrets
@@ -20,7 +20,7 @@ from chain.deployment.params import DEVNET
 from chain.sending.keys import save_signer
 from cli.__main__ import main
 from cli.demo.site import free_ports
-from cli.key import _told
+from cli.key.ceremony import _told
 from kms.ceremony.state import Phase
 from kms.shard.share_rotation import as_dealt
 from kms.storage import keyring
@@ -43,25 +43,25 @@ from verifier.wiring import FollowingReader
 def test_status_says_which_shards_serve_the_share_in_force(site: Site) -> None:
     shards = [(index, site.world.shard(index)) for index in (1, 2, 3)]
     with site.world.serving(*shards):
-        assert site.kms("status", "--output", "json") == Exit.OK
+        assert site.kms("list", "--output", "json") == Exit.OK
         state = json.loads(site.said())
         (epoch,) = state["epochs"]
         assert (state["active_epoch"], epoch["state"], epoch["version"], epoch["threshold"]) == (1, "ACTIVE", 0, 2)
         assert (epoch["suite"], epoch["assurance"]) == (SUITE_P256, "simulated")
         assert [each["says"] for each in epoch["shards"]] == ["serves"] * 3
     with site.world.serving(*shards[:2]):
-        assert site.kms("status") == Exit.UNAVAILABLE
+        assert site.kms("list") == Exit.UNAVAILABLE
         assert "key epoch 1: ACTIVE, shares of version 0, any 2 open, assurance simulated, shards open one" in site.said()
     other = replace(site.world.policy, serial=U64(9))
     with site.world.serving(*shards[:2], (3, site.world.shard(3, policy=other))):
-        assert site.kms("status") == Exit.MISMATCH
+        assert site.kms("list") == Exit.MISMATCH
         assert "shard 3 has another appraisal policy than the chain" in site.said()
         site.next_epoch()
-        assert site.kms("status") == Exit.MISMATCH
+        assert site.kms("list") == Exit.MISMATCH
         assert "key epoch 2 of the chain is not in the address book" in site.said()
     stale = replace(site.world.document, commitments=tuple(reversed(site.world.document.commitments)))
     write_network(site.folder / "network.json", replace(site.network, epochs=(stale,)))
-    assert site.kms("status") == Exit.MISMATCH
+    assert site.kms("list") == Exit.MISMATCH
     assert "the chain means version 0, the address book has other shares" in site.said()
 
 
@@ -74,7 +74,7 @@ def test_status_works_while_the_finalized_block_is_inside_the_deployment(site: S
         site.anvil.mine()
     finals: list[int | None] = []
     while not finals or finals[-1] is None:
-        assert site.kms("status") == Exit.UNAVAILABLE, "no shard runs"
+        assert site.kms("list") == Exit.UNAVAILABLE, "no shard runs"
         assert "key epoch 1: ACTIVE" in site.said()
         assert following.epoch(1, chain.head()) == site.network.epoch(1)
         finals.append(chain.final())
@@ -94,7 +94,7 @@ def test_release_for_a_dispute_unknown_to_the_chain_is_found_in_the_log(site: Si
     site.world.release(shards[0][1], case)
     with site.world.serving(*shards):
         copies = ["--logs", str(site.folder / "logs")]
-        assert main(["kms", "log", "verify", "--network", str(site.folder / "network.json"), *copies]) == Exit.OK
+        assert main(["key", "log", "verify", "--network", str(site.folder / "network.json"), *copies]) == Exit.OK
         assert site.kms("log", "verify", *copies) == Exit.MISMATCH
         assert f"shard 1: record 0 is dated {NOW}, long after block" in site.said()
         site.anvil.pass_time(NOW - site.anvil.client.head().timestamp - 60)
@@ -182,7 +182,7 @@ def test_one_command_makes_and_activates_the_next_key_and_is_repeatable(site: Si
             said = site.said()
             assert f"key epoch {epoch}, shares of version 0, is in force" in said and "assurance: simulated" in said
         # Desks of a ceremony serve no epoch yet.
-        assert site.kms("status") == Exit.MISMATCH
+        assert site.kms("list") == Exit.MISMATCH
         said = site.said()
         assert f"key epoch {epoch}: ACTIVE, shares of version 0" in said and ("hybrid" in said) == (count == 3)
     book = read_network(folder / "network.json")

@@ -1,4 +1,4 @@
-"""`bytewise kms erased`: what shards say that they erased, held against a chain; and what it takes of each lie."""
+"""`bytewise key verify-erasure`: what shards say that they erased, held against a chain; and what it takes of each lie."""
 
 import json
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from chain.deployment.calls import measured
 from chain.deployment.deploy import compromise_epoch
 from chain.deployment.params import DEVNET
 from chain.sending.transactions import send_all
-from cli import key_erased
+from cli.key import erased
 from kms.ceremony.erasure import Wanted, count, erase, judge, statement_file, wanted_shares
 from kms.shard.chain_view import ChainCeremonyView
 from kms.storage import accounts
@@ -70,7 +70,7 @@ def test_retired_key_is_unrecoverable_once_enough_shards_confirm_erasure(site: S
     assert [bool(each["false"]) for each in state["statements"]] == [False, False, True]
     forged.write_bytes(b"{}")
     assert site.kms("erased", *files(forged)) == Exit.USAGE
-    assert "is no erasure statement (`python -m kms erase` writes them)" in site.said()
+    assert "is no erasure statement (`bytewise shard erase` writes them)" in site.said()
 
 
 @pytest.mark.e2e
@@ -182,10 +182,10 @@ def test_erasure_statements_without_the_old_holders_are_not_enough(world: World)
     words = [SignedErasure(plain, each.address, each.sign(erasure_digest(plain))) for each in new]
     (wanted,) = wanted_shares(CONTRACTS, 1, on_chain(world), (dealt(world, 0), dealt(world, 1, [each.address for each in new])))
     counts = count([judge(each, wanted) for each in words], wanted)
-    told = "\n".join(key_erased._summed([wanted], [counts]))
+    told = "\n".join(erased._summed([wanted], [counts]))
     assert "version 0: 0 of 3 shards say so; 2 must" in told and f"missing are shards 1 {signer_of(world, 1).address}" in told
     assert "\nNOT out of reach: the shares of epoch 1 before those in force" in told
-    far = key_erased._told(Path("x"), judge(said(world, 1, at=U64(2**50)), wanted))
+    far = erased._told(Path("x"), judge(said(world, 1, at=U64(2**50)), wanted))
     assert f"since {2**50} s; 1 files erased" in far
 
 

@@ -1,4 +1,4 @@
-"""`bytewise kms forks`: what a shard kept of a scribe's second log, in files that anybody verifies."""
+"""`bytewise key forks`: what a shard kept of a scribe's second log, in files that anybody verifies."""
 
 from pathlib import Path
 
@@ -22,11 +22,11 @@ def show(shard: Office, *more: str) -> int:
         'rpc_url = "http://127.0.0.1:1"\naudits_per_epoch = 1\nproduction = false\n'
         f'database_url = "sqlite:///{shard.folder / "kms.sqlite"}"\n'
     )
-    return main(["kms", "forks", "show", "--config", str(shard.folder / "serve.toml"), *more])
+    return main(["key", "forks", "show", "--config", str(shard.folder / "serve.toml"), *more])
 
 
 def verify(*arguments: object) -> int:
-    return main(["kms", "forks", "verify", *map(str, arguments)])
+    return main(["key", "forks", "verify", *map(str, arguments)])
 
 
 def forked(folder: Path) -> tuple[list[Office], CeremonyPlan]:

@@ -1,4 +1,4 @@
-"""`bytewise kms init`: a folder from which a shard starts, all of it or nothing."""
+"""`bytewise shard init`: a folder from which a shard starts, all of it or nothing."""
 
 import dataclasses
 import json
@@ -21,7 +21,7 @@ from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import load_settings
 from bytewise.storage.engine import check_revision, open_database
 from chain.client.address_book import write_network
-from cli import key_init
+from cli import shard
 from cli.__main__ import main
 from kms.settings import ShardSettings
 from kms.storage import keyring
@@ -43,7 +43,7 @@ def init(tmp_path: Path) -> Init:
 
     def run(name: str, *options: str) -> int:
         given = ["--url", URL, "--channel", CHANNEL, "--scribe", SCRIBE, "--network", str(tmp_path / "network.json"), *options]
-        return main(["kms", "init", str(tmp_path / name), *given])
+        return main(["shard", "init", str(tmp_path / name), *given])
 
     return run
 
@@ -226,6 +226,6 @@ def test_failure_during_init_leaves_nothing(
     def full(url: str) -> str:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(key_init, "migrate", full)
+    monkeypatch.setattr(shard, "migrate", full)
     assert init("shard", "--simulated", *key) == Exit.USAGE
     assert [path.name for path in tmp_path.iterdir()] == ["network.json"]

@@ -1,4 +1,4 @@
-"""`bytewise kms status` on a chain with shards beside it that have, or are told of, other shares than the chain means."""
+"""`bytewise key list` on a chain with shards beside it that have, or are told of, other shares than the chain means."""
 
 import json
 from dataclasses import replace
@@ -13,7 +13,6 @@ from bytewise.protocol.keys.epochs import EpochState, ShardInfo
 from bytewise.protocol.units import ZERO_DIGEST, Blob, Digest
 from bytewise.service.exit_codes import Exit
 from chain.acts.epochs import CeremonySignatures, open_epoch, reshare_epoch
-from cli import key_status
 from kms.shard import release, share_rotation
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import reader
@@ -51,12 +50,12 @@ def test_shards_own_text_neither_stops_nor_colours_the_terminal(capsys: pytest.C
         raise ShardRefused("https://shard", HOSTILE)
 
     record = ShardRecord(1, VOTER.address, HOSTILE, "", "", Blob(b""))
-    says, wrong = key_status._said(record, 1, ZERO_DIGEST, ask, ())
+    says, wrong = status._said(record, 1, ZERO_DIGEST, ask, ())
     assert wrong
     row = {"index": 1, "account": VOTER.address, "url": HOSTILE, "says": says}
     epoch = {"epoch": 1, "state": "ACTIVE", "version": 0, "threshold": 2, "assurance": "simulated", "kind": "plain"}
     state = {"block": 1, "active_epoch": 1, "epochs": [{**epoch, "confirmed": True, "shards": [row]}], "wrong": [says]}
-    key_status.show(state, Console(width=200))
+    status.show(state, Console(width=200))
     said = capsys.readouterr().out
     assert said.count("all well[/nothing] [bold]\N{REPLACEMENT CHARACTER}[2J") == 3 and "\x1b" not in said
 
@@ -78,7 +77,7 @@ def test_status_names_the_shard_that_lacks_the_shares_on_the_chain(site: Site, m
             world.chain.away = lie is None
             if lie is not None:
                 renewal.mean(world, lie, version=int(lie != true))
-            assert site.kms("status", "--output", "json") == Exit.MISMATCH
+            assert site.kms("list", "--output", "json") == Exit.MISMATCH
             (epoch,) = json.JSONDecoder().raw_decode(site.said())[0]["epochs"]  # what follows are log lines of the shards
             for shard, said in zip(epoch["shards"], says, strict=True):
                 assert said in shard["says"] and shard["wrong"] == (said != "serves")
@@ -89,8 +88,8 @@ def test_status_names_the_shard_that_lacks_the_shares_on_the_chain(site: Site, m
         again, chain = dealt_again(world.document), reader(site.anvil, site.network)
         signed, found = signatures(site, again, 1, Digest(b"\x02" * 32)), chain.epoch_on_chain(1, chain.head())
         reshare_epoch(site.anvil.client, site.network, CURATOR, again, signed, found)
-        assert site.kms("status", "--output", "json") == Exit.MISMATCH, "the address book is not the newest"
+        assert site.kms("list", "--output", "json") == Exit.MISMATCH, "the address book is not the newest"
         assert site.said().count("until version 1 is final") == 3
         site.anvil.mine(70)
-        assert site.kms("status", "--output", "json") == Exit.MISMATCH
+        assert site.kms("list", "--output", "json") == Exit.MISMATCH
         assert site.said().count("and the chain means version 1") == 9, "of each shard, and of its epoch and the network"

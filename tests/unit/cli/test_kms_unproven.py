@@ -1,4 +1,4 @@
-"""What shards did not prove is put in force only by who names them: `bytewise kms open` and `rotate --without`."""
+"""What shards did not prove is put in force only by who names them: `bytewise key open` and `rotate --without`."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ EPOCH = 2
 
 
 class Ceremonies:
-    """Three shards in folders, a scribe, and the settings that `bytewise kms` reads of each ceremony."""
+    """Three shards in folders, a scribe, and the settings that `bytewise key` reads of each ceremony."""
 
     def __init__(self, site: Site) -> None:
         self.site, self.folder = site, site.folder / "next"

@@ -1,4 +1,4 @@
-"""What is asked of `bytewise kms` that cannot be is said before anything is done, as asked wrongly: never as our own fault."""
+"""What is asked of `bytewise key` that cannot be is said before anything is done, as asked wrongly: never as our own fault."""
 
 import re
 from pathlib import Path
@@ -50,29 +50,29 @@ def test_ceremony_of_a_key_epoch_with_an_unknown_version_is_refused(
 ) -> None:
     (folder / "dkg.toml").write_text(CEREMONY.format(epoch=epoch, version=0))
     more = ["--key", "scribe.key"] if verb == "rotate" else []
-    assert main(["kms", verb, "--config", "dkg.toml", *more]) == Exit.USAGE
+    assert main(["key", verb, "--config", "dkg.toml", *more]) == Exit.USAGE
     assert f"epoch: {epoch} is" in said(capsys) and not (folder / "plan.json").exists()
 
 
 @pytest.mark.parametrize("version", [-1, 1 << 53])
 def test_impossible_share_version_is_refused(folder: Path, capsys: pytest.CaptureFixture[str], version: int) -> None:
     (folder / "dkg.toml").write_text(CEREMONY.format(epoch=1, version=version))
-    assert main(["kms", "reshare", "--config", "dkg.toml"]) == Exit.USAGE
+    assert main(["key", "reshare", "--config", "dkg.toml"]) == Exit.USAGE
     assert f"source_version: {version}" in said(capsys)
 
 
 @pytest.mark.parametrize("epoch", [0, 1 << 64])
 def test_key_epoch_number_beyond_the_chains_type_is_refused(folder: Path, capsys: pytest.CaptureFixture[str], epoch: int) -> None:
     options = ["--key", "scribe.key", "--network", "network.json", "--rpc", "http://127.0.0.1:1"]
-    assert main(["kms", "retire", str(epoch), *options]) == Exit.USAGE
+    assert main(["key", "retire", str(epoch), *options]) == Exit.USAGE
     assert "'EPOCH': Input should be" in said(capsys)
-    assert main(["kms", "log", "verify", "--epoch", str(epoch or -1)]) == Exit.USAGE
+    assert main(["key", "log", "verify", "--epoch", str(epoch or -1)]) == Exit.USAGE
     assert "'--epoch': Input should be" in said(capsys)
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1\n", "http://127.0.0.1 :1", "http://127.0.0.1\t:1", "nonsense", "ftp://x"])
 def test_malformed_node_address_is_a_usage_error(folder: Path, capsys: pytest.CaptureFixture[str], url: str) -> None:
-    assert main(["kms", "status", "--network", "network.json", "--rpc", url]) == Exit.USAGE
+    assert main(["key", "list", "--network", "network.json", "--rpc", url]) == Exit.USAGE
     assert "rpc: " in said(capsys)
 
 

@@ -1,4 +1,4 @@
-"""What `bytewise kms` says to people where nothing is broken: a shard waits for its operator, a key is somebody else's."""
+"""What `bytewise key` says to people where nothing is broken: a shard waits for its operator, a key is somebody else's."""
 
 import threading
 
@@ -29,7 +29,7 @@ def test_status_says_what_a_waiting_shard_waits_for(site: Site) -> None:
     thread.start()
     try:
         wait_until(lambda: server.started, timeout_s=20)
-        assert site.kms("status") == Exit.MISMATCH
+        assert site.kms("list") == Exit.MISMATCH
     finally:
         server.should_exit = True
         thread.join(20)

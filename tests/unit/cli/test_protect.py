@@ -1,4 +1,4 @@
-"""`bytewise protect` on real databases: what an operator does after exit code 6."""
+"""`bytewise member export-votes` on real databases: what an operator does after exit code 6."""
 
 import stat
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ class Member(NamedTuple):
 
     def protect(self, verb: str, *arguments: Path) -> int:
         """Runs one verb on it; the exit code."""
-        return main(["protect", verb, "--config", str(self.config), *map(str, arguments)])
+        return main(["member", verb, "--config", str(self.config), *map(str, arguments)])
 
 
 def member(folder: Path) -> Member:
@@ -74,18 +74,18 @@ def new(tmp_path: Path) -> Iterator[Member]:
 def test_member_and_its_votes_move_to_another_machine(old: Member, new: Member, tmp_path: Path) -> None:
     file = tmp_path / "votes.json"
     new.table.sign_once(vote(dispute=3), Blob(b""))
-    assert old.protect("export", file) == Exit.OK
+    assert old.protect("export-votes", file) == Exit.OK
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert encoding.encode(encoding.parse(file.read_bytes())) == file.read_bytes()
-    assert new.protect("import", file) == Exit.OK
-    assert new.protect("import", file) == Exit.OK, "again changes nothing"
+    assert new.protect("import-votes", file) == Exit.OK
+    assert new.protect("import-votes", file) == Exit.OK, "again changes nothing"
     assert {stored.vote for stored in new.table.rows()} == {vote(dispute=number) for number in (1, 2, 3)}
 
 
 def test_export_overwrites_no_file(old: Member, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "votes.json"
     file.write_bytes(b"an older export")
-    assert old.protect("export", file) == Exit.USAGE
+    assert old.protect("export-votes", file) == Exit.USAGE
     assert file.read_bytes() == b"an older export" and "votes.json" in capsys.readouterr().err
 
 
@@ -93,8 +93,8 @@ def test_a_vote_that_contradicts_a_known_one_is_refused_and_none_is_added(old: M
     file = tmp_path / "votes.json"
     new.table.sign_once(vote(dispute=2, says=8), Blob(b""))
     before = new.table.rows()
-    assert old.protect("export", file) == Exit.OK
-    assert new.protect("import", file) == Exit.REFUSED
+    assert old.protect("export-votes", file) == Exit.OK
+    assert new.protect("import-votes", file) == Exit.REFUSED
     assert new.table.rows() == before
 
 
@@ -105,22 +105,22 @@ def test_a_file_that_is_no_export_is_named(
     file = tmp_path / "something.json"
     if content is not None:
         file.write_bytes(content)
-    assert new.protect("import", file) == Exit.USAGE
+    assert new.protect("import-votes", file) == Exit.USAGE
     assert "something.json" in capsys.readouterr().err
 
 
 def test_nothing_is_done_while_the_member_runs(old: Member, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, full = tmp_path / "votes.json", tmp_path / "full.json"
-    assert old.protect("export", full) == Exit.OK
+    assert old.protect("export-votes", full) == Exit.OK
     old.lease.stop("nonce 3 was used by somebody else")
     old.lease.acquire()
-    for verb, *files in (("export", out), ("import", full), ("resume",)):
+    for verb, *files in (("export-votes", out), ("import-votes", full), ("resume",)):
         assert old.protect(str(verb), *map(Path, files)) == Exit.REFUSED
         said = " ".join(capsys.readouterr().err.split())
         assert "leased by" in said and "Stop the process" in said
     assert not out.exists() and old.lease.stop_reason()
     old.lease.release()
-    assert old.protect("export", out) == Exit.OK
+    assert old.protect("export-votes", out) == Exit.OK
 
 
 def test_operator_resumes_a_stopped_account(old: Member, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,6 +133,6 @@ def test_operator_resumes_a_stopped_account(old: Member, capsys: pytest.CaptureF
 
 
 def test_advice_names_the_command_that_helps() -> None:
-    assert "protect import" in advice_of(ProtectionMissing("0x01", 1))[1]
+    assert "member import-votes" in advice_of(ProtectionMissing("0x01", 1))[1]
     code, advice = advice_of(LeaseStopped(KEY.address, "somebody else"))
-    assert code is Exit.REFUSED and "find out who" in advice and "protect resume" in advice
+    assert code is Exit.REFUSED and "find out who" in advice and "member resume" in advice

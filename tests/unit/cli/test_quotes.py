@@ -16,7 +16,7 @@ from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import U16, U64, U256, ZERO_DIGEST, Blob, Digest
 from chain.reads.history import RevealEvent
 from chain.reads.host_claims import Dated, in_force
-from cli.quotes import ANOTHER, HOLDS, NONE, Quoted, judged
+from cli.network import ANOTHER, HOLDS, NONE, Quoted, judged
 from enclave.release_client import ShardKeySource
 from enclave.session import Bench, Session
 from tests.fixtures.kms.memory_chain import CHAIN_ID, CONTRACTS, Case

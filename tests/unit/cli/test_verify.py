@@ -21,7 +21,7 @@ from bytewise.protocol.records.seal import Payload
 from bytewise.protocol.units import U64, ZERO_DIGEST, hex0x
 from bytewise.service.settings import child_environment
 from cli.__main__ import main
-from cli.receipt_check import Model, Standing, conclude, rerun
+from cli.receipt.check import Model, Standing, conclude, rerun
 from tests.fixtures.serving.operator_site import MODEL_NAME, ROOT, Operator, make_artifact, running_operator_site, serving
 
 
@@ -98,7 +98,7 @@ def run(kept: Kept, capfd: pytest.CaptureFixture[str]) -> Run:
 def command(kept: Kept, arguments: tuple[str, ...], rpc: str = "", da: str = "") -> list[str]:
     """The verb with the options that say where the network is."""
     verb = list(arguments)
-    if arguments[0] in ("verify", "receipt", "status"):
+    if arguments[0] in ("verify", "receipt", "network"):
         verb += ["--network", str(kept.operator.folder / "network.json"), "--rpc", rpc or kept.operator.anvil.url]
     if arguments[0] in ("verify", "receipt"):
         verb += ["--da", da or kept.operator.da_url]
@@ -469,10 +469,10 @@ def test_a_receipt_is_shown_with_its_batch(run: Run, kept: Kept) -> None:
 
 
 def test_status_is_read_from_the_chain_alone(run: Run, kept: Kept) -> None:
-    told = json.loads(run("status", "--output", "json").stdout)
+    told = json.loads(run("network", "show", "--output", "json").stdout)
     assert told["money_sums"] is True and sum(batch["count"] for batch in told["batches"]) == 8
     assert (told["key_epoch"], told["assurance"]) == (1, "simulated")
-    done = run("status")
+    done = run("network", "show")
     assert done.returncode == 0 and "key epoch 1, assurance simulated, shards open one receipt at a time" in done.stdout
 
 

@@ -2,8 +2,8 @@
 
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.records.statements import Verdict
-from cli.receipt_check import Standing, conclude, without_list
-from cli.shown_members import Comparison
+from cli.receipt.check import Standing, conclude, without_list
+from cli.receipt.shown_members import Comparison
 from tests.fixtures.snapshot_builders import case
 
 UPHELD = case(phase=Phase.FINAL, verdict=Verdict.UPHELD)

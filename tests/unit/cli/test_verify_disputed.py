@@ -12,8 +12,8 @@ from bytewise.protocol.units import Digest, hex0x
 from chain.client.address_book import write_network
 from cli.__main__ import main
 from cli.connect import connected
-from cli.finding import Found, Search
-from cli.receipt_check import chain_standing
+from cli.receipt.check import chain_standing
+from cli.receipt.search import Found, Search
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import ENVIRONMENT, OPERATORS, batch, mine, word
 from tests.fixtures.court.session import TRUE, Court

@@ -9,8 +9,8 @@ from bytewise.protocol.units import Blob
 from bytewise.service.exit_codes import Exit
 from chain.client.address_book import write_network
 from cli.connect import connected
-from cli.finding import find_receipt
-from cli.verify import _not_found
+from cli.receipt.search import find_receipt
+from cli.receipt.show import not_found
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import FEE_WEI, OPERATORS, batch, word
 from tests.fixtures.court.session import Court
@@ -33,7 +33,7 @@ def test_saved_receipt_with_a_skipped_number_is_reported(anvil: Anvil, tmp_path:
         connection = network._replace(da=shelf)  # type: ignore[arg-type]
         search = find_receipt(connection, name, lambda *_: None, lost)
         assert search.skipped_in is not None and search.skipped_in.batch_id == 1
-        end = _not_found(search)
+        end = not_found(search)
         assert end.exit is Exit.NOT_FOUND and "batch 1 has an empty leaf there" in end.reason
         forged = replace(lost, signature=Blob(key.sign(word("another"))))
         assert find_receipt(connection, name, lambda *_: None, forged).skipped_in is None, "its operator signed no such thing"

@@ -18,8 +18,8 @@ def test_vote_removing_a_timelock_proposer_does_not_stop_others(tmp_path: Path, 
         role = "0x" + keccak256(b"PROPOSER_ROLE").hex()
         asked = ["LongTimelock", "revokeRole", role, desk.network.addresses.short_timelock, "--description", "movers stay"]
         number, _ = passed(desk, asked)
-        desk.run("execute", number, "--devnet-account", "0", "--send")
+        desk.run("proposal", "execute", number, "--devnet-account", "0", "--send")
         anvil.pass_time(DELAYS.long_delay_s)
-        desk.run("execute", number, "--devnet-account", "0", "--send")
+        desk.run("proposal", "execute", number, "--devnet-account", "0", "--send")
         assert "done in block" in desk.run("call", "Guardian", "pause", "3600", "--devnet-account", "1", "--send")
-        assert "all money sums to the wei" in desk.run("status")
+        assert "all money sums to the wei" in desk.run("show")

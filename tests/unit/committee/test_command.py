@@ -53,7 +53,7 @@ def test_declining_a_future_duty_is_remembered(tmp_path: Path) -> None:
     code = tuple(CodeHash(each, ZERO_DIGEST) for each in contracts(NETWORK).values())
     write_network(tmp_path / "network.json", replace(NETWORK, code=code))
     migrate(f"sqlite:///{tmp_path / 'actor.db'}")
-    assert main(["duty", "decline", "--config", str(file), hex0x(dispute)]) == Exit.OK
+    assert main(["member", "decline", "--config", str(file), hex0x(dispute)]) == Exit.OK
     assert Duties(open_database(f"sqlite:///{tmp_path / 'actor.db'}"), SystemClock()).declined(KIND, dispute)
 
 
@@ -77,14 +77,14 @@ def test_declining_an_ended_or_unknown_duty_is_refused(anvil: Anvil, tmp_path: P
     court.reveal(votes)
     court.until(Phase.FINAL)
     file = str(tmp_path / "node.json")
-    assert main(["duty", "decline", "--config", file, hex0x(court.dispute)]) == Exit.REFUSED
+    assert main(["member", "decline", "--config", file, hex0x(court.dispute)]) == Exit.REFUSED
     assert duties.find(KIND, court.dispute) is None, "nothing is recorded"
     duties.add(KIND, word("voted"), 1)
     duties.done(KIND, word("voted"))
     with pytest.raises(NoProgress, match="DONE"):
         decline(settings, hex0x(word("voted")))
-    assert main(["duty", "decline", "--config", file, hex0x(word("unknown"))]) == Exit.OK
-    assert main(["duty", "decline", "--config", file, "0x12"]) == Exit.USAGE
+    assert main(["member", "decline", "--config", file, hex0x(word("unknown"))]) == Exit.OK
+    assert main(["member", "decline", "--config", file, "0x12"]) == Exit.USAGE
 
 
 @pytest.mark.parametrize(

@@ -71,9 +71,9 @@ class Place(NamedTuple):
         return (self.folder / f"{ready}.log").read_text()
 
     def protect(self, verb: str, *files: Path) -> subprocess.CompletedProcess[str]:
-        """One verb of `bytewise protect`, as its own process."""
+        """One verb of `bytewise member export-votes`, as its own process."""
         where = ["--config", str(self.folder / "ready.json"), *map(str, files)]
-        command = [sys.executable, "-m", "cli", "protect", verb, *where]
+        command = [sys.executable, "-m", "cli", "member", verb, *where]
         return subprocess.run(
             command, cwd=ROOT, env=child_environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False
         )
@@ -117,7 +117,7 @@ def test_votes_are_not_exported_beside_an_idle_running_member(place: Place, tmp_
     out, old = tmp_path / "votes.json", tmp_path / "old.json"
     with place.running() as member:
         old.write_bytes(Protection(open_database(place.url), SystemClock()).export())
-        for verb, *files in (("export", out), ("import", old), ("resume",)):
+        for verb, *files in (("export-votes", out), ("import-votes", old), ("resume",)):
             refused = place.protect(str(verb), *map(Path, files))
             said = " ".join(refused.stderr.split())
             assert refused.returncode == Exit.REFUSED, f"{verb}: {refused.stdout}{said}"
@@ -125,7 +125,7 @@ def test_votes_are_not_exported_beside_an_idle_running_member(place: Place, tmp_
         assert not out.exists() and member.poll() is None
         member.terminate()
         assert member.wait(LIMIT_S) == 0
-        assert place.protect("export", out).returncode == Exit.OK, "who ends well gives the nonce lease back at once"
+        assert place.protect("export-votes", out).returncode == Exit.OK, "who ends well gives the nonce lease back at once"
     assert out.exists()
 
 
@@ -136,7 +136,7 @@ def test_killed_member_frees_its_account_within_a_lease_time(place: Place, tmp_p
         assert place.leased_for() <= DEFAULT_TTL_S
         while place.leased_for() > 0:
             threading.Event().wait(0.2)
-        done = place.protect("export", tmp_path / "votes.json")
+        done = place.protect("export-votes", tmp_path / "votes.json")
         assert done.returncode == Exit.OK, done.stderr
 
 

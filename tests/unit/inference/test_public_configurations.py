@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
-from typer.testing import CliRunner
 
 from bytewise.inference.artifact import artifact
 from bytewise.inference.artifact.families import FAMILIES
@@ -16,7 +15,7 @@ from bytewise.inference.convert import checkpoint
 from bytewise.inference.convert.convert import ConversionOptions, convert
 from bytewise.inference.exact.matmul import MAX_KEYS
 from bytewise.protocol.errors.actors import ConfigurationError, UnsupportedModel
-from cli.model import app
+from cli.__main__ import main
 from tests.fixtures.inference.tiny import COMMON, VARIANTS, write_checkpoint
 
 SIZES = COMMON.keys() - {"rms_norm_eps", "rope_theta", "tie_word_embeddings", "torch_dtype"} | {
@@ -140,17 +139,16 @@ def test_member_neutral_for_one_value_is_refused_for_another(
         checkpoint.read(folder)
 
 
-def test_long_context_converts_with_a_shorter_one(tmp_path: Path) -> None:
+def test_long_context_converts_with_a_shorter_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_checkpoint("mistral", tmp_path / "checkpoint", sliding_window=700)
     short = tmp_path / "checkpoint"
     long = shutil.copytree(short, tmp_path / "long")
     (long / "config.json").write_text(json.dumps(members_of(short) | {"max_position_embeddings": 2 * MAX_KEYS}))
     with pytest.raises(UnsupportedModel, match=r"context of 262144 tokens: attention is exact up to 131072; .*--context"):
         convert(long, tmp_path / "refused", options=ConversionOptions(equalise=False))
-    ran = CliRunner().invoke(app, ["convert", str(long), str(tmp_path / "long-artifact"), "--context", "512"])
-    assert ran.exit_code == 0, ran.output
+    assert main(["model", "convert", str(long), str(tmp_path / "long-artifact"), "--context", "512"]) == 0
     # 512 tokens are what the other says of itself: the same model. Its window of 700 is none in either.
-    assert ran.stdout.split()[-1] == f"0x{convert(short, tmp_path / 'artifact').hex()}"
+    assert capsys.readouterr().out.split()[-1] == f"0x{convert(short, tmp_path / 'artifact').hex()}"
     shape = artifact.load(tmp_path / "long-artifact").manifest.architecture
     assert (shape.max_context, shape.windows) == (512, ())
 

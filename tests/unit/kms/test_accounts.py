@@ -80,7 +80,7 @@ def test_plaintext_key_is_refused_by_every_command_and_sealed_by_wrap(
         lambda: keyring.entry(folder, "https://127.0.0.1:1", "127.0.0.1:2"),
         lambda: back_up(folder, tmp_path / "backup", b"k" * 32, records, SystemClock(), os.urandom),
     ):
-        with pytest.raises(ConfigurationError, match=r"signing\.key: lies open .* run `python -m kms wrap`"):
+        with pytest.raises(ConfigurationError, match=r"signing\.key: lies open .* run `bytewise shard wrap`"):
             tool()
     monkeypatch.setattr(sys, "argv", ["kms", "wrap", "--config", str(settings)])
     for _ in range(2):
@@ -99,7 +99,7 @@ def test_old_backup_restores_the_plaintext_key_which_is_then_sealed(fresh: World
     for path in folder.glob("*.key"):
         path.unlink()
     assert OPEN_KEY in restore(tmp_path / "before", b"k" * 32, folder, records, None).written
-    with pytest.raises(ConfigurationError, match="run `python -m kms wrap`"):
+    with pytest.raises(ConfigurationError, match="run `bytewise shard wrap`"):
         accounts.signer(folder)
     assert accounts.seal_account(folder, open_sealer(folder))
     assert accounts.signer(folder).secret == key

@@ -14,7 +14,7 @@ from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64
 from bytewise.service.settings import DatabaseUrl
 from bytewise.storage.migrate import migrate
-from cli.key import _agreed
+from cli.key.ceremony import _agreed
 from kms.ceremony.session import agreed_plan, concluded, make_plan
 from kms.settings import CeremonySettings
 from tests.fixtures.kms.ceremonies import SCRIBE

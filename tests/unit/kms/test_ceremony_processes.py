@@ -55,7 +55,7 @@ def bytewise(*words: str) -> "subprocess.Popen[bytes]":
 def test_three_processes_with_one_killed_make_an_epoch_key_nobody_has(shards: Shards) -> None:
     folder = shards.folder
     with running(shards, serving=False):
-        conducting = bytewise("kms", "dkg", "--config", str(folder / "dkg.toml"))
+        conducting = bytewise("key", "dkg", "--config", str(folder / "dkg.toml"))
         wait_until(lambda: log_length(folder) >= 7)  # three joined, three committed, and dealing has begun
         shards.kill(2)
         shards.start(2)
@@ -83,7 +83,7 @@ def test_three_processes_with_one_killed_make_an_epoch_key_nobody_has(shards: Sh
     (folder / "plan.json").unlink()
     with running(shards, serving=True):  # the epoch exists: nobody makes its key again
         (folder / "dkg.toml").write_text((folder / "dkg.toml").read_text().replace("phase_s = 90.0", "phase_s = 1.0"))
-        assert main(["kms", "dkg", "--config", str(folder / "dkg.toml")]) == Exit.INCONCLUSIVE
+        assert main(["key", "dkg", "--config", str(folder / "dkg.toml")]) == Exit.INCONCLUSIVE
 
 
 def renew(shards: Shards, document: EpochDocument) -> EpochDocument:
@@ -92,7 +92,7 @@ def renew(shards: Shards, document: EpochDocument) -> EpochDocument:
     text = (folder / "dkg.toml").read_text().replace("plan.json", "plan-2.json").replace("'epoch.json'", "'renewed.json'")
     without = "\n".join(line for line in text.splitlines() if not line.startswith("entries"))
     (folder / "renew.toml").write_text(without + "\nsource_file = 'epoch.json'\n")
-    assert main(["kms", "reshare", "--config", str(folder / "renew.toml")]) == Exit.OK
+    assert main(["key", "reshare", "--config", str(folder / "renew.toml")]) == Exit.OK
     renewed = decode(EpochDocument, (folder / "renewed.json").read_bytes())
     assert renewed.record.public_key == document.record.public_key and renewed.commitments[1:] != document.commitments[1:]
     assert chain.epoch_on_chain(EPOCH, shards.anvil.client.head().number).version == 0
@@ -106,9 +106,9 @@ def renew(shards: Shards, document: EpochDocument) -> EpochDocument:
 
 
 def put_in_force(shards: Shards, config: str) -> None:
-    """`bytewise kms open`."""
+    """`bytewise key open`."""
     folder = shards.folder
-    command = ["kms", "open", "--config", str(folder / config), "--key", str(folder / "curator.key")]
+    command = ["key", "open", "--config", str(folder / config), "--key", str(folder / "curator.key")]
     assert main([*command, "--network", str(folder / "network.json"), "--rpc", shards.anvil.url]) == Exit.OK
 
 

@@ -110,7 +110,7 @@ def test_wrong_certificate_or_key_is_named(tmp_path: Path, name: str, how: str) 
         (tmp_path / name).unlink()
     else:
         (tmp_path / name).write_text("x")
-    with pytest.raises(ConfigurationError, match=r"tls.pem, tls.key: .*bytewise kms restore"):
+    with pytest.raises(ConfigurationError, match=r"tls.pem, tls.key: .*bytewise shard restore"):
         serve(build_app(None), "127.0.0.1", 0, tmp_path / keyring.TLS_CERTIFICATE, tmp_path / keyring.TLS_KEY)
 
 

@@ -31,7 +31,7 @@ from tests.fixtures.kms.memory_chain import CONTRACTS
 
 
 def erased(who: Office, document: EpochDocument) -> SignedErasure:
-    """What `python -m kms erase` does at a shard."""
+    """What `bytewise shard erase` does at a shard."""
     return erase(who.folder, document, CONTRACTS, who.ceremonies(), who.chain, SystemClock())
 
 

@@ -63,7 +63,7 @@ def chain_of(world: World, commitments: Blob | None = None, state: EpochState = 
 
 
 def erased(world: World, chain: OneEpoch, document: EpochDocument | None = None) -> SignedErasure:
-    """As `python -m kms erase` at shard 1."""
+    """As `bytewise shard erase` at shard 1."""
     return erase(folder_of(world), document or world.document, world.contracts, world.ceremonies(1), chain, SystemClock())
 
 

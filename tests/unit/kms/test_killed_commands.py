@@ -58,7 +58,7 @@ def settings(shards: Shards, name: str, **changed: object) -> Path:
 
 def ceremony(shards: Shards, verb: str, config: Path) -> list[str]:
     """A scribe's command, killed; no shard keeps anything against its scribe. The moments."""
-    found = command(shards, shards.folder, f"{verb}-{config.stem}", "bytewise", "kms", verb, "--config", config)
+    found = command(shards, shards.folder, f"{verb}-{config.stem}", "bytewise", "key", verb, "--config", config)
     assert found.code == Exit.OK
     for when in ("before", "after"):
         assert any(each.startswith(f"{when} commit: ") and "INSERT ceremony_message" in each for each in found.moments)
@@ -89,7 +89,7 @@ def opens(shards: Shards, made: EpochDocument, holders: Sequence[int]) -> None:
 def put_in_force(shards: Shards, config: Path, version: int) -> list[str]:
     """The curator's command, killed: on the chain and in the address book is what the ceremony made."""
     words = ["--key", shards.folder / "curator.key", "--network", shards.folder / "network.json", "--rpc", shards.anvil.url]
-    found = command(shards, shards.folder, f"open-{config.stem}", "bytewise", "kms", "open", "--config", config, *words)
+    found = command(shards, shards.folder, f"open-{config.stem}", "bytewise", "key", "open", "--config", config, *words)
     assert found.code == Exit.OK
     made, on_chain = document(shards, config.stem), on_the_chain(shards)
     assert (on_chain.state, on_chain.version, on_chain.commitments) == (
@@ -130,11 +130,11 @@ def erase(shards: Shards, number: int, kept: set[str], flaw: str = "none") -> bo
 
 
 def counted(shards: Shards, numbers: Sequence[int]) -> None:
-    """Enough shards said that the old shares are gone: `bytewise kms erased`."""
+    """Enough shards said that the old shares are gone: `bytewise key verify-erasure`."""
     files = [str(path) for n in numbers for path in shards.of(n).glob(f"erasure-{EPOCH}-v{on_the_chain(shards).version}*.json")]
     network = ["--network", str(shards.folder / "network.json"), "--rpc", shards.anvil.url]
     assert len(files) == len(numbers)
-    assert main(["kms", "erased", *files, *network]) == Exit.OK
+    assert main(["key", "verify-erasure", *files, *network]) == Exit.OK
 
 
 def renew(shards: Shards) -> tuple[EpochDocument, list[str]]:
@@ -157,7 +157,7 @@ def move(shards: Shards) -> list[str]:
     shards.entries |= {n: shards.enrol(n, "moved.json") for n in FRESH}
     entries = [f"shard-{n}/entry.json" for n in FRESH]
     config = settings(shards, "moved", source_file="refresh.json", source_version=1, entries=entries, quorum=2)
-    assert main(["kms", "reshare", "--config", str(config), "--plan"]) == Exit.OK
+    assert main(["key", "reshare", "--config", str(config), "--plan"]) == Exit.OK
     digest = decode(SignedPlan, (shards.folder / "moved.plan").read_bytes()).plan.digest
     for number in (*ALL, *FRESH):
         path = shards.of(number) / "serve.toml"
@@ -176,7 +176,7 @@ def retire(shards: Shards) -> list[str]:
     key_in_force(client, book, signer(0), epoch_document(EPOCH + 1), POLICY.digest, SHARDS)
     shards.anvil.pass_time(DEVNET.times.key_retention + 1)
     words = ["--key", shards.folder / "curator.key", "--network", shards.folder / "network.json", "--rpc", shards.anvil.url]
-    found = command(shards, shards.folder, "retire", "bytewise", "kms", "retire", EPOCH, *words)
+    found = command(shards, shards.folder, "retire", "bytewise", "key", "retire", EPOCH, *words)
     assert found.code == Exit.OK and on_the_chain(shards).state is EpochState.RETIRED
     return found.moments
 
@@ -209,6 +209,6 @@ def test_killed_coordinator_curator_and_erasing_shards_finish_their_work(shards:
 def test_coordinator_that_sends_before_storing_makes_no_key(shards: Shards) -> None:
     """Control: without its log the shards' word is against it, and nothing is made."""
     with running(shards, serving=False):
-        words = ("bytewise", "kms", "dkg", "--config", settings(shards, "epoch", phase_s=2.0))
+        words = ("bytewise", "key", "dkg", "--config", settings(shards, "epoch", phase_s=2.0))
         found = command(shards, shards.folder, "forgetful", *words, flaw="forgetful")
     assert found.code == Exit.INCONCLUSIVE and found.moments and not (shards.folder / "epoch.json").exists()

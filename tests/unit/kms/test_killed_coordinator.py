@@ -1,4 +1,4 @@
-"""`bytewise kms dkg` as a process that is killed by SIGKILL now and then. At every moment: `test_killed_commands`."""
+"""`bytewise key dkg` as a process that is killed by SIGKILL now and then. At every moment: `test_killed_commands`."""
 
 from pathlib import Path
 

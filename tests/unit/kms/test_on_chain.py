@@ -1,4 +1,4 @@
-"""`python -m kms serve` against a real chain: a drawn seat opens the envelope, and what the chain says decides."""
+"""`bytewise shard run` against a real chain: a drawn seat opens the envelope, and what the chain says decides."""
 
 import os
 from collections.abc import Sequence

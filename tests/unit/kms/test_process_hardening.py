@@ -116,7 +116,7 @@ def wrapping(folder: Path) -> dict[str, list[str]]:
 
 @pytest.mark.e2e
 def test_commands_harden_their_process_before_reading_a_shard_folder(fresh: World, tmp_path: Path) -> None:
-    """Told by the limit that they hand on to what they start: `python -m kms` and `bytewise kms`."""
+    """Told by the limit that they hand on to what they start: `python -m kms` and `bytewise key`."""
     commands, settings = wrapping(tmp_path), config(fresh, 1)
     text = settings.read_text() + "".join(f"{verb}_command = {json.dumps(words)}\n" for verb, words in commands.items())
     settings.write_text(text)
@@ -126,7 +126,7 @@ def test_commands_harden_their_process_before_reading_a_shard_folder(fresh: Worl
     more += [word for verb, words in commands.items() for word in (f"--{verb}", shlex.join(words))]
     for program in (
         ["-m", "kms", "wrap", "--config", str(settings)],
-        ["-m", "cli", "kms", "init", str(tmp_path / "new"), *place, *more],
+        ["-m", "cli", "shard", "init", str(tmp_path / "new"), *place, *more],
     ):
         done = subprocess.run(
             [sys.executable, *program], cwd=ROOT, env=child_environment(), preexec_fn=with_cores, timeout=120, check=False

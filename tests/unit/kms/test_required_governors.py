@@ -36,7 +36,7 @@ def test_hardware_shard_does_not_start_on_an_unsigned_policy(
     if not why:
         assert build_shard(chosen, contracts, fresh.chain).info().policy == fresh.policy.digest
         return
-    with pytest.raises(ConfigurationError, match=f"policy_governors.*{why}.*python -m kms approve"):
+    with pytest.raises(ConfigurationError, match=f"policy_governors.*{why}.*bytewise key approve"):
         build_shard(chosen, contracts, fresh.chain)
 
 

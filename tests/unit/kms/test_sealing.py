@@ -105,7 +105,7 @@ def test_shares_are_made_renewed_erased_and_restored_under_each_sealing(sealing:
 def test_key_in_the_folder_is_moved_out_and_shares_stay_unchanged(fresh: World, tmp_path: Path) -> None:
     folder, sealing = fresh.settings.shards[0].folder, wrapped(tmp_path)
     plain, share = (folder / "storage.key").read_bytes(), (folder / "share-1.json").read_bytes()
-    with pytest.raises(ConfigurationError, match="python -m kms wrap"):
+    with pytest.raises(ConfigurationError, match="bytewise shard wrap"):
         open_sealer(folder, sealing)
     wrap_folder(folder, sealing)
     assert not (folder / "storage.key").exists() and (folder / "share-1.json").read_bytes() == share
@@ -117,7 +117,7 @@ def test_key_in_the_folder_is_moved_out_and_shares_stay_unchanged(fresh: World, 
         keyring.open_share(folder, fresh.document)
     # A crash before the file was wiped, and a key of another folder.
     write_whole(folder / "storage.key", plain)
-    with pytest.raises(ConfigurationError, match="python -m kms wrap"):
+    with pytest.raises(ConfigurationError, match="bytewise shard wrap"):
         open_sealer(folder, sealing)
     wrap_folder(folder, sealing)
     assert keyring.open_share(folder, fresh.document, open_sealer(folder, sealing)).index == 1

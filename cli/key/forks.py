@@ -1,4 +1,4 @@
-"""`bytewise kms forks`: scribes that signed two logs of one ceremony, as shards kept it, proven to anybody."""
+"""`bytewise key forks`: scribes that signed two logs of one ceremony, as shards kept it, proven to anybody."""
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations
@@ -17,10 +17,8 @@ from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import load_settings
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import check_revision, open_database
-from cli.key_shard import ShardOption
+from cli.shard import ShardOption
 from kms.settings import ShardSettings
-
-app = typer.Typer(no_args_is_help=True, help="Scribes that signed two logs of one key ceremony: what shards kept, and its proof.")
 
 OutOption = Annotated[
     Path | None, typer.Option("--out", help="Folder for one file of each ceremony, which `verify` reads; all of it is public.")
@@ -29,14 +27,15 @@ FilesArgument = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Fi
 ScribeOption = Annotated[str, typer.Option("--scribe", help="Address of the scribe; a file of any other is refused.")]
 
 
-@app.command()
 def show(config: ShardOption, out: OutOption = None) -> None:
-    """Tell of which ceremonies the scribe showed this shard a second log, and verify what it signed. The shard may be running.
+    """Tell of which ceremonies this shard saw a second log, and verify it.
+
+    A coordinator that signed a second log is proven by what it signed. The shard may be running.
 
     With `--out` the log of every ceremony goes to a file, as its scribe signed it, the second log beside it. `verify` over files
     of two shards also finds the fork of which each saw one log only.
 
-    Exit codes: 0 no second log is kept, 2 a scribe is proven to have signed two, 64 asked wrongly.
+    Exit codes: 0 no second log is kept, 2 a scribe is proven to have signed two, 64 wrong input.
     """
     settings = load_settings(ShardSettings, config)
     engine = open_database(settings.database_url)
@@ -47,9 +46,8 @@ def show(config: ShardOption, out: OutOption = None) -> None:
     _conclude(f"{len(copies)} logs of this shard", [each.fork for each in copies if each.fork is not None])
 
 
-@app.command()
 def verify(files: FilesArgument, scribe: ScribeOption = "") -> None:
-    """Verify logs of ceremonies as shards wrote them, and look for two of one ceremony that part.
+    """Verify logs of ceremonies as shards wrote them, and look for two that part.
 
     It needs no network: the plan in each file names the scribe, whose signatures are over that plan. A scribe whose database was
     lost, and that began the same plan again, has signed two as well: nobody can tell that from a lie.

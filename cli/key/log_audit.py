@@ -1,4 +1,4 @@
-"""What `bytewise kms log verify` does at each shard, and with the chain: what fails at one hides nothing of another."""
+"""What `bytewise key log verify` does at each shard, and with the chain: what fails at one hides nothing of another."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple

@@ -1,29 +1,108 @@
-"""What a stranger can read of a network with an RPC address and the address book: receipts, verdicts, money.
+"""`bytewise network`: what anybody can read of a network with an RPC address and the address book.
 
 Plain JSON data: amounts in wei as decimal strings, digests as 0x-hex. Everything is read at one block.
 """
 
 import functools
+import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from rich.console import Console
+from rich.table import Table
+
 from bytewise.protocol.address_book import Network
+from bytewise.protocol.court.commitments import claim_of
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.snapshot import AnchoredBatch, Dispute, Seat, Snapshot
 from bytewise.protocol.digests import out_hash
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy
+from bytewise.protocol.evidence.claims import ChainClaims, ResultStatement, differing_claims, named_evidence
 from bytewise.protocol.records.receipt import BatchHeader
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult, Outcome, Verdict
+from bytewise.protocol.signing import Domain
 from bytewise.protocol.suites import kind_of
-from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Address, Digest, hex0x
+from bytewise.protocol.units import U256, ZERO_ADDRESS, ZERO_DIGEST, Address, Digest, digest, hex0x, unhex
+from bytewise.tee.appraisal import decode_result_quote, verify_result_quote
 from chain.reads.documents import RegistryDocuments
 from chain.reads.history import CourtHistory, DisputeEndedEvent, RevealEvent, SeatSettledEvent
 from chain.reads.host_claims import ChainClaimHistory
 from chain.reads.reader import SnapshotReader
 from chain.reads.records import MoneyTotals
-from cli.labels import Labels
-from cli.quotes import Policies, Quoted, judged, registered_policy
+from cli.assurance import Labels, warn
+from cli.connect import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, connected
+from cli.output import Output, OutputOption, brief, ether
+
+# What the published result quote of a vote is worth: appraised under the round's policy, and compared with vote and chain.
+
+
+def registered_policy(documents: RegistryDocuments, digest: Digest, block: int) -> AppraisalPolicy | None:
+    """The appraisal policy of a digest, from the chain; None if none is registered or its bytes are another's."""
+    try:
+        policy = decode(AppraisalPolicy, documents.policy_document(digest, block))
+    except BytewiseError:
+        return None
+    return policy if policy.digest == digest else None
+
+
+class Quoted(NamedTuple):
+    """What a published quote is worth."""
+
+    passes: int | None
+    """Teacher-forced passes of the vote, as its enclave attests; None unless the quote holds."""
+    finding: str
+    """`holds`, or what is wrong with it."""
+
+
+HOLDS, NONE, ANOTHER = "holds", "none", "says another vote"
+"""Findings about a quote; others name the refusal, or the premises that are not the chain's."""
+
+
+Policies = Callable[[Digest], AppraisalPolicy | None]
+"""The registered appraisal policy of a digest, whether or not it is still in force; None if the chain has no bytes of it."""
+
+
+def judged(
+    policies: Policies, disputes: Domain, receipt_id: Digest, opening: RevealEvent, chain: ChainClaims, assurance: str
+) -> Quoted:
+    """Whether the quote of a vote is valid, says just this vote, and rests on nothing but what the chain says too.
+
+    `assurance` is the chain's label of the receipt's key epoch: simulated evidence says nothing of an epoch of hardware.
+
+    It is appraised under the policy that it names, if that was in force during the round: what governance changed since says
+    nothing of evidence of before.
+    """
+    if not opening.quote:
+        return Quoted(None, NONE)
+    try:
+        quote = decode_result_quote(opening.quote)
+        said, shown = quote.statement, named_evidence(quote.evidence).assurance
+        if said.premises.policy in chain.policies:
+            policy = policies(said.premises.policy)
+            if policy is None:
+                return Quoted(None, "no policy on the chain to judge it by")
+            verify_result_quote(policy, opening.quote, disputes.chain_id)
+    except BytewiseError as error:
+        return Quoted(None, f"refused: {type(error).__name__}")
+    vote = opening.vote
+    expected = ResultStatement(
+        U256(disputes.chain_id), disputes.contract, vote.dispute, vote.round, receipt_id, vote.voter, vote.outcome, vote.code,
+        vote.tokens_hash, vote.trace_root, vote.round_digest, said.verify_passes, said.premises,
+    )  # fmt: skip
+    if said != expected:
+        return Quoted(None, ANOTHER)
+    if shown != assurance:
+        return Quoted(None, f"{shown} evidence, and the key epoch is {assurance}")
+    # Not appraised if its policy is none of the round's: that is then among what differs, and the quote does not hold.
+    wrong = differing_claims(said.premises, chain)
+    return (
+        Quoted(None, f"rests on what the chain does not say: {', '.join(wrong)}") if wrong else Quoted(said.verify_passes, HOLDS)
+    )
+
 
 _Seat = tuple[Digest, int, Address]
 """Dispute, round and holder."""
@@ -215,3 +294,105 @@ def short(identifier: str | Digest) -> str:
     """First eight hex digits of an identifier, for tables."""
     text = identifier if isinstance(identifier, str) else hex0x(identifier)
     return text[2:10]
+
+
+# The public state as tables for people.
+
+
+def print_state(state: Mapping[str, Any], console: Console, names: Mapping[str, str]) -> None:
+    """Prints receipts, verdicts and money; `names` maps accounts to what the reader calls them."""
+    console.print(_receipt_table(state))
+    console.print(_verdicts(state, names))
+    console.print(_payments(state))
+    console.print(_money(state, names))
+    key = f"key epoch {state['key_epoch']}, assurance {state['assurance']}, {state['key_kind']}"
+    console.print(key if state["key_epoch"] else "no key epoch is active", style="bold")
+    word = "sums to the wei" if state["money_sums"] else "DOES NOT SUM"
+    console.print(f"block {state['block']}: all money {word}; burned {ether(state['money']['total_burned'])}", style="bold")
+    labels = {state["assurance"], *(each["assurance"] for each in (*state["batches"], *state["disputes"]))}
+    for label in sorted(labels):
+        warn(console, label)
+
+
+def _receipt_table(state: Mapping[str, Any]) -> Table:
+    total = sum(batch["count"] for batch in state["batches"])
+    table = Table(title=f"{total} receipts in {len(state['batches'])} batches", title_justify="left")
+    for heading in ("receipt", "audits: match", "mismatch", "none", "verdict", "assurance"):
+        table.add_column(heading, justify="right" if heading in ("mismatch", "none") else "left")
+    for each in state["receipts"]:
+        said = each["audits"]
+        verdict = each["verdict"] or "accepted by default"
+        counts = (str(said["match"]), str(said["mismatch"]), str(said["none"]))
+        table.add_row(short(each["receipt"]), *counts, verdict, each["assurance"])
+    return table
+
+
+def seats_for(dispute: Mapping[str, Any]) -> int:
+    """Seats that found what stands: what replaces the claim, or else the claim in both fields that its operator signed."""
+    claim, replacement = dispute["claim"], dispute["replacement"]
+    return sum(
+        member["seats"]
+        for member in dispute["members"]
+        if (member["out_hash"] == replacement if replacement else _claim_of(member) == claim)
+    )
+
+
+def _claim_of(member: Mapping[str, Any]) -> str | None:
+    """What a member found, in the form of a receipt's claim."""
+    found = member["tokens_hash"], member["out_hash"]
+    return None if None in found else hex0x(claim_of(*(digest(unhex(each)) for each in found)))
+
+
+def _verdicts(state: Mapping[str, Any], names: Mapping[str, str]) -> Table:
+    table = Table(title="verdicts", title_justify="left")
+    for heading in ("receipt", "verdict", "assurance", "operator", "challenger", "seats for it", "absent", "quotes that hold"):
+        table.add_column(heading)
+    for each in state["disputes"]:
+        equal = seats_for(each)
+        quotes = [m["quote"] for m in each["members"] if m["quote"] is not None]
+        absent = sum(m["seats"] for m in each["members"] if m["commitments"] == 0)
+        table.add_row(
+            short(each["receipt"]), each["verdict"], each["assurance"], names.get(each["operator"], short(each["operator"])),
+            names.get(each["challenger"], short(each["challenger"])), f"{equal} of {each['seats']}", str(absent),
+            f"{quotes.count(HOLDS)} of {len(quotes)}",
+        )  # fmt: skip
+    return table
+
+
+def _payments(state: Mapping[str, Any]) -> Table:
+    table = Table(title="money of each dispute, in ETH", title_justify="left")
+    columns = {
+        "bond": "bond_wei", "advanced": "advanced_wei", "slashed": "slashed_wei", "to challenger": "to_challenger_wei",
+        "to committee": "to_verifiers_wei", "to operator": "to_operator_wei", "burned": "burned_wei",
+    }  # fmt: skip
+    for heading in ("receipt", *columns):
+        table.add_column(heading)
+    for each in state["disputes"]:
+        money = each["money"] or {}
+        table.add_row(short(each["receipt"]), *(brief(money.get(key, "0")) for key in columns.values()))
+    return table
+
+
+def _money(state: Mapping[str, Any], names: Mapping[str, str]) -> Table:
+    table = Table(title="accounts, in ETH", title_justify="left")
+    for heading in ("account", "role", "stake", "may withdraw"):
+        table.add_column(heading)
+    for each in state["accounts"]:
+        name = names.get(each["account"], short(each["account"]))
+        table.add_row(name, each["role"], brief(each["stake_wei"]), brief(each["credit_wei"]))
+    return table
+
+
+def show(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, output: OutputOption = Output.TABLE) -> None:
+    """Show receipts, verdicts and money of a network, read from the chain alone.
+
+    Exit codes: 0 read, 5 the node does not answer, 64 wrong input.
+
+    Example: bytewise network show --network network.json --output json
+    """
+    with connected(network, rpc, DA_URLS) as connection:
+        state = collect(connection.reader)
+    if output is Output.JSON:
+        print(json.dumps(state, indent=2))
+    else:
+        print_state(state, Console(), {})

@@ -1,4 +1,4 @@
-"""`bytewise kms erased`: whether enough shards say that they have erased their shares."""
+"""`bytewise key verify-erasure`: whether enough shards say that they have erased their shares."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,8 +18,7 @@ from chain.client.address_book import verify_code
 from chain.reads.reader import SnapshotReader
 from chain.reads.share_history import share_history
 from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
-from cli.terminal import moment, printable
-from cli.verify import Output, OutputOption
+from cli.output import Output, OutputOption, moment, printable
 from kms.ceremony.erasure import Counted, Wanted, count, judge, wanted_shares
 
 FilesArgument = Annotated[
@@ -33,14 +32,16 @@ def erased(
     rpc: RpcOption = RPC_URLS,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Verify erasure statements, and tell whether so many shards gave one that old shares, or an ended key, are out of reach.
+    """Verify erasure statements, and tell whether enough shards gave one.
+
+    Enough of them mean that old shares, or an ended key, are out of reach.
 
     With n shards of which t open, n - t + 1 must say so, of each version of the shares: who had them, and how many opened, the
     chain told when they were dealt. Nobody can check such a word; each is held against the account that the chain names, the
     network, the key epoch and the version that it speaks of.
 
     Exit codes: 0 enough say so of each version, 2 a statement is forged or of another network, 3 too few say so of one yet,
-    5 the node does not answer, 64 asked wrongly.
+    5 the node does not answer, 64 wrong input.
     """
     said = [_read(file) for file in files]
     epochs = sorted({each.statement.epoch for each in said})
@@ -83,7 +84,7 @@ def _read(file: Path) -> SignedErasure:
     try:
         return decode(SignedErasure, file.read_bytes())
     except (OSError, Fault) as error:
-        why = f"is no erasure statement (`python -m kms erase` writes them): {str(error)[:200]}"
+        why = f"is no erasure statement (`bytewise shard erase` writes them): {str(error)[:200]}"
         raise ConfigurationError(str(file), why) from None
 
 

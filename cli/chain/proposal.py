@@ -1,4 +1,4 @@
-"""`bytewise chain propose`, `proposals`, `vote`, `queue`, `execute`, `cancel`: what only a vote may do, from idea to deed."""
+"""`bytewise chain proposal`: what only a vote may do, from the proposal to its execution."""
 
 import json
 from collections.abc import Mapping
@@ -18,12 +18,11 @@ from chain.client.address_book import verify_code
 from chain.client.artifacts import legible
 from chain.client.rpc import at_number
 from chain.deployment.calls import ContractCall
-from cli.chain_call import ArgumentsArgument, act_of
-from cli.chain_params import BlockOption, change_of
+from cli.chain.call import ArgumentsArgument, act_of
+from cli.chain.params import BlockOption, change_of
+from cli.chain.privileged_call import DevnetOption, FromOption, KeyOption, Office, SendOption, deliver, moment, office
 from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book
-from cli.privileged_call import DevnetOption, FromOption, KeyOption, Office, SendOption, deliver, moment, office
-from cli.terminal import printable
-from cli.verify import Output, OutputOption
+from cli.output import Output, OutputOption, printable
 
 # Files of calls that one proposal makes together: what nobody asked for must not be proposed, so nothing is passed over.
 
@@ -67,7 +66,9 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-ProposalArgument = Annotated[str, typer.Argument(metavar="PROPOSAL", help="Its number, as `bytewise chain proposals` shows it.")]
+ProposalArgument = Annotated[
+    str, typer.Argument(metavar="PROPOSAL", help="Its number, as `bytewise chain proposal list` shows it.")
+]
 
 ListedFunction = Annotated[str | None, typer.Argument(metavar="FUNCTION", help="`bytewise chain call CONTRACT` lists them.")]
 _CALLS = 'Or: JSON list of {"contract", "function", "arguments"}, and "value" in wei if any go along; done together.'
@@ -94,11 +95,13 @@ def propose(
     send: SendOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Propose calls to the vote. They are tried in the name of the timelock that may make them: the short one, else the long one.
+    """Propose calls to the vote.
+
+    They are tried in the name of the timelock that may make them: the short one, else the long one.
 
     The proposer needs votes (`bytewise chain call GovernanceToken delegate ACCOUNT`).
 
-    Exit codes: 0 can be proposed (or was), 5 the node does not answer, 64 asked wrongly, or refused by a contract.
+    Exit codes: 0 can be proposed (or was), 5 the node does not answer, 64 wrong input, or refused by a contract.
     """
     if [contract, params, calls, court].count(None) != 3:
         raise ConfigurationError("proposal", "give CONTRACT FUNCTION ARGUMENTS, --params, --calls or --court, one of them")
@@ -122,7 +125,7 @@ def propose(
 def proposals(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, output: OutputOption = Output.TABLE) -> None:
     """List all proposals: what each does, how its vote stands, what comes next.
 
-    Exit codes: 0 listed, 5 the node does not answer, 64 asked wrongly.
+    Exit codes: 0 listed, 5 the node does not answer, 64 wrong input.
     """
     of, listed = office(network, rpc, None, None, None, send=False), []
     head = of.reader.head()
@@ -162,7 +165,7 @@ def vote(
 ) -> None:
     """Vote, once.
 
-    Exit codes: 0 the vote counts (or was sent), 5 the node does not answer, 64 asked wrongly, or too early or late.
+    Exit codes: 0 the vote counts (or was sent), 5 the node does not answer, 64 wrong input, or too early or late.
     """
     if support.upper() not in Support.__members__:
         raise ConfigurationError("SUPPORT", f"{support} is none of for, against, abstain")
@@ -188,7 +191,7 @@ def queue(
 ) -> None:
     """Start the short timelock of what was voted; anybody may.
 
-    Exit codes: 0 can be queued (or was), 5 the node does not answer, 64 asked wrongly, or too early or late.
+    Exit codes: 0 can be queued (or was), 5 the node does not answer, 64 wrong input, or too early or late.
     """
     of = _anybody(office(network, rpc, sender, key, devnet_account, send, output))
     found, _ = _found(of, proposal, ProposalState.SUCCEEDED)
@@ -205,9 +208,11 @@ def execute(
     send: SendOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Do what a timelock has held for long enough; anybody may. Twice for the long one, which the first starts.
+    """Do what a timelock has held for long enough; anybody may.
 
-    Exit codes: 0 can be done (or was), 5 the node does not answer, 64 asked wrongly, or too early or late.
+    Twice for the long one, which the first starts.
+
+    Exit codes: 0 can be done (or was), 5 the node does not answer, 64 wrong input, or too early or late.
     """
     of = _anybody(office(network, rpc, sender, key, devnet_account, send, output))
     found, state = _found(of, proposal, ProposalState.QUEUED, ProposalState.EXECUTED)
@@ -231,7 +236,7 @@ def cancel(
 ) -> None:
     """Take your own proposal back before its vote begins.
 
-    Exit codes: 0 can be taken back (or was), 5 the node does not answer, 64 asked wrongly, too late, or not yours.
+    Exit codes: 0 can be taken back (or was), 5 the node does not answer, 64 wrong input, too late, or not yours.
     """
     of = office(network, rpc, sender, key, devnet_account, send, output)
     found, _ = _found(of, proposal, ProposalState.PENDING)
@@ -242,7 +247,7 @@ def _found(of: Office, text: str, *wanted: ProposalState) -> tuple[Proposal, Pro
     head = of.reader.head()
     found = next((each for each in voting.proposals(of.client, of.network, head) if str(each.id) == text), None)
     if found is None:
-        raise ConfigurationError("PROPOSAL", f"{text[:80]} is not on this network: `bytewise chain proposals` lists all")
+        raise ConfigurationError("PROPOSAL", f"{text[:80]} is not on this network: `bytewise chain proposal list` lists all")
     state = voting.state_of(of.client, of.network, found.id, head)
     if state not in wanted:
         raise ConfigurationError("PROPOSAL", f"is {state.name}: {_next(of, found, state, head)}")

@@ -1,4 +1,4 @@
-"""`bytewise kms`: conducts key ceremonies and opens the epochs that they made."""
+"""`bytewise key`: conducts key ceremonies and opens the epochs that they made."""
 
 import json
 import secrets
@@ -22,21 +22,11 @@ from chain.client.access import Chain
 from chain.client.address_book import verify_code, write_network
 from chain.reads.reader import SnapshotReader
 from chain.sending.keys import load_signer
-from cli import key_erased, key_forks, key_init, key_log, key_shard
 from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
 from kms.ceremony.coordinator import epoch_document, share_consents, share_signatures, transcript_of, unproven, verify_proven
 from kms.ceremony.session import agreed_plan, concluded, conduct
 from kms.ceremony.state import Ceremony
 from kms.settings import CeremonySettings
-
-app = typer.Typer(no_args_is_help=True, help="Keys that nobody holds: make, renew, move, repair and end them; see who used them.")
-app.add_typer(key_log.app, name="log")
-app.add_typer(key_forks.app, name="forks")
-app.command()(key_init.init)
-app.command()(key_erased.erased)
-app.command()(key_shard.status)
-app.command()(key_shard.backup)
-app.command()(key_shard.restore)
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="Settings of the ceremony (kms.settings.CeremonySettings).")]
 CuratorOption = Annotated[Path, typer.Option("--key", help="Key file of the curator.")]
@@ -47,38 +37,40 @@ WithoutOption = Annotated[
 DryOption = Annotated[bool, typer.Option("--plan", help="Write and show the plan, and begin nothing.")]
 
 
-@app.command()
 def dkg(config: ConfigOption, plan: DryOption = False) -> None:
-    """Make a key with the shards of the settings; nobody ever holds it. The same command goes on after a crash.
+    """Make a key with the shards of the settings; nobody ever holds it.
+
+    The same command goes on after a crash.
 
     An epoch numbered 2 · 2^32 + k (8589934593 is the first) is hybrid: its envelopes need the key and the shards' ML-KEM-768
     keys, which are drawn with it. It needs 2t - 1 shards, and its shares are never dealt again. One numbered 3 · 2^32 + k
     (12884901889 is the first) has a key that enclaves rebuild; every shard must allow that (`release_shares`).
 
-    Exit codes: 0 made, 3 it failed and nothing changed, 64 asked wrongly.
+    Exit codes: 0 made, 3 it failed and nothing changed, 64 wrong input.
     """
     _ceremony(config, CeremonyPurpose.GENERATE, plan)
 
 
-@app.command()
 def reshare(config: ConfigOption, plan: DryOption = False) -> None:
-    """Deal the shares of an epoch's key again: to the same shards, or to the entries of the settings. The key stays.
+    """Deal the shares of an epoch's key again; the key stays.
 
-    Exit codes: 0 done, 3 it failed and the old shares stay, 64 asked wrongly.
+    The shares go to the same shards, or to the entries of the settings.
+
+    Exit codes: 0 done, 3 it failed and the old shares stay, 64 wrong input.
     """
     _ceremony(config, CeremonyPurpose.RESHARE, plan)
 
 
-@app.command()
 def repair(config: ConfigOption, plan: DryOption = False) -> None:
-    """Give the shard `heir` the share that it lost, from the others'. Nothing else changes.
+    """Give the shard `heir` the share that it lost, from the others'.
 
-    Exit codes: 0 done, 3 it failed, 64 asked wrongly.
+    Nothing else changes.
+
+    Exit codes: 0 done, 3 it failed, 64 wrong input.
     """
     _ceremony(config, CeremonyPurpose.REPAIR, plan)
 
 
-@app.command("open")
 def open_(
     config: ConfigOption,
     key: CuratorOption,
@@ -86,13 +78,15 @@ def open_(
     rpc: RpcOption = RPC_URLS,
     without: WithoutOption = None,
 ) -> None:
-    """Put what a ceremony made in force: a new epoch, or new shares of one. Log and chain ask that enough shards signed for it.
+    """Put what a ceremony made in force: a new epoch, or new shares of one.
+
+    Log and chain ask that enough shards signed for it.
 
     Every shard that gets a share must have proved it on the canary, but those that are named by `--without`: exactly those that
-    did not, or nothing is sent. Give each of them its share before it is needed (`bytewise kms repair`).
+    did not, or nothing is sent. Give each of them its share before it is needed (`bytewise key repair`).
 
     Exit codes: 0 in force, 3 the ceremony is not done, or shards proved no share and are not named, 5 the node does not answer,
-    64 asked wrongly (a shard that proved its share is named, say).
+    64 wrong input (a shard that proved its share is named, say).
     """
     state, book = concluded(load_settings(CeremonySettings, config)), address_book(network)
     client = chain_of(rpc, book.chain_id)
@@ -119,7 +113,6 @@ def put_in_force(client: Chain, book: Network, curator: LocalSigner, state: Cere
     return reshare_epoch(client, book, curator, document, signed, found)
 
 
-@app.command()
 def rotate(
     config: ConfigOption,
     key: CuratorOption,
@@ -127,35 +120,38 @@ def rotate(
     rpc: RpcOption = RPC_URLS,
     without: WithoutOption = None,
 ) -> None:
-    """Make the key of the next epoch and put it in force: `dkg`, then `open`. The same command goes on after a crash.
+    """Make the key of the next epoch and put it in force: `dkg`, then `open`.
 
-    The epoch before drains: its shards go on serving it, each process its own epoch, until `bytewise kms retire`. If shards
+    The same command goes on after a crash.
+
+    The epoch before drains: its shards go on serving it, each process its own epoch, until `bytewise key retire`. If shards
     proved no share it stays in force, unless the same command names exactly them by `--without` (`open`).
 
     Exit codes: 0 in force, 3 nothing changed: the ceremony failed, or shards proved no share and are not named, 5 the node does
-    not answer, 64 asked wrongly.
+    not answer, 64 wrong input.
     """
     _ceremony(config, CeremonyPurpose.GENERATE, dry=False)
     open_(config, key, network, rpc, without)
 
 
-@app.command()
 def retire(
     epoch: Annotated[int, typer.Argument(metavar="EPOCH", min=1, max=2**64 - 1, help="A key epoch that drains.")],
     key: CuratorOption,
     network: NetworkOption = NETWORK_FILE,
     rpc: RpcOption = RPC_URLS,
 ) -> None:
-    """End a key epoch for good, once no dispute can need its key any more. Its shards then erase their shares.
+    """End a key epoch for good, once no dispute can need its key any more.
 
-    Exit codes: 0 retired, 5 too early or the node does not answer, 64 asked wrongly (the epoch is in force, say).
+    Its shards then erase their shares.
+
+    Exit codes: 0 retired, 5 too early or the node does not answer, 64 wrong input (the epoch is in force, say).
     """
     book, curator = address_book(network), load_signer(key)
     client = chain_of(rpc, book.chain_id)
     reader = SnapshotReader(client, verify_code(client, book))
     found = reader.epoch_on_chain(epoch, reader.head())
     retire_epoch(client, book, curator, epoch, found.state)
-    now = "each of its shards is stopped and runs `python -m kms erase --config serve.toml` now"
+    now = "each of its shards is stopped and runs `bytewise shard erase --config serve.toml` now"
     print(f"key epoch {epoch} ({found.assurance}) is retired; {now}")
 
 

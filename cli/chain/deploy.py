@@ -36,8 +36,8 @@ from chain.deployment.plan import (
     longest_for,
     steps,
 )
+from cli.chain.privileged_call import account_option, signer_of
 from cli.connect import NETWORK_FILE, RPC_URLS, RpcOption, chain_of
-from cli.privileged_call import account_option, signer_of
 
 # Options of `bytewise chain deploy` that say who holds the stake.
 
@@ -134,12 +134,14 @@ def deploy(
     out: Annotated[Path, typer.Option("--out", help="Address book to write; must not exist.")] = NETWORK_FILE,
     plan: Annotated[bool, typer.Option("--plan", help="Say what would be sent and what it costs, and send nothing.")] = False,
 ) -> None:
-    """Deploy and wire all contracts and give the roles away; the deployer has no power afterwards.
+    """Deploy and wire all contracts and give the roles away.
+
+    The deployer has no power afterwards.
 
     A run that stopped leaves OUT.draft with all addresses; the same command again goes on from there. With --stake eigenlayer:
     run --plan, have the service create the operator set for the address that it prints, then run without --plan.
 
-    Exit codes: 0 done, 5 the node does not answer or transactions of the account wait for a block, 64 asked wrongly (a parameter
+    Exit codes: 0 done, 5 the node does not answer or transactions of the account wait for a block, 64 wrong input (a parameter
     outside its bounds or too little money, say; nothing was sent) or another run by the account has deployed in its place.
     """
     _verify_place(out)

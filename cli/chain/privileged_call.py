@@ -24,8 +24,7 @@ from chain.sending.fees import fees_at
 from chain.sending.keys import devnet_signer, load_signer
 from chain.sending.transactions import send_all
 from cli.connect import address_book, chain_of
-from cli.terminal import printable
-from cli.verify import Output
+from cli.output import Output, printable
 
 SEND_TIMEOUT_S = 120.0
 """For one transaction of a person: ten blocks of main net."""

@@ -23,10 +23,10 @@ from bytewise.protocol.records.statements import AuditOutcome, Verdict
 from bytewise.protocol.suites import kind_of
 from bytewise.protocol.units import Digest, hex0x
 from bytewise.service.exit_codes import Exit
+from cli.assurance import Labels
 from cli.connect import Connection
-from cli.finding import Found, Search
-from cli.labels import Labels
-from cli.shown_members import Comparison
+from cli.receipt.search import Found, Search
+from cli.receipt.shown_members import Comparison
 
 if TYPE_CHECKING:
     from bytewise.inference.profiles import AnyEngine

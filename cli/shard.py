@@ -1,4 +1,4 @@
-"""`bytewise kms init`: the folder of a new key shard, with keys, database, and settings that explain themselves."""
+"""`bytewise shard`: the folder of a new key shard, with settings that explain themselves; its backup."""
 
 import json
 import os
@@ -14,27 +14,91 @@ from urllib.parse import urlsplit
 
 import typer
 
+from bytewise.protocol.address_book import Network
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import ZERO_ADDRESS, Address, address
+from bytewise.service.clock import SystemClock
 from bytewise.service.settings import load_settings
+from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.migrate import migrate
+from bytewise.storage.releases import ReleaseRecords
+from chain.client.access import open_chain
+from chain.client.address_book import verify_code
 from chain.client.node import verify_url
-from cli.connect import NETWORK_FILE, RPC_URL, NetworkOption, address_book
+from chain.reads.reader import SnapshotReader
+from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, address_book
+from kms.backup import back_up
+from kms.backup import restore as restore_file
 from kms.settings import ShardSettings
+from kms.shard.chain_view import ChainCeremonyView
 from kms.storage import keyring
-from kms.storage.files import KEY_BYTES, create, wipe
+from kms.storage.files import KEY_BYTES, create, read_key, wipe
 from kms.storage.sealing import IN_FOLDER, LIMIT_S, Sealing
 
-RPC_URLS = [RPC_URL]
+ShardOption = Annotated[Path, typer.Option("--config", help="Settings of the shard (`bytewise shard run`).")]
+KeyOption = Annotated[Path, typer.Option("--key", help="Key of the backup: a file with 32 bytes as hex, kept elsewhere than it.")]
+
+
+def backup(config: ShardOption, key: KeyOption, out: Annotated[Path, typer.Argument(metavar="OUT", help="New file.")]) -> None:
+    """Write keys, shares and how far the release log is to one sealed file.
+
+    The shard may be running.
+
+    Make the key once, `openssl rand -hex 32 > backup.key; chmod 600 backup.key`, and keep it away from the file. The database is
+    not in the file: replicate it by its own means, for without its log the keys cannot come back. Make a backup after every
+    ceremony.
+
+    Exit codes: 0 written, 6 the database lacks what the shard signed, 64 wrong input.
+    """
+    settings = load_settings(ShardSettings, config)
+    records = _records(settings, address_book(settings.network_file))
+    made = back_up(settings.folder, out, read_key(key), records, SystemClock(), secrets.token_bytes)
+    print(f"{len(made.files)} files of shard {made.shard} in {out}")
+
+
+def restore(
+    config: ShardOption,
+    key: KeyOption,
+    file: Annotated[Path, typer.Argument(metavar="IN", help="A backup.")],
+    without: Annotated[bool, typer.Option("--without-shares", help="Only the keys: the others repair the share.")] = False,
+) -> None:
+    """Put keys and shares back into the folder of a shard that lost them.
+
+    The shard's database must lie beside the folder.
+
+    Refused, and nothing is written, if the chain means shares that the file does not have (it was made before they were dealt
+    again), or if the database is older than the file. Nothing that is in the folder is replaced; shares that the chain means no
+    more stay out.
+
+    Exit codes: 0 restored, 5 the node does not answer, 6 the file or the database is stale, 64 wrong input (another key
+    than that of `storage_key_file` sealed the shares, say).
+    """
+    settings = load_settings(ShardSettings, config)
+    book = address_book(settings.network_file)
+    client = open_chain(*settings.rpc, book.chain_id)
+    view = ChainCeremonyView(SnapshotReader(client, verify_code(client, book), settings.finality))
+    records, shown = _records(settings, book), None if without else view
+    done = restore_file(file, read_key(key), settings.folder, records, shown, settings.sealing)
+    print(f"{len(done.written)} files of shard {done.backup.shard} in {settings.folder}")
+    for name in done.dropped:
+        print(f"{name} stays out" + ("" if without else ": the chain means it no more"))
+
+
+def _records(settings: ShardSettings, book: Network) -> ReleaseRecords:
+    engine = open_database(settings.database_url)
+    check_revision(engine)
+    return ReleaseRecords(engine, book.epochs_domain)
+
+
 SETTINGS, DATABASE = "serve.toml", "shard.sqlite"
 AUDITS_PER_EPOCH = 1000
 """For a start: what it costs is one proven partial each."""
 
 _TEMPLATE = """\
-# Settings of the key shard at {url}, made by `bytewise kms init`.
-# Start it with `python -m kms serve --config` and the path of this file. A relative path here is one beside this file.
+# Settings of the key shard at {url}, made by `bytewise shard init`.
+# Start it with `bytewise shard run --config` and the path of this file. A relative path here is one beside this file.
 
 # Where it listens: HTTPS for its public log and for ceremonies, and attested channels, over which alone it gives partials. Others
 # reach both at the addresses in entry.json, which differ behind a proxy.
@@ -42,18 +106,18 @@ host = {host}
 port = {port}
 channel_port = {channel_port}
 
-# Keys, sealed shares, and the newest policy that it accepted. Back them up after every ceremony: `bytewise kms backup`.
+# Keys, sealed shares, and the newest policy that it accepted. Back them up after every ceremony: `bytewise shard backup`.
 folder = "."
 # What seals shares and account there: the key in storage.key, or in a file elsewhere; or wrapped in storage.wrapped, by one
 # command that reads the key from stdin and prints it wrapped, and another that reverses that at every start (a key service, a
-# token, a TPM: docs/guide/key-ceremony.md). A program and its arguments each, run without a shell; `python -m kms wrap` changes
+# token, a TPM: docs/guide/key-ceremony.md). A program and its arguments each, run without a shell; `bytewise shard wrap` changes
 # to them later.
 {sealing}
 # What it released, signed and chained. It must never go back: replicate it by its own means, away from the backups of the folder.
 # PostgreSQL works too: name it here, and run `python -m bytewise.storage migrate` once.
 database_url = {database_url}
 
-# The epoch that it serves. Until a ceremony has made it (`bytewise kms dkg`) the shard only takes part in ceremonies; then put
+# The epoch that it serves. Until a ceremony has made it (`bytewise key dkg`) the shard only takes part in ceremonies; then put
 # the document here and restart.
 epoch_file = "epoch.json"
 # Which enclaves get keys, signed by the governors below; needed as soon as there is an epoch.
@@ -70,7 +134,7 @@ finality = "finalized"
 
 # The only account whose key ceremonies it takes part in.
 scribe = {scribe}
-# Plans, by digest, that may give shares of its keys to other shards. Look at a plan (`bytewise kms reshare --plan`) before.
+# Plans, by digest, that may give shares of its keys to other shards. Look at a plan (`bytewise key reshare --plan`) before.
 # approved = ["0x..."]
 
 # Who approves appraisal policies, and how many of them must.
@@ -128,7 +192,7 @@ def init(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder; what it holds is secret.")],
     url: Annotated[str, typer.Option("--url", help="Address at which others will reach this shard: https://host:port.")],
     channel: Annotated[str, typer.Option("--channel", help="Where they will reach its attested channels: host:port.")],
-    scribe: Annotated[str, typer.Option("--scribe", help="Account of who conducts key ceremonies (`bytewise kms dkg`).")],
+    scribe: Annotated[str, typer.Option("--scribe", help="Account of who conducts key ceremonies (`bytewise key dkg`).")],
     network: NetworkOption = NETWORK_FILE,
     rpc: Annotated[list[str], typer.Option("--rpc", help="URL of a node; repeat it to ask several.")] = RPC_URLS,
     governor: Annotated[list[str] | None, typer.Option("--governor", help="Account that approves policies; repeat it.")] = None,
@@ -142,15 +206,17 @@ def init(
     wrap: Annotated[str, typer.Option("--wrap", help="Command that wraps that key instead: stdin to stdout, no shell.")] = "",
     unwrap: Annotated[str, typer.Option("--unwrap", help="Command that gives it back, run at every start.")] = "",
 ) -> None:
-    """Make the folder of a new key shard: keys that only it has, its database, and settings with a comment for each.
+    """Make the folder of a new key shard: keys that only it has, its database, its settings.
 
-    Then: give FOLDER/entry.json, which is public, to who plans the ceremony; start the shard, `python -m kms serve --config
+    The settings have a comment for each.
+
+    Then: give FOLDER/entry.json, which is public, to who plans the ceremony; start the shard, `bytewise shard run --config
     FOLDER/serve.toml`; when the ceremony is done, put its epoch document into FOLDER/epoch.json and restart. Everything else in
     FOLDER is secret: share and account are sealed under FOLDER/storage.key, so a copy of the folder is the shard, unless
     `--storage-key` puts that key elsewhere, or `--wrap` and `--unwrap` keep it with a key service, a token or a TPM.
     `docs/guide/key-ceremony.md` tells the whole story.
 
-    Exit codes: 0 made, 5 the command of `--wrap` or `--unwrap` fails, 64 asked wrongly (the folder or the key's file
+    Exit codes: 0 made, 5 the command of `--wrap` or `--unwrap` fails, 64 wrong input (the folder or the key's file
     exists, say); unless 0, nothing was made.
     """
     governors = governor or []
@@ -160,7 +226,7 @@ def init(
     account = make_folder(folder.absolute(), choices)
     print(
         f"shard {account} in {folder}: give {folder / keyring.ENTRY} to the scribe, "
-        f"then python -m kms serve --config {folder / SETTINGS}"
+        f"then bytewise shard run --config {folder / SETTINGS}"
     )
 
 

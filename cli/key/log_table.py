@@ -1,4 +1,4 @@
-"""What `bytewise kms log` tells: plain data, and tables for people."""
+"""What `bytewise key log` tells: plain data, and tables for people."""
 
 import json
 from collections.abc import Iterator
@@ -13,10 +13,9 @@ from bytewise.protocol.keys.epochs import RELEASES, Decision, SignedRelease
 from bytewise.protocol.records.statements import TicketKind
 from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import Address, Digest, hex0x
-from cli.key_log_audit import Looked
-from cli.labels import warn
-from cli.terminal import moment, plain
-from cli.verify import Output
+from cli.assurance import warn
+from cli.key.log_audit import Looked
+from cli.output import Output, moment, plain
 from kms.release_log.opening_report import Entry, SharesHistory, Story
 
 _NO_TICKET = "the shards kept no ticket"

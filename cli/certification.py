@@ -1,4 +1,4 @@
-"""`bytewise model vectors` and `bytewise duty certify`: what a model must answer, and the word of a verifier that computed it."""
+"""`bytewise model vectors` and `bytewise member certify`: what a model must answer, and a verifier that computed it too."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -46,11 +46,13 @@ def vectors(
     device: DeviceOption = "cpu",
     threads: ThreadsOption = 1,
 ) -> None:
-    """Compute the vectors with which a model and its environments are proposed, and print their digest.
+    """Compute the vectors with which a model and its environments are proposed.
+
+    It prints their digest.
 
     The questions follow from the model id. Publish the file: whoever gets other answers sees in it which ones.
 
-    Exit codes: 0 written, 3 this machine cannot tell, 64 asked wrongly.
+    Exit codes: 0 written, 3 this machine cannot tell, 64 wrong input.
     """
     if out.exists():
         raise ConfigurationError(out.name, "exists already")
@@ -68,7 +70,7 @@ def vectors(
 def certify(
     item: Annotated[str, typer.Argument(metavar="ITEM", help="Model id, or digest of an environment, 0x-hex; it is proposed.")],
     artifact: ArtifactArgument,
-    config: Annotated[Path, typer.Option("--config", help="Settings file of the member (`python -m committee`).")],
+    config: Annotated[Path, typer.Option("--config", help="Settings file of the member (`bytewise member run`).")],
     published: Annotated[
         Path | None, typer.Option("--vectors", help="The proposer's vectors: to be told which differ, if any do.")
     ] = None,
@@ -77,13 +79,15 @@ def certify(
     threads: ThreadsOption = 1,
     dry: Annotated[bool, typer.Option("--dry-run", help="Only compute and compare; order nothing.")] = False,
 ) -> None:
-    """Certify a proposed model or environment, if your engine gives every vector of it; the running member sends your word.
+    """Certify a proposed model or environment, if your engine gives its vectors.
+
+    The engine must give every vector of it; the running member sends your word.
 
     An environment is certified with a model that it serves. The questions are not the proposer's choice; all of them are
     computed, and the profile's own vectors, on this machine.
 
     Exit codes: 0 all the same (and ordered), 2 something differs, 3 this machine cannot tell, 5 the node does not answer,
-    64 asked wrongly, or refused by the contract (not proposed, too late, no weight, certified before).
+    64 wrong input, or refused by the contract (not proposed, too late, no weight, certified before).
     """
     member = _member(config)
     name = _digest(item)

@@ -13,7 +13,7 @@ from bytewise.protocol.records.receipt import SignedReceipt
 from bytewise.protocol.records.seal import Payload
 from bytewise.protocol.signing import verify_signature
 from bytewise.protocol.units import Digest
-from cli.finding import Found
+from cli.receipt.search import Found
 from serving.answer import completion, opened_members, public_members
 from serving.request_builder import Words
 

@@ -30,9 +30,11 @@ def params(
     dry: Annotated[bool, typer.Option("--dry-run", help="Only check the changes against bounds and law.")] = False,
     block_s: BlockOption = None,
 ) -> None:
-    """Show a version of the parameters; with --set, check changes on the chain and print the call that a proposal needs.
+    """Show a version of the parameters; with --set, check changes on the chain.
 
-    `bytewise chain propose --params FILE` makes the proposal.
+    With --set it also prints the call that a proposal needs.
+
+    `bytewise chain proposal create --params FILE` makes the proposal.
 
     Exit codes: 0 shown or legal, 5 the node does not answer, 64 outside the bounds, against the static law, or too short for
     the stake epochs of a pool.

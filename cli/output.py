@@ -1,8 +1,21 @@
-"""What others said, as it may go to a terminal."""
+"""How a command tells its result: text that is safe for a terminal, and the option `--output`."""
 
+import enum
 from datetime import UTC, datetime
+from typing import Annotated
 
+import typer
 from rich.text import Text
+
+
+class Output(enum.StrEnum):
+    """How a command tells its result."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+OutputOption = Annotated[Output, typer.Option("--output", help="For people or for programs.")]
 
 _LAST_YEAR = 253_402_300_799
 """Last second that a calendar of four-digit years can name: a shard may sign any number."""
@@ -26,3 +39,20 @@ def plain(text: str, style: str = "") -> Text:
 def moment(seconds: int, form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
     """A Unix second as a date, or as a number where no calendar has it."""
     return datetime.fromtimestamp(seconds, UTC).strftime(form) if 0 <= seconds <= _LAST_YEAR else f"{seconds} s"
+
+
+ETHER = 10**18
+
+
+def ether(wei: str | int) -> str:
+    """Wei as ether, exactly, without trailing zeros."""
+    whole, rest = divmod(abs(int(wei)), ETHER)
+    decimals = f".{rest:018d}".rstrip("0").rstrip(".")
+    return f"{'-' if int(wei) < 0 else ''}{whole}{decimals} ETH"
+
+
+def brief(wei: str | int) -> str:
+    """Wei as ether with at most four decimals, cut and marked where there are more; the exact figure is in the JSON."""
+    exact = ether(wei).removesuffix(" ETH")
+    head, _, decimals = exact.partition(".")
+    return exact if len(decimals) <= 4 else f"{head}.{decimals[:4]}…"

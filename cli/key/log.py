@@ -1,4 +1,4 @@
-"""`bytewise kms log`: what the shards released, fetched and checked by anybody, trusting none of them."""
+"""`bytewise key log`: what the shards released, fetched and checked by anybody, trusting none of them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,13 +16,11 @@ from bytewise.protocol.units import Digest, hex0x
 from bytewise.service.exit_codes import Exit
 from chain.client.access import Chain
 from cli.connect import NETWORK_FILE, NetworkOption, ReceiptArgument, address_book, chain_of, read_ahead_of, receipt_argument
-from cli.key_log_audit import Court, Known, Looked, court_of, judged, known_of, known_or_booked, look, worst
-from cli.key_log_table import Subject, print_found, print_progress, print_story
-from cli.verify import Output, OutputOption
+from cli.key.log_audit import Court, Known, Looked, court_of, judged, known_of, known_or_booked, look, worst
+from cli.key.log_table import Subject, print_found, print_progress, print_story
+from cli.output import Output, OutputOption
 from kms.release_log.copies import LogCopy, copies_in
 from kms.release_log.opening_report import Kept, SharesHistory, story_of
-
-app = typer.Typer(no_args_is_help=True, help="Who opened which receipt, when, why, and under which evidence.")
 
 LOGS = Path("release-logs")
 
@@ -42,7 +40,6 @@ HoldersOption = Annotated[
 ]
 
 
-@app.command()
 def verify(
     network: NetworkOption = NETWORK_FILE,
     epoch: EpochOption = 0,
@@ -50,14 +47,16 @@ def verify(
     rpc: ChainOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Fetch the release log of every shard, check it, hold it against your copy of last time, and keep what is new.
+    """Fetch the release log of every shard, check it, and keep what is new.
+
+    The log is held against your copy of last time.
 
     Also of shards that had shares of the key before they were dealt again. A log proves itself: every record is signed, names the
     one before, and comes with the ticket that the voter signed. That its end was cut off shows only to who kept a copy: run this
     regularly. Nothing that a shard shows replaces what you have.
 
     Exit codes: 0 every log is whole, 2 a shard altered, cut off or contradicted its log or released without a right, 3 a release
-    cannot be judged, or what a former shard released cannot be told, 5 a shard or the node does not answer, 64 asked wrongly, or
+    cannot be judged, or what a former shard released cannot be told, 5 a shard or the node does not answer, 64 wrong input, or
     a copy was altered. Of several 2 goes before 64, 64 before 5, and 5 before 3; what was found at each shard is told.
     """
     book = address_book(network)
@@ -76,7 +75,6 @@ def verify(
     raise typer.Exit(worst([court.exit, *(code for each in found for code in each.exits)]))
 
 
-@app.command()
 def show(
     receipt: ReceiptArgument,
     network: NetworkOption = NETWORK_FILE,
@@ -85,7 +83,9 @@ def show(
     rpc: HoldersOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Tell who asked for the key of a receipt, when, why, and under which evidence, from the copies that `verify` keeps.
+    """Tell who asked for the key of a receipt, when, why, and under which evidence.
+
+    What it tells comes from the copies that `bytewise key log verify` keeps.
 
     A seat opened a receipt if as many holders of one version of the shares as open with them released to it, under one ticket or
     under several of its own. Where shards released to several seats that many together, it says so: they would have to collude.
@@ -94,7 +94,7 @@ def show(
     A receipt is of one key epoch: without `--epoch` that in whose copies it has a record, else the newest.
 
     Exit codes: 0 shown, 3 whether it was opened cannot be told from these copies, 4 not opened and no record of this receipt,
-    5 the node does not answer, 64 asked wrongly, or no copies: run `bytewise kms log verify` first.
+    5 the node does not answer, 64 wrong input, or no copies: run `bytewise key log verify` first.
     """
     book, wanted = address_book(network), receipt_argument(receipt)
     found, unread = _copies_with(book, logs, wanted)
@@ -102,7 +102,7 @@ def show(
     history = known_of(book, record, _client(book, rpc)).history
     kept = list(_kept(book, history, record.epoch, logs))
     if not any(each.seen_at or each.entries for each in kept):
-        do = "`bytewise kms log verify` fetches them; --epoch names another"
+        do = "`bytewise key log verify` fetches them; --epoch names another"
         raise ConfigurationError(str(logs), f"has no log of key epoch {record.epoch}: {do}")
     story = story_of(wanted, history, kept, is_rebuilt(record.epoch))
     print_story(wanted, Subject(record.epoch, record.assurance, history, bool(rpc)), story, output)

@@ -17,17 +17,11 @@ from chain.reads.reader import SnapshotReader
 from chain.reads.records import MoneyTotals
 from chain.reads.restaking import Restaking
 from chain.reads.roles import holders, irregularities
-from cli import chain_vote
-from cli.chain_call import call
-from cli.chain_deploy import deploy
-from cli.chain_params import params
+from cli.assurance import warn
 from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
-from cli.labels import warn
-from cli.status_table import ether
-from cli.terminal import plain
-from cli.verify import Output, OutputOption
+from cli.output import Output, OutputOption, ether, plain
 
-# What `bytewise chain status` shows: plain JSON data, and tables for people. Amounts in wei as decimal strings.
+# What `bytewise chain show` shows: plain JSON data, and tables for people. Amounts in wei as decimal strings.
 
 
 def collect(reader: SnapshotReader) -> dict[str, Any]:
@@ -138,17 +132,8 @@ def _table(title: str, columns: tuple[str, ...], rows: Any) -> Table:
     return table
 
 
-app = typer.Typer(no_args_is_help=True, help="Deploy the contracts; look at a deployment; call and vote.")
-app.command()(deploy)
-app.command()(params)
-app.command()(call)
-for verb in (chain_vote.propose, chain_vote.proposals, chain_vote.vote, chain_vote.queue, chain_vote.execute, chain_vote.cancel):
-    app.command()(verb)
-
-
-@app.command()
 def status(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, output: OutputOption = Output.TABLE) -> None:
-    """Whether the chain has what the address book says: code, roles, clock, parameters, pools, money.
+    """Show whether the chain has what the address book says: code, roles, clock, pools, money.
 
     Exit codes: 0 all as it should be, 2 a role is held by somebody it should not, 5 the node does not answer, 64 other code.
     """

@@ -1,8 +1,10 @@
-"""What `bytewise kms status` shows: key epochs as the chain has them, and whether their shards are there and serve them."""
+"""`bytewise key list`: key epochs as the chain has them, and whether their shards are there and serve them."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
@@ -14,9 +16,12 @@ from bytewise.protocol.jobs import ShardRecord
 from bytewise.protocol.keys.epochs import EpochDocument, EpochOnChain, EpochState, ShardInfo
 from bytewise.protocol.suites import kind_of, suite_of
 from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Digest
+from bytewise.service.exit_codes import Exit
+from chain.client.address_book import verify_code
 from chain.reads.reader import SnapshotReader
-from cli.labels import warn
-from cli.terminal import plain
+from cli.assurance import warn
+from cli.connect import NETWORK_FILE, RPC_URLS, TIMEOUT_S, NetworkOption, RpcOption, address_book, chain_of
+from cli.output import Output, OutputOption, plain
 from kms.shard_client import NO_PAGE, ShardClient
 
 SERVED = (EpochState.ACTIVE, EpochState.DRAINING, EpochState.COMPROMISED)
@@ -142,3 +147,23 @@ def _share_said(info: ShardInfo, chains: Sequence[EpochOnChain]) -> tuple[str, b
     if info.shares != keccak256(newest.commitments):
         return f"serves version {version}, until version {newest.version} is final", False
     return "serves", False
+
+
+def status(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, output: OutputOption = Output.TABLE) -> None:
+    """List key epochs as the chain has them, and what the shards of each say.
+
+    A shard must be there, serve its epoch, and have the policy of the chain.
+
+    Exit codes: 0 all as it should be, 2 a shard or the address book says otherwise than the chain, 5 a shard or the node does not
+    answer, 64 wrong input.
+    """
+    book = address_book(network)
+    client = chain_of(rpc, book.chain_id)
+    state = collect(SnapshotReader(client, verify_code(client, book)), ask_over_https(TIMEOUT_S))
+    if output is Output.JSON:
+        print(json.dumps(state, indent=2))
+    else:
+        show(state, Console())
+    if state["wrong"]:
+        raise typer.Exit(Exit.MISMATCH)
+    raise typer.Exit(Exit.UNAVAILABLE if state["silent"] else Exit.OK)

@@ -12,9 +12,9 @@ from chain.deployment.calls import ContractCall
 from chain.deployment.plan import code, names
 from chain.reads.bond_pools import verify_bond_pool
 from chain.reads.roles import ROLES, holders
+from cli.chain.privileged_call import DevnetOption, FromOption, KeyOption, Office, SendOption, account_option, deliver, office
 from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
-from cli.privileged_call import DevnetOption, FromOption, KeyOption, Office, SendOption, account_option, deliver, office
-from cli.verify import Output, OutputOption
+from cli.output import Output, OutputOption
 
 ContractArgument = Annotated[
     str, typer.Argument(metavar="CONTRACT", help="As in docs/reference/contracts.md: Guardian, Registry, …")
@@ -46,13 +46,16 @@ def call(
     send: SendOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Try a call in the name of who may make it, and print target and calldata to sign elsewhere; with --key and --send, send it.
+    """Try a call in the name of who may make it; with --key and --send, send it.
+
+    It prints target and calldata, to be signed elsewhere.
 
     A guardian pauses for an hour: `bytewise chain call Guardian pause 3600`. Without --from or --key the call is tried in the
-    name of whoever holds its role. Calls of a timelock's role are made by a vote: `bytewise chain propose`. Part of a challenge's
-    bond: `bytewise chain call BondPool contribute --at POOL --value WEI`; the pool's code, court and ledger are checked first.
+    name of whoever holds its role. Calls of a timelock's role are made by a vote (`bytewise chain proposal create`). Part of a
+    challenge's bond: `bytewise chain call BondPool contribute --at POOL --value WEI`; the pool's code, court and ledger are
+    checked first.
 
-    Exit codes: 0 the contract takes it (or took it), 5 the node does not answer, 64 asked wrongly, or refused by the contract.
+    Exit codes: 0 the contract takes it (or took it), 5 the node does not answer, 64 wrong input, or refused by the contract.
     """
     interface = interface_of(contract, BESIDE)
     if function is None:
@@ -101,7 +104,7 @@ def _holder(of: Office, act: ContractCall) -> Address:
     found = holders(of.reader, of.reader.head()).get(name, ()) if role else ()
     timelocks = (of.network.addresses.short_timelock, of.network.addresses.long_timelock)
     if any(each in timelocks for each in found):
-        raise ConfigurationError(str(act), f"is for {name}, which is a vote's: `bytewise chain propose {act.contract} …`")
+        raise ConfigurationError(str(act), f"is for {name}, which is a vote's: `bytewise chain proposal create {act.contract} …`")
     if not found:
         raise ConfigurationError("account", f"{act} has no role of its own: say who makes it, with --from or --key")
     return found[0]

@@ -1,0 +1,54 @@
+"""How long the command line takes before it does anything: processor time of help pages and of `version`.
+
+python -m bench.cli            # writes bench/results/cli.json
+"""
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+from bench.machine import describe
+from cli.tree import TREE, Noun
+
+RESULTS = Path("bench/results/cli.json")
+RUNS = 9
+"""Of each command; the median counts."""
+LIMIT_S = 0.5
+"""Processor time of `bytewise --help` and `bytewise version` that is allowed."""
+
+
+def commands() -> list[list[str]]:
+    """What is measured: the versions, and the help page of the program and of each noun."""
+    nouns = [name for name, entry in TREE.entries.items() if isinstance(entry, Noun)]
+    return [["--help"], ["--version"], ["version"], *([noun, "--help"] for noun in nouns)]
+
+
+def processor_s(arguments: list[str]) -> float:
+    """Processor time of one run, system time included."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    environment = {"PATH": os.environ["PATH"], "TERM": "dumb"}
+    subprocess.run([sys.executable, "-m", "cli", *arguments], check=True, stdout=subprocess.DEVNULL, env=environment)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
+def main() -> int:
+    """Measures all commands in turns, writes the results and prints them; 1 if one takes too long."""
+    taken: dict[str, list[float]] = {" ".join(each): [] for each in commands()}
+    for _ in range(RUNS):
+        for each in commands():
+            taken[" ".join(each)].append(processor_s(each))
+    medians = {name: round(statistics.median(times), 3) for name, times in taken.items()}
+    result = {"machine": describe(), "runs": RUNS, "limit_s": LIMIT_S, "processor_s": medians}
+    RESULTS.write_text(json.dumps(result, indent=1) + "\n")
+    for name, seconds in medians.items():
+        print(f"bytewise {name:20} {seconds:.3f} s")
+    return int(max(medians.values()) > LIMIT_S)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""Verbs that start an actor: each replaces this process by `python -m …`, a program that is measured and hardened by itself."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ConfigOption = Annotated[
+    Path, typer.Option("--config", exists=True, dir_okay=False, help="Settings file, TOML (docs/reference/settings.md).")
+]
+
+
+def run_operator(config: ConfigOption) -> None:
+    """Run an operator until SIGTERM.
+
+    It serves an OpenAI-compatible API, signs a receipt for each answer and anchors receipts in batches.
+
+    Example: bytewise operator run --config operator.toml
+    """
+    _become("serving", config)
+
+
+def run_verifier(config: ConfigOption) -> None:
+    """Run a watchtower, or a verifier that audits, until SIGTERM.
+
+    The setting `role` says which. A watchtower needs no stake and no enclave.
+
+    Example: bytewise verifier run --config watchtower.toml
+    """
+    _become("verifier", config)
+
+
+def run_member(config: ConfigOption) -> None:
+    """Run a staked verifier with seats until SIGTERM.
+
+    It audits, and votes in the disputes for which it is drawn; its enclave must run beside it (`bytewise enclave run`).
+
+    Example: bytewise member run --config member.toml
+    """
+    _become("committee", config)
+
+
+def run_enclave(config: ConfigOption) -> None:
+    """Run the enclave of a verifier until SIGTERM.
+
+    Example: bytewise enclave run --config enclave.toml
+    """
+    _become("enclave", config)
+
+
+def run_shard(config: ConfigOption) -> None:
+    """Run a key shard until SIGTERM.
+
+    Before its first epoch it only takes part in key ceremonies. `bytewise shard init` makes the settings.
+
+    Example: bytewise shard run --config shard1/serve.toml
+    """
+    _become("kms", config, "serve")
+
+
+def erase_shares(config: ConfigOption) -> None:
+    """Erase every share of the epoch but the one that the chain means.
+
+    The shard must be stopped. It writes a signed statement, which `bytewise key verify-erasure` counts.
+
+    Example: bytewise shard erase --config shard1/serve.toml
+    """
+    _become("kms", config, "erase")
+
+
+def wrap_storage_key(config: ConfigOption) -> None:
+    """Keep the storage key wrapped by the command that the settings name.
+
+    The setting `wrap_command` names the command. Afterwards the folder has no key that opens its shares without that command.
+
+    Example: bytewise shard wrap --config shard1/serve.toml
+    """
+    _become("kms", config, "wrap")
+
+
+def approve(config: ConfigOption) -> None:
+    """Sign an appraisal policy as one of its governors.
+
+    Example: bytewise key approve --config approve.toml
+    """
+    _become("kms", config, "approve")
+
+
+def run_da(config: ConfigOption) -> None:
+    """Run the data availability store until SIGTERM.
+
+    Example: bytewise da run --config da.toml
+    """
+    _become("bytewise.da", config, "serve")
+
+
+def _become(module: str, config: Path, *command: str) -> None:
+    # -P: the module is the installed one, whatever the current folder holds.
+    os.execv(sys.executable, [sys.executable, "-P", "-m", module, *command, "--config", str(config)])

@@ -1,0 +1,1 @@
+"""`bytewise chain`: deploys the contracts, shows a deployment, calls them and votes."""

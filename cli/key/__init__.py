@@ -1,0 +1,1 @@
+"""`bytewise key`: key ceremonies, key epochs, release logs and erasure statements."""

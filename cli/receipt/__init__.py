@@ -1,0 +1,1 @@
+"""`bytewise receipt` and `bytewise verify`: finds receipts, checks them, compares saved answers with them."""

@@ -1,0 +1,232 @@
+"""The command tree: every noun and verb of `bytewise`, what it is for, and the function behind it.
+
+A function is imported when its verb is called, so that a help page or a completion waits for no library.
+"""
+
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+
+class Verb(NamedTuple):
+    """A command."""
+
+    function: str
+    """`module:function`."""
+    help: str
+    """The first sentence of its docstring."""
+
+
+class Noun(NamedTuple):
+    """What commands are about."""
+
+    help: str
+    """What it is, in a sentence or two, and an example."""
+    entries: Mapping[str, "Noun | Verb"]
+
+
+_PROPOSAL = Noun(
+    "Calls that only a vote may make: propose, vote, queue, execute.\n\n"
+    "Example: bytewise chain proposal list --network network.json",
+    {
+        "list": Verb("cli.chain.proposal:proposals", "List all proposals: what each does, how its vote stands, what comes next."),
+        "create": Verb("cli.chain.proposal:propose", "Propose calls to the vote."),
+        "vote": Verb("cli.chain.proposal:vote", "Vote, once."),
+        "queue": Verb("cli.chain.proposal:queue", "Start the short timelock of what was voted; anybody may."),
+        "execute": Verb("cli.chain.proposal:execute", "Do what a timelock has held for long enough; anybody may."),
+        "cancel": Verb("cli.chain.proposal:cancel", "Take your own proposal back before its vote begins."),
+    },
+)
+
+_CHAIN = Noun(
+    "The contracts of a network: deploy them, show a deployment, call them, govern them.\n\n"
+    "Example: bytewise chain show --network network.json --rpc http://127.0.0.1:8545",
+    {
+        "show": Verb(
+            "cli.chain.status:status", "Show whether the chain has what the address book says: code, roles, clock, pools, money."
+        ),
+        "deploy": Verb("cli.chain.deploy:deploy", "Deploy and wire all contracts and give the roles away."),
+        "params": Verb("cli.chain.params:params", "Show a version of the parameters; with --set, check changes on the chain."),
+        "call": Verb("cli.chain.call:call", "Try a call in the name of who may make it; with --key and --send, send it."),
+        "proposal": _PROPOSAL,
+    },
+)
+
+_KEY = Noun(
+    "The keys to which requests are sealed, of which each shard has a share: make, renew and end them; see who used them.\n\n"
+    "Example: bytewise key list --network network.json",
+    {
+        "list": Verb("cli.key.status:status", "List key epochs as the chain has them, and what the shards of each say."),
+        "dkg": Verb("cli.key.ceremony:dkg", "Make a key with the shards of the settings; nobody ever holds it."),
+        "open": Verb("cli.key.ceremony:open_", "Put what a ceremony made in force: a new epoch, or new shares of one."),
+        "rotate": Verb("cli.key.ceremony:rotate", "Make the key of the next epoch and put it in force: `dkg`, then `open`."),
+        "reshare": Verb("cli.key.ceremony:reshare", "Deal the shares of an epoch's key again; the key stays."),
+        "repair": Verb("cli.key.ceremony:repair", "Give the shard `heir` the share that it lost, from the others'."),
+        "retire": Verb("cli.key.ceremony:retire", "End a key epoch for good, once no dispute can need its key any more."),
+        "approve": Verb("cli.actors:approve", "Sign an appraisal policy as one of its governors."),
+        "verify-erasure": Verb("cli.key.erased:erased", "Verify erasure statements, and tell whether enough shards gave one."),
+        "log": Noun(
+            "Release logs: who opened which receipt, when, why, and under which evidence.\n\n"
+            "Example: bytewise key log verify --network network.json --rpc http://127.0.0.1:8545",
+            {
+                "verify": Verb("cli.key.log:verify", "Fetch the release log of every shard, check it, and keep what is new."),
+                "show": Verb("cli.key.log:show", "Tell who asked for the key of a receipt, when, why, and under which evidence."),
+            },
+        ),
+        "forks": Noun(
+            "Coordinators that signed two logs of one key ceremony: what shards kept, and its proof.\n\n"
+            "Example: bytewise key forks verify shard1/*.json shard2/*.json",
+            {
+                "show": Verb("cli.key.forks:show", "Tell of which ceremonies this shard saw a second log, and verify it."),
+                "verify": Verb(
+                    "cli.key.forks:verify", "Verify logs of ceremonies as shards wrote them, and look for two that part."
+                ),
+            },
+        ),
+    },
+)
+
+_SHARD = Noun(
+    "A key shard, which holds one share of each key: make its folder, run it, keep its backup.\n\n"
+    "Example: bytewise shard run --config shard1/serve.toml",
+    {
+        "init": Verb("cli.shard:init", "Make the folder of a new key shard: keys that only it has, its database, its settings."),
+        "run": Verb("cli.actors:run_shard", "Run a key shard until SIGTERM."),
+        "backup": Verb("cli.shard:backup", "Write keys, shares and how far the release log is to one sealed file."),
+        "restore": Verb("cli.shard:restore", "Put keys and shares back into the folder of a shard that lost them."),
+        "erase": Verb("cli.actors:erase_shares", "Erase every share of the epoch but the one that the chain means."),
+        "wrap": Verb("cli.actors:wrap_storage_key", "Keep the storage key wrapped by the command that the settings name."),
+    },
+)
+
+_MODEL = Noun(
+    "Models and the artifacts that engines run: make, convert, pin, show and check them.\n\n"
+    "Example: bytewise model convert ./Qwen3-0.6B ./artifact",
+    {
+        "show": Verb("cli.model:show", "Show what an artifact says of itself: shape, precision, channels, bound, sizes."),
+        "make": Verb("cli.model:make", "Write a small Llama-family checkpoint from a seed: the same bytes on every machine."),
+        "convert": Verb("cli.model:convert", "Convert a checkpoint to an artifact and print its model id."),
+        "check": Verb("cli.model:check", "Hash every byte of an artifact, prove its bound again, and print its model id."),
+        "pin": Verb("cli.model:pin", "Put a checkpoint under a manifest as it is, for profile pinned-1."),
+        "fingerprint": Verb("cli.model:fingerprint", "Tell what this machine and process are, as an environment of pinned-1."),
+        "vectors": Verb("cli.certification:vectors", "Compute the vectors with which a model and its environments are proposed."),
+    },
+)
+
+_MEMBER = Noun(
+    "A member of committees: a verifier with stake that votes in disputes.\n\nExample: bytewise member run --config member.toml",
+    {
+        "run": Verb("cli.actors:run_member", "Run a staked verifier with seats until SIGTERM."),
+        "decline": Verb("cli.member:decline", "Stay away from one dispute, at the known penalty."),
+        "certify": Verb(
+            "cli.certification:certify", "Certify a proposed model or environment, if your engine gives its vectors."
+        ),
+        "export-votes": Verb(
+            "cli.member:export_votes", "Write every vote of a stopped member to a new file that only you can read."
+        ),
+        "import-votes": Verb("cli.member:import_votes", "Add the votes of an export to those of a stopped member."),
+        "resume": Verb("cli.member:resume", "Let a stopped account send again, once you know who else sent with its key."),
+    },
+)
+
+TREE = Noun(
+    "Receipts for answers of language models, which anybody may question.\n\nExample: bytewise demo",
+    {
+        "network": Noun(
+            "A network as its chain shows it to anybody: receipts, verdicts, accounts and money.\n\n"
+            "Example: bytewise network show --network network.json --rpc http://127.0.0.1:8545",
+            {"show": Verb("cli.network:show", "Show receipts, verdicts and money of a network, read from the chain alone.")},
+        ),
+        "receipt": Noun(
+            "Receipts that operators signed and anchored on the chain.\n\n"
+            "Example: bytewise receipt show 0x5f1c… --network network.json",
+            {"show": Verb("cli.receipt.show:show", "Print a receipt: its signed record, its batch, where its envelope lies.")},
+        ),
+        "dispute": Noun(
+            "Disputes about receipts, which committees decide.\n\n"
+            "Example: bytewise dispute appeal 0x71e0… --config operator.toml --dry-run",
+            {"appeal": Verb("cli.dispute:appeal", "Appeal a verdict against your operator, once.")},
+        ),
+        "operator": Noun(
+            "Operators, which serve a model and sign a receipt for each answer.\n\n"
+            "Example: bytewise operator run --config operator.toml",
+            {"run": Verb("cli.actors:run_operator", "Run an operator until SIGTERM.")},
+        ),
+        "verifier": Noun(
+            "Verifiers, which check every receipt: watchtowers challenge, others audit with an enclave.\n\n"
+            "Example: bytewise verifier run --config watchtower.toml",
+            {"run": Verb("cli.actors:run_verifier", "Run a watchtower, or a verifier that audits, until SIGTERM.")},
+        ),
+        "member": _MEMBER,
+        "enclave": Noun(
+            "The enclave of a verifier, which alone opens envelopes and re-executes answers.\n\n"
+            "Example: bytewise enclave run --config enclave.toml",
+            {"run": Verb("cli.actors:run_enclave", "Run the enclave of a verifier until SIGTERM.")},
+        ),
+        "shard": _SHARD,
+        "key": _KEY,
+        "chain": _CHAIN,
+        "model": _MODEL,
+        "da": Noun(
+            "The data availability store of a test network.\n\nExample: bytewise da run --config da.toml",
+            {"run": Verb("cli.actors:run_da", "Run the data availability store until SIGTERM.")},
+        ),
+        "verify": Verb("cli.verify:verify", "Check an answer or a receipt, by re-running it if you hold its opening."),
+        "gate": Verb("cli.gate:gate", "Fire identical requests at an endpoint; fail on the first differing byte."),
+        "demo": Verb("cli.demo.command:demo", "Run a whole network on this machine and watch it catch four frauds."),
+        "version": Verb("cli.version:version", "Print the versions of this program, its arithmetic profile and Python."),
+    },
+)
+
+
+class LazyCommand(TyperCommand):
+    """A verb in a list of commands; `load` makes the command itself."""
+
+    def __init__(self, name: str, verb: Verb) -> None:
+        super().__init__(name, help=verb.help, rich_markup_mode="rich")
+        self._function = verb.function
+
+    def load(self) -> Any:
+        """The command, with the parameters of its function."""
+        module, _, function = self._function.partition(":")
+        app = typer.Typer(add_completion=False)
+        app.command(self.name)(getattr(importlib.import_module(module), function))
+        return typer.main.get_command(app)
+
+
+class LazyGroup(TyperGroup):
+    """A noun; its verbs are loaded when they are called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """As the base class, with the verb loaded."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command.load() if isinstance(command, LazyCommand) else command, rest
+
+
+class Root(LazyGroup):
+    """`bytewise`."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands.update(_commands(TREE))
+
+
+def _commands(noun: Noun) -> dict[str, Any]:
+    return {
+        name: LazyCommand(name, entry)
+        if isinstance(entry, Verb)
+        else LazyGroup(name=name, help=entry.help, commands=_commands(entry), no_args_is_help=True, rich_markup_mode="rich")
+        for name, entry in noun.entries.items()
+    }
+
+
+def verbs(noun: Noun = TREE, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Verb]]:
+    """Every verb with its words."""
+    for name, entry in noun.entries.items():
+        if isinstance(entry, Verb):
+            yield (*above, name), entry
+        else:
+            yield from verbs(entry, (*above, name))

@@ -1,0 +1,28 @@
+"""`bytewise version` and `bytewise --version`."""
+
+import json
+import sys
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed
+
+from cli.output import Output, OutputOption
+
+
+def version(output: OutputOption = Output.TABLE) -> None:
+    """Print the versions of this program, its arithmetic profile and Python.
+
+    Example: bytewise version --output json
+    """
+    # Imported here: records need eth_abi, whose import takes as long as all of a help page.
+    from bytewise.protocol.records.environment import PROFILE_EXACT_1
+
+    found = {"bytewise": number(), "profile": PROFILE_EXACT_1, "python": sys.version.split()[0]}
+    print(" ".join(f"{name} {value}" for name, value in found.items()) if output is Output.TABLE else json.dumps(found))
+
+
+def number() -> str:
+    """The version that is installed."""
+    try:
+        return installed("bytewise")
+    except PackageNotFoundError:
+        return "unknown"
