@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -108,18 +108,20 @@ def propose(
     of = office(network, rpc, sender, key, devnet_account, send, output)
     if params is not None:
         acts = [change_of(of.reader, params, block_s=block_s)]
-    elif calls is not None:
-        acts = acts_of(calls)
-    elif court is not None:
-        acts = calls_for_court(of.network, verify_code(of.client, address_book(court)))
+    elif contract is not None:
+        acts = [act_of(contract, function, arguments or [])]
     else:
-        acts = [act_of(str(contract), function, arguments or [])]
+        acts = acts_of(calls) if calls is not None else _acts_of_court(of, cast(Path, court))
     try:
         contents = voting.contents_of(of.client, of.network, acts, description)
     except Fault as error:
         raise ConfigurationError("proposal", f"neither timelock may do this: {error}") from None
     number, does = voting.id_of(of.client, of.network, contents), "; ".join(voting.call_texts(of.network, contents))
     deliver(of, voting.propose(contents), {"proposal": str(number), "does": does})
+
+
+def _acts_of_court(of: Office, court: Path) -> list[ContractCall]:
+    return calls_for_court(of.network, verify_code(of.client, address_book(court)))
 
 
 def proposals(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, output: OutputOption = Output.TABLE) -> None:

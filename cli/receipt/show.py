@@ -54,6 +54,7 @@ def show(
 
 
 def search_with_progress(connection: Connection, identifier: Digest, choice: Choice | None, bars: Progress) -> Search:
+    """Finds a receipt, with a bar of how many lists were read."""
     task: TaskID = bars.add_task("reading lists of receipts", total=None)
 
     def tell(done: int, total: int) -> None:
@@ -65,6 +66,7 @@ def search_with_progress(connection: Connection, identifier: Digest, choice: Cho
 
 
 def not_found(search: Search) -> Conclusion:
+    """What a search comes to that found nothing."""
     if search.skipped_in is not None:
         reason = (
             f"its operator skipped its number: batch {search.skipped_in.batch_id} has an empty leaf there. "
@@ -82,6 +84,7 @@ def not_found(search: Search) -> Conclusion:
 
 @contextmanager
 def progress() -> Iterator[Progress]:
+    """Bars for people."""
     # On standard error, so that standard output stays what was asked for.
     with Progress(console=Console(stderr=True), transient=True) as bars:
         yield bars

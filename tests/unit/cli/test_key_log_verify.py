@@ -14,7 +14,7 @@ from bytewise.protocol.units import ZERO_DIGEST, Digest, hex0x
 from bytewise.service.exit_codes import Exit
 from bytewise.storage.tables import ReleaseRow
 from chain.client.address_book import contracts, write_network
-from cli.key import log
+from cli.key import log, log_audit
 from cli.key.log_audit import Court as Judge
 from cli.key.log_audit import worst
 from kms.release_log import copies

@@ -13,6 +13,7 @@ from bytewise.protocol.keys.epochs import EpochState, ShardInfo
 from bytewise.protocol.units import ZERO_DIGEST, Blob, Digest
 from bytewise.service.exit_codes import Exit
 from chain.acts.epochs import CeremonySignatures, open_epoch, reshare_epoch
+from cli.key import status
 from kms.shard import release, share_rotation
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import reader

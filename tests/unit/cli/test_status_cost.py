@@ -7,6 +7,7 @@ import pytest
 from bytewise.protocol.court.commitments import claim_of
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult
 from bytewise.protocol.units import U8, U64, Digest, hex0x
+from cli import network
 from cli.network import seats_for
 from tests.fixtures.builders import signer, word
 from tests.fixtures.snapshot_builders import case
