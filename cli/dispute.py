@@ -31,8 +31,7 @@ def appeal(
     """Appeal a verdict against your operator, once.
 
     The next, larger committee decides, and your bond is lost if it agrees. Find out first whether your answer was right:
-    `bytewise verify RECEIPT --opening FILE --artifact DIR`, with what the client kept. The running operator sends the appeal at
-    its next look at the chain.
+    `bytewise verify RECEIPT --opening FILE --artifact DIR`. The running operator sends the appeal at its next look at the chain.
 
     Exit codes: 0 ordered or possible, 5 the node does not answer, 64 wrong input, or refused by the contract (another phase,
     too late, appealed before, last level).
