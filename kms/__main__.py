@@ -1,6 +1,6 @@
 """`python -m kms serve --config FILE`, `erase` (every share of the epoch but the one that the chain means), `wrap` (the key in
 the folder's storage.key is kept wrapped by the settings' wrap_command instead, if they have one, and a signing.key of before
-ADR-040 is sealed; both files are wiped), and `approve` (a governor's signature under an appraisal policy). `bytewise kms init`
+ADR-040 is sealed; both files are wiped), and `approve` (a governor's signature under an appraisal policy). `bytewise shard init`
 makes a shard's folder and its settings.
 
 Exit codes: `bytewise.service.exit_codes`.
