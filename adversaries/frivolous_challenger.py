@@ -15,10 +15,10 @@ from bytewise.service.settings import load_settings
 from verifier.disputes.watchtower import Watchtower
 from verifier.node import Node
 from verifier.settings import NodeSettings
-from verifier.wiring import World, run
+from verifier.wiring import NodeContext, run
 
 
-class Spite(Watchtower):
+class FrivolousChallenger(Watchtower):
     """Opens one dispute as soon as the receipt is anchored."""
 
     victim: Digest
@@ -38,9 +38,9 @@ def main() -> int:
     parser.add_argument("receipt", help="id of the honest receipt, 0x-hex")
     arguments = parser.parse_args()
 
-    def build(world: World) -> Node:
+    def build(world: NodeContext) -> Node:
         settings = world.settings
-        spite = Spite(world.chain, world.network, world.records, world.signer, settings.watch)
+        spite = FrivolousChallenger(world.chain, world.network, world.records, world.signer, settings.watch)
         spite.victim = digest(unhex(arguments.receipt))
         return world.node(None, spite)
 

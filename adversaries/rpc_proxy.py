@@ -19,7 +19,7 @@ HELD_ANSWER_S = 30.0
 MAX_BODY_BYTES = 8 * 2**20
 
 
-class Proxy(ThreadingHTTPServer):
+class RpcProxy(ThreadingHTTPServer):
     """Forwards JSON-RPC; holds the answers that the director asked it to hold."""
 
     daemon_threads = True
@@ -46,7 +46,7 @@ class Handler(BaseHTTPRequestHandler):
     """One connection of one member."""
 
     protocol_version = "HTTP/1.1"
-    server: Proxy
+    server: RpcProxy
     _connection: http.client.HTTPConnection | None = None
 
     def do_POST(self) -> None:
@@ -105,7 +105,7 @@ def main() -> None:
     parser.add_argument("--upstream", required=True, help="URL of the real node")
     parser.add_argument("--port", required=True, type=int, help="loopback port to listen on")
     arguments = parser.parse_args()
-    proxy = Proxy(arguments.upstream, arguments.port)
+    proxy = RpcProxy(arguments.upstream, arguments.port)
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=proxy.shutdown).start())
     proxy.serve_forever()
 

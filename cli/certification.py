@@ -28,7 +28,7 @@ from chain.reads.documents import RegistryDocuments
 from chain.reads.reader import SnapshotReader
 from chain.reads.records import RegistryItem, Status
 from chain.sending.keys import load_signer
-from verifier.orders import CERTIFY, ordered_word
+from verifier.orders import CERTIFY, certification_subject
 from verifier.settings import NodeSettings
 
 ArtifactArgument = Annotated[Path, typer.Argument(help="Folder of the model's artifact.")]
@@ -192,7 +192,7 @@ def _order(member: Member, name: Digest, proposed: RegistryItem) -> None:
     database = open_database(member.settings.database)
     check_revision(database)
     # Not into the outbox: the member's process alone plans what its account sends.
-    subject = ordered_word(name, proposed.vectors, proposed.certify_until)
+    subject = certification_subject(name, proposed.vectors, proposed.certify_until)
     Duties(database, SystemClock()).order(CERTIFY, subject, proposed.certify_until)
 
 

@@ -18,7 +18,7 @@ from bytewise.storage.protection import Protection
 from committee.ballots import Ballots
 from verifier.node import Node
 from verifier.settings import NodeSettings, Role
-from verifier.wiring import World, run
+from verifier.wiring import NodeContext, run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,16 +34,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_entry("committee", work)
 
 
-def build_node(world: World) -> Node:
+def build_node(context: NodeContext) -> Node:
     """A node that votes."""
-    enclave = world.enclave()
+    enclave = context.enclave()
     ballots = Ballots(
-        world.network, world.records, world.da, Duties(world.database, world.clock),
-        Protection(world.database, world.clock, world.lease), world.journal, world.signer, enclave, world.worker, os.urandom,
-        world.settings.votes,
+        context.network, context.records, context.da, Duties(context.database, context.clock),
+        Protection(context.database, context.clock, context.lease), context.journal, context.signer, enclave, context.worker,
+        os.urandom, context.settings.votes,
     )  # fmt: skip
-    auditor = world.auditor(enclave) if world.settings.audits else None
-    return world.node(auditor, None, ballots, ballots)
+    auditor = context.auditor(enclave) if context.settings.audits else None
+    return context.node(auditor, None, ballots, ballots)
 
 
 if __name__ == "__main__":

@@ -26,8 +26,8 @@ from bytewise.storage.journal import Journal
 from bytewise.storage.protection import Protection, StoredVote
 from verifier.jobs.enclave_presence import EnclaveAway
 from verifier.jobs.tickets import run_job, vote_right
-from verifier.jobs.worker import VOTE, Finished, Worker
-from verifier.watch.absence_check import Control
+from verifier.jobs.worker import VOTE, FinishedJob, Worker
+from verifier.watch.absence_check import DaHealth
 from verifier.watch.records import Records
 
 KIND = "vote"
@@ -40,7 +40,7 @@ MIN_ASKED = 2
 """How often DA must have failed a seat in a round before the seat says so: who starts late does not vote on one failed call."""
 
 
-class Held(NamedTuple):
+class PendingVote(NamedTuple):
     """A result that is no vote yet."""
 
     action: RunVoteJob
@@ -48,10 +48,10 @@ class Held(NamedTuple):
 
 
 class Ballots:
-    """All own votes. Implements `verifier.executor.Voting` and `verifier.node.Votes`."""
+    """All own votes. Implements `verifier.executor.VoteExecutor` and `verifier.node.VotePart`."""
 
     def __init__(
-        self, network: Network, records: Records, control: Control, duties: Duties, protection: Protection, journal: Journal,
+        self, network: Network, records: Records, control: DaHealth, duties: Duties, protection: Protection, journal: Journal,
         signer: Signer, enclave: EnclaveJobs, worker: Worker, rng: Callable[[int], bytes], policy: VotePolicy,
     ) -> None:  # fmt: skip
         self._network = network
@@ -66,7 +66,7 @@ class Ballots:
         self._rng = rng
         self._policy = policy
         self._asked: dict[Round, RunVoteJob] = {}
-        self._held: dict[Round, Held] = {}
+        self._held: dict[Round, PendingVote] = {}
         self._not_before: dict[Round, int] = {}
         self._unserved: dict[Round, int] = {}
         self._tracked: set[tuple[Digest, int, Phase, bool]] = set()
@@ -127,7 +127,7 @@ class Ballots:
         self._asked[key] = action
         self._worker.submit(VOTE, (KIND, *key), job)
 
-    def finish(self, finished: Finished, snapshot: Snapshot) -> None:
+    def finish(self, finished: FinishedJob, snapshot: Snapshot) -> None:
         """Keeps a result until it may become the vote, or leaves the duty open so that the next tick asks again."""
         _, dispute, round_number = finished.key
         self._not_before[(dispute, round_number)] = snapshot.clock + RETRY_PAUSE_S
@@ -139,7 +139,7 @@ class Ballots:
         # Shards may be a block behind or restarting: no key yet is no vote yet, until there is no time left to ask again.
         if outcome.outcome == Outcome.NO_KEY.value and snapshot.clock < action.fetch_deadline:
             return
-        self._held[(dispute, round_number)] = Held(action, outcome)
+        self._held[(dispute, round_number)] = PendingVote(action, outcome)
 
     def commit(self, action: CastCommit, sender: Sender) -> None:
         """Sends the commitment of a protected vote."""

@@ -30,7 +30,7 @@ NO_RECEIPT = "there is no receipt with it"
 CLOSED = "its environment, model or key epoch has closed, or the pool that judges it has stopped, for too long"
 
 
-class Service(NamedTuple):
+class ServiceTerms(NamedTuple):
     """What one batch header names, and what can be closed, stopped or ended apart from others."""
 
     environment: Digest
@@ -38,12 +38,12 @@ class Service(NamedTuple):
     key_epoch: int
 
     @classmethod
-    def of(cls, record: Receipt | BatchHeader) -> "Service":
+    def of(cls, record: Receipt | BatchHeader) -> "ServiceTerms":
         """That under which a receipt was signed, or a batch is posted."""
         return cls(record.environment, record.model_id, record.key_epoch)
 
 
-class Until(NamedTuple):
+class SendLimit(NamedTuple):
     """How long a receipt may be sent; the earlier one is the lesser."""
 
     at: int
@@ -52,7 +52,7 @@ class Until(NamedTuple):
     """What it is too late for afterwards."""
 
 
-class Slot(NamedTuple):
+class LeafSlot(NamedTuple):
     """One number of the next batch."""
 
     seq: int
@@ -78,18 +78,18 @@ def receipts_of(leaves: Sequence[ListEntry]) -> tuple[SignedReceipt, ...]:
     return tuple(each for each in leaves if isinstance(each, SignedReceipt))
 
 
-def slots(numbers: range, receipts: Sequence[SignedReceipt], untils: Mapping[int, Until], now: int) -> list[Slot]:
+def leaf_slots(numbers: range, receipts: Sequence[SignedReceipt], untils: Mapping[int, SendLimit], now: int) -> list[LeafSlot]:
     """What becomes of each number: its receipt, if it has one that may be sent at `now`, chain time, or why it is skipped."""
     found: dict[int, SignedReceipt] = {each.receipt.seq: each for each in receipts}
     return [_slot(seq, found.get(seq), untils.get(seq), now) for seq in numbers]
 
 
-def uniform_head(waiting: Sequence[Slot]) -> list[Slot]:
+def uniform_head(waiting: Sequence[LeafSlot]) -> list[LeafSlot]:
     """The longest run from the start that one header can name: its receipts are of one environment, model and key epoch."""
-    run: list[Slot] = []
+    run: list[LeafSlot] = []
     service = None
     for each in waiting:
-        own = Service.of(each.signed.receipt) if each.signed is not None else service
+        own = ServiceTerms.of(each.signed.receipt) if each.signed is not None else service
         if service is not None and own != service:
             break
         service = own
@@ -97,7 +97,7 @@ def uniform_head(waiting: Sequence[Slot]) -> list[Slot]:
     return run
 
 
-def _slot(seq: int, signed: SignedReceipt | None, until: Until | None, now: int) -> Slot:
+def _slot(seq: int, signed: SignedReceipt | None, until: SendLimit | None, now: int) -> LeafSlot:
     if signed is None or until is None:
-        return Slot(seq, None, NO_RECEIPT)
-    return Slot(seq, None, until.why) if now > until.at else Slot(seq, signed, "")
+        return LeafSlot(seq, None, NO_RECEIPT)
+    return LeafSlot(seq, None, until.why) if now > until.at else LeafSlot(seq, signed, "")

@@ -12,7 +12,7 @@ from bytewise.protocol.records.receipt import SignedReceipt
 from bytewise.protocol.records.request import Output, Request
 from bytewise.protocol.records.seal import Payload
 from bytewise.protocol.units import MAX_SAFE_INTEGER, Digest, hex0x
-from serving.request_builder import Words
+from serving.request_builder import ChatTokenizer
 
 RECEIPT_HEADER = "x-bytewise-receipt"
 """Response header with the receipt ids of the choices, for clients whose types have no place for a receipt."""
@@ -24,15 +24,22 @@ _NAME = re.compile(f"0x([0-9a-f]{{64}})|{_COMPLETION}([0-9a-f]{{32}})")
 
 
 def completion(
-    receipt_id: Digest, signed: SignedReceipt, payload: Payload, environment: Environment, words: Words, assurance: str
+    receipt_id: Digest,
+    signed: SignedReceipt,
+    payload: Payload,
+    environment: Environment,
+    tokenizer: ChatTokenizer,
+    assurance: str,
 ) -> dict[str, Any]:
     """The whole answer, plain JSON data (OpenAI "chat completion object"; paper section 7.1, Table 6)."""
     request, output = payload.request, payload.output
     tokens = shown_tokens(request, output)
     answer = public_members(receipt_id, signed, environment, assurance) | opened_members(payload, environment)
     (choice,) = answer["choices"]
-    choice["message"]["content"] = words.text(tokens, request.decode.stop_strings)
-    choice["logprobs"] = None if output.logprobs is None else {"content": _logprobs(output, len(tokens), words), "refusal": None}
+    choice["message"]["content"] = tokenizer.text(tokens, request.decode.stop_strings)
+    choice["logprobs"] = (
+        None if output.logprobs is None else {"content": _logprobs(output, len(tokens), tokenizer), "refusal": None}
+    )
     return answer
 
 
@@ -113,9 +120,9 @@ def _receipt(identifier: Digest, signed: SignedReceipt) -> dict[str, Any]:
     }
 
 
-def _logprobs(output: Output, shown: int, words: Words) -> list[dict[str, Any]]:
+def _logprobs(output: Output, shown: int, tokenizer: ChatTokenizer) -> list[dict[str, Any]]:
     def entry(token: int, logprob: str) -> dict[str, Any]:
-        raw = words.written((token,))
+        raw = tokenizer.written((token,))
         return {"token": raw.decode("utf-8", "replace"), "logprob": float(logprob), "bytes": list(raw)}
 
     return [

@@ -20,9 +20,9 @@ from bytewise.protocol.jobs import EpochRecord
 from bytewise.service import telemetry
 from serving.answer import RECEIPT_HEADER, NamedReceipt, name_start, receipt_body, receipt_ids
 from serving.json_numbers import parse_json
-from serving.openai import Ask, models_body, read_ask
-from serving.refusals import Late, Refusal, error_body, failure, refusal
-from serving.request_queue import Desk, Ticket, ticket
+from serving.openai import ChatRequest, models_body, read_chat_request
+from serving.refusals import ApiRefusal, Late, error_body, failure, refusal
+from serving.request_queue import RequestQueue, RequestTicket, request_ticket
 
 NO_RETRY = {"x-should-retry": "false"}
 """Read by the official client: a receipt exists, so do not ask again."""
@@ -52,11 +52,11 @@ class Counter(Protocol):
         ...
 
     @property
-    def desk(self) -> Desk:
+    def queue(self) -> RequestQueue:
         """Queue."""
         ...
 
-    def prepare(self, asked: Ticket, ask: Ask) -> Callable[[], bytes]:
+    def prepare(self, asked: RequestTicket, ask: ChatRequest) -> Callable[[], bytes]:
         """The work that answers; errors of the request now, not then."""
         ...
 
@@ -135,20 +135,20 @@ def _told(name: str, found: NamedReceipt | None) -> Response:
 
 
 def _accept(gate: Gate, request: Request, body: bytes) -> Any:
-    ask = read_ask(parse_json(body))
+    ask = read_chat_request(parse_json(body))
     service = gate.loaded()
     if ask.model != service.model_name:
         raise HTTPException(404, f"the model `{ask.model[:80]}` does not exist; this operator serves `{service.model_name}`")
     names = ("authorization", "idempotency-key", "x-stainless-retry-count")
     authorization, key, retries = (request.headers.get(name, "") for name in names)
-    asked = ticket(body, authorization, request.client.host if request.client else "", key, retries)
+    asked = request_ticket(body, authorization, request.client.host if request.client else "", key, retries)
 
     def prepare() -> Callable[[], bytes]:
         # Only new work needs an open operator: a remembered answer is given whatever the chain says now.
         service.check_open()
         return service.prepare(asked, ask)
 
-    return service.desk.submit(asked, prepare)
+    return service.queue.submit(asked, prepare)
 
 
 async def _read_body(request: Request, most: int) -> bytes:
@@ -191,5 +191,5 @@ async def _other_error(_request: Request, error: Exception) -> Response:
     return _refused(failure())
 
 
-def _refused(said: Refusal) -> Response:
+def _refused(said: ApiRefusal) -> Response:
     return JSONResponse(said.body, said.status, said.headers)

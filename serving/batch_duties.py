@@ -22,7 +22,7 @@ PAGES_PER_STEP = 16
 deadline, and anchors in time meanwhile."""
 
 
-class _Own(NamedTuple):
+class _OwnBatch(NamedTuple):
     """What duties remember of a batch of ours."""
 
     names: tuple[Digest, ...]
@@ -55,7 +55,7 @@ class BatchReader(Protocol):
         ...
 
 
-class Answering(Protocol):
+class AnswerSender(Protocol):
     """The part of a sender that duties use. Deadlines are of the protocol clock."""
 
     def release(self, batch_id: int) -> None:
@@ -75,13 +75,13 @@ class Answering(Protocol):
         ...
 
 
-class Duties:
+class BatchDuties:
     """Duties about the own batches, looked at once a block."""
 
     def __init__(
         self,
         reader: BatchReader,
-        sender: Answering,
+        sender: AnswerSender,
         receipt_store: ReceiptStore,
         blobs: BlobStore,
         operator: Address,
@@ -96,7 +96,7 @@ class Duties:
         self._first = 0
         self._number = -1
         self._page = 0
-        self._own: dict[tuple[int, int], _Own] = {}
+        self._own: dict[tuple[int, int], _OwnBatch] = {}
         self._again: dict[Digest, str] = {}
         """Where envelopes are that were put on DA again because of a demand."""
 
@@ -146,10 +146,10 @@ class Duties:
             key = _key(each)
             self._own[key] = known.get(key) or self._read(each)
 
-    def _read(self, batch: AnchoredBatch) -> _Own:
+    def _read(self, batch: AnchoredBatch) -> _OwnBatch:
         named = self._named(self._receipt_store.leaves(batch.first_seq))
         late = tuple(name for name, (_, each) in named.items() if each.receipt.anchor_by < batch.anchored_at)
-        return _Own(tuple(named), late)
+        return _OwnBatch(tuple(named), late)
 
     def _named(self, leaves: Sequence[ListEntry]) -> dict[Digest, tuple[int, SignedReceipt]]:
         """The receipts among these leaves, by name, each with its place."""

@@ -34,15 +34,15 @@ from serving.anchoring_order import (
     CLOSED,
     EXPIRED,
     NO_RECEIPT,
-    Service,
-    Slot,
-    Until,
+    LeafSlot,
+    SendLimit,
+    ServiceTerms,
+    leaf_slots,
     receipts_of,
-    slots,
     unanchored,
     uniform_head,
 )
-from serving.readiness import Standing, Watch
+from serving.readiness import Readiness, ReadinessWatch
 
 FEE_MARGIN = 2
 """Times the price of now: it rises by at most an eighth in each of its epochs, and what is too much comes back."""
@@ -55,20 +55,20 @@ LEAF_BYTES = 22 * 32
 """Of one receipt and its signature among the arguments of `answerList`: 16 words and 5, and one to spare."""
 
 
-class StandingReader(Protocol):
+class ReadinessReader(Protocol):
     """Reads this operator's standing."""
 
-    def read(self) -> Standing:
+    def read(self) -> Readiness:
         """At the newest block; `Unavailable` if the chain does not answer."""
         ...
 
-    def anchorable_for(self, service: Service, standing: Standing) -> int | None:
+    def anchorable_for(self, service: ServiceTerms, readiness: Readiness) -> int | None:
         """Seconds of the protocol clock for which a batch of a service is still taken, negative once that is over; None while
         nothing of it is closed."""
         ...
 
 
-class Anchoring(Protocol):
+class AnchorSender(Protocol):
     """The part of `chain.sending.sender` that a batcher uses."""
 
     def anchor(self, header: BatchHeader, fee_wei: int, deadline: int = 0) -> None:
@@ -89,12 +89,12 @@ class Batcher:
     environment: Digest
     model_id: Digest
     anchor: Domain
-    chain: StandingReader
-    sender: Anchoring
+    chain: ReadinessReader
+    sender: AnchorSender
     blobs: BlobStore
     receipt_store: ReceiptStore
     journal: Journal
-    watch: Watch
+    watch: ReadinessWatch
     clock: Clock
     max_batch: int
     anchor_within_s: int
@@ -106,30 +106,30 @@ class Batcher:
 
         A receipt that can be posted no more is not sent: its number is skipped, see `in_order`.
         """
-        standing = self.chain.read()
+        readiness = self.chain.read()
         next_seq = self.receipt_store.next_seq()
-        if standing.last_seq >= next_seq:
+        if readiness.last_seq >= next_seq:
             # Signing on would reuse numbers, which is equivocation. Only a restored or foreign database leads here.
-            raise ConfigurationError("database", f"the chain has receipt {standing.last_seq}, our next would be {next_seq}")
-        self._finish_anchored(standing)
-        self.watch.update(standing, self._behind(standing))
-        self._publish(standing)
+            raise ConfigurationError("database", f"the chain has receipt {readiness.last_seq}, our next would be {next_seq}")
+        self._finish_anchored(readiness)
+        self.watch.update(readiness, self._behind(readiness))
+        self._publish(readiness)
         oldest_kept = max(self.clock.now() - self.retry_memory_s, self.receipt_store.answered_since(self.retry_answers))
         self.receipt_store.forget_answers(oldest_kept)
 
-    def _finish_anchored(self, standing: Standing) -> None:
+    def _finish_anchored(self, readiness: Readiness) -> None:
         header = self.receipt_store.open_batch()
-        if header is not None and standing.last_seq >= header.first_seq + header.count - 1:
+        if header is not None and readiness.last_seq >= header.first_seq + header.count - 1:
             self.receipt_store.anchored(header.first_seq)
-            telemetry.log("batch.anchored", first_seq=header.first_seq, count=header.count, block=standing.number)
+            telemetry.log("batch.anchored", first_seq=header.first_seq, count=header.count, block=readiness.number)
 
-    def _publish(self, standing: Standing) -> None:
+    def _publish(self, readiness: Readiness) -> None:
         """Sends the batch that is stored and not anchored, or a new one in place of one that is too late and on no way."""
         header = self.receipt_store.open_batch()
         if header is not None:
-            until = self._sendable(header, standing)
-            if until is None or standing.timestamp <= until.at:
-                self._send(header, standing, until)
+            until = self._sendable(header, readiness)
+            if until is None or readiness.timestamp <= until.at:
+                self._send(header, readiness, until)
                 return
             # Two batches with one first number: the chain takes either, and the receipt store must have the list of that one.
             if not self.sender.withdraw_batch(header):
@@ -137,41 +137,43 @@ class Batcher:
                 return
             self.receipt_store.discard(header)
             telemetry.log("batch.discarded", first_seq=header.first_seq, why=until.why)
-        header = self._build(standing)
+        header = self._build(readiness)
         if header is not None:
-            self._send(header, standing, self._sendable(header, standing))
+            self._send(header, readiness, self._sendable(header, readiness))
 
-    def _send(self, header: BatchHeader, standing: Standing, until: Until | None) -> None:
-        self.sender.anchor(header, FEE_MARGIN * header.count * standing.price_wei, until.at if until else 0)
+    def _send(self, header: BatchHeader, readiness: Readiness, until: SendLimit | None) -> None:
+        self.sender.anchor(header, FEE_MARGIN * header.count * readiness.price_wei, until.at if until else 0)
 
-    def _sendable(self, header: BatchHeader, standing: Standing) -> Until | None:
+    def _sendable(self, header: BatchHeader, readiness: Readiness) -> SendLimit | None:
         """Until when a stored batch may be sent: the earliest of its receipts, and its own service; None for ever."""
-        untils = list(self._untils(receipts_of(self.receipt_store.leaves(header.first_seq)), standing).values())
-        left = self.chain.anchorable_for(Service.of(header), standing)
-        return min(untils if left is None else [*untils, Until(standing.timestamp + left, CLOSED)], default=None)
+        untils = list(self._untils(receipts_of(self.receipt_store.leaves(header.first_seq)), readiness).values())
+        left = self.chain.anchorable_for(ServiceTerms.of(header), readiness)
+        return min(untils if left is None else [*untils, SendLimit(readiness.timestamp + left, CLOSED)], default=None)
 
-    def _untils(self, waiting: Sequence[SignedReceipt], standing: Standing) -> dict[int, Until]:
+    def _untils(self, waiting: Sequence[SignedReceipt], readiness: Readiness) -> dict[int, SendLimit]:
         """By number, until when each receipt may be sent: time is left for the way into a block before its Request expires."""
         expiries = self.receipt_store.expiries([each.receipt.seq for each in waiting])
-        services = {Service.of(each.receipt) for each in waiting}
-        left = {each: self.chain.anchorable_for(each, standing) for each in services}
-        untils: dict[int, Until] = {}
+        services = {ServiceTerms.of(each.receipt) for each in waiting}
+        left = {each: self.chain.anchorable_for(each, readiness) for each in services}
+        untils: dict[int, SendLimit] = {}
         for each in waiting:
-            expired = Until(expiries[each.receipt.seq] - self.anchor_within_s // 2, EXPIRED)
-            seconds = left[Service.of(each.receipt)]
-            untils[each.receipt.seq] = expired if seconds is None else min(expired, Until(standing.timestamp + seconds, CLOSED))
+            expired = SendLimit(expiries[each.receipt.seq] - self.anchor_within_s // 2, EXPIRED)
+            seconds = left[ServiceTerms.of(each.receipt)]
+            untils[each.receipt.seq] = (
+                expired if seconds is None else min(expired, SendLimit(readiness.timestamp + seconds, CLOSED))
+            )
         return untils
 
-    def _build(self, standing: Standing) -> BatchHeader | None:
+    def _build(self, readiness: Readiness) -> BatchHeader | None:
         """A new batch, stored; None if nothing waits, or nothing may be posted now."""
         # The number first: what is signed meanwhile is no gap.
-        next_seq, most = self.receipt_store.next_seq(), min(self.max_batch, standing.most)
-        first = max(self.receipt_store.batched_until(), standing.last_seq) + 1
+        next_seq, most = self.receipt_store.next_seq(), min(self.max_batch, readiness.most)
+        first = max(self.receipt_store.batched_until(), readiness.last_seq) + 1
         receipts = self.receipt_store.unbatched(most, first)
         numbers = range(first, min(first + most, next_seq))
-        waiting = slots(numbers, receipts, self._untils(receipts, standing), standing.timestamp)
+        waiting = leaf_slots(numbers, receipts, self._untils(receipts, readiness), readiness.timestamp)
         run = uniform_head(waiting)
-        service = self._service(run, standing)
+        service = self._service(run, readiness)
         if not run or service is None:
             return None
         leaves = answerable_head([each.signed or self._skip(each) for each in run])
@@ -184,16 +186,16 @@ class Batcher:
         telemetry.log("batch.built", first_seq=header.first_seq, count=header.count)
         return header
 
-    def _service(self, run: Sequence[Slot], standing: Standing) -> Service | None:
+    def _service(self, run: Sequence[LeafSlot], readiness: Readiness) -> ServiceTerms | None:
         """Under which a run is posted: its receipts', or for empty leaves alone the one in force, if it is open."""
         for each in run:
             if each.signed is not None:
-                return Service.of(each.signed.receipt)
-        if standing.epoch is None or standing.closed_because is not None:
+                return ServiceTerms.of(each.signed.receipt)
+        if readiness.epoch is None or readiness.closed_because is not None:
             return None
-        return Service(self.environment, self.model_id, standing.epoch.epoch)
+        return ServiceTerms(self.environment, self.model_id, readiness.epoch.epoch)
 
-    def _skip(self, slot: Slot) -> SignedEmptyLeaf:
+    def _skip(self, slot: LeafSlot) -> SignedEmptyLeaf:
         """The signed leaf that takes the place of a receipt that can be posted no more."""
         leaf = EmptyLeaf(self.operator.address, U64(slot.seq), U256(self.anchor.chain_id))
         identifier = receipt_id(self.anchor, leaf)
@@ -202,7 +204,7 @@ class Batcher:
         telemetry.log("receipt.skipped", seq=slot.seq, why=slot.why)
         return SignedEmptyLeaf(leaf, self.operator.sign(identifier))
 
-    def _header(self, listed: ReceiptList, service: Service, locator: str) -> BatchHeader:
+    def _header(self, listed: ReceiptList, service: ServiceTerms, locator: str) -> BatchHeader:
         return BatchHeader(
             batch_id=0, operator=listed.operator, first_seq=listed.first_seq, count=U32(len(listed.entries)),
             root=batch_root(batch_leaves(self.anchor, listed.entries)), list_hash=listed.list_hash,
@@ -210,11 +212,11 @@ class Batcher:
             anchored_at=U64(0), block=U64(0),
         )  # fmt: skip
 
-    def _behind(self, standing: Standing) -> str | None:
+    def _behind(self, readiness: Readiness) -> str | None:
         """Why nothing more may be signed before what waits is anchored, which ticks do as fast as blocks come; or None."""
         oldest = self._oldest()
         # Half of the promised time is kept in reserve: better to refuse requests than to break the promise of `anchorBy`.
-        if oldest is None or oldest.anchor_by - standing.timestamp >= self.anchor_within_s / 2:
+        if oldest is None or oldest.anchor_by - readiness.timestamp >= self.anchor_within_s / 2:
             return None
         return f"receipt {oldest.seq} still waits to be anchored"
 

@@ -10,13 +10,13 @@ from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
 from chain.reads.reader import SnapshotReader
 from chain.reads.records import Status
-from serving.anchoring_order import Service
-from serving.readiness import Standing
+from serving.anchoring_order import ServiceTerms
+from serving.readiness import Readiness
 from verifier.watch.open_windows import SnapshotPages
 
 
-class OperatorStanding:
-    """Implements `batcher.StandingReader` over the chain client."""
+class ChainReadiness:
+    """Implements `batcher.ReadinessReader` over the chain client."""
 
     def __init__(self, reader: SnapshotReader, operator: Address, environment: Digest, model_id: Digest) -> None:
         self._reader = reader
@@ -24,7 +24,7 @@ class OperatorStanding:
         self._environment = environment
         self._model_id = model_id
 
-    def read(self) -> Standing:
+    def read(self) -> Readiness:
         """At the newest block."""
         reader = self._reader
         block = reader.head()
@@ -37,7 +37,7 @@ class OperatorStanding:
                 record = None
         params = reader.params(snapshot.params_version, block)
         environment, model = reader.item(self._environment, block), reader.item(self._model_id, block)
-        return Standing(
+        return Readiness(
             number=snapshot.number, timestamp=snapshot.timestamp, epoch=record,
             environment_active=environment.status is Status.ACTIVE, model_active=model.status is Status.ACTIVE,
             registered=snapshot.me.is_operator, suspended=snapshot.me.is_suspended, last_seq=snapshot.me.last_seq,
@@ -46,9 +46,9 @@ class OperatorStanding:
             paused=snapshot.paused, pause_s=params.times.max_pause,
         )  # fmt: skip
 
-    def anchorable_for(self, service: Service, standing: Standing) -> int | None:
+    def anchorable_for(self, service: ServiceTerms, readiness: Readiness) -> int | None:
         """See `SnapshotReader.anchorable_for`, at the block of a reading."""
-        return self._reader.anchorable_for(self._operator, *service, standing.number)
+        return self._reader.anchorable_for(self._operator, *service, readiness.number)
 
     def _judged(self, pool: Digest, block: int) -> bool:
         found = self._reader.pool(pool, block) if any(pool) else None
@@ -75,7 +75,7 @@ class OperatorStanding:
         return listed
 
 
-class AllDisputes:
+class DisputePages:
     """Implements `disputes.DisputeReader` over the chain client."""
 
     def __init__(self, reader: SnapshotReader, operator: Address) -> None:
@@ -99,8 +99,8 @@ class AllDisputes:
         return batch.first_seq, self._reader.params(batch.params_version, block).money.demand_bond
 
 
-class OwnBatches:
-    """Implements `duties.BatchReader` over the chain client."""
+class BatchPages:
+    """Implements `batch_duties.BatchReader` over the chain client."""
 
     def __init__(self, reader: SnapshotReader, operator: Address) -> None:
         self._reader = reader

@@ -47,7 +47,7 @@ class DisputeReader(Protocol):
         ...
 
 
-class Court(Protocol):
+class DisputeSender(Protocol):
     """The part of a sender that is used."""
 
     def appeal(self, dispute: Digest, bond_wei: int) -> None:
@@ -59,11 +59,11 @@ class Court(Protocol):
         ...
 
 
-class OwnDisputes:
+class OperatorDisputes:
     """Looks at the disputes of each block."""
 
     def __init__(
-        self, reader: DisputeReader, sender: Court, receipt_store: ReceiptStore, blobs: BlobStore, orders: Duties,
+        self, reader: DisputeReader, sender: DisputeSender, receipt_store: ReceiptStore, blobs: BlobStore, orders: Duties,
         operator: Address, anchor: Domain, monotonic: Callable[[], float] = monotonic_s,
     ) -> None:  # fmt: skip
         self._reader = reader

@@ -161,7 +161,7 @@ MAX_CHOICES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ChatRequest:
     """One understood chat request. The type holds plaintext: it is never logged."""
 
     model: str
@@ -191,7 +191,7 @@ class Ask:
         return f"Ask({len(self.messages)} messages)"
 
 
-def read_ask(value: Any) -> Ask:
+def read_chat_request(value: Any) -> ChatRequest:
     """The request of a parsed body; `BadRequest(param, why)` for the first thing that cannot be served."""
     if not isinstance(value, dict):
         raise BadRequest("body", "must be a JSON object")
@@ -203,7 +203,7 @@ def read_ask(value: Any) -> Ask:
         raise BadRequest("model", "must be the name of a model (see GET /v1/models)", _missing_or_type(model))
     if not isinstance(body.get("user", ""), str):
         raise BadRequest("user", "must be a string", Code.INVALID_TYPE)
-    return Ask(
+    return ChatRequest(
         model=model,
         messages=_messages(body.get("messages")),
         max_new_tokens=_max_new_tokens(body),

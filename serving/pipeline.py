@@ -25,17 +25,17 @@ from bytewise.storage.journal import Journal
 from bytewise.storage.receipt_store import IssuedReceipt, ReceiptStore
 from serving.anchoring_order import verify_time_left
 from serving.answer import completion, several
-from serving.openai import Ask
-from serving.readiness import Standing, Watch
-from serving.request_builder import Offer, Rng, Words, make_choices, make_request
+from serving.openai import ChatRequest
+from serving.readiness import Readiness, ReadinessWatch
+from serving.request_builder import ChatTokenizer, Offer, Rng, make_choices, make_request
 
 
 @dataclass(frozen=True, slots=True)
-class Hands:
+class PipelineDeps:
     """The keys that sign and the ports that a pipeline uses; chosen by `wiring`."""
 
     engine: Engine
-    words: Words
+    tokenizer: ChatTokenizer
     operator: Signer
     """Account with the bonded stake."""
     gateway: Signer
@@ -43,14 +43,14 @@ class Hands:
     blobs: BlobStore
     receipt_store: ReceiptStore
     journal: Journal
-    watch: Watch
+    watch: ReadinessWatch
     clock: Clock
     rng: Rng
     anchor: Domain
     """EIP-712 domain of `ReceiptAnchor`."""
 
 
-class Sealed(NamedTuple):
+class SealedAnswer(NamedTuple):
     """An answer whose envelope lies on DA, and that nothing signed names yet."""
 
     payload: Payload
@@ -63,74 +63,76 @@ class Pipeline:
     """Turns asks into stored, signed answers."""
 
     def __init__(
-        self, offer: Offer, hands: Hands, anchor_within_s: int, accept_simulated: bool, accept_rebuilt: bool = False
+        self, offer: Offer, deps: PipelineDeps, anchor_within_s: int, accept_simulated: bool, accept_rebuilt: bool = False
     ) -> None:
         self._offer = offer
-        self._hands = hands
+        self._deps = deps
         self._anchor_within_s = anchor_within_s
         self._accept_simulated = accept_simulated
         self._accept_rebuilt = accept_rebuilt
 
-    def prepare(self, key: Digest, ask: Ask, once: bool = True) -> Callable[[], bytes]:
+    def prepare(self, key: Digest, ask: ChatRequest, once: bool = True) -> Callable[[], bytes]:
         """The work that answers the request named `key`, which is done once or again; `BadRequest` or `TryAgain` before it."""
-        hands = self._hands
-        standing, _ = hands.watch.open()
-        request, _ = make_request(ask, self._offer, hands.words, hands.gateway, hands.rng, standing.timestamp, standing.pause_s)
-        asked = make_choices(request, ask.choices, hands.gateway, hands.rng)
+        deps = self._deps
+        readiness, _ = deps.watch.open()
+        request, _ = make_request(
+            ask, self._offer, deps.tokenizer, deps.gateway, deps.rng, readiness.timestamp, readiness.pause_s
+        )
+        asked = make_choices(request, ask.choices, deps.gateway, deps.rng)
         return lambda: self._answer(key, asked, once)
 
     def _answer(self, key: Digest, asked: list[tuple[Request, Blob]], once: bool) -> bytes:
-        hands = self._hands
-        generated = [hands.engine.generate(request) for request, _ in asked]
+        deps = self._deps
+        generated = [deps.engine.generate(request) for request, _ in asked]
         # The chain may have moved while the engine ran: the receipts name the epoch that is open now.
-        standing, epoch = hands.watch.open()
+        readiness, epoch = deps.watch.open()
         for request, _ in asked:
-            verify_time_left(request, standing.timestamp + self._anchor_within_s + standing.pause_s)
+            verify_time_left(request, readiness.timestamp + self._anchor_within_s + readiness.pause_s)
         # The number is taken only when the receipt is stored. This thread alone takes numbers, and the receipt store refuses any
         # number but the next.
-        first = hands.receipt_store.next_seq()
-        standing.verify_room(first + len(asked) - 1)
+        first = deps.receipt_store.next_seq()
+        readiness.verify_room(first + len(asked) - 1)
         sealed = [
-            self._seal(Payload(request, each.output, signature), each, first + i, standing, epoch)
+            self._seal(Payload(request, each.output, signature), each, first + i, readiness, epoch)
             for i, ((request, signature), each) in enumerate(zip(asked, generated, strict=True))
         ]
         return self._issue(key, sealed, epoch.assurance, once)
 
-    def _seal(self, payload: Payload, generated: Generated, seq: int, standing: Standing, epoch: EpochRecord) -> Sealed:
-        hands = self._hands
-        unsealed = self._receipt(payload, generated, seq, standing, epoch)
+    def _seal(self, payload: Payload, generated: Generated, seq: int, readiness: Readiness, epoch: EpochRecord) -> SealedAnswer:
+        deps = self._deps
+        unsealed = self._receipt(payload, generated, seq, readiness, epoch)
         key_point = sealing_key(epoch, self._accept_simulated, self._accept_rebuilt)
-        context = seal_context(hands.anchor, unsealed)
-        envelope = seal(payload, key_point, context, epoch.epoch, hands.rng, recipients(epoch))
+        context = seal_context(deps.anchor, unsealed)
+        envelope = seal(payload, key_point, context, epoch.epoch, deps.rng, recipients(epoch))
         receipt = replace(unsealed, envelope_hash=envelope_hash(envelope))
-        return Sealed(payload, receipt, envelope, hands.blobs.put(envelope))
+        return SealedAnswer(payload, receipt, envelope, deps.blobs.put(envelope))
 
-    def _issue(self, key: Digest, sealed: list[Sealed], assurance: str, once: bool) -> bytes:
-        hands, issued, answers = self._hands, [], []
+    def _issue(self, key: Digest, sealed: list[SealedAnswer], assurance: str, once: bool) -> bytes:
+        deps, issued, answers = self._deps, [], []
         for each in sealed:
-            identifier = receipt_id(hands.anchor, each.receipt)
+            identifier = receipt_id(deps.anchor, each.receipt)
             entry = {"seq": str(each.receipt.seq), "req_hash": hex0x(each.receipt.req_hash)}
-            hands.journal.append("receipt.sign", identifier, entry)
-            signed = SignedReceipt(each.receipt, hands.operator.sign(identifier), each.locator)
-            answers.append(completion(identifier, signed, each.payload, self._offer.environment, hands.words, assurance))
+            deps.journal.append("receipt.sign", identifier, entry)
+            signed = SignedReceipt(each.receipt, deps.operator.sign(identifier), each.locator)
+            answers.append(completion(identifier, signed, each.payload, self._offer.environment, deps.tokenizer, assurance))
             issued.append(IssuedReceipt(identifier, signed, each.envelope, encode(answers[-1]), each.payload.request.expiry))
         response = encode(several(answers)) if len(answers) > 1 else issued[0].response
-        hands.receipt_store.issue(key, [replace(issued[0], response=response), *issued[1:]], once)
+        deps.receipt_store.issue(key, [replace(issued[0], response=response), *issued[1:]], once)
         for kept in issued:
             telemetry.count("bytewise_receipts_signed_total")
             telemetry.log("receipt.signed", receipt_id=kept.identifier, seq=kept.signed.receipt.seq, assurance=assurance)
         return response
 
-    def _receipt(self, payload: Payload, generated: Generated, seq: int, standing: Standing, epoch: EpochRecord) -> Receipt:
-        hands, environment = self._hands, self._offer.environment
-        anchor_by = standing.timestamp + self._anchor_within_s
+    def _receipt(self, payload: Payload, generated: Generated, seq: int, readiness: Readiness, epoch: EpochRecord) -> Receipt:
+        deps, environment = self._deps, self._offer.environment
+        anchor_by = readiness.timestamp + self._anchor_within_s
         # Our clock may be ahead of the chain's: no receipt is issued after its own deadline.
-        issued_at = min(hands.clock.now(), anchor_by)
+        issued_at = min(deps.clock.now(), anchor_by)
         # The seal context covers every field but envelopeHash, which is still zero here.
         return Receipt(
-            operator=hands.operator.address, seq=U64(seq), req_hash=payload.request.req_hash,
+            operator=deps.operator.address, seq=U64(seq), req_hash=payload.request.req_hash,
             tokens_hash=generated.output.tokens_hash, out_hash=generated.out_hash, model_id=self._offer.model_id,
             environment=environment.digest, gpu_arch=environment.gpu_arch_id, key_epoch=epoch.epoch,
             envelope_hash=ZERO_DIGEST, issued_at=U64(issued_at), anchor_by=U64(anchor_by), mode=U8(Mode.PLAIN),
-            client_mode=U8(ClientMode.DELEGATED), enclave_key=plain_enclave_key(), chain_id=U256(hands.anchor.chain_id),
+            client_mode=U8(ClientMode.DELEGATED), enclave_key=plain_enclave_key(), chain_id=U256(deps.anchor.chain_id),
         )  # fmt: skip

@@ -9,7 +9,7 @@ from bytewise.protocol.jobs import EpochRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Readiness:
     """One reading of the chain."""
 
     number: int
@@ -69,30 +69,30 @@ class Standing:
         return last
 
 
-class Watch:
+class ReadinessWatch:
     """The last reading, for as long as it is fresh. Written by the batch tick, read by every request."""
 
     def __init__(self, fresh_s: float, monotonic: Callable[[], float]) -> None:
         self._fresh_s = fresh_s
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._held: tuple[float, Standing] | None = None
+        self._held: tuple[float, Readiness] | None = None
         self._behind: str | None = None
 
-    def update(self, standing: Standing, behind: str | None) -> None:
+    def update(self, readiness: Readiness, behind: str | None) -> None:
         """A new reading; `behind` says why our publication lags too far to accept more, or None."""
         with self._lock:
-            self._held = (self._monotonic(), standing)
+            self._held = (self._monotonic(), readiness)
             self._behind = behind
 
-    def open(self) -> tuple[Standing, EpochRecord]:
+    def open(self) -> tuple[Readiness, EpochRecord]:
         """The reading and the epoch to seal to, if requests may be accepted; otherwise `TryAgain` with the reason."""
         with self._lock:
             held, behind = self._held, self._behind
         if held is None or self._monotonic() - held[0] > self._fresh_s:
             raise TryAgain("chain", "no fresh block was read")
-        standing = held[1]
-        reason = standing.closed_because or behind
-        if reason is not None or standing.epoch is None:
+        readiness = held[1]
+        reason = readiness.closed_because or behind
+        if reason is not None or readiness.epoch is None:
             raise TryAgain("operator", reason or "no key epoch is open")
-        return standing, standing.epoch
+        return readiness, readiness.epoch

@@ -40,7 +40,7 @@ class Late(TryAgain):
     """The answer is not ready within the time that a client waits; it is still being computed."""
 
 
-class Refusal(NamedTuple):
+class ApiRefusal(NamedTuple):
     """An answer that is none."""
 
     status: int
@@ -55,7 +55,7 @@ def error_body(message: str, kind: str, param: str | None = None, code: str | No
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
-def refusal(error: BytewiseError) -> Refusal | None:
+def refusal(error: BytewiseError) -> ApiRefusal | None:
     """What a client is told of an error; None for one that is our own failure."""
     if isinstance(error, BadRequest):
         return _wrong_request(error)
@@ -68,19 +68,19 @@ def refusal(error: BytewiseError) -> Refusal | None:
     return None
 
 
-def failure() -> Refusal:
+def failure() -> ApiRefusal:
     """What a client is told when we failed."""
     message = "the operator failed; nothing was published for this request"
-    return Refusal(500, error_body(message, "server_error", None, "server_error"), {})
+    return ApiRefusal(500, error_body(message, "server_error", None, "server_error"), {})
 
 
-def _wrong_request(error: BadRequest) -> Refusal:
+def _wrong_request(error: BadRequest) -> ApiRefusal:
     param, why, *rest = error.values
     code = str(rest[0]) if rest else Code.INVALID_VALUE
     named = None if param == "body" else str(param)
     status = 422 if code == Code.KEY_REUSED else 400
-    return Refusal(status, error_body(f"{param}: {why}", "invalid_request_error", named, None if named is None else code), {})
+    return ApiRefusal(status, error_body(f"{param}: {why}", "invalid_request_error", named, None if named is None else code), {})
 
 
-def _later(status: int, error: BytewiseError, kind: str, code: str) -> Refusal:
-    return Refusal(status, error_body(str(error), kind, None, code), {"retry-after": "1"})
+def _later(status: int, error: BytewiseError, kind: str, code: str) -> ApiRefusal:
+    return ApiRefusal(status, error_body(str(error), kind, None, code), {"retry-after": "1"})

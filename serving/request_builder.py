@@ -15,14 +15,14 @@ from bytewise.protocol.records.request import MAX_LOGPROBS, REQUEST_VERSION, Dec
 from bytewise.protocol.records.seal import client_digest
 from bytewise.protocol.signing import Signer
 from bytewise.protocol.units import MAX_SAFE_INTEGER, U64, U256, Blob, Digest
-from serving.openai import Ask
+from serving.openai import ChatRequest
 from serving.refusals import Code
 
 Rng = Callable[[int], bytes]
 """Random bytes, injected: `os.urandom` in the service."""
 
 
-class Words(Protocol):
+class ChatTokenizer(Protocol):
     """The artifact's tokenizer, as far as the gateway needs it."""
 
     @property
@@ -68,13 +68,13 @@ class Offer:
 
 
 def make_request(
-    ask: Ask, offer: Offer, words: Words, client: Signer, rng: Rng, now: int, pause_s: int = 0
+    ask: ChatRequest, offer: Offer, tokenizer: ChatTokenizer, client: Signer, rng: Rng, now: int, pause_s: int = 0
 ) -> tuple[Request, Blob]:
     """The Request and the gateway's signature over it; `BadRequest` names the parameter that is outside the limits.
 
     `now` is chain time, Unix seconds. No pause stops the clock of the expiry: it is `pause_s`, the longest one, later (ADR-014).
     """
-    prompt = _render(ask, words)
+    prompt = _render(ask, tokenizer)
     limits = offer.environment.limits
     room = limits.max_context - len(prompt)
     most = MAX_LOGPROBS // (1 if ask.logprobs is None else ask.logprobs + 1)
@@ -87,11 +87,11 @@ def make_request(
         raise BadRequest(
             "top_logprobs", f"of {wanted} tokens are too many for one answer: at most {most} tokens can have so many"
         )
-    _verify_words(ask, words)
+    _verify_words(ask, tokenizer)
     # A drawn seed stays below 2^53, so that any client can send it back as a JSON number.
     seed = ask.seed if ask.seed is not None else int.from_bytes(rng(7), "big") & MAX_SAFE_INTEGER
     decode = DecodePolicy(
-        wanted, ask.temperature, ask.top_p, ask.top_k, words.stop_tokens, min_p=ask.min_p,
+        wanted, ask.temperature, ask.top_p, ask.top_k, tokenizer.stop_tokens, min_p=ask.min_p,
         repetition_penalty=ask.repetition_penalty, presence_penalty=ask.presence_penalty,
         frequency_penalty=ask.frequency_penalty, logit_bias=ask.logit_bias, stop_strings=ask.stop_strings,
         logprobs=ask.logprobs, grammar=ask.grammar,
@@ -123,18 +123,18 @@ def _too_long(context: int, prompt: int, new: int) -> str:
     )
 
 
-def _verify_words(ask: Ask, words: Words) -> None:
+def _verify_words(ask: ChatRequest, tokenizer: ChatTokenizer) -> None:
     for token, _ in ask.logit_bias:
-        if token >= words.vocabulary:
-            raise BadRequest(f"logit_bias.{token}", f"is no token of this model, which has {words.vocabulary}")
-    refusal = "" if ask.grammar is None else words.refusal(ask.grammar)
+        if token >= tokenizer.vocabulary:
+            raise BadRequest(f"logit_bias.{token}", f"is no token of this model, which has {tokenizer.vocabulary}")
+    refusal = "" if ask.grammar is None else tokenizer.refusal(ask.grammar)
     if refusal:
         raise BadRequest("response_format", f"no answer can satisfy the schema: {refusal[:200]}")
 
 
-def _render(ask: Ask, words: Words) -> tuple[int, ...]:
+def _render(ask: ChatRequest, tokenizer: ChatTokenizer) -> tuple[int, ...]:
     try:
-        prompt = words.render([{"role": role, "content": text} for role, text in ask.messages])
+        prompt = tokenizer.render([{"role": role, "content": text} for role, text in ask.messages])
     except (UnsupportedModel, MalformedValue) as error:
         raise BadRequest("messages", f"the model cannot read them: {error}") from None
     if not prompt:

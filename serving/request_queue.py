@@ -29,7 +29,7 @@ _RETRIES = re.compile("[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
-class Ticket:
+class RequestTicket:
     """What tells one request from another."""
 
     name: Digest
@@ -45,7 +45,7 @@ class Ticket:
         return self.name[:_HALF] if self.once else self.name
 
 
-def ticket(body: bytes, authorization: str, address: str, idempotency_key: str, retries: str) -> Ticket:
+def request_ticket(body: bytes, authorization: str, address: str, idempotency_key: str, retries: str) -> RequestTicket:
     """The ticket of a request: its bytes, three headers (`x-stainless-retry-count` is the last), and the client's address.
 
     Retries and idempotency keys are those of one API key at one address: the server takes any API key, so strangers may have the
@@ -54,24 +54,24 @@ def ticket(body: bytes, authorization: str, address: str, idempotency_key: str, 
     caller = [text.encode("utf-8", "surrogateescape") for text in (authorization, address)]
     retry = int(retries) if _RETRIES.fullmatch(retries) else 0
     if not idempotency_key:
-        return Ticket(labelled(Label.RETRY, *caller, body), once=False, retry=retry)
+        return RequestTicket(labelled(Label.RETRY, *caller, body), once=False, retry=retry)
     if len(idempotency_key) > MAX_KEY_CHARACTERS:
         raise BadRequest("Idempotency-Key", f"is longer than {MAX_KEY_CHARACTERS} characters")
     key = labelled(Label.RETRY, *caller, idempotency_key.encode("utf-8", "surrogateescape"))
-    return Ticket(Digest(key[:_HALF] + labelled(Label.RETRY, body)[:_HALF]), once=True, retry=retry)
+    return RequestTicket(Digest(key[:_HALF] + labelled(Label.RETRY, body)[:_HALF]), once=True, retry=retry)
 
 
 @dataclass(slots=True, eq=False)
 class _Run:
     """A request that waits for the engine's thread, or is in it."""
 
-    ticket: Ticket
+    ticket: RequestTicket
     future: Future[bytes]
     retry: int
     """The last retry that waits for it: of equal runs, each has the retries of one client."""
 
 
-class Desk:
+class RequestQueue:
     """Accepts work for the engine thread; gives retries what they ask for; bounded."""
 
     def __init__(
@@ -90,7 +90,7 @@ class Desk:
         # One thread: the engine takes one request at a time, and receipt numbers are given in the order of signing.
         self._executor = ThreadPoolExecutor(1, "engine")
 
-    def submit(self, asked: Ticket, prepare: Callable[[], Callable[[], bytes]]) -> Future[bytes]:
+    def submit(self, asked: RequestTicket, prepare: Callable[[], Callable[[], bytes]]) -> Future[bytes]:
         """The future answer of a request.
 
         `prepare()` checks the request here and now (its errors are raised at once) and returns the work for the engine thread.
@@ -111,7 +111,7 @@ class Desk:
         """Finishes what runs, cancels what waits."""
         self._executor.shutdown(wait=True, cancel_futures=True)
 
-    def _begin(self, asked: Ticket, new: bool, work: Callable[[], bytes]) -> Future[bytes]:
+    def _begin(self, asked: RequestTicket, new: bool, work: Callable[[], bytes]) -> Future[bytes]:
         with self._lock:
             known = None if new else self._known(asked)
             if known is not None:
@@ -124,7 +124,7 @@ class Desk:
         run.future.add_done_callback(lambda done: self._finished(run, done))
         return run.future
 
-    def _is_new(self, asked: Ticket) -> bool:
+    def _is_new(self, asked: RequestTicket) -> bool:
         # Under the lock. What was refused was not answered: its retry must not take the answer of an equal request.
         if asked.once or asked.retry == 0:
             return not asked.once
@@ -133,7 +133,7 @@ class Desk:
             self._owed[asked.name] = owed - 1
         return owed > 0
 
-    def _owe(self, asked: Ticket) -> None:
+    def _owe(self, asked: RequestTicket) -> None:
         if asked.once:
             return
         with self._lock:
@@ -141,7 +141,7 @@ class Desk:
             while len(self._owed) > MOST_OWED:
                 self._owed.popitem(last=False)
 
-    def _known(self, asked: Ticket) -> Future[bytes] | None:
+    def _known(self, asked: RequestTicket) -> Future[bytes] | None:
         # Under the lock. An answer is stored before its future ends, so it is found in one place or the other.
         run = self._running(asked)
         if run is not None:
@@ -157,7 +157,7 @@ class Desk:
         done.set_result(found[1])
         return done
 
-    def _running(self, asked: Ticket) -> _Run | None:
+    def _running(self, asked: RequestTicket) -> _Run | None:
         # One that has ended is no longer waited for: it failed, or its answer is remembered.
         alive = [run for run in reversed(self._runs) if not run.future.done()]
         equal = [run for run in alive if run.ticket.once == asked.once and run.ticket.start == asked.start]
@@ -177,6 +177,6 @@ class Desk:
             self._on_bug(error)
 
 
-def _verify_same(asked: Ticket, name: Digest) -> None:
+def _verify_same(asked: RequestTicket, name: Digest) -> None:
     if name != asked.name:
         raise BadRequest("Idempotency-Key", "was sent with another body: a new request needs a new key", Code.KEY_REUSED)

@@ -8,7 +8,7 @@ from bytewise.service.settings import DatabaseUrl, Endpoints, rpc_endpoints
 
 
 @dataclass(frozen=True, slots=True)
-class Listen:
+class ListenSettings:
     """Section `[listen]`: the HTTPS endpoint."""
 
     certificate_file: Path
@@ -20,7 +20,7 @@ class Listen:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ModelSettings:
     """Section `[model]`: what is served."""
 
     name: str
@@ -38,7 +38,7 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class NetworkSettings:
     """Section `[network]`: where the world is."""
 
     file: Path
@@ -69,7 +69,7 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class KeySettings:
     """Section `[keys]`: secp256k1 keys as 0x-hex in files of mode 0600."""
 
     operator_file: Path
@@ -81,7 +81,7 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class LimitSettings:
     """Section `[limits]`, optional: times and sizes."""
 
     tick_s: float = 2.0
@@ -118,8 +118,8 @@ class OperatorSettings:
 
     database_url: DatabaseUrl
     """`sqlite:///FILE` or `postgresql+psycopg://…`, migrated by the starter."""
-    listen: Listen
-    model: Model
-    network: Network
-    keys: Keys
-    limits: Limits = field(default_factory=Limits)
+    listen: ListenSettings
+    model: ModelSettings
+    network: NetworkSettings
+    keys: KeySettings
+    limits: LimitSettings = field(default_factory=LimitSettings)

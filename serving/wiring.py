@@ -43,18 +43,18 @@ from chain.reads.reader import SnapshotReader
 from chain.sending.keys import load_signer
 from serving.answer import NamedReceipt
 from serving.api import Gate, build_api
-from serving.batch_duties import Duties
+from serving.batch_duties import BatchDuties
 from serving.batcher import Batcher
-from serving.chain_view import AllDisputes, OperatorStanding, OwnBatches
-from serving.disputes import OwnDisputes
+from serving.chain_view import BatchPages, ChainReadiness, DisputePages
+from serving.disputes import OperatorDisputes
 from serving.json_numbers import parse_json
-from serving.openai import Ask, read_ask
-from serving.pipeline import Hands, Pipeline
-from serving.readiness import Watch
-from serving.request_builder import Offer, Words, make_request
-from serving.request_queue import Desk, Ticket
-from serving.settings import Model, OperatorSettings
-from verifier.stake.stake_record import OwnRecord, RecordChain
+from serving.openai import ChatRequest, read_chat_request
+from serving.pipeline import Pipeline, PipelineDeps
+from serving.readiness import ReadinessWatch
+from serving.request_builder import ChatTokenizer, Offer, make_request
+from serving.request_queue import RequestQueue, RequestTicket
+from serving.settings import ModelSettings, OperatorSettings
+from verifier.stake.stake_record import StakeRecorder, StakeRecordReader
 
 # An operator's own record of stake at EigenLayer, without which it cannot post (ADR-030).
 
@@ -70,11 +70,11 @@ class Recorder(Protocol):
 class OwnStake:
     """Looks at the own record now and then, and has it made anew in time."""
 
-    def __init__(self, chain: RecordChain, sender: Recorder, first_block: int, operator: Address) -> None:
+    def __init__(self, chain: StakeRecordReader, sender: Recorder, first_block: int, operator: Address) -> None:
         self._chain = chain
         self._sender = sender
         self._operator = operator
-        self._record = OwnRecord(chain, first_block, operator)
+        self._record = StakeRecorder(chain, first_block, operator)
 
     def step(self) -> None:
         """What is due, once however often it is decided."""
@@ -92,13 +92,13 @@ TEMPERATURES = (0, 0.8)
 """Greedy and sampled: both ways through the sampler."""
 
 
-def warm_up(engine: Engine, offer: Offer, words: Words, client: Signer) -> int:
+def warm_up(engine: Engine, offer: Offer, tokenizer: ChatTokenizer, client: Signer) -> int:
     """How many tokens were generated and verified; `NotExact` if the engine contradicts itself."""
     new, total = min(NEW_TOKENS, offer.environment.limits.max_new_tokens), 0
     for temperature in TEMPERATURES:
         question = {"messages": [{"role": "user", "content": "Are you warm?"}], "max_tokens": new, "seed": 1}
         body = json.dumps(question | {"model": offer.model_name, "temperature": temperature}).encode()
-        request, _ = make_request(read_ask(parse_json(body)), offer, words, client, bytes, now=0)
+        request, _ = make_request(read_chat_request(parse_json(body)), offer, tokenizer, client, bytes, now=0)
         answer = engine.generate(request)
         found = engine.verify(request, answer.output, answer.out_hash)
         if found.divergence is not None:
@@ -113,32 +113,32 @@ DRAIN_S = 10
 """How long open connections may take to finish at the end."""
 
 
-def same(engine: Engine) -> Engine:
+def unchanged_engine(engine: Engine) -> Engine:
     """The engine itself: what an honest operator runs."""
     return engine
 
 
-def run(settings: OperatorSettings, wrap_engine: Callable[[Engine], Engine] = same) -> int:
+def run(settings: OperatorSettings, wrap_engine: Callable[[Engine], Engine] = unchanged_engine) -> int:
     """Runs an operator until SIGTERM; returns the exit code of the process. Whoever wraps the engine is no honest operator."""
     telemetry.configure("operator")
     return Operator(settings, wrap_engine).run()
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class ServedModel:
     """A ready operator (implements `api.Counter`)."""
 
     model_name: str
     owner: str
     created: int
-    desk: Desk
-    watch: Watch
+    queue: RequestQueue
+    watch: ReadinessWatch
     context: int
     pipeline: Pipeline
     receipt_store: ReceiptStore
     anchor: Domain
 
-    def prepare(self, asked: Ticket, ask: Ask) -> Callable[[], bytes]:
+    def prepare(self, asked: RequestTicket, ask: ChatRequest) -> Callable[[], bytes]:
         """See `Pipeline.prepare`."""
         return self.pipeline.prepare(asked.name, ask, asked.once)
 
@@ -148,19 +148,19 @@ class Service:
         return None if found is None else (receipt_id(self.anchor, found.receipt), found)
 
     def check_open(self) -> EpochRecord:
-        """See `Watch.open`."""
+        """See `ReadinessWatch.open`."""
         return self.watch.open()[1]
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class OperatorWork:
     """What an operator process does beside answering."""
 
     batcher: Batcher
-    duties: Duties
-    disputes: OwnDisputes
+    duties: BatchDuties
+    disputes: OperatorDisputes
     sender: ContractSender
-    desk: Desk
+    queue: RequestQueue
     stake: OwnStake
 
     def tick(self) -> None:
@@ -224,7 +224,7 @@ class Operator:
             with hold_lease(self._lease(), self._stop) as lease:
                 work = self._open(lease)
                 self._exit_code = schedule.run_ticks(work.tick, self._settings.limits.tick_s, self._stop, name="batch")
-                work.desk.close()
+                work.queue.close()
         except BytewiseError as error:
             telemetry.log_error("operator.failed", error)
             self._exit_code = exit_of(error)
@@ -240,58 +240,58 @@ class Operator:
         network, operator = read_network(self._settings.network.file), load_signer(self._settings.keys.operator_file)
         return NonceLease(database, SystemClock(), network.chain_id, operator.address)
 
-    def _open(self, lease: NonceLease) -> Work:
+    def _open(self, lease: NonceLease) -> OperatorWork:
         settings, clock, database = self._settings, lease.clock, lease.engine
         network = read_network(settings.network.file)
         operator = load_signer(settings.keys.operator_file)
         model, environment = settings.model, _environment(settings.model.environment_file)
         engine = _engine(model, environment)
-        offer, words = _offer(settings, engine, environment, network.chain_id), Tokenizer(engine.artifact)
+        offer, tokenizer = _offer(settings, engine, environment, network.chain_id), Tokenizer(engine.artifact)
         gateway = load_signer(settings.keys.gateway_file)
-        telemetry.log("operator.warm", tokens=warm_up(engine, offer, words, gateway))
-        hands = Hands(
-            engine=self._wrap(engine), words=words, operator=operator, gateway=gateway,
+        telemetry.log("operator.warm", tokens=warm_up(engine, offer, tokenizer, gateway))
+        deps = PipelineDeps(
+            engine=self._wrap(engine), tokenizer=tokenizer, operator=operator, gateway=gateway,
             blobs=DaClient(settings.network.da, settings.network.timeout_s),
             receipt_store=ReceiptStore(database, clock, operator.address),
             journal=Journal(database, journal_key(settings.keys.journal_file), clock),
-            watch=Watch(max(FRESH_S, FRESH_TICKS * settings.limits.tick_s), monotonic_s), clock=clock, rng=os.urandom,
+            watch=ReadinessWatch(max(FRESH_S, FRESH_TICKS * settings.limits.tick_s), monotonic_s), clock=clock, rng=os.urandom,
             anchor=network.anchor_domain,
         )  # fmt: skip
         client = open_chain(*settings.network.endpoints, network.chain_id, settings.network.timeout_s)
         reader = SnapshotReader(client, verify_code(client, network))
         sender = contract_sender(client, network, lease, operator, "operator")
-        standing = OperatorStanding(reader, operator.address, offer.environment.digest, offer.model_id)
-        batcher = self._batcher(offer, hands, standing, sender)
-        own = OwnBatches(reader, operator.address)
-        duties = Duties(own, sender, hands.receipt_store, hands.blobs, operator.address, network.anchor_domain)
-        orders, everybody = Orders(database, clock), AllDisputes(reader, operator.address)
-        disputes = OwnDisputes(
-            everybody, sender, hands.receipt_store, hands.blobs, orders, operator.address, network.anchor_domain
+        readiness = ChainReadiness(reader, operator.address, offer.environment.digest, offer.model_id)
+        batcher = self._batcher(offer, deps, readiness, sender)
+        own = BatchPages(reader, operator.address)
+        duties = BatchDuties(own, sender, deps.receipt_store, deps.blobs, operator.address, network.anchor_domain)
+        orders, everybody = Orders(database, clock), DisputePages(reader, operator.address)
+        disputes = OperatorDisputes(
+            everybody, sender, deps.receipt_store, deps.blobs, orders, operator.address, network.anchor_domain
         )
         stake = OwnStake(reader, sender, int(network.deploy_block), operator.address)
-        return Work(batcher, duties, disputes, sender, self._opened(offer, hands), stake)
+        return OperatorWork(batcher, duties, disputes, sender, self._opened(offer, deps), stake)
 
-    def _batcher(self, offer: Offer, hands: Hands, standing: OperatorStanding, sender: ContractSender) -> Batcher:
+    def _batcher(self, offer: Offer, deps: PipelineDeps, readiness: ChainReadiness, sender: ContractSender) -> Batcher:
         limits = self._settings.limits
         return Batcher(
-            operator=hands.operator, environment=offer.environment.digest, model_id=offer.model_id, anchor=hands.anchor,
-            chain=standing, sender=sender, blobs=hands.blobs,
-            receipt_store=hands.receipt_store, journal=hands.journal, watch=hands.watch,
-            clock=hands.clock, max_batch=limits.max_batch, anchor_within_s=limits.anchor_within_s,
+            operator=deps.operator, environment=offer.environment.digest, model_id=offer.model_id, anchor=deps.anchor,
+            chain=readiness, sender=sender, blobs=deps.blobs,
+            receipt_store=deps.receipt_store, journal=deps.journal, watch=deps.watch,
+            clock=deps.clock, max_batch=limits.max_batch, anchor_within_s=limits.anchor_within_s,
             retry_memory_s=limits.retry_memory_s, retry_answers=limits.retry_answers,
         )  # fmt: skip
 
-    def _opened(self, offer: Offer, hands: Hands) -> Desk:
-        limits, owner = self._settings.limits, hands.operator.address
-        desk = Desk(hands.receipt_store.answer_from, limits.queue, self._bug)
+    def _opened(self, offer: Offer, deps: PipelineDeps) -> RequestQueue:
+        limits, owner = self._settings.limits, deps.operator.address
+        queue = RequestQueue(deps.receipt_store.answer_from, limits.queue, self._bug)
         network = self._settings.network
-        pipeline = Pipeline(offer, hands, limits.anchor_within_s, network.accept_simulated, network.accept_rebuilt)
-        self._gate.service = Service(
-            offer.model_name, owner, hands.clock.now(), desk, hands.watch, offer.environment.limits.max_context, pipeline,
-            hands.receipt_store, hands.anchor,
+        pipeline = Pipeline(offer, deps, limits.anchor_within_s, network.accept_simulated, network.accept_rebuilt)
+        self._gate.service = ServedModel(
+            offer.model_name, owner, deps.clock.now(), queue, deps.watch, offer.environment.limits.max_context, pipeline,
+            deps.receipt_store, deps.anchor,
         )  # fmt: skip
         telemetry.log("operator.loaded", operator=owner, model_id=offer.model_id)
-        return desk
+        return queue
 
     def _bug(self, error: BaseException) -> None:
         telemetry.log_error("operator.bug", error)
@@ -299,7 +299,7 @@ class Operator:
         self._stop.set()
 
 
-def _engine(model: Model, environment: Environment) -> AnyEngine:
+def _engine(model: ModelSettings, environment: Environment) -> AnyEngine:
     slower = torch_instead(model.artifact, model.device)
     if slower is not None:
         telemetry.log("engine.torch", why=slower)

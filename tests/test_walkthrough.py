@@ -31,7 +31,7 @@ from bytewise.protocol.records.statements import AuditOutcome, AuditResult, Outc
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U16, U256, ZERO_DIGEST, Blob, Digest
 from bytewise.tee.appraisal import verify_result_quote
-from serving.openai import read_ask
+from serving.openai import read_chat_request
 from serving.request_builder import Offer, make_request
 from tests.fixtures.builders import ANCHOR, CHAIN_ID, DISPUTES, NOW, World, word
 from tests.fixtures.in_memory_network import CONTRACTS, ETHER, PARAMS, Village
@@ -39,7 +39,7 @@ from tests.fixtures.snapshot_builders import case as a_case
 from tests.fixtures.snapshot_builders import holdings
 from tests.reference.stake_tree import StakeTree
 from verifier.audits.auditor import conclude
-from verifier.jobs.tickets import Case, audit_right, run_job, vote_right
+from verifier.jobs.tickets import JobCase, audit_right, run_job, vote_right
 from verifier.watch.batch_check import CheckedReceipt, verify_batch
 
 SEATS = PARAMS.seats(1)
@@ -67,7 +67,7 @@ def test_one_receipt_from_request_to_verdict(tmp_path: Path) -> None:
     published = the_operator_publishes(village, request, signature, claimed)
 
     checked = everybody_checks_the_list(village, published)
-    case = Case(
+    case = JobCase(
         checked.receipt_id, checked.signed, published.header, checked.proof, published.envelope,
         village.environment, village.keys.record, Blob(encode(village.appraisal)),
     )  # fmt: skip
@@ -91,7 +91,7 @@ def test_honest_answer_is_upheld_after_a_challenge(tmp_path: Path) -> None:
     request, signature = somebody_asks(village)
     published = the_operator_publishes(village, request, signature, village.engine.generate(request))
     checked = everybody_checks_the_list(village, published)
-    case = Case(
+    case = JobCase(
         checked.receipt_id, checked.signed, published.header, checked.proof, published.envelope,
         village.environment, village.keys.record, Blob(encode(village.appraisal)),
     )  # fmt: skip
@@ -109,7 +109,9 @@ def somebody_asks(village: Village) -> tuple[Request, Blob]:
         "lighthouse", village.model.model_id, village.model.template_digest, village.model.tokenizer_digest,
         village.environment, CHAIN_ID, 600,
     )  # fmt: skip
-    request, signature = make_request(read_ask(QUESTION), offer, Tokenizer(village.model), village.gateway, village.rng, NOW)
+    request, signature = make_request(
+        read_chat_request(QUESTION), offer, Tokenizer(village.model), village.gateway, village.rng, NOW
+    )
     assert len(request.prompt) >= 64
     return request, signature
 
@@ -136,7 +138,7 @@ def everybody_checks_the_list(village: Village, published: Published) -> Checked
     return checked
 
 
-def drawn_verifiers_audit(village: Village, case: Case) -> tuple[AuditResult, ...]:
+def drawn_verifiers_audit(village: Village, case: JobCase) -> tuple[AuditResult, ...]:
     """A block draws auditors; each has its enclave open the envelope and verify by one forward pass."""
     checklist = preflight(
         PreflightSubject(
@@ -173,7 +175,7 @@ def the_watchtower_opens_a_dispute(village: Village, header: BatchHeader, result
     assert decide_watchtower(poor, [audited], set(), WatchPolicy()) == ()
 
 
-def a_committee_is_drawn(village: Village, case: Case) -> snapshot.Dispute:
+def a_committee_is_drawn(village: Village, case: JobCase) -> snapshot.Dispute:
     """Fifteen seats fall to verifiers in proportion to stake; who holds several votes once, with all of them."""
     dispute, seed = word("dispute", case.receipt_id.hex()), word("mix of the seed block")
     tree = StakeTree(TreeShape(epoch_blocks=10, lookahead_blocks=2, unit_wei=ETHER, max_units=1_000))
@@ -192,7 +194,7 @@ def a_committee_is_drawn(village: Village, case: Case) -> snapshot.Dispute:
     return drawn
 
 
-def its_members_vote(village: Village, case: Case, dispute: snapshot.Dispute) -> list[Vote]:
+def its_members_vote(village: Village, case: JobCase, dispute: snapshot.Dispute) -> list[Vote]:
     """Each commits to a vote that only it can open, then opens it; the quote says which program judged, in how many passes."""
     opened = []
     for member in dispute.members:

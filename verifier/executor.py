@@ -47,7 +47,7 @@ from bytewise.service import telemetry
 from bytewise.storage.journal import Journal
 from verifier.audits.auditor import Auditor
 from verifier.demands.demander import Demander
-from verifier.disputes.equivocation_reporter import Reporter
+from verifier.disputes.equivocation_reporter import EquivocationReporter
 from verifier.disputes.watchtower import Watchtower
 
 # Moves that anybody may make, and collecting what is our own: they need a sender and nothing else.
@@ -118,7 +118,7 @@ def make_move(sender: MoveSender, action: Move) -> None:
             assert_never(action)
 
 
-def told(action: Move) -> tuple[bytes, dict[str, object]]:
+def journal_entry(action: Move) -> tuple[bytes, dict[str, object]]:
     """Subject and body of a move's journal entry."""
     match action:
         case OpenAlt() | Finalize() | PayOut():
@@ -145,7 +145,7 @@ def told(action: Move) -> tuple[bytes, dict[str, object]]:
             return action.ref, {"account": action.account, "times": action.times}
 
 
-def told_of_demand(action: DemandList | DemandEnvelope | DemandAnchor) -> tuple[bytes, dict[str, object]]:
+def demand_journal_entry(action: DemandList | DemandEnvelope | DemandAnchor) -> tuple[bytes, dict[str, object]]:
     """Subject and body of a demand's journal entry."""
     bond: dict[str, object] = {"bond_wei": str(action.bond_wei)}
     if isinstance(action, DemandList):
@@ -159,7 +159,7 @@ MAX_RECORDED = 4096
 """Actions of which it is remembered that they are in the journal: more than are due at one time. Those decided last stay."""
 
 
-class Voting(Protocol):
+class VoteExecutor(Protocol):
     """What `committee` adds."""
 
     def start(self, action: RunVoteJob, snapshot: Snapshot) -> None:
@@ -175,12 +175,12 @@ class Voting(Protocol):
         ...
 
 
-class Performer:
+class ActionExecutor:
     """Carries out what was decided; parts that a role lacks are None, and their actions then a `Bug`."""
 
     def __init__(
-        self, sender: MoveSender, journal: Journal, auditor: Auditor | None, watchtower: Watchtower | None, voting: Voting | None,
-        demander: Demander | None = None, reporter: Reporter | None = None,
+        self, sender: MoveSender, journal: Journal, auditor: Auditor | None, watchtower: Watchtower | None,
+        voting: VoteExecutor | None, demander: Demander | None = None, reporter: EquivocationReporter | None = None,
     ) -> None:  # fmt: skip
         self._sender = sender
         self._journal = journal
@@ -217,7 +217,7 @@ class Performer:
                 self._record(action, action.receipt_id, {"bond_wei": str(action.bond_wei)})
                 _present(self._watchtower).open(action, self._sender)
             case DemandList() | DemandEnvelope() | DemandAnchor():
-                self._record(action, *told_of_demand(action))
+                self._record(action, *demand_journal_entry(action))
                 _present(self._demander).ask(action, self._sender)
             case ReportEquivocation() | ReportSkipped():
                 self._record(action, bytes.fromhex(action.operator[2:]), {"seq": str(action.seq), "times": action.times})
@@ -231,7 +231,7 @@ class Performer:
             case AnswerList():
                 raise Bug("an operator's act in a verifier")
             case _:
-                self._record(action, *told(action))
+                self._record(action, *journal_entry(action))
                 make_move(self._sender, action)
 
     def _record(self, action: Action, subject: bytes, body: dict[str, object]) -> None:

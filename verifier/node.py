@@ -15,14 +15,14 @@ from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.service import telemetry
 from verifier.audits.auditor import Auditor
-from verifier.executor import Performer
+from verifier.executor import ActionExecutor
 from verifier.jobs.enclave_presence import EnclaveAway
-from verifier.jobs.worker import Finished, JobKey, Worker
+from verifier.jobs.worker import FinishedJob, JobKey, Worker
 from verifier.watch.open_windows import SnapshotPages
 from verifier.watch.records import Records
 
 
-class Pump(Protocol):
+class TransactionPump(Protocol):
     """The sender's own progress: signs, broadcasts, confirms what its outbox holds, without waiting."""
 
     def pump(self) -> int:
@@ -30,7 +30,7 @@ class Pump(Protocol):
         ...
 
 
-class Part(Protocol):
+class NodePart(Protocol):
     """One thing that a node does."""
 
     def step(self, snapshot: Snapshot) -> Sequence[Action]:
@@ -38,10 +38,10 @@ class Part(Protocol):
         ...
 
 
-class Votes(Part, Protocol):
+class VotePart(NodePart, Protocol):
     """What `committee` adds to a node."""
 
-    def finish(self, finished: Finished, snapshot: Snapshot) -> None:
+    def finish(self, finished: FinishedJob, snapshot: Snapshot) -> None:
         """Takes the result of a vote job."""
         ...
 
@@ -50,20 +50,21 @@ class Node:
     """One duty process."""
 
     def __init__(
-        self, chain: ChainView, pump: Pump, pages: SnapshotPages, records: Records, performer: Performer, moves: MovePolicy,
-        parts: Sequence[Part], worker: Worker | None = None, auditor: Auditor | None = None, votes: Votes | None = None,
+        self, chain: ChainView, pump: TransactionPump, pages: SnapshotPages, records: Records, executor: ActionExecutor,
+        moves: MovePolicy, parts: Sequence[NodePart], worker: Worker | None = None, auditor: Auditor | None = None,
+        votes: VotePart | None = None,
     ) -> None:  # fmt: skip
         self._chain = chain
         self._pump = pump
         self._records = records
-        self._performer = performer
+        self._executor = executor
         self._moves = moves
         self._parts = parts
         self._worker = worker
         self._auditor = auditor
         self._votes = votes
         self._number = -1
-        self._finished: list[Finished] = []
+        self._finished: list[FinishedJob] = []
         self._pages = pages
         self.ticks = 0
 
@@ -93,7 +94,7 @@ class Node:
                 whole &= self._apart(type(part).__name__, functools.partial(self._step, part, snapshot))
         return whole
 
-    def _step(self, part: Part, snapshot: Snapshot) -> None:
+    def _step(self, part: NodePart, snapshot: Snapshot) -> None:
         """What a part wants done is done at once: the next one may have to wait for DA."""
         self._act(part.step(snapshot), snapshot)
 
@@ -102,7 +103,7 @@ class Node:
         judged = {each.key for each in self._finished}
         due = tuple(action for action in actions if _job_of(action) not in judged)
         if due:
-            self._performer.perform_all(due, snapshot)
+            self._executor.perform_all(due, snapshot)
             self._send()
 
     def _apart(self, part: str, step: Callable[[], None]) -> bool:
@@ -147,7 +148,7 @@ class Node:
             telemetry.count("bytewise_pump_failures_total", error=type(error).__name__)
             telemetry.log_error("pump.failed", error)
 
-    def _finish(self, kind: str, part: Votes | Auditor | None, snapshot: Snapshot) -> bool:
+    def _finish(self, kind: str, part: VotePart | Auditor | None, snapshot: Snapshot) -> bool:
         """Hands a part the results of its jobs, each until the part has taken it; whether it has taken all."""
         whole = True
         for finished in [each for each in self._finished if each.key[0] == kind]:

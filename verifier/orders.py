@@ -7,29 +7,29 @@ from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.units import Digest, hex0x
 from bytewise.service import telemetry
 from bytewise.storage.duties import Duties, Duty
-from bytewise.storage.outbox import Item, State
+from bytewise.storage.outbox import OutboxItem, OutboxState
 
 CERTIFY = "certify"
-"""Kind of the duty that `bytewise member certify` writes; the subject is `ordered_word`, the deadline the proposal's end."""
+"""Kind of the duty that `bytewise member certify` writes; the subject is `certification_subject`, the deadline the proposal's end."""
 
-_SENT = (State.CONFIRMED, State.FINAL, State.SUPERSEDED)
+_SENT = (OutboxState.CONFIRMED, OutboxState.FINAL, OutboxState.SUPERSEDED)
 
 
 class Certifier(Protocol):
     """The part of a sender that is used."""
 
-    def certify_item(self, digest: Digest, vectors: Digest, certify_until: int) -> Item:
+    def certify_item(self, digest: Digest, vectors: Digest, certify_until: int) -> OutboxItem:
         """Plans the word, or plans it again if an earlier try ended; how far it is."""
         ...
 
 
-def ordered_word(item: Digest, vectors: Digest, certify_until: int) -> bytes:
+def certification_subject(item: Digest, vectors: Digest, certify_until: int) -> bytes:
     """Subject of an order: what was computed, and for which proposal. Another one of the same item is not meant."""
     return item + vectors + certify_until.to_bytes(8, "big")
 
 
-class Orders:
-    """Looks at the orders of each block, until the word is in the chain or the proposal over; implements `verifier.node.Part`."""
+class OrderedDuties:
+    """Looks at the orders of each block, until the word is in the chain or the proposal over; a `verifier.node.NodePart`."""
 
     def __init__(self, duties: Duties, sender: Certifier) -> None:
         self._duties = duties

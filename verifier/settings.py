@@ -21,8 +21,8 @@ class Role(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class TipListen:
-    """Where a watchtower takes tips."""
+class HintListener:
+    """Where a watchtower takes hints."""
 
     port: int
     """Port of its own."""
@@ -80,14 +80,14 @@ class NodeSettings:
     """Whether a watchtower opens disputes."""
     demands: bool = True
     """Whether a watchtower demands what is withheld; anybody follows demands, and ends those that nobody answered."""
-    given_folder: Path | None = None
+    inbox_folder: Path | None = None
     """Folder in which clients' receipts are put: the `receipt.signed` member of an answer, a file `….json` each."""
-    tips: TipListen | None = None
+    hints: HintListener | None = None
     """Where a watchtower hears from auditors what the verdict will say; without it the opener's share is never its own."""
-    tip_urls: tuple[str, ...] = ()
+    hint_urls: tuple[str, ...] = ()
     """Watchtowers that an auditor tells what it found, `https://…` each."""
-    tip_certificate_file: Path | None = None
-    """Their certificates, PEM; needed with `tip_urls`."""
+    hint_certificate_file: Path | None = None
+    """Their certificates, PEM; needed with `hint_urls`."""
     moves: MovePolicy = field(default_factory=MovePolicy)
     """Moves that anybody may make."""
     votes: VotePolicy = field(default_factory=VotePolicy)
@@ -102,8 +102,8 @@ class NodeSettings:
     def __post_init__(self) -> None:
         if self.role is Role.VERIFIER and self.enclave_socket is None:
             raise ConfigurationError("enclave_socket", "role verifier needs one")
-        if self.tip_urls and self.tip_certificate_file is None:
-            raise ConfigurationError("tip_certificate_file", "tip_urls need one")
+        if self.hint_urls and self.hint_certificate_file is None:
+            raise ConfigurationError("hint_certificate_file", "hint_urls need one")
         if not self.da_urls:
             raise ConfigurationError("da_urls", "none")
         # Whatever is wrong with them is said at the start.

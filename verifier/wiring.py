@@ -1,6 +1,6 @@
 """Wires the adapters of a duty process and runs it: a watchtower, or a verifier that audits without voting.
 
-`committee` builds on `World` and adds votes; neither can run a model (design section 2).
+`committee` builds on `NodeContext` and adds votes; neither can run a model (design section 2).
 """
 
 import os
@@ -20,7 +20,7 @@ from bytewise.protocol.keys.epochs import EpochOnChain
 from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
 from bytewise.service.schedule import run_ticks
-from bytewise.storage.archive import Archive, Audits
+from bytewise.storage.archive import Archive, LightAudits
 from bytewise.storage.cursor import Cursor
 from bytewise.storage.duties import Duties
 from bytewise.storage.engine import check_revision, open_database
@@ -34,24 +34,24 @@ from chain.reads.reader import SnapshotReader
 from chain.sending.keys import load_signer
 from chain.sending.sender import SenderPolicy
 from kms.shard.share_rotation import as_dealt
-from verifier.audits.audit_hints import TipBox, TipSender
+from verifier.audits.audit_hints import HintBox, HintSender
 from verifier.audits.auditor import Auditor
-from verifier.audits.hint_server import Members, TipServer
-from verifier.demands.demander import Demander, Means
-from verifier.disputes.equivocation_reporter import Reporter
+from verifier.audits.hint_server import HintServer, KnownVerifiers
+from verifier.demands.demander import Demander, DemandOptions
+from verifier.disputes.equivocation_reporter import EquivocationReporter
 from verifier.disputes.watchtower import Watchtower
-from verifier.executor import Performer, Voting
-from verifier.jobs.enclave_client import JobSocket
+from verifier.executor import ActionExecutor, VoteExecutor
+from verifier.jobs.enclave_client import EnclaveClient
 from verifier.jobs.worker import Worker
-from verifier.node import Node, Part, Votes
-from verifier.orders import Orders
+from verifier.node import Node, NodePart, VotePart
+from verifier.orders import OrderedDuties
 from verifier.settings import NodeSettings, Role
-from verifier.stake.deferred_slashes import LatePay, RefusedSlashes
-from verifier.stake.stake_record import OwnRecord
-from verifier.watch.absence_check import ControlledStore
-from verifier.watch.leaf_index import LeafBook
+from verifier.stake.deferred_slashes import DeferredPayments, RefusedSlashes
+from verifier.stake.stake_record import StakeRecorder
+from verifier.watch.absence_check import ProbedStore
+from verifier.watch.leaf_index import LeafIndex
 from verifier.watch.open_windows import SnapshotPages
-from verifier.watch.receipt_inbox import Given
+from verifier.watch.receipt_inbox import ReceiptInbox
 from verifier.watch.records import Records
 
 # Says which key epoch is in force and what the chain calls it: who reads the log must know if that is simulated (fence 6).
@@ -100,7 +100,7 @@ class FollowingReader(SnapshotReader):
         return as_dealt(record, meant) if meant else record
 
 
-class World:
+class NodeContext:
     """The adapters and repositories of one duty process."""
 
     def __init__(self, settings: NodeSettings) -> None:
@@ -118,41 +118,41 @@ class World:
         self.sender = contract_sender(client, self.network, self.lease, self.signer, settings.role.value, policy)
         archive, cursor = Archive(self.database, self.clock), Cursor(self.database, "batches")
         # One try per proxy: the backlog and the vote ask again by themselves, and a tick must not wait for three timeouts.
-        self.da = ControlledStore(DaClient(settings.da_urls, settings.da_timeout_s, attempts=1), os.urandom)
+        self.da = ProbedStore(DaClient(settings.da_urls, settings.da_timeout_s, attempts=1), os.urandom)
         documents = RegistryDocuments(self.chain)
         self.archive = archive
         # Nobody else reads it.
-        self.leaves = LeafBook(self.network.anchor_domain) if settings.role is Role.WATCHTOWER else None
+        self.leaves = LeafIndex(self.network.anchor_domain) if settings.role is Role.WATCHTOWER else None
         self.records = Records(
             self.chain, documents, self.da, archive, cursor, self.network, settings.fetch_deadline_s, leaves=self.leaves
         )  # fmt: skip
-        self.given = None if settings.given_folder is None else Given(settings.given_folder, self.network.anchor_domain)
+        self.given = None if settings.inbox_folder is None else ReceiptInbox(settings.inbox_folder, self.network.anchor_domain)
         self.worker = Worker()
-        self.tips: TipServer | None = None
-        self.members: Members | None = None
+        self.hints: HintServer | None = None
+        self.members: KnownVerifiers | None = None
 
-    def enclave(self) -> JobSocket:
+    def enclave(self) -> EnclaveClient:
         """The own enclave."""
         settings = self.settings
         if settings.enclave_socket is None:
             raise ConfigurationError("enclave_socket", "this role needs one")
-        return JobSocket(settings.enclave_socket, settings.prepare_timeout_s)
+        return EnclaveClient(settings.enclave_socket, settings.prepare_timeout_s)
 
-    def auditor(self, enclave: JobSocket) -> Auditor:
+    def auditor(self, enclave: EnclaveClient) -> Auditor:
         """The part that runs light audits."""
-        settings, audits = self.settings, Audits(self.database, self.clock)
+        settings, audits = self.settings, LightAudits(self.database, self.clock)
         return Auditor(
             self.chain, self.network, self.records, audits, self.journal, self.signer, enclave, self.worker, os.urandom,
-            settings.audit_margin_s, settings.ticket_ttl_s, self._tip_sender(),
+            settings.audit_margin_s, settings.ticket_ttl_s, self._hint_sender(),
         )  # fmt: skip
 
     def watchtower(self) -> Watchtower:
         """The part that challenges on posted audits."""
-        listen, box = self.settings.tips, None
+        listen, box = self.settings.hints, None
         if listen is not None:
-            self.members = Members(self.chain, self.records)
-            box = TipBox(self.network.disputes_domain, self.members)
-            self.tips = TipServer(box, listen.host, listen.port, listen.certificate_file, listen.tls_key_file)
+            self.members = KnownVerifiers(self.chain, self.records)
+            box = HintBox(self.network.disputes_domain, self.members)
+            self.hints = HintServer(box, listen.host, listen.port, listen.certificate_file, listen.tls_key_file)
         return Watchtower(self.chain, self.network, self.records, self.signer, self.settings.watch, box)
 
     def demander(self, disputes: bool, audits: bool) -> Demander:
@@ -160,64 +160,72 @@ class World:
         settings = self.settings
         makes = settings.demands and settings.role is Role.WATCHTOWER
         policy = settings.demand if makes else replace(settings.demand, budget_wei=0)
-        means = Means(self.signer.address, policy, settings.moves, disputes, fetches=disputes or audits)
+        means = DemandOptions(self.signer.address, policy, settings.moves, disputes, fetches=disputes or audits)
         return Demander(self.chain, self.network, self.records, self.da, means, self.given)
 
-    def reporter(self) -> Reporter | None:
+    def reporter(self) -> EquivocationReporter | None:
         """The part that reports equivocation; a watchtower's."""
         if self.leaves is None:
             return None
         first_block, me = int(self.network.deploy_block), self.signer.address
-        return Reporter(self.chain, first_block, me, self.leaves, self.archive, self.given)
+        return EquivocationReporter(self.chain, first_block, me, self.leaves, self.archive, self.given)
 
     def close(self) -> None:
         """Ends what runs beside the ticks."""
-        if self.tips is not None:
-            self.tips.close()
+        if self.hints is not None:
+            self.hints.close()
         self.worker.stop()
 
-    def _tip_sender(self) -> TipSender | None:
-        urls, certificate = self.settings.tip_urls, self.settings.tip_certificate_file
-        return TipSender(urls, certificate) if urls and certificate is not None else None
+    def _hint_sender(self) -> HintSender | None:
+        urls, certificate = self.settings.hint_urls, self.settings.hint_certificate_file
+        return HintSender(urls, certificate) if urls and certificate is not None else None
 
     def node(
-        self, auditor: Auditor | None, watchtower: Watchtower | None, voting: Voting | None = None, votes: Votes | None = None
+        self,
+        auditor: Auditor | None,
+        watchtower: Watchtower | None,
+        voting: VoteExecutor | None = None,
+        votes: VotePart | None = None,
     ) -> Node:
         """The process: votes before audits, audits before challenges, challenges before reports, reports before demands."""
         demander, reporter = self.demander(watchtower is not None, auditor is not None), self.reporter()
         first, me, moves = int(self.network.deploy_block), self.signer.address, self.settings.moves
-        stake = OwnRecord(self.chain, first, me), RefusedSlashes(self.chain, first, moves), LatePay(self.chain, first, me, moves)
-        orders = Orders(Duties(self.database, self.clock), self.sender)
+        stake = (
+            StakeRecorder(self.chain, first, me),
+            RefusedSlashes(self.chain, first, moves),
+            DeferredPayments(self.chain, first, me, moves),
+        )
+        orders = OrderedDuties(Duties(self.database, self.clock), self.sender)
         everything = (EpochLabel(self.chain), votes, auditor, self.members, watchtower, reporter, demander, *stake, orders)
-        parts: list[Part] = [part for part in everything if part is not None]
-        performer = Performer(self.sender, self.journal, auditor, watchtower, voting, demander, reporter)
+        parts: list[NodePart] = [part for part in everything if part is not None]
+        executor = ActionExecutor(self.sender, self.journal, auditor, watchtower, voting, demander, reporter)
         return Node(
-            self.chain, self.sender, SnapshotPages(self.chain, me, first), self.records, performer, self.settings.moves, parts,
+            self.chain, self.sender, SnapshotPages(self.chain, me, first), self.records, executor, self.settings.moves, parts,
             self.worker, auditor, votes,
         )  # fmt: skip
 
 
-def run(name: str, settings: NodeSettings, build: Callable[[World], Node], stop: threading.Event) -> int:
+def run(name: str, settings: NodeSettings, build: Callable[[NodeContext], Node], stop: threading.Event) -> int:
     """Ticks until `stop`, alone with its account; returns the exit code. `LeaseTaken` if another process runs for the account."""
     telemetry.configure(name)
-    world = World(settings)
-    with hold_lease(world.lease, stop):
-        node = build(world)
-        telemetry.log("node.started", role=settings.role.value, account=world.signer.address)
+    context = NodeContext(settings)
+    with hold_lease(context.lease, stop):
+        node = build(context)
+        telemetry.log("node.started", role=settings.role.value, account=context.signer.address)
 
         def tick() -> None:
             node.tick()
             if settings.ready_file is not None and node.ticks == 1:
-                settings.ready_file.write_text(world.signer.address)
+                settings.ready_file.write_text(context.signer.address)
 
         code = run_ticks(tick, settings.poll_s, stop, name=name)
-        world.close()
+        context.close()
     return code
 
 
-def build_node(world: World) -> Node:
+def build_node(context: NodeContext) -> Node:
     """The node of the role that the settings name."""
-    settings = world.settings
+    settings = context.settings
     if settings.role is Role.WATCHTOWER:
-        return world.node(None, world.watchtower() if settings.challenges else None)
-    return world.node(world.auditor(world.enclave()) if settings.audits else None, None)
+        return context.node(None, context.watchtower() if settings.challenges else None)
+    return context.node(context.auditor(context.enclave()) if settings.audits else None, None)

@@ -15,7 +15,7 @@ from bytewise.protocol.errors.actors import StoreCorrupt
 from bytewise.protocol.records.receipt import BatchHeader, SignedReceipt
 from bytewise.protocol.records.statements import AuditResult
 from bytewise.protocol.units import Address, Blob, Digest, hex0x, unhex
-from bytewise.storage.engine import insert_if_absent, reading, writing
+from bytewise.storage.engine import insert_if_absent, read_transaction, write_transaction
 from bytewise.storage.tables import ArchivedEnvelopeRow, LightAuditRow, SeenBatchRow, SeenReceiptRow
 
 NUMBERS_PER_QUERY = 256
@@ -43,7 +43,7 @@ class SeenReceipt(NamedTuple):
     checked_at: int
 
 
-class Audit(NamedTuple):
+class LightAudit(NamedTuple):
     """A light audit that fell to us. `opening` is what later opens the posted commitment (salt, hashes), plain JSON data."""
 
     receipt_id: Digest
@@ -64,7 +64,7 @@ class Archive:
 
     def add_batch(self, header: BatchHeader, state: str = "NEW") -> SeenBatch:
         """Remembers a batch; one that is known keeps its state."""
-        with writing(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             insert_if_absent(
                 connection, SeenBatchRow, batch_id=header.batch_id, block_number=header.block, header=encoding.encode(header),
                 state=state, detail="", seen_at=self._clock.now(),
@@ -77,7 +77,7 @@ class Archive:
     def mark_batch(self, batch_id: int, state: str, detail: str = "") -> None:
         """Sets the verifier's word for a batch."""
         change = update(SeenBatchRow).where(SeenBatchRow.batch_id == batch_id)
-        with writing(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             connection.execute(change.values(state=state, detail=detail[:500]))
 
     def batch(self, batch_id: int) -> SeenBatch | None:
@@ -93,7 +93,7 @@ class Archive:
         self, receipt_id: Digest, batch_id: int, signed: SignedReceipt, proof: tuple[Digest, ...], finding: str, detail: str = ""
     ) -> None:
         """Remembers a checked receipt; one that is known keeps its finding."""
-        with writing(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             insert_if_absent(
                 connection, SeenReceiptRow, receipt_id=receipt_id, batch_id=batch_id, operator=signed.receipt.operator,
                 seq=signed.receipt.seq, signed=encoding.encode(signed), proof=encoding.encode([hex0x(p) for p in proof]),
@@ -104,7 +104,7 @@ class Archive:
     def mark_receipt(self, receipt_id: Digest, finding: str, detail: str = "") -> None:
         """Sets what the check found."""
         change = update(SeenReceiptRow).where(SeenReceiptRow.receipt_id == receipt_id)
-        with writing(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             connection.execute(change.values(finding=finding, detail=detail[:500], checked_at=self._clock.now()))
 
     def receipt(self, receipt_id: Digest) -> SeenReceipt | None:
@@ -126,21 +126,21 @@ class Archive:
     def rewind(self, block: int) -> None:
         """Forgets batches above a block, and their receipts, after a reorganisation; ciphertext stays."""
         gone = select(SeenBatchRow.batch_id).where(SeenBatchRow.block_number > block)
-        with writing(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             connection.execute(delete(SeenReceiptRow).where(SeenReceiptRow.batch_id.in_(gone)))
             connection.execute(delete(SeenBatchRow).where(SeenBatchRow.block_number > block))
 
     def keep_envelope(self, data: bytes) -> Digest:
         """Archives ciphertext; returns its envelope hash."""
         name = digests.labelled(Label.ENVELOPE, data)
-        with writing(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             insert_if_absent(connection, ArchivedEnvelopeRow, envelope_hash=name, data=data, archived_at=self._clock.now())
         return name
 
     def envelope(self, envelope_hash: Digest) -> Blob | None:
         """Archived ciphertext, if there is; `StoreCorrupt` if it does not hash to its name any more."""
         query = select(ArchivedEnvelopeRow.data).where(ArchivedEnvelopeRow.envelope_hash == envelope_hash)
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             data = connection.execute(query).scalar_one_or_none()
         if data is not None and digests.labelled(Label.ENVELOPE, data) != envelope_hash:
             raise StoreCorrupt("archive", f"envelope {envelope_hash.hex()} was altered")
@@ -148,30 +148,30 @@ class Archive:
 
     def forget_envelopes(self, before: int) -> int:
         """Deletes ciphertext archived before a time (Unix seconds), once its law has run out; returns how many."""
-        with writing(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             return connection.execute(delete(ArchivedEnvelopeRow).where(ArchivedEnvelopeRow.archived_at < before)).rowcount
 
     def _batches(self, *conditions: Any) -> tuple[SeenBatch, ...]:
         query = select(*SeenBatchRow.__table__.columns).where(*conditions).order_by(SeenBatchRow.batch_id)
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             return tuple(_batch(row) for row in connection.execute(query))
 
     def _receipts(self, *conditions: Any) -> tuple[SeenReceipt, ...]:
         query = select(*SeenReceiptRow.__table__.columns).where(*conditions)
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             return tuple(_receipt(r) for r in connection.execute(query.order_by(SeenReceiptRow.batch_id, SeenReceiptRow.seq)))
 
 
-class Audits:
+class LightAudits:
     """Light audits of one verifier."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine = engine
         self._clock = clock
 
-    def add(self, receipt_id: Digest, deadline: int) -> Audit:
+    def add(self, receipt_id: Digest, deadline: int) -> LightAudit:
         """A new PENDING audit, or the one that is there."""
-        with writing(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             insert_if_absent(
                 connection, LightAuditRow, receipt_id=receipt_id, deadline=deadline, state="PENDING", detail="",
                 updated_at=self._clock.now(),
@@ -180,12 +180,12 @@ class Audits:
         assert found is not None, "inserted above"
         return found
 
-    def find(self, receipt_id: Digest) -> Audit | None:
+    def find(self, receipt_id: Digest) -> LightAudit | None:
         """One audit."""
         found = self._select(LightAuditRow.receipt_id == receipt_id)
         return found[0] if found else None
 
-    def audits(self, state: str | None = None) -> tuple[Audit, ...]:
+    def audits(self, state: str | None = None) -> tuple[LightAudit, ...]:
         """Audits, most urgent first; of one state, if given."""
         return self._select(*(() if state is None else (LightAuditRow.state == state,)))
 
@@ -197,11 +197,11 @@ class Audits:
         """Moves the deadline to a later time."""
         self._update(receipt_id, deadline=deadline)
 
-    def sign_once(self, result: AuditResult, signature: Blob, opening: Any) -> Audit:
+    def sign_once(self, result: AuditResult, signature: Blob, opening: Any) -> LightAudit:
         """Stores the one signed result before it is posted; returns it, or the one stored earlier: post that."""
         unsigned = update(LightAuditRow).where(LightAuditRow.receipt_id == result.receipt_id, LightAuditRow.result.is_(None))
         values = {"result": encoding.encode(result), "signature": signature, "opening": encoding.encode(opening)}
-        with writing(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             connection.execute(unsigned.values(state="SIGNED", updated_at=self._clock.now(), **values))
         found = self.find(result.receipt_id)
         if found is None:
@@ -210,14 +210,14 @@ class Audits:
 
     def _update(self, receipt_id: Digest, **values: Any) -> None:
         change = update(LightAuditRow).where(LightAuditRow.receipt_id == receipt_id)
-        with writing(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             connection.execute(change.values(updated_at=self._clock.now(), **values))
 
-    def _select(self, *conditions: Any) -> tuple[Audit, ...]:
+    def _select(self, *conditions: Any) -> tuple[LightAudit, ...]:
         query = (
             select(*LightAuditRow.__table__.columns).where(*conditions).order_by(LightAuditRow.deadline, LightAuditRow.receipt_id)
         )
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             return tuple(_audit(row) for row in connection.execute(query))
 
 
@@ -231,7 +231,7 @@ def _receipt(row: Row[Any]) -> SeenReceipt:
     return SeenReceipt(Digest(row.receipt_id), row.batch_id, signed, proof, row.finding, row.detail, row.checked_at)
 
 
-def _audit(row: Row[Any]) -> Audit:
+def _audit(row: Row[Any]) -> LightAudit:
     result = None if row.result is None else encoding.decode(AuditResult, row.result)
     opening = None if row.opening is None else encoding.parse(row.opening)
-    return Audit(Digest(row.receipt_id), row.deadline, row.state, result, row.signature, opening, row.detail)
+    return LightAudit(Digest(row.receipt_id), row.deadline, row.state, result, row.signature, opening, row.detail)

@@ -15,7 +15,7 @@ from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.keys.ceremony import CeremonyPlan, SignedPlan
 from bytewise.protocol.keys.ceremony_log import CeremonyLogCopy, Fork, Message, SignedHead
 from bytewise.protocol.units import Digest
-from bytewise.storage.engine import alone, insert_if_absent, reading, writing
+from bytewise.storage.engine import insert_if_absent, lock_name, read_transaction, write_transaction
 from bytewise.storage.tables import CeremonyForkRow, CeremonyMessageRow, CeremonyRow, OwnMessageRow
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ class Ceremonies:
     def open(self, signed: SignedPlan, seed: bytes) -> Kept:
         """The ceremony of a plan; stored with this sealed seed if it was unknown, else as it is."""
         name = signed.plan.digest
-        with writing(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             insert_if_absent(connection, CeremonyRow, id=name, plan=encode(signed), seed=seed, outcome=RUNNING)
         kept = self.find(name)
         if kept is None:
@@ -59,7 +59,7 @@ class Ceremonies:
         query = select(CeremonyRow.plan, CeremonyRow.seed, CeremonyRow.outcome, CeremonyRow.signed_head).where(
             CeremonyRow.id == name
         )
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             row = connection.execute(query).one_or_none()
             if row is None:
                 return None
@@ -70,7 +70,7 @@ class Ceremonies:
     def running(self) -> tuple[CeremonyPlan, ...]:
         """Plans of the ceremonies that have not ended; `StoreCorrupt` if one is damaged."""
         query = select(CeremonyRow.plan).where(CeremonyRow.outcome == RUNNING).order_by(CeremonyRow.id)
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             rows = connection.execute(query).scalars().all()
         return tuple(_decoded(SignedPlan, each).plan for each in rows)
 
@@ -80,8 +80,8 @@ class Ceremonies:
         `end` is what the scribe signed for the log with them, for who is not the scribe. `LogForked` if a message differs, or if
         there would be a gap; nothing is stored then.
         """
-        with writing(self._engine) as connection:
-            alone(connection, f"ceremony {name.hex()}")
+        with write_transaction(self._engine) as connection:
+            lock_name(connection, f"ceremony {name.hex()}")
             have = _log(connection, name)
             if first > len(have):
                 raise LogForked(name.hex()[:16], f"messages from {first} on, we have {len(have)}")
@@ -97,12 +97,12 @@ class Ceremonies:
 
     def keep_fork(self, fork: Fork) -> bool:
         """Stores evidence of another log of a ceremony that we have, unless there is some; whether it was the first."""
-        with writing(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             return insert_if_absent(connection, CeremonyForkRow, ceremony=fork.plan.plan.digest, fork=encode(fork))
 
     def copies(self) -> tuple[CeremonyLogCopy, ...]:
         """What we have of every ceremony whose scribe signed it, by name; `StoreCorrupt` if something is damaged."""
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             names = connection.execute(select(CeremonyRow.id).order_by(CeremonyRow.id)).scalars().all()
             forks = {row.ceremony: row.fork for row in connection.execute(select(CeremonyForkRow.ceremony, CeremonyForkRow.fork))}
         found = ((forks.get(name), self.find(Digest(name))) for name in names)
@@ -116,13 +116,13 @@ class Ceremonies:
         """The one message of this kind that we say in its ceremony: this one, or what was stored before."""
         key = {"ceremony": message.ceremony, "kind": message.kind}
         query = select(OwnMessageRow.message).filter_by(**key)
-        with writing(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             insert_if_absent(connection, OwnMessageRow, **key, message=encode(message))
             return _decoded(Message, connection.execute(query).scalar_one())
 
     def end(self, name: Digest, how: str) -> None:
         """Marks the end and forgets the seed. What the database kept of it elsewhere stays sealed."""
-        with writing(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             connection.execute(update(CeremonyRow).where(CeremonyRow.id == name).values(outcome=how, seed=b""))
 
 

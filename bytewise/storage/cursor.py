@@ -7,14 +7,14 @@ from sqlalchemy import Engine, delete, insert, select
 
 from bytewise.protocol.errors.actors import StoreCorrupt
 from bytewise.protocol.units import Digest
-from bytewise.storage.engine import alone, reading, writing
+from bytewise.storage.engine import lock_name, read_transaction, write_transaction
 from bytewise.storage.tables import CursorRow
 
 KEPT_BLOCKS = 256
 """Hashes kept per reader: several epochs of reorganisation, far beyond finality's normal lag."""
 
 
-class Mark(NamedTuple):
+class BlockMark(NamedTuple):
     """A finished block."""
 
     number: int
@@ -29,23 +29,23 @@ class Cursor:
         self._name = name
         self._keep = keep
 
-    def head(self) -> Mark | None:
+    def head(self) -> BlockMark | None:
         """The newest finished block, or None at the start."""
         marks = self.marks(1)
         return marks[0] if marks else None
 
-    def marks(self, limit: int = KEPT_BLOCKS) -> tuple[Mark, ...]:
+    def marks(self, limit: int = KEPT_BLOCKS) -> tuple[BlockMark, ...]:
         """Finished blocks, newest first."""
         query = select(CursorRow.number, CursorRow.hash).where(CursorRow.name == self._name)
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             rows = connection.execute(query.order_by(CursorRow.number.desc()).limit(limit))
-            return tuple(Mark(number, Digest(hash_)) for number, hash_ in rows)
+            return tuple(BlockMark(number, Digest(hash_)) for number, hash_ in rows)
 
-    def advance(self, number: int, block_hash: Digest) -> Mark:
+    def advance(self, number: int, block_hash: Digest) -> BlockMark:
         """Finishes a block; it must be above the head."""
         own = CursorRow.name == self._name
-        with writing(self._engine) as connection:
-            alone(connection, f"cursor {self._name}")
+        with write_transaction(self._engine) as connection:
+            lock_name(connection, f"cursor {self._name}")
             newest = connection.execute(select(CursorRow.number).where(own).order_by(CursorRow.number.desc()).limit(1)).scalar()
             if newest is not None and number <= newest:
                 raise StoreCorrupt(f"cursor {self._name}", f"asked to advance from {newest} to {number}")
@@ -54,16 +54,16 @@ class Cursor:
             oldest = connection.execute(stale).scalar()
             if oldest is not None:
                 connection.execute(delete(CursorRow).where(own, CursorRow.number <= oldest))
-        return Mark(number, block_hash)
+        return BlockMark(number, block_hash)
 
-    def rewind(self, number: int) -> Mark | None:
+    def rewind(self, number: int) -> BlockMark | None:
         """Forgets every block above `number`; returns the new head."""
-        with writing(self._engine) as connection:
-            alone(connection, f"cursor {self._name}")
+        with write_transaction(self._engine) as connection:
+            lock_name(connection, f"cursor {self._name}")
             connection.execute(delete(CursorRow).where(CursorRow.name == self._name, CursorRow.number > number))
         return self.head()
 
-    def common(self, hash_of: Callable[[int], Digest]) -> Mark | None:
+    def common(self, hash_of: Callable[[int], Digest]) -> BlockMark | None:
         """The newest finished block that the chain still has, None if none is left. Writes nothing.
 
         To rewind to it is the caller's: first the cursor, then the rows that later blocks gave, which also go at every start.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Engine, select, update
 
 from bytewise.ports import Clock
-from bytewise.storage.engine import insert_if_absent, reading, writing
+from bytewise.storage.engine import insert_if_absent, read_transaction, write_transaction
 from bytewise.storage.tables import DutyRow
 
 PENDING = "PENDING"
@@ -38,7 +38,7 @@ class Duties:
     def add(self, kind: str, subject: bytes, deadline: int) -> Duty:
         """Adds a duty, or returns the one that is there, whatever its state."""
         now = self._clock.now()
-        with writing(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             insert_if_absent(
                 connection, DutyRow, kind=kind, subject=subject, deadline=deadline, state=PENDING, detail="",
                 created_at=now, updated_at=now,
@@ -51,7 +51,7 @@ class Duties:
         """Opens a duty with this deadline because a person asks for it, also one that has ended: it may be due once more."""
         self.add(kind, subject, deadline)
         change = update(DutyRow).where(DutyRow.kind == kind, DutyRow.subject == subject)
-        with writing(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             connection.execute(change.values(state=PENDING, detail="", deadline=deadline, updated_at=self._clock.now()))
         found = self.find(kind, subject)
         assert found is not None
@@ -95,7 +95,7 @@ class Duties:
 
     def _end(self, kind: str, subject: bytes, state: str, detail: str) -> Duty:
         change = update(DutyRow).where(DutyRow.kind == kind, DutyRow.subject == subject, DutyRow.state == PENDING)
-        with writing(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             connection.execute(change.values(state=state, detail=detail, updated_at=self._clock.now()))
         found = self.find(kind, subject)
         assert found is not None, "a duty is added before it ends"
@@ -104,5 +104,5 @@ class Duties:
     def _select(self, *conditions: Any) -> tuple[Duty, ...]:
         columns = (DutyRow.kind, DutyRow.subject, DutyRow.deadline, DutyRow.state, DutyRow.detail)
         query = select(*columns).where(*conditions).order_by(DutyRow.deadline, DutyRow.kind, DutyRow.subject)
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             return tuple(Duty(*row) for row in connection.execute(query))

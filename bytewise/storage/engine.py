@@ -80,14 +80,14 @@ def cause_of(error: SQLAlchemyError) -> str:
 
 
 @contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
+def write_transaction(engine: Engine) -> Iterator[Connection]:
     """One read-write transaction: commits at the end, rolls back on any error. `TryAgain` if the database is busy."""
     with _mapped(), engine.begin() as connection:
         yield connection
 
 
 @contextmanager
-def reading(engine: Engine) -> Iterator[Connection]:
+def read_transaction(engine: Engine) -> Iterator[Connection]:
     """One read-only transaction: a consistent view that waits for no writer."""
     options = _SNAPSHOT if engine.dialect.name == "postgresql" else {_READ_ONLY: True}
     with _mapped(), engine.connect().execution_options(**options) as connection, connection.begin():
@@ -156,8 +156,8 @@ def _reason(error: DBAPIError) -> str:
 # Being alone in a transaction: a locked row per name on PostgreSQL; on SQLite every writer is alone already.
 
 
-def alone(connection: Connection, name: str) -> None:
-    """Waits until this transaction, a `writing` one, is the only one inside `name`, until it ends."""
+def lock_name(connection: Connection, name: str) -> None:
+    """Waits until this transaction, a `write_transaction` one, is the only one inside `name`, until it ends."""
     if connection.dialect.name == "sqlite":
         return
     insert_if_absent(connection, NamedLockRow, name=name)

@@ -18,11 +18,11 @@ from bytewise.protocol.errors.actors import StoreCorrupt
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.units import ZERO_DIGEST, Digest
 from bytewise.service.secret import read_secret, write_secret
-from bytewise.storage.engine import alone, reading, writing
+from bytewise.storage.engine import lock_name, read_transaction, write_transaction
 from bytewise.storage.tables import JournalRow
 
 
-class Entry(NamedTuple):
+class JournalEntry(NamedTuple):
     """One journal entry; `body` is plain JSON data."""
 
     number: int
@@ -45,12 +45,12 @@ class Journal:
 
     def append(self, kind: str, subject: bytes, body: dict[str, Any]) -> Digest:
         """Records and signs one intent or event; returns its digest once it is durable. `body` is plain JSON data."""
-        with writing(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             return self.append_in(connection, kind, subject, body)
 
     def append_in(self, connection: Connection, kind: str, subject: bytes, body: dict[str, Any]) -> Digest:
         """The same inside a transaction of another repository, so that both happen or neither."""
-        alone(connection, "journal")
+        lock_name(connection, "journal")
         last = connection.execute(
             select(JournalRow.number, JournalRow.digest).order_by(JournalRow.number.desc()).limit(1)
         ).one_or_none()
@@ -71,7 +71,7 @@ class Journal:
         A cut tail is only visible against an `expected_head` kept elsewhere.
         """
         previous, public = ZERO_DIGEST, self._key.public_key()
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             rows = connection.execute(select(*JournalRow.__table__.columns).order_by(JournalRow.number))
             for number, row in enumerate(rows):
                 previous = _verify_row(row, number, previous, public)
@@ -79,13 +79,13 @@ class Journal:
             raise StoreCorrupt("journal", "ends before the expected head")
         return previous
 
-    def entries(self, from_number: int = 0, limit: int = 1000) -> tuple[Entry, ...]:
+    def entries(self, from_number: int = 0, limit: int = 1000) -> tuple[JournalEntry, ...]:
         """Entries in order, from a number."""
         query = select(*JournalRow.__table__.columns).where(JournalRow.number >= from_number)
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             rows = connection.execute(query.order_by(JournalRow.number).limit(limit)).all()
         return tuple(
-            Entry(
+            JournalEntry(
                 r.number,
                 r.recorded_at,
                 r.kind,

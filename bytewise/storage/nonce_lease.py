@@ -21,7 +21,7 @@ from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 from bytewise.protocol.units import Address
 from bytewise.service import telemetry
 from bytewise.service.clock import monotonic_s
-from bytewise.storage.engine import insert_if_absent, reading, writing
+from bytewise.storage.engine import insert_if_absent, read_transaction, write_transaction
 from bytewise.storage.tables import NonceLeaseRow
 
 DEFAULT_TTL_S = 10
@@ -51,7 +51,7 @@ class NonceLease:
         if self._fence >= 0:
             return self.renew()
         now = self.clock.now()
-        with writing(self.engine) as connection:
+        with write_transaction(self.engine) as connection:
             self._create(connection)
             row = self._locked(connection)
             assert row is not None, "created above"
@@ -67,14 +67,14 @@ class NonceLease:
 
         `LeaseLost` if another process took it.
         """
-        with writing(self.engine) as connection:
+        with write_transaction(self.engine) as connection:
             fence = int(self.require_in(connection).fencing_token)
             self._write(connection, leased_until=self.clock.now() + self.ttl_s)
         return fence
 
     def release(self) -> None:
         """Gives the lease back; no effect if it is no longer ours."""
-        with writing(self.engine) as connection:
+        with write_transaction(self.engine) as connection:
             row = self._locked(connection)
             if row is not None and (row.owner, row.fencing_token) == (self.owner, self._fence):
                 self._write(connection, owner="", leased_until=0)
@@ -89,7 +89,7 @@ class NonceLease:
 
     def next_nonce(self, chain_nonce: int) -> int:
         """The nonce that the next signature would use; `chain_nonce` is the account's count on-chain."""
-        with reading(self.engine) as connection:
+        with read_transaction(self.engine) as connection:
             stored = connection.execute(select(NonceLeaseRow.next_nonce).where(self._own())).scalar_one_or_none()
         return max(stored or 0, chain_nonce)
 
@@ -101,18 +101,18 @@ class NonceLease:
 
     def stop(self, reason: str) -> None:
         """Stops sending for this account until a person resumes it: somebody else may hold our key."""
-        with writing(self.engine) as connection:
+        with write_transaction(self.engine) as connection:
             self._create(connection)
             self._write(connection, stop_reason=reason[:80])
 
     def resume(self) -> None:
         """Ends a stop."""
-        with writing(self.engine) as connection:
+        with write_transaction(self.engine) as connection:
             self._write(connection, stop_reason="")
 
     def stop_reason(self) -> str:
         """Why sending is stopped; empty if it is not."""
-        with reading(self.engine) as connection:
+        with read_transaction(self.engine) as connection:
             return connection.execute(select(NonceLeaseRow.stop_reason).where(self._own())).scalar_one_or_none() or ""
 
     def _create(self, connection: Connection) -> None:

@@ -18,12 +18,12 @@ from sqlalchemy import Connection, Row, insert, or_, select, update
 
 from bytewise.protocol.errors.actors import StoreCorrupt
 from bytewise.protocol.units import Address, Blob, Digest
-from bytewise.storage.engine import insert_if_absent, reading, writing
+from bytewise.storage.engine import insert_if_absent, read_transaction, write_transaction
 from bytewise.storage.nonce_lease import NonceLease
 from bytewise.storage.tables import OutboxAttemptRow, OutboxRow
 
 
-class State(enum.StrEnum):
+class OutboxState(enum.StrEnum):
     """Where a transaction stands."""
 
     PLANNED = "PLANNED"
@@ -38,24 +38,33 @@ class State(enum.StrEnum):
     REPLACED = "REPLACED"
 
 
-OPEN = (State.PLANNED, State.SIGNED, State.BROADCAST, State.MINED)
+OPEN = (OutboxState.PLANNED, OutboxState.SIGNED, OutboxState.BROADCAST, OutboxState.MINED)
 """States that need work."""
 
-_LEAVABLE = (State.CONFIRMED, State.REVERTED, State.EXPIRED, State.REPLACED)
+_LEAVABLE = (OutboxState.CONFIRMED, OutboxState.REVERTED, OutboxState.EXPIRED, OutboxState.REPLACED)
 """Ends that a reorganisation takes back, where a nonce was used."""
 
-_ENDS = frozenset({State.SUPERSEDED, State.EXPIRED, State.REPLACED, State.REVERTED})
-TRANSITIONS: dict[State, frozenset[State]] = {
-    State.PLANNED: frozenset({State.SIGNED}) | _ENDS,
-    State.SIGNED: frozenset({State.SIGNED, State.BROADCAST, State.MINED}) | _ENDS,
-    State.BROADCAST: frozenset({State.SIGNED, State.BROADCAST, State.MINED}) | _ENDS,
-    State.MINED: frozenset({State.BROADCAST, State.MINED, State.CONFIRMED, State.REVERTED, State.EXPIRED, State.REPLACED}),
-    State.CONFIRMED: frozenset({State.BROADCAST, State.FINAL}),
-    State.FINAL: frozenset(),
-    State.REVERTED: frozenset({State.PLANNED, State.BROADCAST}),
-    State.SUPERSEDED: frozenset({State.PLANNED}),
-    State.EXPIRED: frozenset({State.PLANNED, State.BROADCAST}),
-    State.REPLACED: frozenset({State.PLANNED, State.BROADCAST}),
+_ENDS = frozenset({OutboxState.SUPERSEDED, OutboxState.EXPIRED, OutboxState.REPLACED, OutboxState.REVERTED})
+TRANSITIONS: dict[OutboxState, frozenset[OutboxState]] = {
+    OutboxState.PLANNED: frozenset({OutboxState.SIGNED}) | _ENDS,
+    OutboxState.SIGNED: frozenset({OutboxState.SIGNED, OutboxState.BROADCAST, OutboxState.MINED}) | _ENDS,
+    OutboxState.BROADCAST: frozenset({OutboxState.SIGNED, OutboxState.BROADCAST, OutboxState.MINED}) | _ENDS,
+    OutboxState.MINED: frozenset(
+        {
+            OutboxState.BROADCAST,
+            OutboxState.MINED,
+            OutboxState.CONFIRMED,
+            OutboxState.REVERTED,
+            OutboxState.EXPIRED,
+            OutboxState.REPLACED,
+        }
+    ),
+    OutboxState.CONFIRMED: frozenset({OutboxState.BROADCAST, OutboxState.FINAL}),
+    OutboxState.FINAL: frozenset(),
+    OutboxState.REVERTED: frozenset({OutboxState.PLANNED, OutboxState.BROADCAST}),
+    OutboxState.SUPERSEDED: frozenset({OutboxState.PLANNED}),
+    OutboxState.EXPIRED: frozenset({OutboxState.PLANNED, OutboxState.BROADCAST}),
+    OutboxState.REPLACED: frozenset({OutboxState.PLANNED, OutboxState.BROADCAST}),
 }
 """Every legal move; back to PLANNED only by `replan`."""
 
@@ -75,7 +84,7 @@ class Intent(NamedTuple):
     """Unix seconds of wall time after which bytes that no node was given are not worth sending any more; 0 for never."""
 
 
-class Signed(NamedTuple):
+class SignedTransaction(NamedTuple):
     """A signed transaction."""
 
     raw: Blob
@@ -93,12 +102,12 @@ class Attempt(NamedTuple):
     broadcast_at: int | None
 
 
-class Item(NamedTuple):
+class OutboxItem(NamedTuple):
     """An outbox row."""
 
     id: int
     intent: Intent
-    state: State
+    state: OutboxState
     nonce: int | None
     block_number: int | None
     block_hash: Digest | None
@@ -113,31 +122,31 @@ class Outbox:
     def __init__(self, lease: NonceLease) -> None:
         self.lease = lease
 
-    def plan(self, intent: Intent) -> Item:
+    def plan(self, intent: Intent) -> OutboxItem:
         """The row of this intent: a new PLANNED one, or the one that is there already, whatever its state."""
         now = self.lease.clock.now()
-        with writing(self.lease.engine) as connection:
+        with write_transaction(self.lease.engine) as connection:
             insert_if_absent(
-                connection, OutboxRow, chain_id=str(self.lease.chain_id), account=self.lease.account, state=State.PLANNED,
+                connection, OutboxRow, chain_id=str(self.lease.chain_id), account=self.lease.account, state=OutboxState.PLANNED,
                 detail="", created_at=now, updated_at=now, **(intent._asdict() | {"value_wei": str(intent.value_wei)}),
             )  # fmt: skip
             return _item(connection.execute(self._query(*_key(intent))).one())
 
-    def find(self, contract: Address, function: str, subject: bytes, role: str) -> Item | None:
+    def find(self, contract: Address, function: str, subject: bytes, role: str) -> OutboxItem | None:
         """The row of an intent, if it was ever planned."""
         rows = self._items(*_named(contract, function, subject, role))
         return rows[0] if rows else None
 
-    def item(self, item_id: int) -> Item:
+    def item(self, item_id: int) -> OutboxItem:
         """One row."""
         return self._items(OutboxRow.id == item_id)[0]
 
-    def open_rows(self) -> tuple[Item, ...]:
+    def open_rows(self) -> tuple[OutboxItem, ...]:
         """Rows that need work: those with a nonce first, in order of nonces, then by age."""
         found = self._items(OutboxRow.state.in_(OPEN))
         return tuple(sorted(found, key=lambda item: (item.nonce is None, item.nonce or 0, item.id)))
 
-    def leavable_rows(self) -> tuple[Item, ...]:
+    def leavable_rows(self) -> tuple[OutboxItem, ...]:
         """Rows that ended with a nonce and are not FINAL: their blocks may still leave the chain."""
         return self._items(OutboxRow.state.in_(_LEAVABLE), OutboxRow.nonce.is_not(None))
 
@@ -147,11 +156,11 @@ class Outbox:
         left = or_(OutboxRow.nonce.is_(None), OutboxRow.nonce != OutboxAttemptRow.nonce)
         query = select(*OutboxAttemptRow.__table__.columns[1:]).join(OutboxRow, OutboxRow.id == OutboxAttemptRow.outbox_id)
         query = query.where(*lease, OutboxAttemptRow.nonce >= chain_nonce, left).order_by(OutboxAttemptRow.attempt)
-        with reading(self.lease.engine) as connection:
+        with read_transaction(self.lease.engine) as connection:
             newest = {row.nonce: _attempt(row) for row in connection.execute(query)}
         return tuple(newest[nonce] for nonce in sorted(newest))
 
-    def all(self) -> tuple[Item, ...]:
+    def all(self) -> tuple[OutboxItem, ...]:
         """Every row of this nonce lease, oldest first."""
         return self._items()
 
@@ -162,21 +171,21 @@ class Outbox:
             .where(OutboxAttemptRow.outbox_id == item_id)
             .order_by(OutboxAttemptRow.attempt)
         )
-        with reading(self.lease.engine) as connection:
+        with read_transaction(self.lease.engine) as connection:
             return tuple(_attempt(row) for row in connection.execute(query))
 
-    def sign(self, item_id: int, chain_nonce: int, make: Callable[[int], Signed]) -> Attempt:
+    def sign(self, item_id: int, chain_nonce: int, make: Callable[[int], SignedTransaction]) -> Attempt:
         """Allocates the nonce, calls `make(nonce)` and stores its bytes: one transaction, all or nothing."""
-        with writing(self.lease.engine) as connection:
-            self._move(connection, item_id, State.SIGNED, expected=State.PLANNED)
+        with write_transaction(self.lease.engine) as connection:
+            self._move(connection, item_id, OutboxState.SIGNED, expected=OutboxState.PLANNED)
             nonce = self.lease.take_nonce_in(connection, chain_nonce)
             connection.execute(update(OutboxRow).where(OutboxRow.id == item_id).values(nonce=nonce))
             return self._store(connection, item_id, nonce, make(nonce))
 
-    def replace(self, item_id: int, make: Callable[[int], Signed]) -> Attempt:
+    def replace(self, item_id: int, make: Callable[[int], SignedTransaction]) -> Attempt:
         """Stores other bytes for the same nonce (a higher fee); to be broadcast after the old ones failed to be mined."""
-        with writing(self.lease.engine) as connection:
-            row = self._move(connection, item_id, State.SIGNED)
+        with write_transaction(self.lease.engine) as connection:
+            row = self._move(connection, item_id, OutboxState.SIGNED)
             if row.nonce is None:
                 raise StoreCorrupt("outbox", f"row {item_id} has no nonce to replace")
             return self._store(connection, item_id, row.nonce, make(row.nonce))
@@ -185,55 +194,61 @@ class Outbox:
         """Records that the bytes with this hash were handed to a node."""
         now = self.lease.clock.now()
         change = update(OutboxAttemptRow).where(OutboxAttemptRow.outbox_id == item_id, OutboxAttemptRow.tx_hash == tx_hash)
-        with writing(self.lease.engine) as connection:
-            self._move(connection, item_id, State.BROADCAST)
+        with write_transaction(self.lease.engine) as connection:
+            self._move(connection, item_id, OutboxState.BROADCAST)
             if connection.execute(change.values(broadcast_at=now)).rowcount != 1:
                 raise StoreCorrupt("outbox", f"row {item_id} never signed {tx_hash.hex()}")
 
     def mark(
-        self, item_id: int, state: State, *, block_number: int | None = None, block_hash: Digest | None = None, detail: str = ""
-    ) -> Item:
+        self,
+        item_id: int,
+        state: OutboxState,
+        *,
+        block_number: int | None = None,
+        block_hash: Digest | None = None,
+        detail: str = "",
+    ) -> OutboxItem:
         """Moves a row; `StoreCorrupt` if the table of moves forbids it. MINED needs its block."""
-        if (state is State.MINED) != (block_hash is not None and block_number is not None) and state in OPEN:
+        if (state is OutboxState.MINED) != (block_hash is not None and block_number is not None) and state in OPEN:
             raise StoreCorrupt("outbox", f"row {item_id}: {state} with block {block_number}")
         values: dict[str, Any] = {"detail": detail[:500]}
-        if state in (State.MINED, State.REVERTED, State.BROADCAST):
+        if state in (OutboxState.MINED, OutboxState.REVERTED, OutboxState.BROADCAST):
             values |= {"block_number": block_number, "block_hash": block_hash}
-        with writing(self.lease.engine) as connection:
+        with write_transaction(self.lease.engine) as connection:
             self._move(connection, item_id, state)
             connection.execute(update(OutboxRow).where(OutboxRow.id == item_id).values(**values))
         return self.item(item_id)
 
-    def replan(self, item_id: int, intent: Intent) -> Item:
+    def replan(self, item_id: int, intent: Intent) -> OutboxItem:
         """Plans an ended, unsuccessful row again, with the intent's calldata, value and deadline. The caller bounds how often."""
         values: dict[str, Any] = {
             "calldata": intent.calldata, "value_wei": str(intent.value_wei), "deadline": intent.deadline,
             "broadcast_by": intent.broadcast_by, "nonce": None, "block_number": None, "block_hash": None,
         }  # fmt: skip
-        with writing(self.lease.engine) as connection:
-            self._move(connection, item_id, State.PLANNED)
+        with write_transaction(self.lease.engine) as connection:
+            self._move(connection, item_id, OutboxState.PLANNED)
             connection.execute(update(OutboxRow).where(OutboxRow.id == item_id).values(**values))
         return self.item(item_id)
 
-    def set_times(self, item_id: int, deadline: int, broadcast_by: int) -> Item:
+    def set_times(self, item_id: int, deadline: int, broadcast_by: int) -> OutboxItem:
         """Gives a row another deadline, which the chain moved, or more time to be handed in: it was decided again."""
-        with writing(self.lease.engine) as connection:
+        with write_transaction(self.lease.engine) as connection:
             self.lease.require_in(connection)
             connection.execute(
                 update(OutboxRow).where(OutboxRow.id == item_id).values(deadline=deadline, broadcast_by=broadcast_by)
             )
         return self.item(item_id)
 
-    def _move(self, connection: Connection, item_id: int, state: State, expected: State | None = None) -> Row[Any]:
+    def _move(self, connection: Connection, item_id: int, state: OutboxState, expected: OutboxState | None = None) -> Row[Any]:
         self.lease.require_in(connection)
         row = connection.execute(self._query(OutboxRow.id == item_id).with_for_update()).one()
-        if state not in TRANSITIONS[State(row.state)] or (expected is not None and row.state != expected):
+        if state not in TRANSITIONS[OutboxState(row.state)] or (expected is not None and row.state != expected):
             raise StoreCorrupt("outbox", f"row {item_id} cannot go from {row.state} to {state}")
         change = update(OutboxRow).where(OutboxRow.id == item_id)
         connection.execute(change.values(state=state, updated_at=self.lease.clock.now()))
         return row
 
-    def _store(self, connection: Connection, item_id: int, nonce: int, signed: Signed) -> Attempt:
+    def _store(self, connection: Connection, item_id: int, nonce: int, signed: SignedTransaction) -> Attempt:
         have = (
             select(*OutboxAttemptRow.__table__.columns[1:])
             .where(OutboxAttemptRow.outbox_id == item_id)
@@ -247,8 +262,8 @@ class Outbox:
         connection.execute(insert(OutboxAttemptRow).values(outbox_id=item_id, **made._asdict()))
         return made
 
-    def _items(self, *conditions: Any) -> tuple[Item, ...]:
-        with reading(self.lease.engine) as connection:
+    def _items(self, *conditions: Any) -> tuple[OutboxItem, ...]:
+        with read_transaction(self.lease.engine) as connection:
             return tuple(_item(row) for row in connection.execute(self._query(*conditions).order_by(OutboxRow.id)))
 
     def _query(self, *conditions: Any) -> Any:
@@ -265,11 +280,19 @@ def _named(contract: str, function: str, subject: bytes, role: str) -> tuple[Any
     return row.contract == contract, row.function == function, row.subject == subject, row.role == role
 
 
-def _item(row: Row[Any]) -> Item:
+def _item(row: Row[Any]) -> OutboxItem:
     named = (row.contract, row.function, row.subject, row.role)
     intent = Intent(*named, row.calldata, int(row.value_wei), row.deadline, row.broadcast_by)
-    return Item(
-        row.id, intent, State(row.state), row.nonce, row.block_number, row.block_hash, row.detail, row.created_at, row.updated_at
+    return OutboxItem(
+        row.id,
+        intent,
+        OutboxState(row.state),
+        row.nonce,
+        row.block_number,
+        row.block_hash,
+        row.detail,
+        row.created_at,
+        row.updated_at,
     )
 
 

@@ -18,7 +18,7 @@ from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import WrongFields
 from bytewise.protocol.records.statements import Vote
 from bytewise.protocol.units import ZERO_DIGEST, Address, Blob, Digest, hex0x, unhex
-from bytewise.storage.engine import insert_if_absent, reading, writing
+from bytewise.storage.engine import insert_if_absent, read_transaction, write_transaction
 from bytewise.storage.nonce_lease import NonceLease
 from bytewise.storage.tables import ProtectedVoteRow
 
@@ -42,12 +42,12 @@ class Protection:
 
     def sign_once(self, vote: Vote, quote: Blob) -> StoredVote:
         """The vote that may be committed and revealed: this one, or the stored one that says the same; else `SecondVote`."""
-        with writing(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             return self._sign_in(connection, vote, quote)
 
     def known(self, dispute: Digest, round_number: int, voter: Address) -> StoredVote | None:
         """The vote already made for this round, if any: use it, do not execute again."""
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             row = connection.execute(_query(dispute, round_number, voter)).one_or_none()
         return None if row is None else _stored(row)
 
@@ -61,7 +61,7 @@ class Protection:
     def rows(self) -> tuple[StoredVote, ...]:
         """Every vote, oldest first."""
         query = select(*ProtectedVoteRow.__table__.columns).order_by(ProtectedVoteRow.created_at, ProtectedVoteRow.dispute)
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             return tuple(_stored(row) for row in connection.execute(query))
 
     def export(self) -> bytes:
@@ -79,7 +79,7 @@ class Protection:
             raise WrongFields("protection export", ["format", "votes"], [])
         stored = [_imported(item) for item in value["votes"]]
         # One transaction: a contradiction, also one inside the document, leaves the table as it was.
-        with writing(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             for vote, quote in stored:
                 self._sign_in(connection, vote, quote)
         return len(stored)

@@ -17,7 +17,7 @@ from bytewise.protocol.errors.actors import StoreCorrupt
 from bytewise.protocol.errors.records import SequenceBroken
 from bytewise.protocol.records.receipt import BatchHeader, ListEntry, ReceiptList, SignedReceipt
 from bytewise.protocol.units import Address, Digest
-from bytewise.storage.engine import alone, insert_if_absent, reading, writing
+from bytewise.storage.engine import insert_if_absent, lock_name, read_transaction, write_transaction
 from bytewise.storage.tables import AnswerRow, IssuedReceiptRow, OwnBatchRow, ReceiptSequenceRow
 
 BUILT = "BUILT"
@@ -50,7 +50,7 @@ class ReceiptStore:
 
     def next_seq(self) -> int:
         """The number of the next receipt; it is taken only by `issue`."""
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             return self._next(connection)
 
     def last_issued(self) -> int:
@@ -63,8 +63,8 @@ class ReceiptStore:
         The first response is what a retry of the request named `key` gets; those of further choices are kept for their receipts.
         So is an earlier answer to that name, unless the request is answered `once`: `StoreCorrupt` then.
         """
-        with writing(self._engine) as connection:
-            alone(connection, "receipt sequence")
+        with write_transaction(self._engine) as connection:
+            lock_name(connection, "receipt sequence")
             if not once:
                 _keep_for_its_receipt(connection, key)
             for choice, each in enumerate(issued):
@@ -74,25 +74,25 @@ class ReceiptStore:
     def answer_from(self, start: bytes) -> tuple[Digest, bytes] | None:
         """Name of the one request whose name begins so, and the answer that a retry of it gets, if it is remembered."""
         query = select(AnswerRow.request_key, AnswerRow.response).where(AnswerRow.request_key.between(*_span(start)))
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             found = connection.execute(query).one_or_none()
         return None if found is None else (Digest(found.request_key), found.response)
 
     def answered_since(self, count: int) -> int:
         """Unix second at which the oldest of the `count` newest remembered answers was stored; 0 where there are fewer."""
         query = select(AnswerRow.created_at).order_by(AnswerRow.created_at.desc()).offset(count - 1).limit(1)
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             return connection.execute(query).scalar_one_or_none() or 0
 
     def expiries(self, numbers: Sequence[int]) -> Mapping[int, int]:
         """By receipt number, the Unix second of chain time at which the Request of each receipt expires."""
         query = select(IssuedReceiptRow.seq, IssuedReceiptRow.expires_at).where(IssuedReceiptRow.seq.in_(numbers))
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             return {row.seq: row.expires_at for row in connection.execute(query)}
 
     def forget_answers(self, before: int) -> None:
         """Drops answers stored before that Unix second: they hold plaintext, and no client retries for ever."""
-        with writing(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             connection.execute(delete(AnswerRow).where(AnswerRow.created_at < before))
 
     def receipt(self, identifier: Digest) -> SignedReceipt | None:
@@ -106,7 +106,7 @@ class ReceiptStore:
 
     def envelope(self, identifier: Digest) -> bytes | None:
         """Our copy of an envelope, to publish again or to answer a demand."""
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             return connection.execute(
                 select(IssuedReceiptRow.envelope).where(IssuedReceiptRow.receipt_id == identifier)
             ).scalar_one_or_none()
@@ -127,7 +127,7 @@ class ReceiptStore:
     def batched_until(self) -> int:
         """Number of the last leaf of the newest batch; 0 before the first."""
         query = select(OwnBatchRow.first_seq, OwnBatchRow.receipts).order_by(OwnBatchRow.first_seq.desc()).limit(1)
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             row = connection.execute(query).one_or_none()
         return 0 if row is None else int(row.first_seq + row.receipts - 1)
 
@@ -138,7 +138,7 @@ class ReceiptStore:
         members = update(IssuedReceiptRow).where(
             IssuedReceiptRow.seq.between(first, last), IssuedReceiptRow.batch_first_seq.is_(None)
         )
-        with writing(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             new = insert_if_absent(
                 connection, OwnBatchRow, first_seq=first, receipts=header.count, header=encoding.encode(header),
                 list_data=listed, state=BUILT, created_at=self._clock.now(),
@@ -154,7 +154,7 @@ class ReceiptStore:
         the one that was built last, or is anchored."""
         first = header.first_seq
         same = (OwnBatchRow.first_seq == first, OwnBatchRow.header == encoding.encode(header), OwnBatchRow.state == BUILT)
-        with writing(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             if connection.execute(delete(OwnBatchRow).where(*same)).rowcount != 1:
                 raise StoreCorrupt("receipt store", f"batch {first} is not the one to discard")
             connection.execute(
@@ -164,20 +164,20 @@ class ReceiptStore:
     def open_batch(self) -> BatchHeader | None:
         """The batch that was built and is not known to be anchored: the newest, for none is built before it is."""
         query = select(OwnBatchRow.header, OwnBatchRow.state).order_by(OwnBatchRow.first_seq.desc()).limit(1)
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             row = connection.execute(query).one_or_none()
         return encoding.decode(BatchHeader, row.header) if row is not None and row.state == BUILT else None
 
     def list_data(self, first_seq: int) -> bytes | None:
         """The list bytes of a batch of ours."""
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             query = select(OwnBatchRow.list_data).where(OwnBatchRow.first_seq == first_seq)
             return connection.execute(query).scalar_one_or_none()
 
     def anchored(self, first_seq: int) -> None:
         """The chain shows the batch."""
         change = update(OwnBatchRow).where(OwnBatchRow.first_seq == first_seq).values(state=ANCHORED)
-        with writing(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             connection.execute(change)
 
     def _issue_one(self, connection: Connection, key: Digest, each: IssuedReceipt) -> None:
@@ -206,7 +206,7 @@ class ReceiptStore:
 
     def _signed(self, *conditions: Any, limit: int | None = None) -> tuple[SignedReceipt, ...]:
         query = select(IssuedReceiptRow.signed).where(*conditions).order_by(IssuedReceiptRow.seq).limit(limit)
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             return tuple(encoding.decode(SignedReceipt, raw) for raw in connection.execute(query).scalars())
 
 

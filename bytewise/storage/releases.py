@@ -20,7 +20,7 @@ from bytewise.protocol.keys.release_log import START, LogHead, verify_log
 from bytewise.protocol.records.statements import Release, Ticket, TicketKind
 from bytewise.protocol.signing import Domain, typed_digest
 from bytewise.protocol.units import Blob, Digest
-from bytewise.storage.engine import alone, insert_if_absent, reading, writing
+from bytewise.storage.engine import insert_if_absent, lock_name, read_transaction, write_transaction
 from bytewise.storage.tables import AuditBudgetRow, ReleaseInstanceRow, ReleaseRow
 
 T = TypeVar("T")
@@ -64,8 +64,8 @@ class ReleaseRecords:
     def append(self, ticket: Ticket, decide: Callable[[Usage, LogHead], SignedRelease]) -> SignedRelease:
         """Commits the record that `decide` makes for the ticket. If it raises, nothing changes."""
         epoch, right = ticket.key_epoch, right_id(ticket)
-        with writing(self._engine) as connection:
-            alone(connection, f"release {epoch}")
+        with write_transaction(self._engine) as connection:
+            lock_name(connection, f"release {epoch}")
             usage, head = self._usage(connection, ticket, right), self._head(connection, epoch)
             signed = decide(usage, head)
             self._insert(connection, signed)
@@ -84,7 +84,7 @@ class ReleaseRecords:
         )
         rows = ReleaseRow.epoch == epoch, ReleaseRow.number >= first
         sizes = select(ReleaseRow.number, *lengths, func.length(ReleaseRow.signature)).where(*rows)
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             found = connection.execute(sizes.order_by(ReleaseRow.number).limit(PAGE)).all()
             totals = itertools.accumulate(
                 (_AROUND + sum(parts) + 2 * signature for _, *parts, signature in found), initial=_FRAME
@@ -113,18 +113,18 @@ class ReleaseRecords:
 
     def epochs(self) -> tuple[int, ...]:
         """Key epochs with a record."""
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             return tuple(connection.execute(select(ReleaseRow.epoch).distinct().order_by(ReleaseRow.epoch)).scalars())
 
     def head(self, epoch: int) -> LogHead:
         """The head of an epoch's records, as stored."""
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             return self._head(connection, epoch)
 
     def digest_of(self, epoch: int, index: int) -> Digest | None:
         """EIP-712 digest of a record, as stored; None if there is none."""
         query = select(ReleaseRow.digest).where(ReleaseRow.epoch == epoch, ReleaseRow.number == index)
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             found = connection.execute(query).scalar_one_or_none()
         return None if found is None else Digest(found)
 

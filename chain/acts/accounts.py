@@ -8,7 +8,7 @@ from bytewise.protocol.records.receipt import BatchHeader, SignedReceipt
 from bytewise.protocol.records.statements import AuditResult
 from bytewise.protocol.signing import struct_values
 from bytewise.protocol.units import Address, Blob, Digest
-from bytewise.storage.outbox import Item
+from bytewise.storage.outbox import OutboxItem
 from chain.acts.base import NetworkPlanner
 
 
@@ -106,7 +106,7 @@ class AccountTransactions(NetworkPlanner):
         """Proposes an environment (with its pool) or a model (pool zero)."""
         self._act("Registry", "propose", digest, (digest, pool, vectors, document))
 
-    def certify_item(self, digest: Digest, vectors: Digest, certify_until: int) -> Item:
+    def certify_item(self, digest: Digest, vectors: Digest, certify_until: int) -> OutboxItem:
         """States that this verifier reproduced an environment or a model; once for each proposal, which ends at
         `certify_until`."""
         subject = digest + vectors + certify_until.to_bytes(8, "big")

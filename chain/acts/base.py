@@ -4,7 +4,7 @@ from typing import Any
 
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.units import Address, Digest
-from bytewise.storage.outbox import OPEN, Intent, Item
+from bytewise.storage.outbox import OPEN, Intent, OutboxItem
 from chain.client.address_book import address_of
 from chain.client.artifacts import interface
 from chain.client.rpc import at_hash
@@ -25,7 +25,7 @@ class TransactionPlanner:
         """Takes one step for every open transaction and returns how many stay open. See `TransactionSender.pump`."""
         return self.transactions.pump()
 
-    def find(self, contract: Address, function: str, subject: bytes) -> Item | None:
+    def find(self, contract: Address, function: str, subject: bytes) -> OutboxItem | None:
         """The planned transaction, or None."""
         return self.transactions.outbox.find(contract, function, subject, self._role)
 
@@ -40,7 +40,7 @@ class TransactionPlanner:
         deadline: int = 0,
         repeatable: bool = False,
         within_s: int = 0,
-    ) -> Item:
+    ) -> OutboxItem:
         """Plans a transaction, to be handed in within `within_s` seconds of wall time; 0 for no limit.
 
         After that time it is dropped, unless a node has it or it was planned again.
@@ -73,7 +73,7 @@ class NetworkPlanner(TransactionPlanner):
         deadline: int = 0,
         repeatable: bool = False,
         within_s: int = 0,
-    ) -> Item:
+    ) -> OutboxItem:
         """Plans a call. `deadline` is on the protocol clock, 0 for none; `within_s` as in `_plan`."""
         until = self._wall(deadline) if deadline else 0
         return self._plan(contract, self._at(contract), function, subject, arguments, value_wei, until, repeatable, within_s)

@@ -13,7 +13,7 @@ from bytewise.protocol.records.receipt import Receipt, receipt_id
 from bytewise.protocol.records.statements import Finding, Vote
 from bytewise.protocol.signing import struct_values
 from bytewise.protocol.units import Address, Blob, Digest
-from bytewise.storage.outbox import Item, State
+from bytewise.storage.outbox import OutboxItem, OutboxState
 from chain.acts.base import NetworkPlanner
 from chain.client.artifacts import interface
 from chain.client.blocks import header_rlp
@@ -241,7 +241,7 @@ class DisputeTransactions(NetworkPlanner):
         arguments: tuple[Any, ...],
         more: bytes = b"",
         deadline: int = 0,
-    ) -> Item:
+    ) -> OutboxItem:
         contract = "Rounds" if function in ROUND_FUNCTIONS else "Disputes"
         return self._act(contract, function, step_subject(dispute, round_number) + more, arguments, deadline=deadline)
 
@@ -251,7 +251,7 @@ class DisputeTransactions(NetworkPlanner):
         # Other seats, or another certificate, are another transaction.
         subject = dispute + digests.keccak256(interface("Keeper").call("run", calls))
         earlier = self.find(self._at("Keeper"), "run", subject)
-        if earlier is not None and earlier.state is State.REVERTED:
+        if earlier is not None and earlier.state is OutboxState.REVERTED:
             return False
         self._act("Keeper", "run", subject, (calls,), deadline=deadline)
         return True

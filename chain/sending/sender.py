@@ -22,7 +22,7 @@ from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Address
 from bytewise.service import telemetry
-from bytewise.storage.outbox import OPEN, Attempt, Intent, Item, Outbox, Signed, State
+from bytewise.storage.outbox import OPEN, Attempt, Intent, Outbox, OutboxItem, OutboxState, SignedTransaction
 from chain.client.access import Chain
 from chain.client.rpc import Block, Inclusion, at_number
 from chain.sending.fees import Fees, offered, outgrown, raised
@@ -93,15 +93,15 @@ class FinalityTracker:
         if looked:
             self._seen = head
 
-    def _look(self, item: Item, used: int, head: Block, moved: bool) -> None:
-        ripe = item.state is State.CONFIRMED and head.number - (item.block_number or 0) >= self._final_after
+    def _look(self, item: OutboxItem, used: int, head: Block, moved: bool) -> None:
+        ripe = item.state is OutboxState.CONFIRMED and head.number - (item.block_number or 0) >= self._final_after
         if self._vanished(item, used, head, moved or ripe):
-            self._outbox.mark(item.id, State.BROADCAST, detail="its block left the chain")
+            self._outbox.mark(item.id, OutboxState.BROADCAST, detail="its block left the chain")
             telemetry.log("sender.reorganised", id=item.id, function=item.intent.function)
         elif ripe:
-            self._outbox.mark(item.id, State.FINAL)
+            self._outbox.mark(item.id, OutboxState.FINAL)
 
-    def _vanished(self, item: Item, used: int, head: Block, look: bool) -> bool:
+    def _vanished(self, item: OutboxItem, used: int, head: Block, look: bool) -> bool:
         assert item.nonce is not None, "rows without a nonce are not asked for"
         if item.nonce >= used:
             return True
@@ -170,7 +170,7 @@ class TransactionSender:
         self._suspects: dict[int, int] = {}
         self._aftercare = FinalityTracker(client, outbox, self._policy.final_after)
 
-    def plan(self, intent: Intent, repeatable: bool = False) -> Item:
+    def plan(self, intent: Intent, repeatable: bool = False) -> OutboxItem:
         """The row of a transaction: new, or an old one that is planned again if it ended without success some time ago.
 
         The caller has read on the chain that the transaction is due (a reorganisation may have taken back what superseded it).
@@ -203,9 +203,9 @@ class TransactionSender:
         item = self.outbox.find(contract, function, subject, role)
         if item is None:
             return True
-        if item.state is State.PLANNED:
+        if item.state is OutboxState.PLANNED:
             self.outbox.lease.acquire()
-            item = self.outbox.mark(item.id, State.SUPERSEDED, detail="withdrawn")
+            item = self.outbox.mark(item.id, OutboxState.SUPERSEDED, detail="withdrawn")
         return item.state in _ENDS.values() and self._void(item)
 
     def pump(self) -> int:
@@ -229,14 +229,14 @@ class TransactionSender:
             isolate_errors(item.intent.function, functools.partial(step, item, used, head))
         return len(self.outbox.open_rows())
 
-    def _spent(self, item: Item) -> bool:
+    def _spent(self, item: OutboxItem) -> bool:
         """Whether a transaction was signed too often to be planned again. Empty transactions do not count."""
         if sum(not is_empty(each.raw) for each in self.outbox.attempts(item.id)) < self._policy.max_attempts:
             return False
         telemetry.log("sender.not_planned", id=item.id, function=item.intent.function, why="signed too often")
         return True
 
-    def _void(self, item: Item) -> bool:
+    def _void(self, item: OutboxItem) -> bool:
         """Whether no version that was ever signed can be mined any more: its nonce was used in a final block."""
         attempts, head = self.outbox.attempts(item.id), self.client.head()
         then = at_number(max(head.number - self._policy.final_after, 0))
@@ -244,7 +244,7 @@ class TransactionSender:
 
     # --- not signed yet ---
 
-    def _start(self, item: Item, used: int, head: Block) -> None:
+    def _start(self, item: OutboxItem, used: int, head: Block) -> None:
         answer, gas, why = self._ask(item.intent)
         now = self.outbox.lease.clock.now()
         if is_past(item.intent, head) or now - item.updated_at > self._policy.give_up_after_s:
@@ -280,7 +280,7 @@ class TransactionSender:
 
     # --- signed ---
 
-    def _follow(self, item: Item, used: int, head: Block) -> None:
+    def _follow(self, item: OutboxItem, used: int, head: Block) -> None:
         # Ignore versions of an earlier nonce: a row that was planned again is a new transaction.
         attempts = tuple(each for each in self.outbox.attempts(item.id) if each.nonce == item.nonce)
         found = self._receipt(attempts, head)
@@ -288,8 +288,8 @@ class TransactionSender:
             self._suspects.pop(item.id, None)
             self._mined(item, *found, head)
             return
-        if item.state is State.MINED:
-            item = self.outbox.mark(item.id, State.BROADCAST, detail="its block left the chain")
+        if item.state is OutboxState.MINED:
+            item = self.outbox.mark(item.id, OutboxState.BROADCAST, detail="its block left the chain")
             telemetry.log("sender.reorganised", id=item.id, function=item.intent.function)
         assert item.nonce is not None, "a signed row has a nonce"
         if item.nonce < used:
@@ -305,49 +305,49 @@ class TransactionSender:
                 return attempt, receipt
         return None
 
-    def _mined(self, item: Item, attempt: Attempt, receipt: Inclusion, head: Block) -> None:
+    def _mined(self, item: OutboxItem, attempt: Attempt, receipt: Inclusion, head: Block) -> None:
         number, block_hash = receipt.number, receipt.block_hash
-        if item.state is not State.MINED or item.block_hash != block_hash:
-            item = self.outbox.mark(item.id, State.MINED, block_number=number, block_hash=block_hash)
+        if item.state is not OutboxState.MINED or item.block_hash != block_hash:
+            item = self.outbox.mark(item.id, OutboxState.MINED, block_number=number, block_hash=block_hash)
         if head.number - number + 1 < self._policy.confirmations:
             return
         if is_empty(attempt.raw):
-            self._end(item, State.EXPIRED, "deadline")
+            self._end(item, OutboxState.EXPIRED, "deadline")
             return
         if receipt.succeeded:
-            self.outbox.mark(item.id, State.CONFIRMED)
+            self.outbox.mark(item.id, OutboxState.CONFIRMED)
             telemetry.count("sender_confirmed", function=item.intent.function)
             return
         intent = item.intent
         call = TransactionCall(self._signer, intent.contract, intent.calldata, intent.value_wei, receipt.gas_used * 2)
-        self._end(item, State.REVERTED, why_reverted(self.client, call, number), block_number=number, block_hash=block_hash)
+        self._end(item, OutboxState.REVERTED, why_reverted(self.client, call, number), block_number=number, block_hash=block_hash)
 
-    def _suspect(self, item: Item, head: Block) -> None:
+    def _suspect(self, item: OutboxItem, head: Block) -> None:
         # One look may fall between two states of a node. A second look in a later block cannot.
         first = self._suspects.setdefault(item.id, head.number)
         if head.number <= first:
             return
         lease = self.outbox.lease
         lease.stop(f"nonce {item.nonce} was used by somebody else")
-        self._end(item, State.REPLACED, "its nonce was used by somebody else")
+        self._end(item, OutboxState.REPLACED, "its nonce was used by somebody else")
         raise LeaseStopped(lease.account, lease.stop_reason())
 
-    def _push(self, item: Item, attempts: tuple[Attempt, ...], head: Block) -> None:
+    def _push(self, item: OutboxItem, attempts: tuple[Attempt, ...], head: Block) -> None:
         last, now = attempts[-1], self.outbox.lease.clock.now()
         late = is_past(item.intent, head) or is_stale(item.intent, attempts, now)
         good = is_empty(last.raw) or not late
         # Broadcast stored bytes before making others: a crash may have come before their first broadcast.
-        if good and item.state is State.SIGNED and self._hand_in(item, last):
+        if good and item.state is OutboxState.SIGNED and self._hand_in(item, last):
             return
         higher = self._emptied(last, head) if late else self._higher(item, attempts, head)
         if higher is not None:
             last = self.outbox.replace(item.id, higher)
             telemetry.log("sender.fee_raised", id=item.id, attempt=last.attempt, function=item.intent.function)
             self._hand_in(item, last)
-        elif good and item.state is State.BROADCAST and not self.client.knows(last.tx_hash):
+        elif good and item.state is OutboxState.BROADCAST and not self.client.knows(last.tx_hash):
             self._hand_in(item, last)
 
-    def _higher(self, item: Item, attempts: tuple[Attempt, ...], head: Block) -> Callable[[int], Signed] | None:
+    def _higher(self, item: OutboxItem, attempts: tuple[Attempt, ...], head: Block) -> Callable[[int], SignedTransaction] | None:
         """A version with higher fees, if the last one is stuck, the transaction still makes sense and the ceiling allows a
         valid raise.
 
@@ -361,11 +361,11 @@ class TransactionSender:
         if fees is None or spent or not (hurry or self._is_old(attempts[-1])):
             return None
         answer, gas, _ = self._ask(item.intent)
-        if answer is not StateAnswer.GO and not (invalid or item.state is State.SIGNED):
+        if answer is not StateAnswer.GO and not (invalid or item.state is OutboxState.SIGNED):
             return None
         return self._maker(item.intent, max(gas, old_gas), fees)
 
-    def _emptied(self, last: Attempt, head: Block) -> Callable[[int], Signed] | None:
+    def _emptied(self, last: Attempt, head: Block) -> Callable[[int], SignedTransaction] | None:
         """An empty transaction in place of one that came too late, because later ones wait for its nonce. None while that is
         under way."""
         if is_empty(last.raw) and not self._is_old(last):
@@ -373,12 +373,12 @@ class TransactionSender:
         old, _ = fees_of(last.raw)
         fees = raised(old, head.base_fee_wei, None, self._policy.max_fee_wei) or old
         call = TransactionCall(self._signer, self._signer.address, b"", 0, EMPTY_GAS)
-        return lambda nonce: Signed(*sign(self.client, call, nonce, fees))
+        return lambda nonce: SignedTransaction(*sign(self.client, call, nonce, fees))
 
     def _is_old(self, attempt: Attempt) -> bool:
         return self.outbox.lease.clock.now() - attempt.signed_at >= self._policy.bump_after_s
 
-    def _hand_in(self, item: Item, attempt: Attempt) -> bool:
+    def _hand_in(self, item: OutboxItem, attempt: Attempt) -> bool:
         """Whether the node has the bytes now."""
         try:
             self.client.broadcast(attempt.raw)
@@ -390,17 +390,21 @@ class TransactionSender:
         self.outbox.broadcast(item.id, attempt.tx_hash)
         return True
 
-    def _maker(self, intent: Intent, gas: int, fees: Fees) -> Callable[[int], Signed]:
+    def _maker(self, intent: Intent, gas: int, fees: Fees) -> Callable[[int], SignedTransaction]:
         call = TransactionCall(self._signer, intent.contract, intent.calldata, intent.value_wei, min(gas, TX_GAS_CAP))
-        return lambda nonce: Signed(*sign(self.client, call, nonce, fees))
+        return lambda nonce: SignedTransaction(*sign(self.client, call, nonce, fees))
 
-    def _end(self, item: Item, state: State, why: str, **block: Any) -> None:
+    def _end(self, item: OutboxItem, state: OutboxState, why: str, **block: Any) -> None:
         self.outbox.mark(item.id, state, detail=why, **block)
         telemetry.log("sender.ended", id=item.id, function=item.intent.function, state=state, why=why)
         telemetry.count("sender_ended", function=item.intent.function, state=state)
 
 
-_ENDS = {StateAnswer.DONE: State.SUPERSEDED, StateAnswer.LATE: State.EXPIRED, StateAnswer.REFUSED: State.REVERTED}
+_ENDS = {
+    StateAnswer.DONE: OutboxState.SUPERSEDED,
+    StateAnswer.LATE: OutboxState.EXPIRED,
+    StateAnswer.REFUSED: OutboxState.REVERTED,
+}
 
 _HARMLESS = ("already known", "already imported", "nonce too low")
 """What nodes answer to bytes that they have, or to a nonce that is in a block."""

@@ -88,14 +88,14 @@ def start_members(site: Site, network: Network, options: Options) -> None:
     """One duty process for each verifier, and the watchtower, which has no stake and no enclave."""
     for name in VERIFIERS:
         extra = {
-            "enclave_socket": site.of(name) / "enclave.sock", "audits": options.audits, "tip_urls": [site.tips_url],
-            "tip_certificate_file": site.of("watchtower") / "tls.pem",
+            "enclave_socket": site.of(name) / "enclave.sock", "audits": options.audits, "hint_urls": [site.hints_url],
+            "hint_certificate_file": site.of("watchtower") / "tls.pem",
         }  # fmt: skip
         config = _node(site, name, "verifier", site.member_rpc_url(name), extra)
         network.python(name, "committee", "--config", config)
     tower = site.of("watchtower")
-    tips = {"port": site.ports.tips, "certificate_file": tower / "tls.pem", "tls_key_file": tower / "tls.key"}
-    config = _node(site, "watchtower", "watchtower", site.rpc_url, {"challenges": options.watchtower, "tips": tips})
+    hints = {"port": site.ports.hints, "certificate_file": tower / "tls.pem", "tls_key_file": tower / "tls.key"}
+    config = _node(site, "watchtower", "watchtower", site.rpc_url, {"challenges": options.watchtower, "hints": hints})
     network.python("watchtower", "verifier", "--config", config)
 
 

@@ -15,7 +15,7 @@ from bytewise.service.clock import SystemClock
 from bytewise.storage.duties import Duties
 from bytewise.storage.engine import open_database
 from bytewise.storage.nonce_lease import NonceLease
-from bytewise.storage.outbox import Outbox, State
+from bytewise.storage.outbox import Outbox, OutboxState
 from chain.reads.reader import SnapshotReader
 from cli.demo.plan import CHAIN_ID, VERIFIERS
 from cli.demo.processes import Network
@@ -141,6 +141,6 @@ class Director:
             if item.intent.function == "commit" and item.intent.subject.startswith(fate.dispute)
         ]
         attempts = [attempt for item in commits for attempt in outbox.attempts(item.id)]
-        self.fates.journal_unmarked = [item.state for item in commits] == [State.SIGNED] and len(attempts) == 1
+        self.fates.journal_unmarked = [item.state for item in commits] == [OutboxState.SIGNED] and len(attempts) == 1
         self._signed_hash = attempts[0].tx_hash if attempts else None
         engine.dispose()

@@ -84,7 +84,7 @@ class Ports:
     chain: int
     da: int
     proxy: int
-    tips: int
+    hints: int
     shards: tuple[int, ...]
     channels: tuple[int, ...]
     operators: tuple[int, ...]
@@ -118,9 +118,9 @@ class Site:
         return f"http://{HOST}:{self.ports.proxy}/control"
 
     @property
-    def tips_url(self) -> str:
+    def hints_url(self) -> str:
         """Where auditors tell the watchtower what they found."""
-        return f"https://{HOST}:{self.ports.tips}"
+        return f"https://{HOST}:{self.ports.hints}"
 
     @property
     def da_url(self) -> str:

@@ -15,7 +15,7 @@ from bytewise.protocol.signing import verify_signature
 from bytewise.protocol.units import Digest
 from cli.receipt.search import Found
 from serving.answer import completion, opened_members, public_members
-from serving.request_builder import Words
+from serving.request_builder import ChatTokenizer
 
 NOTHING = ("tool_calls", "function_call", "audio", "annotations", "reasoning_content", "reasoning")
 """Members of a message that clients show beside the text: no tokens of this profile decode to any of them."""
@@ -98,7 +98,12 @@ class Comparison:
 
 
 def expected_answer(
-    found: Found, identifier: Digest, label: str, payload: Payload | None, words: Words | None, signed: SignedReceipt | None
+    found: Found,
+    identifier: Digest,
+    label: str,
+    payload: Payload | None,
+    words: ChatTokenizer | None,
+    signed: SignedReceipt | None,
 ) -> dict[str, Any]:
     """The answer of a receipt as far as it is determined: without an opening what is public, without `words` all but the text.
 

@@ -1,7 +1,7 @@
 """What auditors that found a fraud tell watchtowers before they publish: the answer that will win (design section 9, alpha).
 
 A challenger earns the opener's share only if it committed to the right answer, which it cannot compute. A drawn auditor hands it
-over, to watchtowers of its choice. A tip proves itself: it opens the commitment of a result that its verifier signed.
+over, to watchtowers of its choice. A hint proves itself: it opens the commitment of a result that its verifier signed.
 """
 
 import queue
@@ -23,18 +23,18 @@ from bytewise.protocol.units import U8, ZERO_DIGEST, Address, Blob, Digest
 from bytewise.service import telemetry
 
 MAX_TIPS = 4096
-"""Tips that are kept: the oldest go first."""
+"""Hints that are kept: the oldest go first."""
 MAX_TIPS_EACH = 64
 """Of one verifier, so that none can push out what others told."""
 MAX_WAITING = 256
-"""Tips that wait to be sent; a tip is a favour, and more are dropped."""
+"""Hints that wait to be sent; a hint is a favour, and more are dropped."""
 TIMEOUT_S = 5.0
 """Of one exchange."""
 PATH = "/v1/tip"
 
 
 @dataclass(frozen=True, slots=True)
-class Tip:
+class AuditHint:
     """What an auditor found, before its result is opened on the chain."""
 
     result: AuditResult
@@ -59,65 +59,65 @@ class Tip:
         return key_of(self.outcome, self.code, out_hash(self.tokens_hash, self.trace_root) if executed else ZERO_DIGEST)
 
 
-class TipBox:
-    """Tips of verifiers, by receipt. `verifiers` may be asked by any thread. Thread-safe."""
+class HintBox:
+    """Hints of verifiers, by receipt. `verifiers` may be asked by any thread. Thread-safe."""
 
     def __init__(self, domain: Domain, verifiers: Container[Address]) -> None:
         self._domain = domain
         self._verifiers = verifiers
-        self._tips: dict[tuple[Digest, Address], Tip] = {}
+        self._hints: dict[tuple[Digest, Address], AuditHint] = {}
         self._lock = threading.Lock()
 
-    def put(self, tip: Tip) -> None:
-        """Keeps a tip that its verifier signed; the fault otherwise. What is cheap is looked at first."""
-        result = tip.result
+    def put(self, hint: AuditHint) -> None:
+        """Keeps a hint that its verifier signed; the fault otherwise. What is cheap is looked at first."""
+        result = hint.result
         if result.verifier not in self._verifiers:
             raise NotAMember(result.verifier, "any pool", 0)
-        found = audit_commitment(result.receipt_id, result.verifier, tip.tokens_hash, tip.trace_root, tip.salt)
+        found = audit_commitment(result.receipt_id, result.verifier, hint.tokens_hash, hint.trace_root, hint.salt)
         if found != result.commitment:
             raise CommitmentMismatch(result.verifier, result.commitment.hex())
-        verify_signature("tip", typed_digest(self._domain, result), tip.signature, result.verifier)
+        verify_signature("tip", typed_digest(self._domain, result), hint.signature, result.verifier)
         with self._lock:
-            self._tips[(result.receipt_id, result.verifier)] = tip
-            own = [key for key in self._tips if key[1] == result.verifier]
+            self._hints[(result.receipt_id, result.verifier)] = hint
+            own = [key for key in self._hints if key[1] == result.verifier]
             if len(own) > MAX_TIPS_EACH:
-                del self._tips[own[0]]
-            while len(self._tips) > MAX_TIPS:
-                del self._tips[next(iter(self._tips))]
+                del self._hints[own[0]]
+            while len(self._hints) > MAX_TIPS:
+                del self._hints[next(iter(self._hints))]
 
     def key(self, posted: Iterable[AuditResult]) -> Digest | None:
         """The answer that most of these published results were told to stand for; None if nobody told."""
         with self._lock:
-            told = [(result, self._tips.get((result.receipt_id, result.verifier))) for result in posted]
-        keys = [tip.key for result, tip in told if tip is not None and tip.result == result]
+            told = [(result, self._hints.get((result.receipt_id, result.verifier))) for result in posted]
+        keys = [hint.key for result, hint in told if hint is not None and hint.result == result]
         return max(keys, key=keys.count) if keys else None
 
 
-class TipSender:
+class HintSender:
     """Tells watchtowers, in a thread of its own: votes have deadlines, and a watchtower may be slow. Who does not answer is left
-    alone, for a tip is a favour."""
+    alone, for a hint is a favour."""
 
     def __init__(self, urls: tuple[str, ...], certificate: Path) -> None:
         self._urls = urls
         self._context = ssl.create_default_context(cafile=str(certificate))
-        self._waiting: queue.Queue[Tip] = queue.Queue(MAX_WAITING)
-        threading.Thread(target=self._loop, name="tips out", daemon=True).start()
+        self._waiting: queue.Queue[AuditHint] = queue.Queue(MAX_WAITING)
+        threading.Thread(target=self._loop, name="hints out", daemon=True).start()
 
-    def __call__(self, tip: Tip) -> None:
-        """Takes a tip for each watchtower; never waits."""
+    def __call__(self, hint: AuditHint) -> None:
+        """Takes a hint for each watchtower; never waits."""
         try:
-            self._waiting.put_nowait(tip)
+            self._waiting.put_nowait(hint)
         except queue.Full:
-            telemetry.log("tip.dropped", receipt=tip.result.receipt_id)
+            telemetry.log("hint.dropped", receipt=hint.result.receipt_id)
 
     def _loop(self) -> None:
         while True:
             self._tell(self._waiting.get())
 
-    def _tell(self, tip: Tip) -> None:
+    def _tell(self, hint: AuditHint) -> None:
         for url in self._urls:
             try:
-                answer = httpx2.post(url + PATH, content=encode(tip), verify=self._context, timeout=TIMEOUT_S)
-                telemetry.log("tip.sent", receipt=tip.result.receipt_id, status=answer.status_code)
+                answer = httpx2.post(url + PATH, content=encode(hint), verify=self._context, timeout=TIMEOUT_S)
+                telemetry.log("tip.sent", receipt=hint.result.receipt_id, status=answer.status_code)
             except httpx2.HTTPError as error:
-                telemetry.log("tip.not_sent", receipt=tip.result.receipt_id, error=type(error).__name__)
+                telemetry.log("tip.not_sent", receipt=hint.result.receipt_id, error=type(error).__name__)

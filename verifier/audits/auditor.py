@@ -23,14 +23,14 @@ from bytewise.protocol.records.statements import AuditOutcome, AuditResult, Cann
 from bytewise.protocol.signing import Signer, typed_digest
 from bytewise.protocol.units import U8, U64, Address, Digest, hex0x
 from bytewise.service import telemetry
-from bytewise.storage.archive import Audits
+from bytewise.storage.archive import LightAudits
 from bytewise.storage.journal import Journal
-from verifier.audits.audit_hints import Tip
+from verifier.audits.audit_hints import AuditHint
 from verifier.audits.bounties import FAILED, Bounties
 from verifier.jobs.enclave_presence import EnclaveAway
 from verifier.jobs.tickets import audit_right, run_job
-from verifier.jobs.worker import AUDIT, Finished, Worker
-from verifier.watch.records import Live, Records
+from verifier.jobs.worker import AUDIT, FinishedJob, Worker
+from verifier.watch.records import LiveReceipt, Records
 
 # Light audits: what a job's result says about an operator, and to whom a mismatch is due (design sections 10 and 11). Pure.
 
@@ -45,7 +45,7 @@ class Cause(enum.StrEnum):
     VERIFIER = "verifier"
 
 
-class Audited(NamedTuple):
+class AuditConclusion(NamedTuple):
     """A light audit's result for the public, its cause, and the salt that opens its commitment later."""
 
     result: AuditResult
@@ -69,13 +69,15 @@ def attribute(job: JobResult, receipt: Receipt, checklist: Preflight, profile: s
             return Cause.VERIFIER
 
 
-def conclude(job: JobResult, receipt: Receipt, checklist: Preflight, profile: str, salt: Digest, audited_at: int) -> Audited:
+def conclude(
+    job: JobResult, receipt: Receipt, checklist: Preflight, profile: str, salt: Digest, audited_at: int
+) -> AuditConclusion:
     """The unsigned audit result of a job. `audited_at`: time of the block that was read."""
     cause = attribute(job, receipt, checklist, profile)
     words = {Cause.NOTHING: AuditOutcome.MATCH, Cause.OPERATOR: AuditOutcome.MISMATCH}
     word = words.get(cause, AuditOutcome.NONE)
     commitment = audit_commitment(job.receipt_id, job.voter, job.tokens_hash, job.trace_root, salt)
-    return Audited(AuditResult(job.receipt_id, job.voter, U8(word), commitment, U64(audited_at)), cause, salt)
+    return AuditConclusion(AuditResult(job.receipt_id, job.voter, U8(word), commitment, U64(audited_at)), cause, salt)
 
 
 # Whether anybody was drawn to audit a receipt: the draw is public, and who was drawn cannot audit what is missing.
@@ -86,7 +88,7 @@ class _Batch(NamedTuple):
     block: int
 
 
-class Draws:
+class AuditSortition:
     """Draws of batches in open windows."""
 
     def __init__(self, chain: ChainView) -> None:
@@ -144,9 +146,9 @@ class Auditor:
     """Runs the audits that fall to this verifier."""
 
     def __init__(
-        self, chain: ChainView, network: Network, records: Records, audits: Audits, journal: Journal, signer: Signer,
+        self, chain: ChainView, network: Network, records: Records, audits: LightAudits, journal: Journal, signer: Signer,
         enclave: EnclaveJobs, worker: Worker, rng: Callable[[int], bytes], margin_s: int, ticket_ttl_s: int,
-        hand_over: Callable[[Tip], None] | None = None,
+        hand_over: Callable[[AuditHint], None] | None = None,
     ) -> None:  # fmt: skip
         self._chain = chain
         self._network = network
@@ -187,7 +189,7 @@ class Auditor:
         job = functools.partial(run_job, self._enclave, self._signer, self._network.contracts, case, right)
         self._worker.submit(AUDIT, ("audit", action.receipt_id, 0), job)
 
-    def finish(self, finished: Finished, snapshot: Snapshot) -> None:
+    def finish(self, finished: FinishedJob, snapshot: Snapshot) -> None:
         """Signs the result of a job, or counts a failure; where there was no enclave nothing was tried."""
         receipt_id = finished.key[1]
         if isinstance(finished.outcome, EnclaveAway):
@@ -229,7 +231,7 @@ class Auditor:
         self._attempts = {receipt: kept for receipt, kept in self._attempts.items() if receipt in live}
         self._not_before = {receipt: kept for receipt, kept in self._not_before.items() if receipt in live}
 
-    def _draw(self, live: Live, snapshot: Snapshot) -> None:
+    def _draw(self, live: LiveReceipt, snapshot: Snapshot) -> None:
         """Whatever the check found: a receipt that nobody could audit because of a small fault would still become final."""
         receipt_id, header = live.seen.receipt_id, live.header
         at = header.block + BEACON_DELAY_BLOCKS
@@ -271,12 +273,12 @@ class Auditor:
         signature = self._signer.sign(typed_digest(self._network.disputes_domain, found.result))
         self._audits.sign_once(found.result, signature, opening)
         if self._hand_over is not None and found.cause is Cause.OPERATOR:
-            tip = Tip(found.result, signature, job.outcome, job.code, job.tokens_hash, job.trace_root, found.salt)
-            self._hand_over(tip)
+            hint = AuditHint(found.result, signature, job.outcome, job.code, job.tokens_hash, job.trace_root, found.salt)
+            self._hand_over(hint)
         result, cause = found.result.result, found.cause.value
         telemetry.log("audit.signed", receipt=job.receipt_id, result=result, cause=cause, assurance=assurance)
 
-    def _checklist(self, job: JobResult, live: Live, place: Environment, snapshot: Snapshot, assurance: str) -> Preflight:
+    def _checklist(self, job: JobResult, live: LiveReceipt, place: Environment, snapshot: Snapshot, assurance: str) -> Preflight:
         opened = {Outcome.EXECUTED: True, Outcome.CANNOT_EXECUTE: True, Outcome.INVALID: False}.get(Outcome(job.outcome))
         return preflight(
             PreflightSubject(

@@ -14,19 +14,19 @@ from bytewise.protocol.digests import out_hash
 from bytewise.protocol.records.statements import AuditOutcome
 from bytewise.protocol.units import Address, Digest, unhex
 from bytewise.service import telemetry
-from bytewise.storage.archive import Audit, Audits
-from verifier.watch.records import Live, Records
+from bytewise.storage.archive import LightAudit, LightAudits
+from verifier.watch.records import LiveReceipt, Records
 
 PENDING, SIGNED, POSTED, OPENED, AGREED, DONE, FAILED = "PENDING", "SIGNED", "POSTED", "OPENED", "AGREED", "DONE", "FAILED"
 """States of an audit. POSTED, OPENED and AGREED mean that the chain showed it."""
 
 AGREEMENT = 2
-"""Verifiers that must have shown the same for a bounty (`Audits`)."""
+"""Verifiers that must have shown the same for a bounty (`LightAudits`)."""
 CLAIMS_AT_ONCE = 16
 """Bounties claimed at one time, of matches and of mismatches, the oldest first: each is tried in every block until it is paid."""
 
 
-class Patience(NamedTuple):
+class StageLimit(NamedTuple):
     """How long an audit is kept in each state after its deadline, protocol time, and what is said of one that is given up."""
 
     seconds: int
@@ -35,13 +35,13 @@ class Patience(NamedTuple):
 
 
 _MINUTES, _DAY = 600, 86_400
-PATIENCE = {
-    PENDING: Patience(_MINUTES, FAILED, "its window was over before it was judged"),
-    SIGNED: Patience(_MINUTES, FAILED, "its window was over before it was published"),
-    POSTED: Patience(_DAY, FAILED, "what it found could not be shown"),
-    OPENED: Patience(_MINUTES, DONE, "nobody showed the same"),
+STAGE_LIMITS = {
+    PENDING: StageLimit(_MINUTES, FAILED, "its window was over before it was judged"),
+    SIGNED: StageLimit(_MINUTES, FAILED, "its window was over before it was published"),
+    POSTED: StageLimit(_DAY, FAILED, "what it found could not be shown"),
+    OPENED: StageLimit(_MINUTES, DONE, "nobody showed the same"),
     # A pool fills with every batch, and the hourly limit lets a day's worth through in a day.
-    AGREED: Patience(_DAY, FAILED, "its bounty was not paid"),
+    AGREED: StageLimit(_DAY, FAILED, "its bounty was not paid"),
 }
 """The deadline is the end of the window, from OPENED on the opening, and after a dispute its end."""
 
@@ -49,7 +49,7 @@ PATIENCE = {
 class Bounties:
     """The audits of one verifier from their draw on, but for judging."""
 
-    def __init__(self, chain: ChainView, records: Records, audits: Audits, verifier: Address) -> None:
+    def __init__(self, chain: ChainView, records: Records, audits: LightAudits, verifier: Address) -> None:
         self._chain = chain
         self._records = records
         self._audits = audits
@@ -78,22 +78,22 @@ class Bounties:
         else:
             sender.claim_bounty(live.seen.signed, live.seen.proof, row.result)
 
-    def _claimable(self, snapshot: Snapshot) -> list[Audit]:
+    def _claimable(self, snapshot: Snapshot) -> list[LightAudit]:
         """What may be paid: nothing while a dispute of the receipt runs, which is none of the time that we wait."""
         in_court = {case.receipt_id for case in snapshot.disputes if case.phase is not Phase.FINAL}
         agreed = self._audits.audits(AGREED)
         for row in agreed:
             if row.receipt_id in in_court and snapshot.clock > row.deadline:
                 self._audits.extend(row.receipt_id, snapshot.clock)
-        sure: list[Audit] = []
-        doubts: list[Audit] = []
+        sure: list[LightAudit] = []
+        doubts: list[LightAudit] = []
         for row in (each for each in agreed if each.receipt_id not in in_court):
             is_doubt = row.result is not None and row.result.result == AuditOutcome.MISMATCH.value
             (doubts if is_doubt else sure).append(row)
         # Each kind has its places: what no dispute ever bears out must not keep what is sure from being paid.
         return sure[:CLAIMS_AT_ONCE] + doubts[:CLAIMS_AT_ONCE]
 
-    def _duty(self, row: Audit, snapshot: Snapshot) -> AuditDuty | None:
+    def _duty(self, row: LightAudit, snapshot: Snapshot) -> AuditDuty | None:
         live = self._records.find(row.receipt_id)
         if live is None:
             self._patience(row, snapshot)
@@ -104,7 +104,7 @@ class Bounties:
         stage = _STAGES[row.state]
         return AuditDuty(row.receipt_id, live.header.batch_id, row.result, stage, agreed=row.state == AGREED)
 
-    def _extended(self, row: Audit, live: Live, snapshot: Snapshot) -> Audit:
+    def _extended(self, row: LightAudit, live: LiveReceipt, snapshot: Snapshot) -> LightAudit:
         """A window that stood still ends later."""
         batch = snapshot.batch(live.header.batch_id)
         if row.state not in (PENDING, SIGNED, POSTED) or batch is None or batch.window_end <= row.deadline:
@@ -112,7 +112,7 @@ class Bounties:
         self._audits.extend(row.receipt_id, batch.window_end)
         return row._replace(deadline=batch.window_end)
 
-    def _advanced(self, row: Audit, live: Live, snapshot: Snapshot) -> Audit:
+    def _advanced(self, row: LightAudit, live: LiveReceipt, snapshot: Snapshot) -> LightAudit:
         """The row as the chain shows it. One that was posted is not asked for again before its window is over."""
         if row.state == SIGNED or row.state == AGREED or (row.state == POSTED and snapshot.clock > row.deadline):
             state = self._shown(
@@ -133,7 +133,7 @@ class Bounties:
             self._audits.extend(row.receipt_id, deadline)
         return row._replace(state=state, deadline=deadline)
 
-    def _shown(self, row: Audit, stage: AuditStage) -> str:
+    def _shown(self, row: LightAudit, stage: AuditStage) -> str:
         assert row.result is not None, "signed"
         if stage is AuditStage.PAID or (stage is not AuditStage.NOTHING and row.result.result == AuditOutcome.NONE.value):
             return DONE  # what found nothing has nothing to show
@@ -141,21 +141,21 @@ class Bounties:
             return row.state if row.state == AGREED else OPENED
         return POSTED if stage is AuditStage.POSTED else SIGNED
 
-    def _is_agreed(self, row: Audit, live: Live, snapshot: Snapshot) -> bool:
+    def _is_agreed(self, row: LightAudit, live: LiveReceipt, snapshot: Snapshot) -> bool:
         tokens_hash, trace_root, _ = _opening(row)
         found = out_hash(tokens_hash, trace_root)
         return self._chain.agreeing(row.receipt_id, live.header.batch_id, found, snapshot.number) >= AGREEMENT
 
-    def _patience(self, row: Audit, snapshot: Snapshot) -> bool:
+    def _patience(self, row: LightAudit, snapshot: Snapshot) -> bool:
         """Whether there is some left; a row without is ended."""
-        limit = PATIENCE[row.state]
+        limit = STAGE_LIMITS[row.state]
         if snapshot.clock <= row.deadline + limit.seconds:
             return True
         self._audits.mark(row.receipt_id, limit.state, limit.why)
         telemetry.log("audit.given_up", receipt=row.receipt_id, state=row.state, why=limit.why)
         return False
 
-    def _row(self, receipt_id: Digest) -> Audit:
+    def _row(self, receipt_id: Digest) -> LightAudit:
         found = self._audits.find(receipt_id)
         assert found is not None, "decided from this row"
         return found
@@ -167,7 +167,7 @@ _STAGES = {
 }  # fmt: skip
 
 
-def _opening(row: Audit) -> tuple[Digest, Digest, Digest]:
+def _opening(row: LightAudit) -> tuple[Digest, Digest, Digest]:
     """Tokens hash, trace root and salt of a signed result."""
     return (
         Digest(unhex(row.opening["tokens_hash"])),

@@ -1,4 +1,4 @@
-"""Where a watchtower takes tips: HTTPS for strangers, so everything that one of them can hold is bounded.
+"""Where a watchtower takes hints: HTTPS for strangers, so everything that one of them can hold is bounded.
 
 A connection has one thread, one request and `EXCHANGE_S` in all, however it spends them; there are `MAX_CONNECTIONS` at a time,
 and `MAX_FROM_ONE` of one address. Who is no verifier costs a look into a set, then the connection ends.
@@ -22,7 +22,7 @@ from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
 from bytewise.service.clock import monotonic_s
-from verifier.audits.audit_hints import PATH, Tip, TipBox
+from verifier.audits.audit_hints import PATH, AuditHint, HintBox
 from verifier.watch.records import Records
 
 # Who is a verifier, as a set that other threads may ask: strangers must not be able to make us ask the chain.
@@ -31,7 +31,7 @@ REFRESH_BLOCKS = 32
 """Blocks after which the pools are read again: who joins weighs nothing before the next stake epoch, which is longer."""
 
 
-class Staked(Protocol):
+class StakedAccount(Protocol):
     """An account of a pool."""
 
     @property
@@ -45,22 +45,22 @@ class Staked(Protocol):
         ...
 
 
-class Pools(Protocol):
+class PoolReader(Protocol):
     """The part of the chain that members are read from."""
 
     def pool_of(self, environment: Digest, block: int) -> Digest:
         """Pool that judges an environment."""
         ...
 
-    def verifiers(self, pool: Digest, block: int) -> Sequence[Staked]:
+    def verifiers(self, pool: Digest, block: int) -> Sequence[StakedAccount]:
         """All accounts that ever joined it."""
         ...
 
 
-class Members:
-    """Verifiers with stake in the pools that judge what can still be disputed. Implements `node.Part`; decides nothing."""
+class KnownVerifiers:
+    """Verifiers with stake in the pools that judge what can still be disputed. Implements `node.NodePart`; decides nothing."""
 
-    def __init__(self, chain: Pools, records: Records) -> None:
+    def __init__(self, chain: PoolReader, records: Records) -> None:
         self._chain = chain
         self._records = records
         self._known: frozenset[Address] = frozenset()
@@ -82,8 +82,8 @@ class Members:
         return ()
 
 
-MAX_TIP_BYTES = 4096
-"""A tip has about 700."""
+MAX_HINT_BYTES = 4096
+"""A hint has about 700."""
 MAX_CONNECTIONS = 32
 """Open at one time."""
 MAX_FROM_ONE = 4
@@ -92,17 +92,17 @@ EXCHANGE_S = 5.0
 """From a connection's acceptance to its end, handshake included."""
 
 
-class TipServer:
-    """Takes tips in threads of its own until `close`."""
+class HintServer:
+    """Takes hints in threads of its own until `close`."""
 
-    def __init__(self, box: TipBox, host: str, port: int, certificate: Path, key: Path, exchange_s: float = EXCHANGE_S) -> None:
+    def __init__(self, box: HintBox, host: str, port: int, certificate: Path, key: Path, exchange_s: float = EXCHANGE_S) -> None:
         self._server = _Server((host, port), _Handler)
         self._server.box, self._server.exchange_s = box, exchange_s
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
         # Not before a thread of its own has the connection: a client that says nothing keeps nobody waiting.
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
-        self._thread = threading.Thread(target=self._server.serve_forever, name="tips", daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="hints", daemon=True)
         self._thread.start()
 
     @property
@@ -123,7 +123,7 @@ class TipServer:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    box: TipBox
+    box: HintBox
     exchange_s: float
 
     def __init__(self, *arguments: Any) -> None:
@@ -140,7 +140,7 @@ class _Server(ThreadingHTTPServer):
         """A thread for the connection, if there is room."""
         who = str(client_address[0])
         if not self._take(who):
-            telemetry.count("bytewise_tips_refused_total", reason="connections")
+            telemetry.count("bytewise_hints_refused_total", reason="connections")
             self.shutdown_request(request)
             return
         try:
@@ -158,7 +158,7 @@ class _Server(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A connection that broke is its client's affair; the library would print a trace."""
-        telemetry.count("bytewise_tips_refused_total", reason="broken")
+        telemetry.count("bytewise_hints_refused_total", reason="broken")
 
     def _take(self, who: str) -> bool:
         with self._lock:
@@ -203,17 +203,17 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile = io.BufferedReader(_Until(self.connection, until))
 
     def do_POST(self) -> None:
-        """One tip."""
+        """One hint."""
         length = self.headers.get("Content-Length", "")
-        if self.path != PATH or not re.fullmatch("[0-9]{1,4}", length) or int(length) > MAX_TIP_BYTES:
+        if self.path != PATH or not re.fullmatch("[0-9]{1,4}", length) or int(length) > MAX_HINT_BYTES:
             self._answer(400)
             return
         try:
-            self.server.box.put(decode(Tip, self.rfile.read(int(length))))
+            self.server.box.put(decode(AuditHint, self.rfile.read(int(length))))
             self._answer(204)
         except BytewiseError as error:
-            telemetry.count("bytewise_tips_refused_total", reason=type(error).__name__)
-            telemetry.log_error("tip.refused", error)
+            telemetry.count("bytewise_hints_refused_total", reason=type(error).__name__)
+            telemetry.log_error("hint.refused", error)
             self._answer(403)
 
     def log_message(self, *args: object) -> None:

@@ -15,7 +15,7 @@ MAX_UNPAID = 4096
 """Old demands whose penalty is not known to be paid; those demanded first go."""
 
 
-class DemandBook:
+class DemandIndex:
     """Demands by subject, those that are open and those that ended and were opened within `keep_s` of the protocol clock."""
 
     def __init__(self, chain: ChainView, first_block: int, keep_s: int) -> None:

@@ -32,13 +32,13 @@ from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.records.receipt import BatchHeader, SignedReceipt, anchor_subject, list_subject
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
-from verifier.audits.auditor import Draws
-from verifier.demands.demand_index import DemandBook
+from verifier.audits.auditor import AuditSortition
+from verifier.demands.demand_index import DemandIndex
 from verifier.stake.refusals import Refusals
-from verifier.watch.absence_check import HAND_IN_S, Certainty, Control
+from verifier.watch.absence_check import HAND_IN_S, AbsenceCheck, DaHealth
 from verifier.watch.backlog import Backlog
-from verifier.watch.event_counter import Tally
-from verifier.watch.receipt_inbox import Given
+from verifier.watch.event_counter import EventCounter
+from verifier.watch.receipt_inbox import ReceiptInbox
 from verifier.watch.records import FETCH_BUDGET_S, Records
 
 # What becomes of demanded envelopes: they are fetched from where the answer says, and those that never came can be disputed.
@@ -47,7 +47,7 @@ OTHERS_PAUSE_S = 60
 """Protocol time after the end of a demand in which only who made it disputes; half of the window if less of that is left."""
 
 
-class FollowUp:
+class DemandFollower:
     """Envelopes whose demand has ended, until they are here or can be questioned no more."""
 
     def __init__(self, chain: ChainView, records: Records, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -116,13 +116,13 @@ PAID = "AlreadyPunished"
 """The chain's reason once a penalty was taken in full."""
 
 
-class Arrears:
+class UnpaidPenalties:
     """Demands that ended in vain, until their penalty is paid: asked of the chain now and then, and ended once more."""
 
-    def __init__(self, chain: ChainView, book: DemandBook, first_block: int, me: Address, moves: MovePolicy) -> None:
+    def __init__(self, chain: ChainView, book: DemandIndex, first_block: int, me: Address, moves: MovePolicy) -> None:
         self._chain = chain
         self._book = book
-        self._times = Tally(chain, chain.expired, first_block)
+        self._times = EventCounter(chain, chain.expired, first_block)
         self._me = me
         self._moves = moves
         self._refusals = Refusals()
@@ -159,7 +159,7 @@ class Arrears:
 # Our own disputes, as the chain remembers them: what they cost counts, restarts or not.
 
 
-class OwnDisputes:
+class WithholdingDisputes:
     """Disputes that one account opened."""
 
     def __init__(self, chain: ChainView, network: Network, me: Address) -> None:
@@ -199,7 +199,7 @@ NO_END = 2**63
 """A receipt can be demanded as long as its number is not anchored."""
 
 
-class Means(NamedTuple):
+class DemandOptions(NamedTuple):
     """Whose bonds, how many, and what for."""
 
     me: Address
@@ -215,21 +215,21 @@ class Demander:
     """The part of a node that looks after demands; with a budget of 0 it asks for nothing, and still follows and ends them."""
 
     def __init__(
-        self, chain: ChainView, network: Network, records: Records, control: Control, means: Means, given: Given | None = None,
-        monotonic: Callable[[], float] = time.monotonic,
+        self, chain: ChainView, network: Network, records: Records, control: DaHealth, means: DemandOptions,
+        given: ReceiptInbox | None = None, monotonic: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._chain = chain
         self._subjects = network.demands_domain
         self._records = records
         self._means = means
-        self._given = given
-        self._book = DemandBook(chain, int(network.deploy_block), means.policy.budget_s)
-        self._draws = Draws(chain)
-        self._follow_up = FollowUp(chain, records, monotonic)
-        self._certainty = Certainty(control)
+        self._inbox = given
+        self._book = DemandIndex(chain, int(network.deploy_block), means.policy.budget_s)
+        self._draws = AuditSortition(chain)
+        self._follow_up = DemandFollower(chain, records, monotonic)
+        self._certainty = AbsenceCheck(control)
         self._refusals = Refusals()
-        self._arrears = Arrears(chain, self._book, int(network.deploy_block), means.me, means.moves)
-        self._own = OwnDisputes(chain, network, means.me)
+        self._arrears = UnpaidPenalties(chain, self._book, int(network.deploy_block), means.me, means.moves)
+        self._own = WithholdingDisputes(chain, network, means.me)
         self._beyond: set[Digest] = set()
         """Subjects of which the log says that their bond is beyond our means."""
         self._ordered: set[Digest] = set()
@@ -250,7 +250,7 @@ class Demander:
 
     def _wanted(self, snapshot: Snapshot) -> list[Action]:
         me, policy, known = self._means.me, self._means.policy, self._book.known
-        self._handed_over = {} if self._given is None else self._given.receipts()
+        self._handed_over = {} if self._inbox is None else self._inbox.receipts()
         self._own.follow(snapshot)
         overdue = self._records.overdue(snapshot, policy.tries)
         unwon = {each for each in known if self._own.is_unwon(each)}
@@ -277,7 +277,7 @@ class Demander:
             case DemandAnchor():
                 signed = self._handed_over.get(action.receipt_id)
                 if signed is None:
-                    raise TryAgain("given_folder", f"receipt {action.receipt_id.hex()} was taken away")
+                    raise TryAgain("inbox_folder", f"receipt {action.receipt_id.hex()} was taken away")
                 sender.demand_anchor(signed, action.bond_wei, HAND_IN_S)
 
     # --- what is missing ---

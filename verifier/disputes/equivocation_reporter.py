@@ -18,34 +18,40 @@ from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
 from bytewise.storage.archive import Archive
 from verifier.stake.refusals import Refusals
-from verifier.watch.event_counter import Tally
-from verifier.watch.leaf_index import MAX_PROOFS, Double, LeafBook, Number, P, Proofs, Skip
-from verifier.watch.receipt_inbox import Given
+from verifier.watch.event_counter import EventCounter
+from verifier.watch.leaf_index import MAX_PROOFS, DoubleNumber, EquivocationProofs, LeafIndex, LeafNumber, P, SkippedReceipt
+from verifier.watch.receipt_inbox import ReceiptInbox
 
 Report = ReportEquivocation | ReportSkipped
 
 
-class Reporter:
-    """The part of a watchtower that reports equivocation and skipped numbers. Implements `node.Part`."""
+class EquivocationReporter:
+    """The part of a watchtower that reports equivocation and skipped numbers. Implements `node.NodePart`."""
 
     def __init__(
-        self, chain: ChainView, first_block: int, me: Address, leaves: LeafBook, archive: Archive, given: Given | None = None
+        self,
+        chain: ChainView,
+        first_block: int,
+        me: Address,
+        leaves: LeafIndex,
+        archive: Archive,
+        given: ReceiptInbox | None = None,
     ) -> None:
         self._chain = chain
         self._times = {
-            ReportEquivocation: Tally[tuple[Address, int]](chain, chain.reported, first_block),
-            ReportSkipped: Tally[tuple[Address, int]](chain, chain.skipped, first_block),
+            ReportEquivocation: EventCounter[tuple[Address, int]](chain, chain.reported, first_block),
+            ReportSkipped: EventCounter[tuple[Address, int]](chain, chain.skipped, first_block),
         }
         self._me = me
         self._leaves = leaves
         self._archive = archive
-        self._given = given
+        self._inbox = given
         self._refusals = Refusals()
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
         """What to report: what the chain would punish now. What it has punished it refuses, and is asked for seldom."""
         self._refusals.begin()
-        self._compare(() if self._given is None else tuple(self._given.receipts().values()))
+        self._compare(() if self._inbox is None else tuple(self._inbox.receipts().values()))
         kinds = (ReportEquivocation, self._leaves.doubles.found), (ReportSkipped, self._leaves.skips.found)
         faults = {_name(kind, number): (kind, number) for kind, found in kinds for number in found}
         found = (self._decided(name, *faults[name], snapshot) for name in self._refusals.in_turn(faults))
@@ -53,7 +59,7 @@ class Reporter:
 
     def report(self, action: Report, sender: Sender) -> None:
         """Sends the proof."""
-        number = Number(action.operator, action.seq)
+        number = LeafNumber(action.operator, action.seq)
         match action:
             case ReportEquivocation():
                 sender.report_equivocation(*_known(self._leaves.doubles, number), action.times)
@@ -65,7 +71,7 @@ class Reporter:
         for signed in (*(each.signed for each in anchored), *given):
             self._leaves.note(signed)
 
-    def _decided(self, name: Digest, kind: type[Report], number: Number, snapshot: Snapshot) -> Report | None:
+    def _decided(self, name: Digest, kind: type[Report], number: LeafNumber, snapshot: Snapshot) -> Report | None:
         try:
             if self._refusals.is_refused(name, self._question(kind, number, snapshot), snapshot):
                 return None
@@ -77,8 +83,8 @@ class Reporter:
             telemetry.log_error("report.not_tried", error, operator=number.operator, seq=number.seq)
             return None
 
-    def _question(self, kind: type[Report], number: Number, snapshot: Snapshot) -> Callable[[], str | None]:
-        proofs: Proofs[Double] | Proofs[Skip]
+    def _question(self, kind: type[Report], number: LeafNumber, snapshot: Snapshot) -> Callable[[], str | None]:
+        proofs: EquivocationProofs[DoubleNumber] | EquivocationProofs[SkippedReceipt]
         if kind is ReportEquivocation:
             proofs, double = self._leaves.doubles, self._leaves.doubles.found[number]
             ask = functools.partial(self._chain.report_refused, self._me, *double, snapshot.number)
@@ -95,12 +101,12 @@ class Reporter:
         return answer
 
 
-def _known(proofs: Proofs[P], number: Number) -> P:
+def _known(proofs: EquivocationProofs[P], number: LeafNumber) -> P:
     if number not in proofs.found:
         raise TryAgain("leaves", f"what number {number.seq} of {number.operator} contradicts was not seen since the start")
     return proofs.found[number]
 
 
 @functools.lru_cache(2 * MAX_PROOFS)
-def _name(kind: type[Report], number: Number) -> Digest:
+def _name(kind: type[Report], number: LeafNumber) -> Digest:
     return Digest(keccak256(kind.__name__.encode() + bytes.fromhex(number.operator[2:]) + number.seq.to_bytes(8, "big")))

@@ -17,12 +17,12 @@ from bytewise.protocol.records.statements import AuditOutcome, AuditResult
 from bytewise.protocol.signing import Signer
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
-from verifier.audits.audit_hints import TipBox
+from verifier.audits.audit_hints import HintBox
 from verifier.watch.absence_check import HAND_IN_S
-from verifier.watch.records import Live, Records
+from verifier.watch.records import LiveReceipt, Records
 
 
-class Seen(NamedTuple):
+class PostedResult(NamedTuple):
     """A posted result."""
 
     result: AuditResult
@@ -31,7 +31,7 @@ class Seen(NamedTuple):
 
 
 class Watchtower:
-    """Collects posted audits, opens disputes, and shows what it knew. All but tips is read from the chain again at a start."""
+    """Collects posted audits, opens disputes, and shows what it knew. All but hints is read from the chain again at a start."""
 
     def __init__(
         self,
@@ -40,18 +40,18 @@ class Watchtower:
         records: Records,
         signer: Signer,
         policy: WatchPolicy,
-        tips: TipBox | None = None,
+        hints: HintBox | None = None,
     ) -> None:
         self._chain = chain
         self._network = network
         self._records = records
         self._signer = signer
-        self._tips = tips
+        self._hints = hints
         self._first_block = int(network.deploy_block)
         self._next_block = self._first_block
         self._last: tuple[int, Digest] | None = None
         self._policy = policy
-        self._posted: dict[Digest, list[Seen]] = {}
+        self._posted: dict[Digest, list[PostedResult]] = {}
         self._beacons: dict[int, Digest] = {}
         self._seats: dict[tuple[int, Address], int] = {}
         self._disputed: set[Digest] = set()
@@ -78,7 +78,7 @@ class Watchtower:
         """To the answer that auditors told us; without one to nothing that can win, and then alpha is not ours."""
         domain, against = self._network.disputes_domain, self._against(receipt_id)
         dispute = dispute_id(domain, receipt_id)
-        key = None if self._tips is None else self._tips.key(against)
+        key = None if self._hints is None else self._hints.key(against)
         telemetry.log("challenge.knows", receipt=receipt_id, told=key is not None)
         salt = self._salt(dispute)
         return alt_commit(domain, dispute, self._signer.address, salt if key is None else key, salt)
@@ -117,7 +117,9 @@ class Watchtower:
         if self._next_block > snapshot.number:
             return
         for result, _signature in self._chain.audits(self._next_block, snapshot.number):
-            self._posted.setdefault(result.receipt_id, []).append(Seen(result, min(result.audited_at, snapshot.timestamp)))
+            self._posted.setdefault(result.receipt_id, []).append(
+                PostedResult(result, min(result.audited_at, snapshot.timestamp))
+            )
             telemetry.log("audit.seen", receipt=result.receipt_id, verifier=result.verifier, result=result.result)
         self._next_block = snapshot.number + 1
         self._last = (snapshot.number, snapshot.block_hash)
@@ -147,7 +149,7 @@ class Watchtower:
             found.append(self._one(live, batch, snapshot))
         return tuple(found)
 
-    def _one(self, live: Live, batch: AnchoredBatch, snapshot: Snapshot) -> AuditedReceipt:
+    def _one(self, live: LiveReceipt, batch: AnchoredBatch, snapshot: Snapshot) -> AuditedReceipt:
         results = tuple(each.result for each in self._posted[live.seen.receipt_id])
         params = self._chain.params(batch.params_version, snapshot.number)
         for who in {each.verifier for each in results}:

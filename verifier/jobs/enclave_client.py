@@ -22,7 +22,7 @@ ENDING_S = 5.0
 """How much longer than the enclave's own limit we wait: it ends what takes too long, and then hangs up."""
 
 
-class JobSocket:
+class EnclaveClient:
     """One job at a time: `prepare` opens a conversation, `run` ends it."""
 
     def __init__(self, path: Path, prepare_timeout_s: float) -> None:

@@ -15,7 +15,7 @@ class EnclaveAway(TryAgain):
     """The enclave took no job, so nothing was tried."""
 
 
-class Presence:
+class EnclavePresence:
     """What the last jobs showed; the thread of jobs writes, the tick reads."""
 
     def __init__(self, monotonic: Callable[[], float] = monotonic_s) -> None:

@@ -13,7 +13,7 @@ from bytewise.protocol.units import U8, U16, U64, ZERO_DIGEST, Blob, Digest
 from verifier.jobs.enclave_presence import EnclaveAway
 
 
-class Case(NamedTuple):
+class JobCase(NamedTuple):
     """One receipt with everything public that a job about it needs, read at one block."""
 
     receipt_id: Digest
@@ -26,7 +26,7 @@ class Case(NamedTuple):
     policy: Blob
 
 
-class Right(NamedTuple):
+class TicketRight(NamedTuple):
     """Why we may open it: a seat in a round, or a drawn audit; `expires_at` in chain time."""
 
     kind: TicketKind
@@ -36,17 +36,17 @@ class Right(NamedTuple):
     expires_at: int
 
 
-def audit_right(receipt_id: Digest, expires_at: int) -> Right:
+def audit_right(receipt_id: Digest, expires_at: int) -> TicketRight:
     """The right of a drawn auditor."""
-    return Right(TicketKind.AUDIT, receipt_id, 0, ZERO_DIGEST, expires_at)
+    return TicketRight(TicketKind.AUDIT, receipt_id, 0, ZERO_DIGEST, expires_at)
 
 
-def vote_right(dispute: Digest, round_number: int, round_seed: Digest, expires_at: int) -> Right:
+def vote_right(dispute: Digest, round_number: int, round_seed: Digest, expires_at: int) -> TicketRight:
     """The right of a seat holder."""
-    return Right(TicketKind.DISPUTE, dispute, round_number, round_seed, expires_at)
+    return TicketRight(TicketKind.DISPUTE, dispute, round_number, round_seed, expires_at)
 
 
-def run_job(enclave: EnclaveJobs, signer: Signer, contracts: Contracts, case: Case, right: Right) -> JobResult:
+def run_job(enclave: EnclaveJobs, signer: Signer, contracts: Contracts, case: JobCase, right: TicketRight) -> JobResult:
     """Has the enclave judge a receipt: asks for a transport key, signs the ticket for it, sends the job.
 
     `EnclaveAway` if there is no enclave that takes a job; whatever else is raised comes of the job itself.

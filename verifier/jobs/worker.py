@@ -14,7 +14,7 @@ from bytewise.protocol.jobs import JobResult
 from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 from bytewise.service.clock import monotonic_s
-from verifier.jobs.enclave_presence import EnclaveAway, Presence
+from verifier.jobs.enclave_presence import EnclaveAway, EnclavePresence
 
 VOTE, AUDIT = 0, 1
 """Priorities: lower runs first."""
@@ -26,7 +26,7 @@ _JOIN_S = 2.0
 _IDLE_S = 60.0
 
 
-class Finished(NamedTuple):
+class FinishedJob(NamedTuple):
     """What became of one job."""
 
     key: JobKey
@@ -37,11 +37,11 @@ class Worker:
     """A queue and its thread."""
 
     def __init__(self, monotonic: Callable[[], float] = monotonic_s) -> None:
-        self._presence = Presence(monotonic)
+        self._presence = EnclavePresence(monotonic)
         self._condition = threading.Condition()
         self._waiting: list[tuple[int, int, JobKey]] = []
         self._jobs: dict[JobKey, Callable[[], JobResult]] = {}
-        self._finished: list[Finished] = []
+        self._finished: list[FinishedJob] = []
         self._count = 0
         self._stopped = False
         self._broken: BaseException | None = None
@@ -68,7 +68,7 @@ class Worker:
             heapq.heappush(self._waiting, (priority, self._count, key))
             self._condition.notify()
 
-    def collect(self) -> tuple[Finished, ...]:
+    def collect(self) -> tuple[FinishedJob, ...]:
         """Results since the last call; raises a `Bug` that ended the thread."""
         with self._condition:
             if self._broken is not None:
@@ -99,7 +99,7 @@ class Worker:
             if outcome is None:
                 return
             with self._condition:
-                self._finished.append(Finished(key, outcome))
+                self._finished.append(FinishedJob(key, outcome))
 
     def _run(self, job: Callable[[], JobResult]) -> JobResult | BytewiseError | None:
         if self._presence.pausing:

@@ -15,12 +15,12 @@ from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.units import Address, Digest
 from verifier.stake.refusals import Refusals
-from verifier.watch.event_counter import SETTLED_BLOCKS, Tally
+from verifier.watch.event_counter import SETTLED_BLOCKS, EventCounter
 
 # What EigenLayer refused to slash is taken once it may be (ADR-030); a vault of the network's own refuses nothing.
 
 
-class SlashChain(ChainView, Protocol):
+class RefusedSlashReader(ChainView, Protocol):
     """What this part reads beside."""
 
     def record_life(self, block: int) -> int | None:
@@ -37,11 +37,11 @@ class SlashChain(ChainView, Protocol):
 
 
 class RefusedSlashes:
-    """Slashes that were refused, by their events. The chain is asked now and then what it would take. A `node.Part`."""
+    """Slashes that were refused, by their events. The chain is asked now and then what it would take. A `node.NodePart`."""
 
-    def __init__(self, chain: SlashChain, first_block: int, moves: MovePolicy) -> None:
+    def __init__(self, chain: RefusedSlashReader, first_block: int, moves: MovePolicy) -> None:
         self._chain = chain
-        self._refused = Tally[tuple[Address, Digest]](chain, chain.refused_slashes, first_block)
+        self._refused = EventCounter[tuple[Address, Digest]](chain, chain.refused_slashes, first_block)
         self._moves = moves
         self._refusals = Refusals()
         self._next_look = 0
@@ -67,7 +67,7 @@ def _name(account: Address, ref: Digest) -> Digest:
     return Digest(keccak256(bytes.fromhex(account[2:]) + ref))
 
 
-class LateChain(ChainView, Protocol):
+class DeferredPaymentReader(ChainView, Protocol):
     """What this part reads beside."""
 
     def deferred_payments(self, from_block: int, to_block: int) -> tuple[tuple[int, Digest], ...]:
@@ -83,12 +83,12 @@ class LateChain(ChainView, Protocol):
         ...
 
 
-class LatePay:
-    """Payments that were deferred, by their events. The chain is asked now and then what it would take. A `node.Part`."""
+class DeferredPayments:
+    """Payments that were deferred, by their events. The chain is asked now and then what it would take. A `node.NodePart`."""
 
-    def __init__(self, chain: LateChain, first_block: int, me: Address, moves: MovePolicy) -> None:
+    def __init__(self, chain: DeferredPaymentReader, first_block: int, me: Address, moves: MovePolicy) -> None:
         self._chain = chain
-        self._deferred = Tally[tuple[int, Digest]](chain, chain.deferred_payments, first_block)
+        self._deferred = EventCounter[tuple[int, Digest]](chain, chain.deferred_payments, first_block)
         self._me = me
         self._moves = moves
         self._refusals = Refusals()

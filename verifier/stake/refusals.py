@@ -22,7 +22,7 @@ MAX_SUBJECTS = 20_000
 """Answers remembered; the oldest go."""
 
 
-class _Answer(NamedTuple):
+class _Refusal(NamedTuple):
     """The chain's last word on a subject."""
 
     remembered_s: int
@@ -30,14 +30,14 @@ class _Answer(NamedTuple):
     until: int
 
 
-_NONE = _Answer(0, 0)
+_NONE = _Refusal(0, 0)
 
 
 class Refusals:
     """Subjects of acts that the chain was asked about."""
 
     def __init__(self) -> None:
-        self._answers: OrderedDict[Digest, _Answer] = OrderedDict()
+        self._answers: OrderedDict[Digest, _Refusal] = OrderedDict()
         """In the order in which they were last asked about."""
         self._left = 0
 
@@ -67,10 +67,10 @@ class Refusals:
             return False
         telemetry.log("act.refused", subject=subject, why=why)
         remembered_s = min(max(2 * last.remembered_s, REMEMBERED_S), MAX_REMEMBERED_S)
-        self._remember(subject, _Answer(remembered_s, snapshot.timestamp + remembered_s))
+        self._remember(subject, _Refusal(remembered_s, snapshot.timestamp + remembered_s))
         return True
 
-    def _remember(self, subject: Digest, answer: _Answer) -> None:
+    def _remember(self, subject: Digest, answer: _Refusal) -> None:
         self._answers[subject] = answer
         self._answers.move_to_end(subject)
         if len(self._answers) > MAX_SUBJECTS:

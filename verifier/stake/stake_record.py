@@ -11,10 +11,10 @@ from bytewise.protocol.decisions.actions import SyncStake
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.decisions.stake import StakeRecord, decide_sync, next_look
 from bytewise.protocol.units import Address
-from verifier.watch.event_counter import SETTLED_BLOCKS, Tally
+from verifier.watch.event_counter import SETTLED_BLOCKS, EventCounter
 
 
-class RecordChain(ChainView, Protocol):
+class StakeRecordReader(ChainView, Protocol):
     """What this part reads beside."""
 
     def record_life(self, block: int) -> int | None:
@@ -30,12 +30,12 @@ class RecordChain(ChainView, Protocol):
         ...
 
 
-class OwnRecord:
-    """What is recorded of our stake, by its events. The chain is looked at now and then. A `node.Part`."""
+class StakeRecorder:
+    """What is recorded of our stake, by its events. The chain is looked at now and then. A `node.NodePart`."""
 
-    def __init__(self, chain: RecordChain, first_block: int, me: Address) -> None:
+    def __init__(self, chain: StakeRecordReader, first_block: int, me: Address) -> None:
         self._chain = chain
-        self._records = Tally[tuple[int, int]](chain, partial(chain.stake_records, me), first_block)
+        self._records = EventCounter[tuple[int, int]](chain, partial(chain.stake_records, me), first_block)
         self._me = me
         self.next_look = 0
         """Block before which nothing is read."""

@@ -21,20 +21,20 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 15.0, 600.0
 filled with them."""
 
 
-class _Given(NamedTuple):
+class _ServedBlob(NamedTuple):
     locator: str
     digest: Digest
 
 
-class ControlledStore:
+class ProbedStore:
     """A `BlobStore` that remembers what it gave last, and can be asked whether it works."""
 
     def __init__(self, da: BlobStore, rng: Callable[[int], bytes], monotonic: Callable[[], float] = time.monotonic) -> None:
         self._da = da
         self._rng = rng
         self._monotonic = monotonic
-        self._last: _Given | None = None
-        self._own: _Given | None = None
+        self._last: _ServedBlob | None = None
+        self._own: _ServedBlob | None = None
         self._pause_s = FIRST_PAUSE_S
         self._not_before = 0.0
 
@@ -45,7 +45,7 @@ class ControlledStore:
     def get(self, locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
         """See `BlobStore.get`."""
         data = self._da.get(locator, accept)
-        self._last = _Given(locator, _digest(data))
+        self._last = _ServedBlob(locator, _digest(data))
         return data
 
     def works(self) -> bool:
@@ -62,12 +62,12 @@ class ControlledStore:
         self._not_before = self._monotonic() + self._pause_s
         return True
 
-    def _put_own(self) -> _Given | None:
+    def _put_own(self) -> _ServedBlob | None:
         """Another blob of ours, if DA says that it took it. Only then does the next one wait for the end of a pause: a DA that
         takes nothing is not filled, and a seat has to vote soon after it is back."""
         data = self._rng(OWN_BLOB_BYTES)
         try:
-            self._own = _Given(self._da.put(data), _digest(data))
+            self._own = _ServedBlob(self._da.put(data), _digest(data))
         except Unavailable as error:
             telemetry.log_error("da.no_control", error)
             return None
@@ -75,7 +75,7 @@ class ControlledStore:
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
         return self._own
 
-    def _gives(self, given: _Given) -> bool:
+    def _gives(self, given: _ServedBlob) -> bool:
         try:
             self._da.get(given.locator, lambda data: _digest(data) == given.digest)
         except (Unavailable, BadCertificate) as error:
@@ -98,7 +98,7 @@ HAND_IN_S = 60
 """Wall time in which an act that rests on such an answer has to be with a node, or it is decided again."""
 
 
-class Control(Protocol):
+class DaHealth(Protocol):
     """Whether DA serves us at all."""
 
     def works(self) -> bool:
@@ -106,10 +106,10 @@ class Control(Protocol):
         ...
 
 
-class Certainty:
+class AbsenceCheck:
     """What is missing for certain, for as long as somebody needs to know."""
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: DaHealth) -> None:
         self._control = control
         self._gone: dict[Digest, int] = {}
         """Since when, by the chain's wall time."""

@@ -13,7 +13,7 @@ from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Digest
 
 
-class Served:
+class BlobFetcher:
     """Bytes with a labelled hash. `NotServed` if DA was asked just now and gave none that fit; any other error is the chain's."""
 
     def __init__(self, chain: ChainView, da: BlobStore, demands: Domain) -> None:

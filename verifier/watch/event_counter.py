@@ -17,7 +17,7 @@ BLOCKS_PER_READ = 20_000
 """Blocks read before it is remembered how far that came: a first count that breaks off goes on from there."""
 
 
-class Tally(Generic[K]):
+class EventCounter(Generic[K]):
     """Counts what `read` gives for a closed range of blocks, from a first block on. It asks nothing until it is asked."""
 
     def __init__(self, chain: ChainView, read: Callable[[int, int], Iterable[K]], first_block: int) -> None:

@@ -24,14 +24,14 @@ MAX_PROOFS = 5_000
 P = TypeVar("P")
 
 
-class Number(NamedTuple):
+class LeafNumber(NamedTuple):
     """A place in an operator's sequence."""
 
     operator: Address
     seq: int
 
 
-class Double(NamedTuple):
+class DoubleNumber(NamedTuple):
     """Two receipts with one number, each with its operator's signature."""
 
     first: Receipt
@@ -40,14 +40,14 @@ class Double(NamedTuple):
     signature: Blob
 
 
-class Place(NamedTuple):
+class LeafLocation(NamedTuple):
     """Where a batch has the empty leaf of a number."""
 
     batch_id: int
     proof: tuple[Digest, ...]
 
 
-class Skip(NamedTuple):
+class SkippedReceipt(NamedTuple):
     """A receipt with its operator's signature, and where its number is an empty leaf."""
 
     receipt: Receipt
@@ -56,20 +56,20 @@ class Skip(NamedTuple):
     proof: tuple[Digest, ...]
 
 
-class Proofs(Generic[P]):
+class EquivocationProofs(Generic[P]):
     """Faults of one kind by number, the first that was found of each."""
 
     def __init__(self) -> None:
-        self._found: dict[Number, P] = {}
-        self._refused: dict[Number, None] = {}
+        self._found: dict[LeafNumber, P] = {}
+        self._refused: dict[LeafNumber, None] = {}
         """Those of which the chain wanted nothing, in the order in which it first said so."""
 
     @property
-    def found(self) -> Mapping[Number, P]:
+    def found(self) -> Mapping[LeafNumber, P]:
         """By number."""
         return self._found
 
-    def add(self, number: Number, proof: P) -> None:
+    def add(self, number: LeafNumber, proof: P) -> None:
         """Takes a proof, in the place of one of the same number."""
         self._found[number] = proof
         if len(self._found) > MAX_PROOFS:
@@ -78,34 +78,34 @@ class Proofs(Generic[P]):
             self._refused.pop(oldest, None)
             del self._found[oldest]
 
-    def note_refused(self, number: Number) -> None:
+    def note_refused(self, number: LeafNumber) -> None:
         """The chain would take nothing for it: it is the first to go when there are too many."""
         if number in self._found:
             self._refused.setdefault(number)
 
 
-class LeafBook:
+class LeafIndex:
     """The first receipt that was seen of each number, what contradicted it, and what its operator anchored in its place."""
 
     def __init__(self, anchor: Domain) -> None:
         self._anchor = anchor
-        self._first: OrderedDict[Number, SignedReceipt] = OrderedDict()
-        self._skipped: OrderedDict[Number, Place] = OrderedDict()
-        self.doubles = Proofs[Double]()
-        self.skips = Proofs[Skip]()
+        self._first: OrderedDict[LeafNumber, SignedReceipt] = OrderedDict()
+        self._skipped: OrderedDict[LeafNumber, LeafLocation] = OrderedDict()
+        self.doubles = EquivocationProofs[DoubleNumber]()
+        self.skips = EquivocationProofs[SkippedReceipt]()
 
     def note(self, signed: SignedReceipt) -> None:
         """Takes a receipt whose signature is its operator's."""
-        number = Number(signed.receipt.operator, int(signed.receipt.seq))
+        number = LeafNumber(signed.receipt.operator, int(signed.receipt.seq))
         first = self._first.setdefault(number, signed)
         if first.receipt != signed.receipt and number not in self.doubles.found:
-            self.doubles.add(number, Double(first.receipt, first.signature, signed.receipt, signed.signature))
+            self.doubles.add(number, DoubleNumber(first.receipt, first.signature, signed.receipt, signed.signature))
         if len(self._first) > MAX_LEAVES:
             self._first.popitem(last=False)
         if number in self._skipped and number not in self.skips.found:
             self._contradict(number, signed)
 
-    def note_skipped(self, number: Number, place: Place) -> None:
+    def note_skipped(self, number: LeafNumber, place: LeafLocation) -> None:
         """Takes a number that its operator anchored as an empty leaf; after a reorganisation that may be another batch."""
         self._skipped[number] = place
         if len(self._skipped) > MAX_LEAVES:
@@ -122,8 +122,8 @@ class LeafBook:
                 continue
             self.note(each)
 
-    def _contradict(self, number: Number, signed: SignedReceipt) -> None:
-        self.skips.add(number, Skip(signed.receipt, signed.signature, *self._skipped[number]))
+    def _contradict(self, number: LeafNumber, signed: SignedReceipt) -> None:
+        self.skips.add(number, SkippedReceipt(signed.receipt, signed.signature, *self._skipped[number]))
 
 
 def _own_receipts(header: BatchHeader, data: bytes) -> Iterator[SignedReceipt]:

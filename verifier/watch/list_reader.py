@@ -12,13 +12,13 @@ from bytewise.protocol.units import ZERO_DIGEST, Blob, Digest
 from bytewise.service import telemetry
 from bytewise.storage.archive import Archive
 from verifier.watch.batch_check import CheckedBatch, verify_batch, verify_leaves
-from verifier.watch.blob_fetcher import Served
-from verifier.watch.leaf_index import LeafBook, Number, Place
+from verifier.watch.blob_fetcher import BlobFetcher
+from verifier.watch.leaf_index import LeafIndex, LeafLocation, LeafNumber
 
 # The appraisal policy in force as bytes: what enclaves and shards judge each other by, found in the chain's events once.
 
 
-class Policies:
+class PolicyDocuments:
     """Keeps the one that was asked for last: policies change once in months."""
 
     def __init__(self, documents: Documents) -> None:
@@ -41,12 +41,12 @@ GOOD = "Good"
 """Finding of a receipt without fault; otherwise the class of the fault, or `Withheld`."""
 
 
-class Lists:
+class ListReader:
     """Lists of batches."""
 
     def __init__(
-        self, chain: ChainView, documents: Documents, served: Served, archive: Archive, network: Network,
-        leaves: LeafBook | None = None,
+        self, chain: ChainView, documents: Documents, served: BlobFetcher, archive: Archive, network: Network,
+        leaves: LeafIndex | None = None,
     ) -> None:  # fmt: skip
         self._chain = chain
         self._documents = documents
@@ -56,7 +56,7 @@ class Lists:
         self._subjects = network.demands_domain
         self._leaf_book = leaves
         self._environments: dict[Digest, Environment] = {}
-        self.policies = Policies(documents)
+        self.policies = PolicyDocuments(documents)
         """Appraisal policies, from the same documents."""
 
     def read(self, header: BatchHeader, snapshot: Snapshot) -> bool:
@@ -102,7 +102,7 @@ class Lists:
     def _keep(self, header: BatchHeader, checked: CheckedBatch) -> None:
         if self._leaf_book is not None:
             for leaf, proof in checked.skipped:
-                self._leaf_book.note_skipped(Number(leaf.operator, int(leaf.seq)), Place(header.batch_id, proof))
+                self._leaf_book.note_skipped(LeafNumber(leaf.operator, int(leaf.seq)), LeafLocation(header.batch_id, proof))
         for each in checked.receipts:
             finding, detail = (GOOD, "") if each.fault is None else (type(each.fault).__name__, str(each.fault))
             self._archive.add_receipt(each.receipt_id, header.batch_id, each.signed, each.proof, finding, detail)

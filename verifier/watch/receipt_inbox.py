@@ -32,12 +32,12 @@ class _File(NamedTuple):
     size: int
 
 
-class Given:
+class ReceiptInbox:
     """The folder, read again at each step; a file without a receipt of this network is named once, and again if it changes."""
 
     def __init__(self, folder: Path, anchor: Domain) -> None:
         if not folder.is_dir():
-            raise ConfigurationError("given_folder", f"{folder.name} is no folder")
+            raise ConfigurationError("inbox_folder", f"{folder.name} is no folder")
         self._folder = folder
         self._anchor = anchor
         self._read: dict[_File, tuple[Digest, SignedReceipt] | None] = {}

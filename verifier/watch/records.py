@@ -17,12 +17,12 @@ from bytewise.protocol.records.receipt import BatchHeader
 from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 from bytewise.storage.archive import Archive, SeenReceipt
-from bytewise.storage.cursor import Cursor, Mark
-from verifier.jobs.tickets import Case
+from bytewise.storage.cursor import BlockMark, Cursor
+from verifier.jobs.tickets import JobCase
 from verifier.watch.backlog import Backlog
-from verifier.watch.blob_fetcher import Served
-from verifier.watch.leaf_index import LeafBook
-from verifier.watch.list_reader import CHECKED, FAULTY, GOOD, NEW, WITHHELD, Lists
+from verifier.watch.blob_fetcher import BlobFetcher
+from verifier.watch.leaf_index import LeafIndex
+from verifier.watch.list_reader import CHECKED, FAULTY, GOOD, NEW, WITHHELD, ListReader
 
 WITHHELD_FINDING = "Withheld"
 FETCH_BUDGET_S = 2.0
@@ -31,7 +31,7 @@ CURSOR_STRIDE = 20
 """Blocks after which the cursor is stored although nothing was found: a restart reads at most these again."""
 
 
-class Live(NamedTuple):
+class LiveReceipt(NamedTuple):
     """A checked receipt whose window is open."""
 
     seen: SeenReceipt
@@ -43,17 +43,17 @@ class Records:
 
     def __init__(
         self, chain: ChainView, documents: Documents, da: BlobStore, archive: Archive, cursor: Cursor, network: Network,
-        fetch_deadline_s: int, monotonic: Callable[[], float] = time.monotonic, leaves: LeafBook | None = None,
+        fetch_deadline_s: int, monotonic: Callable[[], float] = time.monotonic, leaves: LeafIndex | None = None,
     ) -> None:  # fmt: skip
         self._chain = chain
         self._archive = archive
         self._cursor = cursor
         self._network = network
-        self._served = Served(chain, da, network.demands_domain)
-        self._lists = Lists(chain, documents, self._served, archive, network, leaves)
+        self._served = BlobFetcher(chain, da, network.demands_domain)
+        self._lists = ListReader(chain, documents, self._served, archive, network, leaves)
         self._fetch_deadline_s = fetch_deadline_s
         self._monotonic = monotonic
-        self._live: dict[Digest, Live] = {}
+        self._live: dict[Digest, LiveReceipt] = {}
         self._unread: dict[int, BatchHeader] = {}
         self._faulty: dict[int, BatchHeader] = {}
         self._backlog: Backlog[int | Digest] = Backlog()
@@ -61,17 +61,17 @@ class Records:
         self._followed: Digest | None = None
 
     @property
-    def live(self) -> tuple[Live, ...]:
+    def live(self) -> tuple[LiveReceipt, ...]:
         """Checked receipts whose window was open at the last step."""
         return tuple(self._live.values())
 
-    def find(self, receipt_id: Digest) -> Live | None:
+    def find(self, receipt_id: Digest) -> LiveReceipt | None:
         """A checked receipt, whatever its age."""
         if receipt_id in self._live:
             return self._live[receipt_id]
         seen = self._archive.receipt(receipt_id)
         batch = None if seen is None else self._archive.batch(seen.batch_id)
-        return None if seen is None or batch is None else Live(seen, batch.header)
+        return None if seen is None or batch is None else LiveReceipt(seen, batch.header)
 
     def follow(self, snapshot: Snapshot) -> None:
         """Reads new batches up to the snapshot's block, from the chain alone; `TryAgain` if that moved meanwhile."""
@@ -134,14 +134,14 @@ class Records:
             self._mark(live, GOOD)
         return data
 
-    def case(self, receipt_id: Digest, snapshot: Snapshot) -> Case:
+    def case(self, receipt_id: Digest, snapshot: Snapshot) -> JobCase:
         """What a job about the receipt needs, its ciphertext from the archive; `Unavailable` while something is missing."""
         live = self._required(receipt_id)
         header = live.header
         envelope = self._archive.envelope(live.seen.signed.receipt.envelope_hash)
         if envelope is None:
             raise TryAgain("archive", f"ciphertext of {receipt_id.hex()} was not fetched yet")
-        return Case(
+        return JobCase(
             receipt_id, live.seen.signed, header, live.seen.proof, envelope,
             self.environment(header.environment, snapshot.number), self._chain.epoch(header.key_epoch, snapshot.number),
             self._lists.policies.document(snapshot.policy, snapshot.number),
@@ -176,7 +176,7 @@ class Records:
             if _is_open(batch.header, snapshot):
                 self._await(batch.header)
 
-    def _verify_unmoved(self, common: Mark | None, snapshot: Snapshot) -> None:
+    def _verify_unmoved(self, common: BlockMark | None, snapshot: Snapshot) -> None:
         # A block's hash fixes all its ancestors: if the last one is still the snapshot's, so was everything that was read.
         kept = common is None or self._chain.block_hash(common.number) == common.hash
         if not kept or self._chain.block_hash(snapshot.number) != snapshot.block_hash:
@@ -264,7 +264,7 @@ class Records:
 
     def _remember(self, header: BatchHeader) -> None:
         for seen in self._archive.receipts(header.batch_id):
-            self._live[seen.receipt_id] = Live(seen, header)
+            self._live[seen.receipt_id] = LiveReceipt(seen, header)
             if self._archive.envelope(seen.signed.receipt.envelope_hash) is None:
                 self._backlog.add(seen.receipt_id)
 
@@ -280,13 +280,13 @@ class Records:
         else:
             self._backlog.drop(receipt_id)
 
-    def _mark(self, live: Live, finding: str, detail: str = "") -> None:
+    def _mark(self, live: LiveReceipt, finding: str, detail: str = "") -> None:
         key = live.seen.receipt_id
         self._archive.mark_receipt(key, finding, detail)
         if key in self._live:
-            self._live[key] = Live(live.seen._replace(finding=finding, detail=detail), live.header)
+            self._live[key] = LiveReceipt(live.seen._replace(finding=finding, detail=detail), live.header)
 
-    def _required(self, receipt_id: Digest) -> Live:
+    def _required(self, receipt_id: Digest) -> LiveReceipt:
         live = self.find(receipt_id)
         if live is None:
             raise TryAgain("archive", f"receipt {receipt_id.hex()} was not seen yet")

@@ -8,8 +8,8 @@ import pytest
 from bytewise.protocol.errors.actors import BadCertificate, CallerError, FailOver, TryAgain
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.records.statements import Outcome
-from tests.fixtures.committee.seated_member import Seated
-from tests.fixtures.verifier.verifier_fixture import Shelf, Town
+from tests.fixtures.committee.seated_member import SeatedMember
+from tests.fixtures.verifier.verifier_fixture import BlobShelf, VerifierFixture
 from verifier.watch.list_reader import CHECKED, NEW, WITHHELD
 from verifier.watch.records import WITHHELD_FINDING
 
@@ -20,7 +20,7 @@ ANSWERS: tuple[BytewiseError, ...] = (
 )
 
 
-class Answering(Shelf):
+class Answering(BlobShelf):
     """A store that has one answer to every question."""
 
     answer: BytewiseError
@@ -30,53 +30,53 @@ class Answering(Shelf):
         raise self.answer
 
 
-def closed(town: Town, answer: BytewiseError) -> None:
+def closed(setup: VerifierFixture, answer: BytewiseError) -> None:
     """From now on the town's store answers so."""
-    town.shelf.__class__ = Answering
-    town.shelf.answer = answer  # type: ignore[attr-defined]
+    setup.shelf.__class__ = Answering
+    setup.shelf.answer = answer  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: type(answer).__name__)
 def test_list_without_bytes_is_withheld_after_the_deadline_never_faulty(tmp_path: Path, answer: BytewiseError) -> None:
-    town = Town(tmp_path)
-    header = town.anchor(town.signed(1, cheat=True))
-    closed(town, answer)
-    town.records.step(town.chain.now())
-    assert town.archive.batch(header.batch_id).state == NEW  # type: ignore[union-attr]
-    town.records.step(town.chain.pass_time(100))
-    assert town.archive.batch(header.batch_id).state == WITHHELD  # type: ignore[union-attr]
+    setup = VerifierFixture(tmp_path)
+    header = setup.anchor(setup.signed(1, cheat=True))
+    closed(setup, answer)
+    setup.records.step(setup.chain.now())
+    assert setup.archive.batch(header.batch_id).state == NEW  # type: ignore[union-attr]
+    setup.records.step(setup.chain.pass_time(100))
+    assert setup.archive.batch(header.batch_id).state == WITHHELD  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: type(answer).__name__)
 def test_envelope_without_bytes_gives_vote_unavailable_at_the_deadline(tmp_path: Path, answer: BytewiseError) -> None:
     """Of a fraud too: what a seat has not seen it does not judge."""
-    town = Town(tmp_path)
-    signed = town.signed(1, cheat=True)
-    header = town.anchor(signed)
-    lists = {header.locator: town.shelf.blobs[header.locator]}
+    setup = VerifierFixture(tmp_path)
+    signed = setup.signed(1, cheat=True)
+    header = setup.anchor(signed)
+    lists = {header.locator: setup.shelf.blobs[header.locator]}
 
     class ListsOnly(Answering):
         def get(self, locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
             return lists[locator] if locator in lists else super().get(locator)
 
-    closed(town, answer)
-    town.shelf.__class__ = ListsOnly
-    dispute = town.dispute(signed)
-    with Seated(town) as member:
+    closed(setup, answer)
+    setup.shelf.__class__ = ListsOnly
+    dispute = setup.dispute(signed)
+    with SeatedMember(setup) as member:
         member.tick(1)
-        assert town.archive.batch(0).state == CHECKED and member.vote(dispute) is None  # type: ignore[union-attr]
+        assert setup.archive.batch(0).state == CHECKED and member.vote(dispute) is None  # type: ignore[union-attr]
         member.tick(28)
         assert member.vote(dispute) is None
         member.tick(2)
         vote = member.vote(dispute)
     assert vote is not None and (vote.outcome, vote.code) == (Outcome.UNAVAILABLE, 0)
-    assert town.archive.receipts(0)[0].finding in ("Good", WITHHELD_FINDING) and town.enclave.jobs == 0
+    assert setup.archive.receipts(0)[0].finding in ("Good", WITHHELD_FINDING) and setup.enclave.jobs == 0
 
 
 def test_store_reporting_a_caller_error_stops_us(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    town.anchor(town.signed(1))
-    closed(town, CallerError("da", "status 400"))
+    setup = VerifierFixture(tmp_path)
+    setup.anchor(setup.signed(1))
+    closed(setup, CallerError("da", "status 400"))
     with pytest.raises(CallerError):
-        town.records.step(town.chain.pass_time(100))
-    assert town.archive.batch(0).state == NEW  # type: ignore[union-attr]
+        setup.records.step(setup.chain.pass_time(100))
+    assert setup.archive.batch(0).state == NEW  # type: ignore[union-attr]

@@ -24,20 +24,20 @@ from bytewise.protocol.records.preflight import PreflightSubject, preflight
 from bytewise.protocol.records.request import Output, Request
 from bytewise.protocol.records.statements import AuditOutcome, Outcome, Verdict
 from bytewise.protocol.units import U8, U16, ZERO_DIGEST, Address, Blob, Digest
-from bytewise.storage.archive import Audits
+from bytewise.storage.archive import LightAudits
 from bytewise.storage.duties import Duties
 from bytewise.storage.protection import Protection
 from committee.ballots import Ballots
 from enclave.judge import judge, verify_job
 from tests.fixtures.builders import CHAIN_ID, MODEL, NOW, World, signer, word
 from tests.fixtures.verifier import enclave_in_memory as b
-from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, Town
+from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, VerifierFixture
 from tests.reference.verdict_rules import RevealedVote, tally
 from verifier.audits.auditor import Auditor, Cause, conclude
 from verifier.disputes.watchtower import Watchtower
-from verifier.executor import Performer
+from verifier.executor import ActionExecutor
 from verifier.jobs.worker import Worker
-from verifier.node import Node, Part
+from verifier.node import Node, NodePart
 
 WORLD = World()
 KINDS = sorted({c for c in CLASSES.values() if issubclass(c, Unavailable) and c.rule}, key=lambda c: c.rule)
@@ -69,7 +69,7 @@ class Failing:
         return fail
 
 
-class AwayEngine(b.TwoParrots):
+class AwayEngine(b.TwoStubEngines):
     """An engine that cannot verify."""
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
@@ -77,46 +77,56 @@ class AwayEngine(b.TwoParrots):
         raise CannotExecute("away")
 
 
-def broken(town: Town, place: str, kind: type[Unavailable]) -> None:
+def broken(setup: VerifierFixture, place: str, kind: type[Unavailable]) -> None:
     """Takes one thing away from a town's node."""
     owner, _, method = place.partition(".")
     match owner:
         case "engine":
-            town.enclave.bench.engine = AwayEngine()
+            setup.enclave.bench.engine = AwayEngine()
         case "keys":
-            town.enclave.bench.keys = Failing(town.enclave.bench.keys, method, away(kind))
+            setup.enclave.bench.keys = Failing(setup.enclave.bench.keys, method, away(kind))
         case _:
-            setattr(town, owner, Failing(getattr(town, owner), method, away(kind)))
-            town.reopen()
+            setattr(setup, owner, Failing(getattr(setup, owner), method, away(kind)))
+            setup.reopen()
 
 
 @contextmanager
-def node_of(town: Town) -> Iterator[tuple[Node, Worker, Protection]]:
+def node_of(setup: VerifierFixture) -> Iterator[tuple[Node, Worker, Protection]]:
     """A node with every role: auditor, member, watchtower."""
-    worker, audits = Worker(), Audits(town.database, town.clock)
-    auditor = Auditor(town.chain, NETWORK, town.records, audits, town.journal, ME, town.enclave, worker, os.urandom, 5, 100)
-    duties, protection = Duties(town.database, town.clock), Protection(town.database, town.clock)
+    worker, audits = Worker(), LightAudits(setup.database, setup.clock)
+    auditor = Auditor(setup.chain, NETWORK, setup.records, audits, setup.journal, ME, setup.enclave, worker, os.urandom, 5, 100)
+    duties, protection = Duties(setup.database, setup.clock), Protection(setup.database, setup.clock)
     ballots = Ballots(
-        NETWORK, town.records, town.store, duties, protection, town.journal, ME, town.enclave, worker, os.urandom, VotePolicy()
+        NETWORK,
+        setup.records,
+        setup.store,
+        duties,
+        protection,
+        setup.journal,
+        ME,
+        setup.enclave,
+        worker,
+        os.urandom,
+        VotePolicy(),
     )
-    tower = Watchtower(town.chain, NETWORK, town.records, ME, WatchPolicy(mismatches=1))
-    performer = Performer(town.sender, town.journal, auditor, tower, ballots)
-    parts: list[Part] = [auditor, ballots, tower]
+    tower = Watchtower(setup.chain, NETWORK, setup.records, ME, WatchPolicy(mismatches=1))
+    executor = ActionExecutor(setup.sender, setup.journal, auditor, tower, ballots)
+    parts: list[NodePart] = [auditor, ballots, tower]
     yield (
-        Node(town.chain, town.sender, town.pages, town.records, performer, MovePolicy(), parts, worker, auditor, ballots),
+        Node(setup.chain, setup.sender, setup.pages, setup.records, executor, MovePolicy(), parts, worker, auditor, ballots),
         worker, protection,
     )  # fmt: skip
     worker.stop()
 
 
-def lived(town: Town, ticks: int = 14) -> list[Outcome]:
+def lived(setup: VerifierFixture, ticks: int = 14) -> list[Outcome]:
     """Lets a node with a seat live through a whole commit phase, with a second fraud to audit; the votes that it protected."""
-    signed = town.signed(1, cheat=True)
-    town.anchor(signed, town.signed(2, cheat=True))
-    dispute = town.dispute(signed)
-    with node_of(town) as (node, worker, protection):
+    signed = setup.signed(1, cheat=True)
+    setup.anchor(signed, setup.signed(2, cheat=True))
+    dispute = setup.dispute(signed)
+    with node_of(setup) as (node, worker, protection):
         for _ in range(ticks):
-            town.chain.pass_time(4)
+            setup.chain.pass_time(4)
             try:
                 node.tick()
             except Unavailable:
@@ -127,28 +137,28 @@ def lived(town: Town, ticks: int = 14) -> list[Outcome]:
                 threading.Event().wait(0.01)
                 node._finished += worker.collect()
             assert not worker.busy(), "never quiet"
-            posted = [result for _, result in town.chain.posted]
-            town.chain.posted += [(town.chain.number + 1, r) for r, _ in town.sender.of("audit") if r not in posted]
+            posted = [result for _, result in setup.chain.posted]
+            setup.chain.posted += [(setup.chain.number + 1, r) for r, _ in setup.sender.of("audit") if r not in posted]
         stored = protection.known(dispute.id, 1, ME.address)
     return [] if stored is None else [Outcome(stored.vote.outcome)]
 
 
 @pytest.mark.parametrize(("place", "kind"), AWAY)
 def test_no_operator_is_accused_when_a_dependency_is_unavailable(tmp_path: Path, place: str, kind: type[Unavailable]) -> None:
-    town = Town(tmp_path)
-    broken(town, place, kind)
-    votes = lived(town)
+    setup = VerifierFixture(tmp_path)
+    broken(setup, place, kind)
+    votes = lived(setup)
     assert [vote for vote in votes if vote in ACCUSING] == []
-    assert [result.result for result, _ in town.sender.of("audit") if result.result == AuditOutcome.MISMATCH] == []
-    assert town.sender.of("open") == []
+    assert [result.result for result, _ in setup.sender.of("audit") if result.result == AuditOutcome.MISMATCH] == []
+    assert setup.sender.of("open") == []
 
 
 def test_same_fraud_is_found_when_everything_is_available(tmp_path: Path) -> None:
     """The control: this node does accuse, once it has seen."""
-    town = Town(tmp_path)
-    assert lived(town) == [Outcome.EXECUTED]
-    assert [result.result for result, _ in town.sender.of("audit")] == [AuditOutcome.MISMATCH] * 2
-    assert len(town.sender.of("open")) == 1, "the first is disputed already"
+    setup = VerifierFixture(tmp_path)
+    assert lived(setup) == [Outcome.EXECUTED]
+    assert [result.result for result, _ in setup.sender.of("audit")] == [AuditOutcome.MISMATCH] * 2
+    assert len(setup.sender.of("open")) == 1, "the first is disputed already"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -159,7 +169,7 @@ def test_enclave_lacking_a_dependency_reports_nothing_about_the_bytes(kind: type
     receipt = WORLD.receipt(1, request, truth, out_hash=word("another"))
     job: RunJob = b.job(WORLD, *b.sealed(WORLD, WORLD.payload(request, truth.output), receipt))
     keys = Failing(b.WholeKey(), "open" if place == "keys" else "", away(kind))
-    engine = Failing(b.TwoParrots(), "" if place == "keys" else place, away(kind))
+    engine = Failing(b.TwoStubEngines(), "" if place == "keys" else place, away(kind))
     try:
         found = judge(job, verify_job(job, CHAIN_ID), keys, b"", engine, MODEL)
     except Unavailable as error:

@@ -19,7 +19,7 @@ from bytewise.protocol.evidence.claims import ChainClaims, epoch_keys_digest
 from bytewise.protocol.records.statements import Finding, Outcome, Verdict
 from bytewise.protocol.signing import LocalSigner, struct_values, typed_digest
 from bytewise.protocol.units import U16, ZERO_DIGEST
-from bytewise.storage.outbox import State
+from bytewise.storage.outbox import OutboxState
 from chain.acts.disputes import SignedCommit, certificate, signing_mask
 from chain.acts.governed import set_params
 from chain.client.address_book import read_network, verify_code, write_network
@@ -91,7 +91,7 @@ def test_commitments_are_submitted_in_as_many_parts_as_needed(anvil: Anvil, tmp_
     helper.commit_for(signed, most=2)
     court.pump()
     sent = [item for item in helper.transactions.outbox.all() if item.intent.function == "commitFor"]
-    assert len(sent) == 1 + -(-len(votes) // 2) and all(item.state is State.CONFIRMED for item in sent)
+    assert len(sent) == 1 + -(-len(votes) // 2) and all(item.state is OutboxState.CONFIRMED for item in sent)
     shown = {each.voter: each.commitment for each in court.case().members}
     assert all(sealed(typed_digest(court.domain, v), v.voter, v.seat_mask) == shown[v.voter] for v in votes)
     with pytest.raises(MalformedValue, match="two are of one voter"):

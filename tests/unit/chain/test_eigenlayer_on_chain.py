@@ -16,7 +16,7 @@ from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Digest
 from bytewise.service.exit_codes import Exit
-from bytewise.storage.outbox import Item, State
+from bytewise.storage.outbox import OutboxItem, OutboxState
 from chain.client.address_book import write_network
 from chain.client.artifacts import Log
 from chain.deployment.params import DEVNET
@@ -29,7 +29,7 @@ from tests.fixtures.court.session import EAGER, TRUE, Court
 from verifier.executor import make_move
 from verifier.stake.deferred_slashes import RefusedSlashes
 from verifier.stake.refusals import REMEMBERED_S
-from verifier.stake.stake_record import OwnRecord
+from verifier.stake.stake_record import StakeRecorder
 from verifier.watch.event_counter import SETTLED_BLOCKS
 
 OPERATOR, PENALTY = OPERATORS[0], DEVNET.money.slash_amount
@@ -42,7 +42,7 @@ class Place(Court):
         super().__init__(anvil, folder, at_eigenlayer=True)
         self.eigen = EigenLayer.of(anvil, self.network)
         first = int(self.network.deploy_block)
-        self.parts = OwnRecord(self.reader, first, VERIFIERS[0].address), RefusedSlashes(self.reader, first, EAGER)
+        self.parts = StakeRecorder(self.reader, first, VERIFIERS[0].address), RefusedSlashes(self.reader, first, EAGER)
         """Of the first verifier's process."""
         self.stake = OwnStake(self.reader, self.of(OPERATOR), first, OPERATOR.address)
         """Of the first operator's."""
@@ -78,7 +78,7 @@ class Place(Court):
         """What came after its dispute was settled, and what is nobody's."""
         return self.pot(Digest(self.source("LATE")))
 
-    def last(self, who: LocalSigner) -> Item:
+    def last(self, who: LocalSigner) -> OutboxItem:
         """How the newest act of somebody stands."""
         return self.of(who).transactions.outbox.all()[-1]
 
@@ -119,7 +119,7 @@ def test_slash_refused_by_eigenlayer_stops_no_verdict_and_is_retried(anvil: Anvi
     place.eigen.do("pause", False, False, 0)
     anvil.pass_time(REMEMBERED_S)
     assert RetrySlash(who, ref, 1) in place.looks()
-    assert place.last(VERIFIERS[0]).state is State.CONFIRMED
+    assert place.last(VERIFIERS[0]).state is OutboxState.CONFIRMED
     assert place.source("dueOf", who, ref) == 0 and place.late() == PENALTY, "it is nobody's"
     assert place.holdings(OPERATOR).stake_wei == pytest.approx(STAKE_WEI - PENALTY, abs=100)
     anvil.pass_time(REMEMBERED_S)
@@ -127,7 +127,7 @@ def test_slash_refused_by_eigenlayer_stops_no_verdict_and_is_retried(anvil: Anvi
     place.of(VERIFIERS[1]).retry_slash(who, ref, 1)
     place.pump()
     row = place.last(VERIFIERS[1])
-    assert (row.state, row.nonce) == (State.SUPERSEDED, None) and "NothingDue" in row.detail, "tried, and not sent"
+    assert (row.state, row.nonce) == (OutboxState.SUPERSEDED, None) and "NothingDue" in row.detail, "tried, and not sent"
 
 
 def test_late_payment_is_collected_and_shared_and_surplus_is_swept(anvil: Anvil, tmp_path: Path) -> None:
@@ -141,16 +141,16 @@ def test_late_payment_is_collected_and_shared_and_surplus_is_swept(anvil: Anvil,
     helper, other = place.of(VERIFIERS[0]), place.of(VERIFIERS[1])
     assert "PaymentShort" in str(place.reader.collect_refused(VERIFIERS[0].address, slash, place.reader.head()))
     helper.collect_slash(slash)
-    assert helper.pump() == 1 and place.last(VERIFIERS[0]).state is State.PLANNED, "EigenLayer does not pay yet"
+    assert helper.pump() == 1 and place.last(VERIFIERS[0]).state is OutboxState.PLANNED, "EigenLayer does not pay yet"
     place.eigen.do("pause", False, False, 0)
     place.pump()
-    assert place.last(VERIFIERS[0]).state is State.CONFIRMED and place.pot(ref) == taken
+    assert place.last(VERIFIERS[0]).state is OutboxState.CONFIRMED and place.pot(ref) == taken
     before = place.holdings(CHALLENGER).credit_wei
     other.collect_slash(slash)
     other.collect(ref, 1)
     place.pump()
     states = [(each.state, each.nonce is None) for each in other.transactions.outbox.all()]
-    assert states == [(State.SUPERSEDED, True), (State.CONFIRMED, False)], "collected once, shared once"
+    assert states == [(OutboxState.SUPERSEDED, True), (OutboxState.CONFIRMED, False)], "collected once, shared once"
     share = taken * DEVNET.shares.alpha_bps // 10_000
     assert place.holdings(CHALLENGER).credit_wei - before == share and place.pot(ref) == 0
     place.eigen.give(place.network.addresses.stake_vault, 12_345)
@@ -189,4 +189,4 @@ def test_process_keeps_its_own_stake_record_fresh_and_correct(anvil: Anvil, tmp_
     place.of(who).deposit(1, b"reference")
     place.pump()
     row = place.last(who)
-    assert (row.state, row.nonce) == (State.REVERTED, None) and "StakedElsewhere" in row.detail
+    assert (row.state, row.nonce) == (OutboxState.REVERTED, None) and "StakedElsewhere" in row.detail

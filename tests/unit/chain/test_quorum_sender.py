@@ -9,7 +9,7 @@ import pytest
 
 from bytewise.protocol.errors.actors import LeaseStopped
 from bytewise.service import telemetry
-from bytewise.storage.outbox import State
+from bytewise.storage.outbox import OutboxState
 from chain.acts.actor import ContractSender
 from chain.client.quorum import LONGEST_BACKOFF_S
 from chain.reads.reader import SnapshotReader
@@ -47,7 +47,7 @@ def test_sender_and_reader_work_with_one_bad_endpoint(square: Square, tmp_path: 
     operator.anchor(batch(network, signer(1), last + 1, 2, 0).header, FEE_WEI)
     pump(square.anvil, [operator])
     (row,) = operator.transactions.outbox.all()
-    assert row.state is State.CONFIRMED and chain.holdings(ACCOUNT, chain.head()).last_seq == last + 2
+    assert row.state is OutboxState.CONFIRMED and chain.holdings(ACCOUNT, chain.head()).last_seq == last + 2
     assert len(operator.transactions.outbox.attempts(row.id)) == 1
     assert chain.snapshot(ACCOUNT, chain.head()) == true.snapshot(ACCOUNT, true.head())
 
@@ -84,12 +84,12 @@ def test_lying_and_lagging_endpoints_do_not_stop_the_account(square: Square, tmp
         square.clock.seconds += LONGEST_BACKOFF_S
         operator.pump()
     (row,) = operator.transactions.outbox.all()
-    assert row.state is State.BROADCAST and operator.transactions.outbox.lease.stop_reason() == ""
+    assert row.state is OutboxState.BROADCAST and operator.transactions.outbox.lease.stop_reason() == ""
     assert true.holdings(ACCOUNT, true.head()).last_seq == last + 2, "it was mined all the while"
     square.endpoints[1].change, before = None, counted(named)
     square.clock.seconds += LONGEST_BACKOFF_S
     pump(square.anvil, [operator])
-    assert operator.transactions.outbox.all()[0].state is State.CONFIRMED and counted(named) > before
+    assert operator.transactions.outbox.all()[0].state is OutboxState.CONFIRMED and counted(named) > before
 
 
 def test_foreign_use_of_our_key_is_seen_beside_a_lying_endpoint(square: Square, tmp_path: Path) -> None:
@@ -128,8 +128,8 @@ def test_disagreement_of_endpoints_delays_no_other_action(square: Square, tmp_pa
     failures = 'bytewise_sender_step_failures_total{error="NoAgreement",function="post"}'
     before = counted(failures)
     pump(square.anvil, [operator], rounds=3)
-    assert [row.state for row in operator.transactions.outbox.all()] == [State.PLANNED, State.CONFIRMED]
+    assert [row.state for row in operator.transactions.outbox.all()] == [OutboxState.PLANNED, OutboxState.CONFIRMED]
     assert counted(failures) > before
     square.endpoints[0].change = None
     pump(square.anvil, [operator])
-    assert [row.state for row in operator.transactions.outbox.all()] == [State.CONFIRMED] * 2
+    assert [row.state for row in operator.transactions.outbox.all()] == [OutboxState.CONFIRMED] * 2

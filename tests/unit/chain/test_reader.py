@@ -17,7 +17,7 @@ from bytewise.protocol.errors.records import MalformedValue, UnknownKeyEpoch
 from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U256, Blob
-from bytewise.storage.outbox import State
+from bytewise.storage.outbox import OutboxState
 from chain.client.address_book import read_network, write_network
 from chain.client.artifacts import Reason, interface
 from chain.client.rpc import ChainClient
@@ -46,7 +46,7 @@ from tests.fixtures.chain.devnet import (
     word,
 )
 from verifier.executor import MoveSender
-from verifier.stake.deferred_slashes import LateChain
+from verifier.stake.deferred_slashes import DeferredPaymentReader
 
 
 class Place(NamedTuple):
@@ -91,7 +91,7 @@ def test_network_is_read_from_address_book_and_rpc_alone(place: Place, tmp_path:
 
 def test_reader_and_sender_satisfy_the_ports_of_actors(place: Place, tmp_path: Path) -> None:
     # The type checker is the test: these assignments fail it if a port and its adapter part ways.
-    view: LateChain = reader(place.anvil, place.network)
+    view: DeferredPaymentReader = reader(place.anvil, place.network)
     keys: KeyChain = reader(place.anvil, place.network)
     acts: MoveSender = sender(place.anvil, place.network, signer(1), tmp_path)
     assert (view.head(), keys.epoch_on_chain(1, view.head()).state) == (place.anvil.client.head().number, EpochState.ACTIVE)
@@ -134,7 +134,7 @@ def test_receipt_is_final_as_the_contract_says_and_is_not_disputed_then(place: P
     late.open_dispute(first.receipt, first.signature, number, proof, word("alternative"), DEVNET.required_bond)
     pump(place.anvil, [late])
     (row,) = late.transactions.outbox.all()
-    assert (row.state, row.nonce) == (State.EXPIRED, None) and "WindowClosed" in row.detail
+    assert (row.state, row.nonce) == (OutboxState.EXPIRED, None) and "WindowClosed" in row.detail
 
 
 def test_two_receipts_with_one_number_are_punished_without_a_committee(place: Place, tmp_path: Path) -> None:
@@ -152,9 +152,9 @@ def test_two_receipts_with_one_number_are_punished_without_a_committee(place: Pl
     assert chain.reported(0, head) == ((who.address, first.receipt.seq),)
     reporter.report_equivocation(first.receipt, first.signature, second, signature, 1)
     rows = reporter.transactions.outbox.all()
-    assert [row.state for row in rows] == [State.CONFIRMED, State.PLANNED], "another time is another act"
+    assert [row.state for row in rows] == [OutboxState.CONFIRMED, OutboxState.PLANNED], "another time is another act"
     reporter.pump()
-    assert reporter.transactions.outbox.all()[1].state is State.SUPERSEDED, "and is tried before it is signed"
+    assert reporter.transactions.outbox.all()[1].state is OutboxState.SUPERSEDED, "and is tried before it is signed"
     assert "NoEquivocation" in str(chain.report_refused(*report[:3], first.receipt, first.signature, head))
     assert chain.holdings(who.address, head).stake_wei == before.stake_wei - DEVNET.money.slash_amount and chain.money(head).sums
 
@@ -179,7 +179,9 @@ def test_a_receipt_whose_number_was_skipped_costs_its_penalty_once(place: Place,
     reporter.report_skipped(*report, 1)
     reporter.pump()
     rows = reporter.transactions.outbox.all()
-    assert [row.state for row in rows] == [State.CONFIRMED, State.SUPERSEDED], "another time is another act, and is tried first"
+    assert [row.state for row in rows] == [OutboxState.CONFIRMED, OutboxState.SUPERSEDED], (
+        "another time is another act, and is tried first"
+    )
     assert chain.holdings(who, head).stake_wei == before.stake_wei - DEVNET.money.unanchored_penalty and chain.money(head).sums
 
 

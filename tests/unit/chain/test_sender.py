@@ -11,7 +11,7 @@ import pytest
 
 from bytewise.protocol.errors.actors import LeaseStopped, LeaseTaken
 from bytewise.service.settings import child_environment
-from bytewise.storage.outbox import State
+from bytewise.storage.outbox import OutboxState
 from chain.acts.actor import ContractSender
 from chain.client.address_book import write_network
 from chain.client.rpc import ChainClient
@@ -30,24 +30,24 @@ from tests.source import ROOT
 def test_an_intent_becomes_one_transaction_however_often_it_is_asked(anvil: Anvil, tmp_path: Path) -> None:
     desk = Desk(anvil, tmp_path)
     desk.post(1)
-    assert [item.state for item in desk.outbox.all()] == [State.PLANNED]
+    assert [item.state for item in desk.outbox.all()] == [OutboxState.PLANNED]
     assert desk.sender.pump() == 1
-    assert desk.row().state is State.BROADCAST
+    assert desk.row().state is OutboxState.BROADCAST
     desk.post(1)
     anvil.mine()
     assert desk.sender.pump() == 0
     desk.post(1)
     assert desk.sender.pump() == 0
-    assert desk.row().state is State.CONFIRMED and desk.batches() == 1
+    assert desk.row().state is OutboxState.CONFIRMED and desk.batches() == 1
 
 
 def test_a_batch_waits_for_the_one_before(anvil: Anvil, tmp_path: Path) -> None:
     desk = Desk(anvil, tmp_path)
     desk.post(3)
     desk.sender.pump()
-    assert [item.state for item in desk.outbox.all()] == [State.BROADCAST, State.PLANNED]
+    assert [item.state for item in desk.outbox.all()] == [OutboxState.BROADCAST, OutboxState.PLANNED]
     pump(anvil, [desk.sender])
-    assert [item.state for item in desk.outbox.all()] == [State.CONFIRMED] * 2 and desk.batches() == 2
+    assert [item.state for item in desk.outbox.all()] == [OutboxState.CONFIRMED] * 2 and desk.batches() == 2
 
 
 def test_a_batch_is_withdrawn_unsigned_or_when_its_nonce_is_used_for_good(anvil: Anvil, tmp_path: Path) -> None:
@@ -56,11 +56,11 @@ def test_a_batch_is_withdrawn_unsigned_or_when_its_nonce_is_used_for_good(anvil:
     assert desk.sender.withdraw_batch(third), "nobody ever planned it"
     desk.post(3)
     desk.sender.pump()
-    assert [item.state for item in desk.outbox.all()] == [State.BROADCAST, State.PLANNED]
+    assert [item.state for item in desk.outbox.all()] == [OutboxState.BROADCAST, OutboxState.PLANNED]
     assert not desk.sender.withdraw_batch(first) and desk.sender.withdraw_batch(second)
     pump(anvil, [desk.sender])
     mine(anvil, FINAL_AFTER)
-    assert [item.state for item in desk.outbox.all()] == [State.CONFIRMED, State.SUPERSEDED] and desk.batches() == 1
+    assert [item.state for item in desk.outbox.all()] == [OutboxState.CONFIRMED, OutboxState.SUPERSEDED] and desk.batches() == 1
     assert not desk.sender.withdraw_batch(first), "it is anchored"
     other = replace(second, locator="eigenda:standard:0x02")
     desk.sender.anchor(other, FEE_WEI)
@@ -76,7 +76,7 @@ def test_confirmations_are_counted(anvil: Anvil, tmp_path: Path) -> None:
         anvil.mine()
         desk.sender.pump()
         states.append(desk.row().state)
-    assert states == [State.MINED, State.MINED, State.CONFIRMED]
+    assert states == [OutboxState.MINED, OutboxState.MINED, OutboxState.CONFIRMED]
 
 
 @pytest.mark.parametrize("point", ["before", "after"])
@@ -91,13 +91,13 @@ def test_a_kill_around_the_broadcast_leaves_exactly_one_transaction(anvil: Anvil
     again = sender(anvil, network, signer(1), tmp_path)
     (row,) = again.transactions.outbox.all()
     (attempt,) = again.transactions.outbox.attempts(row.id)
-    assert (row.state, row.nonce) == (State.SIGNED, attempt.nonce)
+    assert (row.state, row.nonce) == (OutboxState.SIGNED, attempt.nonce)
     known = anvil.rpc("eth_getTransactionByHash", "0x" + attempt.tx_hash.hex())
     assert (known is not None) == (point == "after")
     again.anchor(batch(network, signer(1), 1, 2, anvil.client.head().timestamp).header, FEE_WEI)
     _wait_for_lease(again)
     pump(anvil, [again])
-    assert [item.state for item in again.transactions.outbox.all()] == [State.CONFIRMED]
+    assert [item.state for item in again.transactions.outbox.all()] == [OutboxState.CONFIRMED]
     assert [each.tx_hash for each in again.transactions.outbox.attempts(row.id)] == [attempt.tx_hash], "the same bytes"
     assert len(reader(anvil, network).batches(0, anvil.client.head().number)) == 1
     assert anvil.client.nonce(signer(1).address) == attempt.nonce + 1
@@ -128,13 +128,13 @@ def test_a_reorganisation_takes_a_transaction_back_and_it_is_sent_again(anvil: A
     desk.sender.pump()
     anvil.mine(depth)
     desk.sender.pump()
-    assert desk.row().state is State.MINED
+    assert desk.row().state is OutboxState.MINED
     anvil.reorganise(depth)
     assert desk.batches() == 0
     for _ in range(14):
         desk.sender.pump()
         anvil.mine()
-    assert desk.row().state is State.CONFIRMED and desk.batches() == 1
+    assert desk.row().state is OutboxState.CONFIRMED and desk.batches() == 1
 
 
 def test_foreign_use_of_our_key_stops_the_account(anvil: Anvil, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_foreign_use_of_our_key_stops_the_account(anvil: Anvil, tmp_path: Path) 
     anvil.mine()
     with pytest.raises(LeaseStopped, match="used by somebody else"):
         desk.sender.pump()
-    assert desk.row().state is State.REPLACED
+    assert desk.row().state is OutboxState.REPLACED
     desk.post(1, count=3)
     desk.post(3)
     with pytest.raises(LeaseStopped):
@@ -161,10 +161,10 @@ def test_transaction_that_reverts_in_its_block_ends_with_its_reason(anvil: Anvil
     send(anvil.client, governance(desk.network, "close"), tip_wei=10**9)
     anvil.mine()
     desk.sender.pump()
-    assert desk.row().state is State.BROADCAST, "what closed drains"
+    assert desk.row().state is OutboxState.BROADCAST, "what closed drains"
     anvil.pass_time(DEVNET.times.max_anchor_delay + 1)
     desk.sender.pump()
-    assert desk.row().state is State.REVERTED and "ModelNotActive" in desk.row().detail
+    assert desk.row().state is OutboxState.REVERTED and "ModelNotActive" in desk.row().detail
     assert desk.batches() == 0
 
 
@@ -175,7 +175,7 @@ def test_transaction_that_would_revert_is_never_signed(anvil: Anvil, tmp_path: P
     anvil.pass_time(DEVNET.times.max_anchor_delay + 1)
     before = anvil.client.nonce(signer(1).address)
     desk.sender.pump()
-    assert (desk.row().state, desk.row().nonce) == (State.REVERTED, None)
+    assert (desk.row().state, desk.row().nonce) == (OutboxState.REVERTED, None)
     assert anvil.client.nonce(signer(1).address) == before
 
 
@@ -185,18 +185,18 @@ def test_unsuccessful_action_may_be_planned_again(anvil: Anvil, tmp_path: Path) 
     anvil.mine()
     anvil.pass_time(DEVNET.times.max_anchor_delay + 1)
     desk.sender.pump()
-    assert desk.row().state is State.REVERTED
+    assert desk.row().state is OutboxState.REVERTED
     send(anvil.client, governance(desk.network, "activate"), tip_wei=10**9)
     anvil.mine()
     desk.post(1)
     pump(anvil, [desk.sender])
-    assert desk.row().state is State.CONFIRMED and desk.batches() == 1
+    assert desk.row().state is OutboxState.CONFIRMED and desk.batches() == 1
 
 
 def test_action_that_waits_too_long_is_dropped_unsigned(anvil: Anvil, tmp_path: Path) -> None:
     desk = Desk(anvil, tmp_path, SenderPolicy(confirmations=1, give_up_after_s=-1))
     desk.sender.pump()
-    assert (desk.row().state, desk.row().nonce) == (State.EXPIRED, None)
+    assert (desk.row().state, desk.row().nonce) == (OutboxState.EXPIRED, None)
 
 
 def test_dropped_action_is_planned_again_however_old_it_is(anvil: Anvil, tmp_path: Path) -> None:
@@ -207,14 +207,14 @@ def test_dropped_action_is_planned_again_however_old_it_is(anvil: Anvil, tmp_pat
     for hours in (2, 4):
         lease.clock = Later(hours * 3600)
         desk.sender.pump()
-        assert desk.row(1).state is State.EXPIRED, "it waited for the batch before"
+        assert desk.row(1).state is OutboxState.EXPIRED, "it waited for the batch before"
         lease.clock = Later(hours * 3600 + 60)
         desk.post(3)
         desk.sender.pump()
-        assert desk.row(1).state is State.PLANNED
+        assert desk.row(1).state is OutboxState.PLANNED
     desk.post(1)
     pump(anvil, [desk.sender])
-    assert [item.state for item in desk.outbox.all()] == [State.CONFIRMED] * 2 and desk.batches() == 2
+    assert [item.state for item in desk.outbox.all()] == [OutboxState.CONFIRMED] * 2 and desk.batches() == 2
 
 
 def test_unfunded_action_waits_without_delaying_others(anvil: Anvil, tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_unfunded_action_waits_without_delaying_others(anvil: Anvil, tmp_path: P
     assert poor.pump() == 2
     assert poor.pump() == 1
     states = [item.state for item in poor.transactions.outbox.all()]
-    assert states == [State.PLANNED, State.CONFIRMED]
+    assert states == [OutboxState.PLANNED, OutboxState.CONFIRMED]
 
 
 def test_action_of_another_removed_by_a_reorganisation_is_done_by_us(anvil: Anvil, tmp_path: Path) -> None:
@@ -238,11 +238,11 @@ def test_action_of_another_removed_by_a_reorganisation_is_done_by_us(anvil: Anvi
     other.pump()
     anvil.mine()
     desk.sender.pump()
-    assert desk.row().state is State.SUPERSEDED
+    assert desk.row().state is OutboxState.SUPERSEDED
     anvil.reorganise(1)
     desk.post(1)
     pump(anvil, [desk.sender])
-    assert desk.row().state is State.CONFIRMED and desk.batches() == 1
+    assert desk.row().state is OutboxState.CONFIRMED and desk.batches() == 1
 
 
 def test_deposits_stakes_and_exits_go_through_the_outbox(anvil: Anvil, tmp_path: Path) -> None:

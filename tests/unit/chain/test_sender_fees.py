@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.storage.outbox import State
+from bytewise.storage.outbox import OutboxState
 from chain.deployment.params import DEVNET
 from chain.sending.fees import BLOCK_S, HURRY_S, TIP_WEI, Fees, fees_at, offered, outgrown, raised, tip_at
 from chain.sending.sender import SenderPolicy
@@ -28,29 +28,29 @@ def test_a_stuck_transaction_pays_more_within_bounds(anvil: Anvil, tmp_path: Pat
     for low, high in itertools.pairwise(fees):
         assert high.max_fee * 10 >= low.max_fee * 11 and high.tip * 10 >= low.tip * 11
     pump(anvil, [desk.sender])
-    assert desk.row().state is State.CONFIRMED and desk.batches() == 1
+    assert desk.row().state is OutboxState.CONFIRMED and desk.batches() == 1
 
 
 def test_refused_bytes_after_a_crash_pay_more_and_free_their_nonce(tmp_path: Path) -> None:
     with running_anvil() as anvil:
         desk = Desk(anvil, tmp_path, IMPATIENT._replace(max_attempts=1))
         sign_only(desk)
-        assert desk.row().state is State.SIGNED
+        assert desk.row().state is OutboxState.SIGNED
         now = 2 * fees_of(desk.outbox.attempts(desk.row().id)[0].raw)[0].max_fee
         base_fee(anvil, now)
         desk.sender.pump()
         first, second = desk.outbox.attempts(desk.row().id)
         assert fees_of(second.raw)[0].max_fee > now > fees_of(first.raw)[0].max_fee and first.nonce == second.nonce
-        assert desk.row().state is State.BROADCAST
+        assert desk.row().state is OutboxState.BROADCAST
         pump(anvil, [desk.sender])
-        assert desk.row().state is State.CONFIRMED and desk.batches() == 1
+        assert desk.row().state is OutboxState.CONFIRMED and desk.batches() == 1
 
 
 def test_signed_bytes_are_submitted_before_others_are_made(anvil: Anvil, tmp_path: Path) -> None:
     desk = Desk(anvil, tmp_path, IMPATIENT)
     sign_only(desk)
     desk.sender.pump()
-    assert desk.row().state is State.BROADCAST and len(desk.outbox.attempts(desk.row().id)) == 1
+    assert desk.row().state is OutboxState.BROADCAST and len(desk.outbox.attempts(desk.row().id)) == 1
 
 
 def test_moot_action_frees_its_nonce_after_base_fee_outgrew_it(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_moot_action_frees_its_nonce_after_base_fee_outgrew_it(tmp_path: Path) -
         base_fee(anvil, 2 * paying)
         desk.sender.pump()
         pump(anvil, [desk.sender])
-        assert desk.row().state is State.REVERTED and anvil.client.nonce(signer(1).address) == 3
+        assert desk.row().state is OutboxState.REVERTED and anvil.client.nonce(signer(1).address) == 3
 
 
 def test_a_gas_limit_stays_within_what_one_transaction_may_use(anvil: Anvil, tmp_path: Path) -> None:
@@ -83,14 +83,14 @@ def test_a_planned_batch_is_not_signed_after_its_deadline(anvil: Anvil, tmp_path
     anvil.pass_time(100)
     assert operator.pump() == 0
     (row,) = operator.transactions.outbox.all()
-    assert (row.state, row.nonce) == (State.EXPIRED, None)
+    assert (row.state, row.nonce) == (OutboxState.EXPIRED, None)
 
 
 def test_expired_signed_bytes_are_not_sent_and_their_nonce_is_voided(anvil: Anvil, tmp_path: Path) -> None:
     desk = Desk(anvil, tmp_path, IMPATIENT._replace(replan_after_s=0))
     outbox = desk.outbox
     outbox.lease.acquire()
-    outbox.mark(desk.row().id, State.EXPIRED)
+    outbox.mark(desk.row().id, OutboxState.EXPIRED)
     outbox.replan(desk.row().id, desk.row().intent._replace(deadline=anvil.client.head().timestamp + 60))
     desk.sender.pump()
     (attempt,) = outbox.attempts(desk.row().id)
@@ -101,15 +101,15 @@ def test_expired_signed_bytes_are_not_sent_and_their_nonce_is_voided(anvil: Anvi
     first, second = outbox.attempts(desk.row().id)
     assert is_empty(second.raw) and not is_empty(first.raw) and first.nonce == second.nonce
     pump(anvil, [desk.sender])
-    assert desk.row().state is State.EXPIRED and desk.batches() == 0
+    assert desk.row().state is OutboxState.EXPIRED and desk.batches() == 0
     assert anvil.client.nonce(signer(1).address) == second.nonce + 1, "what comes later does not wait for it"
     anvil.reorganise(2)
     anvil.pass_time(300)
     pump(anvil, [desk.sender])
-    assert desk.row().state is State.EXPIRED and anvil.client.nonce(signer(1).address) == second.nonce + 1
+    assert desk.row().state is OutboxState.EXPIRED and anvil.client.nonce(signer(1).address) == second.nonce + 1
     desk.post(1)
     pump(anvil, [desk.sender])
-    assert desk.row().state is State.CONFIRMED and desk.batches() == 1
+    assert desk.row().state is OutboxState.CONFIRMED and desk.batches() == 1
 
 
 def test_action_near_its_deadline_pays_more(anvil: Anvil, tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_action_near_its_deadline_pays_more(anvil: Anvil, tmp_path: Path) -> Non
     assert gwei[:3] == [1, 1, 1] and gwei[3] == gwei[4] and gwei[-1] == HURRY_S / BLOCK_S
     assert gwei == sorted(gwei) and len(set(gwei)) == len(outbox.attempts(1)) == 5
     pump(anvil, [operator])
-    assert outbox.all()[0].state is State.CONFIRMED
+    assert outbox.all()[0].state is OutboxState.CONFIRMED
 
 
 def test_deadline_moved_by_the_chain_updates_the_row(anvil: Anvil, tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_deadline_moved_by_the_chain_updates_the_row(anvil: Anvil, tmp_path: Pat
         operator.anchor(header, FEE_WEI, deadline=deadline)
         assert operator.transactions.outbox.all()[0].intent.deadline == deadline
     pump(anvil, [operator])
-    assert operator.transactions.outbox.all()[0].state is State.CONFIRMED
+    assert operator.transactions.outbox.all()[0].state is OutboxState.CONFIRMED
 
 
 def test_the_fee_ceiling_holds(anvil: Anvil, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from eth_account.typed_transactions.typed_transaction import TypedTransaction
 from hexbytes import HexBytes
 
-from bytewise.storage.outbox import Item, State
+from bytewise.storage.outbox import OutboxItem, OutboxState
 from chain.acts.actor import ContractSender
 from chain.deployment.params import ETHER
 from chain.sending.fees import fees_at
@@ -30,7 +30,7 @@ def desk_above_its_contracts(anvil: Anvil, folder: Path) -> Desk:
 def settle(desk: Desk, rounds: int = 30) -> None:
     """Pumps, a block between each, until every row is believed."""
     for _ in range(rounds):
-        if not desk.sender.pump() and all(item.state in (State.CONFIRMED, State.FINAL) for item in desk.outbox.all()):
+        if not desk.sender.pump() and all(item.state in (OutboxState.CONFIRMED, OutboxState.FINAL) for item in desk.outbox.all()):
             return
         desk.anvil.mine()
     raise AssertionError([item.state for item in desk.outbox.all()])
@@ -58,7 +58,7 @@ def check(desk: Desk) -> None:
     assert len(set(nonces)) == len(nonces)
 
 
-def out_of_gas(sender_: ContractSender, item: Item) -> None:
+def out_of_gas(sender_: ContractSender, item: OutboxItem) -> None:
     """Signs the act with too little gas, as an estimate would that a reorganisation made wrong."""
     transactions = sender_.transactions
     outbox, client = transactions.outbox, transactions.client
@@ -75,7 +75,7 @@ def test_reorganisations_of_depth_1_to_64_are_survived(anvil: Anvil, tmp_path: P
         desk.sender.pump()
         anvil.rpc("anvil_mine", hex(depth))
         desk.sender.pump()
-        assert desk.row(-1).state is (State.MINED if depth == 1 else State.CONFIRMED)
+        assert desk.row(-1).state is (OutboxState.MINED if depth == 1 else OutboxState.CONFIRMED)
         assert anchored(desk) == 2 + 2 * number
         anvil.reorganise(depth)
         assert anchored(desk) == 2 * number, "it left the chain"
@@ -101,12 +101,12 @@ def test_confirmed_action_that_reverts_in_its_second_block_is_replanned(anvil: A
     desk = desk_above_its_contracts(anvil, tmp_path)
     out_of_gas(desk.sender, desk.row())
     pump(anvil, [desk.sender])
-    assert desk.row().state is State.REVERTED
+    assert desk.row().state is OutboxState.REVERTED
     anvil.reorganise(3)
     desk.sender.pump()
-    assert desk.row().state is State.BROADCAST, "its nonce is free again, and whatever comes later waits for it"
+    assert desk.row().state is OutboxState.BROADCAST, "its nonce is free again, and whatever comes later waits for it"
     pump(anvil, [desk.sender])
-    assert desk.row().state is State.REVERTED
+    assert desk.row().state is OutboxState.REVERTED
     desk.post(1)
     settle(desk)
     check(desk)
@@ -139,7 +139,7 @@ def test_reverted_deposit_is_resent_only_when_its_old_bytes_are_void(anvil: Anvi
     pump(anvil, [verifier])
     for _ in range(3):
         verifier.deposit(ETHER, b"first")
-        assert outbox.all()[0].state is State.REVERTED
+        assert outbox.all()[0].state is OutboxState.REVERTED
         anvil.mine()
     anvil.rpc("anvil_mine", hex(FINAL_AFTER))
     verifier.deposit(ETHER, b"first")
@@ -147,7 +147,7 @@ def test_reverted_deposit_is_resent_only_when_its_old_bytes_are_void(anvil: Anvi
     verifier.deposit(ETHER, b"first")
     pump(anvil, [verifier])
     chain = reader(anvil, network)
-    assert outbox.all()[0].state is State.CONFIRMED and chain.holdings(signer(9).address, chain.head()).stake_wei == ETHER
+    assert outbox.all()[0].state is OutboxState.CONFIRMED and chain.holdings(signer(9).address, chain.head()).stake_wei == ETHER
 
 
 def test_deep_transaction_is_final_and_no_longer_followed(anvil: Anvil, tmp_path: Path) -> None:
@@ -155,10 +155,10 @@ def test_deep_transaction_is_final_and_no_longer_followed(anvil: Anvil, tmp_path
     settle(desk)
     anvil.rpc("anvil_mine", hex(FINAL_AFTER - 3))
     desk.sender.pump()
-    assert desk.row().state is State.CONFIRMED
+    assert desk.row().state is OutboxState.CONFIRMED
     anvil.mine(2)
     desk.sender.pump()
-    assert desk.row().state is State.FINAL and desk.outbox.leavable_rows() == ()
+    assert desk.row().state is OutboxState.FINAL and desk.outbox.leavable_rows() == ()
 
 
 @pytest.mark.parametrize("seed", range(4))

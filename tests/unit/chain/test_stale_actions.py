@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bytewise.protocol.errors.actors import TryAgain
-from bytewise.storage.outbox import Item, State
+from bytewise.storage.outbox import OutboxItem, OutboxState
 from chain.deployment.params import DEVNET
 from chain.sending.sender import SenderPolicy
 from chain.sending.transactions import is_empty
@@ -26,7 +26,7 @@ def desk_with_a_batch(anvil: Anvil, folder: Path) -> Desk:
     return desk
 
 
-def demand(desk: Desk, within_s: int = WITHIN_S) -> Item:
+def demand(desk: Desk, within_s: int = WITHIN_S) -> OutboxItem:
     """The operator demands its own list, which anybody may; the second row of the outbox."""
     desk.sender.demand_list(0, BOND, within_s)
     return desk.row(1)
@@ -41,11 +41,11 @@ def test_stale_demand_is_dropped_unsigned_and_planned_anew_when_redecided(anvil:
     later(desk, WITHIN_S + 2)
     desk.sender.pump()
     row = desk.row(1)
-    assert (row.state, row.nonce, row.detail) == (State.EXPIRED, None, "not handed in soon enough")
+    assert (row.state, row.nonce, row.detail) == (OutboxState.EXPIRED, None, "not handed in soon enough")
     later(desk, WITHIN_S + 2 + REPLAN_S)
-    assert demand(desk).state is State.PLANNED
+    assert demand(desk).state is OutboxState.PLANNED
     pump(anvil, [desk.sender])
-    assert desk.row(1).state is State.CONFIRMED
+    assert desk.row(1).state is OutboxState.CONFIRMED
 
 
 def test_repeatedly_decided_action_waits_as_long_as_it_is_decided(anvil: Anvil, tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_repeatedly_decided_action_waits_as_long_as_it_is_decided(anvil: Anvil, 
         demand(desk)
     later(desk, seconds + WITHIN_S - 2)
     pump(anvil, [desk.sender])
-    assert desk.row(1).state is State.CONFIRMED
+    assert desk.row(1).state is OutboxState.CONFIRMED
 
 
 def test_action_without_a_deadline_waits(anvil: Anvil, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_action_without_a_deadline_waits(anvil: Anvil, tmp_path: Path) -> None:
     assert demand(desk, 0).intent.broadcast_by == 0
     later(desk, 10 * WITHIN_S)
     pump(anvil, [desk.sender])
-    assert desk.row(1).state is State.CONFIRMED
+    assert desk.row(1).state is OutboxState.CONFIRMED
 
 
 def sign_while_away(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,11 +82,11 @@ def test_signed_bytes_that_no_node_accepted_in_time_free_their_nonce(
     """Our line broke between the signature and the broadcast."""
     desk = desk_with_a_batch(anvil, tmp_path)
     sign_while_away(desk, monkeypatch)
-    assert desk.row(1).state is State.SIGNED
+    assert desk.row(1).state is OutboxState.SIGNED
     later(desk, WITHIN_S + 2)
     pump(anvil, [desk.sender])
     last = desk.outbox.attempts(desk.row(1).id)[-1]
-    assert desk.row(1).state is State.EXPIRED and is_empty(last.raw) and last.broadcast_at is not None
+    assert desk.row(1).state is OutboxState.EXPIRED and is_empty(last.raw) and last.broadcast_at is not None
 
 
 def test_freeing_a_nonce_is_no_attempt_and_exhausted_actions_are_named(
@@ -99,13 +99,13 @@ def test_freeing_a_nonce_is_no_attempt_and_exhausted_actions_are_named(
         now += WITHIN_S + 2 + REPLAN_S
         later(desk, now)
         pump(anvil, [desk.sender])
-        assert desk.row(1).state is State.EXPIRED
+        assert desk.row(1).state is OutboxState.EXPIRED
         now += REPLAN_S
         later(desk, now)
         signed = [is_empty(each.raw) for each in desk.outbox.attempts(desk.row(1).id)]
         assert signed.count(False) == tries <= signed.count(True)
         assert "sender.not_planned" not in "".join(capsys.readouterr())
-        planned = demand(desk).state is State.PLANNED
+        planned = demand(desk).state is OutboxState.PLANNED
         assert planned is (tries < SenderPolicy().max_attempts), tries
     assert "sender.not_planned" in "".join(capsys.readouterr())
 
@@ -113,12 +113,12 @@ def test_freeing_a_nonce_is_no_attempt_and_exhausted_actions_are_named(
 def test_transaction_known_to_a_node_is_followed_however_late_it_is_mined(anvil: Anvil, tmp_path: Path) -> None:
     desk = desk_with_a_batch(anvil, tmp_path)
     desk.sender.pump()
-    assert desk.row(1).state is State.BROADCAST
+    assert desk.row(1).state is OutboxState.BROADCAST
     later(desk, WITHIN_S + 2)
     desk.sender.pump()
     mine(anvil, 1)
     pump(anvil, [desk.sender])
-    assert desk.row(1).state is State.CONFIRMED
+    assert desk.row(1).state is OutboxState.CONFIRMED
     assert not any(is_empty(each.raw) for each in desk.outbox.attempts(desk.row(1).id))
 
 

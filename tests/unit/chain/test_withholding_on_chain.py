@@ -21,12 +21,12 @@ from chain.reads.documents import RegistryDocuments
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import CHALLENGER, OPERATORS, STAKE_WEI, VERIFIERS, batch, empty_database, mine, receipt
 from tests.fixtures.court.session import EAGER, Court
-from tests.fixtures.verifier.verifier_fixture import Shelf, randomness
-from verifier.demands.demander import Demander, Means
+from tests.fixtures.verifier.verifier_fixture import BlobShelf, randomness
+from verifier.demands.demander import Demander, DemandOptions
 from verifier.disputes.watchtower import Watchtower
-from verifier.executor import Performer
+from verifier.executor import ActionExecutor
 from verifier.stake.refusals import REMEMBERED_S
-from verifier.watch.absence_check import ControlledStore
+from verifier.watch.absence_check import ProbedStore
 from verifier.watch.list_reader import CHECKED
 from verifier.watch.open_windows import SnapshotPages
 from verifier.watch.records import Records
@@ -40,18 +40,18 @@ class Tower:
     """A watchtower of the challenger's, with everything but its own process; ticks are a few seconds apart."""
 
     def __init__(self, court: Court, folder: Path) -> None:
-        self.court, self.shelf = court, Shelf()
+        self.court, self.shelf = court, BlobShelf()
         (folder / "tower.db").write_bytes(empty_database())
         database = open_database(f"sqlite:///{folder / 'tower.db'}")
         clock, network, chain = SystemClock(), court.network, court.reader
-        store, self.archive = ControlledStore(self.shelf, randomness, self._chain_time), Archive(database, clock)
+        store, self.archive = ProbedStore(self.shelf, randomness, self._chain_time), Archive(database, clock)
         cursor = Cursor(database, "batches")
         self.records = Records(chain, RegistryDocuments(chain), store, self.archive, cursor, network, DEADLINE_S)
         watchtower = Watchtower(chain, network, self.records, CHALLENGER, WatchPolicy())
-        means = Means(CHALLENGER.address, POLICY, EAGER, disputes=True)
+        means = DemandOptions(CHALLENGER.address, POLICY, EAGER, disputes=True)
         self.demander = Demander(chain, network, self.records, store, means)
         journal = Journal(database, journal_key(folder / "journal.key"), clock)
-        self.performer = Performer(court.of(CHALLENGER), journal, None, watchtower, None, self.demander)
+        self.performer = ActionExecutor(court.of(CHALLENGER), journal, None, watchtower, None, self.demander)
         self.pages = SnapshotPages(chain, CHALLENGER.address, 0)
 
     def _chain_time(self) -> float:

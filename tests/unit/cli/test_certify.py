@@ -21,7 +21,7 @@ from bytewise.service.settings import child_environment
 from bytewise.storage.duties import DONE, MISSED, Duties
 from bytewise.storage.engine import open_database
 from bytewise.storage.nonce_lease import NonceLease
-from bytewise.storage.outbox import State
+from bytewise.storage.outbox import OutboxState
 from chain.acts.actor import contract_sender
 from chain.client.address_book import write_network
 from chain.deployment.calls import call_of
@@ -34,7 +34,7 @@ from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.fixtures.chain.devnet import ENVIRONMENT, POOL, VERIFIERS, deployed, empty_database, mine, reader, signer, word
 from tests.fixtures.inference.models import small_artifact
 from tests.source import ROOT
-from verifier.orders import CERTIFY, Orders, ordered_word
+from verifier.orders import CERTIFY, OrderedDuties, certification_subject
 from verifier.watch.open_windows import SnapshotPages
 
 MEMBER = VERIFIERS[0]
@@ -79,7 +79,7 @@ class Place(NamedTuple):
         """The member's process sends what it was ordered."""
         policy = SenderPolicy(confirmations=1, replan_after_s=0)
         sender = contract_sender(self.anvil.client, self.network, self.lease(), MEMBER, "verifier", policy)
-        orders, chain = Orders(self.duties(), sender), reader(self.anvil, self.network)
+        orders, chain = OrderedDuties(self.duties(), sender), reader(self.anvil, self.network)
         for _ in range(4):
             orders.step(SnapshotPages(chain, MEMBER.address, 0).read(chain.head()))
             sender.pump()
@@ -161,7 +161,7 @@ def test_order_is_kept_while_the_member_runs_and_after_a_failed_attempt(place: P
     lease.acquire()
     sender.certify_item(item.digest, proposed.vectors, proposed.certify_until)
     row = sender.transactions.outbox.all()[-1]
-    sender.transactions.outbox.mark(row.id, State.EXPIRED, detail="gave up")
+    sender.transactions.outbox.mark(row.id, OutboxState.EXPIRED, detail="gave up")
     place.certify(item.digest)
     lease.release()
     place.runs()
@@ -170,9 +170,14 @@ def test_order_is_kept_while_the_member_runs_and_after_a_failed_attempt(place: P
 
 def test_order_with_an_expired_proposal_is_missed(place: Place) -> None:
     chain = reader(place.anvil, place.network)
-    snapshot, subject = SnapshotPages(chain, MEMBER.address, 0).read(chain.head()), ordered_word(word("late"), word("vectors"), 1)
+    snapshot, subject = (
+        SnapshotPages(chain, MEMBER.address, 0).read(chain.head()),
+        certification_subject(word("late"), word("vectors"), 1),
+    )
     place.duties().order(CERTIFY, subject, 1)
-    Orders(place.duties(), contract_sender(place.anvil.client, place.network, place.lease(), MEMBER, "verifier")).step(snapshot)
+    OrderedDuties(place.duties(), contract_sender(place.anvil.client, place.network, place.lease(), MEMBER, "verifier")).step(
+        snapshot
+    )
     found = place.duties().find(CERTIFY, subject)
     assert found is not None and found.state == MISSED
 

@@ -17,7 +17,7 @@ from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
 from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import child_environment
-from bytewise.storage.engine import open_database, reading
+from bytewise.storage.engine import open_database, read_transaction
 from bytewise.storage.nonce_lease import DEFAULT_TTL_S, NonceLease
 from bytewise.storage.protection import Protection
 from bytewise.storage.tables import NonceLeaseRow
@@ -85,7 +85,7 @@ class Place(NamedTuple):
 
     def leased_for(self) -> int:
         """Seconds until the nonce lease is free by itself."""
-        with reading(open_database(self.url)) as connection:
+        with read_transaction(open_database(self.url)) as connection:
             until: int = connection.execute(select(NonceLeaseRow.leased_until)).scalar_one()
         return until - SystemClock().now()
 

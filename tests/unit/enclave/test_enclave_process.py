@@ -30,7 +30,7 @@ from tests.fixtures.kms.memory_chain import CHAIN_ID, Case
 from tests.fixtures.kms.release_network import wait_until
 from tests.fixtures.verifier.enclave_model import model
 from tests.fixtures.verifier.forbidden_imports import FORBIDDEN, documented, packages
-from tests.fixtures.verifier.running_enclave import PROMPT, Running, children, missing, running_enclave
+from tests.fixtures.verifier.running_enclave import PROMPT, RunningEnclave, children, missing, running_enclave
 
 __all__ = ["model"]
 
@@ -38,13 +38,13 @@ pytestmark = pytest.mark.skipif(not kernels(), reason="without the native path a
 
 
 @pytest.fixture(scope="module")
-def running(model: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def running(model: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningEnclave]:
     with running_enclave(tmp_path_factory.mktemp("enclave"), ExactEngine(model)) as enclave:
         yield enclave
 
 
 @pytest.mark.e2e
-def test_honest_and_forged_answers_are_judged_and_leave_nothing_behind(running: Running) -> None:
+def test_honest_and_forged_answers_are_judged_and_leave_nothing_behind(running: RunningEnclave) -> None:
     (honest, first), (forged, second) = running.case(1, 0), running.case(2, 1)
     before = {each.pid for each in running.waiting()}
     results = [running.judge(honest), running.judge(forged)]
@@ -64,7 +64,7 @@ def _readings(requests: tuple[Request, ...]) -> dict[str, bytes]:
     return needles | {f"nonce {i} hex": each.nonce.hex().encode() for i, each in enumerate(requests)}
 
 
-def _keys(running: Running, cases: tuple[Case, ...]) -> dict[str, bytes]:
+def _keys(running: RunningEnclave, cases: tuple[Case, ...]) -> dict[str, bytes]:
     """What opens the envelopes: the point that shards' partials make, and the key that none of them has."""
     world = running.world
     held = {n: keyring.open_share(world.settings.shards[n - 1].folder, world.document).scalar() for n in (1, 2)}
@@ -77,7 +77,7 @@ def _keys(running: Running, cases: tuple[Case, ...]) -> dict[str, bytes]:
     }
 
 
-def _nothing_shows(running: Running, needles: dict[str, bytes]) -> None:
+def _nothing_shows(running: RunningEnclave, needles: dict[str, bytes]) -> None:
     assert memory_search.in_memory(os.getpid(), needles), "who made the requests holds them (positive control)"
     shown = running.log().encode()
     for each in running.at_rest():
@@ -90,7 +90,7 @@ def _nothing_shows(running: Running, needles: dict[str, bytes]) -> None:
 
 
 @pytest.mark.e2e
-def test_job_process_imports_no_network_client_and_its_imports_are_listed(running: Running) -> None:
+def test_job_process_imports_no_network_client_and_its_imports_are_listed(running: RunningEnclave) -> None:
     before = {each.pid for each in running.waiting()}
     running.judge(running.case(3, 1)[0])
     wait_until(lambda: not before & {each.pid for each in running.at_rest()})
@@ -101,7 +101,7 @@ def test_job_process_imports_no_network_client_and_its_imports_are_listed(runnin
 
 
 @pytest.mark.e2e
-def test_every_process_is_fenced_and_unavailable_fences_are_reported(running: Running) -> None:
+def test_every_process_is_fenced_and_unavailable_fences_are_reported(running: RunningEnclave) -> None:
     assert set(re.findall(r'"enclave.fence","name":"(\w+)"', running.log())) == set(missing())
     for each in running.at_rest():
         status = Path(f"/proc/{each.pid}/status").read_text()
@@ -115,7 +115,7 @@ def test_every_process_is_fenced_and_unavailable_fences_are_reported(running: Ru
 
 
 @pytest.mark.e2e
-def test_job_and_second_backend_processes_are_bounded_and_cannot_fork(running: Running) -> None:
+def test_job_and_second_backend_processes_are_bounded_and_cannot_fork(running: RunningEnclave) -> None:
     running.at_rest()
     for each in running.waiting():
         assert each.rlimit(resource.RLIMIT_CPU) == (2 * JOB_LIMIT_S + 60,) * 2
@@ -123,7 +123,7 @@ def test_job_and_second_backend_processes_are_bounded_and_cannot_fork(running: R
 
 
 @pytest.mark.e2e
-def test_second_backend_never_has_the_signing_key_of_the_enclave(running: Running) -> None:
+def test_second_backend_never_has_the_signing_key_of_the_enclave(running: RunningEnclave) -> None:
     if not memory_search.sees_closed():
         # Who may not search closed processes sees at least that they are closed.
         for each in running.at_rest():

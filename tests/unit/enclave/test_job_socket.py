@@ -28,8 +28,8 @@ from tests.fixtures.verifier.job_case import (
     WORLD,
     case,
 )
-from verifier.jobs.enclave_client import JobSocket
-from verifier.jobs.tickets import Case, run_job
+from verifier.jobs.enclave_client import EnclaveClient
+from verifier.jobs.tickets import JobCase, run_job
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def enclave(place: Path) -> Iterator[Path]:
         assert not thread.is_alive()
 
 
-def client(path: Path) -> JobSocket:
-    return JobSocket(path, prepare_timeout_s=10.0)
+def client(path: Path) -> EnclaveClient:
+    return EnclaveClient(path, prepare_timeout_s=10.0)
 
 
 def test_job_is_judged_and_its_quote_binds_its_result(enclave: Path, place: Path) -> None:
@@ -125,7 +125,7 @@ def prepared(path: Path, receipt: Digest | None = None) -> tuple[socket.socket, 
     return peer, frames.receive(peer, Prepared)
 
 
-def job_of(one: Case, kind: TicketKind = TicketKind.DISPUTE) -> RunJob:
+def job_of(one: JobCase, kind: TicketKind = TicketKind.DISPUTE) -> RunJob:
     return b.job(WORLD, one.signed.receipt, one.envelope, kind)
 
 

@@ -38,9 +38,9 @@ from tests.fixtures.verifier import enclave_in_memory as b
 WORLD = World()
 
 
-def judged(job: RunJob, engine: b.TwoParrots | None = None, keys: b.WholeKey | None = None) -> Judgement:
+def judged(job: RunJob, engine: b.TwoStubEngines | None = None, keys: b.WholeKey | None = None) -> Judgement:
     identifier = verify_job(job, CHAIN_ID)
-    return judge(job, identifier, keys or b.WholeKey(), b"", engine or b.TwoParrots(), MODEL)
+    return judge(job, identifier, keys or b.WholeKey(), b"", engine or b.TwoStubEngines(), MODEL)
 
 
 def case(
@@ -110,28 +110,29 @@ def test_true_tokens_under_another_trace_are_no_match() -> None:
 
 @pytest.mark.parametrize("keep_out_hash", [False, True])
 def test_divergence_not_confirmed_by_a_second_backend_accuses_nobody(keep_out_hash: bool) -> None:
-    found = judged(altered(3, keep_out_hash=keep_out_hash), b.TwoParrots(second=8))
+    found = judged(altered(3, keep_out_hash=keep_out_hash), b.TwoStubEngines(second=8))
     assert found == Judgement(Outcome.CANNOT_EXECUTE, CannotReason.BACKEND)
 
 
 def test_a_match_needs_no_second_backend() -> None:
-    assert judged(case(), b.TwoParrots(second=8)).outcome is Outcome.EXECUTED
+    assert judged(case(), b.TwoStubEngines(second=8)).outcome is Outcome.EXECUTED
 
 
 @pytest.mark.parametrize("engine", [b.OutOfMemory(), b.Starved()], ids=["of the interpreter", "of the engine"])
-def test_machine_that_is_too_small_reports_it(engine: b.TwoParrots) -> None:
+def test_machine_that_is_too_small_reports_it(engine: b.TwoStubEngines) -> None:
     assert judged(case(), engine) == Judgement(Outcome.CANNOT_EXECUTE, CannotReason.RESOURCES)
 
 
 def test_machine_without_the_model_says_so_only_after_record_checks_pass() -> None:
     job = case()
     identifier = verify_job(job, CHAIN_ID)
-    assert judge(job, identifier, b.WholeKey(), b"", b.TwoParrots(), word("another model")) == Judgement(
+    assert judge(job, identifier, b.WholeKey(), b"", b.TwoStubEngines(), word("another model")) == Judgement(
         Outcome.CANNOT_EXECUTE, CannotReason.MODEL_MISSING
     )
     bad = case(payload=lambda p: dataclasses.replace(p, client_signature=Blob(bytes(65))))
     assert (
-        judge(bad, verify_job(bad, CHAIN_ID), b.WholeKey(), b"", b.TwoParrots(), word("another model")).outcome is Outcome.INVALID
+        judge(bad, verify_job(bad, CHAIN_ID), b.WholeKey(), b"", b.TwoStubEngines(), word("another model")).outcome
+        is Outcome.INVALID
     )
 
 

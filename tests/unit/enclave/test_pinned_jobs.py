@@ -28,8 +28,8 @@ from enclave.session import Bench
 from tests.fixtures.builders import ANCHOR, CHAIN_ID, MODEL, World, word
 from tests.fixtures.verifier import enclave_in_memory as b
 from verifier.audits.auditor import Cause, attribute
-from verifier.jobs.enclave_client import JobSocket
-from verifier.jobs.tickets import Case, run_job, vote_right
+from verifier.jobs.enclave_client import EnclaveClient
+from verifier.jobs.tickets import JobCase, run_job, vote_right
 
 WORLD = World()
 RIGHT = vote_right(b.DISPUTE, 1, word("round seed"), 2_000_000_000)
@@ -54,7 +54,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 
 @contextmanager
-def enclave(place: Place | None) -> Iterator[JobSocket]:
+def enclave(place: Place | None) -> Iterator[EnclaveClient]:
     """An enclave that serves the pinned artifact, or the exact one of these tests."""
     with tempfile.TemporaryDirectory() as name:
         exact = b.bench(Path(name))
@@ -66,7 +66,7 @@ def enclave(place: Place | None) -> Iterator[JobSocket]:
         thread = threading.Thread(target=b.serve, args=(listening, bench, stop))
         thread.start()
         try:
-            yield JobSocket(Path(name) / "s", prepare_timeout_s=10.0)
+            yield EnclaveClient(Path(name) / "s", prepare_timeout_s=10.0)
         finally:
             stop.set()
             thread.join(timeout=30)
@@ -78,16 +78,16 @@ def asked(place: Place, environment: Environment) -> Request:
     return WORLD.request(1, environment=environment.digest, model_id=place.engine.artifact.model_id)
 
 
-def case(request: Request, environment: Environment, claimed: Generated) -> Case:
+def case(request: Request, environment: Environment, claimed: Generated) -> JobCase:
     """A receipt that signs `claimed` for the request; the payload holds the same output."""
     receipt = WORLD.receipt(1, request, claimed, gpu_arch=environment.gpu_arch_id)
     receipt, envelope = b.sealed(WORLD, WORLD.payload(request, claimed.output), receipt)
     signed = WORLD.sign(receipt)
     header, _ = WORLD.batch((signed,))
-    return Case(receipt_id(ANCHOR, receipt), signed, header, (), envelope, environment, b.EPOCH, b.POLICY)
+    return JobCase(receipt_id(ANCHOR, receipt), signed, header, (), envelope, environment, b.EPOCH, b.POLICY)
 
 
-def judged(socket: JobSocket, one: Case) -> JobResult:
+def judged(socket: EnclaveClient, one: JobCase) -> JobResult:
     return run_job(socket, b.VOTER, b.CONTRACTS, one, RIGHT)
 
 

@@ -35,7 +35,7 @@ from tests.fixtures.kms.memory_chain import CHAIN_ID, MemoryChain
 from tests.fixtures.kms.memory_needles import needles
 from tests.fixtures.kms.release_network import World, program, wait_until
 from tests.fixtures.verifier.enclave_model import model
-from tests.fixtures.verifier.running_enclave import ROOT, Running, missing
+from tests.fixtures.verifier.running_enclave import ROOT, RunningEnclave, missing
 
 __all__ = ["model"]
 pytestmark = pytest.mark.skipif(not kernels(), reason="without the native path an enclave holds the library, and says so")
@@ -87,7 +87,7 @@ def world(model: Artifact, tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.fixture(scope="module")
-def running(world: World, model: Artifact) -> Iterator[Running]:
+def running(world: World, model: Artifact) -> Iterator[RunningEnclave]:
     """An enclave that rebuilds keys; its shards are up to each test."""
     folder = world.folder.parent
     (folder / "enclave.toml").write_text(
@@ -101,25 +101,25 @@ def running(world: World, model: Artifact) -> Iterator[Running]:
         try:
             wait_until(lambda: (folder / "ready").exists() or process.poll() is not None, timeout_s=120)
             assert process.poll() is None, (folder / "log").read_text()
-            yield Running(world, ExactEngine(model), process, folder, 5)
+            yield RunningEnclave(world, ExactEngine(model), process, folder, 5)
         finally:
             process.send_signal(signal.SIGTERM)
             assert process.wait(timeout=60) == 0, (folder / "log").read_text()
 
 
-def stopped(running: Running, where: str, result: "Future[JobResult]") -> psutil.Process:
+def stopped(running: RunningEnclave, where: str, result: "Future[JobResult]") -> psutil.Process:
     """The process that stands still there."""
     wait_until(lambda: result.done() or said(running, where) != [])
     return psutil.Process(int(said(running, where)[-1]))
 
 
-def said(running: Running, what: str) -> list[str]:
+def said(running: RunningEnclave, what: str) -> list[str]:
     """What the program said of that, in order."""
     return re.findall(rf"^{what}: (\w+)\.$", running.log(), re.M)
 
 
 @pytest.mark.e2e
-def test_key_is_in_a_child_that_ends_before_its_result_is_read(running: Running, world: World) -> None:
+def test_key_is_in_a_child_that_ends_before_its_result_is_read(running: RunningEnclave, world: World) -> None:
     case, _ = running.case(1, 0)
     shards = [noted(world, 1), noted(world, 2)]
     for where in ("rebuilt", "opened"):
@@ -163,7 +163,7 @@ def _is_fenced(process: psutil.Process) -> None:
 
 
 @pytest.mark.e2e
-def test_result_of_the_child_is_the_vote(running: Running, world: World) -> None:
+def test_result_of_the_child_is_the_vote(running: RunningEnclave, world: World) -> None:
     case, _ = running.case(2, 0)
     with world.listening((3, world.shard(3, release_shares=True))):
         assert running.judge(case).outcome == Outcome.NO_KEY

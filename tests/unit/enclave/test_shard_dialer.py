@@ -20,7 +20,7 @@ from enclave import server
 from enclave.release_client import ShardKeySource
 from enclave.shard_dialer import Switchboard
 from tests.fixtures.kms.release_network import World
-from verifier.jobs.enclave_client import JobSocket
+from verifier.jobs.enclave_client import EnclaveClient
 
 Told = list[object]
 
@@ -53,7 +53,7 @@ def ask(world: World) -> Iterator[Callable[[RunJob, Callable[[socket.socket, Run
             thread = threading.Thread(target=enclave)
             thread.start()
             try:
-                duty = JobSocket(path, prepare_timeout_s=20)
+                duty = EnclaveClient(path, prepare_timeout_s=20)
                 duty.prepare(job.ticket.receipt_id)
                 return duty.run(job)
             finally:

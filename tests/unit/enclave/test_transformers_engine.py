@@ -16,7 +16,7 @@ from enclave.import_blocker import PLAIN
 from tests.fixtures.inference.pinned_artifact import Place, make_place
 from tests.fixtures.kms.release_network import wait_until
 from tests.fixtures.verifier.forbidden_imports import FORBIDDEN, documented, packages
-from tests.fixtures.verifier.running_enclave import Running, running_enclave
+from tests.fixtures.verifier.running_enclave import RunningEnclave, running_enclave
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def _exact(place: Place, folder: Path) -> tuple[AnyEngine, str]:
 
 
 @pytest.fixture(scope="module", params=[_pinned, _exact], ids=["pinned-1", "exact-1 with a named backend"])
-def running(request: pytest.FixtureRequest, place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def running(request: pytest.FixtureRequest, place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningEnclave]:
     folder = tmp_path_factory.mktemp("enclave")
     engine, settings = request.param(place, folder)
     with running_enclave(folder, engine, settings, processes=2) as enclave:
@@ -43,7 +43,7 @@ def running(request: pytest.FixtureRequest, place: Place, tmp_path_factory: pyte
 
 
 @pytest.mark.e2e
-def test_enclave_library_gives_the_same_bytes_and_its_jobs_no_client(running: Running) -> None:
+def test_enclave_library_gives_the_same_bytes_and_its_jobs_no_client(running: RunningEnclave) -> None:
     for seq, step in enumerate((0, 1), start=1):
         case, request = running.case(seq, step)
         before = {each.pid for each in running.waiting()}

@@ -16,7 +16,7 @@ from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.units import Address, Blob
 from bytewise.service.clock import SystemClock
 from bytewise.service.secret import write_secret
-from bytewise.storage.engine import open_database, writing
+from bytewise.storage.engine import open_database, write_transaction
 from bytewise.storage.tables import ReleaseRow
 from kms import backup
 from kms.backup import Restored, back_up, open_backup, restore
@@ -150,7 +150,7 @@ def test_shares_that_are_no_longer_in_force_are_not_restored(station: Station, w
 
 
 def drop(station: Station, *numbers: int) -> None:
-    with writing(open_database(f"sqlite:///{station.folder / 'kms.sqlite'}")) as connection:
+    with write_transaction(open_database(f"sqlite:///{station.folder / 'kms.sqlite'}")) as connection:
         connection.execute(delete(ReleaseRow).where(ReleaseRow.number.in_(numbers)))
 
 

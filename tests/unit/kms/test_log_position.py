@@ -10,7 +10,7 @@ from sqlalchemy import update
 from bytewise.protocol.errors.actors import ConfigurationError, StaleBackup
 from bytewise.protocol.keys.epochs import ReleaseLog
 from bytewise.service.clock import SystemClock
-from bytewise.storage.engine import open_database, writing
+from bytewise.storage.engine import open_database, write_transaction
 from bytewise.storage.tables import ReleaseRow
 from kms.backup import back_up, restore
 from kms.storage import log_position
@@ -132,7 +132,7 @@ def test_marks_of_other_epochs_are_kept(fresh: World) -> None:
     path.write_bytes(path.read_bytes().replace(b'"epoch":"1"', b'"epoch":"9"'))
     with pytest.raises(StaleBackup, match="its log of key epoch 9 ends before record 0"):
         started(fresh)
-    with writing(open_database(f"sqlite:///{folder_of(fresh) / 'kms.sqlite'}")) as connection:
+    with write_transaction(open_database(f"sqlite:///{folder_of(fresh) / 'kms.sqlite'}")) as connection:
         connection.execute(update(ReleaseRow).values(epoch=9))
     release(fresh, started(fresh), 2)
     assert [(mark.epoch, mark.index) for mark in read_marks(folder_of(fresh))] == [(1, 0), (9, 0)]
@@ -143,7 +143,7 @@ def test_database_of_another_shard_leaves_no_mark(fresh: World) -> None:
     other = fresh.shard(2)
     release(fresh, other, 1)
     own, database = folder_of(fresh) / "kms.sqlite", fresh.settings.shards[1].folder / "kms.sqlite"
-    with writing(open_database(f"sqlite:///{database}")) as connection:
+    with write_transaction(open_database(f"sqlite:///{database}")) as connection:
         connection.execute(update(ReleaseRow).values(epoch=9))
     fresh.records(1)
     copied(own, fresh.folder / "right.sqlite")

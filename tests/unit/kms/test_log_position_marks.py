@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.jobs import key_domain
-from bytewise.storage.engine import writing
+from bytewise.storage.engine import write_transaction
 from bytewise.storage.releases import ReleaseRecords
 from kms.shard.release import ADMISSIONS
 from kms.storage import log_position
@@ -36,7 +36,7 @@ def test_uncommitted_record_is_not_marked(fresh: World, monkeypatch: pytest.Monk
 
 @contextlib.contextmanager
 def _stopped(engine: Engine) -> Iterator[Connection]:
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         yield connection
         raise InterruptedError
 

@@ -10,7 +10,7 @@ from bytewise.protocol.keys.epochs import SignedRelease
 from bytewise.protocol.keys.release_log import LogHead
 from bytewise.protocol.records.statements import Ticket, TicketKind
 from bytewise.protocol.units import U16, U64, Digest
-from bytewise.storage.engine import open_database, writing
+from bytewise.storage.engine import open_database, write_transaction
 from bytewise.storage.releases import ReleaseRecords, Usage
 from bytewise.storage.tables import AuditBudgetRow
 from tests.fixtures.kms.memory_chain import NOW
@@ -67,7 +67,7 @@ def test_each_epoch_has_its_own_budget(fresh: World) -> None:
     case, shard = fresh.case(), fresh.shard(1)
     ticket = fresh.ticket(case, TicketKind.AUDIT)
     fresh.release(shard, case, ticket=ticket, proof=fresh.chain.anchor(case))
-    with writing(open_database(f"sqlite:///{fresh.folder / 'shard-1' / 'kms.sqlite'}")) as connection:
+    with write_transaction(open_database(f"sqlite:///{fresh.folder / 'shard-1' / 'kms.sqlite'}")) as connection:
         connection.execute(insert(AuditBudgetRow).values(epoch=2, spent=7))
     for epoch, spent in ((1, 1), (2, 7), (3, 0)):
         assert usage(fresh.records(1), replace(ticket, key_epoch=U64(epoch)))[0].audits == spent

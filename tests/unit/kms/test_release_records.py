@@ -20,7 +20,7 @@ from bytewise.protocol.records.statements import TicketKind
 from bytewise.protocol.units import U8, U16, U64, Digest
 from bytewise.service.settings import child_environment
 from bytewise.storage import releases
-from bytewise.storage.engine import open_database, writing
+from bytewise.storage.engine import open_database, write_transaction
 from bytewise.storage.releases import ReleaseRecords, right_id
 from bytewise.storage.tables import ReleaseRow
 from tests.fixtures.kms.memory_chain import CONTRACTS, OTHER_VOTER
@@ -90,7 +90,7 @@ def select_grounds(number: int) -> ScalarSelect[bytes | None]:
 def test_tampering_with_the_stored_chain_is_detected(fresh: World, statement: object) -> None:
     records = three_records(fresh)
     assert records.verify_chain(1).next_index == 3
-    with writing(open_database(f"sqlite:///{fresh.folder / 'shard-1' / 'kms.sqlite'}")) as connection:
+    with write_transaction(open_database(f"sqlite:///{fresh.folder / 'shard-1' / 'kms.sqlite'}")) as connection:
         connection.execute(statement)  # type: ignore[call-overload]
     with pytest.raises(StoreCorrupt):
         records.verify_chain(1)
@@ -112,7 +112,7 @@ def test_records_outside_the_page_are_not_read(fresh: World) -> None:
     """A stranger asks for a page: the memory that it costs is of the answer's size, however long the log is."""
     records = three_records(fresh)
     engine = open_database(f"sqlite:///{fresh.folder / 'shard-1' / 'kms.sqlite'}")
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         row = dict(connection.execute(select(ReleaseRow.__table__).limit(1)).mappings().one())
         for number in range(3, 203):
             # Grounds of the largest size: they are not parsed, since a page ends before the second of them.
@@ -128,7 +128,7 @@ def test_records_outside_the_page_are_not_read(fresh: World) -> None:
 
 def test_records_without_evidence_from_older_versions_are_read(fresh: World) -> None:
     records = three_records(fresh)
-    with writing(open_database(f"sqlite:///{fresh.folder / 'shard-1' / 'kms.sqlite'}")) as connection:
+    with write_transaction(open_database(f"sqlite:///{fresh.folder / 'shard-1' / 'kms.sqlite'}")) as connection:
         connection.execute(update(ReleaseRow).where(ReleaseRow.number < 2).values(release_evidence=None))
     assert [each.grounds is None for each in records.page(1, 0)] == [True, True, False]
     assert records.verify_chain(1).next_index == 3

@@ -16,7 +16,7 @@ from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.units import U256
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import DatabaseUrl
-from bytewise.storage.engine import open_database, writing
+from bytewise.storage.engine import open_database, write_transaction
 from bytewise.storage.tables import ReleaseRow
 from cli.demo.site import free_ports
 from kms.settings import ShardSettings
@@ -125,7 +125,7 @@ def test_shard_does_not_start_with_a_tampered_log(fresh: World) -> None:
     fresh.chain.open(case := fresh.case())
     fresh.release(build_shard(settings(fresh), CONTRACTS, fresh.chain), case)
     build_shard(settings(fresh), CONTRACTS, fresh.chain)
-    with writing(open_database(settings(fresh).database_url)) as connection:
+    with write_transaction(open_database(settings(fresh).database_url)) as connection:
         connection.execute(update(ReleaseRow).values(signature=bytes(65)))
     with pytest.raises(StoreCorrupt, match="release records"):
         build_shard(settings(fresh), CONTRACTS, fresh.chain)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.settings import Endpoints, load_settings, rpc_endpoints
 from kms.settings import ShardSettings
-from serving.settings import Network
+from serving.settings import NetworkSettings
 
 URLS = ("http://a", "http://b", "http://c")
 SHARD = """
@@ -79,7 +79,7 @@ def test_file_names_the_endpoints_and_the_old_setting_stays_valid(tmp_path: Path
 
 
 def test_operator_names_endpoints_in_its_section() -> None:
-    network = Network(file=Path("n"), da=("http://da",), rpc="http://a")
+    network = NetworkSettings(file=Path("n"), da=("http://da",), rpc="http://a")
     assert network.endpoints == Endpoints(("http://a",), 1)
     assert replace(network, rpc="", rpc_urls=URLS, rpc_quorum=3).endpoints == Endpoints(URLS, 3)
     with pytest.raises(ConfigurationError, match="not both"):

@@ -17,16 +17,16 @@ from bytewise.protocol.units import U64
 from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.migrate import migrate
-from serving.anchoring_order import Service
-from serving.openai import read_ask
-from serving.pipeline import Hands, Pipeline
-from serving.readiness import Standing
+from serving.anchoring_order import ServiceTerms
+from serving.openai import read_chat_request
+from serving.pipeline import Pipeline, PipelineDeps
+from serving.readiness import Readiness
 from tests.fixtures.builders import Parrot
 from tests.fixtures.chain.devnet import ENVIRONMENT, MODEL
 from tests.fixtures.kms.release_network import World
-from tests.fixtures.serving.batch_scene import ANCHOR, NOW, OPERATOR, WITHIN_S, Scene
+from tests.fixtures.serving.batch_scene import ANCHOR, NOW, OPERATOR, WITHIN_S, BatchScene
 from tests.fixtures.serving.least_request import LEAST
-from tests.fixtures.serving.offer import OFFER, Words
+from tests.fixtures.serving.offer import OFFER, StubTokenizer
 from tests.fixtures.serving.open_readiness import OPEN
 
 
@@ -45,17 +45,17 @@ class Engine:
 class Desk:
     """A pipeline over a real receipt store, whose chain is what `show` says."""
 
-    scene: Scene
+    scene: BatchScene
     record: EpochRecord
     engine: Engine
-    hands: Hands
+    deps: PipelineDeps
     pipeline: Pipeline
     asked: int = 0
 
     def show(self, epoch: int) -> None:
         """The epoch that the last reading of the chain names."""
-        standing = replace(OPEN, timestamp=self.scene.timestamp, epoch=replace(self.record, epoch=U64(epoch)), pause_s=0)
-        self.scene.watch.update(standing, None)
+        readiness = replace(OPEN, timestamp=self.scene.timestamp, epoch=replace(self.record, epoch=U64(epoch)), pause_s=0)
+        self.scene.watch.update(readiness, None)
 
     def close(self, **changes: object) -> None:
         """The last reading of the chain, with something closed."""
@@ -65,7 +65,7 @@ class Desk:
     def ask(self) -> bytes:
         """Prepares and answers a new request."""
         self.asked += 1
-        return self.pipeline.prepare(labelled(Label.RETRY, self.asked), read_ask(LEAST))()
+        return self.pipeline.prepare(labelled(Label.RETRY, self.asked), read_chat_request(LEAST))()
 
     def signed(self) -> list[tuple[int, int]]:
         """Number and epoch of what waits."""
@@ -76,46 +76,47 @@ class Desk:
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
+def scene(tmp_path: Path) -> Iterator[BatchScene]:
     migrate(f"sqlite:///{tmp_path / 'db'}")
-    yield Scene(tmp_path)
+    yield BatchScene(tmp_path)
 
 
 @pytest.fixture
-def desk(scene: Scene, tmp_path: Path) -> Desk:
+def queue(scene: BatchScene, tmp_path: Path) -> Desk:
     journal = Journal(open_database(f"sqlite:///{tmp_path / 'db'}"), journal_key(tmp_path / "journal.key"), scene)
     engine = Engine()
-    hands = Hands(
-        engine=engine, words=Words(), operator=OPERATOR, gateway=OPERATOR, blobs=scene, receipt_store=scene.receipt_store,  # type: ignore[arg-type]
+    deps = PipelineDeps(
+        engine=engine, tokenizer=StubTokenizer(), operator=OPERATOR, gateway=OPERATOR, blobs=scene,  # type: ignore[arg-type]
+        receipt_store=scene.receipt_store,
         journal=journal, watch=scene.watch, clock=scene, rng=os.urandom, anchor=ANCHOR,
     )  # fmt: skip
-    desk = Desk(scene, World(tmp_path / "kms").document.record, engine, hands, Pipeline(OFFER, hands, WITHIN_S, True))
-    desk.show(1)
-    return desk
+    queue = Desk(scene, World(tmp_path / "kms").document.record, engine, deps, Pipeline(OFFER, deps, WITHIN_S, True))
+    queue.show(1)
+    return queue
 
 
-def test_normal_flow_of_one_service_waits_for_nothing(desk: Desk) -> None:
+def test_normal_flow_of_one_service_waits_for_nothing(queue: Desk) -> None:
     for _ in range(3):
-        desk.ask()
-    assert desk.signed() == [(1, 1), (2, 1), (3, 1)]
+        queue.ask()
+    assert queue.signed() == [(1, 1), (2, 1), (3, 1)]
 
 
-def test_waiting_receipts_of_another_key_epoch_block_no_request(desk: Desk) -> None:
-    desk.ask()
-    desk.show(2)
-    desk.ask()
-    assert desk.signed() == [(1, 1), (2, 2)]
-    desk.scene.batcher().tick()
-    desk.scene.last_seq = 1
-    desk.scene.batcher().tick()
-    assert [(header.first_seq, header.count, header.key_epoch) for header in desk.scene.sent] == [(1, 1, 1), (2, 1, 2)]
+def test_waiting_receipts_of_another_key_epoch_block_no_request(queue: Desk) -> None:
+    queue.ask()
+    queue.show(2)
+    queue.ask()
+    assert queue.signed() == [(1, 1), (2, 2)]
+    queue.scene.batcher().tick()
+    queue.scene.last_seq = 1
+    queue.scene.batcher().tick()
+    assert [(header.first_seq, header.count, header.key_epoch) for header in queue.scene.sent] == [(1, 1, 1), (2, 1, 2)]
 
 
-def test_epoch_that_ends_while_the_engine_runs_is_seen_before_signing(desk: Desk) -> None:
-    desk.engine.meanwhile = lambda: desk.close(epoch=None)
+def test_epoch_that_ends_while_the_engine_runs_is_seen_before_signing(queue: Desk) -> None:
+    queue.engine.meanwhile = lambda: queue.close(epoch=None)
     with pytest.raises(TryAgain, match="no key epoch is open"):
-        desk.ask()
-    assert desk.signed() == [] and desk.scene.receipt_store.next_seq() == 1
+        queue.ask()
+    assert queue.signed() == [] and queue.scene.receipt_store.next_seq() == 1
 
 
 @pytest.mark.parametrize(
@@ -127,19 +128,19 @@ def test_epoch_that_ends_while_the_engine_runs_is_seen_before_signing(desk: Desk
         ({"judged": False}, "too few verifiers"),
     ],
 )
-def test_nothing_is_signed_for_a_closed_service_that_drains(desk: Desk, closed: dict[str, object], why: str) -> None:
-    desk.ask()
-    desk.close(**closed)
+def test_nothing_is_signed_for_a_closed_service_that_drains(queue: Desk, closed: dict[str, object], why: str) -> None:
+    queue.ask()
+    queue.close(**closed)
     with pytest.raises(TryAgain, match=why):
-        desk.ask()
-    desk.scene.untils[Service(OFFER.environment.digest, OFFER.model_id, 1)] = NOW + 30
-    desk.scene.batcher().tick()
-    assert [(header.count, deadline) for header, deadline in zip(desk.scene.sent, desk.scene.deadlines, strict=True)] == [
+        queue.ask()
+    queue.scene.untils[ServiceTerms(OFFER.environment.digest, OFFER.model_id, 1)] = NOW + 30
+    queue.scene.batcher().tick()
+    assert [(header.count, deadline) for header, deadline in zip(queue.scene.sent, queue.scene.deadlines, strict=True)] == [
         (1, NOW + 30)
     ]
 
 
-def test_requests_are_served_after_a_closure_while_receipts_wait(scene: Scene) -> None:
+def test_requests_are_served_after_a_closure_while_receipts_wait(scene: BatchScene) -> None:
     scene.issue(2)
     scene.closed = [(NOW + 1, NOW + 20)]
     scene.timestamp = NOW + 10
@@ -151,15 +152,15 @@ def test_requests_are_served_after_a_closure_while_receipts_wait(scene: Scene) -
     assert scene.watch.open()[0].last_seq == 0
 
 
-def test_chain_is_not_asked_more_without_waiting_receipts(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Service] = []
+def test_chain_is_not_asked_more_without_waiting_receipts(scene: BatchScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[ServiceTerms] = []
 
-    def anchorable_for(_scene: Scene, service: Service, _standing: Standing) -> None:
+    def anchorable_for(_scene: BatchScene, service: ServiceTerms, _standing: Readiness) -> None:
         asked.append(service)
 
-    monkeypatch.setattr(Scene, "anchorable_for", anchorable_for)
+    monkeypatch.setattr(BatchScene, "anchorable_for", anchorable_for)
     scene.batcher().tick()
     assert asked == [] and scene.watch.open()[0].number == 1
     scene.issue(2)
     scene.batcher().tick()
-    assert set(asked) == {Service(ENVIRONMENT.digest, MODEL, 1)}
+    assert set(asked) == {ServiceTerms(ENVIRONMENT.digest, MODEL, 1)}

@@ -14,10 +14,10 @@ from bytewise.protocol.records.receipt import SignedReceipt, receipt_id
 from bytewise.protocol.units import Digest
 from bytewise.storage.migrate import migrate
 from serving import batch_duties as duties_module
-from serving.batch_duties import SUBJECTS_PER_CALL, Duties
-from serving.wiring import Work
+from serving.batch_duties import SUBJECTS_PER_CALL, BatchDuties
+from serving.wiring import OperatorWork
 from tests.fixtures import snapshot_builders
-from tests.fixtures.serving.batch_scene import ANCHOR, NOW, OPERATOR, WITHIN_S, Scene
+from tests.fixtures.serving.batch_scene import ANCHOR, NOW, OPERATOR, WITHIN_S, BatchScene
 from tests.fixtures.work_counter import calls
 
 DEADLINE = 77
@@ -27,7 +27,7 @@ DEADLINE = 77
 class Owing:
     """The chain as duties read it, a sender that keeps what was answered, and the store."""
 
-    scene: Scene
+    scene: BatchScene
     number: int = 5
     batches: list[AnchoredBatch] = field(default_factory=list)
     envelopes: set[Digest] = field(default_factory=set)
@@ -76,9 +76,9 @@ class Owing:
         self.said.append(("pump",))
         return 0
 
-    def duties(self) -> Duties:
+    def duties(self) -> BatchDuties:
         """As after a start."""
-        return Duties(self, self, self.scene.receipt_store, self, OPERATOR.address, ANCHOR)
+        return BatchDuties(self, self, self.scene.receipt_store, self, OPERATOR.address, ANCHOR)
 
     def publish(self, count: int, anchored_at: int = NOW + 1) -> list[SignedReceipt]:
         """The next batch: signed, built, anchored."""
@@ -104,7 +104,7 @@ class Nothing:
 @pytest.fixture
 def owing(tmp_path: Path) -> Iterator[Owing]:
     migrate(f"sqlite:///{tmp_path / 'db'}")
-    yield Owing(Scene(tmp_path))
+    yield Owing(BatchScene(tmp_path))
 
 
 def test_a_list_is_answered_while_no_new_batch_can_be_built(owing: Owing) -> None:
@@ -114,7 +114,7 @@ def test_a_list_is_answered_while_no_new_batch_can_be_built(owing: Owing) -> Non
     owing.scene.issue(1)
     owing.away = True
     batcher = replace(owing.scene.batcher(), blobs=owing)
-    work = Work(batcher, owing.duties(), Nothing(), owing, None, Nothing())  # type: ignore[arg-type]
+    work = OperatorWork(batcher, owing.duties(), Nothing(), owing, None, Nothing())  # type: ignore[arg-type]
     with pytest.raises(Unavailable):
         work.tick()
     answer = ("list", 0, owing.scene.receipt_store.list_data(1), snapshot_builders.NOW + 9)
@@ -136,11 +136,11 @@ class Turn:
     tick = pump = step
 
 
-def turns(**errors: BytewiseError) -> tuple[list[str], Work]:
+def turns(**errors: BytewiseError) -> tuple[list[str], OperatorWork]:
     """The names of the parts in order of their turns, and the work."""
     done: list[str] = []
     batcher, duties, disputes, sender = (Turn(name, done, errors.get(name)) for name in ("batcher", "duties", "disputes", "pump"))
-    return done, Work(batcher, duties, disputes, sender, None, Nothing())  # type: ignore[arg-type]
+    return done, OperatorWork(batcher, duties, disputes, sender, None, Nothing())  # type: ignore[arg-type]
 
 
 def test_owed_answers_are_sent_before_any_wait_for_da() -> None:
@@ -163,7 +163,7 @@ def test_expired_demand_blocks_no_answer(owing: Owing) -> None:
     owing.batches[0] = replace(owing.batches[0], list_demanded=True, list_deadline=snapshot_builders.NOW + 9)
     owing.scene.issue(1)
     owing.scene.timestamp += 10**6
-    Work(owing.scene.batcher(), owing.duties(), Nothing(), owing, None, Nothing()).tick()  # type: ignore[arg-type]
+    OperatorWork(owing.scene.batcher(), owing.duties(), Nothing(), owing, None, Nothing()).tick()  # type: ignore[arg-type]
     assert [each[0] for each in owing.said] == ["list", "pump", "pump", "pump"] and len(owing.scene.sent) == 2
 
 

@@ -11,15 +11,15 @@ from bytewise.protocol.encoding import decode
 from bytewise.protocol.records.receipt import ReceiptList, anchor_subject, receipt_id, verify_list
 from bytewise.protocol.units import Digest, hex0x
 from bytewise.storage.migrate import migrate
-from bytewise.storage.outbox import State
+from bytewise.storage.outbox import OutboxState
 from chain.client.artifacts import interface
 from chain.deployment.params import DEVNET
 from chain.reads.reader import SnapshotReader
 from chain.sending.sender import FINAL_AFTER
 from chain.sending.transactions import TransactionCall
-from serving.anchoring_order import Service
-from serving.chain_view import OperatorStanding, OwnBatches
-from serving.openai import read_ask
+from serving.anchoring_order import ServiceTerms
+from serving.chain_view import BatchPages, ChainReadiness
+from serving.openai import read_chat_request
 from serving.request_builder import make_request
 from tests.fixtures.chain.anvil import Anvil, running_anvil
 from tests.fixtures.chain.devnet import (
@@ -37,29 +37,29 @@ from tests.fixtures.chain.devnet import (
     signer,
 )
 from tests.fixtures.chain.mined_sender import governance, send
-from tests.fixtures.serving.batch_scene import OPERATOR, Scene
+from tests.fixtures.serving.batch_scene import OPERATOR, BatchScene
 from tests.fixtures.serving.least_request import LEAST
-from tests.fixtures.serving.offer import OFFER, Words
+from tests.fixtures.serving.offer import OFFER, StubTokenizer
 from tests.fixtures.snapshot_builders import holdings
 
 
-def _standing(anvil: Anvil, **changes: object) -> OperatorStanding:
+def _standing(anvil: Anvil, **changes: object) -> ChainReadiness:
     network = dataclasses.replace(deployed(anvil), **changes)  # type: ignore[arg-type]
-    return OperatorStanding(SnapshotReader(anvil.client, network), signer(1).address, ENVIRONMENT.digest, MODEL)
+    return ChainReadiness(SnapshotReader(anvil.client, network), signer(1).address, ENVIRONMENT.digest, MODEL)
 
 
 def test_operator_whose_book_lacks_the_open_epoch_refuses_and_stays_alive() -> None:
     with running_anvil() as anvil:
-        standing = _standing(anvil, epochs=()).read()
-    assert standing.closed_because == "no key epoch is open" and (standing.registered, standing.last_seq) == (True, 0)
+        readiness = _standing(anvil, epochs=()).read()
+    assert readiness.closed_because == "no key epoch is open" and (readiness.registered, readiness.last_seq) == (True, 0)
 
 
 def test_operator_with_a_complete_address_book_may_serve() -> None:
     with running_anvil() as anvil:
-        standing = _standing(anvil).read()
-    assert standing.closed_because is None and standing.epoch is not None and standing.epoch.epoch == 1
+        readiness = _standing(anvil).read()
+    assert readiness.closed_because is None and readiness.epoch is not None and readiness.epoch.epoch == 1
     beside = STAKE_WEI - DEVNET.money.min_operator_stake - DEVNET.money.slash_amount
-    assert (standing.room, standing.most) == (beside // DEVNET.money.receipt_collateral, DEVNET.shares.max_batch)
+    assert (readiness.room, readiness.most) == (beside // DEVNET.money.receipt_collateral, DEVNET.shares.max_batch)
 
 
 def test_free_stake_below_the_minimum_stops_batches_or_requests() -> None:
@@ -71,7 +71,7 @@ def test_free_stake_below_the_minimum_stops_batches_or_requests() -> None:
     most, one = STAKE_WEI - money.min_operator_stake, money.receipt_collateral
     spare = most - money.slash_amount
     with running_anvil() as anvil:
-        standing = _standing(anvil)
+        readiness = _standing(anvil)
         with pytest.MonkeyPatch.context() as patch:
             for collateral, room in ((spare - one, 1), (spare - one + 1, 0), (spare + 1, 0), (most + 1, 0)):
                 for locked in (0, money.slash_amount - 1, money.slash_amount):
@@ -79,7 +79,7 @@ def test_free_stake_below_the_minimum_stops_batches_or_requests() -> None:
                     me = holdings(operator_until=OPEN_END, stake_wei=STAKE_WEI, free_wei=free, collateral_wei=collateral)
                     real = SnapshotReader.snapshot
                     patch.setattr(SnapshotReader, "snapshot", lambda *a, real=real, me=me: dataclasses.replace(real(*a), me=me))
-                    found = standing.read()
+                    found = readiness.read()
                     assert found.room == room and (found.most == 0) == (collateral + locked > most)
                     patch.setattr(SnapshotReader, "snapshot", real)
 
@@ -97,7 +97,7 @@ def test_operator_that_anchored_late_sees_the_demand_and_answers_it(tmp_path: Pa
         pump(anvil, [client])
         operator.anchor(late.header, FEE_WEI)
         pump(anvil, [operator])
-        own, name = OwnBatches(chain, me.address), receipt_id(network.anchor_domain, late.entries[1].receipt)
+        own, name = BatchPages(chain, me.address), receipt_id(network.anchor_domain, late.entries[1].receipt)
         (seen,) = own.anchored(0, own.head())
         assert seen.anchored_at > late.entries[1].receipt.anchor_by
         others = (receipt_id(network.anchor_domain, late.entries[0].receipt), name)
@@ -113,27 +113,27 @@ def test_request_outlives_the_longest_pause_and_none_is_accepted_in_it(tmp_path:
     """It was asked, answered and signed a moment before the guardian stopped the clock, for as long as it may."""
     with running_anvil() as anvil:
         network, me, longest = deployed(anvil), signer(1), DEVNET.times.max_pause
-        standing = OperatorStanding(reader(anvil, network), me.address, ENVIRONMENT.digest, MODEL)
-        before = standing.read()
+        readiness = ChainReadiness(reader(anvil, network), me.address, ENVIRONMENT.digest, MODEL)
+        before = readiness.read()
         assert not before.paused and before.pause_s == longest
         request, _ = make_request(
-            read_ask(LEAST), OFFER, Words(), me, bytes, before.timestamp, before.pause_s,
+            read_chat_request(LEAST), OFFER, StubTokenizer(), me, bytes, before.timestamp, before.pause_s,
         )  # fmt: skip
         operator = sender(anvil, network, me, tmp_path)
         header = batch(network, me, 1, 2, before.timestamp).header
         pause = interface("Guardian").call("pause", longest)
         send(anvil.client, TransactionCall(GUARDIAN, network.addresses.guardian, pause, 0, 200_000), tip_wei=10**9)
         anvil.mine()
-        assert standing.read().closed_because == "the network is paused"
+        assert readiness.read().closed_because == "the network is paused"
         for seconds in (1, longest - 60):
             operator.anchor(header, FEE_WEI, deadline=request.expiry - 150)
             operator.pump()
-            assert [row.state for row in operator.transactions.outbox.all()] == [State.PLANNED], "it waits"
+            assert [row.state for row in operator.transactions.outbox.all()] == [OutboxState.PLANNED], "it waits"
             anvil.pass_time(seconds)
         anvil.pass_time(60)
         operator.anchor(header, FEE_WEI, deadline=request.expiry - 150)
         pump(anvil, [operator])
-        after = standing.read()
+        after = readiness.read()
         (anchored,) = reader(anvil, network).batches(0, after.number)
         assert after.closed_because is None and after.last_seq == 2
         assert request.expiry - OFFER.request_ttl_s < anchored.anchored_at <= request.expiry
@@ -142,36 +142,36 @@ def test_request_outlives_the_longest_pause_and_none_is_accepted_in_it(tmp_path:
 def test_suspended_operator_anchors_signed_receipts_and_signs_no_more() -> None:
     """The court's breaker suspends it; that draws lead there is `DisputeEnd.t.sol`'s."""
     with running_anvil() as anvil:
-        standing, network, longest = _standing(anvil), deployed(anvil), DEVNET.times.max_anchor_delay
+        readiness, network, longest = _standing(anvil), deployed(anvil), DEVNET.times.max_anchor_delay
         breaker, registry = network.addresses.breaker, network.addresses.registry
         anvil.rpc("anvil_setBalance", breaker, hex(10**18))
         anvil.rpc("anvil_impersonateAccount", breaker)
         data = hex0x(interface("Registry").call("suspend", signer(1).address))
         anvil.rpc("eth_sendTransaction", {"from": breaker, "to": registry, "data": data})
         anvil.mine()
-        found = standing.read()
+        found = readiness.read()
         assert found.registered and found.closed_because is not None and "suspended" in found.closed_because
-        assert standing.anchorable_for(Service(ENVIRONMENT.digest, MODEL, 1), found) == longest
+        assert readiness.anchorable_for(ServiceTerms(ENVIRONMENT.digest, MODEL, 1), found) == longest
 
 
 def test_closed_service_is_postable_for_the_longest_delay() -> None:
     """The model, then the key epoch: each for as long as an operator may take at most."""
     with running_anvil() as anvil:
-        standing, network, longest = _standing(anvil), deployed(anvil), DEVNET.times.max_anchor_delay
-        ours = Service(ENVIRONMENT.digest, MODEL, 1)
-        assert standing.anchorable_for(ours, standing.read()) is None
+        readiness, network, longest = _standing(anvil), deployed(anvil), DEVNET.times.max_anchor_delay
+        ours = ServiceTerms(ENVIRONMENT.digest, MODEL, 1)
+        assert readiness.anchorable_for(ours, readiness.read()) is None
         send(anvil.client, governance(network, "close"), tip_wei=10**9)
         anvil.mine()
-        closed = standing.read()
-        assert closed.closed_because == "this model is not active" and standing.anchorable_for(ours, closed) == longest
+        closed = readiness.read()
+        assert closed.closed_because == "this model is not active" and readiness.anchorable_for(ours, closed) == longest
         anvil.pass_time(longest + 1)
-        assert (standing.anchorable_for(ours, standing.read()) or 0) < 0
-        assert standing.anchorable_for(ours, closed) == longest, "at its own block"
+        assert (readiness.anchorable_for(ours, readiness.read()) or 0) < 0
+        assert readiness.anchorable_for(ours, closed) == longest, "at its own block"
         send(anvil.client, governance(network, "activate"), tip_wei=10**9)
         anvil.mine()
-        assert standing.anchorable_for(ours, standing.read()) is None
-        never = Service(ENVIRONMENT.digest, Digest(b"m" * 32), 1)
-        assert standing.anchorable_for(never, standing.read()) is None, "what was never open is not over"
+        assert readiness.anchorable_for(ours, readiness.read()) is None
+        never = ServiceTerms(ENVIRONMENT.digest, Digest(b"m" * 32), 1)
+        assert readiness.anchorable_for(never, readiness.read()) is None, "what was never open is not over"
 
 
 def test_number_two_of_three_is_late_and_the_third_is_anchored(tmp_path: Path) -> None:
@@ -180,9 +180,9 @@ def test_number_two_of_three_is_late_and_the_third_is_anchored(tmp_path: Path) -
     with running_anvil() as anvil:
         network = deployed(anvil)
         mine(anvil, FINAL_AFTER)
-        scene = Scene(tmp_path, timestamp=anvil.client.head().timestamp)
+        scene = BatchScene(tmp_path, timestamp=anvil.client.head().timestamp)
         chain, operator = reader(anvil, network), sender(anvil, network, OPERATOR, tmp_path)
-        view = OperatorStanding(chain, OPERATOR.address, ENVIRONMENT.digest, MODEL)
+        view = ChainReadiness(chain, OPERATOR.address, ENVIRONMENT.digest, MODEL)
         scene.domain = network.anchor_domain
         scene.issue(1)
         scene.issue(1, ttl_s=100)
@@ -197,7 +197,7 @@ def test_number_two_of_three_is_late_and_the_third_is_anchored(tmp_path: Path) -
         batcher.tick()
         assert built is not None and scene.receipt_store.open_batch() == built and not operator.withdraw_batch(built)
         pump(anvil, [operator])
-        assert [row.state for row in operator.transactions.outbox.all()] == [State.EXPIRED] and view.read().last_seq == 0
+        assert [row.state for row in operator.transactions.outbox.all()] == [OutboxState.EXPIRED] and view.read().last_seq == 0
         assert not operator.withdraw_batch(built), "the block in which its nonce was used up may leave the chain"
         mine(anvil, FINAL_AFTER)
         batcher.tick()

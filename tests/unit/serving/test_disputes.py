@@ -19,9 +19,9 @@ from bytewise.service import telemetry
 from bytewise.storage.duties import DONE, MISSED, Duties
 from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
-from serving.disputes import APPEAL, SERVE_BUDGET_S, OwnDisputes
+from serving.disputes import APPEAL, SERVE_BUDGET_S, OperatorDisputes
 from tests.fixtures import snapshot_builders
-from tests.fixtures.serving.batch_scene import ANCHOR, OPERATOR, Scene
+from tests.fixtures.serving.batch_scene import ANCHOR, OPERATOR, BatchScene
 from tests.fixtures.snapshot_builders import NOW, word
 from tests.fixtures.work_counter import calls
 
@@ -34,7 +34,7 @@ DISPUTE = word("dispute")
 class Accused:
     """A chain with disputes, a store, and a sender that keeps what was sent."""
 
-    scene: Scene
+    scene: BatchScene
     number: int = 1
     clock: int = NOW
     cases_: list[Dispute] = field(default_factory=list)
@@ -77,13 +77,13 @@ class Accused:
     def orders(self) -> Duties:
         return Duties(open_database(f"sqlite:///{self.scene.folder / 'db'}"), self.scene)
 
-    def part(self) -> OwnDisputes:
+    def part(self) -> OperatorDisputes:
         """As after a start."""
-        return OwnDisputes(
+        return OperatorDisputes(
             self, self, self.scene.receipt_store, self, self.orders, OPERATOR.address, ANCHOR, lambda: self.passed_s
         )
 
-    def step(self, part: OwnDisputes) -> None:
+    def step(self, part: OperatorDisputes) -> None:
         self.number += 1
         part.step()
 
@@ -103,7 +103,7 @@ class Accused:
 @pytest.fixture
 def accused(tmp_path: Path) -> Iterator[Accused]:
     migrate(f"sqlite:///{tmp_path / 'db'}")
-    yield Accused(Scene(tmp_path))
+    yield Accused(BatchScene(tmp_path))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from bytewise.protocol.suites import hybrid_epoch, is_rebuilt, rebuilt_epoch
 from bytewise.protocol.units import Digest
 from bytewise.service.clock import SystemClock
 from enclave.release_client import ShardKeySource
-from serving.pipeline import Hands, Pipeline, Sealed
+from serving.pipeline import Pipeline, PipelineDeps, SealedAnswer
 from serving.request_builder import Offer
 from tests.fixtures.kms.memory_chain import OPERATOR, Case
 from tests.fixtures.kms.release_network import ENVIRONMENT, World
@@ -35,17 +35,17 @@ class Folder:
         return self.data
 
 
-def sealed_by_an_operator(world: World, epoch: EpochRecord, accept_rebuilt: bool = False) -> tuple[Case, Sealed]:
+def sealed_by_an_operator(world: World, epoch: EpochRecord, accept_rebuilt: bool = False) -> tuple[Case, SealedAnswer]:
     """What the pipeline puts on DA for an answer; engine, words and receipt store have no part in that."""
     payload = world.case().payload
-    hands = Hands(
-        engine=None, words=None, operator=OPERATOR, gateway=OPERATOR, blobs=Folder(), receipt_store=None,  # type: ignore[arg-type]
+    deps = PipelineDeps(
+        engine=None, tokenizer=None, operator=OPERATOR, gateway=OPERATOR, blobs=Folder(), receipt_store=None,  # type: ignore[arg-type]
         journal=None, watch=None,  # type: ignore[arg-type]
         clock=SystemClock(), rng=os.urandom, anchor=anchor_domain(world.contracts),
     )  # fmt: skip
     nothing = Digest(bytes(32))
     offer = Offer("tiny", payload.request.model_id, nothing, nothing, ENVIRONMENT, world.contracts.chain_id, 60)
-    pipeline = Pipeline(offer, hands, WITHIN_S, accept_simulated=True, accept_rebuilt=accept_rebuilt)
+    pipeline = Pipeline(offer, deps, WITHIN_S, accept_simulated=True, accept_rebuilt=accept_rebuilt)
     sealed = pipeline._seal(payload, Generated(payload.output, (nothing, nothing, nothing)), 1, OPEN, epoch)
     return world.named(payload, sealed.receipt, sealed.envelope), sealed
 

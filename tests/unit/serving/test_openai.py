@@ -12,7 +12,7 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsBas
 from bytewise.protocol.errors.actors import BadRequest, NotExact, TryAgain
 from bytewise.protocol.errors.branches import BytewiseError
 from serving.json_numbers import parse_json
-from serving.openai import read_ask
+from serving.openai import read_chat_request
 from serving.refusals import Busy, Code, Late, failure, refusal
 
 GOOD: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
@@ -21,12 +21,12 @@ GOOD: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "
 def refused(body: Any) -> str:
     """Parameter that the refusal names."""
     with pytest.raises(BadRequest) as caught:
-        read_ask(body)
+        read_chat_request(body)
     return str(caught.value.values[0])
 
 
 def test_the_least_request_gets_openai_defaults() -> None:
-    ask = read_ask(GOOD)
+    ask = read_chat_request(GOOD)
     assert (ask.temperature, ask.top_p, ask.top_k, ask.seed, ask.max_new_tokens) == ("1", "1", 0, None, None)
     assert ask.messages == (("user", "hello"),)
     assert (ask.choices, ask.min_p, ask.repetition_penalty, ask.presence_penalty, ask.frequency_penalty) == (
@@ -41,7 +41,7 @@ def test_the_least_request_gets_openai_defaults() -> None:
 
 def test_every_parameter_reaches_the_request() -> None:
     text = b'{"model":"m","messages":[{"role":"developer","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}],'
-    ask = read_ask(
+    ask = read_chat_request(
         parse_json(text + b'"max_completion_tokens":7,"temperature":0.80,"top_p":9e-1,"top_k":40,"seed":12,"user":"u"}')
     )
     assert ask.messages == (("system", "ab"),)
@@ -57,11 +57,11 @@ def test_every_parameter_reaches_the_request() -> None:
     ],
 )  # fmt: skip
 def test_parameter_with_its_neutral_value_is_omitted(name: str, value: object) -> None:
-    assert read_ask(GOOD | {name: value}) == read_ask(GOOD)
+    assert read_chat_request(GOOD | {name: value}) == read_chat_request(GOOD)
 
 
 def test_a_penalty_written_as_a_fraction_of_zero_is_neutral() -> None:
-    assert read_ask(GOOD | {"presence_penalty": parse_json(b"0.0")}) == read_ask(GOOD)
+    assert read_chat_request(GOOD | {"presence_penalty": parse_json(b"0.0")}) == read_chat_request(GOOD)
 
 
 @pytest.mark.parametrize(
@@ -89,20 +89,22 @@ def test_decode_policy_keeps_the_clients_decimals() -> None:
         b'"n":3,"min_p":5e-2,"repetition_penalty":1.10,"presence_penalty":-0.50,"frequency_penalty":2,"stop":["b","a","b"],'
         b'"logit_bias":{"7":-100,"3":0.250},"logprobs":true,"top_logprobs":5}'
     )
-    ask = read_ask(parse_json(b'{"model":"m","messages":[{"role":"user","content":"a"}],' + text))
+    ask = read_chat_request(parse_json(b'{"model":"m","messages":[{"role":"user","content":"a"}],' + text))
     assert (ask.choices, ask.min_p, ask.repetition_penalty) == (3, "0.05", "1.1")
     assert (ask.presence_penalty, ask.frequency_penalty, ask.stop_strings) == ("-0.5", "2", ("a", "b"))
     assert (ask.logit_bias, ask.logprobs) == (((3, "0.25"), (7, "-100")), 5)
-    assert read_ask(GOOD | {"stop": "end", "logprobs": True}).stop_strings == ("end",)
-    assert read_ask(GOOD | {"logprobs": True}).logprobs == 0
+    assert read_chat_request(GOOD | {"stop": "end", "logprobs": True}).stop_strings == ("end",)
+    assert read_chat_request(GOOD | {"logprobs": True}).logprobs == 0
 
 
 def test_a_schema_keeps_its_order_and_its_numbers() -> None:
     schema = b'{"type":"object","properties":{"z":{"minimum":0.10},"a":{"enum":["\\u00e9",true,null,-3]}}}'
     wrapper = b'{"type":"json_schema","json_schema":{"name":"n","strict":true,"schema":' + schema + b"}}"
-    ask = read_ask(parse_json(b'{"model":"m","messages":[{"role":"user","content":"a"}],"response_format":' + wrapper + b"}"))
+    ask = read_chat_request(
+        parse_json(b'{"model":"m","messages":[{"role":"user","content":"a"}],"response_format":' + wrapper + b"}")
+    )
     assert ask.grammar == '{"type":"object","properties":{"z":{"minimum":0.10},"a":{"enum":["é",true,null,-3]}}}'
-    assert read_ask(GOOD | {"response_format": {"type": "json_object"}}).grammar == '{"type":"object"}'
+    assert read_chat_request(GOOD | {"response_format": {"type": "json_object"}}).grammar == '{"type":"object"}'
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,7 @@ def test_structured_parameter_is_refused_by_its_part(knob: dict[str, Any], where
 )  # fmt: skip
 def test_refusal_has_the_openai_error_code(change: dict[str, Any], code: str | None) -> None:
     with pytest.raises(BadRequest) as caught:
-        read_ask(GOOD | change)
+        read_chat_request(GOOD | change)
     said = refusal(caught.value)
     assert said is not None and said.status == 400
     error = said.body["error"]
@@ -150,7 +152,7 @@ def test_refusal_has_the_openai_error_code(change: dict[str, Any], code: str | N
 def test_official_client_parameters_are_distinguished_from_unknown_ones() -> None:
     for name in {*CompletionCreateParamsBase.__annotations__, "stream"} - {"model", "messages"}:
         try:
-            read_ask(GOOD | {name: "anything"})
+            read_chat_request(GOOD | {name: "anything"})
         except BadRequest as error:
             assert error.values[2:] != (Code.UNKNOWN,), name
 
@@ -218,11 +220,11 @@ def test_malformed_message_is_named_by_position(message: object, where: str) -> 
 
 def test_two_different_limits_are_refused() -> None:
     assert refused(GOOD | {"max_tokens": 5, "max_completion_tokens": 6}) == "max_tokens"
-    assert read_ask(GOOD | {"max_tokens": 5, "max_completion_tokens": 5}).max_new_tokens == 5
+    assert read_chat_request(GOOD | {"max_tokens": 5, "max_completion_tokens": 5}).max_new_tokens == 5
 
 
 def test_chat_request_does_not_print_its_plaintext() -> None:
-    assert "hello" not in repr(read_ask(GOOD))
+    assert "hello" not in repr(read_chat_request(GOOD))
 
 
 JSON = st.recursive(
@@ -238,6 +240,6 @@ KNOBS = st.sampled_from(
 @given(JSON | st.dictionaries(KNOBS, JSON, max_size=4).map(lambda extra: GOOD | extra))
 def test_any_body_becomes_a_request_or_a_named_refusal(body: Any) -> None:
     try:
-        read_ask(body)
+        read_chat_request(body)
     except BadRequest as error:
         assert isinstance(error.values[0], str)

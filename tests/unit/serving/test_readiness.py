@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bytewise.protocol.errors.actors import TryAgain
-from serving.readiness import Watch
+from serving.readiness import ReadinessWatch
 from tests.fixtures.serving.open_readiness import (
     OPEN,
 )
@@ -22,7 +22,7 @@ class Time:
 
 
 def test_fresh_good_reading_makes_the_service_ready() -> None:
-    watch = Watch(10.0, Time())
+    watch = ReadinessWatch(10.0, Time())
     watch.update(OPEN, None)
     assert watch.open() == (OPEN, OPEN.epoch)
 
@@ -36,14 +36,14 @@ def test_fresh_good_reading_makes_the_service_ready() -> None:
     ],
 )  # fmt: skip
 def test_every_lost_condition_ends_readiness_and_is_named(change: dict[str, object], reason: str) -> None:
-    watch = Watch(10.0, Time())
+    watch = ReadinessWatch(10.0, Time())
     watch.update(replace(OPEN, **change), None)  # type: ignore[arg-type]
     with pytest.raises(TryAgain, match=reason):
         watch.open()
 
 
 def test_lagging_publication_ends_readiness() -> None:
-    watch = Watch(10.0, Time())
+    watch = ReadinessWatch(10.0, Time())
     watch.update(OPEN, "receipt 7 still waits to be anchored")
     with pytest.raises(TryAgain, match="receipt 7"):
         watch.open()
@@ -51,7 +51,7 @@ def test_lagging_publication_ends_readiness() -> None:
 
 def test_old_reading_ends_readiness() -> None:
     time = Time()
-    watch = Watch(10.0, time)
+    watch = ReadinessWatch(10.0, time)
     with pytest.raises(TryAgain):
         watch.open()
     watch.update(OPEN, None)
@@ -61,7 +61,7 @@ def test_old_reading_ends_readiness() -> None:
 
 
 def test_receipt_without_free_stake_is_not_signed() -> None:
-    standing = replace(OPEN, last_seq=40, room=3)
-    assert standing.verify_room(43) == 43
+    readiness = replace(OPEN, last_seq=40, room=3)
+    assert readiness.verify_room(43) == 43
     with pytest.raises(TryAgain, match="no free stake"):
-        standing.verify_room(44)
+        readiness.verify_room(44)

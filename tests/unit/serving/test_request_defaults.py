@@ -11,7 +11,7 @@ from bytewise.inference.convert.make import make_model
 from bytewise.inference.tokenizer import Tokenizer
 from bytewise.protocol.encoding import to_json
 from bytewise.protocol.records.request import DecodePolicy
-from serving.openai import read_ask
+from serving.openai import read_chat_request
 from serving.request_builder import make_request
 from tests.fixtures.serving.least_request import (
     LEAST,
@@ -37,7 +37,7 @@ def signed_policy(folder: Path, recommended: dict[str, Any]) -> DecodePolicy:
     assert loaded.manifest.generation.temperature == ("0.6" if recommended.get("do_sample") else "0")
     limits = replace(OFFER.environment.limits, vocabulary=264)
     offer = replace(OFFER, environment=replace(OFFER.environment, limits=limits))
-    request, _ = make_request(read_ask(LEAST), offer, Tokenizer(loaded), WORLD.client, lambda count: bytes(count), 0)
+    request, _ = make_request(read_chat_request(LEAST), offer, Tokenizer(loaded), WORLD.client, lambda count: bytes(count), 0)
     return request.decode
 
 

@@ -9,14 +9,14 @@ import pytest
 from bytewise.protocol.errors.actors import BadRequest, NotExact, TryAgain
 from bytewise.protocol.units import Digest
 from serving.refusals import Busy
-from serving.request_queue import MAX_KEY_CHARACTERS, Desk, Ticket, ticket
+from serving.request_queue import MAX_KEY_CHARACTERS, RequestQueue, RequestTicket, request_ticket
 
 WAIT_S = 60.0
 
 
-def asked(body: str = "hi", retry: int = 0, key: str = "", who: str = "Bearer x", address: str = "10.0.0.1") -> Ticket:
+def asked(body: str = "hi", retry: int = 0, key: str = "", who: str = "Bearer x", address: str = "10.0.0.1") -> RequestTicket:
     """The ticket of a request."""
-    return ticket(body.encode(), who, address, key, str(retry))
+    return request_ticket(body.encode(), who, address, key, str(retry))
 
 
 class Kitchen:
@@ -27,12 +27,12 @@ class Kitchen:
         self.go = threading.Event()
         self.begun = 0
         self.bugs: list[BaseException] = []
-        self.desk = Desk(self.remembered, 4, self.bugs.append)
+        self.queue = RequestQueue(self.remembered, 4, self.bugs.append)
 
     def remembered(self, start: bytes) -> tuple[Digest, bytes] | None:
         return next(((name, answer) for name, answer in self.memory.items() if name.startswith(start)), None)
 
-    def submit(self, wanted: Ticket) -> Future[bytes]:
+    def submit(self, wanted: RequestTicket) -> Future[bytes]:
         def prepare() -> Callable[[], bytes]:
             self.begun += 1
             answer = b"%d" % self.begun
@@ -44,18 +44,18 @@ class Kitchen:
 
             return run
 
-        return self.desk.submit(wanted, prepare)
+        return self.queue.submit(wanted, prepare)
 
-    def fail(self, wanted: Ticket, error: Exception) -> None:
+    def fail(self, wanted: RequestTicket, error: Exception) -> None:
         """A request whose work fails."""
 
         def run() -> bytes:
             raise error
 
         with pytest.raises(type(error)):
-            self.desk.submit(wanted, lambda: run).result(WAIT_S)
+            self.queue.submit(wanted, lambda: run).result(WAIT_S)
 
-    def served(self, wanted: Ticket) -> bytes:
+    def served(self, wanted: RequestTicket) -> bytes:
         """The answer, after all work was let go."""
         self.go.set()
         return self.submit(wanted).result(WAIT_S)
@@ -66,7 +66,7 @@ def kitchen() -> Iterator[Kitchen]:
     made = Kitchen()
     yield made
     made.go.set()
-    made.desk.close()
+    made.queue.close()
 
 
 def test_repeated_request_gets_another_answer_and_a_lost_answer_its_own(kitchen: Kitchen) -> None:
@@ -132,7 +132,7 @@ def test_remembered_answer_is_returned_without_a_run_or_a_check(kitchen: Kitchen
 
     for wanted in (asked(retry=1), asked(key="k")):
         kitchen.memory[wanted.name] = b"old"
-        assert kitchen.desk.submit(wanted, refuse).result(WAIT_S) == b"old"
+        assert kitchen.queue.submit(wanted, refuse).result(WAIT_S) == b"old"
 
 
 def test_full_queue_refuses_new_requests_and_joins_old_ones(kitchen: Kitchen) -> None:
@@ -152,7 +152,7 @@ def test_a_refused_request_leaves_no_trace(kitchen: Kitchen) -> None:
 
     for wanted in (asked(), asked(key="k")):
         with pytest.raises(BadRequest):
-            kitchen.desk.submit(wanted, refuse)
+            kitchen.queue.submit(wanted, refuse)
     assert kitchen.served(asked("other", key="k")) == b"1"
 
 
@@ -161,14 +161,14 @@ def test_failed_run_is_forgotten_and_only_a_bug_ends_the_process(kitchen: Kitche
     for error in (TryAgain("da", "down"), bug):
         kitchen.fail(asked(key="k"), error)
     assert kitchen.served(asked(key="k")) == b"1"
-    kitchen.desk.close()
+    kitchen.queue.close()
     assert kitchen.bugs == [bug]
 
 
 def test_malformed_retry_count_is_no_retry_and_an_overlong_key_is_refused() -> None:
     for count in ("", "-1", "1.0", "٣", "x", "9" * 10):
-        assert ticket(b"", "", "", "", count).retry == 0
-    assert ticket(b"", "", "", "", "12").retry == 12
-    assert ticket(b"", "", "", "k" * MAX_KEY_CHARACTERS, "").once
+        assert request_ticket(b"", "", "", "", count).retry == 0
+    assert request_ticket(b"", "", "", "", "12").retry == 12
+    assert request_ticket(b"", "", "", "k" * MAX_KEY_CHARACTERS, "").once
     with pytest.raises(BadRequest, match="longer than"):
-        ticket(b"", "", "", "k" * (MAX_KEY_CHARACTERS + 1), "")
+        request_ticket(b"", "", "", "k" * (MAX_KEY_CHARACTERS + 1), "")

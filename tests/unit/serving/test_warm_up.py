@@ -13,7 +13,7 @@ from tests.fixtures.builders import Parrot
 from tests.fixtures.serving.offer import (
     OFFER,
     WORLD,
-    Words,
+    StubTokenizer,
 )
 
 
@@ -35,11 +35,11 @@ class Watched:
 
 def test_a_greedy_and_a_sampled_request_are_answered_and_verified() -> None:
     engine = Watched()
-    assert warm_up(engine, OFFER, Words(), WORLD.client) == 2 * NEW_TOKENS
+    assert warm_up(engine, OFFER, StubTokenizer(), WORLD.client) == 2 * NEW_TOKENS
     assert [request.decode.temperature for request in engine.asked] == ["0", "0.8"]
     assert {request.environment for request in engine.asked} == {WORLD.environment.digest}
 
 
 def test_machine_that_contradicts_itself_does_not_become_ready() -> None:
     with pytest.raises(NotExact, match="warm-up"):
-        warm_up(Watched(verifies=8), OFFER, Words(), WORLD.client)
+        warm_up(Watched(verifies=8), OFFER, StubTokenizer(), WORLD.client)

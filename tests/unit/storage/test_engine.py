@@ -15,7 +15,15 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
 from bytewise.protocol.errors.actors import ConfigurationError, StoreCorrupt, TryAgain
-from bytewise.storage.engine import HEAD, alone, check_revision, insert_if_absent, open_database, reading, writing
+from bytewise.storage.engine import (
+    HEAD,
+    check_revision,
+    insert_if_absent,
+    lock_name,
+    open_database,
+    read_transaction,
+    write_transaction,
+)
 from bytewise.storage.migrate import configuration, migrate
 from bytewise.storage.tables import METADATA, CursorRow, NamedLockRow
 from tests.fixtures.storage.stored_records import name
@@ -36,7 +44,7 @@ def test_revision_checked_by_actors_is_the_newest(engine: Engine) -> None:
 
 def test_a_database_that_was_not_migrated_is_refused(fresh: Callable[[], str]) -> None:
     opened = open_database(fresh())
-    with writing(opened) as connection:
+    with write_transaction(opened) as connection:
         connection.execute(text("DROP TABLE alembic_version"))
     with pytest.raises(ConfigurationError, match="migrate"):
         check_revision(opened)
@@ -69,44 +77,44 @@ def test_a_database_that_cannot_be_opened_is_a_configuration_error(url: str) -> 
 
 
 def test_a_failed_transaction_leaves_nothing(engine: Engine) -> None:
-    with contextlib.suppress(ZeroDivisionError), writing(engine) as connection:
+    with contextlib.suppress(ZeroDivisionError), write_transaction(engine) as connection:
         insert_if_absent(connection, NamedLockRow, name="x")
         raise ZeroDivisionError
-    with reading(engine) as connection:
+    with read_transaction(engine) as connection:
         assert connection.execute(select(NamedLockRow.name)).all() == []
 
 
 def test_insert_if_absent_inserts_once(engine: Engine) -> None:
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         assert insert_if_absent(connection, CursorRow, name="a", number=1, hash=name(1))
         assert not insert_if_absent(connection, CursorRow, name="a", number=1, hash=name(2))
         assert connection.execute(select(CursorRow.hash)).scalar_one() == name(1)
 
 
 def test_a_reader_does_not_wait_for_a_writer(engine: Engine) -> None:
-    with writing(engine) as writer, reading(engine) as reader:
+    with write_transaction(engine) as writer, read_transaction(engine) as reader:
         insert_if_absent(writer, NamedLockRow, name="x")
         assert reader.execute(select(NamedLockRow.name)).all() == []
 
 
 def test_a_busy_database_is_unavailable_after_a_bounded_wait(url: str, engine: Engine) -> None:
     impatient = open_database(url, wait_ms=50)
-    with writing(engine) as connection:
-        alone(connection, "x")
-        with pytest.raises(TryAgain, match="lock"), writing(impatient) as other:
-            alone(other, "x")
+    with write_transaction(engine) as connection:
+        lock_name(connection, "x")
+        with pytest.raises(TryAgain, match="lock"), write_transaction(impatient) as other:
+            lock_name(other, "x")
 
 
 def test_reader_sees_one_snapshot(engine: Engine) -> None:
-    with reading(engine) as reader:
+    with read_transaction(engine) as reader:
         before = reader.execute(select(NamedLockRow.name)).all()
-        with writing(engine) as writer:
+        with write_transaction(engine) as writer:
             insert_if_absent(writer, NamedLockRow, name="x")
         assert reader.execute(select(NamedLockRow.name)).all() == before == []
 
 
 def test_violated_constraint_names_no_values(engine: Engine) -> None:
-    with pytest.raises(StoreCorrupt) as caught, writing(engine) as connection:
+    with pytest.raises(StoreCorrupt) as caught, write_transaction(engine) as connection:
         connection.execute(text("INSERT INTO named_lock (name) VALUES (:n)"), [{"n": "hidden value"}, {"n": "hidden value"}])
     assert "hidden" not in str(caught.value)
 
@@ -114,7 +122,7 @@ def test_violated_constraint_names_no_values(engine: Engine) -> None:
 def test_threads_write_in_turn(engine: Engine) -> None:
     def add(base: int) -> None:
         for number in range(20):
-            with writing(engine) as connection:
+            with write_transaction(engine) as connection:
                 insert_if_absent(connection, CursorRow, name="t", number=base + number, hash=name(1))
 
     threads = [threading.Thread(target=add, args=(base,)) for base in (0, 100, 200, 300)]
@@ -122,5 +130,5 @@ def test_threads_write_in_turn(engine: Engine) -> None:
         thread.start()
     for thread in threads:
         thread.join(timeout=60)
-    with reading(engine) as connection:
+    with read_transaction(engine) as connection:
         assert len(connection.execute(select(CursorRow.number)).all()) == 80

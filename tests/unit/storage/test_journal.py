@@ -8,7 +8,7 @@ from sqlalchemy import Delete, Engine, Update, delete, text, update
 
 from bytewise.protocol.errors.actors import ConfigurationError, StoreCorrupt
 from bytewise.protocol.units import ZERO_DIGEST
-from bytewise.storage.engine import open_database, writing
+from bytewise.storage.engine import open_database, write_transaction
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.tables import JournalRow
 from tests.fixtures.storage.children import JOURNAL_KEY, Child, race
@@ -50,7 +50,7 @@ SECOND = update(JournalRow).where(JournalRow.number == 1)
 def test_tampering_is_found(engine: Engine, journal: Journal, tampering: Update | Delete) -> None:
     for number in range(3):
         journal.append("intent", b"subject", {"number": number})
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         assert connection.execute(tampering).rowcount == 1
     with pytest.raises(StoreCorrupt):
         journal.verify_journal()
@@ -58,7 +58,7 @@ def test_tampering_is_found(engine: Engine, journal: Journal, tampering: Update 
 
 def test_cut_tail_is_found_against_a_head_stored_elsewhere(engine: Engine, journal: Journal) -> None:
     first, head = (journal.append("intent", b"", {"number": number}) for number in range(2))
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         connection.execute(text("DELETE FROM journal_entry WHERE number = 1"))
     assert journal.verify_journal() == first
     with pytest.raises(StoreCorrupt):
@@ -72,7 +72,7 @@ def test_another_key_does_not_verify(engine: Engine, journal: Journal, clock: Ha
 
 
 def test_entry_and_its_row_are_stored_together_or_not_at_all(engine: Engine, journal: Journal) -> None:
-    with pytest.raises(OSError, match="crash"), writing(engine) as connection:
+    with pytest.raises(OSError, match="crash"), write_transaction(engine) as connection:
         journal.append_in(connection, "intent", b"", {})
         raise OSError("crash")
     assert journal.entries() == ()

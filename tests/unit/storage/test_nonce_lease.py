@@ -8,7 +8,7 @@ from sqlalchemy import Engine, select, update
 
 from bytewise.protocol.errors.actors import LeaseLost, LeaseTaken
 from bytewise.protocol.units import Blob
-from bytewise.storage.engine import reading, writing
+from bytewise.storage.engine import read_transaction, write_transaction
 from bytewise.storage.nonce_lease import NonceLease, hold_lease
 from bytewise.storage.protection import Protection
 from bytewise.storage.tables import NonceLeaseRow
@@ -33,7 +33,7 @@ def until(done: Callable[[], bool]) -> None:
 
 
 def leased_until(engine: Engine) -> int:
-    with reading(engine) as connection:
+    with read_transaction(engine) as connection:
         found: int = connection.execute(select(NonceLeaseRow.leased_until)).scalar_one()
     return found
 
@@ -55,7 +55,7 @@ def test_process_that_lost_its_lease_ends_without_voting_or_retaking_it(engine: 
     with pytest.raises(LeaseLost), hold_lease(first, stop):
         table.sign_once(vote(dispute=1), Blob(b""))
         # Another process took it while this one slept: the two of them in one transaction, so that no renewal comes between.
-        with writing(engine) as connection:
+        with write_transaction(engine) as connection:
             fence = first.require_in(connection).fencing_token + 1
             connection.execute(
                 update(NonceLeaseRow).values(owner=second.owner, fencing_token=fence, leased_until=clock.seconds + 1)

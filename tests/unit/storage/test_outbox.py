@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 from bytewise.protocol.errors.actors import LeaseLost, LeaseTaken, StoreCorrupt
 from bytewise.storage.engine import open_database
 from bytewise.storage.nonce_lease import DEFAULT_TTL_S, NonceLease
-from bytewise.storage.outbox import OPEN, TRANSITIONS, Outbox, Signed, State
+from bytewise.storage.outbox import OPEN, TRANSITIONS, Outbox, OutboxState, SignedTransaction
 from tests.fixtures.storage.children import Child, intent, race, signed
 from tests.fixtures.storage.hand_clock import HandClock
 from tests.fixtures.storage.stored_records import ACCOUNT, OTHER, name
@@ -26,7 +26,7 @@ def test_the_same_intent_is_one_row(outbox: Outbox) -> None:
     assert outbox.plan(intent(1)._replace(calldata=b"other")) == first
     assert outbox.plan(intent(2)).id != first.id
     assert outbox.find(ACCOUNT, "commit", name(1), "vote") == first
-    assert first.intent == intent(1) and first.state is State.PLANNED
+    assert first.intent == intent(1) and first.state is OutboxState.PLANNED
 
 
 def test_nonces_follow_each_other_and_the_chain(outbox: Outbox) -> None:
@@ -40,24 +40,24 @@ def test_nonces_follow_each_other_and_the_chain(outbox: Outbox) -> None:
 def test_a_signature_that_fails_takes_no_nonce(outbox: Outbox) -> None:
     item = outbox.plan(intent(1))
 
-    def fails(nonce: int) -> Signed:
+    def fails(nonce: int) -> SignedTransaction:
         raise OSError("the signer is down")
 
     with pytest.raises(OSError, match="down"):
         outbox.sign(item.id, 3, fails)
-    assert outbox.item(item.id).state is State.PLANNED and outbox.lease.next_nonce(0) == 0
+    assert outbox.item(item.id).state is OutboxState.PLANNED and outbox.lease.next_nonce(0) == 0
 
 
 def test_transaction_passes_through_all_states(outbox: Outbox) -> None:
     item = outbox.plan(intent(1))
     attempt = outbox.sign(item.id, 0, signed)
     outbox.broadcast(item.id, attempt.tx_hash)
-    mined = outbox.mark(item.id, State.MINED, block_number=7, block_hash=name(7))
+    mined = outbox.mark(item.id, OutboxState.MINED, block_number=7, block_hash=name(7))
     assert (mined.block_number, mined.block_hash) == (7, name(7))
-    outbox.mark(item.id, State.BROADCAST, detail="reorganised away")
+    outbox.mark(item.id, OutboxState.BROADCAST, detail="reorganised away")
     assert outbox.item(item.id).block_hash is None
-    outbox.mark(item.id, State.MINED, block_number=8, block_hash=name(8))
-    outbox.mark(item.id, State.CONFIRMED)
+    outbox.mark(item.id, OutboxState.MINED, block_number=8, block_hash=name(8))
+    outbox.mark(item.id, OutboxState.CONFIRMED)
     assert outbox.open_rows() == () and len(outbox.all()) == 1
 
 
@@ -67,7 +67,7 @@ def test_a_replacement_keeps_nonce_and_every_version(outbox: Outbox) -> None:
     outbox.broadcast(item.id, first.tx_hash)
     second = outbox.replace(item.id, lambda nonce: signed(nonce, fee=1))
     assert (second.attempt, second.nonce) == (2, 4)
-    assert outbox.item(item.id).state is State.SIGNED
+    assert outbox.item(item.id).state is OutboxState.SIGNED
     assert [a.raw for a in outbox.attempts(item.id)] == [first.raw, second.raw]
     assert outbox.replace(item.id, lambda nonce: signed(nonce, fee=1)) == second, "the same bytes are no new version"
 
@@ -75,28 +75,28 @@ def test_a_replacement_keeps_nonce_and_every_version(outbox: Outbox) -> None:
 def test_ended_row_can_be_planned_again_and_a_confirmed_one_cannot(outbox: Outbox) -> None:
     item = outbox.plan(intent(1))
     outbox.sign(item.id, 4, signed)
-    outbox.mark(item.id, State.REPLACED, detail="a stranger used nonce 4")
+    outbox.mark(item.id, OutboxState.REPLACED, detail="a stranger used nonce 4")
     assert outbox.replan(item.id, intent(1)).nonce is None
     assert outbox.sign(item.id, 5, signed).attempt == 2
-    outbox.mark(item.id, State.MINED, block_number=1, block_hash=name(1))
-    outbox.mark(item.id, State.CONFIRMED)
+    outbox.mark(item.id, OutboxState.MINED, block_number=1, block_hash=name(1))
+    outbox.mark(item.id, OutboxState.CONFIRMED)
     with pytest.raises(StoreCorrupt):
         outbox.replan(item.id, intent(1))
 
 
-@pytest.mark.parametrize(("start", "end"), list(itertools.product(State, State)))
-def test_only_listed_transitions_are_possible(outbox: Outbox, start: State, end: State) -> None:
+@pytest.mark.parametrize(("start", "end"), list(itertools.product(OutboxState, OutboxState)))
+def test_only_listed_transitions_are_possible(outbox: Outbox, start: OutboxState, end: OutboxState) -> None:
     item = outbox.plan(intent(1))
-    if start is not State.PLANNED:
+    if start is not OutboxState.PLANNED:
         outbox.sign(item.id, 0, signed)
-    if start in (State.CONFIRMED, State.FINAL):
-        outbox.mark(item.id, State.MINED, block_number=1, block_hash=name(1))
-    if start is State.FINAL:
-        outbox.mark(item.id, State.CONFIRMED)
-    if start not in (State.PLANNED, State.SIGNED):
-        block = {"block_number": 1, "block_hash": name(1)} if start is State.MINED else {}
+    if start in (OutboxState.CONFIRMED, OutboxState.FINAL):
+        outbox.mark(item.id, OutboxState.MINED, block_number=1, block_hash=name(1))
+    if start is OutboxState.FINAL:
+        outbox.mark(item.id, OutboxState.CONFIRMED)
+    if start not in (OutboxState.PLANNED, OutboxState.SIGNED):
+        block = {"block_number": 1, "block_hash": name(1)} if start is OutboxState.MINED else {}
         outbox.mark(item.id, start, **block)  # type: ignore[arg-type]
-    block = {"block_number": 2, "block_hash": name(2)} if end is State.MINED else {}
+    block = {"block_number": 2, "block_hash": name(2)} if end is OutboxState.MINED else {}
     if end in TRANSITIONS[start]:
         assert outbox.mark(item.id, end, **block).state is end  # type: ignore[arg-type]
     else:
@@ -108,7 +108,7 @@ def test_a_row_is_mined_in_a_block(outbox: Outbox) -> None:
     item = outbox.plan(intent(1))
     outbox.sign(item.id, 0, signed)
     with pytest.raises(StoreCorrupt):
-        outbox.mark(item.id, State.MINED)
+        outbox.mark(item.id, OutboxState.MINED)
 
 
 def test_only_signed_bytes_can_be_broadcast(outbox: Outbox) -> None:
@@ -116,22 +116,24 @@ def test_only_signed_bytes_can_be_broadcast(outbox: Outbox) -> None:
     outbox.sign(item.id, 0, signed)
     with pytest.raises(StoreCorrupt):
         outbox.broadcast(item.id, name(404))
-    assert outbox.item(item.id).state is State.SIGNED, "the transaction was rolled back"
+    assert outbox.item(item.id).state is OutboxState.SIGNED, "the transaction was rolled back"
 
 
 def test_state_without_transitions_is_final() -> None:
-    assert {state for state in State if not TRANSITIONS[state]} == {State.FINAL}
-    assert {state for state in State if TRANSITIONS[state] - {State.PLANNED, State.BROADCAST, State.FINAL}} == set(OPEN)
+    assert {state for state in OutboxState if not TRANSITIONS[state]} == {OutboxState.FINAL}
+    assert {
+        state for state in OutboxState if TRANSITIONS[state] - {OutboxState.PLANNED, OutboxState.BROADCAST, OutboxState.FINAL}
+    } == set(OPEN)
 
 
 def test_rows_ended_with_a_nonce_may_leave_the_chain_and_final_may_not(outbox: Outbox) -> None:
     items = [outbox.plan(intent(number)) for number in range(3)]
     for place, item in enumerate(items[:2]):
         outbox.sign(item.id, 0, signed)
-        outbox.mark(item.id, State.MINED, block_number=place, block_hash=name(place))
-        outbox.mark(item.id, State.CONFIRMED)
-    outbox.mark(items[2].id, State.EXPIRED)
-    outbox.mark(items[1].id, State.FINAL)
+        outbox.mark(item.id, OutboxState.MINED, block_number=place, block_hash=name(place))
+        outbox.mark(item.id, OutboxState.CONFIRMED)
+    outbox.mark(items[2].id, OutboxState.EXPIRED)
+    outbox.mark(items[1].id, OutboxState.FINAL)
     assert [item.id for item in outbox.leavable_rows()] == [items[0].id]
 
 
@@ -140,7 +142,7 @@ def test_bytes_of_an_earlier_nonce_are_loose_until_the_chain_used_it(outbox: Out
     outbox.sign(item.id, 4, signed)
     second = outbox.replace(item.id, lambda nonce: signed(nonce, fee=1))
     assert outbox.loose(4) == (), "its own nonce is the row's affair"
-    outbox.mark(item.id, State.REVERTED)
+    outbox.mark(item.id, OutboxState.REVERTED)
     outbox.replan(item.id, intent(1))
     assert outbox.loose(4) == (second,) and outbox.loose(5) == (), "the best paid version"
     outbox.sign(item.id, 5, lambda nonce: signed(nonce, fee=2))
@@ -168,7 +170,7 @@ def test_process_that_wakes_after_its_lease_cannot_write(engine: Engine, outbox:
     with pytest.raises(LeaseLost):
         outbox.sign(item.id, 0, signed)
     with pytest.raises(LeaseLost):
-        outbox.mark(item.id, State.EXPIRED)
+        outbox.mark(item.id, OutboxState.EXPIRED)
     outbox.lease.release()
     assert Outbox(second).sign(item.id, 0, signed).nonce == 0, "and its release did not free the other's lease"
 
@@ -191,8 +193,8 @@ def test_stopped_account_gives_its_reason_until_resumed(outbox: Outbox) -> None:
     assert outbox.lease.stop_reason() == ""
 
 
-@pytest.mark.parametrize(("broadcast", "state"), [(0, State.SIGNED), (1, State.BROADCAST)])
-def test_signed_bytes_survive_sigkill(url: str, broadcast: int, state: State) -> None:
+@pytest.mark.parametrize(("broadcast", "state"), [(0, OutboxState.SIGNED), (1, OutboxState.BROADCAST)])
+def test_signed_bytes_survive_sigkill(url: str, broadcast: int, state: OutboxState) -> None:
     child = Child("sign", url, broadcast)
     child.wait_ready()
     child.go()
@@ -204,5 +206,5 @@ def test_signed_bytes_survive_sigkill(url: str, broadcast: int, state: State) ->
     (item,) = outbox.open_rows()
     assert (item.state, item.nonce) == (state, 5)
     (attempt,) = outbox.attempts(item.id)
-    assert Signed(attempt.raw, attempt.tx_hash) == signed(5)
+    assert SignedTransaction(attempt.raw, attempt.tx_hash) == signed(5)
     assert outbox.lease.next_nonce(5) == 6

@@ -5,7 +5,7 @@ from sqlalchemy import Engine, make_url, select, text
 
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.service.settings import developer_variable
-from bytewise.storage.engine import BUSY_TIMEOUT_MS, insert_if_absent, open_database, reading, writing
+from bytewise.storage.engine import BUSY_TIMEOUT_MS, insert_if_absent, open_database, read_transaction, write_transaction
 from bytewise.storage.tables import NamedLockRow
 
 if developer_variable("TEST_DATABASE") is None:
@@ -15,7 +15,7 @@ if developer_variable("TEST_DATABASE") is None:
 def test_careless_defaults_of_the_server_are_overridden(url: str) -> None:
     careless = "-c synchronous_commit=off -c default_transaction_isolation=serializable -c lock_timeout=0"
     engine = open_database(make_url(url).update_query_dict({"options": careless}).render_as_string(hide_password=False))
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         found = [
             connection.execute(text(f"SHOW {name}")).scalar_one()
             for name in ("synchronous_commit", "transaction_isolation", "lock_timeout")
@@ -27,27 +27,27 @@ def test_careless_defaults_of_the_server_are_overridden(url: str) -> None:
 def test_stronger_setting_of_the_server_is_kept(url: str) -> None:
     stronger = make_url(url).update_query_dict({"options": "-c synchronous_commit=remote_apply"})
     engine = open_database(stronger.render_as_string(hide_password=False))
-    with reading(engine) as connection:
+    with read_transaction(engine) as connection:
         assert connection.execute(text("SHOW synchronous_commit")).scalar_one() == "remote_apply"
     engine.dispose()
 
 
 def test_reader_cannot_write_and_the_next_writer_can(engine: Engine) -> None:
-    with pytest.raises(Exception, match="read-only"), reading(engine) as connection:
+    with pytest.raises(Exception, match="read-only"), read_transaction(engine) as connection:
         insert_if_absent(connection, NamedLockRow, name="x")
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         assert insert_if_absent(connection, NamedLockRow, name="x")
         assert connection.execute(text("SHOW transaction_isolation")).scalar_one() == "read committed"
 
 
 def test_session_ended_by_the_server_costs_one_attempt(engine: Engine, url: str) -> None:
     other = open_database(url)
-    with pytest.raises(TryAgain), writing(engine) as connection:
+    with pytest.raises(TryAgain), write_transaction(engine) as connection:
         insert_if_absent(connection, NamedLockRow, name="x")
         mine = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
-        with writing(other) as killer:
+        with write_transaction(other) as killer:
             killer.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": mine})
         connection.execute(select(NamedLockRow.name))
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         assert insert_if_absent(connection, NamedLockRow, name="x"), "what the ended session did was rolled back"
     other.dispose()

@@ -5,10 +5,10 @@ from sqlalchemy import Engine, event, update
 
 from bytewise.protocol.errors.actors import StoreCorrupt, TryAgain
 from bytewise.protocol.units import Blob
-from bytewise.storage.archive import Archive, Audits
-from bytewise.storage.cursor import Cursor, Mark
+from bytewise.storage.archive import Archive, LightAudits
+from bytewise.storage.cursor import BlockMark, Cursor
 from bytewise.storage.duties import DECLINED, DONE, MISSED, PENDING, Duties
-from bytewise.storage.engine import open_database, writing
+from bytewise.storage.engine import open_database, write_transaction
 from bytewise.storage.tables import ArchivedEnvelopeRow
 from tests.fixtures.storage.hand_clock import HandClock
 from tests.fixtures.storage.stored_records import audit_result, header, name, signed_receipt
@@ -53,7 +53,7 @@ def test_a_cursor_only_moves_forward(engine: Engine) -> None:
     for number in (5, 4):
         with pytest.raises(StoreCorrupt):
             cursor.advance(number, name(number))
-    assert cursor.head() == Mark(5, name(5))
+    assert cursor.head() == BlockMark(5, name(5))
     assert Cursor(engine, "other").head() is None
 
 
@@ -64,8 +64,8 @@ def test_a_cursor_finds_the_common_ancestor(engine: Engine, depth: int) -> None:
         cursor.advance(number, name(number))
     common = 8 - depth
     found = cursor.common(lambda number: name(number if number <= common else 1000 + number))
-    assert found == (Mark(common, name(common)) if common else None)
-    assert cursor.head() == Mark(8, name(8)), "looking moves nothing"
+    assert found == (BlockMark(common, name(common)) if common else None)
+    assert cursor.head() == BlockMark(8, name(8)), "looking moves nothing"
     assert cursor.rewind(common) == found
     cursor.advance(9, name(1009))
 
@@ -90,7 +90,7 @@ def test_concurrent_cursor_move_between_read_and_step_is_refused(url: str, engin
 
     cursor = Cursor(engine, "logs")
     cursor.advance(6, name(6))
-    assert refused == [7] and cursor.marks() == (Mark(6, name(6)),)
+    assert refused == [7] and cursor.marks() == (BlockMark(6, name(6)),)
 
 
 def test_untrusted_text_can_be_stored(engine: Engine, clock: HandClock) -> None:
@@ -134,7 +134,7 @@ def test_archived_ciphertext_is_checked_against_its_name(engine: Engine, clock: 
     archive = Archive(engine, clock)
     kept = archive.keep_envelope(b"ciphertext")
     assert archive.keep_envelope(b"ciphertext") == kept and archive.envelope(name(1)) is None
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         connection.execute(update(ArchivedEnvelopeRow).values(data=b"x"))
     with pytest.raises(StoreCorrupt):
         archive.envelope(kept)
@@ -142,7 +142,7 @@ def test_archived_ciphertext_is_checked_against_its_name(engine: Engine, clock: 
 
 
 def test_an_audit_has_one_signed_result(engine: Engine, clock: HandClock) -> None:
-    audits = Audits(engine, clock)
+    audits = LightAudits(engine, clock)
     audits.add(name(1), deadline=50)
     first = audits.sign_once(audit_result(1), Blob(b"signature"), {"salt": "0x00"})
     again = audits.sign_once(audit_result(1), Blob(b"another"), {"salt": "0x01"})

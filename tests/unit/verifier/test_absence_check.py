@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 from bytewise.protocol.errors.actors import TryAgain
-from tests.fixtures.verifier.verifier_fixture import Shelf, randomness
-from verifier.watch.absence_check import FIRST_PAUSE_S, LONGEST_PAUSE_S, PAUSE_S, ControlledStore
+from tests.fixtures.verifier.verifier_fixture import BlobShelf, randomness
+from verifier.watch.absence_check import FIRST_PAUSE_S, LONGEST_PAUSE_S, PAUSE_S, ProbedStore
 
 DAY_S = 86_400
 
 
-class Broken(Shelf):
+class Broken(BlobShelf):
     """DA that takes blobs and gives none while it is `deaf`."""
 
     deaf = False
@@ -30,9 +30,9 @@ class Times:
         return self.now
 
 
-def of(shelf: Broken) -> tuple[ControlledStore, Times]:
+def of(shelf: Broken) -> tuple[ProbedStore, Times]:
     times = Times()
-    return ControlledStore(shelf, randomness, times), times
+    return ProbedStore(shelf, randomness, times), times
 
 
 def test_day_of_read_outage_stores_few_blobs() -> None:

@@ -1,4 +1,4 @@
-"""How tips travel, and what strangers can do to who takes them: use up nothing but what is set aside for strangers."""
+"""How hints travel, and what strangers can do to who takes them: use up nothing but what is set aside for strangers."""
 
 import socket
 import ssl
@@ -18,10 +18,10 @@ from bytewise.service.certificates import make_certificate
 from chain.reads.records import Membership, PoolMember
 from tests.fixtures.builders import DISPUTES, signer, word
 from tests.fixtures.snapshot_builders import snapshot
-from tests.fixtures.verifier.verifier_fixture import Town
-from tests.fixtures.verifier.watchtower_town import EVERYBODY, KEY, tip
-from verifier.audits.audit_hints import MAX_WAITING, PATH, TipBox, TipSender
-from verifier.audits.hint_server import MAX_CONNECTIONS, MAX_FROM_ONE, MAX_TIP_BYTES, REFRESH_BLOCKS, Members, TipServer
+from tests.fixtures.verifier.verifier_fixture import VerifierFixture
+from tests.fixtures.verifier.watchtower_town import EVERYBODY, KEY, hint
+from verifier.audits.audit_hints import MAX_WAITING, PATH, HintBox, HintSender
+from verifier.audits.hint_server import MAX_CONNECTIONS, MAX_FROM_ONE, MAX_HINT_BYTES, REFRESH_BLOCKS, HintServer, KnownVerifiers
 
 VOTER = signer("voter").address
 
@@ -41,8 +41,8 @@ class Office:
     def __init__(self, folder: Path, exchange_s: float) -> None:
         make_certificate(folder / "tls.pem", folder / "tls.key", "127.0.0.1", "tower")
         self.certificate = folder / "tls.pem"
-        self.box = TipBox(DISPUTES, {VOTER})
-        self.server = TipServer(self.box, "127.0.0.1", 0, self.certificate, folder / "tls.key", exchange_s)
+        self.box = HintBox(DISPUTES, {VOTER})
+        self.server = HintServer(self.box, "127.0.0.1", 0, self.certificate, folder / "tls.key", exchange_s)
         self.url = f"https://127.0.0.1:{self.server.port}"
         self.trust = ssl.create_default_context(cafile=str(self.certificate))
 
@@ -72,9 +72,9 @@ def hasty(tmp_path: Path) -> Iterator[Office]:
 
 def test_tick_waits_for_no_watchtower(tmp_path: Path) -> None:
     make_certificate(tmp_path / "tls.pem", tmp_path / "tls.key", "127.0.0.1", "tower")
-    said = tip(word("receipt"), "voter")
+    said = hint(word("receipt"), "voter")
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        tell = TipSender((f"https://127.0.0.1:{silent.getsockname()[1]}",), tmp_path / "tls.pem")
+        tell = HintSender((f"https://127.0.0.1:{silent.getsockname()[1]}",), tmp_path / "tls.pem")
         silent.settimeout(10)
         for _ in range(MAX_WAITING + 9):
             tell(said)
@@ -82,12 +82,12 @@ def test_tick_waits_for_no_watchtower(tmp_path: Path) -> None:
 
 
 def test_hints_reach_their_recipient_and_nothing_else_is_accepted(office: Office) -> None:
-    said = tip(word("receipt"), "voter")
-    TipSender(("https://127.0.0.1:1", office.url), office.certificate)(said)
+    said = hint(word("receipt"), "voter")
+    HintSender(("https://127.0.0.1:1", office.url), office.certificate)(said)
     wait(lambda: office.box.key([said.result]) is not None)
     assert office.box.key([said.result]) == KEY
-    asked = ((PATH, b"no tip", 403), (PATH, bytes(MAX_TIP_BYTES + 1), 400), ("/other", encode(said), 400))
-    for path, body, status in (*asked, (PATH, encode(tip(word("receipt"), "second")), 403)):
+    asked = ((PATH, b"no hint", 403), (PATH, bytes(MAX_HINT_BYTES + 1), 400), ("/other", encode(said), 400))
+    for path, body, status in (*asked, (PATH, encode(hint(word("receipt"), "second")), 403)):
         assert office.post(path, body) == status
 
 
@@ -99,11 +99,11 @@ def test_impossible_length_ends_the_exchange(office: Office, length: str) -> Non
 
 
 def test_non_verifier_is_disconnected_before_its_signature_is_checked() -> None:
-    forged = replace(tip(word("receipt"), "second"), signature=tip(word("receipt"), "voter").signature, salt=word("salt"))
+    forged = replace(hint(word("receipt"), "second"), signature=hint(word("receipt"), "voter").signature, salt=word("salt"))
     with pytest.raises(NotAMember):
-        TipBox(DISPUTES, {VOTER}).put(forged)
+        HintBox(DISPUTES, {VOTER}).put(forged)
     with pytest.raises(CommitmentMismatch):
-        TipBox(DISPUTES, EVERYBODY).put(forged)
+        HintBox(DISPUTES, EVERYBODY).put(forged)
 
 
 def test_connections_per_address_are_bounded_and_others_are_served(office: Office) -> None:
@@ -111,7 +111,7 @@ def test_connections_per_address_are_bounded_and_others_are_served(office: Offic
     wait(lambda: office.server.connections == MAX_FROM_ONE)
     with office.silent() as refused:
         assert refused.recv(1) == b"", "closed at once"
-    said = tip(word("receipt"), "voter")
+    said = hint(word("receipt"), "voter")
     assert office.post(PATH, encode(said), source="127.0.0.2") == 204
     wait(lambda: office.server.connections == MAX_FROM_ONE)
     for each in held:
@@ -150,7 +150,7 @@ def test_byte_by_byte_sending_extends_no_deadline(hasty: Office) -> None:
 
 
 def test_broken_connection_is_counted_and_prints_nothing(office: Office, capfd: pytest.CaptureFixture[str]) -> None:
-    name = 'bytewise_tips_refused_total{reason="broken"}'
+    name = 'bytewise_hints_refused_total{reason="broken"}'
     before = telemetry.counters().get(name, 0)
     with office.silent() as client:
         client.sendall(b"this is no handshake\r\n\r\n")
@@ -175,11 +175,11 @@ class Roll:
 
 
 def test_members_are_read_periodically_and_never_on_request(tmp_path: Path) -> None:
-    town, roll = Town(tmp_path), Roll((VOTER, 10), (signer("left").address, 0))
-    members = Members(roll, town.records)
-    town.anchor(town.signed(1))
-    town.records.step(town.chain.now())
-    start = town.chain.number
+    setup, roll = VerifierFixture(tmp_path), Roll((VOTER, 10), (signer("left").address, 0))
+    members = KnownVerifiers(roll, setup.records)
+    setup.anchor(setup.signed(1))
+    setup.records.step(setup.chain.now())
+    start = setup.chain.number
     for number in range(start, start + REFRESH_BLOCKS):
         members.step(snapshot(number=number))
         assert VOTER in members and signer("left").address not in members and signer("stranger").address not in members

@@ -10,9 +10,9 @@ from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, audit_is_draw
 from bytewise.protocol.decisions.actions import DemandEnvelope
 from bytewise.protocol.units import Digest
 from tests.fixtures.builders import word
-from tests.fixtures.verifier.verifier_fixture import Town
+from tests.fixtures.verifier.verifier_fixture import VerifierFixture
 from tests.fixtures.verifier.withholding import BOND, PAST_DEADLINE_S, POLICY, STRANGER, demander, steps
-from verifier.audits.auditor import Draws
+from verifier.audits.auditor import AuditSortition
 
 
 def counted_draws(monkeypatch: pytest.MonkeyPatch) -> list[Digest]:
@@ -29,47 +29,47 @@ def counted_draws(monkeypatch: pytest.MonkeyPatch) -> list[Digest]:
 
 def test_a_draw_is_computed_once_for_a_beacon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand envelopes may be missing for as long as a window is open, and a hundred verifiers in the pool."""
-    town, computed = Town(tmp_path), counted_draws(monkeypatch)
-    header, draws = town.anchor(town.signed(1)), Draws(town.chain)
-    town.chain.joined = {STRANGER: [(1, 0)], **town.chain.joined}
+    setup, computed = VerifierFixture(tmp_path), counted_draws(monkeypatch)
+    header, draws = setup.anchor(setup.signed(1)), AuditSortition(setup.chain)
+    setup.chain.joined = {STRANGER: [(1, 0)], **setup.chain.joined}
     for _ in range(3):
-        assert draws.has(word("receipt"), header, town.chain.pass_time(1))
+        assert draws.has(word("receipt"), header, setup.chain.pass_time(1))
     assert computed == [word("receipt")] * 2, "one drew nothing, the next one did"
-    town.chain.branch = "another"
-    town.chain.joined = {STRANGER: [(1, 0)]}
-    assert Draws(town.chain).has(word("receipt"), header, town.chain.now()) is False
-    monkeypatch.setattr(town.chain, "block_hash", lambda number: word("other", number))
-    draws.has(word("receipt"), header, town.chain.now())
+    setup.chain.branch = "another"
+    setup.chain.joined = {STRANGER: [(1, 0)]}
+    assert AuditSortition(setup.chain).has(word("receipt"), header, setup.chain.now()) is False
+    monkeypatch.setattr(setup.chain, "block_hash", lambda number: word("other", number))
+    draws.has(word("receipt"), header, setup.chain.now())
     assert len(computed) > 3, "another beacon is another draw"
 
 
 def test_draw_is_not_computed_without_money_or_time_for_a_demand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    town, computed = Town(tmp_path), counted_draws(monkeypatch)
-    both = [town.signed(1), town.signed(2)]
-    town.anchor(*both)
+    setup, computed = VerifierFixture(tmp_path), counted_draws(monkeypatch)
+    both = [setup.signed(1), setup.signed(2)]
+    setup.anchor(*both)
     for signed in both:
-        del town.shelf.blobs[signed.locator]
-    town.records.step(town.chain.now())
-    town.chain.pass_time(PAST_DEADLINE_S)
-    steps(town, demander(town, replace(POLICY, budget_wei=BOND - 1)))
+        del setup.shelf.blobs[signed.locator]
+    setup.records.step(setup.chain.now())
+    setup.chain.pass_time(PAST_DEADLINE_S)
+    steps(setup, demander(setup, replace(POLICY, budget_wei=BOND - 1)))
     assert computed == []
-    (first, *_) = steps(town, demander(town, replace(POLICY, budget_wei=BOND)))
+    (first, *_) = steps(setup, demander(setup, replace(POLICY, budget_wei=BOND)))
     assert isinstance(first, DemandEnvelope) and set(computed) == {first.receipt_id}
 
 
 def test_beacon_is_read_once_per_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    town = Town(tmp_path)
-    header, draws, asked, ask = town.anchor(town.signed(1)), Draws(town.chain), list[int](), town.chain.block_hash
+    setup = VerifierFixture(tmp_path)
+    header, draws, asked, ask = setup.anchor(setup.signed(1)), AuditSortition(setup.chain), list[int](), setup.chain.block_hash
 
     def counted(number: int) -> Digest:
         asked.append(number)
         return ask(number)
 
-    monkeypatch.setattr(town.chain, "block_hash", counted)
-    seen = town.chain.now()
+    monkeypatch.setattr(setup.chain, "block_hash", counted)
+    seen = setup.chain.now()
     asked.clear()
     assert [draws.has(word("receipt", i), header, seen) for i in range(9)] == [True] * 9
     assert asked == [header.block + BEACON_DELAY_BLOCKS]
-    town.chain.branch = "another"
-    draws.has(word("receipt"), header, town.chain.now())
+    setup.chain.branch = "another"
+    draws.has(word("receipt"), header, setup.chain.now())
     assert asked.count(header.block + BEACON_DELAY_BLOCKS) == 2, "another branch may have another beacon"

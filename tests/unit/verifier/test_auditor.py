@@ -17,7 +17,7 @@ from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult, audit_commitment
 from bytewise.protocol.signing import typed_digest, verify_signature
 from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Digest, unhex
-from bytewise.storage.archive import Audits
+from bytewise.storage.archive import LightAudits
 from chain.deployment.params import changed
 from tests.fixtures.builders import ANCHOR, DISPUTES, NOW, word
 from tests.fixtures.snapshot_builders import POOL
@@ -27,10 +27,10 @@ from tests.fixtures.verifier.audit_node import (
     node_of,
     run,
 )
-from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, PARAMS, WORLD, Town
-from verifier.audits.audit_hints import Tip, TipBox
+from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, PARAMS, WORLD, VerifierFixture
+from verifier.audits.audit_hints import AuditHint, HintBox
 from verifier.audits.auditor import Auditor
-from verifier.executor import Performer
+from verifier.executor import ActionExecutor
 from verifier.jobs.worker import Worker
 from verifier.node import Node
 
@@ -38,14 +38,14 @@ from verifier.node import Node
 def test_drawn_receipts_are_audited_signed_and_posted_with_the_truth(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:  # fmt: skip
-    town = Town(tmp_path)
-    honest, fraud = town.signed(1), town.signed(2, cheat=True)
-    town.anchor(honest, fraud)
-    node, audits, worker = node_of(town)
-    run(town, node, worker, 2)
+    setup = VerifierFixture(tmp_path)
+    honest, fraud = setup.signed(1), setup.signed(2, cheat=True)
+    setup.anchor(honest, fraud)
+    node, audits, worker = node_of(setup)
+    run(setup, node, worker, 2)
     worker.stop()
     said = {}
-    for result, signature in town.sender.of("audit"):
+    for result, signature in setup.sender.of("audit"):
         verify_signature("audit", typed_digest(DISPUTES, result), signature, ME.address)
         said[result.receipt_id] = result.result
     honest_id, fraud_id = receipt_id(ANCHOR, honest.receipt), receipt_id(ANCHOR, fraud.receipt)
@@ -56,83 +56,83 @@ def test_drawn_receipts_are_audited_signed_and_posted_with_the_truth(
     assert out_hash(tokens, root) != fraud.receipt.out_hash
     signed = [line for line in capsys.readouterr().err.splitlines() if '"event":"audit.signed"' in line]
     assert len(signed) == 2 and all('"assurance":"simulated"' in line for line in signed)
-    town.journal.verify_journal()
+    setup.journal.verify_journal()
 
 
 def test_verifier_of_another_pool_is_not_drawn(tmp_path: Path) -> None:
     """Shards compare the pools: it would run a job for which no shard releases a partial."""
-    town = Town(tmp_path)
-    town.anchor(town.signed(1))
+    setup = VerifierFixture(tmp_path)
+    setup.anchor(setup.signed(1))
     worker = Worker()
     for pool, drawn in ((word("another pool"), 0), (ZERO_DIGEST, 0), (POOL, 1)):
-        town.chain.own_pool = pool
-        town.records.step(town.chain.pass_time(1))
-        auditor, audits = auditor_of(town, worker)
-        auditor.step(town.chain.now())
+        setup.chain.own_pool = pool
+        setup.records.step(setup.chain.pass_time(1))
+        auditor, audits = auditor_of(setup, worker)
+        auditor.step(setup.chain.now())
         assert len(audits.audits()) == drawn
     worker.stop()
 
 
 def test_auditor_sends_hints_of_a_fraud_to_watchtowers_before_publishing(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    honest, fraud = town.signed(1), town.signed(2, cheat=True)
-    town.anchor(honest, fraud)
-    told: list[tuple[Tip, int]] = []
-    worker, audits = Worker(), Audits(town.database, town.clock)
+    setup = VerifierFixture(tmp_path)
+    honest, fraud = setup.signed(1), setup.signed(2, cheat=True)
+    setup.anchor(honest, fraud)
+    told: list[tuple[AuditHint, int]] = []
+    worker, audits = Worker(), LightAudits(setup.database, setup.clock)
 
-    def hand_over(tip: Tip) -> None:
-        told.append((tip, len([each for each in town.sender.of("audit") if each[0] == tip.result])))
+    def hand_over(hint: AuditHint) -> None:
+        told.append((hint, len([each for each in setup.sender.of("audit") if each[0] == hint.result])))
 
     auditor = Auditor(
-        town.chain, NETWORK, town.records, audits, town.journal, ME, town.enclave, worker, os.urandom, 5, 100, hand_over
+        setup.chain, NETWORK, setup.records, audits, setup.journal, ME, setup.enclave, worker, os.urandom, 5, 100, hand_over
     )  # fmt: skip
-    performer = Performer(town.sender, town.journal, auditor, None, None)
-    node = Node(town.chain, town.sender, town.pages, town.records, performer, MovePolicy(), [auditor], worker, auditor)
-    run(town, node, worker, 2)
+    executor = ActionExecutor(setup.sender, setup.journal, auditor, None, None)
+    node = Node(setup.chain, setup.sender, setup.pages, setup.records, executor, MovePolicy(), [auditor], worker, auditor)
+    run(setup, node, worker, 2)
     worker.stop()
-    ((tip, published),) = told
-    assert published == 0 and tip.result.receipt_id == receipt_id(ANCHOR, fraud.receipt)
-    box = TipBox(DISPUTES, {ME.address})
-    box.put(tip)
-    assert box.key([tip.result]) == tip.key
+    ((hint, published),) = told
+    assert published == 0 and hint.result.receipt_id == receipt_id(ANCHOR, fraud.receipt)
+    box = HintBox(DISPUTES, {ME.address})
+    box.put(hint)
+    assert box.key([hint.result]) == hint.key
 
 
 def test_a_restart_posts_the_stored_result_and_judges_nothing_again(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    town.anchor(town.signed(1))
-    node, _, worker = node_of(town)
-    run(town, node, worker, 1)
+    setup = VerifierFixture(tmp_path)
+    setup.anchor(setup.signed(1))
+    node, _, worker = node_of(setup)
+    run(setup, node, worker, 1)
     worker.stop()
-    first = town.sender.of("audit")
-    town.reopen()
-    node, _, worker = node_of(town)
+    first = setup.sender.of("audit")
+    setup.reopen()
+    node, _, worker = node_of(setup)
     for _ in range(3):
-        town.chain.pass_time(1)
+        setup.chain.pass_time(1)
         node.tick()
     worker.stop()
-    assert town.sender.of("audit") == first and town.enclave.jobs == 1
+    assert setup.sender.of("audit") == first and setup.enclave.jobs == 1
 
 
 def test_too_few_shards_give_a_result_that_accuses_nobody(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    town.anchor(town.signed(2, cheat=True), first_seq=U64(2))
-    town.enclave.bench.keys = b.WholeKey(available=False)
-    node, _, worker = node_of(town)
-    run(town, node, worker, 1)
+    setup = VerifierFixture(tmp_path)
+    setup.anchor(setup.signed(2, cheat=True), first_seq=U64(2))
+    setup.enclave.bench.keys = b.WholeKey(available=False)
+    node, _, worker = node_of(setup)
+    run(setup, node, worker, 1)
     worker.stop()
-    ((result, _),) = town.sender.of("audit")
-    assert result.result == AuditOutcome.NONE and town.enclave.jobs == 3
+    ((result, _),) = setup.sender.of("audit")
+    assert result.result == AuditOutcome.NONE and setup.enclave.jobs == 3
 
 
 def test_audit_waits_for_the_beacon_block(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    header = town.anchor(town.signed(1), block=U64(20))
+    setup = VerifierFixture(tmp_path)
+    header = setup.anchor(setup.signed(1), block=U64(20))
     worker = Worker()
-    auditor, _ = auditor_of(town, worker)
+    auditor, _ = auditor_of(setup, worker)
     for number, expected in ((20, ()), (21, ()), (22, (RunAudit,))):
-        town.chain.number = number
-        town.records.step(town.chain.now())
-        assert tuple(map(type, auditor.step(town.chain.now()))) == expected
+        setup.chain.number = number
+        setup.records.step(setup.chain.now())
+        assert tuple(map(type, auditor.step(setup.chain.now()))) == expected
     assert header.block == 20
     worker.stop()
 
@@ -144,33 +144,33 @@ def test_audit_seats_follow_the_stake_at_the_block_of_the_batch(
     tmp_path: Path, stakes: list[tuple[int, int]], drawn: int
 ) -> None:
     """The batch is in block 10; a unit is 10 wei. Joining, paying in or leaving afterwards changes no draw."""
-    town = Town(tmp_path)
-    town.chain.joined[ME.address] = stakes
-    town.anchor(town.signed(1))
-    town.records.step(town.chain.now())
+    setup = VerifierFixture(tmp_path)
+    setup.chain.joined[ME.address] = stakes
+    setup.anchor(setup.signed(1))
+    setup.records.step(setup.chain.now())
     worker = Worker()
-    auditor, _ = auditor_of(town, worker)
-    assert len(auditor.step(town.chain.now())) == drawn
+    auditor, _ = auditor_of(setup, worker)
+    assert len(auditor.step(setup.chain.now())) == drawn
     worker.stop()
 
 
 def test_draw_of_a_reorganised_block_is_made_again(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    town.chain.joined[ME.address] = [(0, 10)]
-    town.chain.parameters = changed(PARAMS, {"shares": {"audit_rate_bps": 5000}})
-    town.anchor(town.signed(1), block=14)
-    town.records.step(town.chain.now())
+    setup = VerifierFixture(tmp_path)
+    setup.chain.joined[ME.address] = [(0, 10)]
+    setup.chain.parameters = changed(PARAMS, {"shares": {"audit_rate_bps": 5000}})
+    setup.anchor(setup.signed(1), block=14)
+    setup.records.step(setup.chain.now())
     worker = Worker()
-    auditor, _ = auditor_of(town, worker)
-    identifier = town.records.live[0].seen.receipt_id
+    auditor, _ = auditor_of(setup, worker)
+    identifier = setup.records.live[0].seen.receipt_id
     branches = [f"branch {number}" for number in range(40)]
 
     def drawn(branch: str) -> bool:
         return audit_is_drawn(word("block", branch, 16), identifier, ME.address, 5000, 1)
 
     def step(branch: str) -> tuple[Action, ...]:
-        town.chain.branch = branch
-        return auditor.step(town.chain.now())
+        setup.chain.branch = branch
+        return auditor.step(setup.chain.now())
 
     assert step(next(branch for branch in branches if not drawn(branch))) == ()
     assert step(next(branch for branch in branches if drawn(branch))) == (RunAudit(identifier),)
@@ -183,47 +183,47 @@ def test_draw_of_a_reorganised_block_is_made_again(tmp_path: Path) -> None:
     ids=str,
 )
 def test_fraud_combined_with_a_small_fault_is_still_audited(tmp_path: Path, changes: dict[str, object]) -> None:
-    town = Town(tmp_path)
-    signed = town.signed(1, cheat=True)
+    setup = VerifierFixture(tmp_path)
+    signed = setup.signed(1, cheat=True)
     locator = str(changes.pop("locator", signed.locator))
-    town.anchor(WORLD.sign(dataclasses.replace(signed.receipt, **changes), locator))  # type: ignore[arg-type]
-    town.records.step(town.chain.now())
-    assert [live.seen.finding for live in town.records.live] != ["Good"]
+    setup.anchor(WORLD.sign(dataclasses.replace(signed.receipt, **changes), locator))  # type: ignore[arg-type]
+    setup.records.step(setup.chain.now())
+    assert [live.seen.finding for live in setup.records.live] != ["Good"]
     worker = Worker()
-    auditor, _ = auditor_of(town, worker)
-    assert list(map(type, auditor.step(town.chain.now()))) == [RunAudit]
+    auditor, _ = auditor_of(setup, worker)
+    assert list(map(type, auditor.step(setup.chain.now()))) == [RunAudit]
     worker.stop()
 
 
 def test_fraud_whose_envelope_appears_after_the_deadline_is_audited(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    signed = town.signed(1, cheat=True)
-    town.anchor(signed)
-    data = town.shelf.blobs.pop(signed.locator)
-    node, _, worker = node_of(town)
+    setup = VerifierFixture(tmp_path)
+    signed = setup.signed(1, cheat=True)
+    setup.anchor(signed)
+    data = setup.shelf.blobs.pop(signed.locator)
+    node, _, worker = node_of(setup)
     for _ in range(3):
-        town.chain.pass_time(40)
+        setup.chain.pass_time(40)
         node.tick()
-    assert [live.seen.finding for live in town.records.live] == ["Withheld"]
-    town.shelf.blobs[signed.locator] = data
-    town.chain.pass_time(64)
-    run(town, node, worker, 1)
+    assert [live.seen.finding for live in setup.records.live] == ["Withheld"]
+    setup.shelf.blobs[signed.locator] = data
+    setup.chain.pass_time(64)
+    run(setup, node, worker, 1)
     worker.stop()
-    ((result, _),) = town.sender.of("audit")
+    ((result, _),) = setup.sender.of("audit")
     assert result.result == AuditOutcome.MISMATCH
 
 
 def test_node_without_chain_access_retries_and_loses_nothing(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    town.anchor(town.signed(1))
-    node, _, worker = node_of(town)
+    setup = VerifierFixture(tmp_path)
+    setup.anchor(setup.signed(1))
+    node, _, worker = node_of(setup)
     node.tick()
-    town.chain.pass_time(1)
-    town.chain.reachable = False
+    setup.chain.pass_time(1)
+    setup.chain.reachable = False
     with pytest.raises(TryAgain):
         node.tick()
-    town.chain.reachable = True
-    run(town, node, worker, 1)
+    setup.chain.reachable = True
+    run(setup, node, worker, 1)
     worker.stop()
 
 
@@ -240,12 +240,12 @@ class Deaf:
 
 
 def test_component_lacking_a_dependency_blocks_no_other(tmp_path: Path) -> None:
-    town, deaf, worker = Town(tmp_path), Deaf(), Worker()
-    town.anchor(town.signed(1))
-    auditor, _ = auditor_of(town, worker)
-    performer = Performer(town.sender, town.journal, auditor, None, None)
-    node = Node(town.chain, town.sender, town.pages, town.records, performer, MovePolicy(), [deaf, auditor], worker, auditor)
-    run(town, node, worker, 1)
+    setup, deaf, worker = VerifierFixture(tmp_path), Deaf(), Worker()
+    setup.anchor(setup.signed(1))
+    auditor, _ = auditor_of(setup, worker)
+    executor = ActionExecutor(setup.sender, setup.journal, auditor, None, None)
+    node = Node(setup.chain, setup.sender, setup.pages, setup.records, executor, MovePolicy(), [deaf, auditor], worker, auditor)
+    run(setup, node, worker, 1)
     assert node.ticks == 0, "a tick that was not whole is repeated"
     deaf.silent = False
     node.tick()
@@ -254,17 +254,17 @@ def test_component_lacking_a_dependency_blocks_no_other(tmp_path: Path) -> None:
 
 
 def test_action_without_its_part_is_a_bug_and_a_failing_one_stops_no_other(tmp_path: Path) -> None:
-    town = Town(tmp_path)
+    setup = VerifierFixture(tmp_path)
     result = AuditResult(word("r"), ME.address, U8(1), ZERO_DIGEST, U64(NOW))
-    bare = Performer(town.sender, town.journal, None, None, None)
+    bare = ActionExecutor(setup.sender, setup.journal, None, None, None)
     with pytest.raises(Bug):
-        bare.perform_all((PostAudit(result, 0),), town.chain.now())
+        bare.perform_all((PostAudit(result, 0),), setup.chain.now())
     worker = Worker()
-    auditor, _ = auditor_of(town, worker)
-    performer = Performer(town.sender, town.journal, auditor, None, None)
-    town.anchor(town.signed(1))
-    town.records.step(town.chain.now())
-    known = town.records.live[0].seen.receipt_id
-    performer.perform_all((RunAudit(word("unknown")), RunAudit(known)), town.chain.now())
+    auditor, _ = auditor_of(setup, worker)
+    executor = ActionExecutor(setup.sender, setup.journal, auditor, None, None)
+    setup.anchor(setup.signed(1))
+    setup.records.step(setup.chain.now())
+    known = setup.records.live[0].seen.receipt_id
+    executor.perform_all((RunAudit(word("unknown")), RunAudit(known)), setup.chain.now())
     assert worker.busy() == {("audit", known, 0)}
     worker.stop()

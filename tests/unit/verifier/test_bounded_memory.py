@@ -11,17 +11,17 @@ from bytewise.protocol.decisions.audits import WatchPolicy
 from bytewise.protocol.decisions.disputes import MovePolicy, VotePolicy
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.units import Digest
-from bytewise.storage.archive import Audits
+from bytewise.storage.archive import LightAudits
 from bytewise.storage.duties import Duties
 from bytewise.storage.protection import Protection
 from committee.ballots import Ballots
 from tests.fixtures.builders import ANCHOR
-from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, WINDOW_S, Town
-from tests.fixtures.verifier.watchtower_town import post, tip
+from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, WINDOW_S, VerifierFixture
+from tests.fixtures.verifier.watchtower_town import hint, post
 from verifier import executor
 from verifier.audits.auditor import Auditor
 from verifier.disputes.watchtower import Watchtower
-from verifier.executor import Performer
+from verifier.executor import ActionExecutor
 from verifier.jobs.worker import Worker
 from verifier.node import Node
 
@@ -39,21 +39,21 @@ def sizes(*parts: object) -> dict[str, int]:
     }
 
 
-def live_through(town: Town, node: Node, worker: Worker, first: int, count: int) -> None:
+def live_through(setup: VerifierFixture, node: Node, worker: Worker, first: int, count: int) -> None:
     """So many batches one after the other, each audited by others and by us, disputed, and over before the next."""
     for number in range(first, first + count):
-        header = town.anchor(town.signed(number), anchored_at=town.chain.timestamp, block=town.chain.number)
-        town.chain.pass_time(3, blocks=3)
+        header = setup.anchor(setup.signed(number), anchored_at=setup.chain.timestamp, block=setup.chain.number)
+        setup.chain.pass_time(3, blocks=3)
         node.tick()
-        (live,) = [each for each in town.records.live if each.header.batch_id == header.batch_id]
+        (live,) = [each for each in setup.records.live if each.header.batch_id == header.batch_id]
         for who in ("voter", "second"):
-            post(town, tip(live.seen.receipt_id, who, town.chain.timestamp))
-        town.dispute(live.seen.signed, batch_id=header.batch_id)
+            post(setup, hint(live.seen.receipt_id, who, setup.chain.timestamp))
+        setup.dispute(live.seen.signed, batch_id=header.batch_id)
         for _ in range(4):
-            town.chain.pass_time(1)
+            setup.chain.pass_time(1)
             tick(node, worker)
-        town.chain.disputes.clear()
-        town.chain.pass_time(2 * WINDOW_S)
+        setup.chain.disputes.clear()
+        setup.chain.pass_time(2 * WINDOW_S)
         tick(node, worker)
 
 
@@ -70,64 +70,64 @@ def tick(node: Node, worker: Worker) -> None:
 
 def test_tables_do_not_grow_with_finished_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor, "MAX_RECORDED", RECORDED)
-    town, worker = Town(tmp_path), Worker()
+    setup, worker = VerifierFixture(tmp_path), Worker()
     auditor = Auditor(
-        town.chain, NETWORK, town.records, Audits(town.database, town.clock), town.journal, ME, town.enclave, worker, os.urandom,
-        5, 100,
+        setup.chain, NETWORK, setup.records, LightAudits(setup.database, setup.clock), setup.journal, ME, setup.enclave,
+        worker, os.urandom, 5, 100,
     )  # fmt: skip
-    tower = Watchtower(town.chain, NETWORK, town.records, ME, WatchPolicy())
+    tower = Watchtower(setup.chain, NETWORK, setup.records, ME, WatchPolicy())
     votes = Ballots(
-        NETWORK, town.records, town.store, Duties(town.database, town.clock), Protection(town.database, town.clock),
-        town.journal, ME, town.enclave, worker, os.urandom, VotePolicy(),
+        NETWORK, setup.records, setup.store, Duties(setup.database, setup.clock), Protection(setup.database, setup.clock),
+        setup.journal, ME, setup.enclave, worker, os.urandom, VotePolicy(),
     )  # fmt: skip
-    performer = Performer(town.sender, town.journal, auditor, tower, votes)
+    executing = ActionExecutor(setup.sender, setup.journal, auditor, tower, votes)
     node = Node(
-        town.chain,
-        town.sender,
-        town.pages,
-        town.records,
-        performer,
+        setup.chain,
+        setup.sender,
+        setup.pages,
+        setup.records,
+        executing,
         MovePolicy(),
         [votes, auditor, tower],
         worker,
         auditor,
         votes,
     )
-    live_through(town, node, worker, 1, 8)
-    early = sizes(auditor, tower, votes, performer, node, town.records, worker)
+    live_through(setup, node, worker, 1, 8)
+    early = sizes(auditor, tower, votes, executing, node, setup.records, worker)
     assert early["Performer._recorded"] == RECORDED, "more than that was decided"
-    live_through(town, node, worker, 9, 8)
-    late = sizes(auditor, tower, votes, performer, node, town.records, worker)
+    live_through(setup, node, worker, 9, 8)
+    late = sizes(auditor, tower, votes, executing, node, setup.records, worker)
     worker.stop()
     assert {name: (early[name], size) for name, size in late.items() if size > early[name]} == {}
-    assert len(town.chain.posted) == 32 and len(town.archive.receipts()) == 16
+    assert len(setup.chain.posted) == 32 and len(setup.archive.receipts()) == 16
 
 
 def test_results_about_unknown_receipts_are_forgotten(tmp_path: Path) -> None:
     """Anybody that is drawn may post a result; what it names need not exist."""
-    town = Town(tmp_path)
-    tower = Watchtower(town.chain, NETWORK, town.records, ME, WatchPolicy())
-    town.anchor(town.signed(1), anchored_at=town.chain.timestamp)
+    setup = VerifierFixture(tmp_path)
+    tower = Watchtower(setup.chain, NETWORK, setup.records, ME, WatchPolicy())
+    setup.anchor(setup.signed(1), anchored_at=setup.chain.timestamp)
     for number in range(5):
-        post(town, tip(Digest(bytes([number]) * 32), "voter", 2**40))
-    seen = town.chain.pass_time(1)
-    town.records.step(seen)
+        post(setup, hint(Digest(bytes([number]) * 32), "voter", 2**40))
+    seen = setup.chain.pass_time(1)
+    setup.records.step(seen)
     tower.step(seen)
     assert sizes(tower)["Watchtower._posted"] == 5
-    tower.step(town.chain.pass_time(2 * WINDOW_S))
+    tower.step(setup.chain.pass_time(2 * WINDOW_S))
     assert sizes(tower)["Watchtower._posted"] == 0
 
 
 def test_results_posted_before_the_oldest_open_batch_are_not_kept_at_start(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    old, young = town.signed(1), town.signed(2)
-    town.anchor(old, anchored_at=town.chain.timestamp)
-    post(town, tip(receipt_id(ANCHOR, old.receipt), "voter", town.chain.timestamp + 5))
-    town.chain.pass_time(2 * WINDOW_S, blocks=5)
-    town.anchor(young, anchored_at=town.chain.timestamp, block=town.chain.number)
-    post(town, tip(receipt_id(ANCHOR, young.receipt), "voter", town.chain.timestamp))
-    seen = town.chain.pass_time(3, blocks=3)
-    town.records.step(seen)
-    tower = Watchtower(town.chain, NETWORK, town.records, ME, WatchPolicy())
+    setup = VerifierFixture(tmp_path)
+    old, young = setup.signed(1), setup.signed(2)
+    setup.anchor(old, anchored_at=setup.chain.timestamp)
+    post(setup, hint(receipt_id(ANCHOR, old.receipt), "voter", setup.chain.timestamp + 5))
+    setup.chain.pass_time(2 * WINDOW_S, blocks=5)
+    setup.anchor(young, anchored_at=setup.chain.timestamp, block=setup.chain.number)
+    post(setup, hint(receipt_id(ANCHOR, young.receipt), "voter", setup.chain.timestamp))
+    seen = setup.chain.pass_time(3, blocks=3)
+    setup.records.step(seen)
+    tower = Watchtower(setup.chain, NETWORK, setup.records, ME, WatchPolicy())
     tower.step(seen)
     assert sizes(tower)["Watchtower._posted"] == 1

@@ -9,9 +9,9 @@ import pytest
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.jobs import JobResult, Prepared, RunJob
 from bytewise.protocol.units import Digest
-from tests.fixtures.committee.seated_member import Seated, setup
+from tests.fixtures.committee.seated_member import SeatedMember, disputed_receipt
 from tests.fixtures.verifier.audit_node import node_of, run, run_until
-from tests.fixtures.verifier.verifier_fixture import Enclave, Town
+from tests.fixtures.verifier.verifier_fixture import Enclave, VerifierFixture
 from verifier.audits.auditor import MAX_ATTEMPTS
 from verifier.audits.bounties import FAILED, PENDING
 from verifier.jobs.enclave_presence import LONGEST_PAUSE_S
@@ -40,19 +40,19 @@ def events(capsys: pytest.CaptureFixture[str]) -> Counter[str]:
 
 
 def test_audits_resume_when_the_enclave_returns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    town = Town(tmp_path)
-    town.enclave = enclave = Counting(town.enclave.bench)
-    town.anchor(*(town.signed(number) for number in range(1, 7)))
+    setup = VerifierFixture(tmp_path)
+    setup.enclave = enclave = Counting(setup.enclave.bench)
+    setup.anchor(*(setup.signed(number) for number in range(1, 7)))
     enclave.running = False
-    node, audits, worker = node_of(town)
-    since = town.chain.timestamp
-    run_until(town, node, worker, lambda: town.chain.timestamp >= since + 40)
+    node, audits, worker = node_of(setup)
+    since = setup.chain.timestamp
+    run_until(setup, node, worker, lambda: setup.chain.timestamp >= since + 40)
     away = events(capsys)
     assert len(audits.audits(PENDING)) == 6, "what was not tried has not failed"
     assert away["enclave.down"] == 1 and away["job.failed"] == away["job.finished"] == away["audit.failed"] == 0
     assert away.total() < 20 and 40 / LONGEST_PAUSE_S <= enclave.asked <= 20, away
     enclave.running = True
-    run(town, node, worker, 6)
+    run(setup, node, worker, 6)
     worker.stop()
     back = events(capsys)
     assert back["enclave.back"] == 1 and back["enclave.down"] == 0 and back["job.finished"] == 6
@@ -60,17 +60,17 @@ def test_audits_resume_when_the_enclave_returns(tmp_path: Path, capsys: pytest.C
 
 
 def test_seat_asks_less_often_and_votes_when_the_enclave_returns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    town, dispute = setup(tmp_path)
-    town.enclave = enclave = Counting(town.enclave.bench)
+    setup, dispute = disputed_receipt(tmp_path)
+    setup.enclave = enclave = Counting(setup.enclave.bench)
     enclave.running = False
-    with Seated(town) as member:
+    with SeatedMember(setup) as member:
         member.tick()
         for _ in range(20):
             member.tick(1)
             member.until_quiet()
         away = events(capsys)
         enclave.running = True
-        town.chain.pass_time(int(LONGEST_PAUSE_S))
+        setup.chain.pass_time(int(LONGEST_PAUSE_S))
         member.until_quiet()
         assert member.vote(dispute) is not None
     assert away - Counter(("batch.seen", "receipt.checked")) == Counter(("vote.asked", "enclave.down"))
@@ -78,14 +78,14 @@ def test_seat_asks_less_often_and_votes_when_the_enclave_returns(tmp_path: Path,
 
 
 def test_enclave_failing_each_job_gives_a_failed_audit_and_no_result(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    town.enclave = Failing(town.enclave.bench)
-    town.anchor(town.signed(1))
-    node, audits, worker = node_of(town)
-    run_until(town, node, worker, lambda: [row.state for row in audits.audits()] == [FAILED])
+    setup = VerifierFixture(tmp_path)
+    setup.enclave = Failing(setup.enclave.bench)
+    setup.anchor(setup.signed(1))
+    node, audits, worker = node_of(setup)
+    run_until(setup, node, worker, lambda: [row.state for row in audits.audits()] == [FAILED])
     for _ in range(3):
-        town.chain.pass_time(1)
+        setup.chain.pass_time(1)
         node.tick()
     worker.stop()
-    assert [row.state for row in audits.audits()] == [FAILED] and town.sender.of("audit") == []
-    assert town.enclave.jobs == MAX_ATTEMPTS
+    assert [row.state for row in audits.audits()] == [FAILED] and setup.sender.of("audit") == []
+    assert setup.enclave.jobs == MAX_ATTEMPTS

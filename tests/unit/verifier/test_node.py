@@ -13,11 +13,11 @@ from bytewise.protocol.errors.actors import NoAgreement, TryAgain
 from bytewise.protocol.errors.branches import Bug
 from bytewise.protocol.units import Digest
 from tests.fixtures.builders import word
-from tests.fixtures.verifier.verifier_fixture import Town
+from tests.fixtures.verifier.verifier_fixture import VerifierFixture
 from tests.fixtures.verifier.withholding import BOND, demander
-from verifier.executor import Performer
-from verifier.jobs.worker import Finished
-from verifier.node import Node, Part
+from verifier.executor import ActionExecutor
+from verifier.jobs.worker import FinishedJob
+from verifier.node import Node, NodePart
 
 EAGER = MovePolicy(turns=1)
 
@@ -35,8 +35,8 @@ class Ender:
 class Slow:
     """A part that waits for DA; it remembers what was sent when it began to."""
 
-    def __init__(self, town: Town) -> None:
-        self._town = town
+    def __init__(self, setup: VerifierFixture) -> None:
+        self._town = setup
         self.sent_before: list[list[Digest]] = []
 
     def step(self, snapshot: Snapshot) -> Sequence[Action]:
@@ -53,7 +53,7 @@ class Deaf:
     def step(self, snapshot: Snapshot) -> Sequence[Action]:
         raise NoAgreement("logs", 2, "endpoint 0 against 1")
 
-    def finish(self, finished: Finished, snapshot: Snapshot) -> None:
+    def finish(self, finished: FinishedJob, snapshot: Snapshot) -> None:
         if finished.key[1] == word("bad"):
             raise TryAgain("chain", "unreachable")
         self.taken.append(finished.key[1])
@@ -66,56 +66,56 @@ class Broken:
         raise Bug("ours")
 
 
-def node_of(town: Town, *parts: Part, votes: Deaf | None = None) -> Node:
-    performer = Performer(town.sender, town.journal, None, None, None, demander(town))
-    return Node(town.chain, town.sender, town.pages, town.records, performer, EAGER, parts, votes=votes)
+def node_of(setup: VerifierFixture, *parts: NodePart, votes: Deaf | None = None) -> Node:
+    executor = ActionExecutor(setup.sender, setup.journal, None, None, None, demander(setup))
+    return Node(setup.chain, setup.sender, setup.pages, setup.records, executor, EAGER, parts, votes=votes)
 
 
 def test_actions_of_one_component_are_sent_before_the_next_begins(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    slow = Slow(town)
-    node_of(town, Ender(word("one")), slow, Ender(word("two"))).tick()
-    assert slow.sent_before == [[word("one")]] and town.sender.of("end") == [word("one"), word("two")]
+    setup = VerifierFixture(tmp_path)
+    slow = Slow(setup)
+    node_of(setup, Ender(word("one")), slow, Ender(word("two"))).tick()
+    assert slow.sent_before == [[word("one")]] and setup.sender.of("end") == [word("one"), word("two")]
 
 
 def test_component_lacking_a_dependency_stops_no_other(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    node = node_of(town, Ender(word("one")), Deaf(), Ender(word("two")))
+    setup = VerifierFixture(tmp_path)
+    node = node_of(setup, Ender(word("one")), Deaf(), Ender(word("two")))
     node.tick()
-    assert town.sender.of("end") == [word("one"), word("two")] and node.ticks == 0, "and the tick is repeated"
+    assert setup.sender.of("end") == [word("one"), word("two")] and node.ticks == 0, "and the tick is repeated"
 
 
 def test_votes_lacking_a_dependency_stop_no_moves_or_components(tmp_path: Path) -> None:
-    town, votes = Town(tmp_path), Deaf()
-    signed = town.signed(1)
-    town.anchor(signed)
-    dispute = town.dispute(signed, phase=Phase.REVEAL, settleable=True)
-    node = node_of(town, votes, Ender(word("one")), votes=votes)
+    setup, votes = VerifierFixture(tmp_path), Deaf()
+    signed = setup.signed(1)
+    setup.anchor(signed)
+    dispute = setup.dispute(signed, phase=Phase.REVEAL, settleable=True)
+    node = node_of(setup, votes, Ender(word("one")), votes=votes)
     node.tick()
-    assert town.sender.sent.keys() == {("settle", dispute.id, dispute.round), ("end", word("one"), 0)} and node.ticks == 0
+    assert setup.sender.sent.keys() == {("settle", dispute.id, dispute.round), ("end", word("one"), 0)} and node.ticks == 0
 
 
 def test_result_that_cannot_be_processed_yet_blocks_none_behind_it(tmp_path: Path) -> None:
-    town, votes, begun = Town(tmp_path), Deaf(), list[Action]()
+    setup, votes, begun = VerifierFixture(tmp_path), Deaf(), list[Action]()
     again = RunVoteJob(word("bad"), 1, word("receipt"), 1, word("seed"), 0, 0)
     votes.step = lambda snapshot: (again,)  # type: ignore[method-assign]
-    node = node_of(town, Ender(word("one")), votes=votes)
-    node._performer.perform_all = lambda actions, snapshot: begun.extend(actions)  # type: ignore[method-assign]
-    node._finished = [Finished(("vote", word(name), 1), TryAgain("enclave", "busy")) for name in ("bad", "good")]
+    node = node_of(setup, Ender(word("one")), votes=votes)
+    node._executor.perform_all = lambda actions, snapshot: begun.extend(actions)  # type: ignore[method-assign]
+    node._finished = [FinishedJob(("vote", word(name), 1), TryAgain("enclave", "busy")) for name in ("bad", "good")]
     node.tick()
     assert begun == [Expire(word("one"))], "nor is its job run again"
     assert votes.taken == [word("good")] and [each.key[1] for each in node._finished] == [word("bad")]
 
 
 def test_own_bug_ends_the_tick(tmp_path: Path) -> None:
-    town = Town(tmp_path)
+    setup = VerifierFixture(tmp_path)
     with pytest.raises(Bug):
-        node_of(town, Broken(), Ender(word("one"))).tick()
-    assert town.sender.of("end") == []
+        node_of(setup, Broken(), Ender(word("one"))).tick()
+    assert setup.sender.of("end") == []
 
 
 def test_failing_action_stops_neither_the_next_action_nor_component(tmp_path: Path) -> None:
-    town = Town(tmp_path)
+    setup = VerifierFixture(tmp_path)
 
     class Wishful:
         def step(self, snapshot: Snapshot) -> Sequence[Action]:
@@ -124,6 +124,6 @@ def test_failing_action_stops_neither_the_next_action_nor_component(tmp_path: Pa
     def refuse(batch_id: int, bond_wei: int, within_s: int = 0) -> None:
         raise TryAgain("outbox", "another process writes")
 
-    town.sender.demand_list = refuse  # type: ignore[method-assign]
-    node_of(town, Wishful(), Ender(word("two"))).tick()
-    assert town.sender.of("end") == [word("one"), word("two")]
+    setup.sender.demand_list = refuse  # type: ignore[method-assign]
+    node_of(setup, Wishful(), Ender(word("two"))).tick()
+    assert setup.sender.of("end") == [word("one"), word("two")]

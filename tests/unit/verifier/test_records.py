@@ -25,7 +25,7 @@ from bytewise.protocol.merkle import batch_leaf, batch_root
 from bytewise.protocol.records.receipt import BatchHeader, Mode, ReceiptList, SignedLeaf, SignedReceipt, receipt_id
 from bytewise.protocol.units import U8, U32, U64, U256
 from tests.fixtures.builders import ANCHOR, NOW, signer, word
-from tests.fixtures.verifier.verifier_fixture import WORLD, Town
+from tests.fixtures.verifier.verifier_fixture import WORLD, VerifierFixture
 from verifier.watch.backlog import LONGEST_PAUSE_S
 from verifier.watch.batch_check import verify_batch, verify_leaves
 from verifier.watch.list_reader import CHECKED, FAULTY, GOOD, NEW, WITHHELD
@@ -114,61 +114,61 @@ def test_receipt_with_its_own_fault_does_not_affect_the_others(fault: type[Fault
 
 
 def test_batch_is_followed_checked_and_its_ciphertext_kept_at_first_sight(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    first, second = town.signed(1), town.signed(2)
-    town.anchor(first, second)
-    town.records.step(town.chain.now())
-    assert [live.seen.finding for live in town.records.live] == [GOOD, GOOD]
-    town.shelf.blobs.clear()
-    identifier = town.records.live[0].seen.receipt_id
-    assert town.records.case(identifier, town.chain.now()).signed == first
-    assert town.archive.batch(0) is not None and town.archive.batch(0).state == CHECKED  # type: ignore[union-attr]
+    setup = VerifierFixture(tmp_path)
+    first, second = setup.signed(1), setup.signed(2)
+    setup.anchor(first, second)
+    setup.records.step(setup.chain.now())
+    assert [live.seen.finding for live in setup.records.live] == [GOOD, GOOD]
+    setup.shelf.blobs.clear()
+    identifier = setup.records.live[0].seen.receipt_id
+    assert setup.records.case(identifier, setup.chain.now()).signed == first
+    assert setup.archive.batch(0) is not None and setup.archive.batch(0).state == CHECKED  # type: ignore[union-attr]
 
 
 def test_repeated_read_fetches_nothing_twice(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    town.anchor(town.signed(1))
-    town.records.step(town.chain.now())
-    reads = town.shelf.reads
-    town.records.step(town.chain.pass_time(1))
-    assert town.shelf.reads == reads
+    setup = VerifierFixture(tmp_path)
+    setup.anchor(setup.signed(1))
+    setup.records.step(setup.chain.now())
+    reads = setup.shelf.reads
+    setup.records.step(setup.chain.pass_time(1))
+    assert setup.shelf.reads == reads
 
 
 def test_list_without_bytes_is_withheld_only_after_the_deadline(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    header = town.anchor(town.signed(1))
-    del town.shelf.blobs[header.locator]
-    town.records.step(town.chain.now())
-    assert town.archive.batch(0).state == NEW  # type: ignore[union-attr]
-    town.records.step(town.chain.pass_time(100))
-    assert town.archive.batch(0).state == WITHHELD  # type: ignore[union-attr]
-    assert town.records.live == ()
+    setup = VerifierFixture(tmp_path)
+    header = setup.anchor(setup.signed(1))
+    del setup.shelf.blobs[header.locator]
+    setup.records.step(setup.chain.now())
+    assert setup.archive.batch(0).state == NEW  # type: ignore[union-attr]
+    setup.records.step(setup.chain.pass_time(100))
+    assert setup.archive.batch(0).state == WITHHELD  # type: ignore[union-attr]
+    assert setup.records.live == ()
 
 
 def test_late_list_is_still_checked(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    header = town.anchor(town.signed(1))
-    data = town.shelf.blobs.pop(header.locator)
-    town.records.step(town.chain.now())
-    town.shelf.blobs[header.locator] = data
-    town.records.step(town.chain.pass_time(5))
-    assert len(town.records.live) == 1
+    setup = VerifierFixture(tmp_path)
+    header = setup.anchor(setup.signed(1))
+    data = setup.shelf.blobs.pop(header.locator)
+    setup.records.step(setup.chain.now())
+    setup.shelf.blobs[header.locator] = data
+    setup.records.step(setup.chain.pass_time(5))
+    assert len(setup.records.live) == 1
 
 
 @pytest.mark.parametrize("bytes_", [None, b"other bytes"])
 def test_missing_or_other_ciphertext_is_withheld_after_the_deadline(tmp_path: Path, bytes_: bytes | None) -> None:
-    town = Town(tmp_path)
-    signed = town.signed(1)
-    town.anchor(signed)
-    del town.shelf.blobs[signed.locator]
+    setup = VerifierFixture(tmp_path)
+    signed = setup.signed(1)
+    setup.anchor(signed)
+    del setup.shelf.blobs[signed.locator]
     if bytes_ is not None:
-        town.shelf.blobs[signed.locator] = bytes_
-    town.records.step(town.chain.now())
-    identifier = town.records.live[0].seen.receipt_id
+        setup.shelf.blobs[signed.locator] = bytes_
+    setup.records.step(setup.chain.now())
+    identifier = setup.records.live[0].seen.receipt_id
     with pytest.raises(NotServed):
-        town.records.fetch(identifier)
-    town.records.step(town.chain.pass_time(100))
-    assert town.archive.receipt(identifier).finding == WITHHELD_FINDING  # type: ignore[union-attr]
+        setup.records.fetch(identifier)
+    setup.records.step(setup.chain.pass_time(100))
+    assert setup.archive.receipt(identifier).finding == WITHHELD_FINDING  # type: ignore[union-attr]
 
 
 def test_list_larger_than_its_receipts_allow_is_not_parsed() -> None:
@@ -178,47 +178,47 @@ def test_list_larger_than_its_receipts_allow_is_not_parsed() -> None:
 
 
 def test_a_faulty_list_is_remembered_with_its_fault(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    town.anchor(town.signed(1), root=word("another root"))
-    town.records.step(town.chain.now())
-    seen = town.archive.batch(0)
+    setup = VerifierFixture(tmp_path)
+    setup.anchor(setup.signed(1), root=word("another root"))
+    setup.records.step(setup.chain.now())
+    seen = setup.archive.batch(0)
     assert seen is not None and seen.state == FAULTY and "R-14" in seen.detail
 
 
 def test_store_that_is_briefly_unavailable_accuses_nobody(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    header = town.anchor(town.signed(1))
-    blobs, town.shelf.blobs = town.shelf.blobs, {}
+    setup = VerifierFixture(tmp_path)
+    header = setup.anchor(setup.signed(1))
+    blobs, setup.shelf.blobs = setup.shelf.blobs, {}
     for _ in range(5):
-        town.records.step(town.chain.pass_time(1))
-    town.shelf.blobs = blobs
-    town.records.step(town.chain.pass_time(LONGEST_PAUSE_S))
-    assert town.archive.batch(header.batch_id).state == CHECKED  # type: ignore[union-attr]
+        setup.records.step(setup.chain.pass_time(1))
+    setup.shelf.blobs = blobs
+    setup.records.step(setup.chain.pass_time(LONGEST_PAUSE_S))
+    assert setup.archive.batch(header.batch_id).state == CHECKED  # type: ignore[union-attr]
 
 
 def test_reorganisation_removes_its_batches(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    kept = town.anchor(town.signed(1), block=U64(12))
-    town.chain.number = 14
-    town.records.step(town.chain.now())
-    town.anchor(town.signed(2), first_seq=U64(2), block=U64(18))
-    town.chain.number = 20
-    town.records.step(town.chain.now())
-    assert len(town.records.live) == 2
-    town.chain.branch, town.chain.headers = "other", [kept]
-    town.records.step(town.chain.pass_time(1))
-    assert [live.header.batch_id for live in town.records.live] == [0]
-    assert town.archive.batch(1) is None
+    setup = VerifierFixture(tmp_path)
+    kept = setup.anchor(setup.signed(1), block=U64(12))
+    setup.chain.number = 14
+    setup.records.step(setup.chain.now())
+    setup.anchor(setup.signed(2), first_seq=U64(2), block=U64(18))
+    setup.chain.number = 20
+    setup.records.step(setup.chain.now())
+    assert len(setup.records.live) == 2
+    setup.chain.branch, setup.chain.headers = "other", [kept]
+    setup.records.step(setup.chain.pass_time(1))
+    assert [live.header.batch_id for live in setup.records.live] == [0]
+    assert setup.archive.batch(1) is None
 
 
 def test_restart_restores_the_records(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    town.anchor(town.signed(1))
-    town.records.step(town.chain.now())
-    town.reopen()
-    town.shelf.blobs.clear()
-    town.records.step(town.chain.pass_time(1))
-    assert [live.seen.finding for live in town.records.live] == [GOOD]
+    setup = VerifierFixture(tmp_path)
+    setup.anchor(setup.signed(1))
+    setup.records.step(setup.chain.now())
+    setup.reopen()
+    setup.shelf.blobs.clear()
+    setup.records.step(setup.chain.pass_time(1))
+    assert [live.seen.finding for live in setup.records.live] == [GOOD]
 
 
 def test_answer_other_than_the_contract_accepted_is_not_believed() -> None:

@@ -11,12 +11,12 @@ from bytewise.protocol.records.receipt import BatchHeader
 from bytewise.protocol.units import U64
 from bytewise.service.clock import SystemClock
 from bytewise.storage.archive import Archive, SeenBatch
-from bytewise.storage.cursor import Cursor, Mark
+from bytewise.storage.cursor import BlockMark, Cursor
 from bytewise.storage.engine import open_database
 from chain.acts.actor import ContractSender
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import batch, deployed, empty_database, fee_wei, reader, sender, signer
-from tests.fixtures.verifier.verifier_fixture import NETWORK, MemoryChain, Shelf, Town
+from tests.fixtures.verifier.verifier_fixture import NETWORK, BlobShelf, MemoryChain, VerifierFixture
 from verifier.watch.list_reader import NEW
 from verifier.watch.records import Records
 
@@ -52,7 +52,7 @@ class Watcher:
         database = open_database(f"sqlite:///{path}")
         self.chain = reader(anvil, network)
         self.archive, self.cursor = Archive(database, SystemClock()), Cursor(database, "batches")
-        self.records = Records(self.chain, MemoryChain(), Shelf(), self.archive, self.cursor, network, fetch_deadline_s=60)
+        self.records = Records(self.chain, MemoryChain(), BlobShelf(), self.archive, self.cursor, network, fetch_deadline_s=60)
 
     def tick(self) -> None:
         self.records.follow(self.chain.snapshot(signer(3).address, self.chain.head()))
@@ -165,7 +165,7 @@ class DyingCursor(Cursor):
 
     dies_at = ""
 
-    def rewind(self, number: int) -> Mark | None:
+    def rewind(self, number: int) -> BlockMark | None:
         if self.dies_at == "before cursor.rewind":
             self.dies_at = ""
             raise Killed("before cursor.rewind")
@@ -176,16 +176,16 @@ class Reorganised:
     """A node that saw one batch in a block that stays, and dies at a place once the chain has another block for the second."""
 
     def __init__(self, folder: Path, dies_at: str) -> None:
-        self.town = Town(folder)
-        database = self.town.database
-        self.archive, self.cursor = DyingArchive(database, self.town.clock), DyingCursor(database, "batches")
-        self.town.records = Records(
-            self.chain, self.chain, self.town.shelf, self.archive, self.cursor, NETWORK, fetch_deadline_s=60
+        self.setup = VerifierFixture(folder)
+        database = self.setup.database
+        self.archive, self.cursor = DyingArchive(database, self.setup.clock), DyingCursor(database, "batches")
+        self.setup.records = Records(
+            self.chain, self.chain, self.setup.shelf, self.archive, self.cursor, NETWORK, fetch_deadline_s=60
         )
-        self.kept = self.town.anchor(self.town.signed(1), block=U64(12))
+        self.kept = self.setup.anchor(self.setup.signed(1), block=U64(12))
         self.chain.number = 14
         self.follow()
-        self.first = self.town.anchor(self.town.signed(2), first_seq=U64(2), block=U64(18))
+        self.first = self.setup.anchor(self.setup.signed(2), first_seq=U64(2), block=U64(18))
         self.chain.number = 20
         if dies_at == "after add_batch":
             self.archive.dies_at = dies_at
@@ -199,10 +199,10 @@ class Reorganised:
 
     @property
     def chain(self) -> MemoryChain:
-        return self.town.chain
+        return self.setup.chain
 
     def follow(self) -> None:
-        self.town.records.follow(self.chain.now())
+        self.setup.records.follow(self.chain.now())
 
     def dies(self) -> None:
         with pytest.raises(Killed):
@@ -211,7 +211,7 @@ class Reorganised:
     def branch(self, name: str, block: int) -> None:
         """The chain has this branch now, with the second batch in this block of it."""
         self.chain.branch, self.chain.headers = name, [self.kept]
-        self.town.anchor(self.town.signed(2), first_seq=U64(2), block=U64(block))
+        self.setup.anchor(self.setup.signed(2), first_seq=U64(2), block=U64(block))
         self.chain.pass_time(1)
 
     def go_back(self) -> None:
@@ -220,7 +220,7 @@ class Reorganised:
         self.chain.pass_time(1)
 
     def seen(self) -> list[BatchHeader]:
-        return [each.header for each in self.town.archive.batches()]
+        return [each.header for each in self.setup.archive.batches()]
 
 
 PLACES = ["before cursor.rewind", "before archive.rewind", "after archive.rewind", "after add_batch"]
@@ -236,7 +236,7 @@ def test_crash_at_any_write_of_a_reorganisation_heals_at_the_next_start(
     if goes_back:
         world.go_back()
     if restarts:
-        world.town.reopen()
+        world.setup.reopen()
     world.follow()
     assert world.seen() == world.chain.headers and len(world.seen()) == 2
 
@@ -257,14 +257,14 @@ class MovingChain(MemoryChain):
 
 
 def test_nothing_is_stored_from_a_chain_that_moved_during_the_read(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    chain = town.chain = MovingChain()
-    town.reopen()
-    town.anchor(town.signed(1), block=U64(18))
+    setup = VerifierFixture(tmp_path)
+    chain = setup.chain = MovingChain()
+    setup.reopen()
+    setup.anchor(setup.signed(1), block=U64(18))
     chain.meanwhile = chain.reorganise
     with pytest.raises(TryAgain, match="reorganised while events were read"):
-        town.records.follow(chain.now())
-    assert town.archive.batches() == () and Cursor(town.database, "batches").head() is None
+        setup.records.follow(chain.now())
+    assert setup.archive.batches() == () and Cursor(setup.database, "batches").head() is None
     chain.meanwhile = None
-    town.records.follow(chain.now())
-    assert len(town.archive.batches()) == 1
+    setup.records.follow(chain.now())
+    assert len(setup.archive.batches()) == 1

@@ -9,7 +9,7 @@ from bytewise.protocol.jobs import JobResult
 from bytewise.protocol.units import U8, U16, ZERO_DIGEST, Blob
 from tests.fixtures.builders import word
 from tests.fixtures.verifier import enclave_in_memory as b
-from verifier.jobs.worker import AUDIT, VOTE, Finished, JobKey, Worker
+from verifier.jobs.worker import AUDIT, VOTE, FinishedJob, JobKey, Worker
 
 WAIT_S = 60.0
 
@@ -20,8 +20,8 @@ def result() -> JobResult:
     )
 
 
-def collected(worker: Worker, count: int) -> list[Finished]:
-    found: list[Finished] = []
+def collected(worker: Worker, count: int) -> list[FinishedJob]:
+    found: list[FinishedJob] = []
     idle = threading.Event()
     for _ in range(int(WAIT_S / 0.01)):
         found += worker.collect()
@@ -59,7 +59,7 @@ def test_key_is_busy_until_its_result_is_collected() -> None:
 
     worker.submit(VOTE, key, job)
     worker.submit(VOTE, key, job)
-    assert collected(worker, 1) == [Finished(key, result())]
+    assert collected(worker, 1) == [FinishedJob(key, result())]
     assert worker.busy() == frozenset() and runs == [1]
     worker.stop()
 
