@@ -118,6 +118,6 @@ class HintSender:
         for url in self._urls:
             try:
                 answer = httpx2.post(url + PATH, content=encode(hint), verify=self._context, timeout=TIMEOUT_S)
-                telemetry.log("tip.sent", receipt=hint.result.receipt_id, status=answer.status_code)
+                telemetry.log("hint.sent", receipt=hint.result.receipt_id, status=answer.status_code)
             except httpx2.HTTPError as error:
-                telemetry.log("tip.not_sent", receipt=hint.result.receipt_id, error=type(error).__name__)
+                telemetry.log("hint.send_failed", receipt=hint.result.receipt_id, error=type(error).__name__)
