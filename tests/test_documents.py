@@ -112,6 +112,28 @@ def test_every_command_that_a_document_names_exists() -> None:
     assert unknown_commands("`bytewise chain fly NOW`, `bytewise walk`, `bytewise key log show`", known) == {"chain fly", "walk"}
 
 
+def unknown_options(text: str, options: dict[str, set[str]]) -> set[str]:
+    """Options in code of a document that the command beside them does not have."""
+    lines = re.findall(r"`bytewise ([^`]+)`|^ {4,}(?:\S*/)?bytewise (.*)$", text.replace("\\\n", " "), re.MULTILINE)
+    found = set()
+    for words in ((short or block).partition("#")[0].split() for short, block in lines):
+        command = next((name for depth in (3, 2, 1) if (name := " ".join(words[:depth])) in options), None)
+        known = options.get(command or "", set(words))
+        found |= {
+            f"{command} {word}" for word in words if re.fullmatch(r"--[a-z][a-z-]*", word) and word not in known | {"--help"}
+        }
+    return found
+
+
+def test_every_option_that_a_document_names_exists() -> None:
+    page = (ROOT / "docs" / "reference" / "commands.md").read_text()
+    parts = re.findall(r"^### `bytewise ([a-z -]+)`$(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
+    options = {name: set(re.findall(r"--[a-z][a-z-]*", part)) for name, part in parts}
+    found = {name_of(document): unknown_options(document.read_text(), options) for document in DOCUMENTS}
+    assert {name: wrong for name, wrong in found.items() if wrong} == {}
+    assert unknown_options("    bytewise gate URL --runs 2 --wings 1\n", options) == {"gate --wings"}
+
+
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 CHANGE = re.compile(r"^\| ([^|]+) \| (`[^|]+) \|$", re.MULTILINE)
 
