@@ -10,7 +10,7 @@ from bytewise.storage.duties import Duties, Duty
 from bytewise.storage.outbox import OutboxItem, OutboxState
 
 CERTIFY = "certify"
-"""Kind of the duty that `bytewise member certify` writes; the subject is `certification_subject`, the deadline the proposal's end."""
+"""Kind of the duty that `bytewise member certify` writes: for `certification_subject`, until the proposal ends."""
 
 _SENT = (OutboxState.CONFIRMED, OutboxState.FINAL, OutboxState.SUPERSEDED)
 
