@@ -75,16 +75,20 @@ class EnclaveJobs(Protocol):
         ...
 
 
-class ChainView(Protocol):
-    """Typed reads, each pinned to one block."""
+class BlockView(Protocol):
+    """Number and hash of blocks."""
 
     def head(self) -> int:
         """Number of the newest block at the configured finality."""
         ...
 
-    def opened(self, from_block: int, to_block: int) -> tuple[DisputeOpening, ...]:
-        """Disputes that were opened in these blocks, oldest first."""
+    def block_hash(self, number: int) -> Digest:
+        """Hash of a block."""
         ...
+
+
+class SnapshotView(Protocol):
+    """The state that a tick decides from, at one block. Every read is pinned to one block."""
 
     def snapshot(self, who: Address, block: int, openings: Sequence[DisputeOpening] = ()) -> Snapshot:
         """Everything a decision needs, at one block, but for `batches`; of these disputes those that the block has."""
@@ -94,13 +98,37 @@ class ChainView(Protocol):
         """A page of batches from a number on, with windows and demands."""
         ...
 
+    def opened(self, from_block: int, to_block: int) -> tuple[DisputeOpening, ...]:
+        """Disputes that were opened in these blocks, oldest first."""
+        ...
+
+
+class TermsView(Protocol):
+    """Parameters, key epochs and pools. Every read is pinned to one block."""
+
     def params(self, version: int, block: int) -> ParamSet:
         """A version of all parameters."""
         ...
 
+    def epoch(self, epoch: int, block: int) -> EpochRecord:
+        """A key epoch with its shards."""
+        ...
+
+    def pool_of(self, environment: Digest, block: int) -> Digest:
+        """Pool whose verifiers judge an environment; zero if there is no such environment."""
+        ...
+
+
+class BatchView(Protocol):
+    """Anchored batches. Every read is pinned to one block."""
+
     def batches(self, from_block: int, to_block: int) -> tuple[BatchHeader, ...]:
         """Batches anchored in these blocks, oldest first."""
         ...
+
+
+class AuditView(Protocol):
+    """Light audits and the accounts that may be drawn for them. Every read is pinned to one block."""
 
     def audits(self, from_block: int, to_block: int) -> tuple[tuple[AuditResult, Blob], ...]:
         """Posted audit results with signatures."""
@@ -114,13 +142,17 @@ class ChainView(Protocol):
         """Verifiers that showed this digest for an audited receipt."""
         ...
 
-    def answered(self, subject: Digest, from_block: int, to_block: int) -> Blob | None:
-        """What was put on the chain in these blocks as the answer to a demand: the list, or an envelope's new locator."""
+    def auditors(self, environment: Digest, stake_block: int, block: int) -> tuple[tuple[Address, int], ...]:
+        """Who may be drawn to audit, each with the wei that counted for it at the end of an earlier block."""
         ...
 
-    def answered_leaves(self, subject: Digest, from_block: int, to_block: int) -> tuple[SignedLeaf, ...] | None:
-        """What the answer to a demand for a list shows beside it: everything that the batch's root is made of, in order."""
+    def stake_at(self, account: Address, stake_block: int, block: int) -> int:
+        """Wei that counted for an account at the end of an earlier block."""
         ...
+
+
+class DemandView(Protocol):
+    """Availability demands and their answers. Every read is pinned to one block."""
 
     def demanded(self, from_block: int, to_block: int) -> tuple[Digest, ...]:
         """Subjects of what was demanded in these blocks, oldest first."""
@@ -130,6 +162,22 @@ class ChainView(Protocol):
         """Demands by subject, in that order."""
         ...
 
+    def answered(self, subject: Digest, from_block: int, to_block: int) -> Blob | None:
+        """What was put on the chain in these blocks as the answer to a demand: the list, or an envelope's new locator."""
+        ...
+
+    def answered_leaves(self, subject: Digest, from_block: int, to_block: int) -> tuple[SignedLeaf, ...] | None:
+        """What the answer to a demand for a list shows beside it: everything that the batch's root is made of, in order."""
+        ...
+
+    def expired(self, from_block: int, to_block: int) -> tuple[Digest, ...]:
+        """Subjects of demands that were ended in these blocks without an answer: more than once where stake was missing."""
+        ...
+
+    def window_end(self, receipt: Digest, batch_id: int, block: int) -> int:
+        """Last second (protocol clock) to question a receipt, a demand for its envelope counted in."""
+        ...
+
     def anchor_demand_refused(self, who: Address, signed: SignedReceipt, bond_wei: int, block: int) -> str | None:
         """Why the chain would not take a demand of `who` that a receipt be anchored; None if it would."""
         ...
@@ -137,6 +185,10 @@ class ChainView(Protocol):
     def expiry_refused(self, who: Address, subject: Digest, block: int) -> str | None:
         """Why the chain would not end a demand for `who`, again or for the first time; None if it would."""
         ...
+
+
+class ReportView(Protocol):
+    """Reports of equivocation and of skipped numbers. Every read is pinned to one block."""
 
     def report_refused(
         self, who: Address, first: Receipt, first_signature: Blob, second: Receipt, signature: Blob, block: int
@@ -158,21 +210,9 @@ class ChainView(Protocol):
         """Operator and number of each report of a skipped number in these blocks that took something, once for each time."""
         ...
 
-    def expired(self, from_block: int, to_block: int) -> tuple[Digest, ...]:
-        """Subjects of demands that were ended in these blocks without an answer: more than once where stake was missing."""
-        ...
 
-    def window_end(self, receipt: Digest, batch_id: int, block: int) -> int:
-        """Last second (protocol clock) to question a receipt, a demand for its envelope counted in."""
-        ...
-
-    def auditors(self, environment: Digest, stake_block: int, block: int) -> tuple[tuple[Address, int], ...]:
-        """Who may be drawn to audit, each with the wei that counted for it at the end of an earlier block."""
-        ...
-
-    def pool_of(self, environment: Digest, block: int) -> Digest:
-        """Pool whose verifiers judge an environment; zero if there is no such environment."""
-        ...
+class AccountView(Protocol):
+    """Accounts in their roles. Every read is pinned to one block."""
 
     def holdings(self, who: Address, block: int) -> Holdings:
         """An account in its roles."""
@@ -180,22 +220,6 @@ class ChainView(Protocol):
 
     def alt_commits(self, who: Address, from_block: int, to_block: int) -> dict[Digest, Digest]:
         """What a challenger committed to, by dispute."""
-        ...
-
-    def block_hash(self, number: int) -> Digest:
-        """Hash of a block."""
-        ...
-
-    def epoch(self, epoch: int, block: int) -> EpochRecord:
-        """A key epoch with its shards."""
-        ...
-
-    def stake_at(self, account: Address, stake_block: int, block: int) -> int:
-        """Wei that counted for an account at the end of an earlier block."""
-        ...
-
-    def balance(self, account: Address, block: int) -> int:
-        """Wei that an account holds."""
         ...
 
 
@@ -209,12 +233,13 @@ class Documents(Protocol):
         """Bytes that came with an appraisal policy's digest, to be checked; `UnknownEnvironment` if there are none."""
 
 
-class Sender(Protocol):
-    """The single writer of one role key: journalled, idempotent by subject. Deadlines are of the protocol clock, 0 for none.
+# What the single writer of a role key sends. Each transaction is journalled and idempotent by its subject. Deadlines are of the
+# protocol clock, 0 for none. A transaction that rests on a recent look at the world has `within_s`: if no node has it that many
+# seconds after it was last asked for, it is dropped until it is asked for again. 0 means that it is worth sending at any time.
 
-    What rests on a look at the world a moment ago has `within_s`: what no node was given so many seconds after it was last
-    asked for is dropped, and waits for somebody to ask again; 0 for an act that is worth sending whenever that is possible.
-    """
+
+class CourtSender(Protocol):
+    """Transactions that move a dispute."""
 
     def open_dispute(
         self, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], alt_commit: Digest, bond_wei: int,
@@ -229,14 +254,6 @@ class Sender(Protocol):
 
     def rearm(self, dispute: Digest, round_number: int) -> None:
         """Names a new seed block for a round whose seed was lost."""
-        ...
-
-    def commit(self, dispute: Digest, round_number: int, seat_mask: int, commitment: Digest) -> None:
-        """Commits to a vote, for good; `SecondVote` for another commitment of the same round."""
-        ...
-
-    def reveal(self, vote: Vote, quote: Blob) -> None:
-        """Opens a committed vote with its result quote."""
         ...
 
     def settle(self, dispute: Digest, round_number: int) -> None:
@@ -259,6 +276,22 @@ class Sender(Protocol):
         """Pays or charges some seats from the first one that is not settled."""
         ...
 
+
+class VoteSender(Protocol):
+    """Transactions of a seat."""
+
+    def commit(self, dispute: Digest, round_number: int, seat_mask: int, commitment: Digest) -> None:
+        """Commits to a vote, for good; `SecondVote` for another commitment of the same round."""
+        ...
+
+    def reveal(self, vote: Vote, quote: Blob) -> None:
+        """Opens a committed vote with its result quote."""
+        ...
+
+
+class AuditSender(Protocol):
+    """Transactions of an auditor."""
+
     def post_audit(self, result: AuditResult, signature: Blob, batch_id: int) -> None:
         """Publishes the signed result of a light audit."""
         ...
@@ -271,21 +304,9 @@ class Sender(Protocol):
         """Claims the bounty of an audit with which another agrees."""
         ...
 
-    def release(self, batch_id: int) -> None:
-        """Frees the collateral of a batch that nothing holds."""
-        ...
 
-    def answer_list(self, batch_id: int, content: bytes, deadline: int = 0) -> None:
-        """Puts a demanded list on the chain."""
-        ...
-
-    def expire_list(self, batch_id: int) -> None:
-        """Ends a demand for a list that nobody answered in time."""
-        ...
-
-    def expire(self, subject: Digest, times: int = 0) -> None:
-        """Ends a demand that nobody answered in time, and that was ended so many times before."""
-        ...
+class DemandSender(Protocol):
+    """Transactions about availability demands."""
 
     def demand_list(self, batch_id: int, bond_wei: int, within_s: int = 0) -> None:
         """Demands the list of a batch."""
@@ -301,6 +322,18 @@ class Sender(Protocol):
         """Demands that a receipt which was given out be anchored."""
         ...
 
+    def expire_list(self, batch_id: int) -> None:
+        """Ends a demand for a list that nobody answered in time."""
+        ...
+
+    def expire(self, subject: Digest, times: int = 0) -> None:
+        """Ends a demand that nobody answered in time, and that was ended so many times before."""
+        ...
+
+
+class ReportSender(Protocol):
+    """Transactions that report an operator."""
+
     def report_equivocation(
         self, first: Receipt, first_signature: Blob, second: Receipt, signature: Blob, times: int = 0
     ) -> None:
@@ -309,6 +342,14 @@ class Sender(Protocol):
 
     def report_skipped(self, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], times: int = 0) -> None:
         """Shows a receipt whose number its operator anchored as an empty leaf, whose path in the batch is `proof`."""
+        ...
+
+
+class AccountSender(Protocol):
+    """Transactions that collect what is due to an account or a batch."""
+
+    def release(self, batch_id: int) -> None:
+        """Frees the collateral of a batch that nothing holds."""
         ...
 
     def finish_unbond(self, due_wei: int) -> None:

@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bytewise.ports import EnclaveJobs, Sender
+from bytewise.ports import EnclaveJobs, VoteSender
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.actions import Action, CastCommit, CastReveal, RunVoteJob
@@ -141,13 +141,13 @@ class Ballots:
             return
         self._held[(dispute, round_number)] = PendingVote(action, outcome)
 
-    def commit(self, action: CastCommit, sender: Sender) -> None:
+    def commit(self, action: CastCommit, sender: VoteSender) -> None:
         """Sends the commitment of a protected vote."""
         vote = action.vote
         self._protection.require(vote.dispute, vote.round, vote.voter)
         sender.commit(vote.dispute, vote.round, vote.seat_mask, action.commitment)
 
-    def reveal(self, action: CastReveal, sender: Sender) -> None:
+    def reveal(self, action: CastReveal, sender: VoteSender) -> None:
         """Opens it, with the quote whose hash it carries."""
         vote = action.vote
         stored = self._protection.require(vote.dispute, vote.round, vote.voter)

@@ -6,7 +6,7 @@ Every action may be performed again: outbox, protection table and worker know wh
 from collections import OrderedDict
 from typing import Protocol, TypeVar, assert_never
 
-from bytewise.ports import Sender
+from bytewise.ports import AccountSender, AuditSender, CourtSender, DemandSender, ReportSender, VoteSender
 from bytewise.protocol.decisions.actions import (
     Action,
     AnswerList,
@@ -59,7 +59,7 @@ Move = (
 """What needs nothing but the sender."""
 
 
-class MoveSender(Sender, Protocol):
+class MoveSender(CourtSender, VoteSender, AuditSender, DemandSender, ReportSender, AccountSender, Protocol):
     """What moves send beside: what nothing runs out for."""
 
     def collect_slash(self, slash_id: int) -> None:
@@ -166,11 +166,11 @@ class VoteExecutor(Protocol):
         """Begins to find a vote."""
         ...
 
-    def commit(self, action: CastCommit, sender: Sender) -> None:
+    def commit(self, action: CastCommit, sender: VoteSender) -> None:
         """Sends a protected vote's commitment."""
         ...
 
-    def reveal(self, action: CastReveal, sender: Sender) -> None:
+    def reveal(self, action: CastReveal, sender: VoteSender) -> None:
         """Opens it."""
         ...
 

@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from bytewise.ports import ChainView
+from bytewise.ports import BlockView
 from bytewise.protocol.decisions.actions import Action, RunAudit, RunVoteJob
 from bytewise.protocol.decisions.disputes import MovePolicy, decide_expiries, decide_moves
 from bytewise.protocol.decisions.snapshot import Snapshot
@@ -50,7 +50,7 @@ class Node:
     """One duty process."""
 
     def __init__(
-        self, chain: ChainView, pump: TransactionPump, pages: SnapshotPages, records: Records, executor: ActionExecutor,
+        self, chain: BlockView, pump: TransactionPump, pages: SnapshotPages, records: Records, executor: ActionExecutor,
         moves: MovePolicy, parts: Sequence[NodePart], worker: Worker | None = None, auditor: Auditor | None = None,
         votes: VotePart | None = None,
     ) -> None:  # fmt: skip

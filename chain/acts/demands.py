@@ -10,7 +10,7 @@ from chain.acts.base import NetworkPlanner
 
 
 class DemandTransactions(NetworkPlanner):
-    """Transactions of a client, an operator or a helper. Deadlines are of the protocol clock; `within_s` as in `Sender`."""
+    """Transactions of a client, an operator or a helper. Deadlines: protocol clock; `within_s`: see `bytewise.ports`."""
 
     def demand_list(self, batch_id: int, bond_wei: int, within_s: int = 0) -> None:
         """Demands the list of a batch."""

@@ -104,7 +104,7 @@ class DisputeTransactions(NetworkPlanner):
         bond_wei: int,
         within_s: int = 0,
     ) -> None:
-        """Disputes a receipt with a bond. `alt_commit` is made by `commitments.alt_commit`; `within_s` as in `Sender`."""
+        """Disputes a receipt with a bond. `alt_commit` is made by `commitments.alt_commit`; `within_s` as in `bytewise.ports`."""
         subject = receipt_id(self._network.anchor_domain, receipt)
         arguments = (struct_values(receipt), signature, batch_id, proof, alt_commit)
         self._act("Disputes", "open", subject, arguments, value_wei=bond_wei, within_s=within_s)

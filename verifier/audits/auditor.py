@@ -6,9 +6,9 @@ The draw is public: anyone can repeat it from the hash of a block that nobody kn
 import enum
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from bytewise.ports import ChainView, EnclaveJobs, Sender
+from bytewise.ports import AuditSender, AuditView, BlockView, EnclaveJobs, TermsView
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, audit_is_drawn, seats_in_audit_draw
 from bytewise.protocol.decisions.actions import Action, ClaimBounty, OpenAudit, PostAudit, RunAudit
@@ -33,6 +33,10 @@ from verifier.jobs.worker import AUDIT, FinishedJob, Worker
 from verifier.watch.records import LiveReceipt, Records
 
 # Light audits: what a job's result says about an operator, and to whom a mismatch is due (design sections 10 and 11). Pure.
+
+
+class AuditChain(BlockView, TermsView, AuditView, Protocol):
+    """What an auditor reads of the chain."""
 
 
 class Cause(enum.StrEnum):
@@ -91,7 +95,7 @@ class _Batch(NamedTuple):
 class AuditSortition:
     """Draws of batches in open windows."""
 
-    def __init__(self, chain: ChainView) -> None:
+    def __init__(self, chain: AuditChain) -> None:
         self._chain = chain
         self._stakes: dict[_Batch, tuple[tuple[Address, int], ...]] = {}
         self._drawn: dict[_Batch, dict[tuple[Digest, Digest], bool]] = {}
@@ -146,7 +150,7 @@ class Auditor:
     """Runs the audits that fall to this verifier."""
 
     def __init__(
-        self, chain: ChainView, network: Network, records: Records, audits: LightAudits, journal: Journal, signer: Signer,
+        self, chain: AuditChain, network: Network, records: Records, audits: LightAudits, journal: Journal, signer: Signer,
         enclave: EnclaveJobs, worker: Worker, rng: Callable[[int], bytes], margin_s: int, ticket_ttl_s: int,
         hand_over: Callable[[AuditHint], None] | None = None,
     ) -> None:  # fmt: skip
@@ -207,11 +211,11 @@ class Auditor:
             self._audits.mark(receipt_id, FAILED, f"{type(outcome).__name__} after {MAX_ATTEMPTS} attempts")
             telemetry.log("audit.failed", receipt=receipt_id, error=type(outcome).__name__)
 
-    def post(self, action: PostAudit, sender: Sender) -> None:
+    def post(self, action: PostAudit, sender: AuditSender) -> None:
         """Publishes the stored result."""
         self._bounties.post(action, sender)
 
-    def collect(self, action: OpenAudit | ClaimBounty, sender: Sender) -> None:
+    def collect(self, action: OpenAudit | ClaimBounty, sender: AuditSender) -> None:
         """Shows what the result committed to, or claims the bounty for it."""
         self._bounties.collect(action, sender)
 

@@ -5,7 +5,7 @@ What the chain shows moves a row on, never what was planned: a sender drops an a
 
 from typing import NamedTuple
 
-from bytewise.ports import ChainView, Sender
+from bytewise.ports import AuditSender, AuditView
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.actions import ClaimBounty, OpenAudit, PostAudit
 from bytewise.protocol.decisions.audits import AuditDuty, AuditStage
@@ -49,7 +49,7 @@ STAGE_LIMITS = {
 class Bounties:
     """The audits of one verifier from their draw on, but for judging."""
 
-    def __init__(self, chain: ChainView, records: Records, audits: LightAudits, verifier: Address) -> None:
+    def __init__(self, chain: AuditView, records: Records, audits: LightAudits, verifier: Address) -> None:
         self._chain = chain
         self._records = records
         self._audits = audits
@@ -62,13 +62,13 @@ class Bounties:
         claims = [self._duty(row, snapshot) for row in self._claimable(snapshot)]
         return [duty for duty in due if duty is not None and not duty.agreed] + [duty for duty in claims if duty is not None]
 
-    def post(self, action: PostAudit, sender: Sender) -> None:
+    def post(self, action: PostAudit, sender: AuditSender) -> None:
         """Publishes the stored result."""
         row = self._row(action.result.receipt_id)
         assert row.signature is not None, "decided from this row"
         sender.post_audit(action.result, row.signature, action.batch_id)
 
-    def collect(self, action: OpenAudit | ClaimBounty, sender: Sender) -> None:
+    def collect(self, action: OpenAudit | ClaimBounty, sender: AuditSender) -> None:
         """Shows what the result committed to, or claims the bounty for it."""
         row, live = self._row(action.receipt_id), self._records.find(action.receipt_id)
         assert row.result is not None and live is not None, "decided from this row"

@@ -2,8 +2,9 @@
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from typing import Protocol
 
-from bytewise.ports import ChainView
+from bytewise.ports import BlockView, DemandView
 from bytewise.protocol.decisions.demands import DemandKind, DemandRecord, DemandState
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.units import Digest
@@ -15,10 +16,14 @@ MAX_UNPAID = 4096
 """Old demands whose penalty is not known to be paid; those demanded first go."""
 
 
+class DemandChain(BlockView, DemandView, Protocol):
+    """What the index reads of the chain."""
+
+
 class DemandIndex:
     """Demands by subject, those that are open and those that ended and were opened within `keep_s` of the protocol clock."""
 
-    def __init__(self, chain: ChainView, first_block: int, keep_s: int) -> None:
+    def __init__(self, chain: DemandChain, first_block: int, keep_s: int) -> None:
         self._chain = chain
         self._first_block = first_block
         self._keep_s = keep_s

@@ -7,9 +7,9 @@ demanded with a small bond; what the chain then says is no doubt any more.
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from bytewise.ports import ChainView, Sender
+from bytewise.ports import AccountView, AuditView, BlockView, DemandSender, DemandView, TermsView
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.commitments import dispute_id
 from bytewise.protocol.court.settlement import CONVICTIONS
@@ -47,10 +47,14 @@ OTHERS_PAUSE_S = 60
 """Protocol time after the end of a demand in which only who made it disputes; half of the window if less of that is left."""
 
 
+class DemanderChain(BlockView, TermsView, AuditView, DemandView, AccountView, Protocol):
+    """What a demander reads of the chain."""
+
+
 class DemandFollower:
     """Envelopes whose demand has ended, until they are here or can be questioned no more."""
 
-    def __init__(self, chain: ChainView, records: Records, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, chain: DemanderChain, records: Records, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._chain = chain
         self._records = records
         self._monotonic = monotonic
@@ -119,7 +123,7 @@ PAID = "AlreadyPunished"
 class UnpaidPenalties:
     """Demands that ended in vain, until their penalty is paid: asked of the chain now and then, and ended once more."""
 
-    def __init__(self, chain: ChainView, book: DemandIndex, first_block: int, me: Address, moves: MovePolicy) -> None:
+    def __init__(self, chain: DemanderChain, book: DemandIndex, first_block: int, me: Address, moves: MovePolicy) -> None:
         self._chain = chain
         self._book = book
         self._times = EventCounter(chain, chain.expired, first_block)
@@ -162,7 +166,7 @@ class UnpaidPenalties:
 class WithholdingDisputes:
     """Disputes that one account opened."""
 
-    def __init__(self, chain: ChainView, network: Network, me: Address) -> None:
+    def __init__(self, chain: DemanderChain, network: Network, me: Address) -> None:
         self._chain = chain
         self._domain = network.disputes_domain
         self._me = me
@@ -215,7 +219,7 @@ class Demander:
     """The part of a node that looks after demands; with a budget of 0 it asks for nothing, and still follows and ends them."""
 
     def __init__(
-        self, chain: ChainView, network: Network, records: Records, control: DaHealth, means: DemandOptions,
+        self, chain: DemanderChain, network: Network, records: Records, control: DaHealth, means: DemandOptions,
         given: ReceiptInbox | None = None, monotonic: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._chain = chain
@@ -263,7 +267,7 @@ class Demander:
         demands = [each.demand for each in chosen.demands if self._is_certain(each, overdue, snapshot)]
         return [*demands, *self._disputes(unserved, snapshot)]
 
-    def ask(self, action: Demand, sender: Sender) -> None:
+    def ask(self, action: Demand, sender: DemandSender) -> None:
         """Sends a demand with what it has to show."""
         match action:
             case DemandList():

@@ -6,8 +6,9 @@ What clients handed over is compared with what is anchored, and lists that do no
 
 import functools
 from collections.abc import Callable
+from typing import Protocol
 
-from bytewise.ports import ChainView, Sender
+from bytewise.ports import BlockView, ReportSender, ReportView
 from bytewise.protocol.decisions.actions import Action, ReportEquivocation, ReportSkipped
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.digests import keccak256
@@ -25,12 +26,16 @@ from verifier.watch.receipt_inbox import ReceiptInbox
 Report = ReportEquivocation | ReportSkipped
 
 
+class ReporterChain(BlockView, ReportView, Protocol):
+    """What a reporter reads of the chain."""
+
+
 class EquivocationReporter:
     """The part of a watchtower that reports equivocation and skipped numbers. Implements `node.NodePart`."""
 
     def __init__(
         self,
-        chain: ChainView,
+        chain: ReporterChain,
         first_block: int,
         me: Address,
         leaves: LeafIndex,
@@ -57,7 +62,7 @@ class EquivocationReporter:
         found = (self._decided(name, *faults[name], snapshot) for name in self._refusals.in_turn(faults))
         return tuple(each for each in found if each is not None)
 
-    def report(self, action: Report, sender: Sender) -> None:
+    def report(self, action: Report, sender: ReportSender) -> None:
         """Sends the proof."""
         number = LeafNumber(action.operator, action.seq)
         match action:

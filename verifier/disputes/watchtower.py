@@ -1,8 +1,8 @@
 """The watchtower without keys: challenges on the posted results of publicly drawn auditors alone (design section 3)."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from bytewise.ports import ChainView, Sender
+from bytewise.ports import AccountView, AuditView, BlockView, CourtSender, TermsView
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.commitments import alt_commit, dispute_id
 from bytewise.protocol.court.phases import Phase
@@ -22,6 +22,10 @@ from verifier.watch.absence_check import HAND_IN_S
 from verifier.watch.records import LiveReceipt, Records
 
 
+class WatchtowerChain(BlockView, TermsView, AuditView, AccountView, Protocol):
+    """What a watchtower reads of the chain."""
+
+
 class PostedResult(NamedTuple):
     """A posted result."""
 
@@ -35,7 +39,7 @@ class Watchtower:
 
     def __init__(
         self,
-        chain: ChainView,
+        chain: WatchtowerChain,
         network: Network,
         records: Records,
         signer: Signer,
@@ -65,7 +69,7 @@ class Watchtower:
         challenges = decide_watchtower(snapshot, self._audited(snapshot), self._disputed, self._policy)
         return (*challenges, *decide_challenger(snapshot, self._signer.address, self._alternatives(snapshot)))
 
-    def open(self, action: OpenDispute, sender: Sender) -> None:
+    def open(self, action: OpenDispute, sender: CourtSender) -> None:
         """Sends the challenge with the receipt and its path to the root."""
         live = self._records.find(action.receipt_id)
         if live is None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from bytewise.ports import ChainView
+from bytewise.ports import BlockView
 from bytewise.protocol.decisions.actions import CollectReport, CollectSlash, RetrySlash
 from bytewise.protocol.decisions.disputes import MovePolicy, is_my_turn
 from bytewise.protocol.decisions.snapshot import Snapshot
@@ -20,7 +20,7 @@ from verifier.watch.event_counter import SETTLED_BLOCKS, EventCounter
 # What EigenLayer refused to slash is taken once it may be (ADR-030); a vault of the network's own refuses nothing.
 
 
-class RefusedSlashReader(ChainView, Protocol):
+class RefusedSlashReader(BlockView, Protocol):
     """What this part reads beside."""
 
     def record_life(self, block: int) -> int | None:
@@ -67,7 +67,7 @@ def _name(account: Address, ref: Digest) -> Digest:
     return Digest(keccak256(bytes.fromhex(account[2:]) + ref))
 
 
-class DeferredPaymentReader(ChainView, Protocol):
+class DeferredPaymentReader(BlockView, Protocol):
     """What this part reads beside."""
 
     def deferred_payments(self, from_block: int, to_block: int) -> tuple[tuple[int, Digest], ...]:

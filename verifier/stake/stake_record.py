@@ -6,7 +6,7 @@ A vault of the network's own needs none, and then nothing is asked but once.
 from functools import partial
 from typing import Protocol
 
-from bytewise.ports import ChainView
+from bytewise.ports import BlockView, SnapshotView
 from bytewise.protocol.decisions.actions import SyncStake
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.decisions.stake import StakeRecord, decide_sync, next_look
@@ -14,7 +14,7 @@ from bytewise.protocol.units import Address
 from verifier.watch.event_counter import SETTLED_BLOCKS, EventCounter
 
 
-class StakeRecordReader(ChainView, Protocol):
+class StakeRecordReader(BlockView, SnapshotView, Protocol):
     """What this part reads beside."""
 
     def record_life(self, block: int) -> int | None:

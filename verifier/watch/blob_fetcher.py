@@ -3,7 +3,7 @@
 An operator that answered in time has kept its duty, wherever the first locator leads by now.
 """
 
-from bytewise.ports import BlobStore, ChainView
+from bytewise.ports import BlobStore, DemandView
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.digests import Label, labelled
 from bytewise.protocol.errors.actors import BadCertificate, NotServed
@@ -16,7 +16,7 @@ from bytewise.protocol.units import Digest
 class BlobFetcher:
     """Bytes with a labelled hash. `NotServed` if DA was asked just now and gave none that fit; any other error is the chain's."""
 
-    def __init__(self, chain: ChainView, da: BlobStore, demands: Domain) -> None:
+    def __init__(self, chain: DemandView, da: BlobStore, demands: Domain) -> None:
         self._chain = chain
         self._da = da
         self._subjects = demands

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
-from bytewise.ports import ChainView
+from bytewise.ports import BlockView
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
@@ -20,7 +20,7 @@ BLOCKS_PER_READ = 20_000
 class EventCounter(Generic[K]):
     """Counts what `read` gives for a closed range of blocks, from a first block on. It asks nothing until it is asked."""
 
-    def __init__(self, chain: ChainView, read: Callable[[int, int], Iterable[K]], first_block: int) -> None:
+    def __init__(self, chain: BlockView, read: Callable[[int, int], Iterable[K]], first_block: int) -> None:
         self._chain = chain
         self._read = read
         self._first_block = first_block

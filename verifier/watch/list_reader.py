@@ -1,6 +1,8 @@
 """Reads the list of a batch, wherever it is, and keeps the receipts that it proves (design section 5)."""
 
-from bytewise.ports import ChainView, Documents
+from typing import Protocol
+
+from bytewise.ports import DemandView, Documents, TermsView
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.errors.branches import Fault
@@ -16,6 +18,10 @@ from verifier.watch.blob_fetcher import BlobFetcher
 from verifier.watch.leaf_index import LeafIndex, LeafLocation, LeafNumber
 
 # The appraisal policy in force as bytes: what enclaves and shards judge each other by, found in the chain's events once.
+
+
+class ListChain(DemandView, TermsView, Protocol):
+    """What a reader of lists reads of the chain."""
 
 
 class PolicyDocuments:
@@ -45,7 +51,7 @@ class ListReader:
     """Lists of batches."""
 
     def __init__(
-        self, chain: ChainView, documents: Documents, served: BlobFetcher, archive: Archive, network: Network,
+        self, chain: ListChain, documents: Documents, served: BlobFetcher, archive: Archive, network: Network,
         leaves: LeafIndex | None = None,
     ) -> None:  # fmt: skip
         self._chain = chain

@@ -1,8 +1,9 @@
 """All disputes that can still change and all open windows at one block."""
 
 from dataclasses import replace
+from typing import Protocol
 
-from bytewise.ports import ChainView
+from bytewise.ports import BlockView, SnapshotView
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.snapshot import AnchoredBatch, Dispute, DisputeOpening, Snapshot
 from bytewise.protocol.errors.actors import TryAgain
@@ -16,6 +17,10 @@ CHECKPOINTS = 64
 """Blocks up to which events were read, and which are compared with the chain after a reorganisation."""
 
 
+class WindowChain(BlockView, SnapshotView, Protocol):
+    """What is read of the chain at each block."""
+
+
 class OpenDisputes:
     """The disputes that can still change, found by the events of their openings, from the deployment on.
 
@@ -23,7 +28,7 @@ class OpenDisputes:
     branches have.
     """
 
-    def __init__(self, chain: ChainView, first_block: int) -> None:
+    def __init__(self, chain: WindowChain, first_block: int) -> None:
         self._chain = chain
         self._first_block = first_block
         self._read: list[tuple[int, Digest]] = []
@@ -86,7 +91,7 @@ class SnapshotPages:
     """Reads snapshots with every dispute that can still change, and every batch whose window may be open or whose list is
     owed."""
 
-    def __init__(self, chain: ChainView, me: Address, first_block: int) -> None:
+    def __init__(self, chain: WindowChain, me: Address, first_block: int) -> None:
         self._chain = chain
         self._me = me
         self._disputes = OpenDisputes(chain, first_block)

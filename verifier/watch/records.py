@@ -5,9 +5,9 @@ Missing bytes become the finding `Withheld` after a deadline of chain time: it a
 
 import time
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from bytewise.ports import BlobStore, ChainView, Documents
+from bytewise.ports import BatchView, BlobStore, BlockView, DemandView, Documents, TermsView
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.errors.actors import NotServed, TryAgain
@@ -31,6 +31,10 @@ CURSOR_STRIDE = 20
 """Blocks after which the cursor is stored although nothing was found: a restart reads at most these again."""
 
 
+class RecordsChain(BlockView, BatchView, TermsView, DemandView, Protocol):
+    """What the records read of the chain."""
+
+
 class LiveReceipt(NamedTuple):
     """A checked receipt whose window is open."""
 
@@ -42,7 +46,7 @@ class Records:
     """The public records of one node."""
 
     def __init__(
-        self, chain: ChainView, documents: Documents, da: BlobStore, archive: Archive, cursor: Cursor, network: Network,
+        self, chain: RecordsChain, documents: Documents, da: BlobStore, archive: Archive, cursor: Cursor, network: Network,
         fetch_deadline_s: int, monotonic: Callable[[], float] = time.monotonic, leaves: LeafIndex | None = None,
     ) -> None:  # fmt: skip
         self._chain = chain
