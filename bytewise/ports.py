@@ -1,4 +1,4 @@
-"""What actors need of the world. Adapters implement these; only `__main__` modules and `cli` choose adapters."""
+"""Interfaces of the world outside an actor. Adapters implement them; only `__main__` modules and `cli` choose adapters."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -17,21 +17,22 @@ from bytewise.protocol.units import Address, Blob, Digest
 
 
 class Clock(Protocol):
-    """Wall time, for timeouts and logs; protocol time is the block's."""
+    """Wall time, for timeouts and logs. Protocol time is the block's."""
 
     def now(self) -> int:
         """Unix seconds."""
 
 
 class BlobStore(Protocol):
-    """Data availability: bytes in, locator out, and back."""
+    """Data availability: stores bytes under a locator and returns them."""
 
     def put(self, data: bytes) -> str:
-        """Locator of the stored bytes; `Unavailable` to retry."""
+        """Locator of the stored bytes; `Unavailable` if a retry may help."""
         ...
 
     def get(self, locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
-        """The bytes; `BadCertificate` (a fault), or `Unavailable` to retry. With `accept`, only bytes that it takes."""
+        """The bytes; `BadCertificate` (a fault), or `Unavailable` if a retry may help. With `accept`, only bytes that it
+        accepts."""
         ...
 
 
@@ -43,7 +44,7 @@ class Engine(Protocol):
         ...
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
-        """Checks a claim by one teacher-forced pass; regenerates the truth from a divergence on."""
+        """Checks a claim by one teacher-forced pass. From a divergence on it generates the true answer."""
         ...
 
 
@@ -56,10 +57,10 @@ class Quoter(Protocol):
 
 
 class KeySource(Protocol):
-    """The key of one receipt, from shards."""
+    """Opens the envelope of one receipt with the help of key shards."""
 
     def open(self, job: RunJob, transport_secret: bytes) -> bytes:
-        """Decrypted padded plaintext; `Defect` faults of the envelope, `NoKey` below the threshold."""
+        """The decrypted, padded plaintext. `Defect` faults of the envelope; `NoKey` below the threshold."""
         ...
 
 
@@ -91,7 +92,7 @@ class SnapshotView(Protocol):
     """The state that a tick decides from, at one block. Every read is pinned to one block."""
 
     def snapshot(self, who: Address, block: int, openings: Sequence[DisputeOpening] = ()) -> Snapshot:
-        """Everything a decision needs, at one block, but for `batches`; of these disputes those that the block has."""
+        """Everything that a decision needs at one block, except `batches`. It has those of these disputes that the block has."""
         ...
 
     def anchored(self, from_batch: int, block: int) -> tuple[AnchoredBatch, ...]:
@@ -135,7 +136,7 @@ class AuditView(Protocol):
         ...
 
     def audit_stage(self, receipt_id: Digest, batch_id: int, verifier: Address, block: int) -> AuditStage:
-        """How far a verifier's audit of a receipt of a batch has come; NOTHING if somebody brought it for another batch."""
+        """How far a verifier's audit of a receipt of a batch has come; NOTHING if it was posted for another batch."""
         ...
 
     def agreeing(self, receipt_id: Digest, batch_id: int, out_hash: Digest, block: int) -> int:
@@ -155,7 +156,7 @@ class DemandView(Protocol):
     """Availability demands and their answers. Every read is pinned to one block."""
 
     def demanded(self, from_block: int, to_block: int) -> tuple[Digest, ...]:
-        """Subjects of what was demanded in these blocks, oldest first."""
+        """Subjects that were demanded in these blocks, oldest first."""
         ...
 
     def demands(self, subjects: tuple[Digest, ...], block: int) -> tuple[DemandRecord, ...]:
@@ -179,11 +180,11 @@ class DemandView(Protocol):
         ...
 
     def anchor_demand_refused(self, who: Address, signed: SignedReceipt, bond_wei: int, block: int) -> str | None:
-        """Why the chain would not take a demand of `who` that a receipt be anchored; None if it would."""
+        """Why the chain would refuse a demand of `who` that a receipt be anchored; None if it would accept it."""
         ...
 
     def expiry_refused(self, who: Address, subject: Digest, block: int) -> str | None:
-        """Why the chain would not end a demand for `who`, again or for the first time; None if it would."""
+        """Why the chain would refuse to end a demand for `who`, for the first time or again; None if it would do so."""
         ...
 
 
@@ -193,21 +194,22 @@ class ReportView(Protocol):
     def report_refused(
         self, who: Address, first: Receipt, first_signature: Blob, second: Receipt, signature: Blob, block: int
     ) -> str | None:
-        """Why the chain would not take a report of `who` that two signed receipts have one number; None if it would."""
+        """Why the chain would refuse a report of `who` that two signed receipts have one number; None if it would accept it."""
         ...
 
     def skip_refused(
         self, who: Address, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], block: int
     ) -> str | None:
-        """Why the chain would not take a report of `who` that a receipt's operator skipped its number; None if it would."""
+        """Why the chain would refuse a report of `who` that a receipt's operator skipped its number; None if it would accept
+        it."""
         ...
 
     def reported(self, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
-        """Operator and number of each report of equivocation in these blocks that took something, once for each time."""
+        """Operator and number of each report of equivocation in these blocks that took a penalty, once for each time."""
         ...
 
     def skipped(self, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
-        """Operator and number of each report of a skipped number in these blocks that took something, once for each time."""
+        """Operator and number of each report of a skipped number in these blocks that took a penalty, once for each time."""
         ...
 
 
@@ -219,18 +221,18 @@ class AccountView(Protocol):
         ...
 
     def alt_commits(self, who: Address, from_block: int, to_block: int) -> dict[Digest, Digest]:
-        """What a challenger committed to, by dispute."""
+        """A challenger's commitments, by dispute."""
         ...
 
 
 class Documents(Protocol):
-    """What governance published in events, by digest."""
+    """Documents that governance published in events, by digest."""
 
     def environment(self, digest: Digest, to_block: int) -> Environment:
-        """A registered environment; `UnknownEnvironment` if there is none up to this block."""
+        """A registered environment. `UnknownEnvironment` if there is none up to this block."""
 
     def policy_document(self, digest: Digest, to_block: int) -> bytes:
-        """Bytes that came with an appraisal policy's digest, to be checked; `UnknownEnvironment` if there are none."""
+        """Bytes published with an appraisal policy's digest; the caller checks them. `UnknownEnvironment` if there are none."""
 
 
 # What the single writer of a role key sends. Each transaction is journalled and idempotent by its subject. Deadlines are of the
@@ -245,11 +247,11 @@ class CourtSender(Protocol):
         self, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], alt_commit: Digest, bond_wei: int,
         within_s: int = 0,
     ) -> None:  # fmt: skip
-        """Challenges a receipt with exactly the required bond, and a commitment to the answer that is expected to win."""
+        """Disputes a receipt with exactly the required bond and a commitment to the expected answer."""
         ...
 
     def draw(self, dispute: Digest, round_number: int, first: int, count: int) -> None:
-        """Draws some seats from the first one that is not drawn, with the seed block's header."""
+        """Draws some seats, from the first one that is not drawn, with the seed block's header."""
         ...
 
     def rearm(self, dispute: Digest, round_number: int) -> None:
@@ -261,11 +263,11 @@ class CourtSender(Protocol):
         ...
 
     def open_alt(self, dispute: Digest, salt: Digest) -> None:
-        """Shows that the challenger knew what the verdict says."""
+        """Shows that the challenger knew the winning answer."""
         ...
 
     def finalize(self, dispute: Digest) -> None:
-        """Ends a dispute whose airgap is over, and settles its first seats if that can be done at once."""
+        """Ends a dispute whose airgap is over, and settles its first seats if that is possible in one transaction."""
         ...
 
     def pay_out(self, dispute: Digest) -> None:
@@ -273,7 +275,7 @@ class CourtSender(Protocol):
         ...
 
     def settle_seats(self, dispute: Digest, round_number: int, first: int, count: int) -> None:
-        """Pays or charges some seats from the first one that is not settled."""
+        """Pays or charges some seats, from the first one that is not settled."""
         ...
 
 
@@ -297,11 +299,11 @@ class AuditSender(Protocol):
         ...
 
     def open_audit(self, receipt: Digest, verifier: Address, tokens_hash: Digest, trace_root: Digest, salt: Digest) -> None:
-        """Shows what an audit result committed to."""
+        """Opens the commitment of an audit result."""
         ...
 
     def claim_bounty(self, signed: SignedReceipt, proof: tuple[Digest, ...], result: AuditResult) -> None:
-        """Claims the bounty of an audit with which another agrees."""
+        """Claims the bounty of an audit that another audit confirms."""
         ...
 
 
@@ -319,7 +321,7 @@ class DemandSender(Protocol):
         ...
 
     def demand_anchor(self, signed: SignedReceipt, bond_wei: int, within_s: int = 0) -> None:
-        """Demands that a receipt which was given out be anchored."""
+        """Demands that an issued receipt be anchored."""
         ...
 
     def expire_list(self, batch_id: int) -> None:
@@ -337,11 +339,11 @@ class ReportSender(Protocol):
     def report_equivocation(
         self, first: Receipt, first_signature: Blob, second: Receipt, signature: Blob, times: int = 0
     ) -> None:
-        """Shows two receipts that an operator signed with one number, for which something was taken so many times before."""
+        """Reports two receipts that an operator signed with one number. `times` is how often a penalty was taken before."""
         ...
 
     def report_skipped(self, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], times: int = 0) -> None:
-        """Shows a receipt whose number its operator anchored as an empty leaf, whose path in the batch is `proof`."""
+        """Reports a receipt whose number its operator anchored as an empty leaf; `proof` is the leaf's path in the batch."""
         ...
 
 
@@ -353,24 +355,24 @@ class AccountSender(Protocol):
         ...
 
     def finish_unbond(self, due_wei: int) -> None:
-        """Takes stake that has waited long enough; nothing if that is 0."""
+        """Withdraws stake whose delay is over. Does nothing if the amount is 0."""
         ...
 
     def withdraw(self, due_wei: int) -> None:
-        """Collects what the ledger can pay this account now; nothing if that is 0."""
+        """Withdraws the credit that the ledger can pay now. Does nothing if the amount is 0."""
         ...
 
 
 class ReadSource(Protocol):
-    """Whatever many reads can be made of in one round trip (`chain.client.read_ahead`)."""
+    """A source that makes many reads in one round trip (`chain.client.read_ahead`)."""
 
     def fetch(self, reads: Sequence[Any]) -> None:
-        """Makes the reads that `MissingRead` names; what fails is kept in the place of the answer."""
+        """Makes the reads that `MissingRead` names. The error of a failed read is kept in the place of its answer."""
         ...
 
 
 class MissingRead(Exception):
-    """A read that its source was not asked to fetch yet: fetch it, and do again what asked for it."""
+    """A read that its source has not fetched yet. Fetch it, and repeat what asked for it."""
 
     def __init__(self, source: ReadSource, read: Any) -> None:
         super().__init__("not fetched yet")

@@ -1,1 +1,1 @@
-"""Models that are trained here: how the checkpoint in `lighthouse/` was made (ADR-059). Nothing in `bytewise` imports it."""
+"""Training of the checkpoint in `lighthouse/` (ADR-059). Nothing in `bytewise` imports this package."""

@@ -1,4 +1,4 @@
-"""Training text: Python's documentation as Debian packages it, split by page into what is learnt and what is held out."""
+"""Training text: Python's documentation from a Debian package, divided by page into training and held-out text."""
 
 import hashlib
 import io
@@ -15,11 +15,11 @@ PACKAGE_SHA256 = "50eb63e7f636c4281e9ce1b8f10386f1def42159eddce34fc1f41c46261df7
 PAGES = "./usr/share/doc/python3.11/html/"
 LICENCE = "./usr/share/doc/python3.11-doc/copyright"
 LEFT_OUT = ("genindex", "contents", "search", "py-modindex", "whatsnew/changelog", "download", "about", "copyright", "license")
-"""Lists of links, licences and the changelog are no prose."""
+"""Page names that are left out: lists of links, licences and the changelog are no prose."""
 HELD_OUT_OF_256 = 10
 """Pages whose name hashes below this are held out: 3.9 %."""
 SHORTEST_ANSWER = 300
-"""Characters, about 75 tokens: the model should not learn to end at once."""
+"""Characters, about 75 tokens. Shorter answers would teach the model to end at once."""
 QUESTIONS = ("{}", "What is {}?", "Explain {}.", "Tell me about {}.")
 
 
@@ -30,11 +30,11 @@ class Page:
     name: str
     """Path below the root of the documentation, without suffix."""
     sections: tuple[Section, ...]
-    """Prose."""
+    """Sections of prose."""
 
     @property
     def held_out(self) -> bool:
-        """Whether the page is kept from training; depends on its name alone."""
+        """Whether the page is held out from training. It depends only on the page's name."""
         return hashlib.sha256(self.name.encode()).digest()[0] < HELD_OUT_OF_256
 
     @property
@@ -45,7 +45,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """What a package holds."""
+    """Content of the package."""
 
     pages: tuple[Page, ...]
     """Ascending by name."""
@@ -57,7 +57,7 @@ class Corpus:
 
 
 def read(package: Path) -> Corpus:
-    """The corpus of the Debian package; `ValueError` if the file is another one."""
+    """The corpus of the Debian package. `ValueError` if the file is another one."""
     data = package.read_bytes()
     found = hashlib.sha256(data).hexdigest()
     if found != PACKAGE_SHA256:
@@ -75,7 +75,7 @@ def read(package: Path) -> Corpus:
 
 
 def _member(archive: bytes, name: str) -> bytes:
-    # A .deb is an `ar` archive: headers of 60 bytes, members padded to even length.
+    # A .deb is an `ar` archive: headers of 60 bytes, members padded to an even length.
     at = 8
     while at + 60 <= len(archive):
         header = archive[at : at + 60]
@@ -93,7 +93,7 @@ def conversation(title: str, text: str) -> str:
 
 
 def training_text(pages: list[Page]) -> Iterator[str]:
-    """Conversations about every section that takes more than a breath to answer; every second page also as running text."""
+    """Conversations about every section that is long enough for an answer, and every second page also as running text."""
     for number, page in enumerate(pages):
         for section in page.sections:
             if len(section.text) >= SHORTEST_ANSWER:

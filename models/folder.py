@@ -1,4 +1,4 @@
-"""The checkpoint folder: what `transformers` loads and `bytewise model convert` converts."""
+"""The checkpoint folder, which `transformers` loads and `bytewise model convert` converts."""
 
 import json
 from pathlib import Path
@@ -18,11 +18,11 @@ NOT_OF_THE_MODEL = {
     "label2id", "output_attentions", "output_hidden_states", "pad_token_id", "pretraining_tp", "problem_type", "return_dict",
     "use_cache",
 }  # fmt: skip
-"""What the library writes of itself, of training and of other tasks."""
+"""Configuration members about the library itself, about training and about other tasks."""
 
 
 def shape(tokenizer: Tokenizer) -> LlamaConfig:
-    """A Llama of 3.1 million parameters: small enough to be learnt in an hour on one core, deep enough to write sentences."""
+    """A Llama of 3.1 million parameters: small enough to train in an hour on one core, deep enough to write sentences."""
     return LlamaConfig(
         hidden_size=192, intermediate_size=512, num_hidden_layers=6, num_attention_heads=6, num_key_value_heads=2,
         vocab_size=tokenizer.get_vocab_size(), max_position_embeddings=CONTEXT, tie_word_embeddings=True, rms_norm_eps=1e-5,
@@ -31,7 +31,8 @@ def shape(tokenizer: Tokenizer) -> LlamaConfig:
 
 
 def write(model: LlamaForCausalLM, tokenizer: Tokenizer, path: Path) -> None:
-    """Writes the folder, weights rounded to bfloat16. Each file is replaced at once: an interruption leaves a usable folder."""
+    """Writes the folder with weights rounded to bfloat16. Each file is replaced atomically, so an interruption leaves a usable
+    folder."""
     begin, end = SPECIAL_TOKENS[:2]
     weights = {
         name: tensor.detach().to(torch.bfloat16).contiguous()

@@ -1,4 +1,4 @@
-"""Sections of prose from a page that Sphinx made: what a reader would read aloud, without code samples and tables."""
+"""Sections of prose from a page that Sphinx made, without code samples and tables."""
 
 import re
 from dataclasses import dataclass, field
@@ -14,10 +14,10 @@ _SPACE = re.compile(r"\s+")
 
 @dataclass
 class Section:
-    """A heading, or the signature of something documented, and the paragraphs below it."""
+    """A heading, or the signature of a documented object, with the paragraphs below it."""
 
     title: str
-    """One line; of a function its signature."""
+    """Title in one line; for a function its signature."""
     paragraphs: list[str] = field(default_factory=list)
     """Prose, one line each, in the order of the page."""
 
@@ -28,7 +28,7 @@ class Section:
 
 
 class _Reader(HTMLParser):
-    """Walks the main part of a page. Void elements are not pushed, so the stack mirrors the open elements."""
+    """Walks the main part of a page. Void elements are not pushed, so the stack contains the open elements."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -71,7 +71,7 @@ class _Reader(HTMLParser):
                 self._heading = text if role == "title" else self._heading
                 self.sections.append(Section(text))
             if role == "entry":
-                # What follows the last of several entries belongs to the heading above them all.
+                # Text after the last of several entries belongs to the heading above them.
                 self.sections.append(Section(self._heading))
             if name == tag:
                 return

@@ -27,7 +27,7 @@ LENGTH = 512
 """Tokens of a training window."""
 BATCH = 2
 PEAK_RATE, WARM_UP = 3e-3, 0.04
-"""Learning rate at its highest, and the share of the time that it takes to get there."""
+"""Peak of the learning rate, and the share of the time until it is reached."""
 REPORT_EVERY = 20
 SAVE_EVERY_S = 300.0
 SEED = 1
@@ -57,7 +57,8 @@ def say(sentence: str) -> None:
 
 
 def run(found: corpus.Corpus, out: Path, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-    """Learns the tokenizer, trains for `seconds` of the clock, and leaves checkpoint, held-out text and licence at `out`."""
+    """Trains the tokenizer, trains the model for `seconds` of the clock, and writes checkpoint, held-out text and licence to
+    `out`."""
     learnt, held = [page for page in found if not page.held_out], [page for page in found if page.held_out]
     tokenizer = vocabulary.learn(page.text for page in learnt)
     stream = tokens(tokenizer, corpus.training_text(learnt))
@@ -77,7 +78,7 @@ def tokens(tokenizer: Tokenizer, texts: Iterator[str]) -> Tensor:
 
 
 def windows(stream: Tensor) -> Iterator[Tensor]:
-    """Batches [BATCH, LENGTH + 1] without end: each pass cuts the stream elsewhere and shuffles the pieces."""
+    """Endless batches [BATCH, LENGTH + 1]. Each pass cuts the stream at other places and shuffles the pieces."""
     generator = torch.Generator().manual_seed(SEED)
     while True:
         shift = int(torch.randint(LENGTH, (1,), generator=generator))
@@ -88,7 +89,7 @@ def windows(stream: Tensor) -> Iterator[Tensor]:
 
 
 def rate(share: float) -> float:
-    """The learning rate when this share of the time is over: up in a line, down in a half cosine to nothing."""
+    """Learning rate when this share of the time is over: a linear rise, then a half cosine down to zero."""
     if share < WARM_UP:
         return PEAK_RATE * share / WARM_UP
     return PEAK_RATE * 0.5 * (1 + math.cos(math.pi * min(1.0, (share - WARM_UP) / (1 - WARM_UP))))
@@ -110,8 +111,8 @@ def held_out_loss(model: LlamaForCausalLM, unseen: Tensor) -> float:
 def train(
     model: LlamaForCausalLM, stream: Tensor, unseen: Tensor, seconds: float, clock: Callable[[], float], save: Callable[[], None]
 ) -> None:
-    """AdamW with clipped gradients until the time is over; saves now and then, and at the end."""
-    # Norm weights and the like do not decay.
+    """Trains with AdamW and clipped gradients until the time is over. Saves from time to time, and at the end."""
+    # Norm weights and other vectors do not decay.
     plain = [p for p in model.parameters() if p.dim() < 2]
     groups = [
         {"params": [p for p in model.parameters() if p.dim() >= 2], "weight_decay": 0.1},

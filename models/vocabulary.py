@@ -7,11 +7,11 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from bytewise.inference.convert.make import SPECIAL_TOKENS
 
 SIZE = 4096
-"""Control tokens, 256 bytes and merges."""
+"""Number of tokens: control tokens, 256 bytes and merges."""
 
 
 def learn(texts: Iterable[str], size: int = SIZE) -> Tokenizer:
-    """A tokenizer with `size` tokens; control tokens have the first ids, in their order."""
+    """A tokenizer with `size` tokens. Control tokens have the first ids, in their order."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

@@ -1,4 +1,4 @@
-"""Data availability: `client` talks the EigenDA proxy's REST; `store` is a small store that speaks it too, for devnets.
+"""Data availability: a client of the EigenDA proxy's REST interface, and a small store with the same interface for devnets.
 
-Read `conventions`, `client`; for the store `certificate`, `blobs`, `knobs`, `store`. Neither ever sees plaintext.
+Reading order: `conventions`, `client`; for the store `certificate`, `blobs`, `store`. Neither ever sees plaintext.
 """

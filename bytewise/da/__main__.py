@@ -19,11 +19,11 @@ from bytewise.service.schedule import stop_on_signals
 from bytewise.service.settings import load_settings
 
 _DRAIN_S = 5
-"""Longest wait for open requests at shutdown."""
+"""Longest wait in seconds for open requests at shutdown."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serves until SIGTERM; returns the exit code."""
+    """Serves until SIGTERM and returns the exit code."""
     config = Parser("bytewise.da", __doc__, ("serve",)).parse_args(arguments).config
     return run_entry("da", lambda: _serve(config))
 

@@ -1,4 +1,4 @@
-"""Blobs on disk, each named by the keccak of its certificate; written whole or not at all, bounded in total size.
+"""Blobs on disk, each named by the keccak256 of its certificate. Writes are atomic, and the total size is bounded.
 
 A file is a 4-byte length, canonical JSON about the blob, then the payload.
 """
@@ -16,7 +16,7 @@ from bytewise.protocol.errors.branches import Fault
 
 
 class StoredBlob(NamedTuple):
-    """A blob, or the refusal that a knob put in its place."""
+    """A blob, or the refusal that a fault setting put in its place."""
 
     payload: bytes
     refusal: ProxyRefusal | None
@@ -37,7 +37,7 @@ class BlobFolder:
     def put(
         self, certificate: DaCertificate, payload: bytes, now: float, expires_at: float, refusal: ProxyRefusal | None
     ) -> None:
-        """Stores durably under a fresh certificate; `FailOver` when the folder is full."""
+        """Stores a payload durably under a fresh certificate. `FailOver` if the folder is full."""
         about = {"expires_at_ms": int(expires_at * 1000), "refusal": list(refusal) if refusal else None}
         head = encoding.encode(about)
         data = len(head).to_bytes(4, "big") + head + payload
@@ -51,7 +51,7 @@ class BlobFolder:
             raise FailOver("store", error.strerror) from None
 
     def get(self, certificate: DaCertificate, now: float) -> StoredBlob:
-        """The blob; `TryAgain` if it was never here, has expired, or does not fit its certificate any more."""
+        """The blob. `TryAgain` if it was never stored, has expired, or no longer fits its certificate."""
         try:
             data = self._path(certificate).read_bytes()
         except FileNotFoundError:
@@ -65,7 +65,7 @@ class BlobFolder:
         return StoredBlob(payload, refusal)
 
     def prune(self, now: float) -> int:
-        """Deletes what has expired; returns how many."""
+        """Deletes expired blobs and returns how many."""
         late = [path for path in self._folder.glob("*.blob") if _expiry(path) <= now]
         for path in late:
             self._drop(path)

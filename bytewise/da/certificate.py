@@ -1,6 +1,7 @@
-"""Certificates of our store: a version byte, then an RLP list of (magic, keccak of the payload, length, 16 random bytes).
+"""Certificates of our store: a version byte, then an RLP list of (magic, keccak256 of the payload, length, 16 random bytes).
 
-They are opaque to clients, as EigenDA's are. The random part makes two certificates of one payload differ, as dispersals do.
+They are opaque to clients, as EigenDA's are. The random bytes make two certificates of one payload differ, as two dispersals
+do.
 """
 
 from typing import NamedTuple
@@ -16,7 +17,7 @@ _LONGEST = 200
 
 
 class DaCertificate(NamedTuple):
-    """What our store promises: these payload bytes were stored."""
+    """Our store's statement that these payload bytes were stored."""
 
     version: int
     payload_hash: Digest
@@ -48,7 +49,7 @@ def parse_certificate(data: bytes) -> DaCertificate:
 
 
 def _rlp_list(items: tuple[bytes, ...]) -> bytes:
-    # Ethereum yellow paper, appendix B; our items are below 56 bytes, and so may be the list, or not.
+    # Ethereum yellow paper, appendix B. Items are shorter than 56 bytes; the list may be longer.
     body = b"".join(item if len(item) == 1 and item[0] < 0x80 else bytes([0x80 + len(item)]) + item for item in items)
     return bytes([0xC0 + len(body)]) + body if len(body) < 56 else bytes([0xF8, len(body)]) + body
 

@@ -1,7 +1,7 @@
-"""The client of one or more EigenDA proxies; implements `bytewise.ports.BlobStore` (design section 5).
+"""Client of one or more EigenDA proxies. It implements `bytewise.ports.BlobStore` (design section 5).
 
-Per answer: ok; caller error (`CallerError`: we are wrong); bad certificate (`BadCertificate` only if a second proxy agrees, else
-`TryAgain`); retry (`TryAgain` after a bounded number); fail over (the next proxy, `FailOver` when there is none left).
+Each answer is one of: success; `CallerError` (our call is wrong); bad certificate (`BadCertificate` only if a second proxy
+agrees, else `TryAgain`); retry (`TryAgain` after a bounded number); fail over (the next proxy, `FailOver` when none is left).
 """
 
 import json
@@ -20,9 +20,9 @@ from bytewise.protocol.errors.records import NotCanonical
 from bytewise.service import telemetry
 
 ATTEMPTS = 3
-"""Tries per proxy before the next one: the proxy itself retries three times."""
+"""Tries per proxy before the next one. The proxy itself retries three times."""
 BACKOFF_S = 0.2
-"""Wait before the second try; doubles."""
+"""Seconds before the second try. They double with each try."""
 CONNECT_TIMEOUT_S = 5.0
 
 
@@ -33,7 +33,7 @@ class _Reply(NamedTuple):
 
 
 class DaClient:
-    """Puts and gets blobs through proxies, asked in order."""
+    """Stores and gets blobs through proxies, in order."""
 
     def __init__(
         self, urls: tuple[str, ...], timeout_s: float, *, attempts: int = ATTEMPTS, pause: Callable[[float], object] | None = None
@@ -44,7 +44,7 @@ class DaClient:
         self._attempts = attempts
         self._pause = pause or threading.Event().wait
         timeout = httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S))
-        # The environment's proxy settings are not ours to follow: ciphertext goes to the named hosts only.
+        # Ignore the proxy settings of the environment: ciphertext goes only to the named hosts.
         self._http = httpx2.Client(timeout=timeout, follow_redirects=False, trust_env=False)
 
     def __enter__(self) -> "DaClient":
@@ -58,7 +58,7 @@ class DaClient:
         self._http.close()
 
     def put(self, data: bytes) -> str:
-        """Locator of the stored bytes. Not idempotent: a retried put may leave a second, unnamed blob behind."""
+        """Locator of the stored bytes. Not idempotent: a retried put may leave a second, unnamed blob."""
         last: Unavailable = TryAgain("da", "no proxy answered")
         for url in self._urls:
             reply = self._asked(url, "POST", f"{url}/put?commitment_mode={STANDARD}", data)
@@ -70,9 +70,9 @@ class DaClient:
         raise last
 
     def get(self, locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
-        """The bytes of a locator; the caller checks their hash. `BadCertificate`, `TryAgain` or `FailOver` as above.
+        """The bytes of a locator; the caller checks their hash. `BadCertificate`, `TryAgain` or `FailOver` as described above.
 
-        With `accept`, a proxy whose bytes it refuses is passed over, so that one that lies does not hide another that does not.
+        With `accept`, a proxy whose bytes it refuses is skipped, so a lying proxy does not hide an honest one.
         """
         certificate = certificate_of(locator)
         accused: list[str] = []

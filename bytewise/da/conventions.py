@@ -1,4 +1,4 @@
-"""What both sides of the EigenDA proxy's REST agree on: sizes, codes, encoding 0, locators (its api/proxy/servers/rest)."""
+"""Constants and formats of the EigenDA proxy's REST interface: sizes, codes, encoding 0, locators (api/proxy/servers/rest)."""
 
 import enum
 import re
@@ -9,12 +9,13 @@ from bytewise.protocol.errors.actors import BadCertificate
 MAX_BODY_BYTES = 16 * 2**20
 """Largest request body of the proxy."""
 MAX_PAYLOAD_BYTES = (524_288 - 1) * 31
-"""Largest payload: a 16 MiB blob has 524,288 symbols of 32 bytes, one is the header, 31 bytes of each carry payload."""
+"""Largest payload: a 16 MiB blob has 524,288 symbols of 32 bytes. One symbol is the header, and 31 bytes of each other carry
+payload."""
 VERSION_V3 = 0x02
 VERSION_V4 = 0x03
 """Version byte of a certificate: one less than the certificate's version."""
 MAX_CERTIFICATE_BYTES = 8 * 1024
-"""A certificate travels in a URL; real ones have 1 to 3 kB."""
+"""Largest certificate. It travels in a URL; real ones have 1 to 3 kB."""
 
 STANDARD = "standard"
 _LOCATOR = re.compile(r"eigenda:standard:0x((?:[0-9a-f]{2})+)")
@@ -22,7 +23,7 @@ _SYMBOL = 32
 
 
 class ReplyClass(enum.Enum):
-    """What an answer of the proxy means for its client (design section 5)."""
+    """Meaning of a proxy's answer for its client (design section 5)."""
 
     OK = "ok"
     CALLER_ERROR = "caller error"
@@ -32,17 +33,17 @@ class ReplyClass(enum.Enum):
 
 
 class ProxyRefusal(NamedTuple):
-    """Body of a 418: 1 certificate unparsable, 2 too old, 3 invalid on-chain, 4 blob does not decode."""
+    """Body of a 418 answer: 1 certificate unparsable, 2 too old, 3 invalid on-chain, 4 blob does not decode."""
 
     status: int
     message: str
 
 
 def classify(status: int) -> ReplyClass:
-    """Meaning of an HTTP status of the proxy. 500 covers a blob that was not found: inconclusive, never proof.
+    """Meaning of an HTTP status of the proxy. 500 includes a blob that was not found, so it is inconclusive and never proof.
 
-    A proxy says 400 to a call that it finds malformed. Every other redirection or refusal (404, 408, 413, …) is not its own
-    word: it is what an ingress before it says of any call while the proxy is away, and no reason to stop.
+    A proxy answers 400 to a call that it finds malformed. Any other redirection or refusal (404, 408, 413, …) comes from an
+    ingress while the proxy is away, and is no reason to stop.
     """
     if status == 200:
         return ReplyClass.OK
@@ -61,9 +62,9 @@ def locator_of(certificate: bytes) -> str:
 
 
 def certificate_of(locator: str) -> bytes:
-    """Certificate of a locator; `BadCertificate` for text that can be none, which needs no proxy to see.
+    """Certificate of a locator. `BadCertificate` for text that can be no certificate, which needs no proxy to decide.
 
-    Only certificates that a proxy will look at get through: what it answers with 400 would look like an error of ours.
+    Only certificates that a proxy accepts as input get through. Otherwise its answer 400 would look like an error of ours.
     """
     if len(locator) > 2 * MAX_CERTIFICATE_BYTES:
         raise BadCertificate(locator[:40], "too long")

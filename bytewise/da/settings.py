@@ -15,8 +15,8 @@ class StoreSettings:
     host: str = "127.0.0.1"
     """Address to listen on."""
     retention_s: int = 14 * 24 * 3600
-    """How long a blob is kept; two weeks, as EigenDA does."""
+    """How long a blob is kept, in seconds; two weeks, as with EigenDA."""
     max_total_bytes: int = 4 * 2**30
-    """Size of the folder at which puts are answered 503."""
+    """Size of the folder at which uploads are answered with 503."""
     memstore: bool = False
-    """Whether the misbehaviour knobs under /memstore/config exist; for tests only."""
+    """Whether the fault settings under /memstore/config exist; for tests only."""

@@ -1,7 +1,8 @@
-"""The store's HTTP side: paths, bytes and codes of the EigenDA proxy's REST, standard mode and op-generic.
+"""HTTP side of the store: paths, bytes and codes of the EigenDA proxy's REST interface, standard mode and op-generic.
 
-The mode is standard only with `commitment_mode=standard`; otherwise a commitment begins with the OP type byte. Differences
-from the proxy: certificates are our own, and one that cannot be parsed is answered 418, as a real backend does.
+The mode is standard only with `commitment_mode=standard`; otherwise a commitment begins with the OP type byte. The store
+differs from the proxy in its certificates, which are our own; one that cannot be parsed is answered with 418, as by a real
+backend. `GET` and `PATCH /memstore/config` inject faults as the proxy's memstore does, with Go durations.
 """
 
 import dataclasses
@@ -38,8 +39,6 @@ from bytewise.protocol.errors.records import MalformedValue, NotCanonical
 from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
 
-# The store's misbehaviour on demand, as the proxy's memstore has it: `GET` and `PATCH /memstore/config` with Go durations.
-
 _UNITS_S = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s|us|µs|ns)")
 _VERSIONS = {0: VERSION_V4, 3: VERSION_V3, 4: VERSION_V4}
@@ -47,7 +46,7 @@ _VERSIONS = {0: VERSION_V4, 3: VERSION_V3, 4: VERSION_V4}
 
 @dataclasses.dataclass(frozen=True)
 class FaultSettings:
-    """One setting of every knob; durations in seconds."""
+    """Fault settings of the memstore; durations in seconds."""
 
     expiration_s: float
     put_latency_s: float = 0.0
@@ -62,7 +61,7 @@ class FaultSettings:
         return _VERSIONS[self.certificate_version]
 
     def to_json(self) -> dict[str, Any]:
-        """As the memstore shows it."""
+        """The settings in the memstore's form."""
         refusal = (
             None if self.refusal is None else {"StatusCode": self.refusal.status, "Msg": self.refusal.message, "Reset": False}
         )
@@ -77,7 +76,7 @@ class FaultSettings:
         }
 
     def patched(self, change: object) -> "FaultSettings":
-        """The knobs after a PATCH body; `MalformedValue` for an unknown name or a bad value."""
+        """The settings after a PATCH body. `MalformedValue` for an unknown name or a bad value."""
         if not isinstance(change, dict):
             raise MalformedValue("config", "not an object")
         values = {}
@@ -90,7 +89,7 @@ class FaultSettings:
 
 
 def parse_go_duration(text: object) -> float:
-    """Seconds of a Go duration such as `1m30s` or `250ms`; `MalformedValue` otherwise."""
+    """Seconds of a Go duration such as `1m30s` or `250ms`; `MalformedValue` for anything else."""
     if text == "0":
         return 0.0
     parts = _PART.findall(text) if isinstance(text, str) else []
@@ -152,7 +151,7 @@ _MAX_CONFIG_BYTES = 64 * 1024
 
 
 class _ErrorReply(Exception):
-    """Ends a request with a code and a text, as Go's http.Error writes it."""
+    """Ends a request with a code and a text, in the form of Go's http.Error."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -160,27 +159,27 @@ class _ErrorReply(Exception):
 
 
 class StoreServer:
-    """Handlers over one folder of blobs."""
+    """HTTP handlers over one folder of blobs."""
 
     def __init__(self, settings: StoreSettings, clock: SystemClock) -> None:
         self._blobs = BlobFolder(settings.directory, settings.max_total_bytes)
         self._clock = clock
-        self._knobs = FaultSettings(float(settings.retention_s))
+        self._faults = FaultSettings(float(settings.retention_s))
         self._lock = threading.Lock()
 
     async def put(self, request: Request) -> Response:
-        """POST /put: stores the body, answers with the raw commitment."""
-        knobs = self._knobs
+        """POST /put: stores the body and answers with the raw commitment."""
+        faults = self._faults
         payload = await _body(request, MAX_BODY_BYTES)
         if len(payload) > MAX_PAYLOAD_BYTES:
             raise _ErrorReply(400, "blob is larger than max blob size")
-        await anyio.sleep(knobs.put_latency_s)
-        if knobs.put_fails_over:
+        await anyio.sleep(faults.put_latency_s)
+        if faults.put_fails_over:
             raise _ErrorReply(503, "failover requested")
-        certificate = certify(payload, knobs.version_byte, secrets.token_bytes(NONCE_BYTES))
+        certificate = certify(payload, faults.version_byte, secrets.token_bytes(NONCE_BYTES))
         now = self._clock.now()
         try:
-            await anyio.to_thread.run_sync(self._blobs.put, certificate, payload, now, now + knobs.expiration_s, knobs.refusal)
+            await anyio.to_thread.run_sync(self._blobs.put, certificate, payload, now, now + faults.expiration_s, faults.refusal)
         except FailOver as error:
             raise _ErrorReply(503, str(error)) from None
         telemetry.count("bytewise_da_puts_total")
@@ -191,7 +190,7 @@ class StoreServer:
         """GET /get/…: the payload of a commitment."""
         commitment = _commitment(request.path_params["commitment"], _is_standard(request.query_params))
         _check_block_number(request.query_params)
-        await anyio.sleep(self._knobs.get_latency_s)
+        await anyio.sleep(self._faults.get_latency_s)
         try:
             certificate = parse_certificate(commitment)
             stored = await anyio.to_thread.run_sync(self._blobs.get, certificate, self._clock.now())
@@ -217,7 +216,7 @@ class StoreServer:
         return Response()
 
     async def config(self, _request: Request) -> Response:
-        """GET /config: the proxy's public settings; no chain stands behind this store."""
+        """GET /config: the proxy's public settings. This store uses no chain."""
         return JSONResponse(
             {
                 "version": "bytewise", "chain_id": "", "directory_address": "", "cert_verifier_address": "",
@@ -225,19 +224,19 @@ class StoreServer:
             }
         )  # fmt: skip
 
-    async def show_knobs(self, _request: Request) -> Response:
-        """GET /memstore/config."""
-        return JSONResponse(self._knobs.to_json())
+    async def show_faults(self, _request: Request) -> Response:
+        """GET /memstore/config: shows the fault settings."""
+        return JSONResponse(self._faults.to_json())
 
-    async def turn_knobs(self, request: Request) -> Response:
-        """PATCH /memstore/config."""
+    async def change_faults(self, request: Request) -> Response:
+        """PATCH /memstore/config: changes fault settings."""
         try:
             change = json.loads(verify_depth(await _body(request, _MAX_CONFIG_BYTES)))
             with self._lock:
-                self._knobs = self._knobs.patched(change)
+                self._faults = self._faults.patched(change)
         except (ValueError, NotCanonical, MalformedValue) as error:
             raise _ErrorReply(400, str(error)[:200]) from None
-        return await self.show_knobs(request)
+        return await self.show_faults(request)
 
 
 def build_app(settings: StoreSettings, clock: SystemClock) -> Starlette:
@@ -252,8 +251,8 @@ def build_app(settings: StoreSettings, clock: SystemClock) -> Starlette:
         Route("/config", store.config, methods=["GET"]),
     ]
     if settings.memstore:
-        routes.append(Route("/memstore/config", store.show_knobs, methods=["GET"]))
-        routes.append(Route("/memstore/config", store.turn_knobs, methods=["PATCH"]))
+        routes.append(Route("/memstore/config", store.show_faults, methods=["GET"]))
+        routes.append(Route("/memstore/config", store.change_faults, methods=["PATCH"]))
     handlers = {_ErrorReply: _answered, 404: _not_found, 405: _not_allowed}
     app = Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]
     app.router.redirect_slashes = False
@@ -265,7 +264,7 @@ def _is_standard(query: QueryParams) -> bool:
 
 
 def _commitment(text: str, standard: bool) -> bytes:
-    """Certificate with its version byte, out of a path; the codes are the proxy's."""
+    """Certificate with its version byte from a path. The status codes are the proxy's."""
     found = _COMMITMENT.fullmatch(text)
     if found is None:
         raise _ErrorReply(404, "404 page not found")

@@ -1,6 +1,6 @@
-"""How an answer grows: one head row, one token, until a rule of the decode policy ends it (design section 6).
+"""Generation of an answer: one head row gives one token, until a rule of the decode policy ends the answer (design section 6).
 
-Whatever a knob needs to know is a function of prompt and tokens so far: generating and verifying grow the same answer.
+Every decode parameter depends only on the prompt and the tokens so far, so generating and verifying build the same answer.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,8 @@ from bytewise.protocol.units import Digest
 
 
 class TokenTexts:
-    """What the tokens of one artifact write, for knobs that look at text; read when the first such request comes."""
+    """Texts of the tokens of one artifact, for decode parameters that use text. They are read when the first such request
+    comes."""
 
     def __init__(self, tokenizer_json: bytes, vocabulary: int) -> None:
         self.vocabulary = vocabulary
@@ -29,7 +30,8 @@ class TokenTexts:
         self.schemas = Schemas(self.lexicon)
 
     def verify(self) -> None:
-        """`CannotExecute` if the artifact does not tell what its tokens write; conversion to `exact-1` refuses those."""
+        """`CannotExecute` if the artifact does not define the text of its tokens. Conversion to `exact-1` refuses such
+        checkpoints."""
         try:
             self.lexicon.verify()
         except UnsupportedModel as error:
@@ -37,16 +39,16 @@ class TokenTexts:
 
 
 class AnswerBuilder:
-    """An answer while it grows: tokens are added until there is a reason to end."""
+    """An answer under construction. Tokens are added until there is a finish reason."""
 
     request: Request
-    """What is answered."""
+    """The request."""
     steps: list[TraceStep]
-    """One for each token chosen."""
+    """One step for each chosen token."""
     reason: str | None
-    """Finish reason, or None while it goes on."""
+    """Finish reason, or None while the answer goes on."""
     scored: bool
-    """Whether tokens are chosen, or told, by more than the largest logit."""
+    """Whether choosing or listing tokens needs more than the largest logit."""
 
     def __init__(self, request: Request, execution: Digest, words: TokenTexts) -> None:
         """`execution` is the execution hash, which keys the sampler."""
@@ -65,11 +67,12 @@ class AnswerBuilder:
 
     @property
     def scores(self) -> Tensor | None:
-        """Logits of the newest row, as adjusted by the decode policy: what its token was chosen from. None where none was."""
+        """Logits of the newest row after the decode policy's adjustments, from which its token was chosen; None if there was
+        none."""
         return self._scores()
 
     def add(self, head: HeadRow) -> None:
-        """Chooses the token of one more head row, and sees whether the answer ends with it."""
+        """Chooses the token of one more head row, and checks whether it ends the answer."""
         token = self._choose(head)
         if token is None:
             self.reason = "error"
@@ -82,18 +85,18 @@ class AnswerBuilder:
         self.reason = self._ending(token)
 
     def forget(self) -> None:
-        """Lets go of the newest row's logits: there are no `scores` until the next."""
+        """Drops the newest row's logits. There are no `scores` until the next row."""
         self._scores = lambda: None
 
     def finish(self) -> Generated:
-        """The complete answer; only once there is a reason."""
+        """The complete answer. Call it only when there is a finish reason."""
         tokens = tuple(step.token for step in self.steps)
         logprobs = None if self._logprobs is None else tuple(self._logprobs)
         output = output_for(self.request, tokens, str(self.reason), logprobs)
         return Generated(output, trace_leaves(self.request.nonce, self.steps))
 
     def _choose(self, head: HeadRow) -> int | None:
-        # None: nothing can be chosen.
+        # None: no token can be chosen.
         if self._greedy:
             # The path may know the largest logit without keeping the others.
             self._scores = lambda: head.logits

@@ -1,4 +1,4 @@
-"""Which path runs a model on this machine: what passes its known answers, and of that the fastest (design section 6)."""
+"""Selection of the path that runs a model on this machine: the fastest that passes its known answers (design section 6)."""
 
 import functools
 import time
@@ -23,35 +23,35 @@ from bytewise.inference.runner import Runner
 from bytewise.protocol.errors.actors import CannotExecute, NotExact
 from bytewise.protocol.records.statements import CannotReason
 
-# Which way to multiply is the fastest on this machine: measured, because no rule about processors is right for all of them.
+# Speed is measured, because no rule about processors holds for all of them.
 
 SHAPES = ((1, 1024, 1024), (16, 512, 512))
-"""Rows, outputs and inputs of linear layers: a token of decode, a few of prefill."""
+"""Rows, outputs and inputs of the measured linear layers: one token of decode, and a few of prefill."""
 
 ATTENTION = (8, 16, 64, 256)
-"""Heads, queries, their width and keys of the products of attention."""
+"""Heads, queries, head width and keys of the measured attention products."""
 
 ROUNDS = 4
-"""Measurements of each; the fastest counts: whatever else the machine does only makes them slower."""
+"""Measurements of each product. The fastest counts, because other load only makes them slower."""
 
 SETTLING_S = 0.05
-"""Several times what a thread of the tensor library spins after its last work before it sleeps."""
+"""Seconds to wait: several times as long as an idle thread of the tensor library spins before it sleeps."""
 
 
 def fastest_first(backends: Sequence[Backend], threads: int) -> list[Backend]:
-    """The backends by measured speed, for the thread count that is set; one that cannot multiply at all comes last.
+    """The backends by measured speed with the current thread count. One that cannot multiply at all comes last.
 
-    Takes some milliseconds for each backend, once in a process.
+    It takes some milliseconds per backend, once in a process.
     """
     return sorted(backends, key=lambda backend: _seconds(backend, threads))
 
 
 @functools.cache
 def _seconds(backend: Backend, threads: int) -> float:
-    # Whole linear layers, since some backends have one in one call. Decode, prefill and attention count alike: the product of
-    # their times orders as their geometric mean does.
+    # Measure whole linear layers, because some backends compute one in one call. Decode, prefill and attention count alike:
+    # ordering by the product of their times is ordering by their geometric mean.
     total, before = 1.0, torch.get_num_threads()
-    # As the engine will use it (`paths.Path.own_threads`), and after the library's idle threads have stopped spinning.
+    # Measure as the engine will use it (`Path.own_threads`), after the library's idle threads have stopped spinning.
     torch.set_num_threads(1 if isinstance(backend, FusedBackend) else threads)
     time.sleep(SETTLING_S)
     try:
@@ -84,16 +84,16 @@ def _once(work: Callable[[], Tensor]) -> float:
 AnyPath = Path[Any]
 
 PATHS = ("auto", "cuda", "native", "torch")
-"""What may be asked for: `auto` is the native path where it can run the model exactly, else torch on the processor."""
+"""Paths that can be requested. `auto` is the native path where it can run the model exactly, else torch on the processor."""
 
 
 def open_path(
     artifact: Artifact, threads: int, path: str = "auto", backend: str | None = None, kernel: str | None = None
 ) -> AnyPath:
-    """A path that has just passed its known answers; `CannotExecute` if none of those asked for does.
+    """A path that has just passed its known answers. `CannotExecute` if none of the requested paths does.
 
-    `backend` names how torch multiplies (and so asks for torch), `kernel` the native kernel; None is the fastest. Under the
-    switches of `determinism.fixed`.
+    `backend` names torch's way to multiply (and so selects torch), `kernel` the native kernel; None selects the fastest. Call
+    it under the switches of `determinism.fixed`.
     """
     if path not in PATHS:
         raise CannotExecute(f"no path is called {path[:40]}: there are {', '.join(PATHS)}")
@@ -108,7 +108,7 @@ def open_path(
         try:
             return _native(artifact, threads, None)
         except CannotExecute as error:
-            # A machine that is short of memory is so for torch, too; one whose kernel is wrong has another way to multiply.
+            # A machine short of memory is short of it for torch too. A machine with a wrong kernel has another way to multiply.
             if error.values[1:] == (CannotReason.RESOURCES,):
                 raise
     backends = _backends(threads)
@@ -117,9 +117,9 @@ def open_path(
 
 
 def other_backend(first: AnyPath, threads: int) -> str:
-    """The fastest torch backend that multiplies in another way than the path given; `CannotExecute` if no other passes.
+    """The fastest torch backend that multiplies in another way than the given path. `CannotExecute` if no other passes.
 
-    Its products are not those of the first: neither the C engine's after the C engine's, nor the same backend again.
+    After the C engine it is not the C engine's product, and otherwise not the same backend again.
     """
     others = [
         backend for backend in fastest_first(_backends(threads), threads)
@@ -139,18 +139,18 @@ def _native(artifact: Artifact, threads: int, kernel: str | None) -> AnyPath:
 
 
 def _own(backend: Backend, threads: int) -> Backend:
-    # A pool serves one caller at a time, and the one that was measured belongs to the process.
+    # A thread pool serves one caller at a time, and the measured backend's pool belongs to the process.
     return NativeBackend(ThreadPool(backend.kernel, threads)) if isinstance(backend, NativeBackend) else backend
 
 
 def _verify(backend: Backend) -> None:
     self_test.verify_operations(backend)
     if isinstance(backend, FusedBackend):
-        # What is between its products is the C engine's, too: whole models with golden rows, as the native path has to pass.
+        # What surrounds its products is also the C engine's, so check whole models with golden rows, as for the native path.
         known_models.verify(lambda known: Runner(known, backend), lambda _: True)
 
 
 @functools.cache
 def _backends(threads: int) -> tuple[Backend, ...]:
-    # The C product is a way for torch to multiply, too: of models that the C engine does not know. Its threads live on.
+    # Torch can multiply with the C product too, for models that the C engine does not know. Its threads stay alive.
     return (*BACKENDS, *(NativeBackend(ThreadPool(kernel, threads)) for kernel in kernels()[:1]))

@@ -1,4 +1,4 @@
-"""Process-wide switches in one file: set, verified, put back; and what is recorded of the place of computation (habit 46)."""
+"""Process-wide switches that affect numbers: set, verify and restore them; and the environment record (habit 46)."""
 
 import contextlib
 import functools
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LIBRARIES = ("llguidance", "safetensors", "tokenizers", "torch", "transformers")
-"""Distributions that touch numbers or tokens, ascending."""
+"""Distributions that affect numbers or tokens, in ascending order."""
 
 ENGINE_FLAGS = (
     "deterministic-algorithms", "dispatch-guard-at-warm-up", "flush-denormal-off", "known-answers-at-start", "no-autocast",
 )  # fmt: skip
-"""Flags of every engine, ascending. The thread count is none: no byte depends on it."""
+"""Flags of every engine, in ascending order. The thread count is not among them, because no byte depends on it."""
 
 MAX_REQUEST_BYTES = 1 << 20
-"""Canonical Request; eight characters per token leave room for the largest context of small models."""
+"""Largest canonical request. Eight characters per token leave room for the largest context of small models."""
 
 
 SUMS = (
@@ -33,22 +33,22 @@ SUMS = (
     (0x3F800000, 0x33C00000, 0x3F800001),  # 1 + 1.5 · 2^-24 is nearer to 1 + 2^-23.
     (0x00000001, 0x00000000, 0x00000001),  # The smallest subnormal is neither read nor written as zero.
 )
-"""Bits of float32 numbers, as int32, and of their sums: every other mode of rounding or of subnormals gives another one."""
+"""Bits of float32 numbers as int32, and of their sums. Every other rounding mode or treatment of subnormals gives other bits."""
 
 SHARE = 2**15
-"""Elements from which on the library gives a part of a sum to another thread (`at::internal::GRAIN_SIZE`)."""
+"""Number of elements from which on the library divides a sum among threads (`at::internal::GRAIN_SIZE`)."""
 
 
 @contextlib.contextmanager
 def fixed(threads: int) -> Iterator[None]:
-    """The switches under which the engine computes; puts back what it found, also after an error."""
+    """Sets the switches under which the engine computes. Restores the previous state, also after an error."""
     import torch
 
     before = (torch.get_num_threads(), torch.get_deterministic_debug_mode(), torch.get_float32_matmul_precision())
     try:
         torch.set_num_threads(threads)
         torch.set_deterministic_debug_mode("error")
-        # "medium" would still be exact (8-bit limbs fit bfloat16), but a switch is not an argument.
+        # "medium" would still be exact (8-bit limbs fit bfloat16), but exactness should not depend on that argument.
         torch.set_float32_matmul_precision("highest")
         with torch.inference_mode():
             verify_switches(threads)
@@ -60,10 +60,10 @@ def fixed(threads: int) -> Iterator[None]:
 
 
 def verify_switches(threads: int) -> int:
-    """The thread count, if every switch is as the profile wants; otherwise `NotExact` names the first that is not.
+    """The thread count, if every switch has the profile's value; otherwise `NotExact` names the first that has not.
 
-    Rounding and subnormals are modes of each thread, which another library may have set: this thread is asked, and each helper
-    that the library multiplies with (ADR-007). Threads of the C engine set their own.
+    Rounding and subnormals are modes of each thread, and another library may have set them. This function checks the current
+    thread and each helper thread with which the library multiplies (ADR-007). Threads of the C engine set their own modes.
     """
     import torch
 
@@ -85,7 +85,7 @@ def _floats_are_plain(threads: int) -> bool:
     import torch
 
     left, right, sums = _sums(1 if threads == 1 else threads * SHARE // len(SUMS))
-    # As bits: where subnormals are read as zeros, they are equal to zero.
+    # Compare bits: where subnormals are read as zeros, they compare equal to zero.
     return torch.equal((left + right).view(torch.int32), sums)
 
 
@@ -93,7 +93,7 @@ def _floats_are_plain(threads: int) -> bool:
 def _sums(times: int) -> "tuple[Tensor, Tensor, Tensor]":
     import torch
 
-    # Written as integers: a float that is converted would be rounded here.
+    # Written as integers, because converting a float here would round it.
     left, right, sums = (torch.tensor(column, dtype=torch.int32).repeat(times) for column in zip(*SUMS, strict=True))
     return left.view(torch.float32), right.view(torch.float32), sums
 
@@ -102,7 +102,7 @@ def environment(
     artifact: Artifact, *, container: Digest = ZERO_DIGEST, max_new_tokens: int = 1024, max_context: int | None = None,
     max_request_bytes: int = MAX_REQUEST_BYTES,
 ) -> Environment:  # fmt: skip
-    """The environment to register for an artifact on any processor. Torch is not imported for it."""
+    """The environment to register for an artifact on any processor. It does not import torch."""
     shape = artifact.manifest.architecture
     context = min(shape.max_context, max_context or shape.max_context)
     numbers = {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES}

@@ -1,6 +1,7 @@
-"""Determinism as a type error: every operation outside the profile is refused, by overload and arguments (design section 6).
+"""Refuses every operation outside the profile, by overload and arguments (design section 6).
 
-On in warm-up and tests; off in steady state: it looks at every operand, and decoding takes five to eight times as long with it.
+It is on during warm-up and in tests. It is off in steady state, because it inspects every operand and makes decoding five to
+eight times slower.
 """
 
 import contextlib
@@ -20,12 +21,12 @@ MOVES = frozenset(
     "lift_fresh numpy_T permute reshape resolve_conj resolve_neg select.int slice.Tensor "
     "squeeze.dim stack t to.dtype to.dtype_layout transpose.int unbind.int unsqueeze view view.dtype".split()
 )
-"""Bytes go elsewhere, or change type with one rounding."""
+"""Operations that move bytes, or change their type with one rounding."""
 
 MAKES = frozenset(
     "arange arange.start empty.memory_format fill_.Scalar full ones_like zeros zero_ zeros_like scalar_tensor".split()
 )
-"""New tensors of stated values."""
+"""Operations that make tensors of given values."""
 
 SELECTS = frozenset(
     "__and__.Scalar __and__.Tensor __lshift__.Scalar __or__.Tensor __rshift__.Scalar abs all all.dim amax amin any "
@@ -33,13 +34,13 @@ SELECTS = frozenset(
     "gt.Tensor isfinite le.Scalar le.Tensor lt.Scalar neg neg_ nonzero round round_ "
     "where.ScalarOther where.self".split()
 )
-"""Comparisons, bits, signs and roundings to integers: exact on every machine."""
+"""Comparisons, bit operations, signs and roundings to integers, which are exact on every machine."""
 
 _MEMORY: Any = deterministic
-"""The library makes properties of this module that its types do not know."""
+"""The library creates properties of this module that its types do not declare."""
 
 ORDERS = frozenset("sort topk".split())
-"""Their values are exact. Which of several equals comes first depends on the machine: under the guard they give no indices."""
+"""Sorting. The values are exact, but the order of equal values depends on the machine, so the guard allows no indices."""
 
 
 def _plain(func: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
@@ -77,7 +78,7 @@ def _product(func: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
 
 
 def _wide_product(func: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-    # Operands of a narrow type, sums of float32: exact as products of float32 are.
+    # Operands of a narrow type with float32 sums: exact, as products of float32 are.
     left, right, sums = args[0], args[1], args[2] if len(args) > 2 else kwargs["out_dtype"]
     if left.dtype != right.dtype or left.dtype != torch.bfloat16 or sums != torch.float32:
         raise NotExact(f"{func} of {left.dtype} and {right.dtype} in {sums}")
@@ -110,16 +111,16 @@ CHECKED: dict[str, Callable[[str, Sequence[Any], dict[str, Any]], None]] = {
     **dict.fromkeys(("mul.Tensor", "mul_.Tensor", "mul.Scalar", "_int_mm"), _any),
     **dict.fromkeys(MOVES | MAKES | SELECTS | ORDERS, _any),
 }
-"""Every operation of the profile, by overload (`default` left out), with the check of its arguments."""
+"""Every operation of the profile by overload (`default` is left out), with the check of its arguments."""
 
 
 class DispatchGuard(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Raises `NotExact` at the first operation that is not in the profile."""
+    """Raises `NotExact` at the first operation outside the profile."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        # The library would load its compiler, 70 MiB for as long as the process lives, to keep it away from this class; under the
-        # guard nothing is compiled.
+        # Otherwise the library would load its compiler to keep it away from this class, 70 MiB for the life of the process.
+        # Nothing is compiled under the guard.
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
@@ -139,8 +140,9 @@ def _compile(*args: Any, **kwargs: Any) -> Any:
 
 @contextlib.contextmanager
 def guarded(on: bool) -> Iterator[None]:
-    """The guard, or nothing: not even the library's own, which fills memory with NaN before it is written (switch of
-    `use_deterministic_algorithms`). What reads unwritten memory is found with it; it is a third of decoding's launches."""
+    """Turns the guard on, or does nothing. It leaves out the library's own guard, which fills memory with NaN before it is
+    written (switch of `use_deterministic_algorithms`): that finds reads of unwritten memory, but costs a third of decoding's
+    launches."""
     filled = _MEMORY.fill_uninitialized_memory
     _MEMORY.fill_uninitialized_memory = on
     compiles, torch.compile = torch.compile, _compile if on else torch.compile

@@ -1,4 +1,4 @@
-"""generate and verify: one request gives one string of bytes, and checking a claim is one forward pass (design section 6)."""
+"""The engine: generates the one answer to a request, and checks a claim by one forward pass (design section 6)."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -24,13 +24,13 @@ from bytewise.protocol.records.request import Output, Request, execution_hash
 from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import Digest
 
-# Which claims are judged in one pass: as many as fit into memory.
+# Division of claims into passes: as many in one pass as fit into memory.
 
 
 def batches(order: Sequence[int], size: Callable[[int], int], fits: Callable[[int, int], bool]) -> Iterator[Sequence[int]]:
-    """Cuts claims, ascending by their tokens `size`, into runs of which `fits(claims, tokens of the longest)`.
+    """Divides claims, ascending by their tokens `size`, into runs for which `fits(claims, tokens of the longest)` holds.
 
-    A claim that does not even fit alone is a run of its own: what becomes of it is for others to say.
+    A claim that does not fit even alone is a run of its own; the caller handles it.
     """
     start = 0
     for stop, claim in enumerate(order):
@@ -41,25 +41,25 @@ def batches(order: Sequence[int], size: Callable[[int], int], fits: Callable[[in
         yield order[start:]
 
 
-# Reuse of a cached prefix: an answer whose prompt begins as the last conversation did starts from its keys and values.
+# Prefix reuse: an answer whose prompt begins like the last conversation starts from its keys and values.
 
 ROOM = 1024
-"""Caches are this much larger than needed, so that a conversation can go on in them."""
+"""Tokens by which caches exceed the need, so that a conversation can go on in them."""
 
 
 class Prefix(Generic[AnyCache]):
-    """The cache of the newest conversation, and the tokens in it."""
+    """Cache of the newest conversation, and the tokens in it."""
 
     def __init__(self, make: Callable[[int], AnyCache], longest: int) -> None:
-        """`make` gives an empty cache of a capacity; `longest` bounds what is added to it."""
+        """`make` creates an empty cache of a capacity. `longest` bounds the additional room."""
         self._make, self._longest = make, longest
         self._kept: tuple[AnyCache, list[int]] | None = None
 
     def take(self, prompt: Sequence[int], capacity: int) -> tuple[AnyCache, int]:
-        """A cache of at least that capacity, and how many tokens of the prompt are in it; never all of them."""
+        """A cache with at least that capacity, and how many tokens of the prompt are already in it; never all of them."""
         kept, self._kept = self._kept, None
         if kept is None or kept[0].capacity < capacity:
-            # The old one is given back before the new one is made: there is never room for two.
+            # Free the old cache before making the new one, because memory never has room for two.
             del kept
             return self._make(max(capacity, min(capacity + ROOM, self._longest))), 0
         cache, tokens = kept
@@ -69,23 +69,23 @@ class Prefix(Generic[AnyCache]):
         return cache, shared
 
     def put(self, cache: AnyCache, tokens: Sequence[int]) -> None:
-        """Keeps a cache that holds exactly these tokens, instead of the one before."""
+        """Keeps a cache that holds exactly these tokens, instead of the previous one."""
         self._kept = (cache, list(tokens))
 
 
 Judged = Verification | CannotExecute | OutsideLimits
-"""What becomes of one claim of several."""
+"""Result of one claim of several."""
 
 LOGITS_BYTES = 16 * 2**20
-"""Logits of one piece of claims, where they are looked at: more would be most of the memory of a small model."""
+"""Bytes of logits of one piece of claims, where they are needed. More would be most of the memory of a small model."""
 
-# Of the library's CPU allocator, on Linux and elsewhere, and of its kernels: a plain RuntimeError with nothing but a text.
+# Messages of the library's CPU allocator, on Linux and elsewhere, and of its kernels: a plain RuntimeError with only a text.
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "bad_alloc")
 
 
 @contextlib.contextmanager
 def memory_bounded() -> Iterator[None]:
-    """Whatever the library calls it, memory that runs out is `CannotExecute` with the reason RESOURCES."""
+    """Turns every form of running out of memory into `CannotExecute` with the reason RESOURCES."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -97,7 +97,7 @@ def memory_bounded() -> Iterator[None]:
 
 @contextlib.contextmanager
 def still_exact() -> Iterator[None]:
-    """Not a mistake of ours: a machine that was exact when the engine started and is no more is `CannotExecute` (BACKEND)."""
+    """Turns `NotExact` into `CannotExecute` (BACKEND): the machine was exact when the engine started and no longer is."""
     try:
         yield
     except NotExact as error:
@@ -105,7 +105,7 @@ def still_exact() -> Iterator[None]:
 
 
 class ExactEngine:
-    """The deterministic engine of one artifact; implements the port `Engine`. One job at a time: not for several threads."""
+    """The deterministic engine of one artifact. It implements the port `Engine`. It does one job at a time, on one thread."""
 
     profile = PROFILE_EXACT_1
 
@@ -113,12 +113,13 @@ class ExactEngine:
         self, artifact: Artifact, *, threads: int = 1, path: str = "auto", backend: str | None = None, kernel: str | None = None,
         guard: bool = False, chunk: int | None = None, reuse_prefix: bool = False, cache_bytes: int | None = None,
     ) -> None:  # fmt: skip
-        """Takes the fastest path that passes its known answers (or the named one) and warms up under the dispatch guard.
+        """Takes the fastest path that passes its known answers (or the named one), and warms up under the dispatch guard.
 
-        `path` is `auto`, `native` or `torch`; `backend` (of torch) and `kernel` (native) narrow it. `CannotExecute` if none
-        passes, or the model needs another. `guard` keeps the guard on; `chunk` is the most tokens of one forward call, None
-        what suits the path; `reuse_prefix` keeps the newest conversation's keys and values (see `prefix`); `cache_bytes` is the
-        most memory of the caches of one job, None for half of what the weights leave. No byte depends on any of them.
+        `path` is `auto`, `native` or `torch`; `backend` (torch) and `kernel` (native) narrow it. `CannotExecute` if none
+        passes, or the model needs another. `guard` keeps the guard on. `chunk` is the most tokens of one forward call; None
+        chooses what suits the path. `reuse_prefix` keeps the newest conversation's keys and values (see `prefix`).
+        `cache_bytes` bounds the memory of the caches of one job; None is half of what the weights leave. No byte depends on any
+        of them.
         """
         with memory_bounded(), fixed(threads):
             self._path: AnyPath = open_path(artifact, threads, path, backend, kernel)
@@ -132,18 +133,18 @@ class ExactEngine:
         weights = sum(file.size for file in artifact.manifest.files)
         self.allowance = memory.allowance(self._path.memory(), weights) if cache_bytes is None else cache_bytes
         longest = artifact.manifest.architecture.max_context
-        # Room for more than this answer only where even the longest fits.
+        # Leave room for more than this answer only where even the longest answer fits.
         roomy = longest if self._fits(1, longest) else 0
         self._prefix = Prefix(lambda capacity: self._cache(1, capacity), roomy) if reuse_prefix else None
         with memory_bounded(), fixed(self._library_threads), guarded(True):
-            # Two chunks of prefill, then a token of decode: every operation that any request can reach.
+            # Two chunks of prefill, then one token of decode: every operation that any request can reach.
             cache = self._path.cache(1, 4)
             self._path.teacher_force(cache, [[0, 0, 0]], [0], 2)
             self._path.feed(cache, 0, 3)
 
     @property
     def backend(self) -> str:
-        """Name of the path in use: `native-` and its kernel, or `torch-` and the way it multiplies."""
+        """Name of the path in use: `native-` with its kernel, or `torch-` with its way to multiply."""
         return self._path.name
 
     def generate(self, request: Request) -> Generated:
@@ -164,24 +165,24 @@ class ExactEngine:
             return answer.finish()
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
-        """Checks a claim by one teacher-forced pass; at its first divergence the true continuation is generated."""
+        """Checks a claim by one teacher-forced pass. From its first divergence on, the true continuation is generated."""
         (found,) = self.verify_many([(request, claimed, out_hash)])
         if isinstance(found, Verification):
             return found
         raise found
 
     def verify_many(self, claims: Sequence[Claim]) -> list[Judged]:
-        """Checks several claims, as many in one teacher-forced pass as memory allows; each result is as if it were alone.
+        """Checks several claims, as many in one pass as memory allows. Each result is the same as if the claim were alone.
 
-        In the place of a claim that cannot be judged stands the error that `verify` would raise; the others are judged.
+        A claim that cannot be judged has the error of `verify` in its place; the others are judged.
         """
         with fixed(self._library_threads), guarded(self._guard):
             return self._judged(claims)
 
     def confirm(self, request: Request, verification: Verification) -> Verification:
-        """The verification, if a vote for its other hash is allowed: a second path gives the whole true answer too.
+        """The verification, if it may lead to a vote against the claim: a second path must give the whole true answer too.
 
-        The profile's vectors must pass on both paths in the same run; `CannotExecute` otherwise. A match needs none of it.
+        The profile's vectors must pass on both paths in the same run; `CannotExecute` otherwise. A match needs none of this.
         """
         if verification.divergence is None:
             return verification
@@ -191,7 +192,7 @@ class ExactEngine:
         return verification
 
     def concur(self, request: Request, output: Output, out_hash: Digest) -> None:
-        """`CannotExecute` unless the second backend passes the profile's vectors and gives this very answer."""
+        """`CannotExecute` unless the second backend passes the profile's vectors and gives exactly this answer."""
         with still_exact():
             second = self.second_backend()
             second.vectors()
@@ -200,7 +201,7 @@ class ExactEngine:
             raise CannotExecute(f"backends {self.backend} and {second.backend} disagree at {again.divergence.position}")
 
     def second_backend(self) -> "ExactEngine":
-        """An engine of the same artifact on a path that shares no product with this one; `CannotExecute` if none passes."""
+        """An engine of the same artifact on a path that shares no product with this one. `CannotExecute` if none passes."""
         if self._second is None:
             with memory_bounded(), fixed(self._threads):
                 name = other_backend(self._path, self._threads)
@@ -220,14 +221,14 @@ class ExactEngine:
             return self._path.vectors()
 
     def verify_room(self, tokens: int, jobs: int = 1) -> None:
-        """`CannotExecute` (RESOURCES) unless the caches of so many jobs of so many tokens each may be in memory together."""
+        """`CannotExecute` (RESOURCES) unless the caches of so many jobs with so many tokens each may be in memory together."""
         if not self._fits(jobs, tokens):
             needed = self._path.cache_bytes(jobs, tokens)
             what = f"a cache of {jobs} times {tokens} tokens needs {needed} bytes, allowed are {self.allowance}"
             raise CannotExecute(what, CannotReason.RESOURCES)
 
     def close(self) -> None:
-        """Gives back what the paths hold; the engine is not used again."""
+        """Frees what the paths hold. Do not use the engine afterwards."""
         self._path.close()
         if self._second is not None:
             self._second.close()
@@ -236,12 +237,12 @@ class ExactEngine:
         found = [self._judge(claim) for claim in claims]
         results: dict[int, Judged] = {i: each for i, each in enumerate(found) if not isinstance(each, Judge)}
         judges = {i: each for i, each in enumerate(found) if isinstance(each, Judge)}
-        # Neighbours of one length waste no slots.
+        # Claims of similar length in one pass waste few slots.
         order = sorted(judges, key=lambda i: _capacity(claims[i][0]))
         for some in batches(order, lambda i: _capacity(claims[i][0]), self._fits):
             verdicts = self._verdicts([judges[i] for i in some])
             if verdicts is None:
-                # Less memory than was allowed: half as many at a time, from the beginning.
+                # Less memory than was allowed: start again with half as many at a time.
                 half = -(-len(some) // 2)
                 verdicts = [each for part in (some[:half], some[half:]) for each in self._judged([claims[i] for i in part])]
             results |= zip(some, verdicts, strict=True)
@@ -257,7 +258,7 @@ class ExactEngine:
             return error
 
     def _verdicts(self, judges: Sequence[Judge]) -> list[Judged] | None:
-        """Of claims that are judged in one pass; None if memory ran out for several of them."""
+        """Results of claims that are judged in one pass; None if memory ran out for several of them."""
         try:
             with memory_bounded():
                 cache = self._teacher_force(judges)
@@ -275,7 +276,7 @@ class ExactEngine:
         return self._path.cache(batch, capacity)
 
     def _teacher_force(self, judges: Sequence[Judge]) -> Any:
-        # In pieces, so that the rows of one piece are in memory at a time, however long the claims are.
+        # Feed in pieces, so that only the rows of one piece are in memory, however long the claims are.
         inputs = [judge.inputs for judge in judges]
         requests = [judge.answer.request for judge in judges]
         cache = self._cache(len(judges), max(map(_capacity, requests)))
@@ -290,7 +291,7 @@ class ExactEngine:
         return cache
 
     def _piece(self, longest: int, claims: int, scored: bool) -> int:
-        # Tokens of each claim at a time: equal pieces, none half as long again as it should be, none a short rest.
+        # Tokens of each claim at a time: equal pieces, none of them much too long and no short rest.
         most = LOGITS_BYTES // (4 * self.artifact.manifest.architecture.vocabulary)
         wanted = max(1, min(self._chunk, most) if scored else self._chunk)
         pieces = max(1, round(longest * claims / wanted))
@@ -307,7 +308,7 @@ class ExactEngine:
         return self._bounded(self._path.feed(cache, answer.steps[-1].token, position_of_next(answer), answer.scored))
 
     def _bounded(self, row: HeadRow) -> HeadRow:
-        # A row that is not finite ends the answer, so that Infer is total; a finite one above the proof is our mistake.
+        # A row that is not finite ends the answer, so every request has one. A finite row above the proven bound is a bug.
         if self.artifact.manifest.bound < row.exponent < NOT_FINITE:
             raise NotExact(f"head row with E = {row.exponent}, proven to be at most {self.artifact.manifest.bound}")
         return row
@@ -332,5 +333,5 @@ def _capacity(request: Request) -> int:
 
 
 def position_of_next(answer: AnswerBuilder) -> int:
-    """Where the newest token of a growing answer is fed: the first position that the cache does not hold."""
+    """Position at which the newest token of an answer is fed: the first one that the cache does not hold."""
     return len(answer.request.prompt) + len(answer.steps) - 1

@@ -1,4 +1,4 @@
-"""How a claim is judged: which of its tokens can be fed, and how far the true answer follows them (design section 6)."""
+"""Judging of a claim: which of its tokens can be fed, and where it differs from the true answer (design section 6)."""
 
 import heapq
 from collections.abc import Iterable
@@ -16,25 +16,25 @@ from bytewise.protocol.records.request import Output, Request
 from bytewise.protocol.records.trace import TraceStep, trace_leaves, trace_root
 from bytewise.protocol.units import Decimal, Digest
 
-# Claim against truth: where they part, and what that shows of the claim. Pure (design section 6).
+# Comparison of claim and truth: where they differ, and what that shows about the claim. Pure functions.
 
 
 @dataclass(frozen=True, slots=True)
 class JudgingContext:
-    """What a verifier holds besides the claimed output: it sees one hash of the committed rows, never the rows."""
+    """What a verifier knows besides the claimed output. It sees one hash of the committed rows, never the rows."""
 
     nonce: Digest
-    """Of the request; blinds the leaves."""
+    """Nonce of the request, which blinds the leaves."""
     out_hash: Digest
-    """Claimed."""
+    """Claimed out_hash."""
     truth: tuple[TraceStep, ...]
     """Rows and tokens of the true answer."""
     replayed: tuple[TraceStep, ...]
-    """Rows that this model gives where it is fed the claimed tokens, with these; fewer than claimed if some cannot be fed."""
+    """Rows that this model gives when it is fed the claimed tokens; fewer than claimed if some cannot be fed."""
 
 
 def first_divergence(truth: Generated, claimed: Output, evidence: JudgingContext, gap: Decimal | None) -> Divergence | None:
-    """The first divergence of a claim from the true answer, or None. `gap` is that of the logits at its position."""
+    """The first divergence of a claim from the true answer, or None. `gap` is the gap of the logits at its position."""
     expected, given = truth.output.token_ids, claimed.token_ids
     for position, (ours, theirs) in enumerate(zip(expected, given, strict=False)):
         if ours != theirs:
@@ -58,12 +58,12 @@ def _of_a_token(truth: Generated, claimed: Output, evidence: JudgingContext) -> 
         root = trace_root(trace_leaves(evidence.nonce, steps))
         return evidence.out_hash == digests.out_hash(claimed.tokens_hash, root)
 
-    # Fed with the claimed tokens only as far as that is possible: more of them than the request allows, or no token at all.
+    # The claimed tokens could be fed only partly: there are more than the request allows, or some are no tokens at all.
     if len(evidence.replayed) < len(claimed.token_ids):
         return DivergenceClass.TOKEN
     if committed(evidence.replayed):
         return DivergenceClass.SAMPLER
-    # The true computation, its hash or its leaves kept, under another text; with the leaves made to fit the text, or not.
+    # The true computation with another text, and with its original leaves or with leaves adapted to the text.
     kept = digests.out_hash(claimed.tokens_hash, truth.trace_root)
     if evidence.out_hash in (truth.out_hash, kept) or (
         len(evidence.truth) == len(claimed.token_ids) and committed(evidence.truth)
@@ -73,11 +73,12 @@ def _of_a_token(truth: Generated, claimed: Output, evidence: JudgingContext) -> 
 
 
 Claim = tuple[Request, Output, Digest]
-"""A request, the claimed answer, the claimed out_hash."""
+"""A request, the claimed output and the claimed out_hash."""
 
 
 class Judge:
-    """Grows the true answer beside one claim, row by row, and keeps what tells them apart. Holds one row of logits at most."""
+    """Builds the true answer beside one claim, row by row, and keeps what distinguishes them. It holds at most one row of
+    logits."""
 
     def __init__(self, answer: AnswerBuilder, claimed: Output, out_hash: Digest, vocabulary: int) -> None:
         self.answer = answer
@@ -89,11 +90,11 @@ class Judge:
 
     @property
     def inputs(self) -> tuple[int, ...]:
-        """Tokens to feed: the prompt and the claim. Its last one is an input only if the true answer goes on after it."""
+        """Tokens to feed: the prompt and the claim. The claim's last token is fed only if the true answer goes on after it."""
         return (*self.answer.request.prompt, *self.believable[:-1])
 
     def take(self, rows: Iterable[HeadRow]) -> None:
-        """More rows over the claimed tokens, from the prompt's last position on."""
+        """Takes more rows over the claimed tokens, from the prompt's last position on."""
         for row in rows:
             position = len(self._replayed)
             if position < len(self.believable):
@@ -102,7 +103,7 @@ class Judge:
                 self.grow(row)
 
     def grow(self, row: HeadRow) -> None:
-        """One more row of the true answer."""
+        """Takes one more row of the true answer."""
         answer, before = self.answer, len(self.answer.steps)
         answer.add(row)
         agrees = len(answer.steps) > before < len(self.believable) and answer.steps[before].token == self.believable[before]
@@ -112,20 +113,20 @@ class Judge:
         answer.forget()
 
     def verdict(self) -> Verification:
-        """Match or divergence, with the truth; only once the answer has ended."""
+        """Match or divergence, with the true answer. Call it only when the answer has ended."""
         truth = self.answer.finish()
         evidence = JudgingContext(self.answer.request.nonce, self._out_hash, tuple(self.answer.steps), tuple(self._replayed))
         return Verification(truth, first_divergence(truth, self._claimed, evidence, self._gap), 1)
 
 
 def believable(request: Request, claimed: Output, vocabulary: int) -> tuple[int, ...]:
-    """The claimed tokens that can be fed: no more than the limit, and none from the first outside the vocabulary on."""
+    """The claimed tokens that can be fed: at most the limit, and up to the first one outside the vocabulary."""
     tokens = claimed.token_ids[: request.decode.max_new_tokens]
     return next((tokens[:i] for i, token in enumerate(tokens) if token >= vocabulary), tokens)
 
 
 def top_two_gap(scores: Tensor | None) -> Decimal | None:
-    """Largest minus second largest of the logits, exactly; None without a row or where fewer than two are finite."""
+    """Exact difference of the two largest logits; None without a row, or if fewer than two are finite."""
     two = [] if scores is None else heapq.nlargest(2, scores.tolist())
     if len(two) < 2 or not all(isfinite(score) for score in two):
         return None
@@ -133,7 +134,7 @@ def top_two_gap(scores: Tensor | None) -> Decimal | None:
 
 
 def exact_decimal(value: Fraction) -> Decimal:
-    """Canonical decimal of a fraction k / 2^n that is not negative."""
+    """Canonical decimal of a non-negative fraction k / 2^n."""
     places = value.denominator.bit_length() - 1
     digits = str(value.numerator * 5**places).zfill(places + 1)
     whole, part = digits[: len(digits) - places], digits[len(digits) - places :].rstrip("0")

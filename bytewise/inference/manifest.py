@@ -1,4 +1,4 @@
-"""What an artifact says of itself: the canonical JSON whose labelled digest is the model id (design section 6)."""
+"""The artifact manifest: canonical JSON whose labelled digest is the model id (design section 6)."""
 
 from dataclasses import dataclass
 
@@ -10,30 +10,30 @@ from bytewise.protocol.records.request import MAX_STOP_TOKENS
 from bytewise.protocol.units import Decimal, Digest
 
 FORMAT = 2
-"""Layout of the artifact folder."""
+"""Version of the layout of the artifact folder."""
 
 MANIFEST_FILE = "manifest.json"
 WEIGHTS_FILE = "weights.safetensors"
 TOKENIZER_FILE = "tokenizer.json"
 TEMPLATE_FILE = "chat_template.jinja"
 MODEL_ID_FILE = "model_id"
-"""The digest of the manifest as text: a checksum against damage. Who wants a certain model compares with its own id."""
+"""File with the digest of the manifest as text, a checksum against damage. To get a certain model, compare with its own id."""
 
 HEADER_PIECE = "header"
 """Name of the piece of the weights file that is no tensor."""
 
 MAX_BOUND = 187
-"""E of 2^60: a model whose activations might exceed it is not converted."""
+"""E of 2^60. A model whose activations might exceed it is not converted."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilePiece:
-    """Consecutive bytes of a file: hashed alone, so that a file is hashed in parallel and a flipped byte has a name."""
+    """Consecutive bytes of a file with their own hash, so that a file is hashed in parallel and damage can be located."""
 
     name: str
-    """Of the weights file: `header`, or the tensor. Of another file: the file's own name."""
+    """In the weights file: `header`, or the name of the tensor. In another file: the file's name."""
     size: int
-    """Bytes."""
+    """Number of bytes."""
     sha256: Digest
     """Plain SHA-256 of the bytes."""
 
@@ -45,34 +45,35 @@ class ArtifactFile:
     name: str
     """Name in the artifact folder."""
     pieces: tuple[FilePiece, ...]
-    """The whole file, in order."""
+    """All pieces of the file, in order."""
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Number of bytes."""
         return sum(piece.size for piece in self.pieces)
 
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """The shape of a decoder. A feature that a model lacks is zero, false or empty."""
+    """Shape of a decoder. A feature that a model lacks is zero, false or empty."""
 
     family: str
-    """`llama`, `mistral`, `qwen2`, `qwen3`, `gemma2`, or of experts `mixtral`, `qwen3_moe`: whose modelling code is the graph."""
+    """Family whose modelling code is the graph: `llama`, `mistral`, `qwen2`, `qwen3`, `gemma2`; with experts `mixtral`,
+    `qwen3_moe`."""
     layers: int
-    """Decoder layers."""
+    """Number of decoder layers."""
     width: int
-    """Residual stream."""
+    """Width of the residual stream."""
     intermediate: int
     """Width of the gated unit."""
     heads: int
-    """Query heads."""
+    """Number of query heads."""
     key_value_heads: int
-    """Key and value heads."""
+    """Number of key and value heads."""
     head_width: int
     """Width of one head; even."""
     vocabulary: int
-    """Token ids are below this."""
+    """Number of token ids; each id is below it."""
     max_context: int
     """Most tokens of prompt and answer together."""
     attention_bias: bool
@@ -88,13 +89,13 @@ class Architecture:
     extra_norms: bool
     """Whether the outputs of attention and gated unit are normalised too (Gemma 2)."""
     windows: tuple[int, ...]
-    """Sliding window of each layer in tokens, its own included; 0 sees everything. Empty: no layer has one."""
+    """Sliding window of each layer in tokens, including its own; 0 sees everything. Empty if no layer has one."""
     attention_softcap: Decimal
-    """Cap of scores, `0` for none: x becomes cap · tanh(x / cap)."""
+    """Soft cap of scores, `0` for none: x becomes cap · tanh(x / cap)."""
     final_softcap: Decimal
-    """Cap of logits, `0` for none."""
+    """Soft cap of logits, `0` for none."""
     experts: int
-    """Experts of each layer; 0 is a dense model."""
+    """Experts of each layer; 0 for a dense model."""
     experts_per_token: int
     """Experts that a token is routed to."""
 
@@ -105,14 +106,14 @@ class Architecture:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """How weights are stored."""
+    """Storage format of the weights."""
 
     weight_bits: int
-    """8, or 16 in two int8 limbs: of all linear layers but the head."""
+    """Bits of all linear layers except the head: 8, or 16 in two int8 limbs."""
     head_bits: int
-    """The same of the output head."""
+    """Bits of the output head, likewise."""
     embedding: str
-    """`float32`, `bfloat16` or `float16`: the checkpoint's own, widened exactly when a row is used."""
+    """`float32`, `bfloat16` or `float16`: the checkpoint's own type, widened exactly when a row is used."""
 
     def __post_init__(self) -> None:
         if {self.weight_bits, self.head_bits} - {8, 16}:
@@ -123,16 +124,16 @@ class Precision:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """How the makers of the model want answers drawn: for who writes a request to read. No request is completed by it."""
+    """Sampling parameters that the model's makers recommend, for the author of a request. No request is completed by them."""
 
     temperature: Decimal
-    """0 is greedy."""
+    """Recommended temperature; 0 is greedy."""
     top_p: Decimal
-    """1 keeps all."""
+    """Recommended top_p; 1 keeps all tokens."""
     top_k: int
-    """0 keeps all."""
+    """Recommended top_k; 0 keeps all tokens."""
     max_new_tokens: int | None
-    """Longest answer, if they name one."""
+    """Recommended longest answer, if they name one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,17 +143,17 @@ class ScaledPair:
     name: str
     """`producer > consumer`, as tensors of the artifact."""
     quarters: int
-    """Strength of equalisation, alpha = quarters / 4; 0 left the pair as it was."""
+    """Strength of the equalisation: alpha = quarters / 4. 0 left the pair unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Equalisation:
-    """What conversion did to channels: exact powers of two that cancel, so only the rounding of weights is affected."""
+    """Channel scaling at conversion: exact powers of two that cancel, so they only affect the rounding of weights."""
 
     calibration: Digest
     """labelled(CALIBRATION, token ids) of the tokens on which the error was measured."""
     tokens: int
-    """How many they were."""
+    """Number of those tokens."""
     pairs: tuple[ScaledPair, ...]
     """In the order of computation."""
     skipped: tuple[str, ...]
@@ -161,12 +162,12 @@ class Equalisation:
 
 @dataclass(frozen=True, slots=True)
 class ModelDescription:
-    """What artifacts of every profile say of themselves: shape, files, tokenizer, template, defaults."""
+    """Parts of a manifest that all profiles share: shape, files, tokenizer, template, defaults."""
 
     format: int
-    """2."""
+    """Always 2."""
     profile: str
-    """Arithmetic profile that the artifact is made for."""
+    """Arithmetic profile for which the artifact is made."""
     architecture: Architecture
     """Shape."""
     files: tuple[ArtifactFile, ...]
@@ -180,7 +181,7 @@ class ModelDescription:
     stop_tokens: tuple[int, ...]
     """Tokens that end an answer, ascending."""
     generation: Generation
-    """What the makers recommend for requests."""
+    """Recommended sampling parameters."""
 
     def __post_init__(self) -> None:
         if self.format != FORMAT:
@@ -189,7 +190,7 @@ class ModelDescription:
         if names != sorted(set(names)) or any("/" in name or name.startswith(".") for name in names):
             raise MalformedValue("artifact files", ", ".join(names)[:200])
         stops = list(self.stop_tokens)
-        # What every request carries: one that is no decode policy could be answered by nobody.
+        # Every request carries these stop tokens. A request with an invalid decode policy could not be answered.
         if (
             len(stops) > MAX_STOP_TOKENS
             or stops != sorted(set(stops))
@@ -205,17 +206,17 @@ class ModelDescription:
 
 @dataclass(frozen=True, slots=True)
 class Manifest(ModelDescription):
-    """A whole model of `exact-1`: with the numbers that integers are scaled by."""
+    """Manifest of a whole `exact-1` model, with the scales of its integers."""
 
     precision: Precision
-    """Of the weights."""
+    """Storage format of the weights."""
     equalisation: Equalisation | None
-    """None where conversion was told to leave channels alone."""
+    """None if conversion left channels unchanged."""
     bound: int
-    """No activation's E is above it: proven at conversion by interval arithmetic."""
+    """Largest E of any activation, proven at conversion by interval arithmetic."""
 
     def __post_init__(self) -> None:
-        # Not super() without arguments: a class with slots is another one than was written here.
+        # Do not call super() without arguments: a class with slots is not the class that was written here.
         ModelDescription.__post_init__(self)
         if not 64 <= self.bound <= MAX_BOUND:
             raise MalformedValue("bound of activations", str(self.bound))

@@ -1,4 +1,4 @@
-"""How much memory caches may take: compared before they are allocated, because a system that promises too much kills later."""
+"""Memory limits of caches. They are checked before allocation, because an overcommitted system kills the process later."""
 
 import os
 from collections.abc import Iterator
@@ -9,18 +9,18 @@ MEMBERSHIP = Path("/proc/self/cgroup")
 
 
 def of_machine() -> int:
-    """Bytes of memory that this process can have at most: the machine's, or less where a control group bounds it."""
+    """Largest number of bytes that this process can have: the machine's memory, or less under a control group."""
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min([physical, *_bounds(MEMBERSHIP, CGROUPS)])
 
 
 def allowance(total: int, weights: int) -> int:
-    """Bytes that caches may take unless a setting says otherwise: half of what the weights leave of a memory."""
+    """Bytes that caches may take unless a setting says otherwise: half of what the weights leave."""
     return max(total - weights, 0) // 2
 
 
 def _bounds(membership: Path, root: Path) -> Iterator[int]:
-    """Memory limits of every control group that holds this process, version 1 or 2, and of those around it."""
+    """Memory limits of every control group around this process, version 1 or 2."""
     for line in _text(membership).splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
@@ -37,5 +37,5 @@ def _text(path: Path) -> str:
     try:
         return path.read_text()
     except OSError:
-        # Another system, or a group that is not to be seen from here: nothing is bounded by it as far as we can know.
+        # Another system, or a group that is not visible here. No limit is known.
         return ""

@@ -1,7 +1,7 @@
-"""transformers' own models with every module that computes replaced by an exact one (design section 6).
+"""transformers' models with every computing module replaced by an exact one (design section 6).
 
-The graph (residuals, order of blocks, rotary application, heads) stays transformers' code; linear layers, norms, activation,
-rotary tables, routing, experts, cache and attention are ours.
+The graph (residuals, order of blocks, application of rotary embeddings, heads) is transformers' code. Linear layers, norms,
+activation, rotary tables, routing, experts, cache and attention are ours.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ from bytewise.inference.manifest import MANIFEST_FILE, WEIGHTS_FILE, Architectur
 from bytewise.protocol.errors.actors import ArtifactMismatch
 from bytewise.protocol.units import Decimal, fraction
 
-# Mixture of experts: exact routing, each chosen expert an exact gated unit, added in ascending index (design section 6).
+# Mixture of experts: exact routing; each chosen expert is an exact gated unit, added in ascending index (design section 6).
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -47,7 +47,7 @@ class ExactRouter(nn.Module):
 
 
 def _rank(logits: Tensor) -> Tensor:
-    """For each logit of a row, how many come before it: larger ones, and equal ones of a lower index."""
+    """For each logit of a row, how many come before it: larger ones, and equal ones with a lower index."""
     index = torch.arange(logits.shape[-1])
     own, other = logits[..., :, None], logits[..., None, :]
     before = (other > own) | ((other == own) & (index[:, None] > index[None, :]))
@@ -58,12 +58,12 @@ class ExactExperts(nn.Module):
     """The experts of one layer."""
 
     def __init__(self, experts: list[tuple[SharedProduct, SharedProduct]], activation: Activation) -> None:
-        """Each expert is the product of its gate and up projections, and that of its down projection."""
+        """Each expert is a pair: the product of its gate and up projections, and that of its down projection."""
         super().__init__()
         self._experts, self._activation = experts, activation
 
     def forward(self, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
-        """Σ weight · expert(x) over the chosen experts of each row, in ascending index, from 0 on."""
+        """Σ weight · expert(x) over the chosen experts of each row, in ascending index, starting from 0."""
         rows, result = quantise(x, ACTIVATION_BITS), torch.zeros_like(x)
         for expert, column in enumerate(chosen.t().tolist()):
             picked = [row for row, hit in enumerate(column) if hit]
@@ -82,8 +82,8 @@ class ExactExperts(nn.Module):
 
 
 def build(artifact: Artifact, backend: Backend, device: str = "cpu") -> tuple[Any, Head]:
-    """The patched model and the output head on a device; `ArtifactMismatch` if a tensor is missing or misshapen."""
-    # Imported with the library, whose it is.
+    """The patched model and the output head on a device. `ArtifactMismatch` if a tensor is missing or has a wrong shape."""
+    # Import this together with the library, to which it belongs.
     from huggingface_hub.errors import StrictDataclassError
 
     shape = artifact.manifest.architecture
@@ -98,14 +98,14 @@ def build(artifact: Artifact, backend: Backend, device: str = "cpu") -> tuple[An
             _Layer(shape, index, tensors, backend).patch(layer)
         return model.eval(), Head(SharedProduct(backend, tensors, ["head"]), _cap(shape.final_softcap))
     except (StrictDataclassError, ValueError) as error:
-        # What the library's configuration classes raise for sizes that do not go together.
+        # Error of the library's configuration classes for sizes that do not fit together.
         raise ArtifactMismatch(artifact.name, f"{MANIFEST_FILE}: {' '.join(str(error).split())[:200]}") from error
     except (KeyError, RuntimeError) as error:
         raise ArtifactMismatch(artifact.name, f"{WEIGHTS_FILE}: {str(error)[:200]}") from error
 
 
 def decoder_layer(shape: Architecture, index: int, tensors: Tensors, backend: Backend) -> Any:
-    """One patched decoder layer alone; its place in a cache is the first."""
+    """One patched decoder layer alone. Its place in a cache is the first."""
     layer = _graph(dataclasses.replace(shape, layers=1, windows=())).layers[0]
     _Layer(shape, index, tensors, backend).patch(layer)
     return layer.eval()
@@ -113,7 +113,7 @@ def decoder_layer(shape: Architecture, index: int, tensors: Tensors, backend: Ba
 
 @functools.cache
 def library() -> Any:
-    """transformers, which knows our attention from then on. It takes seconds, which the native path need not wait for."""
+    """transformers, with our attention registered. The import takes seconds, for which the native path need not wait."""
     import transformers
     from transformers.modeling_utils import AttentionInterface
 
@@ -122,7 +122,7 @@ def library() -> Any:
 
 
 def _graph(shape: Architecture) -> Any:
-    """The family's model without weights. Members that a family does not know change nothing in it."""
+    """The family's model without weights. Configuration members that a family does not know have no effect."""
     config = library().AutoConfig.for_model(
         shape.family, vocab_size=shape.vocabulary, hidden_size=shape.width, intermediate_size=shape.intermediate,
         num_hidden_layers=shape.layers, num_attention_heads=shape.heads, num_key_value_heads=shape.key_value_heads,

@@ -1,4 +1,4 @@
-"""Which engine runs an artifact: the one of the profile that its manifest names."""
+"""Opens the engine of an artifact by the profile that its manifest names."""
 
 import functools
 from collections.abc import Callable
@@ -24,7 +24,7 @@ AnyEngine = ExactEngine | PinnedEngine
 
 
 def profile_of(path: Path) -> str:
-    """Profile of an artifact folder, from its manifest alone; empty if there is none that can be read."""
+    """Profile of an artifact folder, read from its manifest only; empty if there is no readable manifest."""
     try:
         value = parse((path / MANIFEST_FILE).read_bytes())
     except (OSError, Fault):
@@ -33,7 +33,7 @@ def profile_of(path: Path) -> str:
 
 
 def model_id_of(path: Path) -> Digest:
-    """Model id that an artifact of any profile claims, from its manifest alone; the other files are not read."""
+    """Model id that an artifact of any profile claims, read from its manifest only."""
     return checkpoint.read_manifest(path).model_id if profile_of(path) == PROFILE_PINNED_1 else artifacts.model_id_of(path)
 
 
@@ -41,12 +41,12 @@ def open_engine(
     path: Path, environment: Environment | None, *, threads: int = 1, backend: str = "", device: str = "cpu",
     progress: Progress | None = None, cache_bytes: int = 0, room: int = 0,
 ) -> AnyEngine:  # fmt: skip
-    """The engine of an artifact, on `cpu` or `cuda`. `pinned-1` needs the environment that it is to be; `exact-1` runs in any.
+    """The engine of an artifact, on `cpu` or `cuda`. `pinned-1` needs the required environment; `exact-1` runs in any.
 
-    `cache_bytes` is the most memory of the caches of one job, 0 for half of what the weights leave; with `room` a job of so many
-    tokens must fit (both of `exact-1` only: the library makes the caches of the other profile).
-    `ArtifactMismatch`, `CannotExecute` (memory or a foreign environment among them), or `ConfigurationError` for a device that
-    there is not and for an argument of the other profile.
+    `cache_bytes` bounds the memory of the caches of one job, 0 for half of what the weights leave; with `room` a job of so many
+    tokens must fit (both only for `exact-1`, because the library makes the caches of the other profile). `ArtifactMismatch`,
+    `CannotExecute` (memory, or a foreign environment), or `ConfigurationError` for an unknown device and for an argument of the
+    other profile.
     """
     engine = verify_artifact(
         path, environment, threads=threads, backend=backend, device=device, progress=progress, cache_bytes=cache_bytes
@@ -57,27 +57,27 @@ def open_engine(
 
 
 def torch_instead(path: Path, device: str) -> str | None:
-    """What is logged where an artifact of `exact-1` is run by torch on the processor for want of the C engine; else None."""
+    """Message to log if torch runs an `exact-1` artifact on the processor because the C engine is missing; else None."""
     return None if device != "cpu" or profile_of(path) == PROFILE_PINNED_1 else unavailable_reason()
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """An artifact in memory whose every byte was verified: what engines are made of, in this process and in forks of it."""
+    """A fully verified artifact in memory, from which engines are made in this process and in forks of it."""
 
     model_id: Digest
-    """Its digest."""
+    """Digest of the artifact."""
     open: Callable[[], AnyEngine]
-    """Makes an engine of it; errors as of `open_engine`. Starts threads, which no fork would have."""
+    """Makes an engine; errors as for `open_engine`. It starts threads, which a fork would not have."""
     has_library: bool
-    """Whether they compute with transformers, which they load late."""
+    """Whether its engines compute with transformers, which they import late."""
 
 
 def verify_artifact(
     path: Path, environment: Environment | None, *, threads: int = 1, backend: str = "", device: str = "cpu",
     progress: Progress | None = None, cache_bytes: int = 0,
 ) -> Loaded:  # fmt: skip
-    """The first half of `open_engine`: the artifact, verified; arguments and errors as there."""
+    """First half of `open_engine`: the verified artifact. Arguments and errors as there."""
     if device not in DEVICES:
         raise ConfigurationError("device", f"is {device[:40]}: there are {', '.join(DEVICES)}")
     if profile_of(path) != PROFILE_PINNED_1:

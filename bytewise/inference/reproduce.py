@@ -1,4 +1,4 @@
-"""The vectors of a model on this machine's engine: computed by whoever proposes it, and again by everybody who certifies it."""
+"""Computes the vectors of a model on this machine's engine, for its proposer and for everybody who certifies it."""
 
 from collections.abc import Callable
 
@@ -13,9 +13,9 @@ ReportProgress = Callable[[str, int, int], None]
 
 
 def vectors_of(engine: AnyEngine, tell: ReportProgress | None = None) -> Vectors:
-    """The engine's answers to the questions of its model, each also checked as a claim, after the profile's own vectors.
+    """The engine's answers to the questions of its model, after the profile's own vectors. Each is also checked as a claim.
 
-    `NotExact` or `CannotExecute` if this machine cannot tell.
+    `NotExact` or `CannotExecute` if this machine cannot compute them.
     """
     environment = engine.environment.digest if isinstance(engine, PinnedEngine) else ZERO_DIGEST
     model_id, shape = engine.artifact.model_id, engine.artifact.manifest.architecture
@@ -25,7 +25,7 @@ def vectors_of(engine: AnyEngine, tell: ReportProgress | None = None) -> Vectors
         if tell is not None:
             tell(name, place, len(asked))
         made = engine.generate(request)
-        # The other way through the engine, and the one that a vote comes from.
+        # Check the other way through the engine, which votes use.
         checked = engine.verify(request, made.output, made.out_hash)
         if checked.divergence is not None:
             raise NotExact(f"the answer to vector {place + 1} ({name}) is not the one that this engine confirms")

@@ -18,7 +18,7 @@ from bytewise.protocol.errors.actors import NotExact
 from bytewise.protocol.units import Digest
 
 CHUNK = 256
-"""Tokens of one forward call: bounds the memory of the scores. No byte depends on it."""
+"""Tokens of one forward call, which bounds the memory of the scores. No byte depends on it."""
 
 
 class Runner:
@@ -33,7 +33,7 @@ class Runner:
         self.own_threads = isinstance(backend, FusedBackend)
         self._model, self._head = build(artifact, backend, device)
         if device == "cpu":
-            # Elsewhere a look at the numbers would wait for the device at every layer.
+            # On other devices, reading the numbers would wait for the device at every layer.
             for index, layer in enumerate(self._model.layers):
                 layer.register_forward_hook(_bounded(index, artifact.manifest.bound))
 
@@ -44,27 +44,28 @@ class Runner:
         return attending or ExactCache(shape.layers, batch, shape.key_value_heads, shape.head_width, capacity)
 
     def cache_bytes(self, batch: int, capacity: int) -> int:
-        """Bytes that such a cache takes."""
+        """Bytes of such a cache."""
         shape = self.shape
         attending = self.backend.cache_bytes(shape, batch, capacity) if isinstance(self.backend, FusedBackend) else None
         return attending or ExactCache.bytes_of(shape.layers, batch, shape.key_value_heads, shape.head_width, capacity)
 
     def memory(self) -> int:
-        """Bytes of the memory that caches are in."""
+        """Bytes of the memory in which caches are."""
         return memory.of_machine()
 
     def feed(self, cache: TokenCache, token: int, position: int, logits: bool = True) -> HeadRow:
-        """Decode: one more token of one sequence. Its logits are always kept."""
+        """Decode: feeds one more token of one sequence. Its logits are always kept."""
         hidden = self._forward(cache, torch.tensor([[token]]), torch.tensor([[position]]))
         return self.head(hidden[0])[0]
 
     def teacher_force(
         self, cache: TokenCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int = CHUNK, logits: bool = True
     ) -> list[list[HeadRow]]:
-        """Prefill: appends to the cache; head rows of each sequence from its index `keep[i]` on. Padded on the right."""
+        """Prefill: appends to the cache and returns the head rows of each sequence from its index `keep[i]` on. Pads on the
+        right."""
         longest, first = max(len(sequence) for sequence in sequences), cache.length
         tokens = torch.zeros((len(sequences), longest), dtype=torch.int64)
-        # Padding comes after every real token of its sequence: none of them sees it.
+        # Padding comes after every real token of its sequence, so no token sees it.
         positions = torch.arange(first, first + longest).expand(len(sequences), longest)
         for i, sequence in enumerate(sequences):
             tokens[i, : len(sequence)] = torch.tensor(sequence, dtype=torch.int64)
@@ -90,10 +91,10 @@ class Runner:
         return found
 
     def close(self) -> None:
-        """Nothing is held but memory."""
+        """Does nothing: it holds only memory."""
 
     def _forward(self, cache: TokenCache, tokens: Tensor, positions: Tensor) -> Tensor:
-        # No mask: a slot is a position, and attention knows of each layer what its last slots see.
+        # No mask is needed: a slot is a position, and attention knows for each layer what its last slots see.
         hidden: Tensor = self._model(
             input_ids=tokens, position_ids=positions, past_key_values=cache, use_cache=True
         ).last_hidden_state
@@ -102,7 +103,7 @@ class Runner:
 
 
 def head_rows(rows: Rows, logits: Tensor) -> list[HeadRow]:
-    """What the output head saw, [M, D], and said, [M, V], on any device; the sampler is the processor's work."""
+    """Head rows from the input [M, D] and output [M, V] of the output head, on any device. Sampling runs on the processor."""
     said = logits.cpu()
     finite = torch.isfinite(said).all(-1).tolist()
     exponents = rows.exponent.squeeze(-1).tolist()

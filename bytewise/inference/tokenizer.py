@@ -1,7 +1,7 @@
-"""Text to tokens and back, at the edge only: receipts carry token ids (design section 4).
+"""Text to tokens and back, only at the edge: receipts carry token ids (design section 4).
 
-The chat template runs in Jinja's immutable sandbox; text that names a control token is refused, so that no message can
-speak for another role.
+The chat template runs in Jinja's immutable sandbox. Text that names a control token is refused, so no message can take another
+role.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ class Tokenizer:
         self._control = tuple(token.content for token in added if token.special)
 
     def render(self, messages: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
-        """Prompt tokens of a chat; `BadRequest` for a malformed message or one that names a control token."""
+        """Prompt tokens of a chat. `BadRequest` for a malformed message, or one that names a control token."""
         if not messages:
             raise BadRequest("messages", "is empty")
         checked = [self._message(i, message) for i, message in enumerate(messages)]
@@ -56,19 +56,19 @@ class Tokenizer:
         return self.encode(text)
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Tokens of rendered text, control tokens recognised."""
+        """Tokens of rendered text. Control tokens are recognised."""
         return tuple(self._tokens.encode(text, add_special_tokens=False).ids)
 
     def text(self, token_ids: Sequence[int], stop_strings: Sequence[str] = ()) -> str:
-        """Text of an answer up to its first stop string: control tokens left out, bytes that are no UTF-8 replaced."""
+        """Text of an answer up to its first stop string, without control tokens; bytes that are no UTF-8 are replaced."""
         return self._lexicon.text(before_stop(self.written(token_ids), stop_strings))
 
     def text_with_control(self, token_ids: Sequence[int]) -> str:
-        """Text of a prompt, control tokens by their names: they part its roles. Ids that the tokenizer has not write nothing."""
+        """Text of a prompt with the names of control tokens, which separate its roles. Unknown ids give no text."""
         return str(self._tokens.decode(list(token_ids), skip_special_tokens=False))
 
     def written(self, token_ids: Sequence[int]) -> bytes:
-        """Bytes that tokens write."""
+        """Bytes of these tokens."""
         return self._lexicon.write(token_ids)
 
     def refusal(self, schema: str) -> str:

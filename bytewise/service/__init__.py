@@ -1,1 +1,1 @@
-"""Plumbing of every actor: read `settings`, `clock`, `telemetry`, `schedule` in this order (design section 2)."""
+"""Process plumbing of every actor. Read `settings`, `clock`, `telemetry` and `schedule` in this order (design section 2)."""

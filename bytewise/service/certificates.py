@@ -13,12 +13,14 @@ from bytewise.service.clock import SystemClock
 from bytewise.service.secret import write_secret
 
 LIFETIME = datetime.timedelta(days=400)
-"""Longer than the longest key retention of a devnet; pinned, so expiry is the only thing a client reads besides the key."""
+"""Lifetime of a certificate: longer than the longest key retention of a devnet. Clients pin the certificate and check only key
+and expiry."""
 _SLACK = datetime.timedelta(minutes=5)
 
 
 def make_certificate(certificate_file: Path, key_file: Path, host: str, common_name: str) -> None:
-    """Writes a fresh P-256 key (owner only) and a self-signed certificate for a host, both PEM; a key is never overwritten."""
+    """Writes a new P-256 key (readable by its owner only) and a self-signed certificate for a host, both PEM. It never
+    overwrites a key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     now = datetime.datetime.fromtimestamp(SystemClock().now(), datetime.UTC)

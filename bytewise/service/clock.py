@@ -1,4 +1,4 @@
-"""The only clocks. Protocol time is the block's; these serve timeouts, records and logs (design section 2)."""
+"""The only clocks. Protocol time is the block's; these are for timeouts, records and logs (design section 2)."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ from bytewise.ports import Clock
 
 
 class SystemClock:
-    """Wall time; implements `bytewise.ports.Clock`."""
+    """Wall time. It implements `bytewise.ports.Clock`."""
 
     def now(self) -> int:
         """Unix seconds."""
@@ -16,17 +16,18 @@ class SystemClock:
 
 
 BEHIND_S = 60
-"""What a clock is corrected by in passing is less; more is told."""
+"""Largest correction of a clock, in seconds, that is not reported."""
 
 
 class ForwardClock:
-    """Another clock that is never seen to go back while this process lives: who sets it back revives nothing that expired.
+    """A clock that never goes back while this process lives, so setting the machine's clock back revives nothing that expired.
 
-    A clock that was once far ahead therefore stays where it was until the process starts again, or the time has come.
+    A clock that was far ahead once therefore stands still until its time has come, or until the process starts again.
     """
 
     def __init__(self, clock: Clock, on_behind: Callable[[int], object] = lambda _: None) -> None:
-        """`on_behind`: told the seconds by which the other clock went back, once each time, if they are more than `BEHIND_S`."""
+        """`on_behind` is called with the seconds by which the other clock went back, once each time, if they
+        exceed `BEHIND_S`."""
         self._clock = clock
         self._on_behind = on_behind
         self._latest = 0
@@ -34,7 +35,7 @@ class ForwardClock:
         self._lock = threading.Lock()
 
     def now(self) -> int:
-        """Unix seconds, at least those it gave before."""
+        """Unix seconds, never less than an earlier answer."""
         with self._lock:
             given = self._clock.now()
             self._latest = max(self._latest, given)

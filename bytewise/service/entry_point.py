@@ -1,4 +1,4 @@
-"""What every `python -m …` process shares: how it reads its arguments, tells an error, and which exit code it ends with.
+"""What every `python -m …` process shares: reading its arguments, reporting an error, and the exit code.
 
 A module `__main__` has a function `main(arguments)` and calls `run_entry`. `bytewise … run` starts the same modules.
 """
@@ -18,7 +18,7 @@ from bytewise.service.exit_codes import Exit, advice_of
 
 
 class PlainParser(argparse.ArgumentParser):
-    """Arguments of a process; wrong ones end it with `Exit.USAGE`."""
+    """Parses the arguments of a process. Wrong arguments end it with `Exit.USAGE`."""
 
     def error(self, message: str) -> NoReturn:
         """Prints usage and message, and ends the process."""
@@ -27,7 +27,7 @@ class PlainParser(argparse.ArgumentParser):
 
 
 class Parser(PlainParser):
-    """`python -m MODULE COMMAND --config FILE`, or without COMMAND where there is only one thing to do."""
+    """Parses `python -m MODULE COMMAND --config FILE`, or without COMMAND where there is only one."""
 
     def __init__(self, module: str, description: str | None, commands: Sequence[str] = ()) -> None:
         super().__init__(prog=f"python -m {module}", description=description)
@@ -37,7 +37,8 @@ class Parser(PlainParser):
 
 
 def run_entry(component: str, work: Callable[[], int]) -> int:
-    """Runs `work`; its exit code, or that of the error that ends it, which is one log line with advice (`service.exit_codes`)."""
+    """Runs `work` and returns its exit code. An error becomes one log line with advice and its exit code
+    (`service.exit_codes`)."""
     telemetry.configure(component)
     try:
         return work()
@@ -48,6 +49,6 @@ def run_entry(component: str, work: Callable[[], int]) -> int:
         code, advice = advice_of(error)
         telemetry.log_error("process.failed", error, do=advice)
         return code
-    except Exception:  # noqa: BLE001  (a defect: the traceback is for whoever mends it)
+    except Exception:  # noqa: BLE001  (a defect: the traceback is for its developer)
         traceback.print_exc()
         return Exit.INTERNAL

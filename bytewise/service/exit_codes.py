@@ -1,6 +1,6 @@
-"""The exit codes of every entry point, and what each error advises: supervisors and scripts depend on these numbers.
+"""Exit codes of every entry point, and the advice for each error. Supervisors and scripts depend on these numbers.
 
-`bytewise` and the processes that it starts end with a code of `Exit`. `advice_of` is the only place that gives an error a code.
+`bytewise` and the processes that it starts end with a code of `Exit`. Only `advice_of` assigns a code to an error.
 """
 
 import enum
@@ -31,20 +31,20 @@ from bytewise.protocol.errors.branches import (
 
 
 class Exit(enum.IntEnum):
-    """What the end of a command or of a process means."""
+    """Meaning of the exit code of a command or process."""
 
     OK = 0
-    """Done, or stopped by a signal; of `verify`: verified."""
+    """Done, or stopped by a signal. For `verify`: verified."""
     MISMATCH = 2
     """A mismatch or a defect is proven."""
     INCONCLUSIVE = 3
-    """Cannot tell; the reason is printed."""
+    """Undecided. The reason is printed."""
     NOT_FOUND = 4
-    """There is nothing of this name."""
+    """Nothing has this name."""
     UNAVAILABLE = 5
-    """A service does not answer: the same command may succeed later."""
+    """A service does not answer. The same command may succeed later."""
     REFUSED = 6
-    """Refused: it would harm, or change nothing."""
+    """Refused: the command would do harm, or change nothing."""
     USAGE = 64
     """Wrong input: an option, a file or a setting must change first (EX_USAGE of sysexits)."""
     INTERNAL = 70
@@ -52,15 +52,15 @@ class Exit(enum.IntEnum):
     HUNG = 75
     """Periodic work did not end in its time (EX_TEMPFAIL of sysexits)."""
     INTERRUPTED = 130
-    """Ctrl-C, as shells have it."""
+    """Interrupted by Ctrl-C, as shells number it."""
 
 
 class ExitAdvice(NamedTuple):
-    """How an error ends a command or a process."""
+    """Exit code of an error and advice for its user."""
 
     code: Exit
     advice: str
-    """What to do next, in one sentence or two."""
+    """What to do next, in one or two sentences."""
 
 
 _CEREMONY_FAILED = (
@@ -107,14 +107,14 @@ _TABLE: tuple[tuple[tuple[type[BytewiseError], ...], Exit, str], ...] = (
         "Is the service up, and is its address right (--rpc, --da)? The same command may succeed later.",
     ),
 )  # fmt: skip
-"""The first row that names the class of an error or a base of it decides."""
+"""The first row that names the class of an error, or a base class of it, applies."""
 
 _NO_ARTIFACT = ExitAdvice(Exit.USAGE, "Name the folder that `bytewise model convert` wrote.")
 _DEFECT = ExitAdvice(Exit.INTERNAL, "Please report this with the command that you ran.")
 
 
 def advice_of(error: BaseException) -> ExitAdvice:
-    """How an error ends a command or a process; `Exit.INTERNAL` for an error that no row of the table names."""
+    """Exit code and advice of an error; `Exit.INTERNAL` for an error that no row of the table names."""
     if isinstance(error, KeyboardInterrupt):
         return ExitAdvice(Exit.INTERRUPTED, "The same command goes on where it was.")
     if isinstance(error, CannotExecute) and _lacks_model(error):
@@ -130,5 +130,5 @@ def _lacks_model(error: CannotExecute) -> bool:
 
 
 def exit_of(error: BaseException) -> Exit:
-    """The exit code of `advice_of`."""
+    """Exit code of an error."""
     return advice_of(error).code

@@ -1,4 +1,4 @@
-"""Files that are no secret: written whole or not at all, for others read them meanwhile. Secret ones: `kms.storage.files`."""
+"""Atomic writes of files that are not secret. For secret files see `kms.storage.files`."""
 
 import os
 import secrets
@@ -8,10 +8,10 @@ from bytewise.protocol.errors.actors import ConfigurationError
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Writes a file in place of what may be there: whenever the process or the machine stops, it is the old one or the new one.
+    """Replaces a file atomically. Whenever process or machine stop, the old file or the new one is there.
 
-    It is on the disk afterwards; a link stays, and what it names is replaced. `ConfigurationError` if it cannot be written. Of
-    two writers at once the last one's file is there, whole. Who dies leaves a hidden draft (`.NAME.….new`) beside it at most.
+    The file is on the disk when the function returns. A link stays, and its target is replaced. Of two writers the last one
+    wins. `ConfigurationError` if the file cannot be written. A killed writer leaves at most a hidden draft (`.NAME.….new`).
     """
     try:
         whole = Path(os.path.realpath(path))
@@ -31,12 +31,12 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def shown_name(path: Path) -> str:
-    """What an error calls a file that a person named: its name, or the path if that has none, as `.` and `/`."""
+    """Name of a file for errors: its name, or its path if it has none, like `.` and `/`."""
     return path.name or str(path)
 
 
 def _write_draft(whole: Path, data: bytes) -> Path:
-    """A file of this writer alone, beside the one that it is for."""
+    """A new file beside the target, used by this writer only."""
     draft = whole.with_name(f".{whole.name}.{secrets.token_hex(8)}.new")
     try:
         with draft.open("xb") as file:

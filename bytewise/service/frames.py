@@ -1,6 +1,6 @@
-"""Job messages on a stream: canonical JSON behind a 4-byte big-endian length (`bytewise.protocol.jobs`).
+"""Job messages on a stream: canonical JSON after a 4-byte big-endian length (`bytewise.protocol.jobs`).
 
-Messages carry no type: which one it is follows from its members, and both sides know what may come next.
+Messages carry no type. Their members identify it, and both sides know which messages may come next.
 """
 
 import socket
@@ -17,7 +17,7 @@ _CARRIER = b"\0"
 
 
 def send(peer: socket.socket, message: object) -> None:
-    """Sends one message; `TryAgain` if the peer is gone or stalls, `MalformedValue` for one above the cap."""
+    """Sends one message. `TryAgain` if the peer is gone or stalls, `MalformedValue` for a message above the size limit."""
     raw = encoding.encode(message)
     if len(raw) > MAX_MESSAGE_BYTES:
         raise MalformedValue("job message", f"{len(raw)} bytes")
@@ -30,7 +30,7 @@ def send(peer: socket.socket, message: object) -> None:
 def receive(peer: socket.socket, *expected: type) -> Any:
     """The next message, of one of the expected classes.
 
-    `TryAgain` if the peer closes or stalls in mid-message; a `Fault` for a message that is too long or is none of the expected.
+    `TryAgain` if the peer closes or stalls within a message; a `Fault` for a message that is too long or has another class.
     """
     length = int.from_bytes(_read(peer, _LENGTH_BYTES), "big")
     if not 0 < length <= MAX_MESSAGE_BYTES:
@@ -44,7 +44,7 @@ def receive(peer: socket.socket, *expected: type) -> Any:
 
 
 def send_stream(peer: socket.socket, stream: socket.socket) -> None:
-    """Hands a connected stream over a unix-domain socket: one zero byte with its descriptor; `TryAgain` if the peer is gone."""
+    """Passes a connected stream over a unix-domain socket: one zero byte with its descriptor. `TryAgain` if the peer is gone."""
     try:
         socket.send_fds(peer, [_CARRIER], [stream.fileno()])
     except OSError as error:
@@ -52,7 +52,7 @@ def send_stream(peer: socket.socket, stream: socket.socket) -> None:
 
 
 def receive_stream(peer: socket.socket) -> socket.socket:
-    """The stream that comes next; `TryAgain` if the peer is gone or stalls, `MalformedValue` for anything but one stream."""
+    """Receives a stream. `TryAgain` if the peer is gone or stalls, `MalformedValue` for anything but one stream."""
     try:
         data, descriptors, flags, _ = socket.recv_fds(peer, len(_CARRIER), 1)
         streams = [socket.socket(fileno=each) for each in descriptors]
@@ -64,7 +64,7 @@ def receive_stream(peer: socket.socket) -> socket.socket:
         return streams[0]
     for each in streams:
         each.close()
-    raise MalformedValue("job socket", "wanted is one stream")
+    raise MalformedValue("job socket", "expected exactly one stream")
 
 
 def _read(peer: socket.socket, size: int) -> bytes:

@@ -1,7 +1,7 @@
-"""Periodic work: `run_ticks` runs a tick every so often until told to stop, and ends the process on a `Bug`.
+"""Periodic work: `run_ticks` runs a tick at an interval until it is told to stop, and ends the process on a `Bug`.
 
-APScheduler runs one instance at a time and coalesces missed runs. A `Fault` or `Unavailable` at the top of a tick is logged
-and counted, and the next tick recomputes; anything else means that we are wrong, and the process must not go on.
+APScheduler runs one instance at a time and coalesces missed runs. A `Fault` or `Unavailable` that leaves a tick is logged and
+counted, and the next tick recomputes. Any other error means that we are wrong, so the process stops.
 """
 
 import logging
@@ -25,7 +25,7 @@ _POLL_S = 0.2
 
 
 class _Loop:
-    """One tick with its state; the scheduler's thread writes, the main thread reads."""
+    """One tick with its state. The scheduler's thread writes it, and the main thread reads it."""
 
     def __init__(self, name: str, tick: Callable[[], None]) -> None:
         self.name = name
@@ -75,10 +75,10 @@ def run_ticks(
     hung_after_s: float = 600.0,
     drain_s: float = 30.0,
 ) -> int:
-    """Runs `tick` at once and then every `every_s` seconds until `stop`; returns the exit code for the process.
+    """Runs `tick` at once and then every `every_s` seconds until `stop`. Returns the exit code of the process.
 
     0 after `stop` (a running tick may end within `drain_s`), `Exit.INTERNAL` after an error that is neither `Fault` nor
-    `Unavailable`. A tick longer than `hung_after_s` ends the process with `Exit.HUNG`: nothing can stop a thread.
+    `Unavailable`. A tick longer than `hung_after_s` ends the process with `Exit.HUNG`, because nothing can stop a thread.
     """
     logging.getLogger("apscheduler").setLevel(logging.CRITICAL)  # our listener reports, with fields
     loop, broken = _Loop(name, tick), threading.Event()

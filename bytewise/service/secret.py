@@ -1,4 +1,4 @@
-"""A secret value that does not show itself: in no repr, log line, pickle or comparison by time."""
+"""A secret value that appears in no repr, log line or pickle, and is compared in constant time."""
 
 import hmac
 import stat
@@ -11,11 +11,11 @@ from bytewise.service.files import shown_name
 
 _LIVE: "weakref.WeakSet[Secret]" = weakref.WeakSet()
 _SHORTEST_SCRUBBED = 8
-"""Shorter values would blank ordinary words in log lines."""
+"""Shorter values would remove ordinary words from log lines."""
 
 
 class Secret:
-    """Bytes that only `reveal` shows."""
+    """Bytes that only `reveal` returns."""
 
     __slots__ = ("__weakref__", "_value")
 
@@ -40,7 +40,7 @@ class Secret:
         raise ConfigurationError("secret", "cannot be pickled")
 
     def forms(self) -> tuple[str, ...]:
-        """How the value could appear in text: as UTF-8 and as hex."""
+        """Texts in which the value could appear: as UTF-8 and as hex."""
         if len(self._value) < _SHORTEST_SCRUBBED:
             return ()
         text = self._value.decode("utf-8", "ignore").strip()
@@ -48,7 +48,7 @@ class Secret:
 
 
 def read_secret(path: Path) -> Secret:
-    """The content of a key file, without the final newline; `ConfigurationError` if others may read it."""
+    """The content of a key file, without the final newline. `ConfigurationError` if others may read it."""
     try:
         mode = path.stat().st_mode
         value = path.read_bytes()
@@ -60,7 +60,7 @@ def read_secret(path: Path) -> Secret:
 
 
 def write_secret(path: Path, value: bytes) -> None:
-    """Creates a key file that only the owner can read; `ConfigurationError` if it exists."""
+    """Creates a key file that only its owner can read. `ConfigurationError` if it exists."""
     path.touch(mode=0o600, exist_ok=True)
     if path.stat().st_size:
         raise ConfigurationError(path.name, "exists; a key is never overwritten")

@@ -1,7 +1,8 @@
-"""Settings of an actor: one file, environment overrides, one frozen dataclass, every problem reported at once.
+"""Settings of an actor: one file, environment overrides, one frozen dataclass. All problems are reported at once.
 
 The file is TOML, or canonical JSON if its name ends in `.json`. A nested dataclass is a section. The environment variable
-`BYTEWISE__SECTION__KEY` wins over the file. A secret is only ever named, by a field `…_file`; see `secret.read_secret`.
+`BYTEWISE__SECTION__KEY` overrides the file. Settings contain no secrets; a field `…_file` names the file of a secret
+(`secret.read_secret`).
 """
 
 import dataclasses
@@ -20,22 +21,20 @@ from bytewise.protocol.errors.branches import BytewiseError, Fault
 from bytewise.service.files import shown_name
 from bytewise.service.secret import Secret
 
-# The chain endpoints of an actor, as its settings name them: `rpc_url` for one, `rpc_urls` and `rpc_quorum` for several.
-
 
 class Endpoints(NamedTuple):
-    """Endpoints of one chain, and how many of them must give an answer for it to count."""
+    """Endpoints of one chain (settings `rpc_url`, or `rpc_urls` and `rpc_quorum`), and how many of them must agree."""
 
     urls: tuple[str, ...]
-    """JSON-RPC URLs; errors and logs name them by their places, for a URL may hold a key."""
+    """JSON-RPC URLs. Errors and logs name them by their places, because a URL may contain a key."""
     quorum: int
-    """More than half of them."""
+    """How many must give the same answer: more than half."""
 
 
 def rpc_endpoints(url: str, urls: tuple[str, ...], quorum: int) -> Endpoints:
-    """The endpoints of a process's settings; `quorum` 0 stands for the smallest majority.
+    """The endpoints in a process's settings. `quorum` 0 means the smallest majority.
 
-    `ConfigurationError` for none or both kinds of setting, for one endpoint that is to count twice, and for a quorum that two
+    `ConfigurationError` for none or both kinds of setting, for an endpoint that is named twice, and for a quorum that two
     different answers could both reach.
     """
     if bool(url) == bool(urls):
@@ -52,17 +51,17 @@ def rpc_endpoints(url: str, urls: tuple[str, ...], quorum: int) -> Endpoints:
 T = TypeVar("T")
 
 DatabaseUrl = NewType("DatabaseUrl", str)
-"""URL of a database. The file of a relative one, `sqlite:///name`, is beside the settings file, as every relative path is:
-wherever a command is run, it is the same database."""
+"""URL of a database. A relative file, `sqlite:///name`, is beside the settings file, as every relative path is, so the
+command's working folder does not matter."""
 
 PREFIX = "BYTEWISE__"
-"""Every variable with this prefix must name a setting; others are not ours."""
+"""Every variable with this prefix must name a setting. Other variables are ignored."""
 
 _DEVELOPER = "BYTEWISE_"
 
 
 def load_settings(cls: type[T], path: Path) -> T:
-    """Settings of class `cls` from a file and the environment; `ConfigurationError` lists every problem."""
+    """Settings of class `cls` from a file and the environment. `ConfigurationError` lists every problem."""
     problems: list[str] = []
     document = _read_document(path)
     overrides = {name: text for name, text in os.environ.items() if name.startswith(PREFIX)}
@@ -75,18 +74,18 @@ def load_settings(cls: type[T], path: Path) -> T:
 
 
 def developer_variable(name: str) -> str | None:
-    """A switch of tests and tools, `BYTEWISE_<NAME>`; never read by an actor."""
+    """A switch of tests and tools, `BYTEWISE_<NAME>`. Actors never read it."""
     return os.environ.get(_DEVELOPER + name)
 
 
 def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The smallest environment a child process of ours needs: search path and locale, no variable of ours or others."""
+    """Environment of a child process: search path and locale, without any other variable."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR") if name in os.environ}
     return kept | dict(extra or {})
 
 
 def library_variables(names: Sequence[str]) -> dict[str, str]:
-    """Those of the named variables that are set. Libraries obey them on their own: they are read here to be recorded."""
+    """The named variables that are set. Libraries obey them by themselves; they are read here to be recorded."""
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
@@ -117,7 +116,7 @@ def _override(cls: type, document: dict[str, Any], name: str, text: str, problem
 
 
 def _parse_override(kind: Any, text: str) -> Any:
-    # Text settings are taken as they are; anything else is written as a TOML value: 3, true, ["a", "b"].
+    # Text settings are taken literally. Other values are TOML: 3, true, ["a", "b"].
     if kind not in (int, float, bool) and typing.get_origin(kind) is not tuple:
         return text
     try:
@@ -188,7 +187,7 @@ def _scalar(kind: Any, value: Any, folder: Path) -> Any:
 
 def _database_beside(folder: Path, url: str) -> str:
     scheme, slashes, name = url.partition(":///")
-    # An empty name and `:memory:` are no files, nor is what begins with `file:`, which SQLite reads itself.
+    # An empty name and `:memory:` are no files, and SQLite itself reads a name that begins with `file:`.
     if not scheme.startswith("sqlite") or not slashes or not name or name.startswith((":", "file:")):
         return url
     return f"{scheme}{slashes}{folder / name}"
@@ -205,7 +204,7 @@ def _field(kind: Any, name: str) -> Any:
 
 
 def _required(kind: Any) -> Any:
-    # `X | None` is read as X: a missing key is the way to say None.
+    # `X | None` is read as X, because a missing key means None.
     if typing.get_origin(kind) in (types.UnionType, typing.Union):
         return next(each for each in typing.get_args(kind) if each is not type(None))
     return kind

@@ -1,6 +1,6 @@
-"""What an actor says about itself: JSON log lines, counters, health. Event names and fields only, no free text.
+"""JSON log lines, counters and health of a process. A line has an event name and fields, and no free text.
 
-Nothing secret gets out: `Secret` values, live secrets inside text and fields named like plaintext are blanked.
+Nothing secret gets out: `Secret` values, live secrets inside text, and fields named like plaintext are blanked.
 """
 
 import re
@@ -19,13 +19,13 @@ from bytewise.service.secret import Secret, scrub
 _EVENT = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
 _PRIVATE = re.compile(r"(^|_)(secret|password|passphrase|prompt|plaintext|messages|token_ids|private_key)($|_)")
 EPOCH_GAUGE = "bytewise_key_epoch_info"
-"""Always 1; its labels say what every figure beside it rests on."""
+"""Gauge that is always 1. Its labels say which kind of key epoch all other figures rest on."""
 _LONGEST_FIELD = 500
-"""Characters of one field: a log line is for reading, not for storing payloads."""
+"""Most characters of one field. A log line is for reading, not for storing payloads."""
 
 
 class _Lines:
-    """Prints to a stream; without one to what is standard error at that moment, for that may be replaced and closed."""
+    """Prints lines to a stream. Without one it uses the current standard error, which may be replaced and closed."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
@@ -35,7 +35,7 @@ class _Lines:
 
 
 class Telemetry:
-    """Log and counters of one process; `configure` sets where lines go and whether error values are shown."""
+    """Log and counters of one process. `configure` sets where lines go and whether error values are shown."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -46,9 +46,9 @@ class Telemetry:
         self._logger: Any = None
 
     def configure(self, component: str, stream: TextIO | None = None, details: bool = True) -> None:
-        """Names the process, which has told no key epoch yet, in each line.
+        """Sets the component name of each line, and forgets the key epoch.
 
-        An enclave sets `details` to False: error values may quote plaintext.
+        An enclave sets `details` to False, because error values may quote plaintext.
         """
         self._details = details
         self._epoch = None
@@ -60,7 +60,7 @@ class Telemetry:
         )
 
     def log(self, event: str, **fields: object) -> None:
-        """One line: the event's name (`word.word`) and its fields."""
+        """Writes one line: the event's name (`noun.verb_past`) and its fields."""
         if not _EVENT.fullmatch(event):
             raise ValueError("an event has a name, not a sentence")
         if self._logger is None:
@@ -70,7 +70,8 @@ class Telemetry:
             self._logger.msg(event, at=SystemClock().now(), **clean)
 
     def log_error(self, event: str, error: BaseException, **fields: object) -> None:
-        """One line about an error: class, rule, reason if the rule has several, and, where shown, its values."""
+        """Writes one line about an error: class, rule, the reason if the rule has several, and its values unless details are
+        off."""
         about: dict[str, object] = {"error": type(error).__name__}
         if isinstance(error, BytewiseError):
             about["rule"] = error.rule
@@ -81,15 +82,15 @@ class Telemetry:
         self.log(event, **about, **fields)
 
     def key_epoch(self, epoch: int, assurance: str) -> None:
-        """The key epoch that this process works with, and its label: a line where that is new, and a label of the metrics."""
+        """Sets the key epoch of this process and its label. Logs them if they are new, and exposes them as a metric."""
         with self._lock:
             known, self._epoch = self._epoch, (epoch, assurance)
         if known != (epoch, assurance):
             told = warning(assurance)
-            self.log("key_epoch.told", epoch=epoch, assurance=assurance, **({"warning": told} if told else {}))
+            self.log("key_epoch.reported", epoch=epoch, assurance=assurance, **({"warning": told} if told else {}))
 
     def count(self, name: str, by: int = 1, **labels: str) -> None:
-        """Adds to a counter; labels have few values (never ids)."""
+        """Adds to a counter. Labels must have few values, so never ids."""
         key = (name, tuple(sorted(labels.items())))
         with self._lock:
             self._counts[key] = self._counts.get(key, 0) + by
@@ -100,7 +101,7 @@ class Telemetry:
             return {_exposed(name, labels): value for (name, labels), value in sorted(self._counts.items())}
 
     def metrics_text(self) -> str:
-        """The counters, and what the key epoch is worth, in Prometheus' text format."""
+        """Counters and key epoch in Prometheus' text format."""
         told = dict(self.counters())
         with self._lock:
             if self._epoch is not None:
@@ -109,12 +110,12 @@ class Telemetry:
         return "".join(f"{name} {value}\n" for name, value in told.items())
 
     def beat(self, name: str) -> None:
-        """Says that the loop `name` is alive now."""
+        """Records that the loop `name` is alive now."""
         with self._lock:
             self._beats[name] = monotonic_s()
 
     def health(self, limits_s: Mapping[str, float]) -> dict[str, bool]:
-        """For each named loop whether it beat within its limit, in seconds."""
+        """For each named loop, whether its last beat is within its limit in seconds."""
         with self._lock:
             now = monotonic_s()
             return {name: now - self._beats.get(name, float("-inf")) <= limit for name, limit in limits_s.items()}

@@ -82,7 +82,7 @@ def test_key_epoch_is_logged_once_per_change_and_labels_the_metrics() -> None:
     for epoch, assurance in ((1, "simulated"), (1, "simulated"), (2, "hardware"), (2, "hardware")):
         telemetry.key_epoch(epoch, assurance)
     first, second = (json.loads(line) for line in stream.getvalue().splitlines())
-    assert (first["event"], first["epoch"], first["assurance"]) == ("key_epoch.told", 1, "simulated")
+    assert (first["event"], first["epoch"], first["assurance"]) == ("key_epoch.reported", 1, "simulated")
     assert first["warning"].startswith("SIMULATED: ")
     assert (second["epoch"], second["assurance"]) == (2, "hardware") and "warning" not in second
     telemetry.count("x_total")
