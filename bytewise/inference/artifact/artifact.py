@@ -1,6 +1,6 @@
-"""Loading an artifact: nothing is used before its bytes are known to be those that the model id names (design section 6).
+"""Loading of an artifact: its bytes are verified against the model id before anything is used (design section 6).
 
-What is hashed is the memory that the engine then multiplies with.
+The hashed memory is the memory with which the engine multiplies.
 """
 
 from collections.abc import Callable
@@ -27,10 +27,10 @@ from bytewise.protocol.records.environment import PROFILE_EXACT_1
 from bytewise.protocol.units import Digest, hex0x
 
 CONSTANTS = {"epsilon", "attention_scale", "embedding_scale"}
-"""Tensors of one number by which rows are divided or multiplied."""
+"""Tensors of one number, by which rows are divided or multiplied."""
 
 Progress = Callable[[str, int, int], None]
-"""Called with a file name, bytes done and bytes in all; from one thread at a time."""
+"""Called with a file name, bytes done and bytes in all, from one thread at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +38,16 @@ class Artifact(VerifiedArtifact[Manifest]):
     """A verified artifact of `exact-1`."""
 
     tensors: dict[str, Tensor] = field(repr=False)
-    """Tensors of the weights file by name: views on one block of memory that nobody may write to."""
+    """Tensors of the weights file by name: views on one block of read-only memory."""
 
 
 def model_id_of(path: Path) -> Digest:
-    """Model id that the artifact claims, from its manifest alone; the other files are not read."""
+    """Model id that the artifact claims, from its manifest only."""
     return read_manifest(path).model_id
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest of an artifact folder; `CannotExecute` without one, `ArtifactMismatch` for a malformed or damaged one."""
+    """The manifest of an artifact folder. `CannotExecute` without one, `ArtifactMismatch` for a malformed or damaged one."""
     manifest = manifest_of(path, Manifest)
     if manifest.profile != PROFILE_EXACT_1:
         raise ArtifactMismatch(path.name, f"profile {manifest.profile[:40]}")
@@ -61,14 +61,14 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def model_id_line(model_id: Digest) -> bytes:
-    """What the model id file holds."""
+    """Content of the model id file."""
     return hex0x(model_id).encode() + b"\n"
 
 
 def load(path: Path, progress: Progress | None = None) -> Artifact:
-    """The artifact of a folder, every byte checked against the manifest; `ArtifactMismatch` names what differs.
+    """The artifact of a folder, with every byte checked against the manifest. `ArtifactMismatch` names what differs.
 
-    Pieces of the files are hashed by as many threads as there are processors.
+    As many threads as there are processors hash pieces of the files.
     """
     manifest = read_manifest(path)
     files = {file.name: file for file in manifest.files}

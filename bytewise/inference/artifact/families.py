@@ -1,6 +1,6 @@
-"""The families of models that the profile runs: one table of what differs between them, and the tensors of a layer.
+"""Model families of the profile: a table of their differences, and the tensors of a layer.
 
-What a member of config.json means, and its default, is what `transformers` says: its configuration classes read the file.
+The configuration classes of `transformers` read config.json, so members and their defaults mean what they mean there.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from bytewise.inference.manifest import Architecture
 from bytewise.protocol.errors.actors import UnsupportedModel
 
 MOST_PARTS, MOST_TOKENS = 1024, 2**20
-"""Most layers, heads or experts, and the largest vocabulary: the C engine has the same limits."""
+"""Most layers, heads or experts, and the largest vocabulary. The C engine has the same limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,29 +21,29 @@ class Family:
     name: str
     """`model_type` of config.json."""
     model_class: str
-    """The only entry of `architectures` that is understood."""
+    """The only accepted entry of `architectures`."""
     query_bias: bool = False
-    """Queries, keys and values always have a bias; otherwise where config.json says `attention_bias`."""
+    """Whether queries, keys and values always have a bias; otherwise only where config.json says `attention_bias`."""
     query_key_norm: bool = False
-    """Queries and keys are normalised per head before the rotation."""
+    """Whether queries and keys are normalised per head before the rotation."""
     extra_norms: bool = False
-    """The outputs of attention and gated unit are normalised too."""
+    """Whether the outputs of attention and gated unit are normalised too."""
     norm_offset: bool = False
-    """A norm multiplies by 1 + its weight."""
+    """Whether a norm multiplies by 1 + its weight."""
     scaled_embedding: bool = False
-    """The embedding is multiplied by the root of its width."""
+    """Whether the embedding is multiplied by the root of its width."""
     activation_member: str = "hidden_act"
     """Member of config.json that names the activation."""
     heads_divide_width: bool = False
-    """The graph of transformers cannot be built if the width is no multiple of the heads."""
+    """Whether the width must be a multiple of the heads, without which transformers cannot build the graph."""
     window_in_every_layer: bool = False
-    """`sliding_window` holds for all layers; otherwise for those that `layer_types` names."""
+    """Whether `sliding_window` holds for all layers; otherwise for those that `layer_types` names."""
     router: str = ""
     """Name of the router's tensor in a layer; empty for a dense model."""
     experts: tuple[str, str, str, str] = ("", "", "", "")
-    """Where the experts of a layer are, and the names of gate, up and down in each."""
+    """Prefix of a layer's experts, and the names of gate, up and down in each."""
     required: tuple[tuple[str, object], ...] = ()
-    """Members of config.json with the only value that is understood."""
+    """Members of config.json with their only accepted value."""
 
 
 FAMILIES = {
@@ -68,18 +68,18 @@ FAMILIES = {
         ),
     )
 }  # fmt: skip
-"""By name."""
+"""Families by name."""
 
 
 def family_of(name: str) -> Family:
-    """The family of that name; `UnsupportedModel` if the profile has none."""
+    """The family of that name. `UnsupportedModel` if the profile has none."""
     if name not in FAMILIES:
         raise UnsupportedModel(f"architecture {name[:40]}: supported are {', '.join(FAMILIES)}")
     return FAMILIES[name]
 
 
 def verify(shape: Architecture) -> None:
-    """`UnsupportedModel` for a shape that is not exact, or that paths could read differently: of a checkpoint, of a manifest."""
+    """`UnsupportedModel` for a shape, of a checkpoint or manifest, that is not exact or that paths could read differently."""
     sizes = (shape.layers, shape.width, shape.intermediate, shape.heads, shape.key_value_heads, shape.head_width)
     if min(*sizes, shape.vocabulary, shape.max_context) < 1:
         raise UnsupportedModel("a size below 1")
@@ -106,16 +106,16 @@ def verify(shape: Architecture) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """One linear layer: what the artifact and the checkpoint call it, and its shape."""
+    """One linear layer: its names in artifact and checkpoint, and its shape."""
 
     name: str
-    """In the artifact."""
+    """Name in the artifact."""
     source: str
-    """In the checkpoint, without `.weight` or `.bias`."""
+    """Name in the checkpoint, without `.weight` or `.bias`."""
     rows: int
-    """Outputs."""
+    """Number of outputs."""
     columns: int
-    """Inputs."""
+    """Number of inputs."""
     biased: bool
     """Whether it has a bias."""
 
@@ -125,15 +125,15 @@ class Norm:
     """One RMSNorm weight."""
 
     name: str
-    """In the artifact."""
+    """Name in the artifact."""
     source: str
-    """In the checkpoint."""
+    """Name in the checkpoint."""
     width: int
-    """Elements."""
+    """Number of elements."""
 
 
 def linears(shape: Architecture, layer: int) -> Iterator[Linear]:
-    """The linear layers of one decoder layer, in the order in which the artifact holds them."""
+    """The linear layers of one decoder layer, in the order of the artifact."""
     name, source = f"layers.{layer}", f"model.layers.{layer}"
     inner, outer = shape.heads * shape.head_width, shape.key_value_heads * shape.head_width
     for part, rows in (("q_proj", inner), ("k_proj", outer), ("v_proj", outer)):
@@ -157,7 +157,7 @@ def _gated_unit(shape: Architecture, name: str, source: str, parts: list[str] | 
 
 
 def norms(shape: Architecture, layer: int) -> Iterator[Norm]:
-    """The norm weights of one decoder layer, in the order in which the artifact holds them."""
+    """The norm weights of one decoder layer, in the order of the artifact."""
     names = ["input_layernorm", "post_attention_layernorm"]
     if shape.extra_norms:
         names += ["pre_feedforward_layernorm", "post_feedforward_layernorm"]

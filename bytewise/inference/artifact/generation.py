@@ -1,4 +1,4 @@
-"""generation_config.json: how the makers of a checkpoint want answers drawn, as exact decimals."""
+"""generation_config.json: recommended sampling parameters of a checkpoint, as exact decimals."""
 
 import json
 from decimal import Decimal as PlainDecimal
@@ -15,13 +15,14 @@ FILE = "generation_config.json"
 RANGES: dict[str, tuple[float, float]] = {
     "temperature": (0, 100), "top_p": (1e-6, 1), "top_k": (0, 2**31), "max_new_tokens": (1, 2**31),
 }  # fmt: skip
-"""Smallest and largest value of each member that is read."""
+"""Smallest and largest value of each member."""
 
 
 def read(folder: Path, vocabulary: int) -> tuple[Generation, tuple[int, ...]]:
-    """Defaults and stop tokens of a checkpoint folder; greedy and none without the file. `UnsupportedModel` names a bad member.
+    """Recommended parameters and stop tokens of a checkpoint folder; greedy and none without the file.
 
-    Without `do_sample` answers are greedy, whatever temperature is named: so `transformers` reads it.
+    `UnsupportedModel` names a bad member. Without `do_sample` answers are greedy whatever the temperature, as `transformers`
+    reads it.
     """
     try:
         values = json.loads((folder / FILE).read_bytes())
@@ -40,7 +41,7 @@ def read(folder: Path, vocabulary: int) -> tuple[Generation, tuple[int, ...]]:
 
 
 def all_stop_tokens(*named: tuple[int, ...]) -> tuple[int, ...]:
-    """What several files name together, ascending; `UnsupportedModel` for more than a request can carry."""
+    """Stop tokens of several files together, ascending. `UnsupportedModel` for more than a request can carry."""
     tokens = tuple(sorted({token for each in named for token in each}))
     if len(tokens) > MAX_STOP_TOKENS:
         raise UnsupportedModel(f"config.json and {FILE} name {len(tokens)} stop tokens, most are {MAX_STOP_TOKENS}")
@@ -56,12 +57,12 @@ def _number(values: dict[str, Any], name: str, default: int) -> int | float:
 
 
 def _decimal(value: float) -> Decimal:
-    # The shortest decimal that names the float, as its makers wrote it.
+    # The shortest decimal for the float, as its makers wrote it.
     return Decimal(f"{PlainDecimal(repr(value)).normalize():f}")
 
 
 def token_ids(file: str, values: dict[str, Any], name: str, vocabulary: int) -> tuple[int, ...]:
-    """The token ids of a member that is one id, a list of them, null or missing; `UnsupportedModel` if one is no token."""
+    """The token ids of a member that is one id, a list of ids, null or missing. `UnsupportedModel` if one is no token."""
     value = values.get(name)
     tokens = value if isinstance(value, list) else [] if value is None else [value]
     if len(tokens) > MAX_STOP_TOKENS:

@@ -1,4 +1,4 @@
-"""Which tensors an artifact holds, and where: a function of its shape, so that a header is checked by making it again."""
+"""Layout of the weights file, a function of the model's shape. A header is checked by making it again."""
 
 import json
 from collections.abc import Iterator
@@ -15,10 +15,10 @@ DTYPES = {
     "float64": (torch.float64, "F64", 8), "float32": (torch.float32, "F32", 4), "bfloat16": (torch.bfloat16, "BF16", 2),
     "float16": (torch.float16, "F16", 2), "int8": (torch.int8, "I8", 1),
 }  # fmt: skip
-"""torch's type, the name in a safetensors header, and bytes, of each type that an artifact holds."""
+"""For each type in an artifact: torch's type, the name in a safetensors header, and bytes per element."""
 
 ALIGNMENT = 64
-"""The header ends at a multiple of it."""
+"""The header ends at a multiple of this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +28,19 @@ class TensorSpec:
     name: str
     """Unique."""
     dtype: str
-    """Key of `DTYPES`."""
+    """A key of `DTYPES`."""
     shape: tuple[int, ...]
     """One or two dimensions."""
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Number of bytes."""
         return prod(self.shape) * DTYPES[self.dtype][2]
 
 
 def tensor_specs(shape: Architecture, precision: Precision) -> list[TensorSpec]:
-    """The tensors in file order: wider types first, so that each begins at a multiple of its element; else as computed."""
+    """The tensors in file order: wider types first, so that each begins at a multiple of its element size; otherwise as
+    computed."""
     return sorted(_in_order(shape, precision), key=lambda spec: -DTYPES[spec.dtype][2])
 
 

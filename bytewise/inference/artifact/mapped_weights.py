@@ -1,8 +1,8 @@
-"""Files read into memory of their own, hashed there piece by piece in parallel, and read-only from then on.
+"""Files in memory of their own: read, hashed there piece by piece in parallel, and read-only from then on.
 
-What was hashed is what is used: whoever replaces the file or writes to it later changes nothing here. Memory comes in huge
-pages where the system has them: decoding reads every weight once a token, and a look at the page table for every 4 KiB costs
-a fifth of that (ADR-008).
+The engine uses exactly the hashed bytes, so replacing or changing the file later has no effect. Memory is in huge pages where
+the system has them: decoding reads every weight once per token, and a look at the page table for every 4 KiB would cost a fifth
+of that (ADR-008).
 """
 
 import contextlib
@@ -31,9 +31,10 @@ STEP = 8 * 2**20
 
 
 def verified(folder: Path, file: ArtifactFile, progress: Callable[[str, int, int], None] | None) -> memoryview:
-    """The file's bytes, after every piece was compared with its digest; `ArtifactMismatch` names file and piece.
+    """The file's bytes, after every piece was compared with its digest. `ArtifactMismatch` names file and piece.
 
-    `CannotExecute` without memory for it: before a byte is read where the machine, or this process's share of it, is smaller.
+    `CannotExecute` without enough memory. It is raised before reading where the machine, or this process's share of it, is
+    smaller.
     """
     try:
         with (folder / file.name).open("rb") as source:
@@ -42,7 +43,7 @@ def verified(folder: Path, file: ArtifactFile, progress: Callable[[str, int, int
                 raise ArtifactMismatch(folder.name, f"{file.name}: {size} bytes, the manifest says {file.size}")
             most = memory.of_machine()
             if size > most:
-                # A system that promises too much would end the process while it reads, without a word.
+                # An overcommitted system would kill the process while it reads, without a message.
                 raise CannotExecute(f"{file.name} has {size} bytes, this process can have {most}", CannotReason.RESOURCES)
             pages = _pages(size)
             different = _first_different(source.fileno(), memoryview(pages), file, _Report(file, progress))
@@ -58,9 +59,9 @@ def verified(folder: Path, file: ArtifactFile, progress: Callable[[str, int, int
 
 
 def tensor(view: memoryview, offset: int, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
-    """A tensor that shares the bytes of a file from `offset` on. Writing to it ends the process."""
+    """A tensor that shares the bytes of a file from `offset` on. Writing to it kills the process."""
     with warnings.catch_warnings():
-        # The library warns of buffers that must not be written to: that is what we want of weights.
+        # The library warns of read-only buffers, which weights are meant to be.
         warnings.simplefilter("ignore", UserWarning)
         return torch.frombuffer(view, dtype=dtype, count=prod(shape), offset=offset).view(shape)
 
@@ -70,7 +71,7 @@ def _pages(size: int) -> mmap.mmap | bytearray:
         return bytearray()
     pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        # A kernel without them refuses: small pages are slower, nothing else.
+        # A kernel without huge pages refuses. Small pages are only slower.
         with contextlib.suppress(OSError):
             pages.madvise(mmap.MADV_HUGEPAGE)
     return pages
@@ -85,7 +86,7 @@ def _protect(pages: mmap.mmap | bytearray) -> None:
 
 
 class _Report:
-    """Adds up what the threads have hashed."""
+    """Adds up the bytes that all threads have hashed."""
 
     def __init__(self, file: ArtifactFile, progress: Callable[[str, int, int], None] | None) -> None:
         self._file, self._progress = file, progress
@@ -112,7 +113,7 @@ def _parts(view: memoryview, file: ArtifactFile) -> Iterator[tuple[FilePiece, in
 
 
 def _read(source: int, part: tuple[FilePiece, int, memoryview], report: _Report) -> bool:
-    # Whether the piece is the manifest's. It is hashed after it was copied: nobody else can change the copy.
+    # Whether the piece matches the manifest. It is hashed after the copy, because nobody else can change the copy.
     piece, offset, pages = part
     state, done = RunningSha256(), 0
     while done < len(pages):

@@ -1,7 +1,7 @@
-"""What each token writes: bytes, by the artifact's own tokenizer file, whatever stands before or after it.
+"""The bytes of each token, by the artifact's own tokenizer file, independent of neighbouring tokens.
 
 Stop strings and grammars are part of the profile, so the text of tokens must be too: it is a concatenation of these bytes.
-Two kinds of vocabulary exist among the supported families: byte-level (a printable character for each byte, as GPT-2 has) and
+Supported families have two kinds of vocabulary: byte-level (a printable character for each byte, as in GPT-2), and
 SentencePiece with byte fallback (U+2581 for a space, `<0x0A>` for a byte).
 """
 
@@ -14,43 +14,44 @@ from typing import Any
 from bytewise.protocol.errors.actors import UnsupportedModel
 
 SPACE = "\u2581"
-"""Stands for a space in SentencePiece vocabularies."""
+"""Character for a space in SentencePiece vocabularies."""
 
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 
 def byte_characters() -> list[str]:
-    """The character that stands for each byte in byte-level vocabularies: itself if printable, else one from U+0100 on."""
+    """The character for each byte in byte-level vocabularies: itself if printable, else one from U+0100 on."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     spare = iter(range(0x100, 0x200))
     return [chr(byte) if byte in printable else chr(next(spare)) for byte in range(256)]
 
 
 class TokenTable:
-    """The bytes of every token; the file is read when the first is asked for."""
+    """The bytes of every token. The file is read at the first use."""
 
     def __init__(self, tokenizer_json: bytes, vocabulary: int) -> None:
-        """`vocabulary` is the number of logits: at least as large as that of the tokenizer file."""
+        """`vocabulary` is the number of logits, at least as large as the tokenizer's vocabulary."""
         self.file = tokenizer_json
         self.vocabulary = vocabulary
 
     def verify(self) -> "TokenTable":
-        """Itself, if it knows what every token writes; otherwise `UnsupportedModel`."""
+        """Itself, if it knows the bytes of every token; otherwise `UnsupportedModel`."""
         _ = self.pieces
         return self
 
     def write(self, token_ids: Iterable[int]) -> bytes:
-        """Bytes of an answer; control tokens, and ids that the tokenizer has not, write nothing."""
+        """Bytes of an answer. Control tokens and unknown ids have none."""
         return b"".join(self.pieces[token] for token in token_ids if token < self.vocabulary)
 
     def text(self, raw: bytes) -> str:
-        """Text of an answer's bytes, what is no UTF-8 replaced, without the space that some tokenizers put before it."""
+        """Text of an answer's bytes, with invalid UTF-8 replaced, and without the space that some tokenizers put before it."""
         text = raw.decode("utf-8", "replace")
         return text.removeprefix(" ") if self._begins_with_space else text
 
     @cached_property
     def pieces(self) -> list[bytes]:
-        """Bytes of each token by id, one for each logit; empty for control tokens. `UnsupportedModel` for other vocabularies."""
+        """Bytes of each token by id, one entry for each logit; empty for control tokens. `UnsupportedModel` for other
+        vocabularies."""
         try:
             names = self._names()
             silent = self.control
@@ -73,7 +74,7 @@ class TokenTable:
         byte_of = {character: byte for byte, character in enumerate(byte_characters())}
 
         def write(name: str) -> bytes:
-            # A name with a character that stands for no byte is an added token, written as it is.
+            # A name with a character for no byte is an added token, which is written as it is.
             return bytes(map(byte_of.__getitem__, name)) if byte_of.keys() >= set(name) else name.encode()
 
         return write

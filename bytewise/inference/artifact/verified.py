@@ -1,4 +1,4 @@
-"""What artifacts of every profile have in common once they are loaded: a manifest, and the bytes that were checked against it."""
+"""Loaded artifacts of every profile: a manifest, and the bytes that were checked against it."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,12 +18,12 @@ AnyManifest = TypeVar("AnyManifest", bound=ModelDescription)
 
 @dataclass(frozen=True, slots=True)
 class VerifiedArtifact(Generic[AnyManifest]):
-    """A verified artifact. What was hashed is kept, so that replacing a file between check and use changes nothing."""
+    """A verified artifact. It keeps the hashed bytes, so replacing a file between check and use has no effect."""
 
     path: Path
-    """Folder that it was read from."""
+    """Folder from which it was read."""
     manifest: AnyManifest
-    """What it says of itself."""
+    """Manifest of the artifact."""
     model_id: Digest
     """Digest of the manifest."""
     content: dict[str, bytes] = field(repr=False)
@@ -31,7 +31,7 @@ class VerifiedArtifact(Generic[AnyManifest]):
 
     @property
     def name(self) -> str:
-        """Name for people: the folder's. It is no part of the model id."""
+        """Name for people: the folder's name. It is not part of the model id."""
         return self.path.name
 
     @property
@@ -46,7 +46,7 @@ class VerifiedArtifact(Generic[AnyManifest]):
 
 
 def manifest_of(path: Path, kind: type[AnyManifest]) -> AnyManifest:
-    """The manifest of an artifact folder; `CannotExecute` without one, `ArtifactMismatch` for a malformed one."""
+    """The manifest of an artifact folder. `CannotExecute` without one, `ArtifactMismatch` for a malformed one."""
     try:
         return decode(kind, (path / MANIFEST_FILE).read_bytes())
     except OSError as error:
@@ -63,7 +63,7 @@ def verify_named(path: Path, manifest: ModelDescription, *needed: str) -> None:
 
 
 def verify_texts(path: Path, manifest: ModelDescription, content: dict[str, bytes]) -> None:
-    """`ArtifactMismatch` unless tokenizer and chat template have the digests that requests name."""
+    """`ArtifactMismatch` unless tokenizer and chat template have the digests of the manifest, which requests name."""
     if digests.labelled(Label.TOKENIZER, content[TOKENIZER_FILE]) != manifest.tokenizer_digest:
         raise ArtifactMismatch(path.name, "tokenizer digest")
     if digests.labelled(Label.TEMPLATE, content[TEMPLATE_FILE]) != manifest.template_digest:

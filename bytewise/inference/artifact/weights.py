@@ -1,4 +1,5 @@
-"""Rounding weights to integers, row by row: IEEE operations only, so that every machine gets the same bytes (design section 6).
+"""Rounding of weights to integers, row by row, with IEEE operations only, so every machine gets the same bytes (design section
+6).
 
 scale = float32(max|w| / limit), q = round half even(float32(w / scale)); limit 127 for 8 bits, 32639 for 16 bits in two limbs.
 """
@@ -10,10 +11,10 @@ import torch
 from torch import Tensor
 
 LIMITS = {8: 127, 16: 32639}
-"""Largest weight of each precision: -128 would shorten the longest exact sum, and 32639 = 256 · 127 + 127 fits two limbs."""
+"""Largest weight of each precision. -128 would shorten the longest exact sum, and 32639 = 256 · 127 + 127 fits two limbs."""
 
 BLOCK = 2**17
-"""Elements that are rounded at a time: they fit a processor's cache, and what a conversion needs does not grow with the model."""
+"""Elements rounded at a time. They fit a processor's cache, and the memory of a conversion does not grow with the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Rounded:
     """float32 [N]: weight = integer · scale."""
 
     def limbs(self, bits: int) -> tuple[Tensor, ...]:
-        """int8 [N, K]: the integers, or with 16 bits high and low of 256 · high + low, low in -128 to 127."""
+        """int8 [N, K]: the integers. With 16 bits high and low of 256 · high + low, with low in -128 to 127."""
         if bits == 8:
             return (self.integers.to(torch.int8),)
         wide = self.integers.to(torch.int32)
@@ -35,16 +36,16 @@ class Rounded:
 
 
 def round_weight(weight: Tensor, bits: int = 8) -> Rounded:
-    """float32 rows [N, K] rounded to 8 or 16 bits under a scale of their own; a zero row has scale 1."""
+    """float32 rows [N, K] rounded to 8 or 16 bits, each with its own scale. A zero row has scale 1."""
     limit = LIMITS[bits]
     largest = weight.abs().amax(-1, keepdim=True)
     scale = largest / torch.full((1, 1), float(limit))
-    # Below the smallest normal quotient nothing is left of a row: it is zero.
+    # Below the smallest normal quotient, nothing of a row is left: it is zero.
     scale = torch.where(scale < float(Fraction(1, 2**60)), torch.ones_like(scale), scale)
     integers = (weight / scale).round_().clamp_(-limit, limit)
     return Rounded(integers, scale.squeeze(-1))
 
 
 def power_of_two(exponents: Tensor) -> Tensor:
-    """float32 2^k of int32 exponents within ±126, from the bits."""
+    """float32 2^k of int32 exponents within ±126, made from the bits."""
     return ((exponents.to(torch.int32) + 127) << 23).view(torch.float32)

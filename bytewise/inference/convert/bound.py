@@ -1,8 +1,8 @@
 """Proof by interval arithmetic that no activation of a model exceeds 2^60 (arithmetic review 1.3).
 
-Every sublayer begins with an RMSNorm, which bounds its input whatever came before: |x_j| <= sqrt(D) |g_j| and, by Cauchy
-and Schwarz, |Σ w x| <= sqrt(D) max|g| ‖w‖. Computed from the artifact's own integers in exact sums and rationals, so that
-every machine proves the same. Each line is in `docs/reference/exact-arithmetic.md`, 3.6: one more or less is another model id.
+Every sublayer begins with an RMSNorm, which bounds its output for any input: |x_j| <= sqrt(D) |g_j| and, by Cauchy and Schwarz,
+|Σ w x| <= sqrt(D) max|g| ‖w‖. The proof uses the artifact's own integers in exact sums and rationals, so every machine proves
+the same bound. Each line is in `docs/reference/exact-arithmetic.md`, 3.6; changing one changes model ids.
 """
 
 from collections.abc import Iterator
@@ -21,19 +21,19 @@ from bytewise.inference.manifest import Architecture
 from bytewise.protocol.errors.actors import ArtifactMismatch, UnsupportedModel
 
 LARGEST = 2**60
-"""Squares of it, times a row's length, stay below 2^128."""
+"""Bound of activations. Squares of it, times a row's length, stay below 2^128."""
 
 SLACK = Fraction(9, 8)
-"""More than all roundings between two norms add: of each quantiser at most 2^-4 (K = 65,536 values off by half a unit of
-2^-13 of the largest), of attention's integer weights 2^-6, of each float32 operation 2^-24."""
+"""More than all roundings between two norms add: each quantiser at most 2^-4 (K = 65,536 values off by half a unit of 2^-13 of
+the largest), attention's integer weights 2^-6, each float32 operation 2^-24."""
 
 SMALLEST = Fraction(1, 2**30)
-"""More than what rows below the quantiser's floor can become."""
+"""More than rows below the quantiser's floor can become."""
 
 
 @dataclass(slots=True)
 class Magnitude:
-    """How far a linear layer can carry its input."""
+    """Magnitudes of a linear layer that bound its output."""
 
     absolute: float = 0.0
     """Largest Σ|w| of a row."""
@@ -43,36 +43,36 @@ class Magnitude:
     """Largest |bias|."""
 
     def add(self, rounded: Rounded) -> None:
-        """Takes more rows into account. Sums of integers are exact in float64, and each product with a scale rounds once."""
+        """Includes more rows. Sums of integers are exact in float64, and each product with a scale rounds once."""
         integers, scale = rounded.integers.to(torch.float64), rounded.scale.to(torch.float64)
         self.absolute = max(self.absolute, float((integers.abs().sum(-1) * scale).amax()))
         self.square = max(self.square, float(((integers * integers).sum(-1) * (scale * scale)).amax()))
 
     def add_bias(self, bias: Tensor) -> None:
-        """Takes the bias into account."""
+        """Includes the bias."""
         self.bias = max(self.bias, float(bias.abs().amax()))
 
     def of_norm(self, gain: float, width: int) -> Fraction:
-        """Largest output where the input is a norm with that largest weight over that many channels."""
+        """Largest output if the input is a norm with that largest weight over that many channels."""
         return root(width * Fraction(gain) ** 2 * Fraction(self.square)) * SLACK + Fraction(self.bias)
 
     def of(self, largest: Fraction) -> Fraction:
-        """Largest output where no input exceeds `largest`."""
+        """Largest output if no input exceeds `largest`."""
         return Fraction(self.absolute) * largest * SLACK + Fraction(self.bias)
 
 
 @dataclass(slots=True)
 class LayerMagnitudes:
-    """What the proof needs of one decoder layer: by names without the layer's prefix."""
+    """Magnitudes of one decoder layer, by names without the layer's prefix."""
 
     linears: dict[str, Magnitude] = field(default_factory=dict)
-    """Of each linear layer."""
+    """Magnitudes of each linear layer."""
     gains: dict[str, float] = field(default_factory=dict)
     """Largest |weight| of each norm."""
 
 
 class Bounds:
-    """The bound of the residual stream as it grows, and the largest of all activations."""
+    """The bound of the residual stream as it grows, and the largest bound of all activations."""
 
     def __init__(self, shape: Architecture, embedding: Fraction, rope_gain: float, attention_scale: float) -> None:
         """`embedding` is the largest value that enters the stream, `rope_gain` the largest of the rotary tables."""
@@ -82,7 +82,7 @@ class Bounds:
         self._add("embedding", embedding)
 
     def layer(self, index: int, reach: LayerMagnitudes) -> None:
-        """Follows one decoder layer; `UnsupportedModel` names the operation that may go too far."""
+        """Adds one decoder layer. `UnsupportedModel` names the operation that may exceed the bound."""
         name, shape = f"layers.{index}.", self._shape
         first, second = ("post_attention_layernorm", "post_feedforward_layernorm") if shape.extra_norms else ("", "")
         mixed = self._attention(name, reach)
@@ -99,7 +99,7 @@ class Bounds:
         self._add(f"{name}down_proj", self._normed(reach.gains[second]) if second else output)
 
     def head(self, reach: Magnitude, gain: float) -> int:
-        """Follows the last norm and the head; the largest E that an activation can have."""
+        """Adds the last norm and the head, and returns the largest E of any activation."""
         self._note("norm", self._normed(gain))
         self._note("head", reach.of_norm(gain, self._shape.width))
         return max(64, ceil(self._largest).bit_length() + 126)
@@ -114,7 +114,7 @@ class Bounds:
             query, key = (self._normed(reach.gains[part], shape.head_width) for part in ("q_norm", "k_norm"))
         query, key = (self._note(f"{name}rotation", part * self._turn) for part in (query, key))
         self._note(f"{name}scores", shape.head_width * query * key * self._scale)
-        # A mean of values, whose weights add up to one but for rounding.
+        # A mean of values, whose weights add up to one except for rounding.
         return self._note(f"{name}attention", value)
 
     def _unit(self, name: str, part: str, gain: float, reach: LayerMagnitudes) -> Fraction:
@@ -147,13 +147,13 @@ def root(value: Fraction) -> Fraction:
     return Fraction(isqrt(ceil(value * 2**80)) + 1, 2**40)
 
 
-# The bound of a finished artifact, proven again from its own integers: what conversion did, without the checkpoint.
+# The bound of a finished artifact, proven again from its integers, without the checkpoint.
 
 
 def verify_bound(artifact: Artifact) -> None:
     """`ArtifactMismatch` unless the manifest's bound is the one that the weights prove.
 
-    Reads every weight, which takes longer than hashing it: loading trusts the bound, `bytewise model check` does not.
+    It reads every weight, which takes longer than hashing them. Loading trusts the bound; `bytewise model check` does not.
     `NotExact` where floats are not those of the profile.
     """
     stated = artifact.manifest.bound
@@ -169,7 +169,7 @@ def verify_bound(artifact: Artifact) -> None:
 
 
 def bound_of(artifact: Artifact) -> int:
-    """Largest E that an activation can have; `UnsupportedModel` names an operation that may exceed 2^60."""
+    """Largest E of any activation. `UnsupportedModel` names an operation that may exceed 2^60."""
     shape, tensors = artifact.manifest.architecture, artifact.tensors
     embedding = Fraction(_largest(tensors["embedding"])) * Fraction(float(tensors.get("embedding_scale", torch.ones(1))))
     turn = max(_largest(tensor) for name, tensor in tensors.items() if name.startswith("rope."))

@@ -1,6 +1,6 @@
-"""What the linear layers of a model see: calibration tokens through the exact model, one layer in memory at a time.
+"""Inputs of a model's linear layers: calibration tokens through the exact model, one layer in memory at a time.
 
-The weights are those of the artifact without equalisation. Everything is exact, so that every machine sees the same inputs.
+The weights are those of the artifact without equalisation. Everything is exact, so every machine gets the same inputs.
 """
 
 from pathlib import Path
@@ -23,23 +23,23 @@ from bytewise.protocol.digests import Label
 from bytewise.protocol.errors.actors import ConfigurationError
 
 DEFAULT_TOKENS = 128
-"""Tokens of a hash, where no text is given."""
+"""Number of hashed tokens, where no text is given."""
 
 MOST_TOKENS = 256
-"""Tokens that are taken of a text."""
+"""Largest number of tokens taken from a text."""
 
 
 def hashed_tokens(shape: Architecture) -> tuple[int, ...]:
-    """Token ids that anyone can make again; they say nothing."""
+    """Token ids from a hash, which anyone can compute. They have no meaning."""
     count = min(DEFAULT_TOKENS, shape.max_context)
     return tuple(int.from_bytes(digests.labelled(Label.CALIBRATION, i), "big") % shape.vocabulary for i in range(count))
 
 
 def text_tokens(shape: Architecture, checkpoint: Path, text: Path) -> tuple[int, ...]:
-    """The first tokens of a text file; `ConfigurationError` if it cannot be read, is empty or has unknown tokens."""
+    """The first tokens of a text file. `ConfigurationError` if it cannot be read, is empty or has unknown tokens."""
     try:
         tokenizer = tokenizers.Tokenizer.from_str((checkpoint / TOKENIZER_FILE).read_text("utf-8"))
-        # No tokenizer makes a token of more than some kilobytes; a book need not be tokenised whole.
+        # No tokenizer makes a token longer than some kilobytes, so a long text need not be tokenised whole.
         ids = tokenizer.encode(text.read_text("utf-8")[: 64 * MOST_TOKENS], add_special_tokens=False).ids
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(text.name, f"no text to calibrate with: {error}") from None
@@ -61,7 +61,7 @@ class Calibration:
         self._backend = BlockBackend()
 
     def layer(self, index: int, tensors: Tensors) -> Tensors:
-        """Moves through one decoder layer; inputs [T, K] of its linear layers by name, those of experts not among them."""
+        """Moves through one decoder layer. Returns the inputs [T, K] of its linear layers by name, without those of experts."""
         seen: Tensors = {}
         layer = decoder_layer(self._shape, index, tensors | self._constants, self._backend)
         for name, module in layer.named_modules():
@@ -87,16 +87,16 @@ def _keep(seen: Tensors, name: str) -> Any:
 
 
 class BlockBackend(Float64Backend):
-    """float64 products that widen some rows of the weights at a time: a layer is used once here, and memory is what is short."""
+    """float64 products that widen some rows of the weights at a time, because each layer is used once and memory is scarce."""
 
     name = "float64-blocks"
 
     def pack(self, weight: Tensor) -> Tensor:
-        """The int8 weights as they are."""
+        """The int8 weights unchanged."""
         return weight
 
     def product(self, values: Tensor, packed: Tensor) -> Tensor:
-        """Exact products of some rows after the other."""
+        """Exact products, some rows at a time."""
         step = max(1, BLOCK // packed.shape[1])
         left = values.to(torch.float64)
         parts = [left @ packed[i : i + step].to(torch.float64).t() for i in range(0, packed.shape[0], step)]

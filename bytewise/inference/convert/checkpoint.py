@@ -1,6 +1,6 @@
-"""Reading a Hugging Face checkpoint: what the profile can run exactly, refused by name otherwise (design section 6).
+"""Reading of a Hugging Face checkpoint. It refuses by name what the profile cannot run exactly (design section 6).
 
-config.json is read by transformers' own configuration classes, so that defaults and older spellings mean what they mean there.
+transformers' own configuration classes read config.json, so defaults and older spellings mean what they mean there.
 """
 
 import json
@@ -19,41 +19,42 @@ from bytewise.protocol.errors.actors import ConfigurationError, UnsupportedModel
 from bytewise.protocol.units import Decimal
 
 ACTIVATIONS = {"silu": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
-"""Names in config.json and in the manifest."""
+"""Activation names in config.json and in the manifest."""
 
 OLDER_MEMBERS = {
     "_name_or_path", "cache_implementation", "head_dim", "hidden_act", "model_type", "rope_scaling", "rope_theta", "torch_dtype",
     "partial_rotary_factor",
 }  # fmt: skip
-"""Members of config.json that are no fields of a configuration class, but read by it or without meaning for the computation."""
+"""Members of config.json that are no fields of a configuration class: the class reads them, or they do not affect the
+computation."""
 
 Inert = Callable[[Any, dict[str, Any]], bool]
-"""Whether a member with this value, in this config.json, changes nothing."""
+"""Whether a member with this value, in this config.json, has no effect."""
 
 INERT_MEMBERS: dict[str, Inert] = {
     "_attn_implementation_autoset": lambda value, raw: True,  # How some releases of transformers came to compute attention.
     "transformers.js_config": lambda value, raw: True,  # For another library, in browsers.
 }
-"""Members that no configuration class knows and published checkpoints have all the same, of any family."""
+"""Members of any family that no configuration class knows, and that published checkpoints have."""
 
 INERT_MEMBERS_OF: dict[str, dict[str, Inert]] = {
     "llama": {
-        # SmolLM2, from the framework that trained it.
+        # SmolLM2, from its training framework.
         "is_llama_config": lambda value, raw: value is True,
         # Falcon3: gate and up under silu, by another name.
         "activation": lambda value, raw: value == "swiglu" and raw.get("hidden_act", "silu") == "silu",
     },
     "qwen3_moe": {
-        # The layer from which on there would be windows, if there were any.
+        # First layer that would have a window, if there were windows.
         "max_window_layers": lambda value, raw: not raw.get("use_sliding_window"),
-        # What transformers saves num_experts as.
+        # Name under which transformers saves num_experts.
         "num_local_experts": lambda value, raw: type(value) is int and raw.get("num_experts", value) == value,
-        # Qwen3-Coder: the norms of heads that the family has, the shared expert that it has not.
+        # Qwen3-Coder: the head norms that the family has, and the shared expert that it does not have.
         "use_qk_norm": lambda value, raw: value is True,
         "shared_expert_intermediate_size": lambda value, raw: value == 0,
     },
 }
-"""The same of one family."""
+"""Such members of one family."""
 
 ROPE_MEMBERS = {
     "default": set[str](),
@@ -64,10 +65,10 @@ ROPE_MEMBERS = {
         "truncate",
     },
 }  # fmt: skip
-"""What each rope type that does not depend on the running length is made of, besides its base."""
+"""Parameters, besides the base, of each rope type that does not depend on the running length."""
 
 POSITIVE_ROPE_MEMBERS = {"rope_theta", "factor", "original_max_position_embeddings", "attention_factor"}
-"""Zero would be no angle, or the same for every position."""
+"""Zero would give no angle, or the same for every position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class Checkpoint:
     epsilon: float
     """RMSNorm epsilon."""
     score_divisor: float
-    """Scores are divided by the root of it: the head width, unless the checkpoint says otherwise."""
+    """Scores are divided by its root. It is the head width, unless the checkpoint says otherwise."""
     rope: dict[str, Any]
     """Parameters of the rotary embedding."""
     tied: bool
@@ -93,9 +94,9 @@ class Checkpoint:
 
 
 def read(path: Path, context: int | None = None) -> Checkpoint:
-    """The checkpoint of a folder; `UnsupportedModel` names what the profile cannot run.
+    """The checkpoint of a folder. `UnsupportedModel` names what the profile cannot run.
 
-    `context` is the most tokens to run it with, `ConfigurationError` if it has fewer; None: all that it has.
+    `context` is the largest number of tokens, `ConfigurationError` if the checkpoint has fewer; None takes all that it has.
     """
     raw = _json(path / "config.json")
     family = family_of(str(raw.get("model_type")))
@@ -135,16 +136,16 @@ def _configuration(family: Family, raw: dict[str, Any]) -> Any:
     _rope_kind(scaling)
     layers = raw.get("num_hidden_layers", 1)
     if isinstance(layers, int) and layers > MOST_PARTS:
-        # Now: the library makes lists of that length.
+        # Check now, because the library makes lists of that length.
         raise UnsupportedModel(f"config.json: more than {MOST_PARTS} layers")
-    # Imported here: whoever only runs an artifact need not wait for them.
+    # Imported here, because running an artifact does not need it.
     from huggingface_hub.errors import StrictDataclassError
     from transformers import AutoConfig
 
     try:
         config = AutoConfig.for_model(**raw)
     except (StrictDataclassError, AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-        # What the library's validators raise; each means that the file is not what the class expects.
+        # Errors of the library's validators. Each means that the file is not what the class expects.
         raise UnsupportedModel(f"config.json: {' '.join(str(error).split())[:200]}") from None
     _verify_members(family, raw, {field.name for field in fields(config)} | OLDER_MEMBERS)
     for name, value in (*family.required, ("is_encoder_decoder", False)):
@@ -154,7 +155,7 @@ def _configuration(family: Family, raw: dict[str, Any]) -> Any:
 
 
 def _verify_members(family: Family, raw: dict[str, Any], known: set[str]) -> None:
-    # What is null or false is off; whatever else we do not know may change the computation.
+    # A member that is null or false is off. Any other unknown member may change the computation.
     inert = INERT_MEMBERS | INERT_MEMBERS_OF.get(family.name, {})
     for name in sorted(name for name, value in raw.items() if name not in known and value is not None and value is not False):
         if name not in inert:
@@ -197,7 +198,7 @@ def _architecture(family: Family, config: Any, context: int) -> Architecture:
 
 
 def _windows(family: Family, config: Any, context: int) -> tuple[int, ...]:
-    """Window of each layer, 0 for none; empty if no layer has one that a context can outgrow."""
+    """Window of each layer, 0 for none; empty if no layer has a window shorter than the context."""
     layers, window = config.num_hidden_layers, getattr(config, "sliding_window", None) or 0
     kinds = ["sliding_attention" if window else "full_attention"] * layers
     if not family.window_in_every_layer:
@@ -242,7 +243,7 @@ def _rope(config: Any) -> dict[str, Any]:
 
 
 def _rope_number(name: str, value: Any) -> bool:
-    """Whether a rope parameter is a number that frequencies can be made of, as written: no text, no truth value."""
+    """Whether a rope parameter is a number that can make frequencies: no text, no bool."""
     if name == "truncate":
         return isinstance(value, bool)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:

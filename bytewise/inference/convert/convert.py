@@ -1,6 +1,6 @@
-"""Checkpoint to artifact: reproducible, so that anyone who converts gets the same model id (design section 6).
+"""Checkpoint to artifact, reproducibly: everybody who converts gets the same model id (design section 6).
 
-Only IEEE operations and correctly rounded constants. The checkpoint is mapped and read once or twice, some rows at a time; the
+It uses only IEEE operations and correctly rounded constants. The checkpoint is read once or twice, some rows at a time; the
 artifact is written as it is made.
 """
 
@@ -54,7 +54,7 @@ from bytewise.protocol.units import Digest
 # The tensors of one artifact, in the order of computation, some rows at a time.
 
 HEAD, EMBEDDING, LAST_NORM = "lm_head", "model.embed_tokens", Norm("norm", "model.norm.weight", 0)
-"""Names in the checkpoint, linear layers without `.weight`."""
+"""Names in the checkpoint; linear layers without `.weight`."""
 
 
 class Conversion:
@@ -70,7 +70,7 @@ class Conversion:
         self._equaliser = Equaliser(self._shape, reader, precision.weight_bits, tokens) if tokens else None
 
     def run(self) -> int:
-        """Writes all tensors; the proven bound of activations."""
+        """Writes all tensors and returns the proven bound of activations."""
         constants, shape = self._constants(), self._shape
         bounds = Bounds(shape, self._embedding(constants), _largest(*_tables(constants)), float(constants["attention_scale"]))
         calibration = Calibration(shape, self._calibration_rows(constants), constants) if self._tokens else None
@@ -87,11 +87,11 @@ class Conversion:
         return bound
 
     def equalisation(self) -> Equalisation | None:
-        """What was done to channels."""
+        """Record of the equalisation; None without it."""
         return self._equaliser.record() if self._equaliser else None
 
     def _constants(self) -> Tensors:
-        """Writes what does not depend on the weights."""
+        """Writes the tensors that do not depend on the weights."""
         shape, source = self._shape, self._source
         # Positions 0 to max_context: one more than a context holds.
         try:
@@ -135,7 +135,7 @@ class Conversion:
         return reach
 
     def _plain(self, index: int) -> Tensors:
-        """The tensors of a layer as they are without equalisation."""
+        """The tensors of a layer without equalisation."""
         tensors = {norm.name: self._norm(norm) for norm in norms(self._shape, index)}
         for linear in linears(self._shape, index):
             parts = [(*part.limbs(self._precision.weight_bits), part.scale) for part in self._rounded(linear, Shifts())]
@@ -178,7 +178,7 @@ class Conversion:
         return _largest(weight)
 
     def _verify_repeated_head(self) -> None:
-        # Some checkpoints repeat the embedding; another head would be another model.
+        # Some checkpoints repeat the embedding as head. Another head would be another model.
         size = (self._shape.vocabulary, self._shape.width)
         both = (self._reader.tensor(f"{name}.weight", size).blocks() for name in (HEAD, EMBEDDING))
         if not all(torch.equal(head, embedding) for head, embedding in zip(*both, strict=True)):
@@ -195,35 +195,35 @@ def _largest(*tensors: Tensor) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ConversionOptions:
-    """What a conversion is asked for beside the checkpoint."""
+    """Options of a conversion."""
 
     bits: int = 8
-    """Of the weights: 8 or 16."""
+    """Bits of the weights: 8 or 16."""
     head_bits: int | None = None
-    """Of the output head; None: the same."""
+    """Bits of the output head; None for the same."""
     equalise: bool = True
     """Whether channels are equalised where that makes the error smaller."""
     calibration: Path | None = None
-    """Text on which that error is measured; None: tokens of a hash."""
+    """Text on which that error is measured; None for hashed tokens."""
     context: int | None = None
-    """Most tokens of prompt and answer together; None: the checkpoint's own. Longer ones than 131,072 need it."""
+    """Most tokens of prompt and answer together; None for the checkpoint's own. It is required above 131,072."""
 
 
 def convert(
     checkpoint: Path, out: Path, progress: Progress | None = None, *, bits: int = 8, options: ConversionOptions | None = None
 ) -> Digest:
-    """Writes the artifact of a checkpoint folder to `out` (which must not exist) and returns its model id.
+    """Writes the artifact of a checkpoint folder to `out`, which must not exist, and returns its model id.
 
-    `bits` is short for options that are otherwise the default. `UnsupportedModel` names what cannot be run exactly. A failure
-    leaves nothing at `out`, and so does a process that is killed.
+    `bits` is short for options with defaults otherwise. `UnsupportedModel` names what cannot be run exactly. A failure, or
+    killing the process, leaves nothing at `out`.
     """
     options = options or ConversionOptions(bits)
-    # One thread: what is done to a block of rows is too short to be worth waking others for.
+    # One thread: the work on a block of rows is too short to wake other threads.
     with staging_dir(out) as partial, fixed(1), contextlib.ExitStack() as closing:
         source = checkpoints.read(checkpoint, options.context)
         reader = closing.enter_context(contextlib.closing(TensorReader(checkpoint)))
         small = {name: _file(checkpoint, name) for name in (TOKENIZER_FILE, TEMPLATE_FILE)}
-        # Stop strings and schemas look at the bytes of tokens: a tokenizer that does not tell them is refused by its name.
+        # Stop strings and schemas use the bytes of tokens, so refuse by name a tokenizer that does not define them.
         TokenTable(small[TOKENIZER_FILE], source.architecture.vocabulary).verify()
         precision = _precision(source, reader, options)
         specs = layout.tensor_specs(source.architecture, precision)
@@ -248,10 +248,10 @@ def _precision(source: Checkpoint, reader: TensorReader, options: ConversionOpti
 
 
 def _tokens(source: Checkpoint, options: ConversionOptions) -> tuple[int, ...]:
-    """Ids of the calibration tokens; none leaves channels as they are. `NotExact` on a machine that computes otherwise."""
+    """Ids of the calibration tokens; none leaves channels unchanged. `NotExact` on a machine with other arithmetic."""
     if not options.equalise:
         return ()
-    # What is measured runs through the model: a machine that is not exact must not choose for others.
+    # The measurement runs through the model, so a machine that is not exact must not choose for others.
     operations.verify_elementwise()
     if options.calibration is None:
         return hashed_tokens(source.architecture)

@@ -1,9 +1,8 @@
-"""Channel equalisation by exact powers of two (design section 6, arithmetic review 2): it costs nothing when the model runs.
+"""Channel equalisation by exact powers of two (design section 6, arithmetic review 2). It costs nothing when the model runs.
 
-Each channel j that a producer hands to its consumers is divided by 2^k_j, and their columns multiplied by it:
-k_j = round(alpha · log2 rms_j), centred on its median. alpha is the one of {0, 1/4, 1/2, 3/4, 1} with the least error of the
-consumers' outputs on calibration tokens, against 16-bit weights and 22-bit activations. All that decides is integers: every
-machine decides alike.
+Each channel j of a producer is divided by 2^k_j, and the consumers' columns are multiplied by it: k_j = round(alpha · log2
+rms_j), centred on its median. alpha is the value of {0, 1/4, 1/2, 3/4, 1} with the least error of the consumers' outputs on
+calibration tokens, against 16-bit weights and 22-bit activations. All decisions use integers, so every machine decides alike.
 """
 
 from collections.abc import Iterator
@@ -25,26 +24,26 @@ from bytewise.protocol.digests import Label
 # Powers of two that move size from a producer's channels to its consumers' columns, and cancel exactly.
 
 MAX_SHIFT = 24
-"""Largest exponent: what a float32 weight loses to it, rounding to 8 or 16 bits would not have kept."""
+"""Largest exponent. A float32 weight loses only what rounding to 8 or 16 bits would lose anyway."""
 
 
 @dataclass(slots=True)
 class Shifts:
-    """Factors by tensor name; what has none is left as it is."""
+    """Factors by tensor name. Tensors without a factor stay unchanged."""
 
     rows: dict[str, Tensor] = field(default_factory=dict)
-    """Of producers: float32 2^-k for each output channel, or each element of a norm's weight."""
+    """Factors of producers: float32 2^-k for each output channel, or each element of a norm's weight."""
     columns: dict[str, Tensor] = field(default_factory=dict)
-    """Of consumers: float32 2^k for each input channel."""
+    """Factors of consumers: float32 2^k for each input channel."""
 
     def add(self, producer: str, exponents: Tensor, consumers: dict[str, Tensor]) -> None:
-        """Divides the producer's channels by 2^k; each consumer multiplies its columns by 2^k, in its own order of channels."""
+        """Divides the producer's channels by 2^k, and multiplies each consumer's columns by 2^k in its own order of channels."""
         self.rows[producer] = power_of_two(-exponents)
         for name, columns in consumers.items():
             self.columns[name] = power_of_two(columns)
 
     def weight(self, name: str, start: int, block: Tensor) -> Tensor:
-        """Rows of a linear layer's weight, from row `start` on."""
+        """Scaled rows of a linear layer's weight, from row `start` on."""
         if name in self.columns:
             block = block * self.columns[name]
         if name in self.rows:
@@ -52,21 +51,22 @@ class Shifts:
         return block
 
     def vector(self, name: str, values: Tensor) -> Tensor:
-        """A norm's weight or a bias."""
+        """A scaled norm weight or bias."""
         return values * self.rows[name] if name in self.rows else values
 
 
 QUARTERS = (0, 1, 2, 3, 4)
-"""The grid of alpha, in quarters. The first leaves the channels as they are."""
+"""Grid of alpha, in quarters. The first value leaves the channels unchanged."""
 
 WORTH = Fraction(7, 8)
-"""A pair is left alone unless its error falls below this part of what it was: less is chance, and may cost elsewhere."""
+"""A pair stays unchanged unless its error falls below this share of the original. A smaller gain is chance and may cost
+elsewhere."""
 
 SAMPLE_ROWS = 128
-"""Outputs of a consumer on which the error is measured: evenly spaced."""
+"""Outputs of a consumer on which the error is measured, evenly spaced."""
 
 REFERENCE_BITS = (22, 16)
-"""Of activations and weights of the reference: 2^22 · 2^15 · 2^16 products stay within 2^53."""
+"""Bits of the reference's activations and weights: 2^22 · 2^15 · 2^16 products stay within 2^53."""
 
 ERROR_BITS = 20
 """Errors are counted in units of 2^-20 of the largest output."""
@@ -74,7 +74,7 @@ ERROR_BITS = 20
 
 @dataclass(frozen=True, slots=True)
 class PairScaling:
-    """How strongly one pair is equalised."""
+    """Strength and factors of the equalisation of one pair."""
 
     quarters: int
     """alpha = quarters / 4."""
@@ -83,10 +83,10 @@ class PairScaling:
 
 
 def choose(inputs: Tensor, consumers: list[Tensor], channel: Tensor, bits: int) -> PairScaling:
-    """The best choice for a pair.
+    """The best scaling of a pair.
 
-    `inputs` [T, K] are what the consumers read, `consumers` a sample of rows [n, K] of each, `channel` [K] the producer's channel
-    that each of the K columns carries, `bits` the precision of the consumers.
+    `inputs` [T, K] are the consumers' inputs, `consumers` a sample of rows [n, K] of each, `channel` [K] the producer's channel
+    of each of the K columns, `bits` the precision of the consumers.
     """
     energy = _energy(inputs, channel)
     references = [_outputs(inputs, weight, *REFERENCE_BITS) for weight in consumers]
@@ -107,7 +107,7 @@ def sampled(rows: int) -> range:
 
 
 def _energy(inputs: Tensor, channel: Tensor) -> list[int]:
-    """Sum of squares of each channel over the tokens, in units of the largest input: integers."""
+    """Sum of squares of each channel over the tokens, in integer units of the largest input."""
     rows = quantise(inputs.reshape(1, -1), ERROR_BITS)
     squares = rows.values.reshape(inputs.shape).to(torch.int64).square().sum(0)
     total = torch.zeros(int(channel.max()) + 1, dtype=torch.int64).index_add_(0, channel, squares)
@@ -115,7 +115,7 @@ def _energy(inputs: Tensor, channel: Tensor) -> list[int]:
 
 
 def _exponents(energy: list[int], quarters: int) -> Tensor:
-    """round(alpha · log2 rms) minus its median, within ±24; channels that are never used stay.
+    """round(alpha · log2 rms) minus its median, within ±24. Channels that are never used get 0.
 
     log2 rms = log2(energy) / 2, so k = ⌊(log2(energy^quarters) + 4) / 8⌋; ⌊log2⌋ of an integer is its bit length less one.
     """
@@ -133,7 +133,7 @@ def _outputs(inputs: Tensor, weight: Tensor, activation_bits: int, weight_bits: 
 
 
 def _error(found: Tensor, reference: Tensor) -> Fraction:
-    """Squared error over squared reference, exactly, of outputs counted in units of the largest reference."""
+    """Exact squared error over squared reference, of outputs counted in units of the largest reference."""
     rows = quantise(reference.reshape(1, -1), ERROR_BITS)
     limit = 4.0 * 2**ERROR_BITS
     counted = (found.reshape(1, -1) * power_of_two(126 + ERROR_BITS - rows.exponent)).round_().clamp_(-limit, limit)
@@ -143,7 +143,7 @@ def _error(found: Tensor, reference: Tensor) -> Fraction:
     return Fraction(int((counted.to(torch.int64) - wanted).square().sum()), size) if size else Fraction(0)
 
 
-# Which channels of a decoder layer can be scaled against each other, and the record of what was done with them.
+# Pairs of a decoder layer whose channels can be scaled against each other, and the record of the scaling.
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class _Pair:
 
 
 class Equaliser:
-    """Chooses the shifts of each layer and remembers the choices."""
+    """Chooses the shifts of each layer and records them."""
 
     def __init__(self, shape: Architecture, reader: TensorReader, bits: int, tokens: tuple[int, ...]) -> None:
         self._shape, self._reader, self._bits, self._tokens = shape, reader, bits, tokens
@@ -167,7 +167,7 @@ class Equaliser:
         self._skipped: list[str] = []
 
     def layer(self, index: int, inputs: Tensors) -> Shifts:
-        """The shifts of a decoder layer whose linear layers saw these inputs [T, K]."""
+        """The shifts of a decoder layer whose linear layers had these inputs [T, K]."""
         shifts, prefix = Shifts(), f"layers.{index}."
         known = {linear.name.removeprefix(prefix): linear for linear in linears(self._shape, index)}
         for pair in _pairs(self._shape):
@@ -181,13 +181,13 @@ class Equaliser:
         return shifts
 
     def head(self, inputs: Tensor, head: Linear, bits: int) -> Shifts:
-        """The shifts between the last norm, whose outputs [T, D] these are, and the head."""
+        """The shifts between the last norm, with outputs [T, D], and the head."""
         shifts = Shifts()
         self._choose(shifts, "", _Pair("norm", ("head",), torch.arange(self._shape.width)), inputs, {"head": head}, bits)
         return shifts
 
     def record(self) -> Equalisation:
-        """For the manifest."""
+        """Record for the manifest."""
         calibration = digests.labelled(Label.CALIBRATION, *self._tokens)
         return Equalisation(calibration, len(self._tokens), tuple(self._pairs), tuple(self._skipped))
 
@@ -206,7 +206,7 @@ class Equaliser:
 def _pairs(shape: Architecture) -> Iterator[_Pair]:
     across = torch.arange(shape.width)
     yield _Pair("input_layernorm", ("q_proj", "k_proj", "v_proj"), across)
-    # Each head of the output reads the value head that its query heads share.
+    # Each head of the output projection reads the value head that its query heads share.
     group, inner = shape.heads // shape.key_value_heads, torch.arange(shape.heads * shape.head_width)
     head, place = inner // shape.head_width, inner % shape.head_width
     yield _Pair("v_proj", ("o_proj",), head // group * shape.head_width + place)

@@ -1,7 +1,8 @@
-"""A small model from a seed: a Hugging Face checkpoint, the same bytes on every machine.
+"""A small model from a seed: a Hugging Face checkpoint with the same bytes on every machine.
 
-Weights are integers of a counter-mode SHA-256, scaled by a power of two: no random generator, no libm. The model knows
-nothing; its answers are printable nonsense that depends on every token before: what a network that compares bytes needs.
+Weights are integers of a counter-mode SHA-256, scaled by a power of two, without random generator or libm. The model is
+untrained. Its answers are printable nonsense that depends on all tokens before, which is enough for a network that compares
+bytes.
 """
 
 import json
@@ -21,7 +22,7 @@ from bytewise.protocol.errors.actors import ConfigurationError
 SPECIAL_TOKENS = (
     "<|begin|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>", "<|reserved-0|>", "<|reserved-1|>",
 )  # fmt: skip
-"""Ids 256 to 263; 0 to 255 are the bytes."""
+"""Ids 256 to 263. Ids 0 to 255 are the bytes."""
 
 BEGIN, END = 256, 257
 
@@ -36,7 +37,7 @@ Floats = NDArray[np.float32]
 def make_model(
     path: Path, seed: int, *, layers: int = 4, width: int = 256, heads: int = 8, key_value_heads: int = 2, context: int = 2048
 ) -> None:
-    """Writes a checkpoint folder at `path`, which must not exist. Another seed is another model."""
+    """Writes a checkpoint folder at `path`, which must not exist. Another seed gives another model."""
     if path.exists():
         raise ConfigurationError(path.name, "already exists")
     intermediate = width * 11 // 4 // 8 * 8
@@ -88,7 +89,7 @@ def _weights(seed: int, config: dict[str, Any]) -> Iterator[tuple[str, Floats]]:
     shared = config["num_key_value_heads"] * config["head_dim"]
     yield "model.embed_tokens.weight", _matrix(seed, "embedding", vocabulary, width, 1)
     head = _matrix(seed, "head", vocabulary, width, HEAD_GAIN)
-    # Only printable ASCII is ever said: every other row is zero, its logit 0 and far below the largest of 95.
+    # Only printable ASCII is generated: every other row is zero, so its logit is 0, far below the largest of 95.
     head[[i for i in range(vocabulary) if not 0x20 <= i < 0x7F]] = 0
     yield "lm_head.weight", head
     yield "model.norm.weight", np.ones(width, np.float32)
@@ -106,17 +107,17 @@ def _weights(seed: int, config: dict[str, Any]) -> Iterator[tuple[str, Floats]]:
 
 
 HEAD_GAIN = 6
-"""Standard deviation of logits: the zero rows have a weight of about e^-15 against the best printable byte."""
+"""Standard deviation of logits. The zero rows have a weight of about e^-15 against the best printable byte."""
 
 QUERY_GAIN = 2
-"""Attention that looks at few keys: an answer that varies with all that was said."""
+"""Makes attention look at few keys, so that the answer varies with the whole prompt."""
 
 
 def _matrix(seed: int, name: str, rows: int, columns: int, gain: int) -> Floats:
-    # Rows of about unit gain: the root of the row length is taken as a power of two, so that scaling is exact.
+    # Rows of about unit gain: the root of the row length is rounded to a power of two, so that scaling is exact.
     count = rows * columns
     blocks = (digests.labelled(Label.WEIGHTS, seed, name.encode(), i) for i in range(-(-count // 32)))
     raw = np.frombuffer(b"".join(blocks), np.uint8)[:count].astype(np.float32).reshape(rows, columns)
-    # Centred, doubled to stay an integer: odd numbers in ±255, deviation 147.8, taken as 128.
+    # Centred, and doubled to stay an integer: odd numbers in ±255, with deviation 147.8, taken as 128.
     root = 1 << (columns.bit_length() // 2)
     return (raw * 2 - 255) * np.float32(gain / (128 * root))

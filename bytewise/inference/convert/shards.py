@@ -1,4 +1,4 @@
-"""Tensors of a Hugging Face checkpoint by name, whichever shard holds them, read some rows at a time."""
+"""Tensors of a Hugging Face checkpoint by name, in any shard, read some rows at a time."""
 
 import json
 import os
@@ -19,26 +19,26 @@ INDEX_FILE = "model.safetensors.index.json"
 SINGLE_FILE = "model.safetensors"
 
 _DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
-"""By the names of safetensors: the types that models are published in."""
+"""Types in which models are published, by their safetensors names."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """A tensor in its file. Rows are read when they are wanted: a mapped shard would count as memory of ours."""
+    """A tensor in its file. Rows are read on demand, because a mapped shard would count as memory of this process."""
 
     name: str
-    """In the checkpoint."""
+    """Name in the checkpoint."""
     dtype: torch.dtype
     """Its own type."""
     shape: tuple[int, ...]
-    """Rows come first."""
+    """Shape; rows come first."""
     file: BinaryIO
     """The open shard."""
     offset: int
-    """Of its first byte in the shard."""
+    """Offset of its first byte in the shard."""
 
     def rows(self, start: int, stop: int) -> Tensor:
-        """Some rows in their own type; `UnsupportedModel` if the file ends before."""
+        """Some rows in the tensor's own type. `UnsupportedModel` if the file ends before."""
         size = self.dtype.itemsize * prod(self.shape[1:])
         data = bytearray((stop - start) * size)
         if os.preadv(self.file.fileno(), [data], self.offset + start * size) != len(data):
@@ -46,11 +46,11 @@ class StoredTensor:
         return torch.frombuffer(data, dtype=self.dtype).view(stop - start, *self.shape[1:])
 
     def pick(self, rows: Iterable[int]) -> Tensor:
-        """Certain rows as float32 (exact)."""
+        """Selected rows as float32 (exact)."""
         return torch.cat([self.rows(row, row + 1) for row in rows]).to(torch.float32)
 
     def blocks(self) -> Iterator[Tensor]:
-        """The whole tensor as float32 (exact), some rows at a time; `UnsupportedModel` where a value is not finite."""
+        """The whole tensor as float32 (exact), some rows at a time. `UnsupportedModel` if a value is not finite."""
         step = max(1, BLOCK // prod(self.shape[1:]))
         for start in range(0, self.shape[0], step):
             block = self.rows(start, min(start + step, self.shape[0])).to(torch.float32)
@@ -63,7 +63,7 @@ class TensorReader:
     """The tensors that a checkpoint's index, or its only file, names."""
 
     def __init__(self, path: Path) -> None:
-        """`UnsupportedModel` for a shard that is missing, unreadable or cut, and for a tensor that is missing or there twice."""
+        """`UnsupportedModel` for a missing, unreadable or truncated shard, and for a missing or repeated tensor."""
         self._entries: dict[str, tuple[BinaryIO, dict[str, Any], int]] = {}
         self._files: list[BinaryIO] = []
         expected = _index(path)
@@ -75,11 +75,11 @@ class TensorReader:
         self._unread = set(self._entries)
 
     def has(self, name: str) -> bool:
-        """Whether the checkpoint holds a tensor of that name."""
+        """Whether the checkpoint has a tensor of that name."""
         return name in self._entries
 
     def tensor(self, name: str, shape: tuple[int, ...]) -> StoredTensor:
-        """A tensor of the checkpoint; `UnsupportedModel` if it is missing, misshapen or of integers."""
+        """A tensor of the checkpoint. `UnsupportedModel` if it is missing, has a wrong shape or is of integers."""
         if name not in self._entries:
             raise UnsupportedModel(f"checkpoint lacks {name}")
         file, entry, start = self._entries[name]
@@ -89,11 +89,11 @@ class TensorReader:
         return StoredTensor(name, _DTYPES[entry["dtype"]], shape, file, start + entry["data_offsets"][0])
 
     def read(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """The whole tensor as float32 (exact), for small ones; `UnsupportedModel` also where a value is not finite."""
+        """The whole tensor as float32 (exact), for small ones. `UnsupportedModel` also if a value is not finite."""
         return torch.cat(list(self.tensor(name, shape).blocks()))
 
     def finish(self) -> None:
-        """`UnsupportedModel` if a tensor was never read: an operation that the profile does not know."""
+        """`UnsupportedModel` if a tensor was never read: it belongs to an operation outside the profile."""
         left = sorted(name for name in self._unread if not name.endswith("rotary_emb.inv_freq"))
         if left:
             raise UnsupportedModel(f"unknown tensors {', '.join(left[:3])}")
@@ -105,7 +105,7 @@ class TensorReader:
 
     def _add(self, path: Path) -> None:
         try:
-            # The library checks a header: that offsets fit shapes, do not overlap, and end where the file does.
+            # The library checks the header: offsets fit shapes, do not overlap, and end where the file ends.
             with safe_open(path, framework="pt"):
                 file = path.open("rb", buffering=0)
         except (OSError, SafetensorError) as error:

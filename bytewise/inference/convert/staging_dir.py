@@ -1,4 +1,4 @@
-"""Making a folder that is either complete or not there: one maker at a time, and what a killed one left behind is thrown away."""
+"""Creates a folder that is either complete or absent, with one writer at a time. Remains of a killed writer are removed."""
 
 import contextlib
 import fcntl
@@ -12,10 +12,10 @@ from bytewise.protocol.errors.actors import ConfigurationError
 
 @contextlib.contextmanager
 def staging_dir(out: Path) -> Iterator[Path]:
-    """An empty folder beside `out`; on success it becomes `out`, safe on disk, on an error it goes.
+    """An empty folder beside `out`. On success it becomes `out`, safe on disk; on an error it is removed.
 
-    `ConfigurationError` if `out` exists or another process is making it. The claim is a lock on the folder itself, which the
-    system takes back from a process that dies.
+    `ConfigurationError` if `out` exists or another process is writing it. The claim is a lock on the folder itself, which the
+    system releases when the process dies.
     """
     partial = out.with_name(out.name + ".partial")
     try:
@@ -39,7 +39,7 @@ def staging_dir(out: Path) -> Iterator[Path]:
 def _lock(partial: Path, out: Path) -> int:
     while True:
         if partial.is_symlink():
-            # Emptying it would empty another folder, and renaming it would publish a link.
+            # Emptying a link would empty another folder, and renaming it would publish a link.
             raise ConfigurationError(partial.name, "is a link, a folder is made there")
         partial.mkdir(exist_ok=True)
         descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -48,7 +48,7 @@ def _lock(partial: Path, out: Path) -> int:
         except BlockingIOError:
             os.close(descriptor)
             raise ConfigurationError(out.name, "is being made by another process") from None
-        # Whoever held the lock before may have renamed or removed the folder that we opened.
+        # The previous holder of the lock may have renamed or removed the folder that we opened.
         with contextlib.suppress(FileNotFoundError):
             if os.fstat(descriptor).st_ino == partial.lstat().st_ino:
                 return descriptor
@@ -56,7 +56,7 @@ def _lock(partial: Path, out: Path) -> int:
 
 
 def _verify_free(out: Path, partial: Path) -> None:
-    # Also a link that leads nowhere: no folder can take its name.
+    # A link that leads nowhere counts too: no folder can take its name.
     if os.path.lexists(out):
         shutil.rmtree(partial)
         raise ConfigurationError(out.name, "already exists")

@@ -1,4 +1,4 @@
-"""The weights file, written tensor by tensor in any order: the header first, each tensor hashed as its rows arrive."""
+"""Writes the weights file tensor by tensor in any order: the header first; each tensor is hashed as its rows arrive."""
 
 import os
 from pathlib import Path
@@ -13,10 +13,10 @@ from bytewise.protocol.digests import RunningSha256
 
 
 class TensorWriter:
-    """Rows of a tensor come in order; tensors come in any order, also at the same time."""
+    """Rows of one tensor arrive in order. Tensors arrive in any order, also at the same time."""
 
     def __init__(self, path: Path, specs: list[TensorSpec], progress: Progress | None) -> None:
-        """Makes the file at its full size, so that a full disk is noticed now; `OSError` as it comes."""
+        """Creates the file at its full size, so that a full disk is noticed at once. Raises `OSError`."""
         self._specs = {spec.name: spec for spec in specs}
         self._header = header(specs)
         self._start, self._offset = {}, len(self._header)
@@ -31,7 +31,7 @@ class TensorWriter:
         _write_all(self._file.fileno(), memoryview(self._header), 0)
 
     def write(self, name: str, rows: Tensor) -> None:
-        """Appends rows, or the whole tensor. Types and sizes other than announced are mistakes of ours: `ValueError`."""
+        """Appends rows, or a whole tensor. `ValueError` for other types and sizes than announced, which is a bug."""
         spec = self._specs[name]
         data = rows.contiguous().flatten().view(uint8).numpy().data
         if rows.dtype != DTYPES[spec.dtype][0] or self._written[name] + len(data) > spec.size:
@@ -44,7 +44,7 @@ class TensorWriter:
             self._progress(WEIGHTS_FILE, self._done, self._offset)
 
     def finish(self) -> tuple[FilePiece, ...]:
-        """The pieces of the file, once it is safe on disk; `ValueError` if a tensor is incomplete."""
+        """The pieces of the file, once it is safe on disk. `ValueError` if a tensor is incomplete."""
         missing = [name for name, spec in self._specs.items() if self._written[name] != spec.size]
         if missing:
             raise ValueError(f"tensors were not written: {missing[:3]}")

@@ -1,4 +1,1 @@
-"""The torch path on a CUDA device: other ways to multiply, other memory, the same bytes. Never yet run on a GPU.
-
-Reading order: backends, runner, graphs.
-"""
+"""The torch path on a CUDA device: other ways to multiply, other memory, the same bytes. It has never run on a GPU."""

@@ -1,4 +1,4 @@
-"""The forward loop of the torch path with everything on one device."""
+"""The torch path's forward loop on a CUDA device: integer products on its matrix units, and decoding in fixed shapes."""
 
 import contextlib
 import weakref
@@ -23,13 +23,13 @@ from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import Digest
 from bytewise.service.settings import library_variables
 
-# Exact integer products on a CUDA device: the units of a GPU that multiply 8-bit integers, bfloat16, TF32 and float64.
+# Exact integer products on a CUDA device, with its units for 8-bit integers, bfloat16, TF32 and float64.
 
 LEAST_ROWS = 32
-"""The library's int8 product wants more than 16 rows on CUDA; 32 is the next height of a tile."""
+"""Rows of the smallest int8 product. The library requires more than 16 on CUDA; 32 is the next tile height."""
 
 UNIT = 8
-"""It wants sizes that are multiples of 8."""
+"""Sizes must be multiples of this."""
 
 
 class CudaInt8Backend(Float64Backend):
@@ -38,7 +38,7 @@ class CudaInt8Backend(Float64Backend):
     name = "cuda-int8"
 
     def pack(self, weight: Tensor) -> Tensor:
-        """[K, N] as a view of padded memory [N', K'], the order of operands that the tensor cores read."""
+        """[K, N] as a view of padded memory [N', K'], the order of operands for the tensor cores."""
         padded = torch.zeros((_up(weight.shape[0]), _up(weight.shape[1])), dtype=torch.int8, device=weight.device)
         padded[: weight.shape[0], : weight.shape[1]] = weight
         return padded[: weight.shape[0], : weight.shape[1]].t()
@@ -56,19 +56,19 @@ class CudaInt8Backend(Float64Backend):
 
 
 class CudaFloat64Backend(Float64Backend):
-    """Float64 on the tensor cores, or beside them."""
+    """Float64, on the tensor cores where they have it."""
 
     name = "cuda-float64"
 
 
 class CudaBfloat16Backend(Float32Backend):
-    """bfloat16 limbs, which it holds exactly (|v| <= 256), summed in float32 in chunks below 2^24."""
+    """bfloat16 limbs, which are exact up to 256, summed in float32 in chunks below 2^24."""
 
     name = "cuda-bfloat16"
     kind = torch.bfloat16
 
     def multiply(self, left: Tensor, right: Tensor) -> Tensor:
-        """float32 sums; on a processor, which has no such product, those of the widened operands."""
+        """float32 sums. A processor has no such product, so there the operands are widened."""
         if not left.is_cuda:
             return super().multiply(left.to(torch.float32), right.to(torch.float32))
         function = torch.mm if left.dim() == 2 else torch.bmm
@@ -76,7 +76,7 @@ class CudaBfloat16Backend(Float32Backend):
 
 
 class CudaTf32Backend(Float32Backend):
-    """float32 operands of 8 bits through the TF32 tensor cores, which read 11 of them."""
+    """float32 operands of 8 bits on the TF32 tensor cores, which keep 11 bits."""
 
     name = "cuda-tf32"
 
@@ -101,25 +101,25 @@ def _up(size: int) -> int:
 
 
 CUDA_BACKENDS: tuple[Backend, ...] = (CudaInt8Backend(), CudaBfloat16Backend(), CudaTf32Backend(), CudaFloat64Backend())
-"""All of them, in order of the rates that their units have on paper."""
+"""All CUDA backends, in the order of their nominal rates."""
 
 
 # Decoding in fixed shapes: every step is the same sequence of kernels over the same memory, so that CUDA can replay it.
 
 BUCKET = 256
-"""Attention reads this many slots at a time: one graph for each multiple that was needed."""
+"""Attention reads a multiple of this many slots; there is one graph for each multiple in use."""
 
 WARM_UP_RUNS = 3
-"""Before a capture, on a stream of its own, as the library asks for."""
+"""Runs before a capture, on a separate stream, as the library requires."""
 
 
 def can_be_static(shape: Architecture) -> bool:
-    """Whether a step has one shape: sliding windows cut the keys by position, experts are chosen by value."""
+    """Whether every step has the same shape. Sliding windows cut the keys by position, and experts are chosen by value."""
     return not shape.windows and not shape.experts
 
 
 class StaticCache(ExactCache):
-    """Keys and values of one sequence in memory that does not move; which slots are filled is a tensor."""
+    """Keys and values of one sequence at fixed addresses. A tensor says which slots are filled."""
 
     def __init__(self, shape: Architecture, slots: int) -> None:
         super().__init__(shape.layers, 1, shape.key_value_heads, shape.head_width, slots)
@@ -127,7 +127,7 @@ class StaticCache(ExactCache):
         self._order = torch.arange(slots)
 
     def load(self, source: ExactCache) -> None:
-        """Takes over all tokens of another cache of one sequence."""
+        """Copies all tokens of another cache of one sequence."""
         count = source.length
         self._values.zero_()
         self._scale.zero_()
@@ -142,7 +142,7 @@ class StaticCache(ExactCache):
         target.advance(1)
 
     def advance(self, count: int) -> None:
-        """Nothing: where the next token goes is in `at`."""
+        """Does nothing: `at` holds the position of the next token."""
 
     def _store(self, kind: int, layer: int, rows: Rows) -> CachedTensor:
         values, scale = self._values[kind, layer], self._scale[kind, layer]
@@ -153,18 +153,18 @@ class StaticCache(ExactCache):
 
 @dataclass(frozen=True, slots=True)
 class StaticNetwork:
-    """What a step computes."""
+    """The computation of a step."""
 
     shape: Architecture
-    """Of the model."""
+    """Shape of the model."""
     hidden: Callable[[ExactCache, Tensor, Tensor], Tensor]
-    """Final norm's output [1, 1, D] of tokens and positions [1, 1]; fills the cache."""
+    """Output [1, 1, D] of the final norm for tokens and positions [1, 1]. It fills the cache."""
     logits: Callable[[Rows], Tensor]
     """Logits [1, V] of the quantised row."""
 
 
 class CapturedStep:
-    """One decoding step in a fixed shape: inputs and outputs are tensors that stay where they are."""
+    """One decoding step in a fixed shape. Its input and output tensors stay at their addresses."""
 
     def __init__(self, network: StaticNetwork, slots: int, captured: bool) -> None:
         self.cache = StaticCache(network.shape, slots)
@@ -174,11 +174,11 @@ class CapturedStep:
         self._compute()
 
     def run(self, token: int, position: int) -> tuple[Rows, Tensor]:
-        """Quantised row and logits after a token at a position; both are overwritten by the next step."""
+        """Quantised row and logits after a token at a position. The next step overwrites both."""
         self._token.fill_(token)
         self.cache.at.fill_(position)
         if self._captured and self._graph is None and _get_current_dispatch_mode() is None:
-            # Not under the guard: it looks at values, and a capture cannot wait for them.
+            # Not under the guard, which looks at values: a capture cannot wait for them.
             self._graph = self._capture()
         if self._graph is None:
             self._compute()
@@ -205,17 +205,17 @@ class CapturedStep:
 
 
 class StaticDecoder:
-    """Feeds tokens through fixed shapes, for one sequence after another."""
+    """Feeds tokens in fixed shapes, for one sequence after another."""
 
     def __init__(self, network: StaticNetwork, captured: bool, bucket: int = BUCKET) -> None:
         """`captured` makes a CUDA graph of each step."""
         self._network, self._captured, self._bucket = network, captured, bucket
         self._steps: dict[int, CapturedStep] = {}
         self._held: tuple[weakref.ref[ExactCache], int, int] | None = None
-        """Whose tokens a step's memory holds, how many, and in which step."""
+        """Cache whose tokens a step's memory holds, how many, and in which step."""
 
     def feed(self, cache: ExactCache, token: int) -> HeadRow:
-        """One more token at the end of a cache of one sequence."""
+        """Feeds one more token at the end of a cache of one sequence."""
         position = cache.length
         step = self._step(-(-(position + 1) // self._bucket) * self._bucket)
         if not self._holds(cache, step):
@@ -226,7 +226,7 @@ class StaticDecoder:
         return head_rows(rows, logits)[0]
 
     def forget(self) -> None:
-        """Somebody else has written to the caches: the next token takes over all of its cache again."""
+        """Call it after another writer changed the caches. The next token then copies its whole cache again."""
         self._held = None
 
     def _step(self, slots: int) -> CapturedStep:
@@ -239,14 +239,14 @@ class StaticDecoder:
 
 
 WORKSPACE, WORKSPACES = "CUBLAS_WORKSPACE_CONFIG", (":4096:8", ":16:8")
-"""What the library wants of the environment before it runs deterministic algorithms on CUDA."""
+"""Environment variable that the library requires before it runs deterministic algorithms on CUDA."""
 
 
 class DeviceRunner(Runner):
-    """The model of one artifact on one backend and device: tensors without a stated device are made there."""
+    """The model of one artifact on one backend and device. Tensors without a stated device are made there."""
 
     def __init__(self, artifact: Artifact, backend: Backend, device: str, bucket: int = BUCKET) -> None:
-        """Where the model allows it, decoding has fixed shapes of multiples of `bucket` slots (0: never), on CUDA as graphs."""
+        """Where the model allows it, decoding has fixed shapes of multiples of `bucket` slots (0: never), as graphs on CUDA."""
         self._device, self._bucket = torch.device(device), bucket
         with self._device:
             super().__init__(artifact, backend, device)
@@ -261,11 +261,11 @@ class DeviceRunner(Runner):
             return ExactCache(shape.layers, batch, shape.key_value_heads, shape.head_width, capacity)
 
     def memory(self) -> int:
-        """Bytes of the card's memory, or of the machine's where the device is no card."""
+        """Bytes of the card's memory, or of the machine's if the device is no card."""
         return torch.cuda.mem_get_info(self._device)[1] if self._device.type == "cuda" else super().memory()
 
     def feed(self, cache: TokenCache, token: int, position: int, logits: bool = True) -> HeadRow:
-        """Decode: one more token of one sequence, at the end of its cache. Its logits are always kept."""
+        """Decode: feeds one more token of one sequence, at the end of its cache. Its logits are always kept."""
         with self._device:
             if self._decoder is None or not isinstance(cache, ExactCache):
                 return super().feed(cache, token, position)
@@ -281,10 +281,10 @@ class DeviceRunner(Runner):
             return super().teacher_force(cache, sequences, keep, chunk)
 
     def vectors(self) -> Digest:
-        """Known answers, golden vectors and known models on this backend and device; `NotExact` names what differs."""
+        """Runs known answers, golden vectors and known models on this backend and device. `NotExact` names what differs."""
         with self._device:
             digest = self_test.verify_profile(self.backend)
-        # Whole models, whose golden rows were computed without any device: this is where a card proves itself.
+        # Whole models, whose golden rows were computed without any device, show that a card is exact.
         known_models.verify(lambda known: DeviceRunner(known, self.backend, self._device.type, self._bucket), lambda _: True)
         return digest
 
@@ -297,7 +297,7 @@ def open_cuda(artifact: Artifact, name: str | None = None) -> DeviceRunner:
     if not torch.cuda.is_available():
         raise CannotExecute("no CUDA device is here", CannotReason.BACKEND)
     if library_variables((WORKSPACE,)).get(WORKSPACE) not in WORKSPACES:
-        # The library reads it once and refuses its products without it.
+        # The library reads the variable once, and refuses its products without it.
         raise CannotExecute(f"start the process with {WORKSPACE}={WORKSPACES[0]}", CannotReason.BACKEND)
     wanted = CUDA_BACKENDS if name is None else (backend_named(name, CUDA_BACKENDS),)
     with torch.device("cuda"):

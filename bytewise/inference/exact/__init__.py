@@ -1,1 +1,1 @@
-"""The exact operations that every backend computes to the same bits (docs/reference/exact-arithmetic.md)."""
+"""The exact operations, which every backend computes to the same bits (docs/reference/exact-arithmetic.md)."""

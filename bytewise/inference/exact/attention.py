@@ -22,19 +22,19 @@ DENOMINATOR_ONE = float(2**30)
 """Fixed point of the denominator."""
 
 TILE_SCORES = 2**20
-"""Scores that are in memory at a time: queries are taken in tiles. No byte depends on it."""
+"""Scores in memory at a time; queries are processed in tiles. No byte depends on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionRule:
-    """What exact attention needs to know of a layer."""
+    """Parameters of exact attention in one layer."""
 
     backend: Backend
     """Way to multiply integers."""
     scale: Tensor
     """Factor of the scores, float32 [1]."""
     window: int = 0
-    """A query sees this many positions, its own included; 0: all up to its own."""
+    """Positions that a query sees, including its own; 0 for all up to its own."""
     cap: Tensor | None = None
     """Soft cap of the scores, float32 [1]."""
 
@@ -42,9 +42,9 @@ class AttentionRule:
 def exact_attention(module: Any, query: Tensor, key: Any, value: Any, _mask: None, **_: Any) -> tuple[Tensor, None]:
     """transformers' attention interface: query float32 [B, H, T, d], cached keys and values, to [B, T, H, d].
 
-    Keys and values are what the cache's `update` returned: all `CachedTensor`, or those `NewKeys` of a cache that attends
-    itself. The queries are those of the last T slots. `module.rule` is the layer's `AttentionRule`; what else the library
-    passes (mask, scaling, window) says the same in floats and is not read.
+    Keys and values are what the cache's `update` returned: all `CachedTensor`, or the `NewKeys` of a cache that attends itself.
+    The queries are those of the last T slots. `module.rule` is the layer's `AttentionRule`. The library's other arguments
+    (mask, scaling, window) say the same in floats and are not read.
     """
     rule: AttentionRule = module.rule
     if isinstance(key, NewKeys):
@@ -61,7 +61,7 @@ def attend(rule: AttentionRule, query: Tensor, keys: CachedTensor, values: Cache
     tiles = []
     for start in range(0, length, step):
         stop = min(start + step, length)
-        # Slots of the tile's first and last query: what neither of them sees is not read.
+        # Slots of the tile's first and last query. Slots that neither of them sees are not read.
         first, last = slots - length + start, slots - length + stop
         seen = max(0, first - rule.window + 1) if rule.window else 0
         part = Rows(rows.values[:, :, start:stop], rows.scale[:, :, start:stop], ACTIVATION_BITS)
@@ -70,7 +70,7 @@ def attend(rule: AttentionRule, query: Tensor, keys: CachedTensor, values: Cache
 
 
 def _tile(rule: AttentionRule, query: Rows, keys: CachedTensor, values: CachedTensor) -> Tensor:
-    """Queries at the last slots of the keys; the first query sees from the first slot on, if there is a window."""
+    """Queries at the last slots of the keys. With a window, the first query sees from the first slot on."""
     batch, heads, length, width = query.values.shape
     shared, slots = keys.values.shape[1:3]
     grouped = query.values.reshape(batch * shared, -1, width)
@@ -99,7 +99,7 @@ def _tile(rule: AttentionRule, query: Rows, keys: CachedTensor, values: CachedTe
 
 
 def _operand(stored: CachedTensor) -> Tensor:
-    """float64 [B · heads, S, d]: what exact products of attention read."""
+    """float64 [B · heads, S, d], the operand of exact attention products."""
     return stored.values.flatten(0, 1).to(torch.float64)
 
 

@@ -1,6 +1,6 @@
-"""Keys and values, quantised once per token and head: a row in the cache never changes (design section 6).
+"""Keys and values, quantised once per token and head. A row in the cache never changes (design section 6).
 
-Slot and absolute position are one: a sequence fills its slots from 0 on, and the shorter ones of a batch are padded on the
+Slot and absolute position are equal: a sequence fills its slots from 0 on. Shorter sequences of a batch are padded on the
 right, behind every position that their tokens see.
 """
 
@@ -16,59 +16,59 @@ from bytewise.inference.exact.quantise import ACTIVATION_BITS, Rows, quantise
 
 @dataclass(frozen=True, slots=True)
 class CachedTensor:
-    """Keys or values of one layer: the slots filled so far, or some of them."""
+    """Keys or values of one layer: the filled slots, or some of them."""
 
     values: Tensor
-    """Integers of 15 bits as int16 [B, heads, S, d]: a quarter of what the float64 product reads."""
+    """15-bit integers as int16 [B, heads, S, d], a quarter of the bytes that the float64 product reads."""
     scale: Tensor
     """float32 [B, heads, 1, S]."""
     filled: Tensor | None = None
-    """bool [S]: which slots hold a token, where some do not yet (decoding in a fixed shape); None: all do."""
+    """bool [S]: which slots hold a token, if some are empty (decoding in a fixed shape); None if all do."""
 
     def slots(self, start: int, stop: int) -> "CachedTensor":
-        """Slots from `start` to before `stop`."""
+        """Slots from `start` to `stop`, exclusive."""
         filled = None if self.filled is None else self.filled[start:stop]
         return CachedTensor(self.values[:, :, start:stop], self.scale[..., start:stop], filled)
 
 
 class TokenCache(abc.ABC):
-    """What `past_key_values` is to transformers' models: they call `update` in each layer."""
+    """`past_key_values` for transformers' models, which call `update` in each layer."""
 
     length = 0
-    """Tokens of each sequence that it holds."""
+    """Tokens of each sequence in the cache."""
     capacity = 0
-    """And that it has room for."""
+    """Tokens of each sequence for which it has room."""
 
     def advance(self, count: int) -> None:
-        """The forward pass over `count` tokens is over in every layer."""
+        """Ends the forward pass over `count` tokens in every layer."""
         self.length += count
 
     def crop(self, length: int) -> None:
-        """Forgets the slots from `length` on; the others stay as they are."""
+        """Drops the slots from `length` on. The others stay unchanged."""
         self.length = min(length, self.length)
 
     @abc.abstractmethod
     def select(self, sequence: int) -> Self:
-        """The cache of one sequence of the batch, sharing memory."""
+        """The cache of one sequence of the batch. It shares memory with the batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewKeys:
-    """New keys or values, which the cache will store when it attends."""
+    """New keys or values, which the cache stores when it attends."""
 
     cache: "AttendingCache"
-    """Whose they are."""
+    """Cache that will store them."""
     layer: int
-    """Of the model."""
+    """Layer of the model."""
     floats: Tensor
     """float32 [B, heads, T, d]."""
 
 
 class AttendingCache(TokenCache):
-    """A cache with a layout of its own, in which only itself can attend."""
+    """A cache with a layout of its own, in which only it can attend."""
 
     def update(self, keys: Tensor, values: Tensor, layer: int) -> tuple[NewKeys, NewKeys]:
-        """Nothing is stored yet: `attend` does both in one call."""
+        """Stores nothing yet; `attend` stores and attends in one call."""
         return NewKeys(self, layer, keys), NewKeys(self, layer, values)
 
     @abc.abstractmethod
@@ -87,17 +87,17 @@ class ExactCache(TokenCache):
 
     @staticmethod
     def bytes_of(layers: int, batch: int, heads: int, head_width: int, capacity: int) -> int:
-        """Bytes that such a cache takes."""
+        """Bytes of such a cache."""
         return 2 * layers * batch * heads * capacity * (2 * head_width + 4)
 
     def update(self, keys: Tensor, values: Tensor, layer: int) -> tuple[CachedTensor, CachedTensor]:
-        """Quantises new float32 keys and values [B, heads, T, d] into the next slots; returns all of the layer."""
+        """Quantises new float32 keys and values [B, heads, T, d] into the next slots, and returns all of the layer."""
         both = quantise(torch.stack((keys, values)), ACTIVATION_BITS)
         first, second = (Rows(both.values[kind], both.scale[kind], ACTIVATION_BITS) for kind in (0, 1))
         return self._store(0, layer, first), self._store(1, layer, second)
 
     def select(self, sequence: int) -> Self:
-        """The cache of one sequence of the batch, sharing memory."""
+        """The cache of one sequence of the batch. It shares memory with the batch."""
         one = object.__new__(type(self))
         one._values = self._values[:, :, sequence : sequence + 1]
         one._scale = self._scale[:, :, sequence : sequence + 1]

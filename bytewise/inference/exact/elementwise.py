@@ -1,6 +1,6 @@
-"""Functions between the matrix products: each a fixed sequence of single IEEE-754 float32 operations (design section 6).
+"""Functions between the matrix products, each a fixed sequence of single IEEE-754 float32 operations (design section 6).
 
-No library exp, sin, rsqrt or sigmoid: they differ between instruction sets, and even between positions in one tensor.
+They use no library exp, sin, rsqrt or sigmoid, which differ between instruction sets and even between positions in one tensor.
 """
 
 from fractions import Fraction
@@ -25,7 +25,7 @@ EXP_COEFFICIENTS = tuple(
 """1/7! down to 1/0!, rounded to float32: on |r| < 0.35 the next term is below 2^-27."""
 
 EXP_LOWEST = -86.0
-"""Below this exp is exactly 0: every intermediate of the others is a normal float."""
+"""Below this, exp is exactly 0. All intermediate values of other arguments are normal floats."""
 
 
 GELU_SLOPE = float.fromhex("0x1.988454p+0")

@@ -12,13 +12,13 @@ Tensors = dict[str, Tensor]
 
 
 LIMB = 256.0
-"""A weight of 16 bits is 256 · high + low, low in -128 to 127."""
+"""A 16-bit weight is 256 · high + low, with low in -128 to 127."""
 
 
 class StackedLayers:
-    """Layers one below the other, as one product of any backend.
+    """Layers stacked into one product of any backend.
 
-    All of them have weights of one precision, 8 bits, or 16 bits in two int8 limbs, and all or none have biases.
+    All of them have weights of one precision (8 bits, or 16 bits in two int8 limbs), and all or none have biases.
     """
 
     def __init__(self, backend: Backend, layers: Sequence[Weights]) -> None:
@@ -43,7 +43,7 @@ class StackedLayers:
 
 
 class SharedProduct:
-    """One quantisation and one product for the linear layers that read the same input."""
+    """One quantisation and one product for linear layers with the same input."""
 
     def __init__(self, backend: Backend, tensors: Tensors, names: list[str]) -> None:
         layers = [_weights(tensors, name) for name in names]
@@ -56,7 +56,7 @@ class SharedProduct:
         self._result = torch.empty(0)
 
     def of(self, x: Tensor, last: bool) -> Tensor:
-        """float32 outputs of all layers for input x; kept until the last of them has asked."""
+        """float32 outputs of all layers for input x. They are kept until the last layer has asked for them."""
         if x is not self._seen:
             self._seen, self._result = x, self._of_floats(x)
         result = self._result
@@ -65,8 +65,8 @@ class SharedProduct:
         return result
 
     def of_rows(self, rows: Rows) -> Tensor:
-        """The same of rows that were quantised already, [M, K] to [M, N]."""
-        # What the integers stand for are floats whose quantisation gives the same integers and the same scale.
+        """Outputs for rows that are already quantised, [M, K] to [M, N]."""
+        # Pass floats whose quantisation gives the same integers and the same scale.
         return self._stacked.of_rows(rows) if self._fused is None else self._fused(rows.values * rows.scale)
 
     def _of_floats(self, x: Tensor) -> Tensor:
@@ -77,7 +77,7 @@ class SharedProduct:
 
 
 class ExactLinear(nn.Module):
-    """Columns of a shared product."""
+    """The columns of a shared product that belong to one layer."""
 
     def __init__(self, product: SharedProduct, start: int, stop: int, last: bool) -> None:
         super().__init__()

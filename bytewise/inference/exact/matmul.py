@@ -1,7 +1,7 @@
 """Exact integer matrix products, and the interchangeable ways to compute them (design section 6).
 
-Every backend returns the same integers, as float64 (all sums stay below 2^53). `product` multiplies activations of 14 bits
-with int8 weights; `batched` multiplies the integers of attention. Bounds: arithmetic review 1.1.
+Every backend returns the same integers, as float64; all sums stay below 2^53. `product` multiplies 14-bit activations with int8
+weights; `batched` multiplies the integers of attention. Bounds: arithmetic review 1.1.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -16,7 +16,7 @@ from bytewise.inference.manifest import Architecture
 from bytewise.protocol.errors.actors import CannotExecute
 
 MIN_DEPTH = 8
-"""Shortest sum of a product: the library's int8 kernel returns unwritten memory for K = 1 (torch 2.13)."""
+"""Shortest sum of a product. The library's int8 kernel returns unwritten memory for K = 1 (torch 2.13)."""
 
 MAX_DEPTH = 65_536
 """Longest sum of int8 products: 255 · 127 · K stays below 2^31 even in the unsigned form of VNNI."""
@@ -35,7 +35,7 @@ class Backend(Hashable, Protocol):
     """One way to multiply integers."""
 
     name: str
-    """Under which it is chosen and recorded."""
+    """Name by which it is chosen and recorded."""
 
     def pack(self, weight: Tensor) -> Tensor:
         """int8 weights [N, K] in the layout that `product` reads."""
@@ -66,10 +66,10 @@ class Weights:
 
 @runtime_checkable
 class FusedBackend(Backend, Protocol):
-    """A backend that does what is between the products, too, in one call each instead of a dozen; the bytes are the same."""
+    """A backend that also computes what is between the products, each in one call instead of a dozen. The bytes are the same."""
 
     def linear(self, layers: Sequence[Weights]) -> Callable[[Tensor], Tensor]:
-        """Quantiser, product, scale and bias of layers that read the same input: float32 [..., K] to [..., N of all of them]."""
+        """Quantiser, product, scale and bias of layers with the same input: float32 [..., K] to [..., N of all of them]."""
         ...
 
     def rms_norm(self, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
@@ -81,11 +81,11 @@ class FusedBackend(Backend, Protocol):
         ...
 
     def cache(self, shape: Architecture, batch: int, capacity: int) -> AttendingCache | None:
-        """A cache that also attends; None where the backend has no attention for such a model."""
+        """A cache that also attends; None if the backend has no attention for such a model."""
         ...
 
     def cache_bytes(self, shape: Architecture, batch: int, capacity: int) -> int | None:
-        """Bytes that such a cache takes; None where there is none."""
+        """Bytes of such a cache; None if there is none."""
         ...
 
 
@@ -107,7 +107,7 @@ class Int8Backend:
         return sums[:rows].to(torch.float64).mul_(128.0).add_(sums[rows:])
 
     def batched(self, left: Tensor, right: Tensor, bits: int) -> Tensor:
-        """One float64 product: int8 calls per head cost more than they save."""
+        """One float64 product. Int8 calls per head cost more than they save."""
         return torch.bmm(left.to(torch.float64), right)
 
 
@@ -141,7 +141,7 @@ class Float32Backend:
         return (torch.mm if left.dim() == 2 else torch.bmm)(left, right)
 
     def pack(self, weight: Tensor) -> Tensor:
-        """The operand type, [K, N]."""
+        """The weights in the operand type, [K, N]."""
         return weight.to(self.kind).t().contiguous()
 
     def product(self, values: Tensor, packed: Tensor) -> Tensor:
@@ -174,7 +174,7 @@ class Float32Backend:
 
 
 def _digits(values: Tensor, count: int) -> list[Tensor]:
-    # Lowest first; all but the last are in [0, 255], the last carries the sign.
+    # Lowest digit first. All but the last are in [0, 255]; the last carries the sign.
     digits = []
     for _ in range(count - 1):
         carry = (values * 0.00390625).floor_()
@@ -184,7 +184,7 @@ def _digits(values: Tensor, count: int) -> list[Tensor]:
 
 
 class MixedBackend(Float32Backend):
-    """float32 for the weights, which decode reads from memory at every token; float64 for the short products of attention."""
+    """float32 for the weights, which decode reads from memory for every token; float64 for the short products of attention."""
 
     name = "mixed"
 
@@ -194,7 +194,7 @@ class MixedBackend(Float32Backend):
 
 
 BACKENDS: tuple[Backend, ...] = (Int8Backend(), Float64Backend(), Float32Backend(), MixedBackend())
-"""All that torch alone has; `speed.fastest_first` orders them for a machine."""
+"""All backends of torch itself. `backend_selection.fastest_first` orders them for a machine."""
 
 
 def backend_named(name: str, backends: Sequence[Backend] = BACKENDS) -> Backend:

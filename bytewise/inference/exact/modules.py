@@ -1,4 +1,4 @@
-"""What replaces the computing modules of transformers' models, linear layers and experts apart (design section 6)."""
+"""Exact replacements for modules of transformers' models, without linear layers and experts (design section 6)."""
 
 from collections.abc import Callable
 
@@ -12,16 +12,16 @@ from bytewise.inference.exact.matmul import Backend, FusedBackend
 from bytewise.inference.exact.quantise import Rows
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"silu": silu, "gelu_tanh": gelu_tanh}
-"""By the manifest's name."""
+"""Activations by the manifest's name."""
 
 
 def activation(name: str, backend: Backend) -> Callable[[Tensor], Tensor]:
-    """The activation of the manifest's name, in one call where the backend has it."""
+    """The activation with the manifest's name, in one call where the backend has it."""
     return backend.silu if name == "silu" and isinstance(backend, FusedBackend) else ACTIVATIONS[name]
 
 
 class ExactEmbedding(nn.Module):
-    """Rows of the embedding, kept in the dtype of the checkpoint and widened, which is exact, when they are used."""
+    """Rows of the embedding, kept in the checkpoint's dtype and widened when used, which is exact."""
 
     def __init__(self, weight: Tensor, scale: Tensor | None) -> None:
         super().__init__()
@@ -81,6 +81,6 @@ class Head:
         self._product, self._cap = product, cap
 
     def of_rows(self, rows: Rows) -> Tensor:
-        """float32 logits [M, V] of quantised rows, softly capped where the model says so."""
+        """float32 logits [M, V] of quantised rows, soft-capped where the model has a cap."""
         logits = self._product.of_rows(rows)
         return logits if self._cap is None else softcap(logits, self._cap)

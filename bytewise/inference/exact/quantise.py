@@ -1,7 +1,7 @@
-"""The one quantiser of the profile: rows of floats to integers under a power-of-two scale (design section 6).
+"""The quantiser of the profile: rows of floats to integers with a power-of-two scale (design section 6).
 
 `Q(x, b)` per row: E = max(exponent field of max|x|, 64), s = 2^(E - 126 - b), q = clamp(round half even(x / s), ±(2^b - 1)).
-The scale is read from the bits, so there is no division, no zero row, no dependence on flush-to-zero.
+The scale is read from the bits, so there is no division, no special case for a zero row, and no dependence on flush-to-zero.
 """
 
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ PROBABILITY_BITS = 22
 """Magnitude bits of attention weights (arithmetic review 1.4: 15 bits lose long contexts)."""
 
 MIN_EXPONENT = 64
-"""Floor of E: scales stay normal floats and tiny rows become zeros."""
+"""Floor of E. Scales stay normal floats, and tiny rows become zeros."""
 
 NOT_FINITE = 255
-"""E of a row that holds an infinity or a NaN; its integers are all zero."""
+"""E of a row with an infinity or a NaN. Its integers are all zero."""
 
 
 _MAGNITUDE, _FIELD = 0x7FFFFFFF, 0x7F800000
@@ -45,15 +45,15 @@ class Rows:
 
 def quantise(x: Tensor, bits: int) -> Rows:
     """Q(x, bits) over the last dimension of a float32 tensor."""
-    # As integers, magnitudes are in the order of the floats, and NaN is above them all.
+    # As integers, magnitudes have the order of the floats, and NaN is above them all.
     largest = (x.view(torch.int32) & _MAGNITUDE).amax(-1, keepdim=True)
     field = (largest & _FIELD).clamp_(min=MIN_EXPONENT << 23)
     scale = (field + ((1 - bits) << 23)).view(torch.float32)
     limit = float(2**bits - 1)
-    # Division by a power of two is exact, or so small that it rounds to 0 in any case.
+    # Division by a power of two is exact, or the result is so small that it rounds to 0 anyway.
     values = (x / scale).round_().clamp_(-limit, limit)
-    # Elsewhere than on a processor, looking at a value would wait for the device and cannot be part of a graph.
+    # On another device, reading a value would wait for the device, and cannot be part of a graph.
     if x.device.type != "cpu" or int(field if field.numel() == 1 else field.amax()) == _FIELD:
-        # NaN has no integer: such a row is defined as zeros, so that Infer stays total.
+        # NaN has no integer. Such a row is defined as zeros, so that every request has an answer.
         values = torch.where(field == _FIELD, torch.zeros_like(values), values)
     return Rows(values, scale, bits)

@@ -1,7 +1,7 @@
-"""Rotary position embedding as two float64 factor tables of correctly rounded constants (arithmetic review 1.5).
+"""Rotary position embedding from two float64 factor tables of correctly rounded constants (arithmetic review 1.5).
 
-Position p = 256 h + l: cos(p) = float32(cos(256h) cos(l) - sin(256h) sin(l)), sine alike, each operation rounded once in float64.
-The tables are part of the artifact; only `factor_tables` needs mpmath, at conversion.
+Position p = 256 h + l: cos(p) = float32(cos(256h) cos(l) - sin(256h) sin(l)), and sine alike, with each operation rounded once
+in float64. The tables are part of the artifact; only `factor_tables` needs mpmath, at conversion.
 """
 
 from typing import Any
@@ -19,21 +19,22 @@ _PRECISION_BITS = 256
 """Working precision of the constants: a wrong rounding would need an angle within 2^-200 of a float64 midpoint."""
 
 LEAST_FREQUENCY = 2.0**-60
-"""Radians per position; the largest is its inverse."""
+"""Smallest frequency in radians per position; the largest is its inverse."""
 LEAST_GAIN = 2.0**-10
-"""Of cosine and sine; the largest is its inverse."""
+"""Smallest factor of cosine and sine; the largest is its inverse."""
 
 
 def factor_tables(parameters: dict[str, Any], head_width: int, positions: int) -> dict[str, Tensor]:
-    """Tables `low.cos`, `low.sin` [256, d/2] and `high.cos`, `high.sin` [⌈positions / 256⌉, d/2]; `UnsupportedModel` by name.
+    """Tables `low.cos`, `low.sin` [256, d/2] and `high.cos`, `high.sin` [⌈positions / 256⌉, d/2]. `UnsupportedModel` names a
+    bad parameter.
 
-    The attention factor of yarn multiplies both cosine and sine: it is folded into the high tables.
+    The attention factor of YaRN multiplies both cosine and sine, so it is part of the high tables.
     """
     import mpmath  # type: ignore[import-untyped]
 
     with mpmath.workprec(_PRECISION_BITS):
         frequencies, gain = _frequencies(mpmath, parameters, head_width)
-        # So that neither an angle nor its cosine can come near what a processor may flush to zero.
+        # Neither an angle nor its cosine may come near what a processor may flush to zero.
         if (
             not all(LEAST_FREQUENCY <= each <= 1 / LEAST_FREQUENCY for each in frequencies)
             or not LEAST_GAIN <= gain <= 1 / LEAST_GAIN

@@ -1,4 +1,4 @@
-"""Rationals to float32, rounded once: the second opinion of the known answers, and the sampler's temperature."""
+"""Rationals to float32, rounded once, for the known answers and the sampler's temperature."""
 
 from fractions import Fraction
 

@@ -1,1 +1,1 @@
-"""Known answers of operations and models, by which a backend is tested before it serves."""
+"""Known answers of operations and models, which a backend must give before it is used."""

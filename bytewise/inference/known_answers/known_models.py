@@ -1,8 +1,8 @@
-"""Whole models whose head rows are known: made of counter-mode hashes in memory, run by every path before it is trusted.
+"""Known models: whole models with golden head rows, made from counter-mode hashes in memory. Every path runs them first.
 
-Each reaches something that the others do not: biases, windows, widths that fill no vector, norms of heads, weights of two limbs,
-softcaps, experts, and scores that span more than exp does. The digests are golden: `tests/unit/inference/test_known_models.py`
-computes the same rows in Python fractions.
+Each has a feature that the others lack: biases, windows, widths that fill no vector, head norms, two-limb weights, soft caps,
+experts, and scores with a wider range than exp. The digests are golden: `tests/unit/inference/test_known_models.py` computes
+the same rows in Python fractions.
 """
 
 import functools
@@ -28,7 +28,7 @@ from bytewise.protocol.records.environment import PROFILE_EXACT_1
 from bytewise.protocol.units import ZERO_DIGEST, Decimal, Digest
 
 TOKENS = 70
-"""Positions: past the panels and blocks of any kernel. The last of them are decoded one by one."""
+"""Positions, more than the panels and blocks of any kernel. The last of them are decoded one by one."""
 
 DECODED = 6
 CHUNK = 24
@@ -43,12 +43,12 @@ _SILU: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """How one model is made."""
+    """Parameters of one known model."""
 
     architecture: Architecture
     """Its shape."""
     bits: int = 8
-    """Of weights and head."""
+    """Bits of weights and head."""
     embedding: str = "float32"
     """Type of the embedding."""
     strength: float = 1.0
@@ -69,13 +69,13 @@ KNOWN_MODELS = {
     ),
     "experts": KnownModel(Architecture("mixtral", **(_SILU | {"experts": 4, "experts_per_token": 2, "layers": 1}))),
 }  # fmt: skip
-"""By what is special about them."""
+"""Known models by their special feature."""
 
 AnyPath = ModelPath[Any]
 
 
 def verify(open_path: Callable[[Artifact], AnyPath], can_run: Callable[[Architecture], bool]) -> int:
-    """How many known models a path ran, each with its golden rows; `NotExact` names the first that differs."""
+    """How many known models a path ran with the right golden rows. `NotExact` names the first that differs."""
     names = [name for name, known in KNOWN_MODELS.items() if can_run(known.architecture)]
     for name in names:
         path = open_path(built_model(name))
@@ -89,7 +89,7 @@ def verify(open_path: Callable[[Artifact], AnyPath], can_run: Callable[[Architec
 
 
 def digest_on(path: AnyPath) -> Digest:
-    """Hash of all head rows, logits included: most of them teacher-forced in chunks, the last decoded."""
+    """Hash of all head rows, including logits. Most rows are teacher-forced in chunks, the last ones decoded."""
     tokens = tokens_of()
     cache, prefilled = path.cache(1, TOKENS), TOKENS - DECODED
     rows = path.teacher_force(cache, [tokens[:prefilled]], [0], CHUNK)[0]
@@ -99,7 +99,7 @@ def digest_on(path: AnyPath) -> Digest:
 
 
 def _verify_choices(path: AnyPath, cache: Any, rows: Sequence[HeadRow]) -> None:
-    # What a greedy answer takes of a row without looking at its logits.
+    # The token that a greedy answer takes from a row without its logits.
     for row in rows:
         if row.best != (None if row.logits is None else greedy(row.logits[None])[0]):
             raise NotExact(f"{path.name} chose {row.best} where another logit is the largest")
@@ -110,7 +110,7 @@ def _verify_choices(path: AnyPath, cache: Any, rows: Sequence[HeadRow]) -> None:
 
 
 def parts_of(row: HeadRow) -> tuple[bytes, int, bytes]:
-    """What is hashed of a head row."""
+    """Parts of a head row that are hashed."""
     return row.row, row.exponent, b"" if row.logits is None else row.logits.contiguous().numpy().tobytes()
 
 
@@ -121,7 +121,8 @@ def tokens_of() -> list[int]:
 
 @functools.cache
 def built_model(name: str) -> Artifact:
-    """One of `KNOWN_MODELS` as an artifact that has no files. The same object each time: nobody writes to its tensors."""
+    """One of `KNOWN_MODELS` as an artifact without files. It is the same object each time, because nobody writes to its
+    tensors."""
     known = KNOWN_MODELS[name]
     precision = Precision(known.bits, known.bits, known.embedding)
     manifest = Manifest(
@@ -140,7 +141,8 @@ def _tensor(spec: layout.TensorSpec, strength: float) -> Tensor:
         return torch.full(spec.shape, 2.0**-17 if spec.name == "epsilon" else 0.25, dtype=dtype)
     if dtype == torch.int8:
         return torch.tensor(integers(spec.name, count, 127), dtype=dtype).view(spec.shape)
-    # Multiples of 2^-12 up to 1; of scales, positive ones; of norms, around 1. Narrower types round them, which is as good.
+    # Multiples of 2^-12 up to 1; positive ones for scales, values around 1 for norms. Narrower types round them, which does no
+    # harm.
     numbers = torch.tensor(integers(spec.name, count, 4096), dtype=torch.float64).view(spec.shape) * 2.0**-12
     if spec.name.endswith(".scale"):
         numbers = (numbers.abs() + 0.5) * (2.0**-9 * strength)

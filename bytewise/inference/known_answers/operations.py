@@ -1,7 +1,7 @@
-"""Known answers: what each operation must give, in Python integers and fractions at worst operands (design section 6).
+"""Known answers of operations, computed in Python integers and fractions at the worst operands (design section 6).
 
 Comparing an operation with itself proves nothing: int8 products saturate without VNNI, and float32 roots round wrongly on some
-processors, while every self-test passes.
+processors, and yet every self-test passes.
 """
 
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ from bytewise.protocol.digests import Label
 from bytewise.protocol.errors.actors import NotExact
 from bytewise.protocol.units import Digest
 
-# Golden numbers of profile `exact-1`: they never change. Made by tests/vectors/make_exact1.py.
+# Golden numbers of profile `exact-1`. They never change. Made by tests/vectors/make_exact1.py.
 
 PROFILE_DIGEST = Digest(bytes.fromhex("b6ad51f910a00e8fe98d982680ef7f1cb6cf22e2474243e9d56e6adc6de1e7b8"))
-"""`self_test.profile_digest` on every backend and machine."""
+"""Value of `self_test.profile_digest` on every backend and machine."""
 
 MODEL_DIGESTS = {
     "bias and window": Digest(bytes.fromhex("225619367affa6145bcb1bdf2354dffa9042ead7db002b9a2ffa32d35715af6b")),
@@ -32,7 +32,7 @@ MODEL_DIGESTS = {
     "softcaps": Digest(bytes.fromhex("3224bf5aa60bad9fc535c06717570968a91d8b27f4b884c2773573eddc7b9346")),
     "experts": Digest(bytes.fromhex("194b37acda8fdf21d3d16cc2e040e57fe1e2bef94c98ee975a2e36370f362cf2")),
 }
-"""`known_models.digest_on` of each known model, on every path and machine."""
+"""Value of `known_models.digest_on` for each known model, on every path and machine."""
 
 
 ACTIVATION_MAX = 2**ACTIVATION_BITS - 1
@@ -41,7 +41,7 @@ WEIGHT_MAX, WEIGHT_MIN = 127, -128
 
 
 def integers(name: str, count: int, limit: int) -> list[int]:
-    """`count` integers in ±limit, from a counter-mode hash: the same everywhere."""
+    """`count` integers in ±limit from a counter-mode hash, the same everywhere."""
     values = []
     for i in range(-(-count // 8)):
         block = digests.labelled(Label.WEIGHTS, name.encode(), i)
@@ -64,7 +64,7 @@ def verify_products(backend: Backend, depths: Sequence[int] = (8, 64, 1040, 4096
 
 
 def verify_attention_products(backend: Backend) -> str:
-    """The backend's name, if the products of attention are right at both widths and at the longest sum; `NotExact` otherwise."""
+    """The backend's name, if its attention products are right at both widths and at the longest sum; `NotExact` otherwise."""
     for depth, bits in ((32, ACTIVATION_BITS), (520, ACTIVATION_BITS), (1030, PROBABILITY_BITS)):
         rows, columns = _patterns("query", depth, 2**bits - 1), _patterns("key", depth, ACTIVATION_MAX)
         found = backend.batched(_batch(rows, torch.float32), _batch(columns, torch.float64).transpose(1, 2), bits)
@@ -79,7 +79,7 @@ def verify_attention_products(backend: Backend) -> str:
 
 
 def verify_elementwise() -> int:
-    """Number of operations checked against fractions; `NotExact` names the one that is wrong."""
+    """Number of operations checked against fractions. `NotExact` names a wrong one."""
     numerators = [Fraction(n) for n in [1, 2, 5, 2**24 - 1, *integers("numerators", 60, 2**24 - 1)]]
     divisors = [Fraction(d) for d in [3, 7, 5120, 2**24 - 1, *(abs(d) + 1 for d in integers("divisors", 60, 2**23))]]
     quotients = [nearest_float32(n / d) for n, d in zip(numerators, divisors, strict=True)]
@@ -111,7 +111,7 @@ def verify_elementwise() -> int:
 
 
 def exp_in_fractions(t: Fraction) -> float:
-    """The profile's exp, every step in fractions and rounded once."""
+    """The profile's exp, with every step in fractions and rounded once."""
     if t < Fraction(elementwise.EXP_LOWEST):
         return 0.0
     n = Fraction(round(_round(t * Fraction(elementwise.LOG2_E))))
@@ -125,7 +125,7 @@ def exp_in_fractions(t: Fraction) -> float:
 
 
 def quantise_in_integers(row: Sequence[float], bits: int) -> tuple[int, ...]:
-    """E and the integers of Q(row, bits), in fractions; the row is finite."""
+    """E and the integers of Q(row, bits), computed in fractions. The row must be finite."""
     largest = max(abs(Fraction(x)) for x in row)
     exponent = MIN_EXPONENT
     while largest >= Fraction(2) ** (exponent - 126):
@@ -136,7 +136,7 @@ def quantise_in_integers(row: Sequence[float], bits: int) -> tuple[int, ...]:
 
 
 def _patterns(name: str, depth: int, limit: int) -> list[list[int]]:
-    # All extremes of one sign saturate first; alternating ones catch pairwise sums; the rest catches everything else.
+    # Extremes of one sign saturate first; alternating ones catch pairwise sums; the rest catches other mistakes.
     return [[limit] * depth, [-limit] * depth, [limit, -limit] * (depth // 2), integers(f"{name}-{depth}", depth, limit)]
 
 
@@ -157,7 +157,7 @@ def _round(value: Fraction) -> Fraction:
 
 
 def _root(square: int) -> float:
-    # 30 more bits than float32 keeps, and a sticky bit: rounding them is rounding the root itself.
+    # 30 more bits than float32 keeps, and a sticky bit. Rounding them equals rounding the root itself.
     root = isqrt(square << 80)
     return nearest_float32(Fraction(2 * root + (root * root != square << 80), 1 << 41))
 

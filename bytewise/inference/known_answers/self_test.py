@@ -1,4 +1,4 @@
-"""Which backends may be used on this machine, and the profile's own vectors (design section 6)."""
+"""Selection of backends that are exact on this machine, and the profile's own vectors (design section 6)."""
 
 from collections.abc import Callable, Sequence
 
@@ -19,11 +19,11 @@ from bytewise.protocol.errors.actors import CannotExecute, NotExact
 from bytewise.protocol.units import Decimal, Digest, fraction
 
 WIDTH, HEADS, SHARED, TOKENS = 64, 4, 2, 9
-"""Shape of the block that the vectors run through."""
+"""Shape of the block that computes the vectors."""
 
 
 def first_exact(backends: Sequence[Backend], verify: Callable[[Backend], object] | None = None) -> Backend:
-    """The first backend that passes (None: every known answer); `CannotExecute` names what the last one failed."""
+    """The first backend that passes `verify` (None: every known answer). `CannotExecute` names what the last one failed."""
     reason = "no backend"
     for backend in backends:
         try:
@@ -35,7 +35,7 @@ def first_exact(backends: Sequence[Backend], verify: Callable[[Backend], object]
 
 
 def verify_profile(backend: Backend) -> Digest:
-    """The profile's vector digest, recomputed on this backend after all known answers; `NotExact` if anything differs."""
+    """The profile's vector digest, recomputed on this backend after all known answers. `NotExact` if anything differs."""
     verify_operations(backend)
     found = profile_digest(backend)
     if found != PROFILE_DIGEST:
@@ -51,7 +51,7 @@ def verify_operations(backend: Backend) -> str:
 
 
 def profile_digest(backend: Backend) -> Digest:
-    """Hash of every intermediate of one block on made-up numbers: norm, product, attention, SiLU, product, sampler."""
+    """Hash of every intermediate value of one block on fixed numbers: norm, product, attention, SiLU, product, sampler."""
     x = _numbers("input", (1, TOKENS, WIDTH), 2.0**-9)
     norm, epsilon = _numbers("norm", (WIDTH,), 2.0**-12), torch.full((1,), 2.0**-17)
     normed = rms_norm(x, norm, epsilon, torch.full((1,), float(WIDTH), dtype=torch.float64))

@@ -1,1 +1,1 @@
-"""The native path: a small engine in C, the whole forward pass in one call, with the bytes of the torch path."""
+"""The native path: a small engine in C, with the whole forward pass in one call and the bytes of the torch path."""

@@ -1,4 +1,4 @@
-"""The C engine's operations as a backend of the torch path: weights stay int8, and a linear layer is one call."""
+"""Operations of the C engine as a backend of the torch path. Weights stay int8, and a linear layer is one call."""
 
 import ctypes
 import weakref
@@ -18,7 +18,7 @@ EDGE = 32
 """Rows of integers are padded with zeros to a multiple of this: EDGE of kernel.h."""
 
 SHARED_ELEMENTS = 2**15
-"""From here on elementwise work is shared out among threads: waking one costs about as much as this many elements."""
+"""Number of elements from which on elementwise work is shared among threads. Waking a thread costs about as much as this many."""
 
 
 def product(pool: ThreadPool, values: Tensor, weight: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ class NativeBackend:
         self.kernel, self.name = pool.kernel, f"native-{pool.kernel}"
 
     def pack(self, weight: Tensor) -> Tensor:
-        """int8 [N, K], as it is."""
+        """int8 [N, K] unchanged."""
         return weight.contiguous()
 
     def product(self, values: Tensor, packed: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ class NativeBackend:
         return torch.bmm(left.to(torch.float64), right)
 
     def linear(self, layers: Sequence[Weights]) -> Callable[[Tensor], Tensor]:
-        """Layers in place: nothing of them is copied."""
+        """Uses the layers' weights in place, without a copy."""
         return NativeLinear(self._pool, layers)
 
     def rms_norm(self, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
@@ -75,11 +75,11 @@ class NativeBackend:
         return out.view(x.shape)
 
     def cache(self, shape: Architecture, batch: int, capacity: int) -> heads.NativeHeads | None:
-        """A cache that attends in C; None for softcaps and heads that the C engine lacks."""
+        """A cache that attends in C; None for soft caps and heads that the C engine lacks."""
         return heads.NativeHeads(self._pool, shape, batch, capacity) if heads.can_attend(shape) else None
 
     def cache_bytes(self, shape: Architecture, batch: int, capacity: int) -> int | None:
-        """Bytes of it, computed where they are allocated."""
+        """Bytes of such a cache, computed by the code that allocates them."""
         return heads.bytes_of(self._pool, shape, batch, capacity) if heads.can_attend(shape) else None
 
     def _fitting(self, rows: Tensor) -> ThreadPool:
@@ -96,10 +96,11 @@ class _Part(ctypes.Structure):
 
 
 class NativeLinear:
-    """Linear layers that read the same input, their weights where the artifact holds them."""
+    """Linear layers with the same input. Their weights stay where the artifact holds them."""
 
     def __init__(self, pool: ThreadPool, layers: Sequence[Weights]) -> None:
-        """`ValueError` if the shapes or types of a layer do not go together; `CannotExecute` without memory, or for too many."""
+        """`ValueError` if shapes or types of a layer do not fit together; `CannotExecute` without memory, or for too many
+        layers."""
         self._pool, self._depth = pool, layers[0].high.shape[1]
         self._outputs = sum(layer.high.shape[0] for layer in layers)
         self._held: list[Tensor] = []
@@ -137,7 +138,7 @@ class NativeLinear:
 
 
 def _rows(x: Tensor) -> Tensor:
-    """x as rows of consecutive elements: a copy only where the memory has no such rows."""
+    """x as rows of consecutive elements. It copies only if the memory has no such rows."""
     rows = x.reshape(-1, x.shape[-1])
     if rows.dtype != torch.float32 or rows.device.type != "cpu":
         raise ValueError(f"rows of {rows.dtype} on {rows.device}")
@@ -150,6 +151,6 @@ def _place(rows: Tensor) -> tuple[int, int, int, int]:
 
 
 def _verify(what: str, tensor: Tensor, dtype: torch.dtype, count: int) -> None:
-    # C reads as many elements as it is told: whoever tells it makes sure that they are there.
+    # C reads as many elements as it is told, so check that they exist.
     if tensor.dtype != dtype or tensor.numel() != count or not tensor.is_contiguous():
         raise ValueError(f"{what} {tensor.dtype} {tuple(tensor.shape)} where {count} of {dtype} belong")

@@ -15,7 +15,7 @@ from bytewise.protocol.errors.records import OutsideLimits
 from bytewise.protocol.records.statements import CannotReason
 
 MOST_HEAD_WIDTH = 256
-"""Of attention.h."""
+"""Largest head width, from attention.h."""
 
 
 class _Shape(ctypes.Structure):
@@ -47,7 +47,7 @@ def can_attend(shape: Architecture) -> bool:
 
 
 def bytes_of(pool: ThreadPool, shape: Architecture, batch: int, capacity: int) -> int:
-    """Bytes that `NativeHeads` of such a model takes."""
+    """Bytes of a `NativeHeads` for such a model."""
     return int(pool.library.native_heads_bytes(ctypes.byref(_shape(shape)), batch, capacity))
 
 
@@ -69,15 +69,15 @@ class NativeHeads(AttendingCache):
         self._whole: NativeHeads | None = None
 
     def select(self, sequence: int) -> Self:
-        """The cache of one sequence of the batch, sharing memory."""
+        """The cache of one sequence of the batch. It shares memory with the batch."""
         one = object.__new__(type(self))
-        # The view keeps the whole alive: its memory goes when the last of them does.
+        # The view keeps the whole cache alive until the last view is gone.
         one._whole, one._pool, one._shape, one._handle = self, self._pool, self._shape, self._handle
         one._batch, one._first, one.length, one.capacity = 1, self._first + sequence, self.length, self.capacity
         return one
 
     def attend(self, layer: int, window: int, scale: float, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Stores and attends; `OutsideLimits` if there is no room."""
+        """Stores keys and values, and attends. `OutsideLimits` if there is no room."""
         batch, heads, tokens, width = query.shape
         if self.length + tokens > self.capacity:
             raise OutsideLimits("cache", self.length + tokens, self.capacity)

@@ -1,4 +1,4 @@
-"""Loading the compiled engine, and what its functions take. Built by the package where there is a compiler (setup.py)."""
+"""Loads the compiled engine and declares its functions. setup.py builds it where there is a compiler."""
 
 import ctypes
 import functools
@@ -12,10 +12,10 @@ from bytewise.protocol.records.statements import CannotReason
 from bytewise.service.installation import is_wheel
 
 STEM = "_engine"
-"""Name of the compiled module beside this file."""
+"""Name of the compiled module in this folder."""
 
 KERNELS = {"avx512": 2, "avx2": 1, "scalar": 0}
-"""Kernels and their numbers in C, fastest first."""
+"""Kernels with their numbers in C, fastest first."""
 
 _INT, _LONG, _POINTER, _FLOAT = ctypes.c_int, ctypes.c_int64, ctypes.c_void_p, ctypes.c_float
 
@@ -56,11 +56,11 @@ _FAILURES = {
 
 @functools.cache
 def library(folder: Path = Path(__file__).parent) -> ctypes.CDLL | None:
-    """The compiled engine of a folder; None where it was not built, not from the sources beside it, or for another machine."""
+    """The compiled engine of a folder; None if it was not built, was built from other sources, or for another machine."""
     paths = [folder / f"{STEM}{suffix}" for suffix in importlib.machinery.EXTENSION_SUFFIXES]
     built = next((path for path in paths if path.is_file()), None)
     if built is None or sys.byteorder != "little":
-        # Rows of a trace are little-endian, and what the engine writes is taken as it is.
+        # Rows of a trace are little-endian, and the engine's output is taken unchanged.
         return None
     try:
         loaded = ctypes.CDLL(str(built))
@@ -78,7 +78,7 @@ def _source_digest(folder: Path) -> str:
 
 
 def unavailable_reason() -> str | None:
-    """What a person is told where the C engine cannot be used; None where it can."""
+    """Message for people if the C engine cannot be used; None if it can."""
     if library() is not None:
         return None
     again = "install Bytewise again" if is_wheel() else "`touch setup.py && make install`"
@@ -104,7 +104,7 @@ class ThreadPool:
     """Threads with one kernel. One caller at a time; `close` ends the threads."""
 
     def __init__(self, kernel: str | None = None, threads: int = 1) -> None:
-        """`CannotExecute` if there is no compiled engine or no such kernel here. None is the fastest kernel."""
+        """`CannotExecute` if there is no compiled engine, or no such kernel here. None selects the fastest kernel."""
         available = kernels()
         name = available[0] if kernel is None and available else kernel
         loaded = library()
@@ -117,7 +117,7 @@ class ThreadPool:
             raise CannotExecute(f"no {threads} threads", CannotReason.RESOURCES)
 
     def close(self) -> None:
-        """Ends the threads; twice is as good as once."""
+        """Ends the threads. It may be called twice."""
         if self.handle is not None:
             self.library.native_pool_close(self.handle)
             self.handle = None

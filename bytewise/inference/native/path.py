@@ -1,4 +1,4 @@
-"""The native path: tensors bound by address where the artifact holds them, tokens in, head rows out."""
+"""The native path: tensors bound by address where the artifact holds them; tokens in, head rows out."""
 
 import ctypes
 import functools
@@ -24,7 +24,7 @@ from bytewise.protocol.errors.records import OutsideLimits
 from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import Digest
 
-# Where each tensor of an artifact goes in the C engine: the numbers of model.h.
+# Slot of each tensor of an artifact in the C engine: the numbers of model.h.
 
 _LINEARS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 _PARTS = {"": torch.int8, ".low": torch.int8, ".scale": torch.float32, ".bias": torch.float32}
@@ -32,7 +32,7 @@ _NORMS = ("input_layernorm", "post_attention_layernorm", "q_norm", "k_norm")
 _TABLES = ("rope.low.cos", "rope.low.sin", "rope.high.cos", "rope.high.sin")
 
 EMBEDDING_TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
-"""Types of the embedding and their numbers."""
+"""Types of the embedding with their numbers."""
 
 LAYER_SLOTS: dict[str, tuple[int, torch.dtype]] = {
     **{
@@ -51,20 +51,20 @@ GLOBAL_SLOTS: dict[str, tuple[int, torch.dtype | None]] = {
     "embedding": (len(_PARTS) + 1, None),
     **{table: (len(_PARTS) + 2 + index, torch.float64) for index, table in enumerate(_TABLES)},
 }
-"""The same of tensors outside the layers."""
+"""Slot and type of the tensors outside the layers."""
 
 
 CHUNK = 512
-"""Tokens of one forward call of one sequence: bounds its memory. No byte depends on it."""
+"""Tokens of one forward call of one sequence, which bounds its memory. No byte depends on it."""
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
-"""Families whose graph the C engine has."""
+"""Families whose graph the C engine implements."""
 
 _SHORT, _INT = ctypes.c_int16, ctypes.c_int32
 
 
 def missing_feature(shape: Architecture) -> str | None:
-    """What the C engine lacks for this architecture; None if it can run it."""
+    """A feature of this architecture that the C engine lacks; None if it can run it."""
     lacks = {
         f"family {shape.family}": shape.family not in FAMILIES,
         f"activation {shape.activation}": shape.activation != "silu",
@@ -78,7 +78,7 @@ def missing_feature(shape: Architecture) -> str | None:
 
 
 class NativeCache:
-    """Keys and values of a batch, in the C engine's layout; `select` gives a view of one sequence."""
+    """Keys and values of a batch, in the C engine's layout. `select` gives a view of one sequence."""
 
     def __init__(self, path: "NativePath", batch: int, capacity: int) -> None:
         library = path.pool.library
@@ -92,26 +92,27 @@ class NativeCache:
         self.lengths = [0] * batch
 
     def crop(self, length: int) -> None:
-        """Forgets the tokens from `length` on."""
+        """Drops the tokens from `length` on."""
         for sequence in self.sequences:
             self.lengths[sequence] = min(length, self.lengths[sequence])
 
     def select(self, sequence: int) -> Self:
-        """The cache of one sequence of the batch, sharing memory."""
+        """The cache of one sequence of the batch. It shares memory with the batch."""
         one = object.__new__(type(self))
-        # The view keeps the whole alive: its memory goes when the last of them does.
+        # The view keeps the whole cache alive until the last view is gone.
         one._whole, one.handle, one.capacity, one.lengths = self, self.handle, self.capacity, self.lengths
         one.sequences = [self.sequences[sequence]]
         return one
 
 
 class NativePath:
-    """One artifact on one kernel. One call at a time: not for several threads, nor for a child after a fork."""
+    """One artifact on one kernel. One call at a time; not for several threads, nor for a child after a fork."""
 
     chunk, own_threads = CHUNK, True
 
     def __init__(self, artifact: Artifact, *, kernel: str | None = None, threads: int = 1) -> None:
-        """`CannotExecute` if there is no such kernel here or the engine lacks what the model needs; None is the fastest."""
+        """`CannotExecute` if there is no such kernel here, or the engine lacks a feature of the model. None selects the fastest
+        kernel."""
         shape = artifact.manifest.architecture
         lacking = missing_feature(shape)
         if lacking is not None:
@@ -132,15 +133,15 @@ class NativePath:
         return NativeCache(self, batch, capacity)
 
     def cache_bytes(self, batch: int, capacity: int) -> int:
-        """Bytes that such a cache takes."""
+        """Bytes of such a cache."""
         return int(self.pool.library.native_cache_bytes(self._open_handle(), batch, capacity))
 
     def memory(self) -> int:
-        """Bytes of the memory that caches are in."""
+        """Bytes of the memory in which caches are."""
         return memory.of_machine()
 
     def feed(self, cache: NativeCache, token: int, position: int, logits: bool = True) -> HeadRow:
-        """Decode: one more token of one sequence, at the end of its cache. `logits` as of `teacher_force`."""
+        """Decode: feeds one more token of one sequence, at the end of its cache. `logits` is as for `teacher_force`."""
         (sequence,) = cache.sequences
         if position != cache.lengths[sequence]:
             raise OutsideLimits("position", position, cache.lengths[sequence])
@@ -149,10 +150,11 @@ class NativePath:
     def teacher_force(
         self, cache: NativeCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int = CHUNK, logits: bool = True
     ) -> list[list[HeadRow]]:
-        """Prefill: appends each sequence to its cache; its head rows from index `keep[i]` of the appended tokens on.
+        """Prefill: appends each sequence to its cache, and returns its head rows from index `keep[i]` of the appended tokens
+        on.
 
-        Sequences follow each other without padding; one forward call has as many tokens as `chunk` of each would be. Without
-        `logits` only the largest of each row is kept.
+        Sequences follow each other without padding. One forward call has as many tokens as `chunk` of each sequence would be.
+        Without `logits` only the largest logit of each row is kept.
         """
         rows: list[list[HeadRow]] = [[] for _ in sequences]
         tokens: list[tuple[int, int, int]] = []
@@ -171,13 +173,13 @@ class NativePath:
 
     def vectors(self) -> Digest:
         """Runs the known answers and the profile's golden vectors on this path; `NotExact` names what differs."""
-        # Deeper than any lane adds up before it is emptied.
+        # Deeper than any lane accumulates before it is emptied.
         operations.verify_products(NativeBackend(self.pool), (8, 1040, 8200))
         known_models.verify(self._of_another, lambda shape: missing_feature(shape) is None)
         return PROFILE_DIGEST
 
     def close(self) -> None:
-        """Ends the threads and forgets the tensors; twice is as good as once."""
+        """Ends the threads and drops the tensors. It may be called twice."""
         if self.handle is not None:
             self.pool.library.native_engine_close(self.handle)
             self.handle, self._bound = None, []
@@ -200,8 +202,8 @@ class NativePath:
                 raise OutsideLimits("token", token, self.shape.vocabulary - 1)
             if position >= cache.capacity:
                 raise OutsideLimits("cache", position + 1, cache.capacity)
-        # Arrays of ctypes, not tensors: a token's weights have just gone through the caches, so that each operation of the tensor
-        # library costs tens of microseconds.
+        # Arrays of ctypes, not tensors: a token's weights have just gone through the caches, so each operation of the tensor
+        # library would cost tens of microseconds.
         count, kept, width = len(tokens), len(wanted), self.shape.width
         rows, exponents, best = (_SHORT * (kept * width))(), (_INT * kept)(), (_INT * kept)()
         said = torch.empty((kept, self.shape.vocabulary), dtype=torch.float32) if logits else None
@@ -258,7 +260,7 @@ class NativePath:
     ) -> None:
         tensor = tensors.get(name)
         if tensor is None:
-            # Biases, low limbs and norms of heads are there only in some families; what must be there is checked at the end.
+            # Biases, low limbs and head norms exist only in some families. The last check is for tensors that must exist.
             return
         if tensor.dtype != dtype or not tensor.is_contiguous():
             raise ArtifactMismatch(artifact.name, f"{WEIGHTS_FILE}: {name} is not {str(dtype).removeprefix('torch.')}")

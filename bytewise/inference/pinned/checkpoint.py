@@ -1,4 +1,4 @@
-"""The artifact of `pinned-1`: a checkpoint as it is, under a manifest whose digest is the model id. Nothing is converted."""
+"""The artifact of `pinned-1`: an unconverted checkpoint with a manifest whose digest is the model id."""
 
 import json
 from dataclasses import dataclass
@@ -40,10 +40,10 @@ PIECE_BYTES = 64 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class PinnedManifest(ModelDescription):
-    """A float checkpoint as it is: nothing is said of it but what every artifact says."""
+    """Manifest of an unconverted float checkpoint. It has only the fields of every manifest."""
 
     def __post_init__(self) -> None:
-        # Not super() without arguments: a class with slots is another one than was written here.
+        # Do not call super() without arguments: a class with slots is not the class that was written here.
         ModelDescription.__post_init__(self)
         if self.profile != PROFILE_PINNED_1:
             raise MalformedValue("profile", self.profile[:40])
@@ -55,14 +55,14 @@ class PinnedArtifact(VerifiedArtifact[PinnedManifest]):
 
     @property
     def config(self) -> dict[str, Any]:
-        """config.json; `ArtifactMismatch` if it is none."""
+        """Content of config.json; `ArtifactMismatch` if it is invalid."""
         try:
             return dict(json.loads(self.content[CONFIG_FILE]))
         except (ValueError, TypeError):
             raise ArtifactMismatch(self.name, f"{CONFIG_FILE}: not a JSON object") from None
 
     def tensors(self) -> dict[str, Tensor]:
-        """Every tensor of every weights file; `ArtifactMismatch` names a file without any, or a tensor that is there twice."""
+        """Every tensor of every weights file. `ArtifactMismatch` names a file without tensors, or a repeated tensor."""
         found: dict[str, Tensor] = {}
         for name in sorted(self.content):
             if name.endswith(".safetensors"):
@@ -78,9 +78,9 @@ class PinnedArtifact(VerifiedArtifact[PinnedManifest]):
 
 
 def pin(checkpoint: Path, out: Path, progress: Progress | None = None) -> Digest:
-    """Copies a checkpoint to `out` (which must not exist) under a manifest and returns its model id.
+    """Copies a checkpoint to `out`, which must not exist, with a manifest, and returns its model id.
 
-    `UnsupportedModel` names what is missing or cannot be read. A failure leaves nothing at `out`.
+    `UnsupportedModel` names what is missing or unreadable. A failure leaves nothing at `out`.
     """
     with staging_dir(out) as partial:
         source = checkpoints.read(checkpoint)
@@ -107,7 +107,7 @@ def pin(checkpoint: Path, out: Path, progress: Progress | None = None) -> Digest
 
 
 def load(path: Path, progress: Progress | None = None) -> PinnedArtifact:
-    """The artifact of a folder, every byte checked against the manifest; `ArtifactMismatch` names the file that differs."""
+    """The artifact of a folder, with every byte checked against the manifest. `ArtifactMismatch` names the file that differs."""
     manifest = read_manifest(path)
     verify_named(path, manifest, *REQUIRED)
     content = {file.name: bytes(mapped_weights.verified(path, file, progress)) for file in manifest.files}
@@ -116,7 +116,7 @@ def load(path: Path, progress: Progress | None = None) -> PinnedArtifact:
 
 
 def read_manifest(path: Path) -> PinnedManifest:
-    """The manifest of an artifact folder; `CannotExecute` without one, `ArtifactMismatch` for one of another profile."""
+    """The manifest of an artifact folder. `CannotExecute` without one, `ArtifactMismatch` for one of another profile."""
     return manifest_of(path, PinnedManifest)
 
 

@@ -1,4 +1,4 @@
-"""generate and verify under `pinned-1`: a claim is checked by computing the answer again, in an equal environment."""
+"""The engine of `pinned-1`: it generates, and checks a claim by computing the answer again in an equal environment."""
 
 import dataclasses
 from typing import Any
@@ -24,22 +24,22 @@ from bytewise.protocol.records.request import Output, Request, execution_hash
 from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import Digest
 
-# The float path: transformers' own model, one sequence, fed in the same shapes when it generates and when it verifies.
+# The float path: transformers' own model, one sequence, fed in the same shapes for generating and verifying.
 
 EXPONENT = 0
-"""Of every trace leaf: a row of floats has none."""
+"""Exponent in every trace leaf, because a row of floats has none."""
 
 
 class FloatModel:
     """The model of one artifact on one device."""
 
     def __init__(self, artifact: PinnedArtifact, device: str) -> None:
-        """`ArtifactMismatch` if configuration and tensors are not those of one model."""
+        """`ArtifactMismatch` if configuration and tensors do not belong to one model."""
         self._device = torch.device(device)
         self._model = _build(artifact).to(self._device)
 
     def begin(self, prompt: tuple[int, ...]) -> tuple[Any, HeadRow]:
-        """A new cache that holds the whole prompt, fed at once, and the row of its last position."""
+        """A new cache with the whole prompt, fed at once, and the row of its last position."""
         from transformers import DynamicCache
 
         cache = DynamicCache(config=self._model.config)
@@ -56,7 +56,7 @@ class FloatModel:
 
 
 def head_row(logits: Tensor) -> HeadRow:
-    """Logits [V] of any float type as float32, and the SHA-256 of their bytes (little-endian) as the row of the trace."""
+    """Logits [V] of any float type as float32. The row of the trace is the SHA-256 of their bytes (little-endian)."""
     wide = logits.to(torch.float32).cpu().contiguous()
     row = digests.sha256(wide.numpy().astype("<f4").tobytes())
     return HeadRow(row, EXPONENT, wide if bool(torch.isfinite(wide).all()) else None)
@@ -96,7 +96,7 @@ class PinnedEngine:
     profile = PROFILE_PINNED_1
 
     def __init__(self, artifact: PinnedArtifact, environment: Environment, *, device: str = "cpu", threads: int = 1) -> None:
-        """`CannotExecute` (ENVIRONMENT) names what differs if this machine and process are not the environment."""
+        """`CannotExecute` (ENVIRONMENT) names the difference if this machine and process are not the environment."""
         self.artifact, self.environment = artifact, environment
         self._words = TokenTexts(artifact.content[TOKENIZER_FILE], artifact.manifest.architecture.vocabulary)
         self._device, self._threads = device, threads
@@ -105,7 +105,7 @@ class PinnedEngine:
             self._model = FloatModel(artifact, device)
 
     def generate(self, request: Request) -> Generated:
-        """The answer of this environment; `OutsideLimits` or `CannotExecute` if there is none."""
+        """The answer of this environment. `OutsideLimits` or `CannotExecute` if there is none."""
         self._check(request)
         with memory_bounded(), pinned_switches(self._threads):
             answer = self._answer(request)
@@ -116,7 +116,7 @@ class PinnedEngine:
             return answer.finish()
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
-        """Computes the answer again in the same shapes as `generate`, and says where the claim leaves it."""
+        """Computes the answer again in the same shapes as `generate`, and returns where the claim differs."""
         self._check(request)
         with memory_bounded(), pinned_switches(self._threads):
             judge = Judge(self._answer(request), claimed, out_hash, self.artifact.manifest.architecture.vocabulary)
@@ -125,21 +125,20 @@ class PinnedEngine:
             judge.take([row])
             while answer.reason is None:
                 at, token = len(answer.steps) - 1, answer.steps[-1].token
-                # Rows are the claim's too for as long as its tokens are the true ones.
+                # Rows are also the claim's as long as its tokens are the true ones.
                 agrees = agrees and at < len(claimed_tokens) and token == claimed_tokens[at]
                 row = self._model.feed(cache, token)
                 if agrees:
                     judge.take([row])
                 else:
                     judge.grow(row)
-            # No pass over many positions at once was made: floats would differ.
+            # No pass covers many positions at once, because its floats would differ.
             return dataclasses.replace(judge.verdict(), verify_passes=0)
 
     def confirm(self, request: Request, verification: Verification) -> Verification:
         """The verification, if this machine gives the same true answer once more; else `CannotExecute` (BACKEND).
 
-        There is no second backend under this profile: what is asked is that the machine agrees with itself and is still the
-        environment.
+        This profile has no second backend. The check is that the machine agrees with itself and is still the environment.
         """
         if verification.divergence is None:
             return verification
@@ -150,7 +149,7 @@ class PinnedEngine:
         return verification
 
     def vectors(self) -> Digest:
-        """Digest of the rows over a fixed prompt, fed in both shapes and twice; `NotExact` if the second time differs."""
+        """Digest of the rows over a fixed prompt, fed in both shapes and twice. `NotExact` if the second time differs."""
         with memory_bounded(), pinned_switches(self._threads):
             first, second = self._self_test(), self._self_test()
         if first != second:

@@ -1,4 +1,4 @@
-"""The Environment that this machine is: what must be equal for float results to be (design section 6, the paper's rule)."""
+"""The environment of this machine: everything that must be equal for equal float results (design section 6, the paper's rule)."""
 
 import csv
 import io
@@ -19,22 +19,22 @@ from bytewise.protocol.records.environment import PROFILE_PINNED_1, Environment,
 from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import ZERO_DIGEST, Digest
 
-# What a machine is, as far as float results depend on it: processor or GPU, driver, modes. Read, never guessed.
+# Properties of a machine on which float results depend: processor or GPU, driver, modes. They are read, never guessed.
 
 CPU_INFO = Path("/proc/cpuinfo")
 NVIDIA_SMI = "nvidia-smi"
 NVIDIA_FIELDS = ("name", "compute_cap", "driver_version", "persistence_mode", "ecc.mode.current", "vbios_version")
 NVIDIA_TIMEOUT_S = 20.0
 NUMERIC_ISA = ("sse", "ssse", "avx", "fma", "f16c", "amx", "asimd", "sve", "bf16", "i8mm")
-"""Instruction sets that float kernels are chosen by begin with one of these."""
+"""Prefixes of instruction sets by which float kernels are chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One device for computing."""
+    """One computing device."""
 
     arch: str
-    """Architecture: `sm_90` of a GPU, `cpu-VENDOR-FAMILY-MODEL` of an x86-64 processor."""
+    """Architecture: `sm_90` for a GPU, `cpu-VENDOR-FAMILY-MODEL` for an x86-64 processor."""
     driver: str
     """Driver version of a GPU; `none` for a processor."""
     facts: tuple[str, ...]
@@ -42,7 +42,7 @@ class Machine:
 
 
 def read_cpu(cpu_info: Path = CPU_INFO) -> Machine:
-    """The processor, as the kernel tells it (proc(5)); `CannotExecute` with the reason ENVIRONMENT if it does not."""
+    """The processor, from the kernel's data (proc(5)). `CannotExecute` with the reason ENVIRONMENT if that is missing."""
     try:
         text = cpu_info.read_text()
     except OSError as error:
@@ -60,7 +60,7 @@ def read_cpu(cpu_info: Path = CPU_INFO) -> Machine:
 
 
 def read_gpu(index: int = 0, command: str = NVIDIA_SMI) -> Machine:
-    """One GPU, as the driver's own tool tells it; `CannotExecute` with the reason ENVIRONMENT if there is none."""
+    """One GPU, from the driver's own tool. `CannotExecute` with the reason ENVIRONMENT if there is none."""
     query = [command, f"--id={index}", f"--query-gpu={','.join(NVIDIA_FIELDS)}", "--format=csv,noheader"]
     try:
         done = subprocess.run(query, capture_output=True, text=True, timeout=NVIDIA_TIMEOUT_S, check=True)
@@ -83,13 +83,13 @@ def _pair(line: str) -> tuple[str, str]:
 
 
 COMPARED_FIELDS = ("profile", "gpu_arch", "driver", "libraries", "engine_flags")
-"""Fields that a machine can find out about itself. The container is what attestation measures; limits are the operator's."""
+"""Fields that a machine can determine about itself. Attestation measures the container, and the operator chooses the limits."""
 
 
 def fingerprint(
     shape: Architecture, *, device: str = "cpu", threads: int = 1, container: Digest = ZERO_DIGEST, max_new_tokens: int = 1024
 ) -> Environment:
-    """The environment of this machine and process, to be registered; `CannotExecute` (ENVIRONMENT) if it cannot be told."""
+    """The environment of this machine and process, to be registered. `CannotExecute` (ENVIRONMENT) if it cannot be determined."""
     found = _machine(device)
     limits = Limits(shape.max_context, min(max_new_tokens, shape.max_context), MAX_REQUEST_BYTES, shape.vocabulary)
     told = tuple(sorted([*found.facts, *flags(threads), f"torch-build={_build()}"]))
@@ -97,7 +97,7 @@ def fingerprint(
 
 
 def verify_here(environment: Environment, shape: Architecture, device: str, threads: int) -> Environment:
-    """The environment, if this machine and process are it; `CannotExecute` (ENVIRONMENT) names the first thing that differs."""
+    """The environment, if this machine and process match it. `CannotExecute` (ENVIRONMENT) names the first difference."""
     here = fingerprint(shape, device=device, threads=threads)
     for name in COMPARED_FIELDS:
         ours, theirs = getattr(here, name), getattr(environment, name)
@@ -135,5 +135,5 @@ def _libraries(device: str) -> tuple[Version, ...]:
 
 
 def _build() -> str:
-    # Two builds of one version differ in compiler, BLAS and the kernels that they hold.
+    # Two builds of one version differ in compiler, BLAS and kernels.
     return digests.sha256(torch.__config__.show().encode()).hex()[:16]

@@ -1,4 +1,4 @@
-"""The library's switches under `pinned-1`: set, told as flags of the environment, put back."""
+"""Switches of the library under `pinned-1`: set, listed as flags of the environment, and restored."""
 
 import contextlib
 from collections.abc import Iterator
@@ -9,14 +9,14 @@ from bytewise.inference.determinism import fixed
 from bytewise.service.settings import library_variables
 
 VARIABLES = ("ATEN_CPU_CAPABILITY", "CUBLAS_WORKSPACE_CONFIG", "MKL_CBWR", "NVIDIA_TF32_OVERRIDE", "ONEDNN_MAX_CPU_ISA")
-"""Read by libraries when they load: they choose kernels, so operator and verifier must start their processes alike."""
+"""Libraries read these variables when they load and choose kernels by them, so operator and verifier must set them alike."""
 
 SWITCHES = ("attention=eager", "cudnn-benchmark=off", "deterministic-algorithms", "no-autocast", "tf32=off")
 
 
 @contextlib.contextmanager
 def pinned_switches(threads: int) -> Iterator[None]:
-    """The switches under which the profile computes; puts back what it found, also after an error."""
+    """Sets the switches under which the profile computes. Restores the previous state, also after an error."""
     cuda, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = (cuda.allow_tf32, cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic)
     try:

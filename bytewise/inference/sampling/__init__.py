@@ -1,1 +1,1 @@
-"""From integer logits to one token: sampler, constrained decoding, stop sequences."""
+"""From integer logits to one token: sampler, constrained decoding, stop strings."""

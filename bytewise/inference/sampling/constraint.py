@@ -1,7 +1,7 @@
-"""Answers that satisfy a JSON schema: which tokens may come next, by llguidance (`docs/reference/exact-arithmetic.md`, section
+"""Answers that satisfy a JSON schema: which tokens may come next, by llguidance (docs/reference/exact-arithmetic.md, section
 8).
 
-Its masks are a function of (schema, token bytes, tokens so far, limits): the limits count steps, never time. The version is
+Its masks are a function of schema, token bytes, tokens so far and limits. The limits count steps, never time. The version is
 part of the profile, because another one may allow other tokens.
 """
 
@@ -22,26 +22,27 @@ from torch import Tensor
 from bytewise.inference.artifact.token_table import TokenTable
 from bytewise.protocol.errors.actors import CannotExecute, NotExact
 
-# What compiling a JSON schema may cost: counted in the document, before the library reads it.
+# Limits on the cost of compiling a JSON schema, counted in the document before the library reads it.
 
 MOST_VALUES = 4096
-"""Values of the document: objects, lists, texts, numbers."""
+"""Most values in the document: objects, lists, texts, numbers."""
 MOST_PROPERTIES = 512
-"""Entries of all `properties`: an object's grammar grows with the square of those that it may leave out."""
+"""Most entries of all `properties`. An object's grammar grows with the square of its optional properties."""
 MOST_PATTERN_PROPERTIES = 32
-"""Entries of all `patternProperties`: each pair is proved disjoint."""
+"""Most entries of all `patternProperties`. Each pair is proved disjoint."""
 MOST_MULTIPLE = 10_000
-"""Of the least common multiple of all `multipleOf`, as digits without zeros around them: an automaton has as many states."""
+"""Largest least common multiple of all `multipleOf`, as digits without leading and trailing zeros. An automaton has as many
+states."""
 MOST_MERGED_PATTERNS = 8
-"""Patterns and formats where schemas are merged: each may be intersected with all the others."""
+"""Most patterns and formats where schemas are merged. Each may be intersected with all the others."""
 MOST_MERGES = 2**18
-"""Where schemas are merged: branches, times the square of properties + 16."""
+"""Where schemas are merged: most branches, times the square of properties + 16."""
 
 BRANCHES = ("allOf", "anyOf", "oneOf")
 ANNOTATIONS = frozenset(
     "title description default examples deprecated readOnly writeOnly $defs definitions $schema $id $comment".split()
 )
-"""Members that ask nothing of an answer: a branch beside them is merged with nothing."""
+"""Members without a constraint on the answer. A branch beside them is merged with nothing."""
 
 
 @dataclass(slots=True)
@@ -55,7 +56,8 @@ class _Counts:
     multiples: set[Decimal] = field(default_factory=set)
 
     def look(self, value: Any) -> None:
-        """Counts a value and what is in it. A word in data (`const`, `default`) counts like a keyword: seldom, and harmless."""
+        """Counts a value and its content. A word in data (`const`, `default`) counts like a keyword, which is rare and
+        harmless."""
         self.values += 1
         if isinstance(value, dict):
             self._look_at_schema(value)
@@ -71,7 +73,7 @@ class _Counts:
         beside = len(schema.keys() - ANNOTATIONS) > 1
         self.merges |= (bool(branches) and beside) or _size(schema.get("allOf")) > 1
         multiple = schema.get("multipleOf")
-        # A property may be called multipleOf, and an integer may be beyond every float.
+        # A property may be named multipleOf, and an integer may exceed every float.
         if isinstance(multiple, bool) or not isinstance(multiple, int | float):
             return
         if (isinstance(multiple, int) or isfinite(multiple)) and multiple > 0:
@@ -79,7 +81,7 @@ class _Counts:
 
 
 def excess(schema: dict[str, Any]) -> str:
-    """Which of the limits a schema exceeds; empty for one that may be compiled."""
+    """The limit that a schema exceeds; empty if it may be compiled."""
     counts = _Counts()
     counts.look(schema)
     for what, count, most in (
@@ -104,7 +106,7 @@ def _states(multiples: set[Decimal]) -> int:
     scale = Fraction(10) ** max(places, 0)
     whole = lcm(*(int(Fraction(each) * scale) for each in multiples))
     while whole % 10 == 0:
-        # Tens cost nothing: zeros at the end are read, not counted.
+        # Factors of ten cost nothing: trailing zeros are read, not counted.
         whole //= 10
     return whole
 
@@ -113,40 +115,41 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
 LIBRARY_VERSION = "1.9.1"
-"""Of llguidance, whose masks the profile names."""
+"""Version of llguidance whose masks the profile uses."""
 
 LIMITS: dict[str, Any] = {
     "max_items_in_row": 2_000, "initial_lexer_fuel": 1_000_000, "step_lexer_fuel": 200_000, "step_max_items": 50_000,
     "max_lexer_states": 50_000, "max_grammar_size": 500_000, "precompute_large_lexemes": True, "verbose_errors": False,
 }  # fmt: skip
-"""Work that one schema and one mask may cost, in the library's own units: part of the profile."""
+"""Limits of the work for one schema and one mask, in the library's own units. They are part of the profile."""
 
 OPTIONS = "x-guidance"
-"""The member in which the library looks for its own options."""
+"""Member of a schema in which the library looks for its own options."""
 
 COMPACT = {"whitespace_flexible": False}
-"""No white space between JSON's tokens: it carries nothing, and a model can write it for ever."""
+"""No white space between JSON's tokens: it carries nothing, and a model could write it for ever."""
 
 UNFORCED = '%llguidance {"no_forcing": true}\nstart: @schema'
-"""Text that only one continuation fits is not tokenised by the library: every token that fits it is allowed."""
+"""The library does not tokenise text with only one continuation. Every token that fits it is allowed."""
 
 
 MOST_REMEMBERED = 64
-"""Schemas whose refusal, or none, is remembered."""
+"""Number of schemas whose result is cached."""
 
 
 class Schemas:
-    """Makes constraints for one vocabulary; the library is loaded when the first is asked for."""
+    """Makes constraints for one vocabulary. The library is loaded at the first use."""
 
     def __init__(self, lexicon: TokenTable) -> None:
         self._lexicon = lexicon
         self._remembered = lru_cache(MOST_REMEMBERED)(self._refusal)
 
     def constraint(self, text: str) -> "Constraint":
-        """The constraint of one answer by a JSON schema; one that allows nothing if it costs too much or the library refuses it.
+        """The constraint of one answer by a JSON schema. It allows nothing if the schema costs too much or the library refuses
+        it.
 
-        Compiled anew each time: a copy of the library's matcher shares the lexer's states with the first, and so what other
-        answers used up of their limit.
+        It is compiled anew each time: a copy of the library's matcher shares the lexer's states with the original, and so the
+        part of the limit that other answers used.
         """
         from llguidance import LLMatcher, LLParserLimits
 
@@ -158,7 +161,7 @@ class Schemas:
         return Constraint(matcher, self._lexicon.vocabulary, matcher.get_error())
 
     def refusal(self, text: str) -> str:
-        """Why no answer can satisfy a schema; empty if one can begin. The newest of them are remembered."""
+        """Why no answer can satisfy a schema; empty if one can begin. The newest results are cached."""
         return self._remembered(text)
 
     def _refusal(self, text: str) -> str:
@@ -177,14 +180,14 @@ class Schemas:
 
 
 class Constraint:
-    """Which tokens may come next in one answer."""
+    """The tokens that may come next in one answer."""
 
     allowed: Tensor | None
-    """bool [V]: tokens that may come next; None where there is none."""
+    """bool [V]: tokens that may come next; None if there is none."""
     accepts: bool
-    """Whether the text so far is complete: a stop token may end it."""
+    """Whether the text so far is complete, so that a stop token may end it."""
     error: str
-    """What the library refused or gave up at; empty otherwise."""
+    """Error of the library, or the limit that it reached; empty otherwise."""
 
     def __init__(self, matcher: "LLMatcher | None", vocabulary: int, error: str) -> None:
         self._matcher, self._vocabulary = matcher, vocabulary
@@ -198,7 +201,7 @@ class Constraint:
         return self.accepts and self.allowed is None
 
     def choices(self, stop_tokens: Sequence[int]) -> Tensor | None:
-        """`allowed`, and the stop tokens where the text may end; None if nothing is left."""
+        """`allowed`, with the stop tokens where the text may end; None if nothing is left."""
         ends = [token for token in stop_tokens if token < self._vocabulary] if self.accepts else []
         if not ends:
             return self.allowed
@@ -207,7 +210,7 @@ class Constraint:
         return choices
 
     def add(self, token: int) -> None:
-        """The answer goes on with a token that was allowed."""
+        """Adds an allowed token to the answer."""
         if self._matcher is None:
             raise NotExact("a token under a schema that was refused")
         self._matcher.consume_token(token)
@@ -222,7 +225,7 @@ class Constraint:
 
 
 class _TokenTable:
-    """The vocabulary as the library wants it: bytes by id, and behind the model's tokens an end token that no model has."""
+    """The vocabulary in the library's form: bytes by id, and after the model's tokens an end token that no model has."""
 
     is_tokenizer_wrapper = True
     bos_token_id = None
@@ -234,12 +237,12 @@ class _TokenTable:
         self.special_token_ids = [*control, self.eos_token_id]
 
     def __call__(self, text: str) -> NoReturn:
-        # The library would ask for the tokens of text that is forced; `UNFORCED` tells it not to.
+        # The library would ask for the tokens of forced text; `UNFORCED` turns that off.
         raise NotExact(f"the grammar asked for tokens of {len(text)} characters")
 
 
 def _grammar(text: str) -> str:
-    # Not inserted as text: what stands in a schema must not be able to leave it.
+    # Encode the schema instead of inserting it as text, so that its content cannot leave it.
     schema = json.loads(text)
     if not isinstance(schema, dict):
         raise ValueError("not an object")

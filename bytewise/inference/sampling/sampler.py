@@ -1,8 +1,8 @@
-"""The sampler: a pure function of (logits, decode policy, key, position), in integers (design section 6).
+"""The sampler: a pure integer function of logits, decode policy, key and position (design section 6).
 
-weights = round(exp((x - max x) / float32(temperature)) · 2^40), which is total: the largest logit always weighs 2^40; top-k
-and top-p keep a set by threshold (weight, then lowest id), min-p by threshold alone; the draw runs over kept tokens in
-ascending token id, with 256 bits of SHA-256 per position.
+weights = round(exp((x - max x) / float32(temperature)) · 2^40), which is defined for every row: the largest logit always weighs
+2^40. Top-k and top-p keep a set by threshold (weight, then lowest id), min-p by threshold only. The draw runs over the kept
+tokens in ascending id, with 256 bits of SHA-256 per position.
 """
 
 import decimal
@@ -21,18 +21,18 @@ from bytewise.protocol.digests import Label
 from bytewise.protocol.records.request import DecodePolicy, TokenLogprobs
 from bytewise.protocol.units import Decimal, Digest, fraction
 
-# Penalties and biases on logits, in single float32 operations and in one order (`docs/reference/exact-arithmetic.md`, section 8).
+# Penalties and biases on logits, in single float32 operations in a fixed order (docs/reference/exact-arithmetic.md, section 8).
 
 
 class LogitProcessor:
-    """The adjustment of one answer's logits, which depends on the tokens of prompt and answer so far."""
+    """Adjusts the logits of one answer by the tokens of prompt and answer so far."""
 
     def __init__(self, policy: DecodePolicy, prompt: Sequence[int], vocabulary: int) -> None:
         self._repetition = fraction(policy.repetition_penalty)
         self._presence = nearest_float32(fraction(policy.presence_penalty))
         self._frequency = fraction(policy.frequency_penalty)
         self._count: Counter[int] = Counter()
-        # Of the whole vocabulary, 0 where nothing is subtracted: x - 0 and x + 0 are x.
+        # For the whole vocabulary, 0 where nothing is subtracted: x - 0 and x + 0 are x.
         self._seen, self._often, self._once, self._bias = (np.zeros(vocabulary, dtype) for dtype in ("?", "f4", "f4", "f4"))
         self._seen[[token for token in prompt if token < vocabulary]] = True
         for token, bias in policy.logit_bias:
@@ -41,14 +41,14 @@ class LogitProcessor:
         self._biased = bool(self._bias.any())
 
     def add(self, token: int) -> None:
-        """The answer has one more token."""
+        """Adds a token to the answer."""
         self._count[token] += 1
         self._seen[token] = True
         self._once[token] = self._presence
         self._often[token] = nearest_float32(self._count[token] * self._frequency)
 
     def apply(self, logits: Tensor) -> Tensor | None:
-        """Adjusted float32 logits [V]; None if one is not finite any more: the answer ends here."""
+        """Adjusted float32 logits [V]; None if one is no longer finite: the answer ends here."""
         if self._repetition != 1:
             logits = self._repeat(logits, self._repetition)
         if self._frequency:
@@ -66,14 +66,14 @@ class LogitProcessor:
 
 
 WEIGHT_ONE = float(2**40)
-"""Fixed point of the weights: sums over any vocabulary below 2^22 stay below 2^62."""
+"""Fixed point of the weights. Sums over any vocabulary below 2^22 stay below 2^62."""
 
 NUCLEUS = 256
-"""Most nuclei are smaller: so many of the largest weights are looked at first, then 16 times as many, and so on."""
+"""Most nuclei are smaller. This many of the largest weights are examined first, then 16 times as many, and so on."""
 
 
 def greedy(logits: Tensor) -> list[int]:
-    """Token of the largest logit in each row [M, V]; of equals the lowest id."""
+    """Token of the largest logit in each row [M, V]; the lowest id among equals."""
     ids = torch.arange(logits.shape[-1])
     best = logits.amax(-1, keepdim=True)
     return [int(token) for token in torch.where(logits == best, ids, logits.shape[-1]).amin(-1).tolist()]
@@ -90,13 +90,13 @@ def choose(logits: Tensor, policy: DecodePolicy, seed: int, execution: Digest, p
 
 
 def weigh(logits: Tensor, temperature: Fraction) -> Tensor:
-    """int64 weights of float32 logits [V], the largest of them finite; the largest weight is 2^40."""
+    """int64 weights of float32 logits [V] with a finite maximum. The largest weight is 2^40."""
     divisor = torch.full((1,), nearest_float32(temperature), dtype=torch.float32)
     return (exp((logits - logits.amax()) / divisor) * WEIGHT_ONE).round_().to(torch.int64)
 
 
 def keep(weights: Tensor, top_k: int, top_p: Fraction, min_p: Fraction = Fraction(0)) -> Tensor:
-    """Weights with those of tokens outside top-k, then outside top-p, then below min-p, set to zero."""
+    """Weights with zeros for tokens outside top-k, then outside top-p, then below min-p."""
     if 0 < top_k < weights.shape[0]:
         threshold = int(weights.topk(top_k).values[-1])
         weights = _cut(weights, threshold, top_k - int((weights > threshold).sum()))
@@ -111,17 +111,17 @@ def keep(weights: Tensor, top_k: int, top_p: Fraction, min_p: Fraction = Fractio
 
 
 def draw(weights: Tensor, key: Digest) -> int:
-    """The token id whose interval of cumulated weights, in ascending id, holds floor(key · total / 2^256)."""
+    """The token whose interval of cumulated weights, in ascending id, contains floor(key · total / 2^256)."""
     cumulated = weights.cumsum(0)
     point = int.from_bytes(key) * int(cumulated[-1]) >> 256
     return int((cumulated <= point).sum())
 
 
 def _nucleus(weights: Tensor, need: int) -> tuple[int, int]:
-    # The weight with which the running sum over falling weights reaches `need`, and the sum of all weights above it.
+    # The weight at which the running sum over falling weights reaches `need`, and the sum of all weights above it.
     count = NUCLEUS
     while True:
-        # Values alone: in which order equal weights come cannot matter.
+        # Only values are used, so the order of equal weights does not matter.
         falling = weights.topk(count).values if count < weights.shape[0] else weights.sort(descending=True).values
         cumulated = falling.cumsum(0)
         reached = int((cumulated < need).sum())
@@ -133,7 +133,7 @@ def _nucleus(weights: Tensor, need: int) -> tuple[int, int]:
 
 
 def _cut(weights: Tensor, threshold: int, ties: int) -> Tensor:
-    # Everything above the threshold stays, and of those at it the first `ties` by id.
+    # Everything above the threshold stays, and of the tokens at it the first `ties` by id.
     at = weights == threshold
     return torch.where((weights > threshold) | (at & (at.cumsum(0) <= ties)), weights, 0)
 
@@ -142,14 +142,14 @@ def _ceiling(value: Fraction) -> int:
     return -(-value.numerator // value.denominator)
 
 
-# Logprobs as exact decimals, so that an output can state them and a verifier can compare them (section 8 of the profile).
+# Logprobs as exact decimals, which an output can state and a verifier can compare (section 8 of the profile).
 
 FLOOR = Decimal("-9999")
 """Logprob of a token whose weight rounds to 0."""
 
 PLACES = decimal.Decimal("0.000001")
 
-# The library's logarithm is correctly rounded. With 40 digits the difference of two is far from any tie at six decimals.
+# The library's logarithm is correctly rounded. With 40 digits, the difference of two is far from any tie at six decimals.
 _CONTEXT = decimal.Context(prec=40, rounding=decimal.ROUND_HALF_EVEN)
 
 
@@ -171,11 +171,11 @@ def logprob(weight: int, total: int) -> Decimal:
 
 
 def largest(logits: Tensor, count: int) -> list[int]:
-    """Ids of the `count` largest logits, larger first, of equals the lowest id first; all of them if there are fewer."""
+    """Ids of the `count` largest logits, larger first, the lowest id first among equals; all ids if there are fewer."""
     count = min(count, logits.shape[0])
     if count == 0:
         return []
-    # Only the values are used: which of equal values comes first is not defined there.
+    # Only values are used, because the order of equal values is undefined there.
     threshold = logits.topk(count).values[-1]
     above = [int(i) for i in (logits > threshold).nonzero().squeeze(-1).tolist()]
     above.sort(key=lambda i: (-float(logits[i]), i))

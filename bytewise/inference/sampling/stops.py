@@ -1,4 +1,5 @@
-"""Where stop strings end an answer: at the token that completes the first of them, over bytes, however tokens cut them."""
+"""Stop strings: they end an answer at the token that completes the first of them, compared as bytes, wherever tokens split
+them."""
 
 from collections.abc import Sequence
 
@@ -12,13 +13,13 @@ class StopStrings:
         self._tail = b""
 
     def add(self, piece: bytes) -> bool:
-        """Whether the bytes so far hold a stop string, now that `piece` has come."""
+        """Whether the bytes so far contain a stop string, now that `piece` was added."""
         seen = self._tail + piece
         self._tail = seen[-self._kept :] if self._kept else b""
         return any(stop in seen for stop in self._stops)
 
 
 def before_stop(raw: bytes, texts: Sequence[str]) -> bytes:
-    """The bytes of an answer up to the first stop string, without it; all of them if there is none."""
+    """The bytes of an answer before its first stop string; all of them if there is none."""
     found = [at for at in (raw.find(text.encode()) for text in texts) if at >= 0]
     return raw[: min(found)] if found else raw
