@@ -11,7 +11,7 @@ from bytewise.protocol.court.settlement import CONVICTIONS, PAID, Pot, Split, sp
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import Digest
 from tests.reference import checks
-from tests.reference.accounting import Books
+from tests.reference.accounting import Accounting
 from tests.reference.seat_outcomes import paid_seats, penalty, standing
 from tests.reference.state import Account, Court, Dispute
 
@@ -57,7 +57,7 @@ def settle_seats(court: Court, dispute: Digest, round_number: int, count: int) -
     return replace(court, books=books).put(replace(found, account=account, settled_seats=settled))
 
 
-def _paid(books: Books, found: Dispute, pot: Pot, parts: Split) -> tuple[Books, Account]:
+def _paid(books: Accounting, found: Dispute, pot: Pot, parts: Split) -> tuple[Accounting, Account]:
     """Everybody but the seats has its money; theirs stays in the pot, the rest is burned."""
     to_challenger = parts.bond_back + parts.alpha
     books = books.credit(found.id, found.challenger.account, to_challenger)

@@ -5,7 +5,7 @@ from bytewise.protocol.court.settlement import PAID, SeatOutcome
 from bytewise.protocol.court.tally import WORKED
 from bytewise.protocol.records.statements import Outcome, Verdict
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
-from tests.reference.state import Dispute, Round, Word
+from tests.reference.state import Dispute, Round, VoteRecord
 
 WITHOUT_ANSWER = frozenset({Verdict.DRAW, Verdict.REFUNDED})
 """Ends in which nobody is right, and nobody is charged. A refund pays work; a draw pays nobody."""
@@ -15,7 +15,7 @@ def standing(found: Dispute, one: Round, holder: Address | None) -> SeatOutcome:
     """What the seats of a holder in one round are worth under the dispute's final verdict."""
     if holder is None or not one.drawn:
         return SeatOutcome.NONE
-    word = one.words.get(holder, Word())
+    word = one.words.get(holder, VoteRecord())
     if found.verdict in WITHOUT_ANSWER:
         return SeatOutcome.WORKED if word.said is not None and word.said.outcome in WORKED else SeatOutcome.NEUTRAL
     if word.said is None:

@@ -13,7 +13,7 @@ from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
-from tests.reference.accounting import Books
+from tests.reference.accounting import Accounting
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Challenger:
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class VoteRecord:
     """What a member did so far."""
 
     commitment: Digest = ZERO_DIGEST
@@ -83,7 +83,7 @@ class Round:
     """Last second to commit, the one before if every seat has; 0 before the draw."""
     reveal_end: int = 0
     """Last second to reveal; 0 before the draw."""
-    words: Mapping[Address, Word] = field(default_factory=dict)
+    words: Mapping[Address, VoteRecord] = field(default_factory=dict)
     """Members that committed or spoke."""
     count: Count = field(default_factory=Count)
     """Seats by what they said."""
@@ -231,7 +231,7 @@ class Court:
     """Under which votes are signed."""
     params: Mapping[int, ParamSet]
     """By version; a version never changes."""
-    books: Books
+    books: Accounting
     """All money."""
     now: int = 0
     """The protocol clock."""

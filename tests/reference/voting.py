@@ -14,7 +14,7 @@ from bytewise.protocol.records.statements import Finding, Vote
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 from tests.reference import checks
-from tests.reference.state import Court, Dispute, Word
+from tests.reference.state import Court, Dispute, VoteRecord
 
 
 def commit(court: Court, dispute: Digest, who: Address, seat_mask: int, commitment: Digest) -> Court:
@@ -25,7 +25,7 @@ def commit(court: Court, dispute: Digest, who: Address, seat_mask: int, commitme
     checks.new(who not in found.round.words, who, "committed already")
     if commitment == ZERO_DIGEST:
         raise MalformedValue("commitment", "empty")
-    found = found.with_round(words={**found.round.words, who: Word(commitment)})
+    found = found.with_round(words={**found.round.words, who: VoteRecord(commitment)})
     if found.round.committed == (1 << found.round.seats) - 1:
         # Nobody is left to wait for: commits ended before this second, and reveals begin in it.
         reveal_end = court.now + court.params_of(found).times.reveal_time
@@ -79,7 +79,7 @@ def certify(court: Court, finding: Finding, root: Digest, signers: Iterable[Addr
     checks.new(not found.round.certified, f"round {finding.round}", "certified already")
     signing = tuple(signers)
     counted = found.round.words.keys()
-    words = {who: Word(said=vote_content(finding)) for who in signing if who not in counted}
+    words = {who: VoteRecord(said=vote_content(finding)) for who in signing if who not in counted}
     quorum, seats = court.params_of(found).quorum(found.round.seats), _signing(found, signing)
     if seats < quorum:
         raise MalformedValue("certificate", f"{seats} seats of {quorum}")
@@ -95,19 +95,19 @@ def _signing(found: Dispute, signers: Sequence[Address]) -> int:
     for who in signers:
         if not found.round.mask(who):
             raise NotAMember(who, found.id.hex(), len(found.rounds))
-        if times[who] > 1 or found.round.words.get(who, Word()).commitment != ZERO_DIGEST:
+        if times[who] > 1 or found.round.words.get(who, VoteRecord()).commitment != ZERO_DIGEST:
             raise MalformedValue("certificate", f"{who} committed itself, or is named twice")
     return sum(found.round.mask(who).bit_count() for who in signers)
 
 
-def _closed(court: Court, vote: Vote) -> tuple[Dispute, Word]:
+def _closed(court: Court, vote: Vote) -> tuple[Dispute, VoteRecord]:
     """The dispute of a vote that nobody has opened or certified, and what its voter did so far."""
     checks.running(court)
     found = _revealing(court, vote.dispute)
     if vote.round != len(found.rounds):
         raise MalformedValue("vote", f"round {vote.round} of {len(found.rounds)}")
     _masked(found, vote.voter, vote.seat_mask)
-    word = found.round.words.get(vote.voter, Word())
+    word = found.round.words.get(vote.voter, VoteRecord())
     checks.new(word.said is None, vote.voter, "revealed already")
     return found, word
 
@@ -117,7 +117,7 @@ def _opened(court: Court, found: Dispute, vote: Vote, quote: bytes) -> Court:
     have = digests.keccak256(quote) if quote else ZERO_DIGEST
     if have != vote.quote_hash:
         raise MalformedValue("quote", f"hash {have.hex()} instead of {vote.quote_hash.hex()}")
-    word = found.round.words.get(vote.voter, Word())
+    word = found.round.words.get(vote.voter, VoteRecord())
     words = {**found.round.words, vote.voter: replace(word, said=said)}
     count = found.round.count.add(said, vote.seat_mask.bit_count(), found.claim.answer)
     return court.put(found.with_round(words=words, count=count))

@@ -12,15 +12,15 @@ from bytewise.protocol.units import U8, U64, Digest
 from chain.deployment.params import DEVNET
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import STAKE_WEI, VERIFIERS, mine, word
-from tests.fixtures.court.session import Court
+from tests.fixtures.court.session import DisputeFixture
 
 
-def stages(court: Court, subject: Digest, who: Sequence[LocalSigner] = VERIFIERS, batch: int = 0) -> set[AuditStage]:
+def stages(court: DisputeFixture, subject: Digest, who: Sequence[LocalSigner] = VERIFIERS, batch: int = 0) -> set[AuditStage]:
     return {court.reader.audit_stage(subject, batch, each.address, court.reader.head()) for each in who}
 
 
 def test_auditors_that_agree_are_paid_each_once(anvil: Anvil, tmp_path: Path) -> None:
-    court = Court(anvil, tmp_path)
+    court = DisputeFixture(anvil, tmp_path)
     (header,) = court.reader.batches(0, court.reader.head())
     mine(anvil, 3)
     beacon, seats = court.reader.block_hash(header.block + 2), STAKE_WEI // DEVNET.money.audit_unit

@@ -23,7 +23,7 @@ from chain.sending.transactions import TransactionCall, send_all
 from cli.__main__ import main
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import mine, signer, word
-from tests.fixtures.court.session import TRUE, Court
+from tests.fixtures.court.session import TRUE, DisputeFixture
 
 STARTER, SECOND, LAST = signer(14), signer(15), signer(16)
 BOND, SALT = DEVNET.required_bond, word("pool salt")
@@ -31,7 +31,7 @@ CODE = interface("BondPool")
 GAS = 2_000_000
 
 
-class Pooled(Court):
+class Pooled(DisputeFixture):
     """A court whose first receipt is challenged by a pool that `STARTER` deployed."""
 
     def __init__(self, anvil: Anvil, folder: Path) -> None:

@@ -33,11 +33,11 @@ from tests.fixtures.chain.devnet import CHALLENGER, OPERATORS, POLICY, STAKE_WEI
 from tests.fixtures.court.claimed_receipts import (
     claimed,
 )
-from tests.fixtures.court.session import QUOTE, TRUE, Court
+from tests.fixtures.court.session import QUOTE, TRUE, DisputeFixture
 
 
 def test_honest_receipt_is_upheld_and_all_parties_are_paid(anvil: Anvil, tmp_path: Path) -> None:
-    court = Court(anvil, tmp_path)
+    court = DisputeFixture(anvil, tmp_path)
     court.open(0, word("wrong guess"))
     case = court.until(Phase.COMMIT)
     assert (case.seats, case.drawn, case.quorum) == (15, 15, 10)
@@ -75,7 +75,7 @@ def test_honest_receipt_is_upheld_and_all_parties_are_paid(anvil: Anvil, tmp_pat
 
 
 def test_commitments_are_submitted_in_as_many_parts_as_needed(anvil: Anvil, tmp_path: Path) -> None:
-    court = Court(anvil, tmp_path)
+    court = DisputeFixture(anvil, tmp_path)
     court.open(0, word("wrong guess"))
     case = court.until(Phase.COMMIT)
     keys = {each.address: each for each in VERIFIERS}
@@ -99,7 +99,7 @@ def test_commitments_are_submitted_in_as_many_parts_as_needed(anvil: Anvil, tmp_
 
 
 def test_lie_is_overturned_by_a_certificate_and_non_signers_are_charged(anvil: Anvil, tmp_path: Path) -> None:
-    court = Court(anvil, tmp_path)
+    court = DisputeFixture(anvil, tmp_path)
     keys = {each.address: BlsSigner(b"\0" + word("bls", each.address)[1:]) for each in VERIFIERS}
     for who, signer_ in keys.items():
         court.senders[who].register_bls(signer_)
@@ -138,7 +138,7 @@ def test_lie_is_overturned_by_a_certificate_and_non_signers_are_charged(anvil: A
     court.everything_is_accounted_for()
 
 
-def the_liar_pays(court: Court) -> None:
+def the_liar_pays(court: DisputeFixture) -> None:
     """Slash, alpha for who knew, beta for the right, and what waits can be withdrawn."""
     head, money, shares = court.reader.head(), DEVNET.money, DEVNET.shares
     (ending,) = CourtHistory(court.reader).endings(0, head)
@@ -161,7 +161,7 @@ def the_liar_pays(court: Court) -> None:
 
 
 def test_action_the_contracts_would_refuse_is_refused_before_sending(anvil: Anvil, tmp_path: Path) -> None:
-    court = Court(anvil, tmp_path)
+    court = DisputeFixture(anvil, tmp_path)
     entry, client = court.batch.entries[0], anvil.client
     opening = (struct_values(entry.receipt), entry.signature, 0, court.batch.proofs[0], word("alt"))
 

@@ -13,7 +13,7 @@ from bytewise.protocol.records.statements import Verdict
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.court.builders import params
 from tests.fixtures.court.contract_network import ENVIRONMENT, SHAPE
-from tests.fixtures.court.parallel_court import CHALLENGERS, OPERATORS, CourtBeside
+from tests.fixtures.court.parallel_court import CHALLENGERS, OPERATORS, ParallelCourt
 from tests.fixtures.court.play import ANY_TIME, LEANINGS, Choose, alt_keys
 from tests.reference.state import Dispute
 
@@ -30,7 +30,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("number", range(metafunc.config.getoption("--court-walks")))
 
 
-def walk(beside: CourtBeside, choose: Choose) -> None:
+def walk(beside: ParallelCourt, choose: Choose) -> None:
     """One dispute from a question to its last seat; now and then somebody tries what is not its turn, or sleeps."""
     found = opened(beside, choose)
     for _ in range(MOVES):
@@ -43,7 +43,7 @@ def walk(beside: CourtBeside, choose: Choose) -> None:
     ended(beside, found, choose)
 
 
-def opened(beside: CourtBeside, choose: Choose) -> Dispute:
+def opened(beside: ParallelCourt, choose: Choose) -> Dispute:
     """Somebody questions a fresh receipt."""
     what = beside.claim(choose(OPERATORS))
     assert beside.open(what, choose(CHALLENGERS), choose(alt_keys(what)), choose([*LEANINGS]))
@@ -51,7 +51,7 @@ def opened(beside: CourtBeside, choose: Choose) -> Dispute:
     return found
 
 
-def sleepless(beside: CourtBeside, found: Dispute, choose: Choose) -> None:
+def sleepless(beside: ParallelCourt, found: Dispute, choose: Choose) -> None:
     """Everybody tries everything while the clock stands still."""
     beside.pause(25)
     for name in ANY_TIME:
@@ -60,7 +60,7 @@ def sleepless(beside: CourtBeside, found: Dispute, choose: Choose) -> None:
     beside.unpause()
 
 
-def ended(beside: CourtBeside, found: Dispute, choose: Choose) -> None:
+def ended(beside: ParallelCourt, found: Dispute, choose: Choose) -> None:
     """Brings it to its end if it is not there, and pays every seat, once."""
     while beside.phase(found.id) is not Phase.FINAL:
         if beside.court.breaker(ENVIRONMENT).held:
@@ -75,7 +75,7 @@ def ended(beside: CourtBeside, found: Dispute, choose: Choose) -> None:
     assert not beside.do("settle_seats", found.id, None, found.id, 1, 255), "paid once"
 
 
-def move(beside: CourtBeside, found: Dispute, choose: Choose) -> None:
+def move(beside: ParallelCourt, found: Dispute, choose: Choose) -> None:
     """What somebody does next."""
     match choose(["advance"] * 14 + ["attempt"] * 3 + ["wait", "sleep", "refund"]):
         case "advance":
@@ -93,7 +93,7 @@ def move(beside: CourtBeside, found: Dispute, choose: Choose) -> None:
 
 def test_contracts_and_model_agree_at_every_step(anvil: Anvil, number: int) -> None:
     choose = random.Random(number).choice
-    beside = CourtBeside(anvil, params(rounds=3), treasury=choose([20, 150, 1000]))
+    beside = ParallelCourt(anvil, params(rounds=3), treasury=choose([20, 150, 1000]))
     beside.register_keys()
     for _ in range(DISPUTES):
         walk(beside, choose)

@@ -19,11 +19,11 @@ from chain.deployment.plan import DEVNET_SHAPE
 from chain.reads.history import CourtHistory
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import CHALLENGER, OPERATORS, batch, mine, word
-from tests.fixtures.court.session import EAGER, TRUE, Court
+from tests.fixtures.court.session import EAGER, TRUE, DisputeFixture
 
 
 def test_list_demand_is_answered_or_its_expiry_voids_the_batch(anvil: Anvil, tmp_path: Path) -> None:
-    court = Court(anvil, tmp_path)
+    court = DisputeFixture(anvil, tmp_path)
     operator, me = court.of(OPERATORS[0]), OPERATORS[0].address
     second = batch(court.network, OPERATORS[0], 4, 2, anvil.client.head().timestamp)
     operator.anchor(second.header, 10**15)
@@ -65,7 +65,7 @@ def test_list_demand_is_answered_or_its_expiry_voids_the_batch(anvil: Anvil, tmp
 
 
 def test_verdict_is_appealed_and_stands_if_no_other_seed_arrives(anvil: Anvil, tmp_path: Path) -> None:
-    court = Court(anvil, tmp_path)
+    court = DisputeFixture(anvil, tmp_path)
     court.open(0, word("guess"))
     case = court.until(Phase.COMMIT)
     votes = [court.vote(case, each.voter, TRUE) for each in case.members]

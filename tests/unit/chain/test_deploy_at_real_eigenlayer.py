@@ -21,7 +21,7 @@ from tests.fixtures.chain.devnet import CHALLENGER, GUARDIAN, POOL, Restaking, f
 from tests.fixtures.chain.eigenlayer_build import VARIABLE
 from tests.fixtures.chain.fake_eigenlayer import MAX_AGE
 from tests.fixtures.chain.real_eigenlayer import AVS, DELAY_BLOCKS, FIRST_BLOCK, SET_ID, RealEigenLayer
-from tests.fixtures.chain.restaked_place import PENALTY, ROUNDING, Place
+from tests.fixtures.chain.restaked_place import PENALTY, ROUNDING, RestakedOperator
 
 pytestmark = pytest.mark.skipif(VARIABLE not in os.environ, reason=f"{VARIABLE} names no checkout of EigenLayer's contracts")
 
@@ -88,7 +88,7 @@ def test_network_of_the_command_slashes_restaked_ether(command: Command) -> None
     assert (stake["source"], stake["slasher"], stake["recipient"]) == ("eigenlayer", source, source)
     assert stake["horizon"] == MAX_AGE + DEVNET.longest_dispute <= DELAY_BLOCKS
     joined = populated(anvil, furnished(anvil, network), Restaking(eigen.settle, eigen.stake))
-    place = Place(anvil, command.folder, eigen, joined)
+    place = RestakedOperator(anvil, command.folder, eigen, joined)
     before = place.standing()
     place.overturned()
     lost = {name: before[name] - now for name, now in place.standing().items()}

@@ -25,7 +25,7 @@ from serving.wiring import OwnStake
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import CHALLENGER, OPERATORS, STAKE_WEI, VERIFIERS, mine, receipt, word
 from tests.fixtures.chain.fake_eigenlayer import MAX_AGE, EigenLayer
-from tests.fixtures.court.session import EAGER, TRUE, Court
+from tests.fixtures.court.session import EAGER, TRUE, DisputeFixture
 from verifier.executor import make_move
 from verifier.stake.deferred_slashes import RefusedSlashes
 from verifier.stake.refusals import REMEMBERED_S
@@ -35,7 +35,7 @@ from verifier.watch.event_counter import SETTLED_BLOCKS
 OPERATOR, PENALTY = OPERATORS[0], DEVNET.money.slash_amount
 
 
-class Place(Court):
+class Place(DisputeFixture):
     """A court whose operators and verifiers have their stake at EigenLayer."""
 
     def __init__(self, anvil: Anvil, folder: Path) -> None:

@@ -15,7 +15,7 @@ from tests.fixtures.chain.restaked_place import (
     OPERATOR,
     PENALTY,
     ROUNDING,
-    Place,
+    RestakedOperator,
 )
 
 
@@ -23,7 +23,7 @@ from tests.fixtures.chain.restaked_place import (
 def test_restaked_ether_taken_by_a_verdict_reaches_its_payees(tmp_path: Path) -> None:
     with running_anvil("--number", str(FIRST_BLOCK)) as anvil:
         eigen = RealEigenLayer(anvil, Path(os.environ[VARIABLE]))
-        place = Place(anvil, tmp_path, eigen, with_members(anvil, DEVNET, Restaking(eigen.settle, eigen.stake)))
+        place = RestakedOperator(anvil, tmp_path, eigen, with_members(anvil, DEVNET, Restaking(eigen.settle, eigen.stake)))
         half = STAKE_WEI // 2
         before = place.standing()
         wanted = [STAKE_WEI, STAKE_WEI, half, half, 7 * STAKE_WEI, 0]

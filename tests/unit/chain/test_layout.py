@@ -21,7 +21,7 @@ from chain.deployment.params import DEVNET
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import founded, mine, word
 from tests.fixtures.court.claimed_receipts import claimed
-from tests.fixtures.court.session import Court
+from tests.fixtures.court.session import DisputeFixture
 
 
 def proven(anvil: Anvil, at: Address, slot: int) -> bytes:
@@ -55,7 +55,7 @@ def in_trie(root: str, key: bytes, nodes: list[str]) -> bytes:
 
 
 def test_a_verdict_can_be_read_by_proof(anvil: Anvil, tmp_path: Path) -> None:
-    court = Court(anvil, tmp_path)
+    court = DisputeFixture(anvil, tmp_path)
     court.open(0, word("wrong guess"))
     case = court.until(Phase.COMMIT)
     votes = [court.vote(case, each.voter, claimed(court, 0)) for each in case.members]

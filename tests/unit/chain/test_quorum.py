@@ -14,38 +14,38 @@ from chain.sending.transactions import TransactionCall, sign
 from tests.fixtures.chain.anvil import CHAIN_ID
 from tests.fixtures.chain.devnet import signer, word
 from tests.fixtures.chain.lying_endpoints import gone, lies
-from tests.fixtures.chain.quorum_fixture import ACCOUNT, LIES, WORD, Square, standing
+from tests.fixtures.chain.quorum_fixture import ACCOUNT, LIES, WORD, QuorumFixture, standing
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Square]:
+def place() -> Iterator[QuorumFixture]:
     with standing() as made:
         yield made
 
 
 @pytest.fixture
-def square(place: Square) -> Square:
+def square(place: QuorumFixture) -> QuorumFixture:
     return place.honest_again()
 
 
-def test_several_honest_endpoints_answer_like_one(square: Square) -> None:
+def test_several_honest_endpoints_answer_like_one(square: QuorumFixture) -> None:
     assert square.everything(square.chain) == square.everything(square.alone)
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_one_bad_endpoint_of_three_changes_nothing(square: Square, lie: str) -> None:
+def test_one_bad_endpoint_of_three_changes_nothing(square: QuorumFixture, lie: str) -> None:
     square.endpoints[0].change = LIES[lie]
     assert square.everything(square.chain) == square.everything(square.alone)
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_answer_that_two_endpoints_do_not_share_is_not_read(square: Square, lie: str) -> None:
+def test_answer_that_two_endpoints_do_not_share_is_not_read(square: QuorumFixture, lie: str) -> None:
     square.endpoints[1].change = LIES[lie]
     with pytest.raises(NoAgreement, match="endpoint 1"):
         square.everything(square.client(2))
 
 
-def test_endpoint_that_lags_or_runs_ahead_does_not_move_the_head(square: Square) -> None:
+def test_endpoint_that_lags_or_runs_ahead_does_not_move_the_head(square: QuorumFixture) -> None:
     early = square.alone.block(3)
     square.anvil.mine(2)
     raw = square.anvil.rpc("eth_getBlockByNumber", "0x3", False)
@@ -56,7 +56,7 @@ def test_endpoint_that_lags_or_runs_ahead_does_not_move_the_head(square: Square)
         bad.change = None
 
 
-def test_mined_transaction_is_known_if_one_endpoint_has_it(square: Square) -> None:
+def test_mined_transaction_is_known_if_one_endpoint_has_it(square: QuorumFixture) -> None:
     who = signer(8)
     mined = square.chain.nonce(who.address)
     assert square.chain.nonce(who.address, "pending") == mined
@@ -69,7 +69,7 @@ def test_mined_transaction_is_known_if_one_endpoint_has_it(square: Square) -> No
     square.anvil.mine(1)
 
 
-def test_unavailable_quorum_is_named_by_endpoints_and_recovers(square: Square) -> None:
+def test_unavailable_quorum_is_named_by_endpoints_and_recovers(square: QuorumFixture) -> None:
     square.endpoints[0].change = square.endpoints[2].change = gone
     with pytest.raises(NoAgreement, match="endpoint 0: TryAgain; endpoint 2: TryAgain") as caught:
         square.chain.head()
@@ -78,7 +78,7 @@ def test_unavailable_quorum_is_named_by_endpoints_and_recovers(square: Square) -
     assert square.chain.head() == square.alone.head()
 
 
-def test_dead_endpoint_is_asked_once_per_backoff(square: Square) -> None:
+def test_dead_endpoint_is_asked_once_per_backoff(square: QuorumFixture) -> None:
     dead = square.endpoints[1]
     dead.change = gone
     square.chain.head()
@@ -91,7 +91,7 @@ def test_dead_endpoint_is_asked_once_per_backoff(square: Square) -> None:
     assert dead.asked.total() > tries
 
 
-def test_backoff_grows_and_ends_with_an_answer(square: Square) -> None:
+def test_backoff_grows_and_ends_with_an_answer(square: QuorumFixture) -> None:
     clock, front = square.clock, square.endpoints[0]
     rest = EndpointBackoff(0, ChainClient(front.url, CHAIN_ID, 5.0), clock)
     front.change, waited = gone, []
@@ -112,7 +112,7 @@ def test_backoff_grows_and_ends_with_an_answer(square: Square) -> None:
     assert not rest.rests
 
 
-def test_node_of_another_chain_is_not_used_as_endpoint(square: Square) -> None:
+def test_node_of_another_chain_is_not_used_as_endpoint(square: QuorumFixture) -> None:
     square.endpoints[0].change = lies("eth_chainId", lambda result: "0x5")
     assert square.everything(square.chain) == square.everything(square.alone)
     square.endpoints[1].change = lies("eth_chainId", lambda result: "0x5")
@@ -123,14 +123,14 @@ def test_node_of_another_chain_is_not_used_as_endpoint(square: Square) -> None:
         square.client().head()
 
 
-def test_a_revert_that_a_quorum_shares_is_a_revert_with_its_reason(square: Square) -> None:
+def test_a_revert_that_a_quorum_shares_is_a_revert_with_its_reason(square: QuorumFixture) -> None:
     square.endpoints[2].change = lies("eth_call", lambda result: WORD)
     with pytest.raises(ChainReverted) as caught:
         square.chain.call("Disputes", square.network.addresses.disputes, "draw", word("none"), 1, b"", block="latest")
     assert isinstance(caught.value.values[2], Reason) and caught.value.values[2].name == "WrongPhase"
 
 
-def test_refusal_by_a_quorum_is_refused_and_no_disagreement(square: Square) -> None:
+def test_refusal_by_a_quorum_is_refused_and_no_disagreement(square: QuorumFixture) -> None:
     deposit = interface("StakeVault").call("deposit")
     vault = square.network.addresses.stake_vault
     request = {"from": ACCOUNT, "to": vault, "data": "0x" + deposit.hex(), "value": hex(10**30)}
@@ -138,7 +138,7 @@ def test_refusal_by_a_quorum_is_refused_and_no_disagreement(square: Square) -> N
         square.chain.estimate(request)
 
 
-def test_absurd_gas_estimate_of_one_endpoint_is_ignored(square: Square) -> None:
+def test_absurd_gas_estimate_of_one_endpoint_is_ignored(square: QuorumFixture) -> None:
     request = {"from": ACCOUNT, "to": ACCOUNT, "data": "0x", "value": "0x1"}
     true = square.alone.estimate(request)
     square.endpoints[0].change = lies("eth_estimateGas", lambda result: "0xffffff")
@@ -147,7 +147,7 @@ def test_absurd_gas_estimate_of_one_endpoint_is_ignored(square: Square) -> None:
     assert square.chain.estimate(request) == true
 
 
-def test_bytes_go_to_every_endpoint_and_one_that_takes_them_is_enough(square: Square) -> None:
+def test_bytes_go_to_every_endpoint_and_one_that_takes_them_is_enough(square: QuorumFixture) -> None:
     call = TransactionCall(signer(9), signer(8).address, b"", 1, 21_000)
     raw, tx_hash = sign(square.chain, call, square.chain.nonce(signer(9).address), fees_at(square.chain.head().base_fee_wei))
     square.endpoints[0].change, square.endpoints[1].refused = gone, frozenset({"eth_sendRawTransaction"})
@@ -157,7 +157,7 @@ def test_bytes_go_to_every_endpoint_and_one_that_takes_them_is_enough(square: Sq
         square.chain.broadcast(raw)
 
 
-def test_logs_of_an_endpoint_that_ends_before_the_block_do_not_count(square: Square) -> None:
+def test_logs_of_an_endpoint_that_ends_before_the_block_do_not_count(square: QuorumFixture) -> None:
     number, where = square.alone.head().number, square.network.addresses.registry
     events = ["VerifierJoined", "OperatorRegistered"]
 
@@ -175,7 +175,7 @@ def test_logs_of_an_endpoint_that_ends_before_the_block_do_not_count(square: Squ
         square.chain.logs("Registry", where, events, 0, number)
 
 
-def test_logs_read_across_a_reorganisation_are_not_returned(square: Square) -> None:
+def test_logs_read_across_a_reorganisation_are_not_returned(square: QuorumFixture) -> None:
     """All endpoints agree, and on another last block than the one that was there before they were asked."""
     number, where = square.alone.head().number, square.network.addresses.registry
     taken: list[int] = []

@@ -17,17 +17,17 @@ from chain.sending.fees import fees_at
 from chain.sending.transactions import TransactionCall, sign
 from tests.fixtures.chain.devnet import FEE_WEI, batch, pump, sender, signer
 from tests.fixtures.chain.lying_endpoints import REFUSAL, Change
-from tests.fixtures.chain.quorum_fixture import ACCOUNT, LIES, Square, standing
+from tests.fixtures.chain.quorum_fixture import ACCOUNT, LIES, QuorumFixture, standing
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Square]:
+def place() -> Iterator[QuorumFixture]:
     with standing() as made:
         yield made
 
 
 @pytest.fixture
-def square(place: Square) -> Square:
+def square(place: QuorumFixture) -> QuorumFixture:
     return place.honest_again()
 
 
@@ -35,7 +35,7 @@ ABOUT_TRANSACTIONS = ("another hash of every block", "a count of transactions", 
 
 
 @pytest.mark.parametrize("lie", ABOUT_TRANSACTIONS)
-def test_sender_and_reader_work_with_one_bad_endpoint(square: Square, tmp_path: Path, lie: str) -> None:
+def test_sender_and_reader_work_with_one_bad_endpoint(square: QuorumFixture, tmp_path: Path, lie: str) -> None:
     network, chain, true = (
         square.network,
         SnapshotReader(square.chain, square.network),
@@ -70,7 +70,7 @@ def counted(name: str) -> int:
     return telemetry.counters().get(name, 0)
 
 
-def test_lying_and_lagging_endpoints_do_not_stop_the_account(square: Square, tmp_path: Path) -> None:
+def test_lying_and_lagging_endpoints_do_not_stop_the_account(square: QuorumFixture, tmp_path: Path) -> None:
     """One denies a receipt, the other does not know it yet: together they are no quorum for a stranger with our key."""
     true, named = SnapshotReader(square.alone, square.network), 'bytewise_rpc_disagreements_total{endpoint="0"}'
     last = true.holdings(ACCOUNT, true.head()).last_seq
@@ -92,7 +92,7 @@ def test_lying_and_lagging_endpoints_do_not_stop_the_account(square: Square, tmp
     assert operator.transactions.outbox.all()[0].state is OutboxState.CONFIRMED and counted(named) > before
 
 
-def test_foreign_use_of_our_key_is_seen_beside_a_lying_endpoint(square: Square, tmp_path: Path) -> None:
+def test_foreign_use_of_our_key_is_seen_beside_a_lying_endpoint(square: QuorumFixture, tmp_path: Path) -> None:
     operator: ContractSender = sender(square.anvil, square.network, signer(9), tmp_path, client=square.client())
     operator.deposit(1, b"mine")
     operator.pump()
@@ -108,7 +108,7 @@ def test_foreign_use_of_our_key_is_seen_beside_a_lying_endpoint(square: Square, 
     assert "used by somebody else" in operator.transactions.outbox.lease.stop_reason()
 
 
-def test_disagreement_of_endpoints_delays_no_other_action(square: Square, tmp_path: Path) -> None:
+def test_disagreement_of_endpoints_delays_no_other_action(square: QuorumFixture, tmp_path: Path) -> None:
     """Three words about one act: it waits. The other is sent at once."""
     true = SnapshotReader(square.alone, square.network)
     last = true.holdings(ACCOUNT, true.head()).last_seq

@@ -21,14 +21,14 @@ from chain.sending.transactions import TransactionCall
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import FEE_WEI, MEASUREMENT, POOL, batch, deployed, mine, pump, reader, sender, signer, word
 from tests.fixtures.chain.later_blocks import (
-    Later,
+    LaterBlocks,
 )
-from tests.fixtures.chain.mined_sender import Desk, governance, send
+from tests.fixtures.chain.mined_sender import MinedSender, governance, send
 from tests.source import ROOT
 
 
 def test_an_intent_becomes_one_transaction_however_often_it_is_asked(anvil: Anvil, tmp_path: Path) -> None:
-    desk = Desk(anvil, tmp_path)
+    desk = MinedSender(anvil, tmp_path)
     desk.post(1)
     assert [item.state for item in desk.outbox.all()] == [OutboxState.PLANNED]
     assert desk.sender.pump() == 1
@@ -42,7 +42,7 @@ def test_an_intent_becomes_one_transaction_however_often_it_is_asked(anvil: Anvi
 
 
 def test_a_batch_waits_for_the_one_before(anvil: Anvil, tmp_path: Path) -> None:
-    desk = Desk(anvil, tmp_path)
+    desk = MinedSender(anvil, tmp_path)
     desk.post(3)
     desk.sender.pump()
     assert [item.state for item in desk.outbox.all()] == [OutboxState.BROADCAST, OutboxState.PLANNED]
@@ -51,7 +51,7 @@ def test_a_batch_waits_for_the_one_before(anvil: Anvil, tmp_path: Path) -> None:
 
 
 def test_a_batch_is_withdrawn_unsigned_or_when_its_nonce_is_used_for_good(anvil: Anvil, tmp_path: Path) -> None:
-    desk, network = Desk(anvil, tmp_path), deployed(anvil)
+    desk, network = MinedSender(anvil, tmp_path), deployed(anvil)
     first, second, third = (batch(network, signer(1), seq, 2, 0).header for seq in (1, 3, 5))
     assert desk.sender.withdraw_batch(third), "nobody ever planned it"
     desk.post(3)
@@ -69,7 +69,7 @@ def test_a_batch_is_withdrawn_unsigned_or_when_its_nonce_is_used_for_good(anvil:
 
 
 def test_confirmations_are_counted(anvil: Anvil, tmp_path: Path) -> None:
-    desk = Desk(anvil, tmp_path, SenderPolicy(confirmations=3))
+    desk = MinedSender(anvil, tmp_path, SenderPolicy(confirmations=3))
     desk.sender.pump()
     states = []
     for _ in range(3):
@@ -104,7 +104,7 @@ def test_a_kill_around_the_broadcast_leaves_exactly_one_transaction(anvil: Anvil
 
 
 def test_two_processes_never_write_for_one_account(anvil: Anvil, tmp_path: Path) -> None:
-    desk = Desk(anvil, tmp_path)
+    desk = MinedSender(anvil, tmp_path)
     desk.sender.pump()
     other = sender(anvil, desk.network, signer(1), tmp_path, owner="another process")
     with pytest.raises(LeaseTaken):
@@ -112,7 +112,7 @@ def test_two_processes_never_write_for_one_account(anvil: Anvil, tmp_path: Path)
 
 
 def test_dropped_bytes_are_submitted_again(anvil: Anvil, tmp_path: Path) -> None:
-    desk = Desk(anvil, tmp_path)
+    desk = MinedSender(anvil, tmp_path)
     desk.sender.pump()
     (attempt,) = desk.outbox.attempts(desk.row().id)
     anvil.drop(attempt.tx_hash)
@@ -124,7 +124,7 @@ def test_dropped_bytes_are_submitted_again(anvil: Anvil, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("depth", [1, 4, 8])
 def test_a_reorganisation_takes_a_transaction_back_and_it_is_sent_again(anvil: Anvil, tmp_path: Path, depth: int) -> None:
-    desk = Desk(anvil, tmp_path, SenderPolicy(confirmations=10))
+    desk = MinedSender(anvil, tmp_path, SenderPolicy(confirmations=10))
     desk.sender.pump()
     anvil.mine(depth)
     desk.sender.pump()
@@ -138,7 +138,7 @@ def test_a_reorganisation_takes_a_transaction_back_and_it_is_sent_again(anvil: A
 
 
 def test_foreign_use_of_our_key_stops_the_account(anvil: Anvil, tmp_path: Path) -> None:
-    desk = Desk(anvil, tmp_path)
+    desk = MinedSender(anvil, tmp_path)
     desk.sender.pump()
     (attempt,) = desk.outbox.attempts(desk.row().id)
     _replace_by_stranger(anvil.client, attempt.nonce)
@@ -157,7 +157,7 @@ def test_foreign_use_of_our_key_stops_the_account(anvil: Anvil, tmp_path: Path) 
 
 
 def test_transaction_that_reverts_in_its_block_ends_with_its_reason(anvil: Anvil, tmp_path: Path) -> None:
-    desk = Desk(anvil, tmp_path)
+    desk = MinedSender(anvil, tmp_path)
     send(anvil.client, governance(desk.network, "close"), tip_wei=10**9)
     anvil.mine()
     desk.sender.pump()
@@ -169,7 +169,7 @@ def test_transaction_that_reverts_in_its_block_ends_with_its_reason(anvil: Anvil
 
 
 def test_transaction_that_would_revert_is_never_signed(anvil: Anvil, tmp_path: Path) -> None:
-    desk = Desk(anvil, tmp_path)
+    desk = MinedSender(anvil, tmp_path)
     send(anvil.client, governance(desk.network, "close"), tip_wei=10**9)
     anvil.mine()
     anvil.pass_time(DEVNET.times.max_anchor_delay + 1)
@@ -180,7 +180,7 @@ def test_transaction_that_would_revert_is_never_signed(anvil: Anvil, tmp_path: P
 
 
 def test_unsuccessful_action_may_be_planned_again(anvil: Anvil, tmp_path: Path) -> None:
-    desk = Desk(anvil, tmp_path, SenderPolicy(confirmations=1, replan_after_s=0))
+    desk = MinedSender(anvil, tmp_path, SenderPolicy(confirmations=1, replan_after_s=0))
     send(anvil.client, governance(desk.network, "close"), tip_wei=10**9)
     anvil.mine()
     anvil.pass_time(DEVNET.times.max_anchor_delay + 1)
@@ -194,18 +194,18 @@ def test_unsuccessful_action_may_be_planned_again(anvil: Anvil, tmp_path: Path) 
 
 
 def test_action_that_waits_too_long_is_dropped_unsigned(anvil: Anvil, tmp_path: Path) -> None:
-    desk = Desk(anvil, tmp_path, SenderPolicy(confirmations=1, give_up_after_s=-1))
+    desk = MinedSender(anvil, tmp_path, SenderPolicy(confirmations=1, give_up_after_s=-1))
     desk.sender.pump()
     assert (desk.row().state, desk.row().nonce) == (OutboxState.EXPIRED, None)
 
 
 def test_dropped_action_is_planned_again_however_old_it_is(anvil: Anvil, tmp_path: Path) -> None:
     """Collateral that a dispute held for days is released after it, and a batch is anchored after a long pause."""
-    desk = Desk(anvil, tmp_path, SenderPolicy(confirmations=1, give_up_after_s=3600, replan_after_s=20))
+    desk = MinedSender(anvil, tmp_path, SenderPolicy(confirmations=1, give_up_after_s=3600, replan_after_s=20))
     desk.post(3)
     lease = desk.outbox.lease
     for hours in (2, 4):
-        lease.clock = Later(hours * 3600)
+        lease.clock = LaterBlocks(hours * 3600)
         desk.sender.pump()
         assert desk.row(1).state is OutboxState.EXPIRED, "it waited for the batch before"
         lease.clock = Later(hours * 3600 + 60)
@@ -229,7 +229,7 @@ def test_unfunded_action_waits_without_delaying_others(anvil: Anvil, tmp_path: P
 
 
 def test_action_of_another_removed_by_a_reorganisation_is_done_by_us(anvil: Anvil, tmp_path: Path) -> None:
-    desk = Desk(anvil, tmp_path, SenderPolicy(confirmations=1, replan_after_s=0))
+    desk = MinedSender(anvil, tmp_path, SenderPolicy(confirmations=1, replan_after_s=0))
     header = batch(desk.network, signer(1), 1, 2, 0).header
     elsewhere = tmp_path / "other machine"
     elsewhere.mkdir()

@@ -13,13 +13,13 @@ from chain.sending.sender import SenderPolicy
 from chain.sending.transactions import TX_GAS_CAP, fees_of, is_empty
 from tests.fixtures.chain.anvil import Anvil, running_anvil
 from tests.fixtures.chain.devnet import FEE_WEI, batch, deployed, pump, sender, signer
-from tests.fixtures.chain.mined_sender import Desk, base_fee, governance, send, sign_only
+from tests.fixtures.chain.mined_sender import MinedSender, base_fee, governance, send, sign_only
 
 IMPATIENT = SenderPolicy(confirmations=1, bump_after_s=0)
 
 
 def test_a_stuck_transaction_pays_more_within_bounds(anvil: Anvil, tmp_path: Path) -> None:
-    desk = Desk(anvil, tmp_path, IMPATIENT._replace(max_attempts=3))
+    desk = MinedSender(anvil, tmp_path, IMPATIENT._replace(max_attempts=3))
     for _ in range(6):
         desk.sender.pump()
     attempts = desk.outbox.attempts(desk.row().id)
@@ -33,7 +33,7 @@ def test_a_stuck_transaction_pays_more_within_bounds(anvil: Anvil, tmp_path: Pat
 
 def test_refused_bytes_after_a_crash_pay_more_and_free_their_nonce(tmp_path: Path) -> None:
     with running_anvil() as anvil:
-        desk = Desk(anvil, tmp_path, IMPATIENT._replace(max_attempts=1))
+        desk = MinedSender(anvil, tmp_path, IMPATIENT._replace(max_attempts=1))
         sign_only(desk)
         assert desk.row().state is OutboxState.SIGNED
         now = 2 * fees_of(desk.outbox.attempts(desk.row().id)[0].raw)[0].max_fee
@@ -47,7 +47,7 @@ def test_refused_bytes_after_a_crash_pay_more_and_free_their_nonce(tmp_path: Pat
 
 
 def test_signed_bytes_are_submitted_before_others_are_made(anvil: Anvil, tmp_path: Path) -> None:
-    desk = Desk(anvil, tmp_path, IMPATIENT)
+    desk = MinedSender(anvil, tmp_path, IMPATIENT)
     sign_only(desk)
     desk.sender.pump()
     assert desk.row().state is OutboxState.BROADCAST and len(desk.outbox.attempts(desk.row().id)) == 1
@@ -55,7 +55,7 @@ def test_signed_bytes_are_submitted_before_others_are_made(anvil: Anvil, tmp_pat
 
 def test_moot_action_frees_its_nonce_after_base_fee_outgrew_it(tmp_path: Path) -> None:
     with running_anvil() as anvil:
-        desk = Desk(anvil, tmp_path, IMPATIENT)
+        desk = MinedSender(anvil, tmp_path, IMPATIENT)
         desk.sender.pump()
         paying = fees_of(desk.outbox.attempts(desk.row().id)[0].raw)[0].max_fee
         anvil.drop(desk.outbox.attempts(desk.row().id)[0].tx_hash)
@@ -69,7 +69,7 @@ def test_moot_action_frees_its_nonce_after_base_fee_outgrew_it(tmp_path: Path) -
 
 
 def test_a_gas_limit_stays_within_what_one_transaction_may_use(anvil: Anvil, tmp_path: Path) -> None:
-    desk = Desk(anvil, tmp_path, IMPATIENT)
+    desk = MinedSender(anvil, tmp_path, IMPATIENT)
     transactions = desk.sender.transactions
     desk.sender.pump()
     signed = transactions._maker(desk.row().intent, 2 * TX_GAS_CAP, Fees(10**10, 10**9))(99)
@@ -87,7 +87,7 @@ def test_a_planned_batch_is_not_signed_after_its_deadline(anvil: Anvil, tmp_path
 
 
 def test_expired_signed_bytes_are_not_sent_and_their_nonce_is_voided(anvil: Anvil, tmp_path: Path) -> None:
-    desk = Desk(anvil, tmp_path, IMPATIENT._replace(replan_after_s=0))
+    desk = MinedSender(anvil, tmp_path, IMPATIENT._replace(replan_after_s=0))
     outbox = desk.outbox
     outbox.lease.acquire()
     outbox.mark(desk.row().id, OutboxState.EXPIRED)
@@ -145,7 +145,7 @@ def test_deadline_moved_by_the_chain_updates_the_row(anvil: Anvil, tmp_path: Pat
 
 def test_the_fee_ceiling_holds(anvil: Anvil, tmp_path: Path) -> None:
     ceiling = fees_at(anvil.client.head().base_fee_wei).max_fee
-    desk = Desk(anvil, tmp_path, IMPATIENT._replace(max_fee_wei=ceiling))
+    desk = MinedSender(anvil, tmp_path, IMPATIENT._replace(max_fee_wei=ceiling))
     for _ in range(4):
         desk.sender.pump()
     assert all(fees_of(each.raw)[0].max_fee <= ceiling for each in desk.outbox.attempts(desk.row().id))

@@ -14,20 +14,20 @@ from chain.sending.fees import fees_at
 from chain.sending.sender import FINAL_AFTER, SenderPolicy
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import deployed, pump, reader, sender, signer
-from tests.fixtures.chain.mined_sender import Desk
+from tests.fixtures.chain.mined_sender import MinedSender
 
 DEPTHS = (*range(1, 9), 12, 16, 31, 32, 33, 48, 63, 64)
 EAGER = SenderPolicy(confirmations=2, replan_after_s=0)
 
 
-def desk_above_its_contracts(anvil: Anvil, folder: Path) -> Desk:
+def desk_above_its_contracts(anvil: Anvil, folder: Path) -> MinedSender:
     """No reorganisation here reaches the deployment."""
-    desk = Desk(anvil, folder, EAGER)
+    desk = MinedSender(anvil, folder, EAGER)
     anvil.rpc("anvil_mine", hex(64))
     return desk
 
 
-def settle(desk: Desk, rounds: int = 30) -> None:
+def settle(desk: MinedSender, rounds: int = 30) -> None:
     """Pumps, a block between each, until every row is believed."""
     for _ in range(rounds):
         if not desk.sender.pump() and all(item.state in (OutboxState.CONFIRMED, OutboxState.FINAL) for item in desk.outbox.all()):
@@ -41,11 +41,11 @@ def content(raw: bytes) -> tuple[str, bytes, int]:
     return "0x" + bytes(fields["to"]).hex(), bytes(fields["data"]), int(fields["value"])
 
 
-def anchored(desk: Desk) -> int:
+def anchored(desk: MinedSender) -> int:
     return desk.chain.holdings(signer(1).address, desk.chain.head()).last_seq
 
 
-def check(desk: Desk) -> None:
+def check(desk: MinedSender) -> None:
     """Each batch is on the chain once, each nonce carried one content, and that of its row."""
     # By views: after several deep reorganisations anvil leaves logs out.
     wanted = [int.from_bytes(item.intent.subject[:8], "big") for item in desk.outbox.all()]

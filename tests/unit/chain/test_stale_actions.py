@@ -12,15 +12,15 @@ from chain.sending.sender import SenderPolicy
 from chain.sending.transactions import is_empty
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import mine, pump
-from tests.fixtures.chain.later_blocks import Later
-from tests.fixtures.chain.mined_sender import Desk
+from tests.fixtures.chain.later_blocks import LaterBlocks
+from tests.fixtures.chain.mined_sender import MinedSender
 
 BOND, WITHIN_S = 2 * DEVNET.money.demand_bond, 60
 REPLAN_S = 20
 
 
-def desk_with_a_batch(anvil: Anvil, folder: Path) -> Desk:
-    desk = Desk(anvil, folder)
+def desk_with_a_batch(anvil: Anvil, folder: Path) -> MinedSender:
+    desk = MinedSender(anvil, folder)
     pump(anvil, [desk.sender])
     demand(desk)
     return desk
@@ -32,8 +32,8 @@ def demand(desk: Desk, within_s: int = WITHIN_S) -> OutboxItem:
     return desk.row(1)
 
 
-def later(desk: Desk, seconds: int) -> None:
-    desk.outbox.lease.clock = Later(seconds)
+def later(desk: MinedSender, seconds: int) -> None:
+    desk.outbox.lease.clock = LaterBlocks(seconds)
 
 
 def test_stale_demand_is_dropped_unsigned_and_planned_anew_when_redecided(anvil: Anvil, tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_repeatedly_decided_action_waits_as_long_as_it_is_decided(anvil: Anvil, 
 
 
 def test_action_without_a_deadline_waits(anvil: Anvil, tmp_path: Path) -> None:
-    desk = Desk(anvil, tmp_path)
+    desk = MinedSender(anvil, tmp_path)
     pump(anvil, [desk.sender])
     assert demand(desk, 0).intent.broadcast_by == 0
     later(desk, 10 * WITHIN_S)
@@ -67,7 +67,7 @@ def test_action_without_a_deadline_waits(anvil: Anvil, tmp_path: Path) -> None:
     assert desk.row(1).state is OutboxState.CONFIRMED
 
 
-def sign_while_away(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def sign_while_away(desk: MinedSender, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(raw: bytes) -> Any:
         raise TryAgain("chain", "away")
 

@@ -10,7 +10,7 @@ from chain.client.rpc import ChainClient
 from chain.sending.transactions import ATTEMPTS, TransactionCall, send_all
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.fixtures.chain.devnet import signer
-from tests.fixtures.chain.lying_endpoints import Front, fronts
+from tests.fixtures.chain.lying_endpoints import LyingEndpoint, fronts
 
 FROM, TO = signer(1), signer(9).address
 STORES = bytes.fromhex("602a60005260206000f3")
@@ -21,11 +21,11 @@ def payments(count: int) -> list[TransactionCall]:
     return [TransactionCall(FROM, TO, b"", 1, 21_000) for _ in range(count)]
 
 
-def sent_to(front: Front) -> ChainClient:
+def sent_to(front: LyingEndpoint) -> ChainClient:
     return ChainClient(front.url, CHAIN_ID, 5.0)
 
 
-def loses(anvil: Anvil, front: Front, places: set[int]) -> None:
+def loses(anvil: Anvil, front: LyingEndpoint, places: set[int]) -> None:
     """The node drops the transactions that reach it at these places, and says that it took them."""
     hashes: list[str] = []
 

@@ -78,7 +78,7 @@ class Tower:
 
 
 def test_operator_withholding_its_list_is_slashed_and_our_outage_is_not(anvil: Anvil, tmp_path: Path) -> None:
-    court = Court(anvil, tmp_path, window=900)
+    court = DisputeFixture(anvil, tmp_path, window=900)
     tower, subject = Tower(court, tmp_path), list_subject(court.network.demands_domain, 0)
     tower.shelf.away = True
     tower.ticks(8)
@@ -100,7 +100,7 @@ def test_operator_withholding_its_list_is_slashed_and_our_outage_is_not(anvil: A
 
 
 def test_penalty_that_found_no_stake_is_collected_when_stake_returns(anvil: Anvil, tmp_path: Path) -> None:
-    court = Court(anvil, tmp_path, window=900)
+    court = DisputeFixture(anvil, tmp_path, window=900)
     tower, subject, who = Tower(court, tmp_path), list_subject(court.network.demands_domain, 0), OPERATORS[0]
     reporter, penalty = court.of(VERIFIERS[0]), DEVNET.money.slash_amount
     for seq in range(1, STAKE_WEI // penalty + 1):
@@ -124,7 +124,7 @@ def test_penalty_that_found_no_stake_is_collected_when_stake_returns(anvil: Anvi
 
 
 def test_operator_withholding_an_envelope_is_demanded_then_disputed(anvil: Anvil, tmp_path: Path) -> None:
-    court = Court(anvil, tmp_path, window=900)
+    court = DisputeFixture(anvil, tmp_path, window=900)
     tower, me = Tower(court, tmp_path), OPERATORS[0].address
     tower.shelf.blobs[court.batch.header.locator] = encode(ReceiptList(me, U64(1), court.batch.entries))
     tower.ticks(7)
@@ -147,7 +147,7 @@ def test_operator_withholding_an_envelope_is_demanded_then_disputed(anvil: Anvil
 
 def test_operators_answer_to_a_demand_is_checked_like_da_bytes(anvil: Anvil, tmp_path: Path) -> None:
     """One list was withheld; the other fits its hash and hides what its root is made of. Both are demanded and answered."""
-    court = Court(anvil, tmp_path, window=900)
+    court = DisputeFixture(anvil, tmp_path, window=900)
     operator, me, tower = court.of(OPERATORS[0]), OPERATORS[0].address, Tower(court, tmp_path)
     hidden = batch(court.network, OPERATORS[0], 4, 2, anvil.client.head().timestamp)
     shown = ReceiptList(me, U64(4), hidden.entries[:1])
@@ -175,7 +175,7 @@ def test_operators_answer_to_a_demand_is_checked_like_da_bytes(anvil: Anvil, tmp
         assert anvil.client.call("ReceiptAnchor", anchor, "checkMember", *member, block="latest") == name
 
 
-def send(court: Court, function: str, *arguments: object) -> None:
+def send(court: DisputeFixture, function: str, *arguments: object) -> None:
     """The operator answers as nobody of ours would."""
     at, key = court.network.addresses.demands, OPERATORS[0].address
     data = "0x" + interface("Demands").call(function, *arguments).hex()

@@ -16,17 +16,17 @@ from chain.deployment.plan import DEVNET_SHAPE, DeploymentPlan, code, names, ste
 from chain.sending.transactions import TransactionCall, send_all
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import signer, word
-from tests.fixtures.chain.governance_cli import CURATOR, DELAYS, VOTER, Desk, founded_by_vote, passed
+from tests.fixtures.chain.governance_cli import CURATOR, DELAYS, VOTER, GovernanceCli, founded_by_vote, passed
 
 
 @pytest.fixture
-def desk(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Desk:
+def desk(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> GovernanceCli:
     """A network of its own: its first court is replaced."""
     founded_by_vote(anvil, tmp_path)
-    return Desk(anvil, tmp_path, capsys)
+    return GovernanceCli(anvil, tmp_path, capsys)
 
 
-def court_beside(desk: Desk) -> Network:
+def court_beside(desk: GovernanceCli) -> Network:
     """Deploys and wires a new court; the book that has it in the old one's place."""
     client, old = desk.anvil.client, desk.network
     first = client.nonce(VOTER.address)
@@ -42,13 +42,13 @@ def court_beside(desk: Desk) -> Network:
     return dataclasses.replace(book, code=code_hashes(client, list(contracts(book).values())))
 
 
-def may(desk: Desk, who: Address, network: Network, contract: str, function: str) -> bool:
+def may(desk: GovernanceCli, who: Address, network: Network, contract: str, function: str) -> bool:
     """Whether the manager lets an account call a function of a contract at once."""
     target, selector = address_of(network, contract), code(contract).selector(function)
     return bool(desk.read("AccessManager", "canCall", who, target, selector)["immediate"])
 
 
-def test_the_roles_of_a_new_court_are_those_of_the_first(desk: Desk) -> None:
+def test_the_roles_of_a_new_court_are_those_of_the_first(desk: GovernanceCli) -> None:
     listed = {(name, function): role for name, functions, role in ROLES for function in functions}
     for name in COURT:
         for function in code(name).writing():
@@ -57,7 +57,7 @@ def test_the_roles_of_a_new_court_are_those_of_the_first(desk: Desk) -> None:
             assert role == listed.get((name, function), 0), f"{name}.{function}"
 
 
-def test_a_new_court_has_its_curator_and_the_old_guardian_by_one_vote(desk: Desk) -> None:
+def test_a_new_court_has_its_curator_and_the_old_guardian_by_one_vote(desk: GovernanceCli) -> None:
     new = court_beside(desk)
     file = desk.folder / "court.json"
     write_network(file, new)
@@ -93,7 +93,7 @@ def test_a_new_court_has_its_curator_and_the_old_guardian_by_one_vote(desk: Desk
     assert "Registry.setCourt" not in desk.run("call", "Guardian") and desk.read("Registry", "court") == new.addresses.breaker
 
 
-def test_foreign_court_is_not_proposed(desk: Desk) -> None:
+def test_foreign_court_is_not_proposed(desk: GovernanceCli) -> None:
     file = desk.folder / "court.json"
     asked = ["propose", "--court", str(file), "--description", "why", "--from", VOTER.address]
     write_network(file, desk.network)

@@ -21,7 +21,7 @@ from chain.sending.keys import save_signer
 from cli.__main__ import main
 from tests.fixtures.chain.anvil import Anvil, running_anvil
 from tests.fixtures.chain.devnet import signer, word
-from tests.fixtures.chain.governance_cli import DELAYS, GUARDIAN, VOTER, Desk, founded_by_vote, passed
+from tests.fixtures.chain.governance_cli import DELAYS, GUARDIAN, VOTER, GovernanceCli, founded_by_vote, passed
 
 
 @pytest.fixture(scope="module")
@@ -34,15 +34,15 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Anvil, 
 
 
 @pytest.fixture
-def desk(deployed: tuple[Anvil, Path], capsys: pytest.CaptureFixture[str]) -> Desk:
-    return Desk(*deployed, capsys)
+def desk(deployed: tuple[Anvil, Path], capsys: pytest.CaptureFixture[str]) -> GovernanceCli:
+    return GovernanceCli(*deployed, capsys)
 
 
-def test_empty_list_of_proposals_is_reported_as_such(desk: Desk) -> None:
+def test_empty_list_of_proposals_is_reported_as_such(desk: GovernanceCli) -> None:
     assert desk.told("proposal", "list") == [] and re.fullmatch(r"no proposals up to block \d+", desk.run("proposal", "list"))
 
 
-def test_guardian_pauses_by_key_and_elsewhere_by_multisignature(desk: Desk, tmp_path: Path) -> None:
+def test_guardian_pauses_by_key_and_elsewhere_by_multisignature(desk: GovernanceCli, tmp_path: Path) -> None:
     save_signer(tmp_path / "guardian.key", GUARDIAN)
     told = desk.told("call", "Guardian", "pause", "3600")
     assert told["from"] == GUARDIAN.address and told["to"] == desk.network.addresses.guardian and told["value"] == "0x0"
@@ -59,7 +59,7 @@ def test_guardian_pauses_by_key_and_elsewhere_by_multisignature(desk: Desk, tmp_
     assert "CoolingDown" in desk.run("call", "Guardian", "pause", "60", wanted=Exit.USAGE)
 
 
-def test_a_call_is_refused_before_anybody_signs_it(desk: Desk) -> None:
+def test_a_call_is_refused_before_anybody_signs_it(desk: GovernanceCli) -> None:
     def refused(*arguments: str) -> str:
         return desk.run(*arguments, wanted=Exit.USAGE)
 
@@ -81,7 +81,7 @@ def test_a_call_is_refused_before_anybody_signs_it(desk: Desk) -> None:
     assert f"balance: {signer(6).address} has 1 wei, " in refused(*poor)
 
 
-def test_impossible_call_is_a_usage_error_with_advice(desk: Desk) -> None:
+def test_impossible_call_is_a_usage_error_with_advice(desk: GovernanceCli) -> None:
     def refused(*arguments: str) -> str:
         return desk.run("call", "Ledger", "fund", *arguments, wanted=Exit.USAGE)
 
@@ -97,7 +97,7 @@ def test_impossible_call_is_a_usage_error_with_advice(desk: Desk) -> None:
     assert "description: is no UTF-8" in desk.run(*asked, "--description", no_text, wanted=Exit.USAGE)
 
 
-def test_a_vote_changes_parameters_and_a_longer_one_movers(desk: Desk, tmp_path: Path) -> None:
+def test_a_vote_changes_parameters_and_a_longer_one_movers(desk: GovernanceCli, tmp_path: Path) -> None:
     voter = ["--devnet-account", "0"]
     change = tmp_path / "new.toml"
     change.write_text("[times]\nwindow = 240\n")
@@ -134,12 +134,12 @@ def test_a_vote_changes_parameters_and_a_longer_one_movers(desk: Desk, tmp_path:
     assert "nothing of it waits" in desk.run("proposal", "execute", number, *voter, wanted=Exit.USAGE)
 
 
-def is_mover(desk: Desk, who: Address) -> bool:
+def is_mover(desk: GovernanceCli, who: Address) -> bool:
     """Whether the ledger takes an account for a mover."""
     return bool(desk.read("Ledger", "isMover", who))
 
 
-def test_refused_proposal_is_reported_with_the_contracts_reason(desk: Desk, tmp_path: Path) -> None:
+def test_refused_proposal_is_reported_with_the_contracts_reason(desk: GovernanceCli, tmp_path: Path) -> None:
     def refused(*arguments: str) -> str:
         return desk.run("proposal", "create", *arguments, "--description", "why", "--from", VOTER.address, wanted=Exit.USAGE)
 
@@ -158,7 +158,7 @@ def test_refused_proposal_is_reported_with_the_contracts_reason(desk: Desk, tmp_
     assert "calls.json[0]: is no {" in refused("--calls", str(tmp_path / "calls.json"))
 
 
-def test_wei_of_a_listed_call_are_proposed(desk: Desk, tmp_path: Path) -> None:
+def test_wei_of_a_listed_call_are_proposed(desk: GovernanceCli, tmp_path: Path) -> None:
     desk.run("call", "GovernanceToken", "delegate", VOTER.address, "--devnet-account", "0", "--send")
     desk.blocks(1)
     # The timelock that would make it must have them while it is tried.
@@ -168,7 +168,7 @@ def test_wei_of_a_listed_call_are_proposed(desk: Desk, tmp_path: Path) -> None:
     assert desk.told("proposal", "create", *asked, "--from", VOTER.address)["does"] == "Ledger.fund() with 5 wei"
 
 
-def test_proposal_text_is_shown_without_control_characters(desk: Desk) -> None:
+def test_proposal_text_is_shown_without_control_characters(desk: GovernanceCli) -> None:
     desk.run("call", "GovernanceToken", "delegate", VOTER.address, "--devnet-account", "0", "--send")
     desk.blocks(1)
     mine = ["--devnet-account", "0", "--send"]
@@ -182,7 +182,7 @@ def test_proposal_text_is_shown_without_control_characters(desk: Desk) -> None:
     assert "is CANCELED: nothing" in desk.run("proposal", "vote", number, "for", *mine, wanted=Exit.USAGE)
 
 
-def proposed_as_bytes(desk: Desk, target: str, calldata: bytes, description: bytes) -> str:
+def proposed_as_bytes(desk: GovernanceCli, target: str, calldata: bytes, description: bytes) -> str:
     """The voter proposes with words that need not be text; the proposal's number."""
     asked = ([address_of(desk.network, target)], [0], [calldata], description)
     data = code(proposals.GOVERNOR).selector("propose") + encode(["address[]", "uint256[]", "bytes[]", "bytes"], asked)
@@ -193,7 +193,7 @@ def proposed_as_bytes(desk: Desk, target: str, calldata: bytes, description: byt
     return number
 
 
-def test_description_that_is_no_text_is_shown_and_voted_on_like_others(desk: Desk) -> None:
+def test_description_that_is_no_text_is_shown_and_voted_on_like_others(desk: GovernanceCli) -> None:
     voter, chosen = ["--devnet-account", "0", "--send"], signer(8).address
     desk.run("call", "GovernanceToken", "delegate", VOTER.address, *voter)
     desk.blocks(1)
@@ -214,7 +214,7 @@ def test_description_that_is_no_text_is_shown_and_voted_on_like_others(desk: Des
     assert desk.told("proposal", "list")[-1]["state"] == "CANCELED"
 
 
-def test_batch_no_timelock_would_accept_is_shown_as_its_calls(desk: Desk) -> None:
+def test_batch_no_timelock_would_accept_is_shown_as_its_calls(desk: GovernanceCli) -> None:
     desk.run("call", "GovernanceToken", "delegate", VOTER.address, "--devnet-account", "0", "--send")
     desk.blocks(1)
     one, zero, salt = VOTER.address, bytes(32), word("salt")
@@ -229,7 +229,7 @@ def test_batch_no_timelock_would_accept_is_shown_as_its_calls(desk: Desk) -> Non
     ]
 
 
-def test_the_wrappers_say_what_the_command_line_says(desk: Desk) -> None:
+def test_the_wrappers_say_what_the_command_line_says(desk: GovernanceCli) -> None:
     told = desk.told(
         "proposal", "create", "Ledger", "setMover", VOTER.address, "true", "--description", "d", "--from", VOTER.address
     )

@@ -16,7 +16,7 @@ from chain.acts import governed, proposals
 from chain.client.quorum import QuorumClient
 from chain.client.rpc import ChainClient
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
-from tests.fixtures.chain.governance_cli import VOTER, Desk, founded_by_vote, passed
+from tests.fixtures.chain.governance_cli import VOTER, GovernanceCli, founded_by_vote, passed
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +29,14 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Anvil, 
 
 
 @pytest.fixture
-def desk(deployed: tuple[Anvil, Path], capsys: pytest.CaptureFixture[str]) -> Desk:
-    at = Desk(*deployed, capsys)
+def desk(deployed: tuple[Anvil, Path], capsys: pytest.CaptureFixture[str]) -> GovernanceCli:
+    at = GovernanceCli(*deployed, capsys)
     at.run("call", "GovernanceToken", "delegate", VOTER.address, "--devnet-account", "0", "--send")
     at.blocks(1)
     return at
 
 
-def test_vote_changes_the_voting_parameters(desk: Desk, tmp_path: Path) -> None:
+def test_vote_changes_the_voting_parameters(desk: GovernanceCli, tmp_path: Path) -> None:
     listing = [
         {"contract": "BytewiseGovernor", "function": "setVotingDelay", "arguments": [1]},
         {"contract": "ShortTimelock", "function": "updateDelay", "arguments": [4 * 86_400]},
@@ -53,7 +53,7 @@ def test_vote_changes_the_voting_parameters(desk: Desk, tmp_path: Path) -> None:
     assert desk.anvil.client.call("TimelockController", timelock, "getMinDelay", block="latest") == 4 * 86_400
 
 
-def test_every_act_on_the_governor_can_be_proposed(desk: Desk) -> None:
+def test_every_act_on_the_governor_can_be_proposed(desk: GovernanceCli) -> None:
     at = desk.network.addresses
     acts = [
         governed.set_voting_delay(10),
@@ -68,7 +68,7 @@ def test_every_act_on_the_governor_can_be_proposed(desk: Desk) -> None:
     assert proposals.timelock_for(several, desk.network, acts[:1]) == "ShortTimelock"
 
 
-def test_proposal_the_governor_would_refuse_later_is_refused_before_it(desk: Desk) -> None:
+def test_proposal_the_governor_would_refuse_later_is_refused_before_it(desk: GovernanceCli) -> None:
     def refused(*arguments: str) -> str:
         asked = ["BytewiseGovernor", *arguments, "--description", "why", "--from", VOTER.address]
         return desk.run("proposal", "create", *asked, wanted=Exit.USAGE)
@@ -87,6 +87,6 @@ class Unbending(ChainClient):
         return super().rpc(method, *params[:2])
 
 
-def test_node_that_simulates_on_its_own_state_only_is_named(desk: Desk) -> None:
+def test_node_that_simulates_on_its_own_state_only_is_named(desk: GovernanceCli) -> None:
     with pytest.raises(ConfigurationError, match="no eth_call on a changed state"):
         proposals.timelock_for(Unbending(desk.anvil.url, CHAIN_ID), desk.network, [governed.set_voting_delay(10)])

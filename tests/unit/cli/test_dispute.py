@@ -16,13 +16,13 @@ from tests.fixtures.cli.operator_database import (
     ENVELOPE,
     Operator,
 )
-from tests.fixtures.court.session import TRUE, Court
+from tests.fixtures.court.session import TRUE, DisputeFixture
 
 
 def test_disputed_operator_is_found_by_its_committee_and_appeals_on_order(
     anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    court = Court(anvil, tmp_path, window=900, appeal_time=600)
+    court = DisputeFixture(anvil, tmp_path, window=900, appeal_time=600)
     operator = Operator(court, tmp_path)
     name = receipt_id(court.network.anchor_domain, court.batch.entries[0].receipt)
     court.open(0, word("guess"))

@@ -19,7 +19,7 @@ from bytewise.service.exit_codes import Exit
 from bytewise.storage.tables import ReleaseRow
 from cli.chain.privileged_call import moment
 from tests.fixtures.cli.log_site import (
-    Site,
+    LogSite,
 )
 from tests.fixtures.kms.memory_chain import NOW, OTHER_VOTER, VOTER
 from tests.fixtures.kms.release_network import refused
@@ -27,7 +27,7 @@ from tests.fixtures.verifier.verifier_fixture import NETWORK
 
 
 @pytest.mark.e2e
-def test_log_show_names_opener_time_reason_and_evidence(site: Site) -> None:
+def test_log_show_names_opener_time_reason_and_evidence(site: LogSite) -> None:
     with site.world.serving(*site.shards.items()):
         case, other = site.opened(), site.world.case(2)
         assert site.log("show", hex0x(case.id)) == Exit.USAGE
@@ -57,7 +57,7 @@ def test_log_show_names_opener_time_reason_and_evidence(site: Site) -> None:
 
 
 @pytest.mark.e2e
-def test_receipt_is_found_in_its_own_key_epoch_whichever_is_newest(site: Site) -> None:
+def test_receipt_is_found_in_its_own_key_epoch_whichever_is_newest(site: LogSite) -> None:
     """After a rotation the copies of the epoch before tell of it, and nobody says of it that it was not opened."""
     newer = replace(site.world.document, record=replace(site.world.document.record, epoch=U64(2)))
     with site.world.serving(*site.shards.items()):
@@ -82,7 +82,7 @@ def test_receipt_is_found_in_its_own_key_epoch_whichever_is_newest(site: Site) -
 
 
 @pytest.mark.e2e
-def test_a_narrow_terminal_cuts_off_no_date(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_narrow_terminal_cuts_off_no_date(site: LogSite, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     with site.world.serving(*site.shards.items()):
         site.opened()
@@ -92,7 +92,7 @@ def test_a_narrow_terminal_cuts_off_no_date(site: Site, monkeypatch: pytest.Monk
 
 
 @pytest.mark.e2e
-def test_refusal_is_shown_with_rule_and_old_record_without_evidence(site: Site) -> None:
+def test_refusal_is_shown_with_rule_and_old_record_without_evidence(site: LogSite) -> None:
     world, case = site.world, site.world.case()
     world.chain.open(case, phase=Phase.FINAL)
     for index in (1, 2):
@@ -109,7 +109,7 @@ def test_refusal_is_shown_with_rule_and_old_record_without_evidence(site: Site) 
 
 
 @pytest.mark.e2e
-def test_two_tickets_of_one_seat_below_threshold_open_a_receipt_together(site: Site) -> None:
+def test_two_tickets_of_one_seat_below_threshold_open_a_receipt_together(site: LogSite) -> None:
     world, shards = site.world, site.shards
     case = world.case()
     world.chain.open(case)
@@ -133,7 +133,7 @@ def test_two_tickets_of_one_seat_below_threshold_open_a_receipt_together(site: S
 
 
 @pytest.mark.e2e
-def test_seat_below_threshold_opened_nothing_whatever_other_seats_received(site: Site) -> None:
+def test_seat_below_threshold_opened_nothing_whatever_other_seats_received(site: LogSite) -> None:
     world, shards, chain = site.world, site.shards, site.world.chain
     opened, apart = world.case(), world.case(2)
     for case, given in ((opened, ((1, VOTER), (2, VOTER), (1, OTHER_VOTER))), (apart, ((1, VOTER), (2, OTHER_VOTER)))):
@@ -167,7 +167,7 @@ def test_seat_below_threshold_opened_nothing_whatever_other_seats_received(site:
 
 @pytest.mark.e2e
 def test_rebuilt_key_is_reported_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    site = Site(tmp_path, capsys, rebuilt_epoch(1))
+    site = LogSite(tmp_path, capsys, rebuilt_epoch(1))
     with site.world.serving(*site.shards.items()):
         case, later, unasked = site.opened(), site.world.case(2), site.world.case(3)
         site.world.chain.open(later)
@@ -202,7 +202,9 @@ def test_rebuilt_key_is_reported_as_such(tmp_path: Path, capsys: pytest.CaptureF
     ],
     ids=["truncated", "beginning dropped", "emptied", "signature changed"],
 )
-def test_log_changed_behind_a_copy_is_reported_by_name(site: Site, statement: Callable[[], object], problem: str | None) -> None:
+def test_log_changed_behind_a_copy_is_reported_by_name(
+    site: LogSite, statement: Callable[[], object], problem: str | None
+) -> None:
     with site.world.serving(*site.shards.items()):
         for _ in range(2):
             case = site.opened()
@@ -218,14 +220,14 @@ def test_log_changed_behind_a_copy_is_reported_by_name(site: Site, statement: Ca
 
 
 @pytest.mark.e2e
-def test_unavailable_shard_is_not_called_a_liar(site: Site) -> None:
+def test_unavailable_shard_is_not_called_a_liar(site: LogSite) -> None:
     with site.world.serving((1, site.shards[1]), (2, site.shards[2])):
         site.opened()
         assert site.log("verify") == Exit.UNAVAILABLE
     assert "shard 3 shows no log" in site.said()
 
 
-def test_wrong_input_to_the_key_log_is_named(site: Site) -> None:
+def test_wrong_input_to_the_key_log_is_named(site: LogSite) -> None:
     assert site.log("verify", "--epoch", "9") == Exit.USAGE
     assert "has no key epoch 9; it has [1]" in site.said()
     assert site.log("show", "0x12") == Exit.USAGE

@@ -14,7 +14,7 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.keys.epochs import EpochDocument
 from bytewise.protocol.units import U64, hex0x
 from bytewise.service.exit_codes import Exit
-from tests.fixtures.cli.log_site import Site
+from tests.fixtures.cli.log_site import LogSite
 from tests.fixtures.kms.dealt_again import dealt_again, mean
 from tests.fixtures.kms.memory_chain import VOTER, Case
 from tests.fixtures.kms.release_network import World
@@ -24,11 +24,11 @@ HOUR = 3600
 
 
 @pytest.fixture
-def site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Site:
-    return Site(tmp_path, capsys)
+def site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> LogSite:
+    return LogSite(tmp_path, capsys)
 
 
-def book(site: Site, document: EpochDocument, *versions: tuple[int, EpochDocument]) -> None:
+def book(site: LogSite, document: EpochDocument, *versions: tuple[int, EpochDocument]) -> None:
     """The address book with this document, and who had the shares from which time on."""
     dealt = tuple(
         DealtShares(U64(1), version, U64(since), each.record.threshold, tuple(map(share_holder, each.record.shards)))
@@ -38,13 +38,13 @@ def book(site: Site, document: EpochDocument, *versions: tuple[int, EpochDocumen
     (site.folder / "network.json").write_bytes(encode(network))
 
 
-def release(site: Site, case: Case, index: int, at: int) -> None:
+def release(site: LogSite, case: Case, index: int, at: int) -> None:
     """A shard gives VOTER's enclave its partial; the chain has that time."""
     site.world.chain.facts = replace(site.world.chain.facts, timestamp=at)
     site.world.release(site.shards[index], case)
 
 
-def told(site: Site, case: Case, *arguments: str) -> tuple[int, dict[str, Any]]:
+def told(site: LogSite, case: Case, *arguments: str) -> tuple[int, dict[str, Any]]:
     """What `show` says of a receipt, and its exit code."""
     site.said()
     code = site.log("show", hex0x(case.id), "--output", "json", *arguments)
@@ -56,7 +56,7 @@ def openings(story: dict[str, Any]) -> Sequence[tuple[int, list[int], bool]]:
     return [(each["version"], each["shards"], each["opened"]) for each in story["openings"]]
 
 
-def test_partials_from_before_and_after_a_refresh_do_not_add_up(site: Site) -> None:
+def test_partials_from_before_and_after_a_refresh_do_not_add_up(site: LogSite) -> None:
     world, case, now = site.world, site.world.case(), int(time.time())
     world.chain.open(case)
     book(site, world.document, (0, world.document), (now - 2 * HOUR, world.document))
@@ -77,7 +77,7 @@ def test_partials_from_before_and_after_a_refresh_do_not_add_up(site: Site) -> N
     assert f"not opened by {VOTER.address}" in said and "shares of version 1 from 2" in said
 
 
-def test_receipt_opened_under_a_lower_threshold_stays_opened(site: Site) -> None:
+def test_receipt_opened_under_a_lower_threshold_stays_opened(site: LogSite) -> None:
     world, case, now = site.world, site.world.case(), int(time.time())
     world.chain.open(case)
     for index in (1, 2):
@@ -95,14 +95,14 @@ def test_receipt_opened_under_a_lower_threshold_stays_opened(site: Site) -> None
     assert [each["threshold"] for each in story["shares"]] == [2, 3]
 
 
-def moved(site: Site, since: int) -> World:
+def moved(site: LogSite, since: int) -> World:
     """The key goes to other shards; those, which the address book has now beside the others."""
     heirs = World(site.folder / "heirs", contracts=NETWORK.contracts)
     book(site, heirs.document, (0, site.world.document), (since, heirs.document))
     return heirs
 
 
-def test_former_holders_of_a_moved_key_are_asked_and_believed(site: Site) -> None:
+def test_former_holders_of_a_moved_key_are_asked_and_believed(site: LogSite) -> None:
     world, case, now = site.world, site.world.case(), int(time.time())
     other = world.case(2)
     world.chain.open(case)
@@ -125,7 +125,7 @@ def test_former_holders_of_a_moved_key_are_asked_and_believed(site: Site) -> Non
     assert told(site, other)[0] == Exit.NOT_FOUND
 
 
-def test_missing_logs_are_not_reported_as_nothing_opened(site: Site) -> None:
+def test_missing_logs_are_not_reported_as_nothing_opened(site: LogSite) -> None:
     world, case, now = site.world, site.world.case(), int(time.time())
     world.chain.open(case)
     for index in (1, 2):
@@ -148,7 +148,7 @@ def test_missing_logs_are_not_reported_as_nothing_opened(site: Site) -> None:
     assert openings(told(site, case)[1]) == [(0, [1, 2], True)]
 
 
-def test_old_book_without_former_holders_does_not_report_not_opened(site: Site) -> None:
+def test_old_book_without_former_holders_does_not_report_not_opened(site: LogSite) -> None:
     """As `kms open` wrote it until now: only copies say that somebody else had shares."""
     world, case, now = site.world, site.world.case(), int(time.time())
     world.chain.open(case)
@@ -167,7 +167,7 @@ def test_old_book_without_former_holders_does_not_report_not_opened(site: Site) 
     assert "network.json names no shares of theirs: ask with --rpc" in site.said()
 
 
-def test_release_with_replaced_share_is_named_and_counted_for_its_version(site: Site) -> None:
+def test_release_with_replaced_share_is_named_and_counted_for_its_version(site: LogSite) -> None:
     world, case, now = site.world, site.world.case(), int(time.time())
     world.chain.open(case)
     heirs = moved(site, now - 2 * HOUR)
@@ -180,7 +180,7 @@ def test_release_with_replaced_share_is_named_and_counted_for_its_version(site: 
     assert (code, story["opened"], openings(story)) == (Exit.OK, True, [(0, [1, 2], True)])
 
 
-def test_address_book_that_contradicts_itself_is_refused(site: Site) -> None:
+def test_address_book_that_contradicts_itself_is_refused(site: LogSite) -> None:
     raised = replace(site.world.document, record=replace(site.world.document.record, threshold=3))
     book(site, site.world.document, (0, site.world.document), (5, raised))
     assert site.log("verify") == Exit.USAGE

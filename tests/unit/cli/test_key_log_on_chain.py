@@ -17,24 +17,24 @@ from cli.__main__ import main
 from kms.release_log.opening_report import LATE_S
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import reader
-from tests.fixtures.cli.key_site import CURATOR, Site
+from tests.fixtures.cli.key_site import CURATOR, KeySite
 from tests.fixtures.kms.memory_chain import Case
 from tests.fixtures.kms.release_network import World
 from tests.fixtures.kms.vouched_epochs import vouched
 
 
 @pytest.fixture
-def site(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Site:
-    return Site(anvil, tmp_path, capsys)
+def site(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> KeySite:
+    return KeySite(anvil, tmp_path, capsys)
 
 
-def moved_to(site: Site, heirs: World) -> EpochDocument:
+def moved_to(site: KeySite, heirs: World) -> EpochDocument:
     """The key with these shards, as the chain sees it: it checks the first commitment."""
     record = replace(site.world.document.record, shards=heirs.document.record.shards)
     return EpochDocument(record, (site.world.document.commitments[0], heirs.document.commitments[1]))
 
 
-def told_alike(site: Site, case: Case, book: Network, heirs: World) -> None:
+def told_alike(site: KeySite, case: Case, book: Network, heirs: World) -> None:
     """Asserts what `kms log` says by this book, by that of before and by one without former holders, beside the chain or not."""
     shards = [(index, site.world.shard(index)) for index in (1, 2, 3)]
     copies = ["--logs", str(site.folder / "logs")]
@@ -59,7 +59,7 @@ def told_alike(site: Site, case: Case, book: Network, heirs: World) -> None:
 
 
 @pytest.mark.e2e
-def test_log_is_read_under_the_shares_of_its_time_if_chain_and_book_agree(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_is_read_under_the_shares_of_its_time_if_chain_and_book_agree(site: KeySite, monkeypatch: pytest.MonkeyPatch) -> None:
     """An opening, and then the key moves: by the book that `kms open` wrote, and by the chain beside the book of before."""
     chain, client, case = reader(site.anvil, site.network), site.anvil.client, site.world.case()
     site.world.chain.open(case)
@@ -89,7 +89,7 @@ def test_log_is_read_under_the_shares_of_its_time_if_chain_and_book_agree(site: 
 
 
 @pytest.mark.e2e
-def test_nothing_is_reported_under_a_label_chain_and_book_do_not_share(site: Site) -> None:
+def test_nothing_is_reported_under_a_label_chain_and_book_do_not_share(site: KeySite) -> None:
     """Control: under the chain's own label each shard is asked."""
     copies, document = ["--logs", str(site.folder / "logs")], site.world.document
     write_network(site.folder / "network.json", site.network)
@@ -104,7 +104,7 @@ def test_nothing_is_reported_under_a_label_chain_and_book_do_not_share(site: Sit
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_no_shard_is_accused_if_book_and_node_are_of_two_chains(site: Site, nodes: int) -> None:
+def test_no_shard_is_accused_if_book_and_node_are_of_two_chains(site: KeySite, nodes: int) -> None:
     """Signatures are of one chain: under the book of another none is of its shard. Control: so it is without a node."""
     case, client = site.world.case(), site.anvil.client
     site.world.chain.open(case)

@@ -20,7 +20,7 @@ from cli.key.log_audit import worst
 from kms.release_log import copies
 from kms.release_log.copies import LogCopy
 from kms.release_log.entitlement import Seen, judge
-from tests.fixtures.cli.log_site import Site, site
+from tests.fixtures.cli.log_site import LogSite, site
 from tests.fixtures.kms.log_court import Court
 from tests.fixtures.kms.memory_chain import NOW
 from tests.fixtures.kms.trickling_shard import trickling
@@ -31,7 +31,7 @@ __all__ = ["site"]
 NO_NODE = "http://127.0.0.1:9"
 
 
-def with_code(site: Site) -> None:
+def with_code(site: LogSite) -> None:
     """The book says which code each contract has, so that a node is asked."""
     code = tuple(CodeHash(each, ZERO_DIGEST) for each in contracts(NETWORK).values())
     write_network(site.folder / "network.json", replace(NETWORK, epochs=(site.world.document,), code=code))
@@ -43,7 +43,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, court: Court, seen: int = NOW) -> Non
     monkeypatch.setattr(log, "court_of", lambda *_: answers)
 
 
-def cut(site: Site) -> None:
+def cut(site: LogSite) -> None:
     """Two receipts are opened and copied; then shard 1 cuts its log off."""
     for _ in range(2):
         site.opened()
@@ -53,7 +53,7 @@ def cut(site: Site) -> None:
 
 
 @pytest.mark.e2e
-def test_truncated_log_is_reported_without_a_node(site: Site) -> None:
+def test_truncated_log_is_reported_without_a_node(site: LogSite) -> None:
     with site.world.serving(*site.shards.items()):
         cut(site)
         assert site.log("verify", "--rpc", NO_NODE) == Exit.MISMATCH
@@ -73,7 +73,7 @@ def test_truncated_log_is_reported_without_a_node(site: Site) -> None:
 
 
 @pytest.mark.e2e
-def test_truncated_log_is_reported_when_the_node_becomes_unavailable(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_truncated_log_is_reported_when_the_node_becomes_unavailable(site: LogSite, monkeypatch: pytest.MonkeyPatch) -> None:
     class Away(Court):
         def dispute(self, dispute: Digest, block: int, receipt_id: Digest) -> Dispute | None:
             raise TryAgain("chain", "gone")
@@ -87,7 +87,7 @@ def test_truncated_log_is_reported_when_the_node_becomes_unavailable(site: Site,
 
 
 @pytest.mark.e2e
-def test_altered_copy_does_not_stop_other_shards(site: Site) -> None:
+def test_altered_copy_does_not_stop_other_shards(site: LogSite) -> None:
     with site.world.serving(*site.shards.items()):
         cut(site)
         copy = site.folder / "logs" / f"releases-1-{site.shards[2].info().shard}.jsonl"
@@ -109,7 +109,7 @@ def test_altered_copy_does_not_stop_other_shards(site: Site) -> None:
 
 
 @pytest.mark.e2e
-def test_altered_mark_hides_no_wrong_release(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_altered_mark_hides_no_wrong_release(site: LogSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a shard that is away: with its next answer the mark is written again."""
     with site.world.serving(*site.shards.items()):
         site.opened()
@@ -125,7 +125,7 @@ def test_altered_mark_hides_no_wrong_release(site: Site, monkeypatch: pytest.Mon
 
 
 @pytest.mark.e2e
-def test_log_with_unjudged_releases_is_not_called_complete(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_with_unjudged_releases_is_not_called_complete(site: LogSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """Control: with a ticket each of them is a right, and nothing is counted."""
     with site.world.serving(*site.shards.items()):
         site.opened()
@@ -146,7 +146,7 @@ def test_log_with_unjudged_releases_is_not_called_complete(site: Site, monkeypat
 
 
 @pytest.mark.e2e
-def test_duplicate_node_is_reported_before_anything_is_fetched(site: Site) -> None:
+def test_duplicate_node_is_reported_before_anything_is_fetched(site: LogSite) -> None:
     with site.world.serving(*site.shards.items()):
         cut(site)
         assert site.log("verify", "--rpc", NO_NODE, "--rpc", NO_NODE) == Exit.USAGE
@@ -161,7 +161,7 @@ def test_worst_of_several_exit_codes_is_returned() -> None:
 
 
 @pytest.mark.e2e
-def test_endless_answer_of_one_shard_hides_nothing_of_another(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_answer_of_one_shard_hides_nothing_of_another(site: LogSite, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_audit, "TIMEOUT_S", 1.0)
     with site.world.serving(*site.shards.items()):
         cut(site)
@@ -173,7 +173,7 @@ def test_endless_answer_of_one_shard_hides_nothing_of_another(site: Site, monkey
 
 
 @pytest.mark.e2e
-def test_log_not_read_to_its_end_reports_no_receipt_as_not_opened(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_not_read_to_its_end_reports_no_receipt_as_not_opened(site: LogSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """Control: the next run reads the rest, and the receipt on it was opened."""
     monkeypatch.setattr(copies, "MAX_PAGES", 1)
     with site.world.serving(*site.shards.items()):

@@ -28,7 +28,7 @@ from kms.storage.files import write_whole
 from tests.fixtures.chain.devnet import reader
 from tests.fixtures.cli.key_site import (
     CURATOR,
-    Site,
+    KeySite,
     dealt_again,
     signatures,
 )
@@ -40,7 +40,7 @@ from verifier.wiring import FollowingReader
 
 
 @pytest.mark.e2e
-def test_status_says_which_shards_serve_the_share_in_force(site: Site) -> None:
+def test_status_says_which_shards_serve_the_share_in_force(site: KeySite) -> None:
     shards = [(index, site.world.shard(index)) for index in (1, 2, 3)]
     with site.world.serving(*shards):
         assert site.kms("list", "--output", "json") == Exit.OK
@@ -66,7 +66,7 @@ def test_status_says_which_shards_serve_the_share_in_force(site: Site) -> None:
 
 
 @pytest.mark.e2e
-def test_status_works_while_the_finalized_block_is_inside_the_deployment(site: Site) -> None:
+def test_status_works_while_the_finalized_block_is_inside_the_deployment(site: KeySite) -> None:
     """A deployment takes many blocks: those after `deploy_block` have no `KeyEpochs`, then one without an epoch."""
     chain, first = reader(site.anvil, site.network), int(site.network.deploy_block)
     following = FollowingReader(chain.client, site.network)
@@ -87,7 +87,7 @@ def test_status_works_while_the_finalized_block_is_inside_the_deployment(site: S
 
 
 @pytest.mark.e2e
-def test_release_for_a_dispute_unknown_to_the_chain_is_found_in_the_log(site: Site) -> None:
+def test_release_for_a_dispute_unknown_to_the_chain_is_found_in_the_log(site: KeySite) -> None:
     shards = [(index, site.world.shard(index)) for index in (1, 2, 3)]
     case = site.world.case()
     site.world.chain.open(case)  # what this shard believes; the real chain has no dispute
@@ -107,7 +107,7 @@ def test_release_for_a_dispute_unknown_to_the_chain_is_found_in_the_log(site: Si
 
 
 @pytest.mark.e2e
-def test_epoch_is_retired_only_when_no_dispute_can_need_its_key(site: Site) -> None:
+def test_epoch_is_retired_only_when_no_dispute_can_need_its_key(site: KeySite) -> None:
     key = ["--key", str(site.folder / "curator.key")]
     assert site.kms("retire", "1", *key) == Exit.USAGE
     assert "is ACTIVE; what drains can be retired" in site.said()
@@ -124,7 +124,7 @@ def test_epoch_is_retired_only_when_no_dispute_can_need_its_key(site: Site) -> N
 
 
 @pytest.mark.e2e
-def test_interrupted_activation_of_an_epoch_is_resumed(site: Site) -> None:
+def test_interrupted_activation_of_an_epoch_is_resumed(site: KeySite) -> None:
     document = site.dealt()
     chain, client = reader(site.anvil, site.network), site.anvil.client
     signed = signatures(site, document, 0, Digest(b"\x01" * 32))
@@ -164,7 +164,7 @@ def test_interrupted_activation_of_an_epoch_is_resumed(site: Site) -> None:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize(("epoch", "count"), [(2, 2), (hybrid_epoch(1), 3)], ids=["plain", "hybrid"])
-def test_one_command_makes_and_activates_the_next_key_and_is_repeatable(site: Site, epoch: int, count: int) -> None:
+def test_one_command_makes_and_activates_the_next_key_and_is_repeatable(site: KeySite, epoch: int, count: int) -> None:
     folder, parties = site.folder, offices(site.folder / "next", count)[0]
     for each, port in zip(parties, free_ports(count), strict=True):
         each.port, each.key_epochs = port, site.network.addresses.key_epochs
@@ -198,7 +198,7 @@ def test_one_command_makes_and_activates_the_next_key_and_is_repeatable(site: Si
 
 
 @pytest.mark.e2e
-def test_shard_folder_is_restored_without_superseded_shares(site: Site) -> None:
+def test_shard_folder_is_restored_without_superseded_shares(site: KeySite) -> None:
     folder, file = site.world.settings.shards[0].folder, site.folder / "shard.backup"
     assert site.shard("backup", str(file)) == Exit.USAGE
     write_whole(site.folder / "backup.key", secrets.token_hex(32).encode())

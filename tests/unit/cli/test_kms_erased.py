@@ -26,14 +26,14 @@ from kms.ceremony.erasure import Wanted, count, erase, judge, statement_file, wa
 from kms.shard.chain_view import ChainCeremonyView
 from kms.storage import accounts
 from tests.fixtures.chain.devnet import reader
-from tests.fixtures.cli.key_site import CURATOR, Site, site
+from tests.fixtures.cli.key_site import CURATOR, KeySite, site
 from tests.fixtures.kms.memory_chain import CONTRACTS
 from tests.fixtures.kms.release_network import World
 
 __all__ = ["site"]
 
 
-def erased_at(site: Site, index: int) -> Path:
+def erased_at(site: KeySite, index: int) -> Path:
     """Shard `index` erases, as the chain allows it; the file of its word."""
     folder, world = site.world.settings.shards[index - 1].folder, site.world
     view = ChainCeremonyView(reader(site.anvil, site.network))
@@ -46,7 +46,7 @@ def files(*paths: Path) -> list[str]:
 
 
 @pytest.mark.e2e
-def test_retired_key_is_unrecoverable_once_enough_shards_confirm_erasure(site: Site) -> None:
+def test_retired_key_is_unrecoverable_once_enough_shards_confirm_erasure(site: KeySite) -> None:
     site.next_epoch()
     site.anvil.pass_time(DEVNET.times.key_retention + 1)
     retire_epoch(site.anvil.client, site.network, CURATOR, 1, EpochState.DRAINING)
@@ -74,7 +74,7 @@ def test_retired_key_is_unrecoverable_once_enough_shards_confirm_erasure(site: S
 
 
 @pytest.mark.e2e
-def test_compromised_shares_are_erased_after_their_disputes(site: Site) -> None:
+def test_compromised_shares_are_erased_after_their_disputes(site: KeySite) -> None:
     act = measured(site.anvil.client, site.network, CURATOR, compromise_epoch(1))
     send_all(site.anvil.client, [act], 20.0)
     kept = erased_at(site, 1)

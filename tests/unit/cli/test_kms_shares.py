@@ -17,18 +17,18 @@ from cli.key import status
 from kms.shard import release, share_rotation
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import reader
-from tests.fixtures.cli.key_site import CURATOR, Site, dealt_again, signatures
+from tests.fixtures.cli.key_site import CURATOR, KeySite, dealt_again, signatures
 from tests.fixtures.kms import dealt_again as renewal
 from tests.fixtures.kms.memory_chain import VOTER
 
 
 @pytest.fixture
-def site(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Site:
-    return Site(anvil, tmp_path, capsys)
+def site(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> KeySite:
+    return KeySite(anvil, tmp_path, capsys)
 
 
 @pytest.mark.e2e
-def test_announced_epoch_comes_into_force_with_reshared_shares(site: Site) -> None:
+def test_announced_epoch_comes_into_force_with_reshared_shares(site: KeySite) -> None:
     document, client = site.dealt(), site.anvil.client
     chain = reader(site.anvil, site.network)
     none = CeremonySignatures(Digest(b"\x01" * 32), [])
@@ -62,7 +62,7 @@ def test_shards_own_text_neither_stops_nor_colours_the_terminal(capsys: pytest.C
 
 
 @pytest.mark.e2e
-def test_status_names_the_shard_that_lacks_the_shares_on_the_chain(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_names_the_shard_that_lacks_the_shares_on_the_chain(site: KeySite, monkeypatch: pytest.MonkeyPatch) -> None:
     """All say that they serve the epoch; what they hold and what their nodes told them differs."""
     monkeypatch.setattr(release, "LOOK_S", 0.0)
     world, true = site.world, renewal.in_force(site.world)

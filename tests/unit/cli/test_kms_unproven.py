@@ -18,7 +18,7 @@ from kms.ceremony.state import Ceremony, Phase
 from kms.storage import keyring
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import reader
-from tests.fixtures.cli.key_site import CURATOR, Site
+from tests.fixtures.cli.key_site import CURATOR, KeySite
 from tests.fixtures.kms.ceremonies import SCRIBE, Town, generated, party, plan_for, seat
 from tests.fixtures.kms.ceremony_runs import PHASE_S, numbered, on_chain, run, shares_make_the_key
 from tests.fixtures.kms.dkg_fixture import CHANNEL, Office, Turns, offices, plan, scribe_of
@@ -30,7 +30,7 @@ EPOCH = 2
 class Ceremonies:
     """Three shards in folders, a scribe, and the settings that `bytewise key` reads of each ceremony."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: KeySite) -> None:
         self.site, self.folder = site, site.folder / "next"
         self.shards, self.chain = offices(self.folder, 3)
         for each in self.shards:
@@ -79,7 +79,7 @@ class Ceremonies:
 def test_key_with_an_unproven_share_is_activated_only_by_naming_the_shard(
     anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    site = Site(anvil, tmp_path, capsys)
+    site = KeySite(anvil, tmp_path, capsys)
     held, chain = Ceremonies(site), reader(anvil, site.network)
     late = held.shards[2]
     made = held.hold("new", held.plan(), late, Phase.CONFIRMING)

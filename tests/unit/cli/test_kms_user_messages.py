@@ -12,14 +12,14 @@ from kms.shard.api import build_app
 from kms.shard.http_limits import server_config
 from kms.storage import keyring
 from tests.fixtures.chain.devnet import signer
-from tests.fixtures.cli.key_site import Site, site
+from tests.fixtures.cli.key_site import KeySite, site
 from tests.fixtures.kms.release_network import wait_until
 
 __all__ = ["site"]
 
 
 @pytest.mark.e2e
-def test_status_says_what_a_waiting_shard_waits_for(site: Site) -> None:
+def test_status_says_what_a_waiting_shard_waits_for(site: KeySite) -> None:
     """After every ceremony all shards do, until their operators give them the document."""
     one = site.world.document.record.shards[0]
     folder, (host, _, port) = site.world.settings.shards[0].folder, one.url.removeprefix("https://").partition(":")
@@ -37,7 +37,7 @@ def test_status_says_what_a_waiting_shard_waits_for(site: Site) -> None:
 
 
 @pytest.mark.e2e
-def test_account_other_than_the_curator_is_a_usage_error(site: Site) -> None:
+def test_account_other_than_the_curator_is_a_usage_error(site: KeySite) -> None:
     site.next_epoch()
     site.anvil.pass_time(DEVNET.times.key_retention + 1)
     save_signer(site.folder / "other.key", signer(5))

@@ -16,14 +16,14 @@ from cli.receipt.check import chain_standing
 from cli.receipt.search import Found, Search
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import ENVIRONMENT, OPERATORS, batch, mine, word
-from tests.fixtures.court.session import TRUE, Court
+from tests.fixtures.court.session import TRUE, DisputeFixture
 from verifier.watch.batch_check import CheckedReceipt
 
 NOWHERE = "http://127.0.0.1:9"
 Words = tuple[Digest, Digest]
 
 
-def voted(court: Court, said: Words) -> None:
+def voted(court: DisputeFixture, said: Words) -> None:
     """Every seat says the same, and the verdict comes to its end."""
     case = court.until(Phase.COMMIT)
     votes = [court.vote(case, each.voter, said) for each in case.members]
@@ -37,7 +37,7 @@ def voted(court: Court, said: Words) -> None:
 def test_verdict_is_read_from_the_chain_while_da_is_unavailable(
     anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str], verdict: str, code: int
 ) -> None:
-    court = Court(anvil, tmp_path)
+    court = DisputeFixture(anvil, tmp_path)
     write_network(tmp_path / "network.json", court.network)
     receipt = court.batch.entries[0].receipt
     name = hex0x(receipt_id(court.network.anchor_domain, receipt))

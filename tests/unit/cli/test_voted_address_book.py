@@ -6,13 +6,13 @@ import pytest
 
 from bytewise.protocol.digests import keccak256
 from tests.fixtures.chain.anvil import running_anvil
-from tests.fixtures.chain.governance_cli import DELAYS, VOTER, Desk, founded_by_vote, passed
+from tests.fixtures.chain.governance_cli import DELAYS, VOTER, GovernanceCli, founded_by_vote, passed
 
 
 def test_vote_removing_a_timelock_proposer_does_not_stop_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with running_anvil() as anvil:
         founded_by_vote(anvil, tmp_path)
-        desk = Desk(anvil, tmp_path, capsys)
+        desk = GovernanceCli(anvil, tmp_path, capsys)
         desk.run("call", "GovernanceToken", "delegate", VOTER.address, "--devnet-account", "0", "--send")
         desk.blocks(1)
         role = "0x" + keccak256(b"PROPOSER_ROLE").hex()

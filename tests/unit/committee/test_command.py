@@ -25,7 +25,7 @@ from committee.maintenance import decline
 from tests.fixtures.builders import word
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import mine
-from tests.fixtures.court.session import TRUE, Court
+from tests.fixtures.court.session import TRUE, DisputeFixture
 from tests.fixtures.verifier.verifier_fixture import NETWORK
 from tests.source import ROOT
 from verifier.settings import NodeSettings
@@ -63,7 +63,7 @@ def test_a_watchtower_has_no_seats(tmp_path: Path) -> None:
 
 
 def test_declining_an_ended_or_unknown_duty_is_refused(anvil: Anvil, tmp_path: Path) -> None:
-    court = Court(anvil, tmp_path)
+    court = DisputeFixture(anvil, tmp_path)
     write_network(tmp_path / "network.json", court.network)
     url = f"sqlite:///{tmp_path / 'actor.db'}"
     migrate(url)

@@ -13,23 +13,23 @@ from bytewise.protocol.digests import out_hash
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.records.statements import Outcome
 from enclave.import_blocker import PLAIN
-from tests.fixtures.inference.pinned_artifact import Place, make_place
+from tests.fixtures.inference.pinned_artifact import PinnedModel, make_place
 from tests.fixtures.kms.release_network import wait_until
 from tests.fixtures.verifier.forbidden_imports import FORBIDDEN, documented, packages
 from tests.fixtures.verifier.running_enclave import RunningEnclave, running_enclave
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+def place(tmp_path_factory: pytest.TempPathFactory) -> PinnedModel:
     return make_place(tmp_path_factory.mktemp("models"))
 
 
-def _pinned(place: Place, folder: Path) -> tuple[AnyEngine, str]:
+def _pinned(place: PinnedModel, folder: Path) -> tuple[AnyEngine, str]:
     (folder / "environment.json").write_bytes(encode(place.environment))
     return place.engine, f'environment_file = "{folder / "environment.json"}"\n'
 
 
-def _exact(place: Place, folder: Path) -> tuple[AnyEngine, str]:
+def _exact(place: PinnedModel, folder: Path) -> tuple[AnyEngine, str]:
     convert(place.source, folder / "artifact")
     return ExactEngine(artifact.load(folder / "artifact")), 'backend = "float64"\n'
 

@@ -23,7 +23,7 @@ from tests.fixtures.inference.mask_digest import (
     walk,
 )
 from tests.fixtures.inference.token_tables import (
-    lexicon,
+    token_table,
 )
 from tests.source import ROOT
 
@@ -55,7 +55,7 @@ def test_text_that_obeys_the_masks_satisfies_the_schema(schema: str) -> None:
 
 @pytest.mark.parametrize("schema", [PERSON, LISTS])
 def test_token_is_allowed_if_its_bytes_are_allowed_one_by_one(schema: str) -> None:
-    single = Schemas(lexicon())
+    single = Schemas(token_table())
     for i in range(2):
         tokens = walk(SCHEMAS.constraint(schema), f"words-{i}", 7, ())
         for end in range(len(tokens)):
@@ -151,7 +151,7 @@ def test_schema_that_grows_too_costly_allows_nothing_more() -> None:
 def test_slices_are_only_an_optimisation(monkeypatch: pytest.MonkeyPatch) -> None:
     from llguidance import LLTokenizer
 
-    plain = Schemas(lexicon(tuple(WORDS), room=3))
+    plain = Schemas(token_table(tuple(WORDS), room=3))
     monkeypatch.setattr(LLTokenizer, "json_slices", staticmethod(list))
     for schema in (PERSON, LISTS, '{"type":"string"}'):
         tokens = walk(plain.constraint(schema), "slices", 15, ())
@@ -163,7 +163,7 @@ def test_slices_are_only_an_optimisation(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_another_version_of_the_library_cannot_execute(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constraint, "version", lambda name: "1.9.0")
     with pytest.raises(CannotExecute, match=r"llguidance 1\.9\.0"):
-        Schemas(lexicon()).constraint("{}")
+        Schemas(token_table()).constraint("{}")
 
 
 def test_masks_are_the_same_in_every_process() -> None:
@@ -178,9 +178,9 @@ def test_masks_are_the_same_in_every_process() -> None:
 def test_each_answer_has_the_full_library_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """What other answers by the same schema used up of them is not missing to the next one."""
     monkeypatch.setitem(constraint.LIMITS, "max_lexer_states", 120)
-    schema, used, ended = '{"type":"string","pattern":"^(.*a.{10}b)$"}', Schemas(lexicon(tuple(WORDS))), []
+    schema, used, ended = '{"type":"string","pattern":"^(.*a.{10}b)$"}', Schemas(token_table(tuple(WORDS))), []
     for i in range(6):
-        found, fresh = (each.constraint(schema) for each in (used, Schemas(lexicon(tuple(WORDS)))))
+        found, fresh = (each.constraint(schema) for each in (used, Schemas(token_table(tuple(WORDS)))))
         tokens = walk(found, f"again-{i}", 80)
         assert (tokens, found.error) == (walk(fresh, f"again-{i}", 80), fresh.error)
         ended.append(bool(tokens) and "too many states" in found.error)
@@ -195,7 +195,7 @@ def test_refused_schemas_are_cached_in_bounded_number() -> None:
             asked.append(text)
             return super().constraint(text)
 
-    schemas = Counting(lexicon())
+    schemas = Counting(token_table())
     texts = [f'{{"enum":[{i}]}}' for i in range(constraint.MOST_REMEMBERED + 1)]
     assert [schemas.refusal(text) for text in texts[:2] * 2] == [""] * 4 and asked == texts[:2]
     assert schemas.refusal("{") == schemas.refusal("{") != "" and asked == [*texts[:2], "{"]

@@ -20,17 +20,17 @@ from bytewise.protocol.records.request import Request, output_for
 from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Digest
 from tests.fixtures.inference.models import policy
-from tests.fixtures.inference.pinned_artifact import Place, make_place
+from tests.fixtures.inference.pinned_artifact import PinnedModel, make_place
 
 NEW = 10
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+def place(tmp_path_factory: pytest.TempPathFactory) -> PinnedModel:
     return make_place(tmp_path_factory.mktemp("pinned_switches"))
 
 
-def asked(place: Place, temperature: str = "0", new: int = NEW, **changes: object) -> Request:
+def asked(place: PinnedModel, temperature: str = "0", new: int = NEW, **changes: object) -> Request:
     artifact = place.artifact
     plain = Request(
         2, artifact.model_id, "test", place.environment.digest, policy(new, temperature), U64(3), tuple(b"a question"),
@@ -41,16 +41,16 @@ def asked(place: Place, temperature: str = "0", new: int = NEW, **changes: objec
 
 
 @pytest.fixture(scope="module", params=["0", "0.8"], ids=["greedy", "sampled"])
-def request_(place: Place, request: pytest.FixtureRequest) -> Request:
+def request_(place: PinnedModel, request: pytest.FixtureRequest) -> Request:
     return asked(place, request.param)
 
 
 @pytest.fixture(scope="module")
-def truth(place: Place, request_: Request) -> Generated:
+def truth(place: PinnedModel, request_: Request) -> Generated:
     return place.engine.generate(request_)
 
 
-def test_answer_equals_that_of_transformers(place: Place) -> None:
+def test_answer_equals_that_of_transformers(place: PinnedModel) -> None:
     request = asked(place)
     with pinned_switches(1):
         library = AutoModelForCausalLM.from_pretrained(place.source, dtype="auto", attn_implementation="eager")
@@ -67,7 +67,7 @@ def test_answer_equals_that_of_transformers(place: Place) -> None:
     assert [row.row for row in rows] == [digests.sha256(logits[0].numpy().tobytes()) for logits in told.logits]
 
 
-def test_a_true_claim_matches_without_any_teacher_forced_pass(place: Place, request_: Request, truth: Generated) -> None:
+def test_a_true_claim_matches_without_any_teacher_forced_pass(place: PinnedModel, request_: Request, truth: Generated) -> None:
     again = PinnedEngine(place.artifact, place.environment)
     found = again.verify(request_, truth.output, truth.out_hash)
     assert (found.truth, found.divergence, found.verify_passes) == (truth, None, 0)
@@ -75,14 +75,14 @@ def test_a_true_claim_matches_without_any_teacher_forced_pass(place: Place, requ
     assert again.vectors() == place.engine.vectors()
 
 
-def test_vectors_of_a_model_belong_to_its_environment(place: Place) -> None:
+def test_vectors_of_a_model_belong_to_its_environment(place: PinnedModel) -> None:
     found = vectors_of(place.engine)
     assert found.environment == place.environment.digest and found.profile == PROFILE_PINNED_1
     assert vectors_of(PinnedEngine(place.artifact, place.environment)).differences(found) == ()
 
 
 @pytest.mark.parametrize("position", [0, 4, NEW - 1])
-def test_altered_token_is_found_at_its_position(place: Place, request_: Request, truth: Generated, position: int) -> None:
+def test_altered_token_is_found_at_its_position(place: PinnedModel, request_: Request, truth: Generated, position: int) -> None:
     tokens = list(truth.output.token_ids)
     tokens[position] = (tokens[position] + 1) % 250
     found = place.engine.verify(request_, output_for(request_, tuple(tokens), "length"), truth.out_hash)
@@ -102,7 +102,7 @@ def test_altered_token_is_found_at_its_position(place: Place, request_: Request,
     ],
 )
 def test_a_claim_of_another_length_or_vocabulary_is_a_divergence(
-    place: Place, request_: Request, truth: Generated, change: Any, kind: DivergenceClass, position: int
+    place: PinnedModel, request_: Request, truth: Generated, change: Any, kind: DivergenceClass, position: int
 ) -> None:
     claimed = output_for(request_, change(truth.output.token_ids), "length")
     found = place.engine.verify(request_, claimed, truth.out_hash)
@@ -110,12 +110,12 @@ def test_a_claim_of_another_length_or_vocabulary_is_a_divergence(
     assert (found.divergence.kind, found.divergence.position) == (kind, position)
 
 
-def test_true_tokens_under_another_trace_are_found(place: Place, request_: Request, truth: Generated) -> None:
+def test_true_tokens_under_another_trace_are_found(place: PinnedModel, request_: Request, truth: Generated) -> None:
     found = place.engine.verify(request_, truth.output, Digest(bytes([7]) * 32))
     assert found.divergence is not None and found.divergence.kind is DivergenceClass.TRACE
 
 
-def test_machine_that_does_not_repeat_itself_accuses_nobody(place: Place) -> None:
+def test_machine_that_does_not_repeat_itself_accuses_nobody(place: PinnedModel) -> None:
     request = asked(place)
     truth = place.engine.generate(request)
     other = place.engine.generate(asked(place, seed=U64(4), prompt=tuple(b"another")))
@@ -135,25 +135,25 @@ FOREIGN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_machine_of_another_environment_cannot_execute(place: Place, name: str) -> None:
+def test_machine_of_another_environment_cannot_execute(place: PinnedModel, name: str) -> None:
     value = FOREIGN[name](place.environment) if callable(FOREIGN[name]) else FOREIGN[name]
     with pytest.raises(CannotExecute, match=name) as caught:
         PinnedEngine(place.artifact, dataclasses.replace(place.environment, **{name: value}))
     assert caught.value.values[1] is CannotReason.ENVIRONMENT
 
 
-def test_another_thread_count_is_another_environment(place: Place) -> None:
+def test_another_thread_count_is_another_environment(place: PinnedModel) -> None:
     with pytest.raises(CannotExecute, match="has threads=1, here threads=2"):
         PinnedEngine(place.artifact, place.environment, threads=2)
 
 
-def test_missing_device_cannot_execute(place: Place) -> None:
+def test_missing_device_cannot_execute(place: PinnedModel) -> None:
     with pytest.raises(CannotExecute) as caught:
         fingerprint(place.artifact.manifest.architecture, device="tpu")
     assert caught.value.values[1] is CannotReason.ENVIRONMENT
 
 
-def test_a_request_for_another_environment_cannot_be_executed(place: Place) -> None:
+def test_a_request_for_another_environment_cannot_be_executed(place: PinnedModel) -> None:
     foreign = asked(place, environment=ZERO_DIGEST)
     for act in (place.engine.generate, lambda r: place.engine.verify(r, output_for(r, (1,), "length"), ZERO_DIGEST)):
         with pytest.raises(CannotExecute) as caught:
@@ -161,7 +161,7 @@ def test_a_request_for_another_environment_cannot_be_executed(place: Place) -> N
         assert caught.value.values[1] is CannotReason.ENVIRONMENT
 
 
-def test_container_digest_is_configured_and_part_of_the_environment(place: Place) -> None:
+def test_container_digest_is_configured_and_part_of_the_environment(place: PinnedModel) -> None:
     named = dataclasses.replace(place.environment, container=Digest(bytes([1]) * 32))
     assert named.digest != place.environment.digest
     engine = PinnedEngine(place.artifact, named)
@@ -170,7 +170,7 @@ def test_container_digest_is_configured_and_part_of_the_environment(place: Place
     assert engine.generate(asked(place, environment=named.digest)).output.token_ids
 
 
-def test_requests_outside_the_model_are_refused(place: Place) -> None:
+def test_requests_outside_the_model_are_refused(place: PinnedModel) -> None:
     for changes in ({"prompt": (10**6,)}, {"decode": policy(1000)}):
         with pytest.raises(OutsideLimits):
             place.engine.generate(asked(place, **changes))

@@ -20,16 +20,16 @@ from bytewise.protocol.records.environment import PROFILE_PINNED_1, Environment
 from bytewise.protocol.records.statements import CannotReason
 from bytewise.service.exit_codes import Exit
 from cli.__main__ import main
-from tests.fixtures.inference.pinned_artifact import Place, make_place
+from tests.fixtures.inference.pinned_artifact import PinnedModel, make_place
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+def place(tmp_path_factory: pytest.TempPathFactory) -> PinnedModel:
     return make_place(tmp_path_factory.mktemp("pinned"))
 
 
 @pytest.fixture
-def copied(place: Place, tmp_path: Path) -> Path:
+def copied(place: PinnedModel, tmp_path: Path) -> Path:
     return Path(shutil.copytree(place.artifact.path, tmp_path / "artifact"))
 
 
@@ -66,7 +66,7 @@ def with_another_type(tensors: dict[str, torch.Tensor]) -> None:
 @pytest.mark.parametrize(
     ("change", "said"), [(without_a_tensor, "missing"), (with_a_tensor, "unexpected"), (with_another_type, "bfloat16")]
 )
-def test_tensors_of_another_model_are_refused(place: Place, tmp_path: Path, change: Any, said: str) -> None:
+def test_tensors_of_another_model_are_refused(place: PinnedModel, tmp_path: Path, change: Any, said: str) -> None:
     source = Path(shutil.copytree(place.source, tmp_path / "checkpoint"))
     tensors = load_file(source / "model.safetensors")
     change(tensors)
@@ -76,7 +76,7 @@ def test_tensors_of_another_model_are_refused(place: Place, tmp_path: Path, chan
         PinnedEngine(checkpoint.load(tmp_path / "artifact"), place.environment)
 
 
-def test_folder_without_a_checkpoint_is_not_pinned(place: Place, tmp_path: Path) -> None:
+def test_folder_without_a_checkpoint_is_not_pinned(place: PinnedModel, tmp_path: Path) -> None:
     source = Path(shutil.copytree(place.source, tmp_path / "checkpoint"))
     with pytest.raises(ConfigurationError):
         checkpoint.pin(source, tmp_path / "checkpoint")
@@ -89,7 +89,7 @@ def test_folder_without_a_checkpoint_is_not_pinned(place: Place, tmp_path: Path)
     assert not (tmp_path / "out").exists()
 
 
-def test_an_artifact_chooses_its_engine(place: Place) -> None:
+def test_an_artifact_chooses_its_engine(place: PinnedModel) -> None:
     path = place.artifact.path
     assert open_engine(path, place.environment).profile == PROFILE_PINNED_1
     assert model_id_of(path) == place.artifact.model_id
@@ -101,7 +101,7 @@ def test_an_artifact_chooses_its_engine(place: Place) -> None:
         open_engine(path, dataclasses.replace(place.environment, profile="exact-1"))
 
 
-def test_the_tokenizer_reads_a_pinned_artifact(place: Place) -> None:
+def test_the_tokenizer_reads_a_pinned_artifact(place: PinnedModel) -> None:
     words = Tokenizer(place.artifact)
     assert words.text(words.encode("plain text")) == "plain text"
 
@@ -163,7 +163,7 @@ def test_gpu_that_is_not_reported_cannot_execute(tmp_path: Path, prints: str, co
         assert caught.value.values[1] is CannotReason.ENVIRONMENT
 
 
-def test_commands_pin_and_fingerprint(place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_pin_and_fingerprint(place: PinnedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["model", "pin", str(place.source), str(tmp_path / "artifact")]) == Exit.OK
     assert capsys.readouterr().out.strip() == "0x" + place.artifact.model_id.hex()
     out = tmp_path / "environment.json"

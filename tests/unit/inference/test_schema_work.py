@@ -7,9 +7,9 @@ import pytest
 
 from bytewise.inference.sampling import constraint
 from bytewise.inference.sampling.constraint import Schemas
-from tests.fixtures.inference.token_tables import lexicon
+from tests.fixtures.inference.token_tables import token_table
 
-SCHEMAS = Schemas(lexicon())
+SCHEMAS = Schemas(token_table())
 
 PRIMES = {"type": "integer", "allOf": [{"multipleOf": each} for each in (97, 89, 83)]}
 COSTLY: dict[str, dict[str, Any]] = {

@@ -19,7 +19,7 @@ from bytewise.protocol.units import Digest
 from tests.fixtures.court.builders import account, claim, params, word
 from tests.fixtures.court.play import ANY_TIME, LEANINGS, Play, alt_keys
 from tests.reference import committee_draw, verdicts
-from tests.reference.accounting import Books
+from tests.reference.accounting import Accounting
 from tests.reference.state import Court, Dispute, Round
 from tests.reference.verdict_rules import RevealedVote, tally
 
@@ -46,7 +46,7 @@ class CourtMachine(RuleBasedStateMachine):
         seats = (3, 5 * (rounds > 1), 7 * (rounds > 2))
         self.versions = {1: params(seats, rounds)}
         stakes = {who: 700 if poor else 5000 for who in OPERATORS} | {who: 7 if poor else 100 for who in VERIFIERS}
-        books = Books(stakes=stakes, treasury=500 if rich else 20)
+        books = Accounting(stakes=stakes, treasury=500 if rich else 20)
         self.play = Play(Court(Domain(1, account("court")), self.versions, books), CHALLENGERS, VERIFIERS)
         self.had = books.total
         self.verdicts: dict[Digest, Verdict] = {}

@@ -8,10 +8,10 @@ from bytewise.protocol.errors.actors import NotAMember
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.signing import Domain, typed_digest
 from bytewise.protocol.units import Address
-from tests.fixtures.court.builders import SPEECHES, account, claim, params, vote, word
+from tests.fixtures.court.builders import VOTE_CONTENTS, account, claim, params, vote, word
 from tests.fixtures.court.play import Play, alt_keys
 from tests.reference import voting
-from tests.reference.accounting import Books
+from tests.reference.accounting import Accounting
 from tests.reference.seat_outcomes import penalty, standing
 from tests.reference.state import Court, Dispute
 
@@ -22,7 +22,7 @@ VERIFIERS = [account(f"verifier {i}") for i in range(3)]
 @pytest.fixture
 def play() -> Play:
     """A dispute whose three seats three members hold, in its commit phase."""
-    books = Books(stakes={OPERATOR: 5000, **dict.fromkeys(VERIFIERS, 100)}, treasury=500)
+    books = Accounting(stakes={OPERATOR: 5000, **dict.fromkeys(VERIFIERS, 100)}, treasury=500)
     court = Play(Court(Domain(1, account("court")), {1: params((3, 0, 0), 1)}, books), [CHALLENGER], VERIFIERS)
     what = claim(1, OPERATOR, word("environment"), court.court.now + 50)
     assert court.open(what, CHALLENGER, alt_keys(what)[1], "innocent")
@@ -49,7 +49,7 @@ def test_missing_reveal_beside_a_root_costs_the_same_as_after_a_commitment(play:
     found = only(play)
     if rooted:
         play.court = voting.post_root(play.court, found.id, VERIFIERS[2], word("root"))
-    said = [vote(found, who, SPEECHES[0]) for who in VERIFIERS[:2]]
+    said = [vote(found, who, VOTE_CONTENTS[0]) for who in VERIFIERS[:2]]
     for one in said:
         play.court = voting.commit(play.court, found.id, one.voter, one.seat_mask, typed_digest(play.court.domain, one))
     play.wait(found.round.commit_end + 1 - play.court.now)
