@@ -208,7 +208,7 @@ def test_dropped_action_is_planned_again_however_old_it_is(anvil: Anvil, tmp_pat
         lease.clock = LaterBlocks(hours * 3600)
         desk.sender.pump()
         assert desk.row(1).state is OutboxState.EXPIRED, "it waited for the batch before"
-        lease.clock = Later(hours * 3600 + 60)
+        lease.clock = LaterBlocks(hours * 3600 + 60)
         desk.post(3)
         desk.sender.pump()
         assert desk.row(1).state is OutboxState.PLANNED

@@ -26,7 +26,7 @@ def desk_with_a_batch(anvil: Anvil, folder: Path) -> MinedSender:
     return desk
 
 
-def demand(desk: Desk, within_s: int = WITHIN_S) -> OutboxItem:
+def demand(desk: MinedSender, within_s: int = WITHIN_S) -> OutboxItem:
     """The operator demands its own list, which anybody may; the second row of the outbox."""
     desk.sender.demand_list(0, BOND, within_s)
     return desk.row(1)

@@ -20,7 +20,7 @@ from chain.deployment.params import DEVNET
 from chain.reads.documents import RegistryDocuments
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import CHALLENGER, OPERATORS, STAKE_WEI, VERIFIERS, batch, empty_database, mine, receipt
-from tests.fixtures.court.session import EAGER, Court
+from tests.fixtures.court.session import EAGER, DisputeFixture
 from tests.fixtures.verifier.verifier_fixture import BlobShelf, randomness
 from verifier.demands.demander import Demander, DemandOptions
 from verifier.disputes.watchtower import Watchtower
@@ -39,7 +39,7 @@ DEADLINE_S = 10
 class Tower:
     """A watchtower of the challenger's, with everything but its own process; ticks are a few seconds apart."""
 
-    def __init__(self, court: Court, folder: Path) -> None:
+    def __init__(self, court: DisputeFixture, folder: Path) -> None:
         self.court, self.shelf = court, BlobShelf()
         (folder / "tower.db").write_bytes(empty_database())
         database = open_database(f"sqlite:///{folder / 'tower.db'}")

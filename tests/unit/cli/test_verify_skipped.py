@@ -13,12 +13,12 @@ from cli.receipt.search import find_receipt
 from cli.receipt.show import not_found
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import FEE_WEI, OPERATORS, batch, word
-from tests.fixtures.court.session import Court
+from tests.fixtures.court.session import DisputeFixture
 from tests.fixtures.verifier.verifier_fixture import BlobShelf
 
 
 def test_saved_receipt_with_a_skipped_number_is_reported(anvil: Anvil, tmp_path: Path) -> None:
-    court, shelf, key = Court(anvil, tmp_path), BlobShelf(), OPERATORS[0]
+    court, shelf, key = DisputeFixture(anvil, tmp_path), BlobShelf(), OPERATORS[0]
     write_network(tmp_path / "network.json", court.network)
     domain = court.network.anchor_domain
     made = batch(court.network, key, 4, 2, anvil.client.head().timestamp, skipped=(4,))

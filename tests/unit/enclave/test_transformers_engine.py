@@ -35,7 +35,9 @@ def _exact(place: PinnedModel, folder: Path) -> tuple[AnyEngine, str]:
 
 
 @pytest.fixture(scope="module", params=[_pinned, _exact], ids=["pinned-1", "exact-1 with a named backend"])
-def running(request: pytest.FixtureRequest, place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningEnclave]:
+def running(
+    request: pytest.FixtureRequest, place: PinnedModel, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningEnclave]:
     folder = tmp_path_factory.mktemp("enclave")
     engine, settings = request.param(place, folder)
     with running_enclave(folder, engine, settings, processes=2) as enclave:
