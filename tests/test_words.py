@@ -1,0 +1,132 @@
+"""Names of modules, classes, functions and tests are plain technical English: what a program can check of the glossary.
+
+`docs/glossary.md` has the terms of this project. `WAITING_WORDS` and `WAITING_CLASSES` name what was not renamed yet. An entry
+that is no longer needed fails too, so that both lists only get shorter.
+"""
+
+import ast
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.source import files_of_tests, functions, name_of, product_files, tree_of
+
+LONGEST_TEST_NAME = 70
+
+BANNED = frozenset(
+    """
+    absent afterwards aftercare apart arrears books convening courthouse desk desks docket dockets everybody given grounds
+    hands heir heirs held knob knobs lane lanes lexicon office offices parrot performer premises proceedings scribe scribes
+    story stranger strangers succession switchboard tenancy tidings told town towns village whoever
+    """.split()
+)
+"""Metaphors, adverbs and participles that are no names, and words of which the glossary names a better one."""
+
+WAITING_WORDS: frozenset[str] = frozenset(
+    """
+    _absent _apart _given _replace_by_stranger _scribe _told _told_shares _towns Absent Apart build_desk ConvictionsHeld Desk
+    desk desk_above_its_contracts desk_with_a_batch everybody everybody_checks_the_list given given_by grounds_of Hands Held
+    held held_back HeldPeer HeldShare insert_if_absent knobs LyingScribe Office office offices Parrot policy_succession
+    print_story Scribe scribe_key scribe_of scribe_over select_grounds Story story_of stranger strangers Switchboard
+    test_absent_and_doubtful_votes_never_convict test_an_absent_seat_never_helps_a_conviction
+    test_excess_requests_are_told_to_retry_and_then_succeed test_insert_if_absent_inserts_once
+    test_upheld_and_final_answers_are_true_whoever_lies Told told told_alike told_broadcast told_by_vectors told_link
+    ToldDesk ToldLink Town town Village watchtower_town
+    """.split()
+)
+"""Identifiers with a banned word that are still there."""
+
+WAITING_CLASSES: frozenset[str] = frozenset(
+    """
+    Court Difference Finding Kept Member Network Opened Output Phase Report Seen Story Verdict Wanted
+    """.split()
+)
+"""Names that two classes of the product still share."""
+
+
+def words_of(identifier: str) -> list[str]:
+    """Words of a snake_case or CamelCase name, in lower case."""
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", identifier)]
+
+
+def banned_of(identifiers: Iterable[str]) -> set[str]:
+    """Identifiers with at least one banned word."""
+    return {name for name in identifiers if BANNED.intersection(words_of(name))}
+
+
+def identifiers(path: Path) -> set[str]:
+    """Names of a file's module, of its folders, classes, functions and methods."""
+    definitions = (
+        node for node in ast.walk(tree_of(path)) if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+    return {*Path(name_of(path)).with_suffix("").parts, *(node.name for node in definitions)}
+
+
+def long_test_names(names: Iterable[str]) -> list[str]:
+    """Names of tests that are longer than a reader takes in at once."""
+    return sorted(name for name in names if name.startswith("test_") and len(name) > LONGEST_TEST_NAME)
+
+
+def class_owners(trees: Mapping[str, ast.Module]) -> dict[str, list[str]]:
+    """Of each class name the files with a class of this name at module level."""
+    owners: dict[str, list[str]] = {}
+    for name, tree in trees.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                owners.setdefault(node.name, []).append(name)
+    return owners
+
+
+def shared_classes(trees: Mapping[str, ast.Module]) -> dict[str, list[str]]:
+    """Class names that several files define."""
+    return {name: files for name, files in class_owners(trees).items() if len(files) > 1}
+
+
+def test_no_test_name_is_longer_than_70_characters() -> None:
+    assert long_test_names({node.name for path in files_of_tests() for node in functions(path)}) == []
+
+
+def test_no_identifier_has_a_banned_word() -> None:
+    found = {name: name_of(path) for path in (*product_files(), *files_of_tests()) for name in banned_of(identifiers(path))}
+    assert {name: file for name, file in found.items() if name not in WAITING_WORDS} == {}
+    assert WAITING_WORDS - found.keys() == set(), "these were renamed: remove them from WAITING_WORDS"
+
+
+def test_no_two_product_classes_share_a_name() -> None:
+    found = shared_classes({name_of(path): tree_of(path) for path in product_files()})
+    assert {name: files for name, files in found.items() if name not in WAITING_CLASSES} == {}
+    assert WAITING_CLASSES - found.keys() == set(), "these were renamed: remove them from WAITING_CLASSES"
+
+
+def test_long_test_name_is_found() -> None:
+    fits, exceeds = "test_".ljust(70, "x"), "test_".ljust(71, "x")
+    assert long_test_names([fits, exceeds, "helper".ljust(99, "x")]) == [exceeds]
+
+
+@pytest.mark.parametrize(
+    "name", ["build_desk", "Desk", "_told", "ToldLink", "RPCOffice", "test_town_is_open", "policy_succession"]
+)
+def test_banned_word_in_an_identifier_is_found(name: str) -> None:
+    assert banned_of([name]) == {name}
+
+
+@pytest.mark.parametrize("name", ["desktop", "withheld", "townsend", "forgiven", "officer", "BookShelf", "apartment_of"])
+def test_longer_word_that_contains_a_banned_word_is_accepted(name: str) -> None:
+    assert banned_of([name]) == set()
+
+
+def test_banned_names_of_a_file_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = tmp_path / "lexicon.py"
+    planted.write_text("class Scribe:\n    def told(self) -> None:\n        async def given() -> None: ...\n\n    kept = 1\n")
+    monkeypatch.setattr("tests.source.ROOT", tmp_path)
+    assert banned_of(identifiers(planted)) == {"lexicon", "Scribe", "told", "given"}
+
+
+def test_shared_class_name_is_found() -> None:
+    text = {
+        "kms/one.py": "class Court: ...\nclass Own: ...",
+        "cli/other.py": "class Court: ...\ndef own() -> None:\n    class Own: ...",
+    }
+    assert shared_classes({name: ast.parse(source) for name, source in text.items()}) == {"Court": ["kms/one.py", "cli/other.py"]}
