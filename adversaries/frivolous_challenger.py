@@ -1,4 +1,4 @@
-"""A watchtower that disputes one honest receipt out of spite, whatever the audits say. It costs it the bond.
+"""A watchtower that disputes one honest receipt whatever the audits say, and loses its bond.
 
 `python -m adversaries.frivolous_challenger --config FILE RECEIPT_ID`: the same settings file as `bytewise verifier run`.
 """

@@ -1,8 +1,8 @@
-"""A chain node that forwards a transaction and then swallows the answer: the worst moment for a sender to be killed.
+"""A chain node that forwards a transaction and drops the answer, so that a sender can be killed at the worst moment.
 
 `python -m adversaries.rpc_proxy --upstream URL --port N`. Members use `http://127.0.0.1:N/<member>` as their RPC. The director
 posts `{"member": m, "needle": hex}` to `/control`: the next `eth_sendRawTransaction` of that member whose bytes contain the
-needle is forwarded to the chain and never answered. `GET /control` lists what was caught.
+needle is forwarded to the chain and not answered. `GET /control` lists what was caught.
 """
 
 import argparse

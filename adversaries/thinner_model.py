@@ -1,4 +1,4 @@
-"""A checkpoint without its last decoder layer: what an operator serves who wants to save that layer's work.
+"""A checkpoint without its last decoder layer, as an operator would serve it to save the work of that layer.
 
 `python -m adversaries.thinner_model CHECKPOINT OUT`: tokenizer, template and all other weights stay the same.
 """

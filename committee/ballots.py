@@ -1,7 +1,7 @@
 """The votes of a seat holder: from a duty to one protected vote, its commitment and its reveal (design sections 9 and 10).
 
-The protection table comes first: a vote with its salt is stored before anything about it is signed, sent or even journalled,
-and whatever happens later, this round's vote is the stored one.
+The protection table comes first: a vote with its salt is stored before anything about it is signed, sent or journalled. From
+then on the stored vote is the vote of this round, whatever happens.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""What a person does with a member: decline a duty, move its votes to another machine, resume a stopped nonce lease."""
+"""What a person does with a member: decline a duty, move its votes to another machine, resume a stopped account."""
 
 import os
 import threading

@@ -1,5 +1,6 @@
 """What an operator runs: an OpenAI-compatible API whose every answer has a signed receipt (design sections 3 to 5).
 
-Reading order: `numbers` and `openai` (the wire format), `recipe` (Request), `pipeline` (run, seal, sign, store), `answer` (what
-the client gets), `queue` (queue and retries), `readiness`, `batcher` (anchor on-chain), `api` (HTTP), `settings`, `wiring`.
+Reading order: `json_numbers` and `openai` (wire format), `request_builder` (the Request), `pipeline` (run, seal, sign, store),
+`answer` (what the client gets), `request_queue` (queue and retries), `readiness`, `batcher` (anchoring), `api` (HTTP),
+`settings`, `wiring`.
 """

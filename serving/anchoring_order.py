@@ -1,7 +1,8 @@
-"""What goes into the next batch, in order: receipts, and signed empty leaves for numbers whose receipts can be posted no more.
+"""The order of the next batch: receipts, and signed empty leaves for numbers whose receipts can no longer be posted.
 
-Batches have contiguous numbers, and an empty leaf takes the place of a receipt that is lost or late, so that it keeps no later
-one out (ADR-014). A receipt that can still be posted is never skipped.
+Batches have contiguous numbers. An empty leaf takes the place of a receipt that is lost or late, so that later receipts can
+still be anchored (ADR-014). A receipt that can still be posted is never skipped. A receipt must be anchored before its Request
+expires: an expired Request is a defect of the record (R-28) and would convict the operator.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,8 +13,6 @@ from bytewise.protocol.records.receipt import BatchHeader, ListEntry, Receipt, S
 from bytewise.protocol.records.request import Request
 from bytewise.protocol.units import Digest
 from bytewise.storage.receipt_store import ReceiptStore
-
-# Until when a receipt may be anchored: a Request that has expired by then is a defect of the record (R-28), and convicts us.
 
 EXPIRED = "its request expires, and anchoring it would convict this operator"
 

@@ -1,4 +1,4 @@
-"""What the client gets: a `chat.completion` with the paper's Table 6 members, the signed receipt, and the opening to keep."""
+"""The answer to a client: a `chat.completion` with the paper's Table 6 members, the signed receipt, and the opening to keep."""
 
 import json
 import re

@@ -1,7 +1,7 @@
-"""The HTTP edge: `/v1/chat/completions`, `/v1/models`, `/v1/receipts`, `/health`, `/version`. Errors have OpenAI's envelope.
+"""The HTTP API: `/v1/chat/completions`, `/v1/models`, `/v1/receipts`, `/health`, `/version`. Errors have OpenAI's envelope.
 
-The body is read and parsed here, not by FastAPI's models: numbers must stay the decimals that the client wrote, and every
-refusal must name its parameter in the envelope that the official client understands.
+The body is parsed here and not by FastAPI's models: numbers must stay the decimals that the client wrote, and every refusal
+must name its parameter in the envelope that the official client understands.
 """
 
 import asyncio

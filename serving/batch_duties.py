@@ -1,4 +1,4 @@
-"""What an operator owes for batches that are anchored: answers to demands; and what it gets back: its collateral."""
+"""Duties of an operator about anchored batches: it answers demands, and releases its collateral."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol

@@ -1,8 +1,9 @@
-"""From signed receipts to a batch on-chain: list to DA, header to `ReceiptAnchor` (design section 5).
+"""From signed receipts to a batch on the chain: list to DA, header to `ReceiptAnchor` (design section 5).
 
-One batch at a time, since the contract wants first_seq = last_seq + 1. The header is stored before it is sent, so that a
-crash in between sends the same header again; the chain, not the store, says that a batch is anchored. A batch with a receipt that
-can be posted no more is discarded once no transaction with it can be mined any more; then the next one skips the number.
+There is one open batch at a time, because the contract requires first_seq = last_seq + 1. The header is stored before it is
+sent, so that after a crash the same header is sent again. The chain, not the store, decides whether a batch is anchored. A
+batch with a receipt that can no longer be posted is discarded once none of its transactions can be mined; the next batch skips
+that number.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""Reads this operator's standing: a handful of views at one block."""
+"""Reads the operator's readiness, disputes and batches from the chain, at one block."""
 
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.decisions.demands import DemandKind, DemandState

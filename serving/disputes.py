@@ -1,6 +1,6 @@
-"""Disputes against this operator: said aloud, kept from being lost by absence, and appealed where a person ordered it.
+"""Disputes against this operator: it logs them, keeps them from being lost by absence, and appeals where a person ordered it.
 
-An honest operator loses a dispute only where its bytes are not found: the committee must be able to fetch the envelope.
+An honest operator can lose a dispute only if its bytes are not found: the committee must be able to fetch the envelope.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""JSON without floats: what a client wrote as a number reaches the Request as the decimal it wrote (design section 4).
+"""JSON without floats: a number reaches the Request as the decimal that the client wrote (design section 4).
 
-A float would turn 0.7 into 0.6999…; here `0.70`, `7e-1` and `0.7` are all the canonical decimal `0.7`, and nothing else is.
+A float would turn 0.7 into 0.6999…. Here `0.70`, `7e-1` and `0.7` are all the canonical decimal `0.7`, and nothing else is.
 """
 
 import json

@@ -1,7 +1,8 @@
-"""The OpenAI wire format of chat completions: what is understood, and by name what is not.
+"""The OpenAI wire format of chat completions: what is supported, and a named refusal of everything else.
 
-A knob that the decode policy has not is refused unless it has its neutral value: silently ignoring one would sign an answer
-to another question than was asked. Reference: OpenAI API, "Create chat completion"; `ecosystem.md` 5.3 for the errors.
+A sampling parameter that the decode policy lacks is refused unless it has its neutral value: ignoring it would sign an answer
+to another question. `BadRequest` names the parameter. Sources: OpenAI API, "Create chat completion"; `ecosystem.md` 5.3 for
+errors.
 """
 
 import json
@@ -22,8 +23,6 @@ from bytewise.protocol.records.request import (
 from bytewise.protocol.units import Decimal, decimal, fraction
 from serving.json_numbers import NumberText, canonical_decimal
 from serving.refusals import Code
-
-# Knobs of decoding as the OpenAI API names them, read into the terms of the decode policy; `BadRequest` names the wrong one.
 
 ANY_OBJECT = '{"type":"object"}'
 """Schema of the response format `json_object`."""

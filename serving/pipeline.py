@@ -1,8 +1,8 @@
 """One answer: run, receipt, seal, put on DA, sign and store, answer (design section 5), all in the engine's thread.
 
-The order makes a crash harmless at every point: until the one transaction that stores number, signed receipt and answer together,
-nothing signed has left the process (at worst a ciphertext that no receipt names lies on DA); after it, a retry gets
-the stored answer, and the batcher publishes the receipt. Several choices are several receipts, stored together or not at all.
+A crash is harmless at every point. One transaction stores number, signed receipt and answer together. Before it nothing signed
+has left the process (at worst DA has a ciphertext that no receipt names). After it a retry gets the stored answer, and the
+batcher publishes the receipt. Several choices are several receipts, stored together or not at all.
 """
 
 from collections.abc import Callable

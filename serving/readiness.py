@@ -1,4 +1,4 @@
-"""What the chain says about this operator's right to serve, at one block, and how long that may be believed."""
+"""Whether the chain lets this operator serve, read at one block, and how long that reading may be believed."""
 
 import threading
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""What a client is told instead of an answer: OpenAI's error envelope, with its statuses, types and codes.
+"""Refusals that a client gets instead of an answer: OpenAI's error envelope, with its statuses, types and codes.
 
-Reference: OpenAI API, "Error codes", and what its chat completions answer to wrong parameters. The codes that it has not are
-`unavailable`, `idempotency_key_reused` and `receipt_not_found`.
+Source: OpenAI API, "Error codes", and its answers to wrong parameters. OpenAI has no `unavailable`, `idempotency_key_reused`
+and `receipt_not_found`; these codes are ours.
 """
 
 import enum

@@ -1,6 +1,6 @@
-"""From an understood chat request to the Request that is signed and executed: prompt, seed, nonce, expiry (design sections 3, 4).
+"""Builds the Request that is signed and executed from a chat request: prompt, seed, nonce, expiry (design sections 3 and 4).
 
-In `client=delegated` the gateway does this with its own key, and the receipt says so.
+With `client=delegated` the gateway does this with its own key, and the receipt says so.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """The queue before the one engine thread, and the memory that gives a retried request its one receipt.
 
-Who asks twice wants two answers, unless the second is a retry: it has the idempotency key of the first, or the count of retries
-that the official client sends (it has no key of its own, `ecosystem.md` 5.3). A retry gets the answer of the first, and waits
-for it where it is being computed.
+Two equal requests get two answers, unless the second is a retry: it has the idempotency key of the first, or the retry count
+that the official client sends (that client has no key of its own, `ecosystem.md` 5.3). A retry gets the answer of the first
+request, and waits for it while it is computed.
 """
 
 import re

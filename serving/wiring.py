@@ -1,6 +1,8 @@
-"""Puts an operator process together and runs it. `serving.__main__` and the dishonest operators of `adversaries` both call `run`.
+"""Connects the parts of an operator process and runs it. `serving.__main__` and the dishonest operators in `adversaries` use it.
 
-Threads: uvicorn's loop is the main thread; one thread loads the model and then ticks; one thread runs the engine.
+Threads: uvicorn's loop is the main thread; one thread loads the model and then ticks; one thread runs the engine. Before the
+operator says that it is ready, `warm_up` answers two requests and verifies the answers as a verifier would. `OwnStake` renews
+the operator's stake record at EigenLayer, without which it cannot post (ADR-030).
 """
 
 import json
@@ -56,8 +58,6 @@ from serving.request_queue import RequestQueue, RequestTicket
 from serving.settings import ModelSettings, OperatorSettings
 from verifier.stake.stake_record import StakeRecorder, StakeRecordReader
 
-# An operator's own record of stake at EigenLayer, without which it cannot post (ADR-030).
-
 
 class Recorder(Protocol):
     """The part of a sender that is used."""
@@ -84,8 +84,6 @@ class OwnStake:
         for due in self._record.step(self._chain.snapshot(self._operator, head)):
             self._sender.sync_stake(due.account, due.block)
 
-
-# What an operator does before it says that it is ready: answer, and check its own answers by the verifier's way.
 
 NEW_TOKENS = 8
 TEMPERATURES = (0, 0.8)

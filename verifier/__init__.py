@@ -1,5 +1,7 @@
-"""A verifier or watchtower: read `settings`, `records`, `check`, `audit`, `jobs`, `node`, `act`; then `enclave`.
+"""The duty process of a verifier or a watchtower.
 
-The duty process (everything but `enclave`) holds keys and duties and cannot run a model or see a prompt. `enclave` is the
-measured program that alone opens envelopes; the two talk over a job socket (`frames`, `bytewise.protocol.jobs`).
+Read `settings`, `wiring` and `node` first: a tick reads one snapshot, each part decides, and `executor` acts. Folders: `watch`
+(batches, lists, ciphertext), `audits`, `demands`, `disputes`, `stake`, `jobs` (the enclave's client). The process holds keys
+and duties. It cannot run a model or see a prompt: only the enclave does, which it reaches over a job socket
+(`bytewise.protocol.jobs`).
 """

@@ -1,6 +1,7 @@
-"""Performs actions: the one place where a decision becomes a job, a record or a transaction.
+"""Carries out actions: turns each decision into a job, a journal entry or a transaction.
 
-Every action may be performed again: outbox, protection table and worker know what was begun. The journal is written first.
+Any action may be executed again, because outbox, protection table and worker know what was begun. The journal entry is written
+before the action executes. Moves that anybody may make, and those that collect what is due to the account, need only a sender.
 """
 
 from collections import OrderedDict
@@ -49,8 +50,6 @@ from verifier.audits.auditor import Auditor
 from verifier.demands.demander import Demander
 from verifier.disputes.equivocation_reporter import EquivocationReporter
 from verifier.disputes.watchtower import Watchtower
-
-# Moves that anybody may make, and collecting what is our own: they need a sender and nothing else.
 
 Move = (
     DrawPart | Rearm | Settle | OpenAlt | Finalize | PayOut | SettleSeats | ReleaseBatch | ExpireList | Expire

@@ -1,7 +1,7 @@
-"""The tick of a duty process: read one snapshot, step every part, perform what was decided (design section 2).
+"""The tick of a duty process: load one snapshot, let every part decide, act on the decisions (design section 2).
 
-What has a deadline comes first: votes and moves are out before anything is fetched that somebody else may be slow to serve. What
-a part decided is out before the next one begins, and no part lacks what only another one needs.
+What has a deadline comes first: votes and moves are sent before anything is fetched from a server that may be slow. The actions
+of a part are executed before the next part decides. A part that fails does not stop the others.
 """
 
 import functools

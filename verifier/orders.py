@@ -1,4 +1,7 @@
-"""What a person ordered of a member: its word for a proposed item, sent by the one process that sends for its account."""
+"""Duties that a person ordered: certifying a proposed environment or model.
+
+The member's own process sends the certification, because only one process may send for an account.
+"""
 
 from typing import Protocol
 

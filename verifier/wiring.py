@@ -1,6 +1,7 @@
-"""Wires the adapters of a duty process and runs it: a watchtower, or a verifier that audits without voting.
+"""Connects the parts of a duty process and runs it: a watchtower, or a verifier that audits without voting.
 
-`committee` builds on `NodeContext` and adds votes; neither can run a model (design section 2).
+`committee` builds on `NodeContext` and adds votes. Neither process can run a model (design section 2). `EpochLabel` logs the
+key epoch in force with its assurance, so that a reader of the log sees whether it is simulated.
 """
 
 import os
@@ -53,8 +54,6 @@ from verifier.watch.leaf_index import LeafIndex
 from verifier.watch.open_windows import SnapshotPages
 from verifier.watch.receipt_inbox import ReceiptInbox
 from verifier.watch.records import Records
-
-# Says which key epoch is in force and what the chain calls it: who reads the log must know if that is simulated (fence 6).
 
 
 class EpochReader(Protocol):

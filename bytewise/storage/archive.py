@@ -1,6 +1,7 @@
-"""What a verifier has seen: batches, receipts with their check, ciphertext at first sight, and its light audits.
+"""What a verifier has seen: batches, receipts with the finding of their check, archived ciphertext, and its light audits.
 
-All but the archive of ciphertext can be deleted and rebuilt from chain and DA; DA forgets, so the archive is kept.
+All but the ciphertext can be deleted and rebuilt from chain and DA. DA deletes ciphertext after its retention, so it is
+archived.
 """
 
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""How far a log reader has come, with block hashes, so that a reorganisation is seen and rolled back (design section 2)."""
+"""The blocks that a log reader has finished, with hashes, so that it sees a reorganisation and rolls back (design section 2)."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,6 +1,6 @@
-"""Duties: what must be done by a deadline. A duty ends DONE, MISSED or DECLINED, and never disappears (design section 10).
+"""Duties: what must be done by a deadline. A duty ends DONE, MISSED or DECLINED, and is never deleted (design section 10).
 
-Only a person opens one again that has ended (`Duties.order`): a reorganisation may have moved its time.
+Only a person reopens an ended duty (`Duties.order`), because a reorganisation may have moved its time.
 """
 
 from typing import Any, NamedTuple

@@ -1,10 +1,11 @@
 """Opens the one database of a process, and gives transactions.
 
 SQLite: WAL, `synchronous=FULL` (a committed row survives power loss), foreign keys, a bounded busy wait, and BEGIN IMMEDIATE
-for writers: a deferred transaction that read first may not become a writer later (design section 2).
+for writers, because a deferred transaction that has read may fail to become a writer later (design section 2).
 
-PostgreSQL: writers at READ COMMITTED whatever the server's default is, and alone where `locks.alone` says so; readers on one
-snapshot; the same bounded wait for locks; a commit that waits for the disk even where the server's default does not.
+PostgreSQL: writers run at READ COMMITTED whatever the server's default is; `lock_name` makes a transaction exclusive by locking
+a row of that name. Readers see one snapshot. Waits for locks are bounded as on SQLite. A commit waits for the disk even where
+the server's default does not.
 """
 
 from collections.abc import Iterator
@@ -151,9 +152,6 @@ def _mapped() -> Iterator[None]:
 def _reason(error: DBAPIError) -> str:
     # Never values: they can hold what an actor must not log. PostgreSQL repeats them in the lines after the first.
     return str(error.orig).partition("\n")[0][:120]
-
-
-# Being alone in a transaction: a locked row per name on PostgreSQL; on SQLite every writer is alone already.
 
 
 def lock_name(connection: Connection, name: str) -> None:

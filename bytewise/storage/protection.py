@@ -1,8 +1,8 @@
-"""Never two different votes for one (dispute, round): across crashes, and across processes on one database.
+"""Prevents two different votes for one (dispute, round): across crashes, and across processes on one database.
 
-What a vote *says* is all of it but salt and quote hash. The first vote is stored with salt and quote before anything is signed
-or sent; a second vote that says the same gets the stored one back, so that one commitment exists for ever; one that says
-something else raises `SecondVote`. The rule is EIP-3076's, the table design section 10's.
+The content of a vote is everything but its salt and quote hash. The first vote is stored with salt and quote before anything is
+signed or sent. A second vote with the same content gets the stored one back, so there is one commitment for ever. A vote with
+other content raises `SecondVote`. The rule is EIP-3076's; the table is that of design section 10.
 """
 
 import dataclasses

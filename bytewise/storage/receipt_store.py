@@ -1,7 +1,7 @@
-"""An operator's receipt store: receipt numbers, signed receipts, remembered answers and batches.
+"""The receipts of an operator: numbers, signed receipts, remembered answers and batches.
 
-Taking the number, storing the signed receipt and storing the answer are one transaction: no number is lost or used twice, and a
-client that retries gets the receipt it has, never a second one (ADR-012).
+One transaction takes the number and stores the signed receipt and the answer: no number is lost or used twice, and a client
+that retries gets its first receipt, never a second one (ADR-012).
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,8 @@
-"""What auditors that found a fraud tell watchtowers before they publish: the answer that will win (design section 9, alpha).
+"""Hints from auditors to watchtowers: the answer that will win a dispute, sent before the audit is published (design section 9).
 
-A challenger earns the opener's share only if it committed to the right answer, which it cannot compute. A drawn auditor hands it
-over, to watchtowers of its choice. A hint proves itself: it opens the commitment of a result that its verifier signed.
+A challenger earns the opener's share only if it committed to the right answer, which it cannot compute itself. A drawn auditor
+sends that answer to watchtowers of its choice. A hint proves itself: it opens the commitment of a result that its verifier
+signed.
 """
 
 import queue

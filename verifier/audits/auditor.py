@@ -1,6 +1,8 @@
-"""Light audits of this verifier: draws, jobs and signed results; `bounties` brings those to the chain (design section 10).
+"""Light audits of this verifier: draw, job and signed result (design sections 10 and 11). `bounties` takes results to the chain.
 
-The draw is public: anyone can repeat it from the hash of a block that nobody knew when the batch was posted.
+The draw is public: anyone can repeat it from the hash of a block that nobody knew when the batch was posted. `attribute` and
+`conclude` are pure: they say what a job's result means for the operator. `AuditSortition` says whether anybody was drawn to
+audit a receipt: a demander needs that, because nobody can audit missing bytes.
 """
 
 import enum
@@ -31,8 +33,6 @@ from verifier.jobs.enclave_presence import EnclaveAway
 from verifier.jobs.tickets import audit_right, run_job
 from verifier.jobs.worker import AUDIT, FinishedJob, Worker
 from verifier.watch.records import LiveReceipt, Records
-
-# Light audits: what a job's result says about an operator, and to whom a mismatch is due (design sections 10 and 11). Pure.
 
 
 class AuditChain(BlockView, TermsView, AuditView, Protocol):
@@ -82,9 +82,6 @@ def conclude(
     word = words.get(cause, AuditOutcome.NONE)
     commitment = audit_commitment(job.receipt_id, job.voter, job.tokens_hash, job.trace_root, salt)
     return AuditConclusion(AuditResult(job.receipt_id, job.voter, U8(word), commitment, U64(audited_at)), cause, salt)
-
-
-# Whether anybody was drawn to audit a receipt: the draw is public, and who was drawn cannot audit what is missing.
 
 
 class _Batch(NamedTuple):

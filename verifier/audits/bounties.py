@@ -1,6 +1,7 @@
-"""From a signed result of a light audit to its bounty: posted, opened after the window, paid once another agrees (ADR-018).
+"""The way of a signed audit result to its bounty: posted, opened after the window, paid once another verifier agrees (ADR-018).
 
-What the chain shows moves a row on, never what was planned: a sender drops an act that has to wait for too long.
+A row moves on only when the chain shows the step, not when the step was planned: a sender drops a transaction that waits too
+long.
 """
 
 from typing import NamedTuple

@@ -1,7 +1,7 @@
-"""Where a watchtower takes hints: HTTPS for strangers, so everything that one of them can hold is bounded.
+"""The HTTPS server on which a watchtower receives hints. Anybody may connect, so every resource of a connection is bounded.
 
-A connection has one thread, one request and `EXCHANGE_S` in all, however it spends them; there are `MAX_CONNECTIONS` at a time,
-and `MAX_FROM_ONE` of one address. Who is no verifier costs a look into a set, then the connection ends.
+A connection has one thread, one request and `EXCHANGE_S` in all. At most `MAX_CONNECTIONS` are open at a time, `MAX_FROM_ONE`
+of one address. A sender that is no verifier costs one look into `KnownVerifiers`: a stranger cannot make us ask the chain.
 """
 
 import io
@@ -24,8 +24,6 @@ from bytewise.service import telemetry
 from bytewise.service.clock import monotonic_s
 from verifier.audits.audit_hints import PATH, AuditHint, HintBox
 from verifier.watch.records import Records
-
-# Who is a verifier, as a set that other threads may ask: strangers must not be able to make us ask the chain.
 
 REFRESH_BLOCKS = 32
 """Blocks after which the pools are read again: who joins weighs nothing before the next stake epoch, which is longer."""

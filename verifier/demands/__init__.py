@@ -1,1 +1,1 @@
-"""Availability demands: made, followed, ended (design section 9)."""
+"""Availability demands: made, followed and ended (design section 9)."""

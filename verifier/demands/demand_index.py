@@ -1,4 +1,4 @@
-"""What is demanded of anybody, as the chain shows it. Nothing of it is stored: a start reads it again."""
+"""All availability demands that the chain shows, whoever made them. Nothing is stored: a start reads them again."""
 
 from collections import OrderedDict
 from collections.abc import Mapping

@@ -1,7 +1,9 @@
-"""Demands what operators withhold, ends demands that nobody answered, disputes what a demand did not bring (design section 9).
+"""Demands what operators withhold, ends unanswered demands, disputes receipts whose demand brought nothing (design section 9).
 
-`Unavailable` never accuses. Bytes that DA failed to give several times, past the fetch deadline, while it gave us others, are
-demanded with a small bond; what the chain then says is no doubt any more.
+`Unavailable` never accuses. Bytes are demanded, with a small bond, if DA failed to give them several times past the fetch
+deadline while it gave us other bytes. The chain's state of the demand then settles the doubt. `DemandFollower` fetches demanded
+envelopes from where the answer says. `UnpaidPenalties` takes the rest of a penalty once the operator has stake again.
+`WithholdingDisputes` reads our own disputes from the chain, so that what they cost counts after a restart too.
 """
 
 import time
@@ -40,8 +42,6 @@ from verifier.watch.backlog import Backlog
 from verifier.watch.event_counter import EventCounter
 from verifier.watch.receipt_inbox import ReceiptInbox
 from verifier.watch.records import FETCH_BUDGET_S, Records
-
-# What becomes of demanded envelopes: they are fetched from where the answer says, and those that never came can be disputed.
 
 OTHERS_PAUSE_S = 60
 """Protocol time after the end of a demand in which only who made it disputes; half of the window if less of that is left."""
@@ -114,8 +114,6 @@ class DemandFollower:
         self._waiting.drop(subject)
 
 
-# Penalties of unanswered demands that found too little stake: the rest is taken once the operator has stake again.
-
 PAID = "AlreadyPunished"
 """The chain's reason once a penalty was taken in full."""
 
@@ -158,9 +156,6 @@ class UnpaidPenalties:
         if why is not None and PAID in why:
             self._book.note_paid(subject)
         return why
-
-
-# Our own disputes, as the chain remembers them: what they cost counts, restarts or not.
 
 
 class WithholdingDisputes:

@@ -1,7 +1,7 @@
-"""Reports operators that signed two receipts with one number, or one with a number that they anchored as an empty leaf: the proof
-is in our hands, and a share of the penalty is ours.
+"""Reports operators that signed two receipts with one number, or a receipt with a number that they anchored as an empty leaf.
 
-What clients handed over is compared with what is anchored, and lists that do not fit with what their batches turned out to be.
+The two signed records are the proof, and a share of the penalty is paid to the reporter. Receipts that clients handed over are
+compared with anchored ones, and lists that do not fit with the answers to demands for them.
 """
 
 import functools

@@ -1,4 +1,6 @@
-"""The watchtower without keys: challenges on the posted results of publicly drawn auditors alone (design section 3)."""
+"""The watchtower: challenges receipts on the posted results of publicly drawn auditors (design section 3). It holds no key of a
+shard and runs no model.
+"""
 
 from typing import NamedTuple, Protocol
 

@@ -1,7 +1,7 @@
-"""The duty process's side of the job socket; implements `bytewise.ports.EnclaveJobs`.
+"""The duty process's end of the job socket. Implements `bytewise.ports.EnclaveJobs`.
 
-While a job runs it also opens the enclave's streams to shards. The enclave names a shard by its index in the job's own epoch
-record, and so cannot have anything else dialled.
+While a job runs, it also opens the enclave's streams to shards. The enclave names a shard by its index in the epoch record of
+the job, so it cannot make us connect to anything else.
 """
 
 import socket

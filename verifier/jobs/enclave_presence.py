@@ -1,4 +1,7 @@
-"""Whether the own enclave takes jobs. One that does not is asked less often, and its going and its coming are said once."""
+"""Whether the own enclave accepts jobs.
+
+An enclave that does not is asked less often. The log says once when it goes and once when it returns.
+"""
 
 import threading
 from collections.abc import Callable

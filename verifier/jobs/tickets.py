@@ -1,4 +1,4 @@
-"""Builds a job for the enclave: the ticket, signed by the seat's key for one transport key, and all that the job needs."""
+"""Builds a job for the enclave: the inputs and the ticket, which the seat's key signs for one transport key."""
 
 from typing import NamedTuple
 

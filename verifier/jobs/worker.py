@@ -1,7 +1,7 @@
-"""One thread that runs enclave jobs, votes before audits, so that the tick never waits for one (design section 2).
+"""A thread that runs enclave jobs, votes before audits, so that a tick never waits for a job (design section 2).
 
-Each job is known by a key; a key that waits or runs is not taken again, and its result is collected once. While the enclave is
-away one job at a time is taken, to see whether it is back (`verifier.jobs.enclave_presence`).
+A key names each job. A key that waits or runs is not accepted again, and its result is collected once. While the enclave is
+away, one job at a time is tried, to see whether it has returned (`verifier.jobs.enclave_presence`).
 """
 
 import heapq

@@ -1,1 +1,1 @@
-"""Stake and penalties that a node keeps in order, with EigenLayer where the network has it."""
+"""Stake records and late penalties that a node keeps in order, where EigenLayer holds the stake."""

@@ -1,6 +1,7 @@
-"""Slashed stake that arrives late: fetched from EigenLayer once it pays, and shared once it is in its pot.
+"""Slashed stake that arrives late: collected from EigenLayer once it pays, and distributed once it is in its pot (ADR-030).
 
-A native vault pays at once, and then nothing is found here. What a dispute slashed is shared by `PayOut`.
+`RefusedSlashes` retries what EigenLayer refused to slash. A vault of the network's own pays at once and refuses nothing, so
+both find nothing there. `PayOut` distributes what a dispute slashed.
 """
 
 from collections import Counter
@@ -16,8 +17,6 @@ from bytewise.protocol.digests import keccak256
 from bytewise.protocol.units import Address, Digest
 from verifier.stake.refusals import Refusals
 from verifier.watch.event_counter import SETTLED_BLOCKS, EventCounter
-
-# What EigenLayer refused to slash is taken once it may be (ADR-030); a vault of the network's own refuses nothing.
 
 
 class RefusedSlashReader(BlockView, Protocol):

@@ -1,6 +1,7 @@
-"""What the chain would refuse: it is asked before an act is decided, and its answer is remembered for a while.
+"""Asks the chain whether it would refuse a transaction before it is decided, and remembers the answer for a while.
 
-A refused act costs no gas, for the sender tries it too; but it would be decided at each tick, and keep its bond in the budget.
+A refused transaction costs no gas, because the sender simulates it too. Without this check it would be decided again at each
+tick and keep its bond reserved.
 """
 
 from collections import OrderedDict

@@ -1,6 +1,6 @@
-"""The record of an account's own stake at EigenLayer, made anew in time (ADR-030).
+"""Renews the record of an account's own stake at EigenLayer in time (ADR-030).
 
-A vault of the network's own needs none, and then nothing is asked but once.
+A vault of the network's own needs no record; the chain is asked only now and then whether that has changed.
 """
 
 from functools import partial

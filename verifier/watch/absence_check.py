@@ -1,4 +1,7 @@
-"""How sure we are that bytes are missing: before money goes on it they are asked for again, between two proofs that DA works."""
+"""Checks that bytes are missing before money is risked on it: they are asked for again, between two proofs that DA works.
+
+`ProbedStore` proves that DA serves us: it fetches bytes that must be there. `AbsenceCheck` uses it around each question.
+"""
 
 import time
 from collections.abc import Callable, Collection
@@ -11,8 +14,6 @@ from bytewise.protocol.errors.actors import BadCertificate, NotServed
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
-
-# Whether DA serves us at all: before we say that somebody's bytes are missing, we fetch others that must be there.
 
 OWN_BLOB_BYTES = 64
 """Random, so that no store has it by chance."""

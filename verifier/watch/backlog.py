@@ -1,6 +1,6 @@
-"""What is still to be fetched: what failed least often comes first, and what failed waits, longer each time.
+"""Keys that are still to be fetched. Those with the fewest failures come first, and each failure makes a key wait longer.
 
-So a hundred batches whose bytes nobody has cost little, and none of them comes before a batch that was just anchored.
+So a hundred batches whose bytes nobody has cost little, and none of them delays a batch that was just anchored.
 """
 
 from typing import Generic, NamedTuple, TypeVar

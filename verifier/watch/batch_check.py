@@ -1,6 +1,6 @@
-"""The CHECK tier: everything that a batch must be without any decryption (design section 10). Pure.
+"""The CHECK tier: everything that can be checked of a batch without decryption (design section 10). Pure.
 
-A batch's list is judged as one: who cannot prove all its leaves has proven none.
+A list is judged as a whole: if one of its leaves has no proof, no leaf counts as proven.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""Bytes as DA serves them, and what an operator answered to a demand: a list on the chain itself, or a new place of an envelope.
+"""Bytes from DA, or from an operator's answer to a demand: a list on the chain itself, or a new locator of an envelope.
 
-An operator that answered in time has kept its duty, wherever the first locator leads by now.
+An operator that answered in time has done its duty, even where the first locator no longer works.
 """
 
 from bytewise.ports import BlobStore, DemandView

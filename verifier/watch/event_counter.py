@@ -1,4 +1,4 @@
-"""How often something happened on the chain, by its events: each block is read once, however many ask and however often."""
+"""Counts events of the chain by key. Each block is read once, however many parts ask and however often."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable

@@ -1,8 +1,8 @@
-"""Receipts that lists, answers and clients showed us, and numbers that batches skip: what contradicts another is a fault.
+"""Receipts by operator and number, and numbers that batches skip, to find records that contradict each other.
 
-Receipts are signed by their operator, and batches are its own, so whoever holds both has a proof that needs no committee and no
-verdict (design section 5). All of it is in memory. After a restart clients' receipts are read again, and so are lists of open
-batches that were not read before; a number that a batch skips whose list was read before the restart is known no more.
+An operator signs its receipts and anchors its own batches, so two contradicting records are a proof that needs no committee and
+no verdict (design section 5). The index is in memory. After a restart clients' receipts are read again, and so are lists of
+open batches that were not read before. A skipped number is lost if its list was read before the restart.
 """
 
 from collections import OrderedDict

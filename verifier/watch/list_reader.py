@@ -1,4 +1,8 @@
-"""Reads the list of a batch, wherever it is, and keeps the receipts that it proves (design section 5)."""
+"""Reads the list of a batch from DA or the chain, and stores the receipts that it proves (design section 5).
+
+`PolicyDocuments` finds the bytes of the appraisal policy in force, by which enclaves and shards judge each other, in the events
+of the chain, once.
+"""
 
 from typing import Protocol
 
@@ -16,8 +20,6 @@ from bytewise.storage.archive import Archive
 from verifier.watch.batch_check import CheckedBatch, verify_batch, verify_leaves
 from verifier.watch.blob_fetcher import BlobFetcher
 from verifier.watch.leaf_index import LeafIndex, LeafLocation, LeafNumber
-
-# The appraisal policy in force as bytes: what enclaves and shards judge each other by, found in the chain's events once.
 
 
 class ListChain(DemandView, TermsView, Protocol):

@@ -1,4 +1,4 @@
-"""All disputes that can still change and all open windows at one block."""
+"""Snapshots with all disputes that can still change and all open windows, at one block."""
 
 from dataclasses import replace
 from typing import Protocol

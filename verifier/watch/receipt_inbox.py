@@ -1,7 +1,7 @@
-"""Receipts that clients hand to a watchtower, because they never saw them on the chain or nobody can open them.
+"""Receipts that clients hand to a watchtower, because they are not on the chain or nobody can open them.
 
-One file for each, in a folder of the watchtower's: the `receipt.signed` member of an answer. Nothing else of the answer is
-needed, and what a client asked is nobody's business.
+Each is a file in a folder of the watchtower: the `receipt.signed` member of an answer. The watchtower does not need the rest of
+the answer, which would show what the client asked.
 """
 
 import json

@@ -1,6 +1,8 @@
-"""Everything public that this node has seen: follows batches, fetches lists and ciphertext, checks, keeps (design section 10).
+"""The public records that this node has seen: it follows batches, fetches lists and ciphertext, checks, stores (design section
+10).
 
-Missing bytes become the finding `Withheld` after a deadline of chain time: it accuses nobody, and later bytes replace it.
+Missing bytes become the finding `Withheld` after a deadline of chain time. It accuses nobody, and bytes that arrive later
+replace it.
 """
 
 import time

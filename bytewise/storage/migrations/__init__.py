@@ -1,1 +1,1 @@
-"""Alembic migrations. A change of `tables_*` needs a new revision here, and `engine.HEAD` names the newest."""
+"""Alembic migrations. A change of `bytewise.storage.tables` needs a new revision here; `engine.HEAD` names the newest."""
