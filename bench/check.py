@@ -1,4 +1,4 @@
-"""Checking batches without decryption: receipts that one core checks in a second, by the size of their batch.
+"""Checking batches without decryption: receipts that one core checks per second, by the size of their batch.
 
 `make bench-check` writes `bench/results/check.json`. All sizes, and beside them nothing but the recovery of the same signatures,
 take turns in one run; processor time of the one thread is counted, so that what else the machine does falls on none of them.

@@ -1,4 +1,4 @@
-"""The parent's side of a measurement: an engine as a process of its own, asked by lines of JSON."""
+"""Parent side of a measurement: runs an engine as a process and asks it by lines of JSON."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""How long the command line takes before it does anything: processor time of help pages and of `version`.
+"""Start time of the command line: processor time of help pages and of `version`.
 
 python -m bench.cli            # writes bench/results/cli.json
 """

@@ -1,4 +1,4 @@
-"""The engines that are compared, as commands, and the files that they read: made once, under `build/bench/`."""
+"""Commands of the compared engines, and the files that they read, made once under `build/bench/`."""
 
 import subprocess
 import sys

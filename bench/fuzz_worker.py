@@ -1,4 +1,4 @@
-"""One target under atheris, in a process of its own (see `bench.soak_fuzz`): libFuzzer ends it, so its counts are in a file.
+"""One fuzz target under atheris, in its own process (see `bench.soak_fuzz`). libFuzzer ends it, so its counts are in a file.
 
 python -m bench.fuzz_worker NAME COUNTS FOLDER [libFuzzer's options]
 """

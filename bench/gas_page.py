@@ -1,5 +1,4 @@
-"""Section of `docs/reference/contracts.md` that says what steps cost: made of the committed figures, so the page cannot lag
-behind them."""
+"""Writes the section of `docs/reference/contracts.md` about gas from the committed figures, so that the page stays right."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The same bytes on a GPU, and how fast: `python -m bench.gpu`; writes `bench/results/gpu.json`. Never yet run on a GPU.
+"""Byte equality and speed on a GPU: `python -m bench.gpu` writes `bench/results/gpu.json`. It has never run on a GPU.
 
 First every way to multiply proves itself on the card (known answers, golden vectors, known models), then one whole model is
 answered on processor and card and the hashes are compared; only then time is taken, in turn with `transformers` in bfloat16.

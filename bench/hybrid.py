@@ -1,4 +1,4 @@
-"""What the hybrid suite costs beside the plain one: bytes of an envelope, time to seal, to check, to answer as a shard, to open.
+"""Cost of the hybrid suite compared with the plain one: envelope bytes; time to seal, check, answer as a shard, and open.
 
 `make bench-kms` writes `bench/results/hybrid.json`. Both suites take turns within one run, each call after the other, and
 processor time is counted, not the clock: what else the machine does falls on neither.

@@ -1,4 +1,4 @@
-"""Key release on this machine: real shard processes, a real chain, attested channels; beside it the curve arithmetic in it.
+"""Key release on this machine, with real shard processes, a real chain and attested channels, and its curve arithmetic alone.
 
 `make bench-kms` writes `bench/results/kms.json`. Releases and bare arithmetic are timed in turns in one run, so that their ratio
 holds on a machine that does other things too. Client, shards and chain share its cores.

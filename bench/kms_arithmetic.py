@@ -1,4 +1,4 @@
-"""The elliptic-curve arithmetic of one key release, alone in this process: what no implementation of the protocol can leave out.
+"""The elliptic-curve arithmetic of one key release, alone in this process: the part that no implementation can avoid.
 
 Counted are envelope proofs, partial decapsulations with their proofs, the sealing of partials to the enclave and interpolation,
 on both sides, one after the other, with the very functions that shards and enclaves call. Not counted: signatures, quotes, TLS,

@@ -1,4 +1,4 @@
-"""What a figure was measured on, and how fast that machine reads memory and multiplies: the roof that no engine can pass."""
+"""The machine of a measurement: its description, and how fast it reads memory and multiplies, which bounds every engine."""
 
 import datetime
 import os

@@ -1,4 +1,4 @@
-"""Models to measure speed on: random weights from a seed, as a checkpoint of `transformers`, our artifact and a GGUF file.
+"""Models for speed measurements: random weights from a seed, as a `transformers` checkpoint, our artifact and a GGUF file.
 
 Speed does not depend on what the weights say, so none need be downloaded. Everything is cached under `build/bench/`.
 """

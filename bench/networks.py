@@ -1,4 +1,4 @@
-"""A whole network on a plain key epoch and on a hybrid one, one after the other: what was read back, and what it cost.
+"""A whole network on a plain key epoch and then on a hybrid one: the facts that were read back, and the cost.
 
 Each is the demo (`bytewise demo --keys`): a ceremony of three shard processes, two operators, five enclaves, three frauds, and
 all facts read from the chain at the end. Time goes by the clock of a network that waits for blocks and windows; the sum of

@@ -1,4 +1,4 @@
-"""Our engine as a process to be measured: `python -m bench.ours ARTIFACT PATH THREADS`, PATH one of `KINDS`."""
+"""Our engine as a process for measurements: `python -m bench.ours ARTIFACT PATH THREADS`, with PATH one of `KINDS`."""
 
 import sys
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What rounding costs: perplexity of the lighthouse model on text that it was not trained on, in floats and in our integers.
+"""Cost of rounding: perplexity of the lighthouse model on held-out text, in floats and in our integers.
 
 The same tokens in the same windows go through `transformers` in float32 and bfloat16 and through our 8-bit and 16-bit artifacts.
 Losses are summed in float64 from each one's logits. `make bench-perplexity` writes `bench/results/perplexity.json`.

@@ -1,4 +1,4 @@
-"""Where the C engine's time goes, by function: `make bench-profile`; writes `bench/results/profile.json`. Needs Linux `perf`.
+"""Time of the C engine by function: `make bench-profile` writes `bench/results/profile.json`. It needs Linux `perf`.
 
 Samples of the whole process while it does nothing but generate, or nothing but verify; another library is one
 line. Says what bounds a speed that `make bench-inference` measured, no speed itself.

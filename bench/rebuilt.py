@@ -1,4 +1,4 @@
-"""What a rebuilt key costs beside partials: processor time of one shard's answer, and of an enclave that opens with t.
+"""Cost of a rebuilt key compared with partials: processor time of one shard's answer, and of an enclave that opens with t shards.
 
 `make bench-kms` writes `bench/results/rebuilt.json`. Both modes take turns within one run on the same key, shares and transport
 key; processor time is counted, not the clock. Sealing an envelope and checking its proof is the same work in both.

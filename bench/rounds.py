@@ -1,4 +1,4 @@
-"""Measurements that may be compared: every engine does the same work in turn, round after round, so that noise hits all alike."""
+"""Comparable measurements: the engines do the same work in turn, round after round, so that noise affects all of them alike."""
 
 import statistics
 import time

@@ -1,4 +1,4 @@
-"""The campaign over all contracts, planted faults, and walks beside the model: `make soak-contracts`; writes bench/results.
+"""The campaign over all contracts, planted faults, and random walks beside the model: `make soak-contracts` writes bench/results.
 
 First at least a million calls of everybody's actions, rules looked at after each, each run ends with every wei sent home, in
 slices with seeds of their own: what was reached is written after each. Then one campaign for each planted fault of

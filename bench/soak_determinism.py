@@ -1,4 +1,4 @@
-"""Many runs, one hash each: `make soak-determinism`.
+"""Determinism soak: many runs of each prompt, which must all give one hash: `make soak-determinism`.
 
 Prompts of five families of models are run again and again under other paths, kernels, backends, threads, chunks, neighbours,
 cached prefixes, and in processes whose libraries are told that the processor lacks instructions. Each prompt must give one hash.

@@ -1,4 +1,4 @@
-"""Every decoder of keys and evidence that reads bytes from outside, under a coverage-guided fuzzer: part of `make soak-kms`.
+"""Coverage-guided fuzzing of every decoder of keys and evidence that reads untrusted bytes: part of `make soak-kms`.
 
 Each target of `tests/fuzz` gets a process of atheris (libFuzzer) and its share of the inputs. A decoder must take an input, and
 then say the same bytes again, or refuse it by a named error of ours, within ten seconds of processor time and 2 GB. Any other

@@ -1,4 +1,4 @@
-"""From seconds to the published keys: ratios larger than 1 where we are ahead, targets, and the roof beside what was reached."""
+"""Converts seconds into the published figures: ratios (above 1 where we are faster), targets, and the hardware bound."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

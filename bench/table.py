@@ -1,4 +1,4 @@
-"""Generation against verification over prompt, answer and batch, the roof beside it, and how both grow with the answer."""
+"""Generation against verification over prompt, answer and batch, with the hardware bound, and how both grow with the answer."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Whom two verdict rules harm, over hostile stake and committee size: `make bench-verdicts`.
+"""Who is harmed under two verdict rules, by hostile stake and committee size: `make bench-verdicts`.
 
 The paper's rule slashes whenever the equal seats stay below the quorum. Ours asks a larger committee unless a quorum says one
 and the same. The figures are binomial tails in exact fractions; a simulation with the network's own draw and tally stands beside

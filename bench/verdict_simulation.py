@@ -1,4 +1,4 @@
-"""Disputes played with the network's own draw and tally, to stand beside the exact figures of `bench/verdict_chances.py`."""
+"""Simulated disputes with the network's own draw and tally, to compare with the exact figures of `bench/verdict_chances.py`."""
 
 import itertools
 import math

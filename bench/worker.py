@@ -1,4 +1,4 @@
-"""The child's side of a measurement: one engine, commands as lines of JSON on stdin, answers as lines of JSON on stdout.
+"""Child side of a measurement: one engine, with commands as JSON lines on stdin and answers as JSON lines on stdout.
 
 Standard library only: the peer runs it in a virtual environment that has none of ours.
 """

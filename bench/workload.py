@@ -1,4 +1,4 @@
-"""The work that is timed: lengths of prompts and answers, and who does what in turn."""
+"""The timed work: lengths of prompts and answers, and the order in which engines take turns."""
 
 import functools
 from collections.abc import Callable, Mapping

@@ -144,11 +144,11 @@ class AuditView(Protocol):
         ...
 
     def auditors(self, environment: Digest, stake_block: int, block: int) -> tuple[tuple[Address, int], ...]:
-        """Who may be drawn to audit, each with the wei that counted for it at the end of an earlier block."""
+        """Verifiers that may be drawn to audit, each with its stake in wei at the end of an earlier block."""
         ...
 
     def stake_at(self, account: Address, stake_block: int, block: int) -> int:
-        """Wei that counted for an account at the end of an earlier block."""
+        """Stake of an account in wei at the end of an earlier block."""
         ...
 
 
@@ -164,19 +164,19 @@ class DemandView(Protocol):
         ...
 
     def answered(self, subject: Digest, from_block: int, to_block: int) -> Blob | None:
-        """What was put on the chain in these blocks as the answer to a demand: the list, or an envelope's new locator."""
+        """The answer to a demand, put on the chain in these blocks: the list, or an envelope's new locator."""
         ...
 
     def answered_leaves(self, subject: Digest, from_block: int, to_block: int) -> tuple[SignedLeaf, ...] | None:
-        """What the answer to a demand for a list shows beside it: everything that the batch's root is made of, in order."""
+        """Leaves of a demanded list's batch in order, as the answer to the demand shows them."""
         ...
 
     def expired(self, from_block: int, to_block: int) -> tuple[Digest, ...]:
-        """Subjects of demands that were ended in these blocks without an answer: more than once where stake was missing."""
+        """Subjects of demands that ended in these blocks without an answer. One may appear again where stake was missing."""
         ...
 
     def window_end(self, receipt: Digest, batch_id: int, block: int) -> int:
-        """Last second (protocol clock) to question a receipt, a demand for its envelope counted in."""
+        """Last second (protocol clock) to dispute a receipt, including the extension by a demand for its envelope."""
         ...
 
     def anchor_demand_refused(self, who: Address, signed: SignedReceipt, bond_wei: int, block: int) -> str | None:
@@ -280,14 +280,14 @@ class CourtSender(Protocol):
 
 
 class VoteSender(Protocol):
-    """Transactions of a seat."""
+    """Transactions of a committee member."""
 
     def commit(self, dispute: Digest, round_number: int, seat_mask: int, commitment: Digest) -> None:
-        """Commits to a vote, for good; `SecondVote` for another commitment of the same round."""
+        """Commits to a vote, finally. `SecondVote` for another commitment of the same round."""
         ...
 
     def reveal(self, vote: Vote, quote: Blob) -> None:
-        """Opens a committed vote with its result quote."""
+        """Reveals a committed vote with its result quote."""
         ...
 
 
@@ -329,7 +329,7 @@ class DemandSender(Protocol):
         ...
 
     def expire(self, subject: Digest, times: int = 0) -> None:
-        """Ends a demand that nobody answered in time, and that was ended so many times before."""
+        """Ends a demand that nobody answered in time. `times` is how often it was ended before."""
         ...
 
 
@@ -351,7 +351,7 @@ class AccountSender(Protocol):
     """Transactions that collect what is due to an account or a batch."""
 
     def release(self, batch_id: int) -> None:
-        """Frees the collateral of a batch that nothing holds."""
+        """Frees the collateral of a batch that nothing locks."""
         ...
 
     def finish_unbond(self, due_wei: int) -> None:

@@ -25,7 +25,7 @@ FORGE = "node_modules/@foundry-rs/forge-linux-amd64/bin/forge"
 
 
 @dataclass(frozen=True)
-class Fault:
+class PlantedFault:
     """One replaced place: `old` must occur exactly once in `file`. `rules` are the invariants and rows that it breaks, and
     `expect` is how the reason of the check begins that must find it, as forge prints it, without its move if any may show it. What
     shows it may come up seldom: then it has `longer` times as many runs as others."""
@@ -39,9 +39,9 @@ class Fault:
     longer: int = 1
 
 
-def faults() -> list[Fault]:
+def faults() -> list[PlantedFault]:
     """All of `faults.toml`."""
-    return [Fault(**entry) for entry in tomllib.loads((CONTRACTS / "tools" / "faults.toml").read_text())["fault"]]
+    return [PlantedFault(**entry) for entry in tomllib.loads((CONTRACTS / "tools" / "faults.toml").read_text())["fault"]]
 
 
 def copied(root: Path) -> None:
@@ -86,7 +86,7 @@ def campaign(root: Path, runs: int, depth: int) -> str:
     return ""
 
 
-def faulty(text: str, fault: Fault) -> str:
+def faulty(text: str, fault: PlantedFault) -> str:
     """The text of the fault's file with the fault in it, and only that."""
     if text.count(fault.old) != 1:
         raise SystemExit(f"{fault.name}: {fault.file} has the line {text.count(fault.old)} times: {fault.old}")
@@ -107,7 +107,7 @@ def line(result: dict[str, Any]) -> str:
     return f"ELSEWHERE {result['fault']}: found by another check: {result['by']}, and not by {result['expect']}"
 
 
-def tried(planting: Planting, fault: Fault, runs: int, depth: int) -> dict[str, Any]:
+def tried(planting: Planting, fault: PlantedFault, runs: int, depth: int) -> dict[str, Any]:
     """Plants one fault, runs the campaign, takes the fault out again."""
     text = faulty((planting.root / fault.file).read_text(), fault)
     start = time.monotonic()
