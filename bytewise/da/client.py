@@ -39,7 +39,7 @@ class DaClient:
         self, urls: tuple[str, ...], timeout_s: float, *, attempts: int = ATTEMPTS, pause: Callable[[float], object] | None = None
     ) -> None:
         if not urls:
-            raise ConfigurationError("da", "no proxy url")
+            raise ConfigurationError("da", "no proxy URL is set: set at least one")
         self._urls = tuple(url.rstrip("/") for url in urls)
         self._attempts = attempts
         self._pause = pause or threading.Event().wait

@@ -55,7 +55,7 @@ def read_secret(path: Path) -> Secret:
     except OSError as error:
         raise ConfigurationError(shown_name(path), error.strerror) from None
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise ConfigurationError(path.name, f"mode {stat.S_IMODE(mode):o}: only the owner may read a secret")
+        raise ConfigurationError(path.name, f"mode {stat.S_IMODE(mode):o}: only the owner may read a secret (chmod 600)")
     return Secret(value.removesuffix(b"\n"))
 
 
@@ -63,7 +63,7 @@ def write_secret(path: Path, value: bytes) -> None:
     """Creates a key file that only its owner can read. `ConfigurationError` if it exists."""
     path.touch(mode=0o600, exist_ok=True)
     if path.stat().st_size:
-        raise ConfigurationError(path.name, "exists; a key is never overwritten")
+        raise ConfigurationError(path.name, "exists, and a key is never overwritten: name another file")
     path.chmod(0o600)
     path.write_bytes(value)
 

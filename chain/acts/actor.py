@@ -34,6 +34,8 @@ def contract_sender(
     `role` separates two uses of one contract. `ConfigurationError` if the lease is of another account or chain.
     """
     if (lease.chain_id, lease.account) != (client.chain_id, signer.address):
-        raise ConfigurationError("sender", f"the nonce lease is of {lease.account} on chain {lease.chain_id}")
+        raise ConfigurationError(
+            "sender", f"the nonce lease is for {lease.account} on chain {lease.chain_id}: open the database of {signer.address}"
+        )
     transactions = TransactionSender(client, Outbox(lease), signer, check_round(client, network), classify, policy)
     return ContractSender(transactions, network, role)

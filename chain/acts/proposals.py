@@ -300,11 +300,11 @@ def _named(contract: str, data: bytes) -> tuple[str, tuple[Any, ...]] | None:
 
 def _batch(network: Network, acts: Sequence[ContractCall], description: str) -> Contents:
     if not acts or not description.strip():
-        raise ConfigurationError("proposal", "needs a call and a description")
+        raise ConfigurationError("proposal", "needs at least one call and a description (--description)")
     try:
         description.encode()
     except UnicodeEncodeError:
-        raise ConfigurationError("description", "is no UTF-8") from None
+        raise ConfigurationError("description", "is no UTF-8 text: write it again") from None
     targets = [address_of(network, act.contract) for act in acts]
     return Contents(targets, [act.value_wei for act in acts], [act.calldata for act in acts], description)
 

@@ -52,7 +52,10 @@ def code_hashes(client: Chain, where: Sequence[Address]) -> tuple[CodeHash, ...]
     found = []
     for at, code in zip(where, client.codes(where), strict=True):
         if not code:
-            raise ConfigurationError("network.json", f"nothing is deployed at {at}")
+            raise ConfigurationError(
+                "network.json",
+                f"nothing is deployed at {at}: the node is on another chain or behind, or the book is of another network",
+            )
         found.append(CodeHash(at, Digest(keccak256(code))))
     return tuple(found)
 
@@ -66,9 +69,14 @@ def verify_code(client: Chain, network: Network) -> Network:
     named = contracts(network)
     missing = [name for name, at in named.items() if at not in listed]
     if missing:
-        raise ConfigurationError("network.json", f"no code hash of {', '.join(missing)}")
+        raise ConfigurationError(
+            "network.json", f"has no code hash of {', '.join(missing)}: take the book from the deployer of the network"
+        )
     found = {each.contract: each.digest for each in code_hashes(client, list(named.values()))}
     for name, at in named.items():
         if found[at] != listed[at]:
-            raise ConfigurationError("network.json", f"{name} at {at} has other code than the book says")
+            raise ConfigurationError(
+                "network.json",
+                f"{name} at {at} has other code than the book says: check the node's chain, and where the book comes from",
+            )
     return verify_wiring(client, network)

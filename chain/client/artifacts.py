@@ -188,7 +188,7 @@ def interface(name: str) -> Interface:
     try:
         return Interface(name, json.loads(path.read_text()))
     except (OSError, KeyError, ValueError) as error:
-        raise ConfigurationError(path.name, type(error).__name__) from None
+        raise ConfigurationError(path.name, f"cannot be read ({type(error).__name__}): install Bytewise again") from None
 
 
 @cache

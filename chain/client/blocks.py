@@ -77,7 +77,7 @@ class BlockReader:
 
     def __init__(self, client: Chain, tag: str = "latest") -> None:
         if tag not in TAGS:
-            raise ConfigurationError("chain", f"no finality is called {tag}")
+            raise ConfigurationError("chain", f"no finality is called {tag}: there are {', '.join(TAGS)}")
         self.client = client
         self._tag = tag
         self._times: dict[int, int] = {}

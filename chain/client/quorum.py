@@ -84,7 +84,7 @@ class QuorumClient:
         if not len(endpoints) < 2 * quorum <= 2 * len(endpoints):
             raise ConfigurationError("chain", f"a quorum of {quorum} of {len(endpoints)} endpoints: more than half, at most all")
         if len({each.chain_id for each in endpoints}) != 1:
-            raise ConfigurationError("chain", "endpoints of different chains")
+            raise ConfigurationError("chain", "the endpoints are of different chains: name endpoints of one chain")
         self.chain_id = endpoints[0].chain_id
         self._quorum = quorum
         self._rests = [EndpointBackoff(place, endpoint, now) for place, endpoint in enumerate(endpoints)]

@@ -24,7 +24,9 @@ class Simulation(BlockReader):
 
     def __init__(self, client: Chain, network: Network, tag: str = "latest") -> None:
         if network.chain_id != client.chain_id:
-            raise ConfigurationError("network.json", f"for chain {network.chain_id}, not {client.chain_id}")
+            raise ConfigurationError(
+                "network.json", f"is for chain {network.chain_id}, the node is on chain {client.chain_id}: change one of them"
+            )
         super().__init__(client, tag)
         self.network = network
 

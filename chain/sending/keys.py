@@ -23,12 +23,14 @@ def load_signer(path: Path, password: Secret | None = None) -> LocalSigner:
     try:
         if content.lstrip().startswith(b"{"):
             if password is None:
-                raise ConfigurationError(path.name, "a keystore needs its password file")
+                raise ConfigurationError(path.name, "is a keystore: name its password file too")
             return LocalSigner(bytes(Account.decrypt(json.loads(content), password.reveal().decode())))
         return LocalSigner(bytes.fromhex(content.decode("ascii").removeprefix("0x")))
     except (ValueError, UnicodeDecodeError, KeyError, TypeError):
         # Drop the cause, because its text may quote the key.
-        raise ConfigurationError(path.name, "no private key in it, or the wrong password") from None
+        raise ConfigurationError(
+            path.name, "contains no private key, or the password is wrong: name the right key file and password file"
+        ) from None
 
 
 def save_signer(path: Path, signer: LocalSigner) -> None:
@@ -39,7 +41,9 @@ def save_signer(path: Path, signer: LocalSigner) -> None:
 def devnet_signer(chain_id: int, index: int) -> LocalSigner:
     """Account `index` of anvil, whose keys are public. `ConfigurationError` on a chain with real money."""
     if chain_id not in TEST_CHAIN_IDS:
-        raise ConfigurationError("devnet account", f"not on chain {chain_id}")
+        raise ConfigurationError(
+            "devnet account", f"exists only on test chains, not on chain {chain_id}: name a key file instead"
+        )
     if not 0 <= index < 2**31:
         # In BIP-32, higher indices are hardened.
         raise ConfigurationError("devnet account", f"{index} is none: below {2**31}")
