@@ -28,12 +28,9 @@ WAITING_WORDS: frozenset[str] = frozenset(
     """
     _absent _apart _given _replace_by_stranger _scribe _told _told_shares _towns Absent Apart build_desk ConvictionsHeld Desk
     desk desk_above_its_contracts desk_with_a_batch everybody everybody_checks_the_list given given_by grounds_of Hands Held
-    held held_back HeldPeer HeldShare insert_if_absent knobs LyingScribe Office office offices Parrot policy_succession
-    print_story Scribe scribe_key scribe_of scribe_over select_grounds Story story_of stranger strangers Switchboard
-    test_absent_and_doubtful_votes_never_convict test_an_absent_seat_never_helps_a_conviction
-    test_excess_requests_are_told_to_retry_and_then_succeed test_insert_if_absent_inserts_once
-    test_upheld_and_final_answers_are_true_whoever_lies Told told told_alike told_broadcast told_by_vectors told_link
-    ToldDesk ToldLink Town town Village watchtower_town
+    held held_back HeldPeer HeldShare knobs LyingScribe Office office offices Parrot policy_succession print_story Scribe
+    scribe_key scribe_of scribe_over select_grounds Story story_of stranger strangers Switchboard Told told told_alike
+    told_broadcast told_by_vectors told_link ToldDesk ToldLink Town town Village watchtower_town
     """.split()
 )
 """Identifiers with a banned word that are still there."""

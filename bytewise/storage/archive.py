@@ -16,7 +16,7 @@ from bytewise.protocol.errors.actors import StoreCorrupt
 from bytewise.protocol.records.receipt import BatchHeader, SignedReceipt
 from bytewise.protocol.records.statements import AuditResult
 from bytewise.protocol.units import Address, Blob, Digest, hex0x, unhex
-from bytewise.storage.engine import insert_if_absent, read_transaction, write_transaction
+from bytewise.storage.engine import insert_if_new, read_transaction, write_transaction
 from bytewise.storage.tables import ArchivedEnvelopeRow, LightAuditRow, SeenBatchRow, SeenReceiptRow
 
 NUMBERS_PER_QUERY = 256
@@ -66,7 +66,7 @@ class Archive:
     def add_batch(self, header: BatchHeader, state: str = "NEW") -> SeenBatch:
         """Remembers a batch; one that is known keeps its state."""
         with write_transaction(self._engine) as connection:
-            insert_if_absent(
+            insert_if_new(
                 connection, SeenBatchRow, batch_id=header.batch_id, block_number=header.block, header=encoding.encode(header),
                 state=state, detail="", seen_at=self._clock.now(),
             )  # fmt: skip
@@ -95,7 +95,7 @@ class Archive:
     ) -> None:
         """Remembers a checked receipt; one that is known keeps its finding."""
         with write_transaction(self._engine) as connection:
-            insert_if_absent(
+            insert_if_new(
                 connection, SeenReceiptRow, receipt_id=receipt_id, batch_id=batch_id, operator=signed.receipt.operator,
                 seq=signed.receipt.seq, signed=encoding.encode(signed), proof=encoding.encode([hex0x(p) for p in proof]),
                 envelope_hash=signed.receipt.envelope_hash, finding=finding, detail=detail[:500],
@@ -135,7 +135,7 @@ class Archive:
         """Archives ciphertext; returns its envelope hash."""
         name = digests.labelled(Label.ENVELOPE, data)
         with write_transaction(self._engine) as connection:
-            insert_if_absent(connection, ArchivedEnvelopeRow, envelope_hash=name, data=data, archived_at=self._clock.now())
+            insert_if_new(connection, ArchivedEnvelopeRow, envelope_hash=name, data=data, archived_at=self._clock.now())
         return name
 
     def envelope(self, envelope_hash: Digest) -> Blob | None:
@@ -173,7 +173,7 @@ class LightAudits:
     def add(self, receipt_id: Digest, deadline: int) -> LightAudit:
         """A new PENDING audit, or the one that is there."""
         with write_transaction(self._engine) as connection:
-            insert_if_absent(
+            insert_if_new(
                 connection, LightAuditRow, receipt_id=receipt_id, deadline=deadline, state="PENDING", detail="",
                 updated_at=self._clock.now(),
             )  # fmt: skip

@@ -15,7 +15,7 @@ from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.keys.ceremony import CeremonyPlan, SignedPlan
 from bytewise.protocol.keys.ceremony_log import CeremonyLogCopy, Fork, Message, SignedHead
 from bytewise.protocol.units import Digest
-from bytewise.storage.engine import insert_if_absent, lock_name, read_transaction, write_transaction
+from bytewise.storage.engine import insert_if_new, lock_name, read_transaction, write_transaction
 from bytewise.storage.tables import CeremonyForkRow, CeremonyMessageRow, CeremonyRow, OwnMessageRow
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class Ceremonies:
         """The ceremony of a plan; stored with this sealed seed if it was unknown, else as it is."""
         name = signed.plan.digest
         with write_transaction(self._engine) as connection:
-            insert_if_absent(connection, CeremonyRow, id=name, plan=encode(signed), seed=seed, outcome=RUNNING)
+            insert_if_new(connection, CeremonyRow, id=name, plan=encode(signed), seed=seed, outcome=RUNNING)
         kept = self.find(name)
         if kept is None:
             raise StoreCorrupt("ceremonies", f"none is named {name.hex()[:16]}")
@@ -98,7 +98,7 @@ class Ceremonies:
     def keep_fork(self, fork: Fork) -> bool:
         """Stores evidence of another log of a ceremony that we have, unless there is some; whether it was the first."""
         with write_transaction(self._engine) as connection:
-            return insert_if_absent(connection, CeremonyForkRow, ceremony=fork.plan.plan.digest, fork=encode(fork))
+            return insert_if_new(connection, CeremonyForkRow, ceremony=fork.plan.plan.digest, fork=encode(fork))
 
     def copies(self) -> tuple[CeremonyLogCopy, ...]:
         """What we have of every ceremony whose scribe signed it, by name; `StoreCorrupt` if something is damaged."""
@@ -117,7 +117,7 @@ class Ceremonies:
         key = {"ceremony": message.ceremony, "kind": message.kind}
         query = select(OwnMessageRow.message).filter_by(**key)
         with write_transaction(self._engine) as connection:
-            insert_if_absent(connection, OwnMessageRow, **key, message=encode(message))
+            insert_if_new(connection, OwnMessageRow, **key, message=encode(message))
             return _decoded(Message, connection.execute(query).scalar_one())
 
     def end(self, name: Digest, how: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Engine, select, update
 
 from bytewise.ports import Clock
-from bytewise.storage.engine import insert_if_absent, read_transaction, write_transaction
+from bytewise.storage.engine import insert_if_new, read_transaction, write_transaction
 from bytewise.storage.tables import DutyRow
 
 PENDING = "PENDING"
@@ -39,7 +39,7 @@ class Duties:
         """Adds a duty, or returns the one that is there, whatever its state."""
         now = self._clock.now()
         with write_transaction(self._engine) as connection:
-            insert_if_absent(
+            insert_if_new(
                 connection, DutyRow, kind=kind, subject=subject, deadline=deadline, state=PENDING, detail="",
                 created_at=now, updated_at=now,
             )  # fmt: skip

@@ -95,7 +95,7 @@ def read_transaction(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
-def insert_if_absent(connection: Connection, table: type[Base], **values: Any) -> bool:
+def insert_if_new(connection: Connection, table: type[Base], **values: Any) -> bool:
     """Inserts unless a unique key of the row exists already; returns whether it inserted."""
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     statement = dialect.insert(table).values(**values).on_conflict_do_nothing()
@@ -158,5 +158,5 @@ def lock_name(connection: Connection, name: str) -> None:
     """Waits until this transaction, a `write_transaction` one, is the only one inside `name`, until it ends."""
     if connection.dialect.name == "sqlite":
         return
-    insert_if_absent(connection, NamedLockRow, name=name)
+    insert_if_new(connection, NamedLockRow, name=name)
     connection.execute(select(NamedLockRow.name).where(NamedLockRow.name == name).with_for_update()).one()

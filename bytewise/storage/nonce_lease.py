@@ -21,7 +21,7 @@ from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 from bytewise.protocol.units import Address
 from bytewise.service import telemetry
 from bytewise.service.clock import monotonic_s
-from bytewise.storage.engine import insert_if_absent, read_transaction, write_transaction
+from bytewise.storage.engine import insert_if_new, read_transaction, write_transaction
 from bytewise.storage.tables import NonceLeaseRow
 
 DEFAULT_TTL_S = 10
@@ -116,7 +116,7 @@ class NonceLease:
             return connection.execute(select(NonceLeaseRow.stop_reason).where(self._own())).scalar_one_or_none() or ""
 
     def _create(self, connection: Connection) -> None:
-        insert_if_absent(
+        insert_if_new(
             connection, NonceLeaseRow, chain_id=str(self.chain_id), account=self.account, next_nonce=0, owner="", fencing_token=0,
             leased_until=0, stop_reason="",
         )  # fmt: skip

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Row, insert, or_, select, update
 
 from bytewise.protocol.errors.actors import StoreCorrupt
 from bytewise.protocol.units import Address, Blob, Digest
-from bytewise.storage.engine import insert_if_absent, read_transaction, write_transaction
+from bytewise.storage.engine import insert_if_new, read_transaction, write_transaction
 from bytewise.storage.nonce_lease import NonceLease
 from bytewise.storage.tables import OutboxAttemptRow, OutboxRow
 
@@ -126,7 +126,7 @@ class Outbox:
         """The row of this intent: a new PLANNED one, or the one that is there already, whatever its state."""
         now = self.lease.clock.now()
         with write_transaction(self.lease.engine) as connection:
-            insert_if_absent(
+            insert_if_new(
                 connection, OutboxRow, chain_id=str(self.lease.chain_id), account=self.lease.account, state=OutboxState.PLANNED,
                 detail="", created_at=now, updated_at=now, **(intent._asdict() | {"value_wei": str(intent.value_wei)}),
             )  # fmt: skip

@@ -18,7 +18,7 @@ from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import WrongFields
 from bytewise.protocol.records.statements import Vote
 from bytewise.protocol.units import ZERO_DIGEST, Address, Blob, Digest, hex0x, unhex
-from bytewise.storage.engine import insert_if_absent, read_transaction, write_transaction
+from bytewise.storage.engine import insert_if_new, read_transaction, write_transaction
 from bytewise.storage.nonce_lease import NonceLease
 from bytewise.storage.tables import ProtectedVoteRow
 
@@ -88,7 +88,7 @@ class Protection:
         if self._lease is not None:
             self._lease.require_in(connection)
         digest = _content_digest(vote)
-        insert_if_absent(
+        insert_if_new(
             connection, ProtectedVoteRow, dispute=vote.dispute, round=vote.round, voter=vote.voter, content_digest=digest,
             vote=encoding.encode(vote), quote=quote, created_at=self._clock.now(),
         )  # fmt: skip

@@ -17,7 +17,7 @@ from bytewise.protocol.errors.actors import StoreCorrupt
 from bytewise.protocol.errors.records import SequenceBroken
 from bytewise.protocol.records.receipt import BatchHeader, ListEntry, ReceiptList, SignedReceipt
 from bytewise.protocol.units import Address, Digest
-from bytewise.storage.engine import insert_if_absent, lock_name, read_transaction, write_transaction
+from bytewise.storage.engine import insert_if_new, lock_name, read_transaction, write_transaction
 from bytewise.storage.tables import AnswerRow, IssuedReceiptRow, OwnBatchRow, ReceiptSequenceRow
 
 BUILT = "BUILT"
@@ -139,7 +139,7 @@ class ReceiptStore:
             IssuedReceiptRow.seq.between(first, last), IssuedReceiptRow.batch_first_seq.is_(None)
         )
         with write_transaction(self._engine) as connection:
-            new = insert_if_absent(
+            new = insert_if_new(
                 connection, OwnBatchRow, first_seq=first, receipts=header.count, header=encoding.encode(header),
                 list_data=listed, state=BUILT, created_at=self._clock.now(),
             )  # fmt: skip
@@ -184,7 +184,7 @@ class ReceiptStore:
         seq, now, expected = each.signed.receipt.seq, self._clock.now(), self._next(connection)
         if seq != expected or each.signed.receipt.operator != self._operator:
             raise SequenceBroken(self._operator, seq, expected)
-        insert_if_absent(connection, ReceiptSequenceRow, operator=self._operator, next_seq=1)
+        insert_if_new(connection, ReceiptSequenceRow, operator=self._operator, next_seq=1)
         own = ReceiptSequenceRow.operator == self._operator
         connection.execute(update(ReceiptSequenceRow).where(own).values(next_seq=seq + 1))
         signed = encoding.encode(each.signed)

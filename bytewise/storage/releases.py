@@ -20,7 +20,7 @@ from bytewise.protocol.keys.release_log import START, LogHead, verify_log
 from bytewise.protocol.records.statements import Release, Ticket, TicketKind
 from bytewise.protocol.signing import Domain, typed_digest
 from bytewise.protocol.units import Blob, Digest
-from bytewise.storage.engine import insert_if_absent, lock_name, read_transaction, write_transaction
+from bytewise.storage.engine import insert_if_new, lock_name, read_transaction, write_transaction
 from bytewise.storage.tables import AuditBudgetRow, ReleaseInstanceRow, ReleaseRow
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class ReleaseRecords:
             signed = decide(usage, head)
             self._insert(connection, signed)
             if signed.record.decision in RELEASES:
-                insert_if_absent(connection, ReleaseInstanceRow, right_id=right, instance=ticket.instance)
+                insert_if_new(connection, ReleaseInstanceRow, right_id=right, instance=ticket.instance)
                 if ticket.kind == TicketKind.AUDIT.value and not usage.instances:
                     _count_audit(connection, epoch)
         self._recorded(signed)
@@ -202,5 +202,5 @@ def _stored(cls: type[T], data: bytes) -> T:
 
 
 def _count_audit(connection: Connection, epoch: int) -> None:
-    insert_if_absent(connection, AuditBudgetRow, epoch=epoch, spent=0)
+    insert_if_new(connection, AuditBudgetRow, epoch=epoch, spent=0)
     connection.execute(update(AuditBudgetRow).where(AuditBudgetRow.epoch == epoch).values(spent=AuditBudgetRow.spent + 1))

@@ -115,7 +115,7 @@ def smallest(system: WholeSystem, play: Play) -> Play:
     return play
 
 
-def test_upheld_and_final_answers_are_true_whoever_lies(system: WholeSystem, pytestconfig: pytest.Config) -> None:
+def test_upheld_and_final_answers_are_true_under_any_lie(system: WholeSystem, pytestconfig: pytest.Config) -> None:
     met: Counter[Verdict] = Counter()
     plays: int = pytestconfig.getoption("--plays")
     for seed in range(plays):

@@ -149,7 +149,7 @@ def test_verdict_has_a_quorum_and_two_verdicts_never_coexist(
 
 @given(ANY_VOTES, ANY_TAU, st.integers(0, 40))
 @settings(max_examples=300)
-def test_absent_and_doubtful_votes_never_convict(votes: Sequence[RevealedVote], tau: tuple[int, int], absent: int) -> None:
+def test_missing_and_doubtful_votes_never_convict(votes: Sequence[RevealedVote], tau: tuple[int, int], absent: int) -> None:
     # Whoever honestly finds the claim, or doubts, or stays away: no number of them convicts.
     harmless = [v for v in votes if v.outcome in (Outcome.NO_KEY, Outcome.CANNOT_EXECUTE) or v.is_equal(*CLAIM)]
     found = tally(sum(v.seats for v in harmless) + absent + 1, *tau, harmless, *CLAIM)
@@ -158,7 +158,7 @@ def test_absent_and_doubtful_votes_never_convict(votes: Sequence[RevealedVote], 
 
 @given(ANY_VOTES, ANY_TAU)
 @settings(max_examples=200)
-def test_an_absent_seat_never_helps_a_conviction(votes: Sequence[RevealedVote], tau: tuple[int, int]) -> None:
+def test_missing_seat_never_helps_a_conviction(votes: Sequence[RevealedVote], tau: tuple[int, int]) -> None:
     seats = sum(v.seats for v in votes) + 1
     convicts = {Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABLE}
     if tally(seats + 5, *tau, votes, *CLAIM).verdict in convicts:

@@ -60,7 +60,7 @@ def test_posts_with_one_idempotency_key_share_one_receipt(operator: Operator, cl
     assert other.id != replies[0].id and operator.receipt_store.next_seq() == before + 2
 
 
-def test_excess_requests_are_told_to_retry_and_then_succeed(operator: Operator, client: openai.OpenAI) -> None:
+def test_excess_requests_are_asked_to_retry_and_then_succeed(operator: Operator, client: openai.OpenAI) -> None:
     def post(number: int) -> Any:
         knobs = {"max_tokens": 64, "temperature": 1.5, "logit_bias": {str(number): 1}}
         try:

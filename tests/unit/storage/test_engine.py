@@ -18,7 +18,7 @@ from bytewise.protocol.errors.actors import ConfigurationError, StoreCorrupt, Tr
 from bytewise.storage.engine import (
     HEAD,
     check_revision,
-    insert_if_absent,
+    insert_if_new,
     lock_name,
     open_database,
     read_transaction,
@@ -78,22 +78,22 @@ def test_a_database_that_cannot_be_opened_is_a_configuration_error(url: str) -> 
 
 def test_a_failed_transaction_leaves_nothing(engine: Engine) -> None:
     with contextlib.suppress(ZeroDivisionError), write_transaction(engine) as connection:
-        insert_if_absent(connection, NamedLockRow, name="x")
+        insert_if_new(connection, NamedLockRow, name="x")
         raise ZeroDivisionError
     with read_transaction(engine) as connection:
         assert connection.execute(select(NamedLockRow.name)).all() == []
 
 
-def test_insert_if_absent_inserts_once(engine: Engine) -> None:
+def test_insert_if_new_inserts_once(engine: Engine) -> None:
     with write_transaction(engine) as connection:
-        assert insert_if_absent(connection, CursorRow, name="a", number=1, hash=name(1))
-        assert not insert_if_absent(connection, CursorRow, name="a", number=1, hash=name(2))
+        assert insert_if_new(connection, CursorRow, name="a", number=1, hash=name(1))
+        assert not insert_if_new(connection, CursorRow, name="a", number=1, hash=name(2))
         assert connection.execute(select(CursorRow.hash)).scalar_one() == name(1)
 
 
 def test_a_reader_does_not_wait_for_a_writer(engine: Engine) -> None:
     with write_transaction(engine) as writer, read_transaction(engine) as reader:
-        insert_if_absent(writer, NamedLockRow, name="x")
+        insert_if_new(writer, NamedLockRow, name="x")
         assert reader.execute(select(NamedLockRow.name)).all() == []
 
 
@@ -109,7 +109,7 @@ def test_reader_sees_one_snapshot(engine: Engine) -> None:
     with read_transaction(engine) as reader:
         before = reader.execute(select(NamedLockRow.name)).all()
         with write_transaction(engine) as writer:
-            insert_if_absent(writer, NamedLockRow, name="x")
+            insert_if_new(writer, NamedLockRow, name="x")
         assert reader.execute(select(NamedLockRow.name)).all() == before == []
 
 
@@ -123,7 +123,7 @@ def test_threads_write_in_turn(engine: Engine) -> None:
     def add(base: int) -> None:
         for number in range(20):
             with write_transaction(engine) as connection:
-                insert_if_absent(connection, CursorRow, name="t", number=base + number, hash=name(1))
+                insert_if_new(connection, CursorRow, name="t", number=base + number, hash=name(1))
 
     threads = [threading.Thread(target=add, args=(base,)) for base in (0, 100, 200, 300)]
     for thread in threads:

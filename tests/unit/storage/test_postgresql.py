@@ -5,7 +5,7 @@ from sqlalchemy import Engine, make_url, select, text
 
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.service.settings import developer_variable
-from bytewise.storage.engine import BUSY_TIMEOUT_MS, insert_if_absent, open_database, read_transaction, write_transaction
+from bytewise.storage.engine import BUSY_TIMEOUT_MS, insert_if_new, open_database, read_transaction, write_transaction
 from bytewise.storage.tables import NamedLockRow
 
 if developer_variable("TEST_DATABASE") is None:
@@ -34,20 +34,20 @@ def test_stronger_setting_of_the_server_is_kept(url: str) -> None:
 
 def test_reader_cannot_write_and_the_next_writer_can(engine: Engine) -> None:
     with pytest.raises(Exception, match="read-only"), read_transaction(engine) as connection:
-        insert_if_absent(connection, NamedLockRow, name="x")
+        insert_if_new(connection, NamedLockRow, name="x")
     with write_transaction(engine) as connection:
-        assert insert_if_absent(connection, NamedLockRow, name="x")
+        assert insert_if_new(connection, NamedLockRow, name="x")
         assert connection.execute(text("SHOW transaction_isolation")).scalar_one() == "read committed"
 
 
 def test_session_ended_by_the_server_costs_one_attempt(engine: Engine, url: str) -> None:
     other = open_database(url)
     with pytest.raises(TryAgain), write_transaction(engine) as connection:
-        insert_if_absent(connection, NamedLockRow, name="x")
+        insert_if_new(connection, NamedLockRow, name="x")
         mine = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
         with write_transaction(other) as killer:
             killer.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": mine})
         connection.execute(select(NamedLockRow.name))
     with write_transaction(engine) as connection:
-        assert insert_if_absent(connection, NamedLockRow, name="x"), "what the ended session did was rolled back"
+        assert insert_if_new(connection, NamedLockRow, name="x"), "what the ended session did was rolled back"
     other.dispose()
