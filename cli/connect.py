@@ -74,7 +74,8 @@ DaOption = Annotated[
     list[str], typer.Option("--da", help="URL of an EigenDA proxy; repeat it for a second opinion.", show_default=True)
 ]
 ReceiptArgument = Annotated[
-    str, typer.Argument(metavar="RECEIPT_ID", help="0x and 64 hex digits, as in the answer's receipt.receipt_id.")
+    str,
+    typer.Argument(metavar="RECEIPT_ID", help="0x and 64 hex digits, as in the answer's receipt.receipt_id."),
 ]
 
 NETWORK_FILE = Path("network.json")

@@ -1,14 +1,16 @@
-"""`bytewise dispute`: what an operator does about a dispute against it."""
+"""`bytewise dispute`: shows disputes, and appeals a verdict for an operator."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from bytewise.protocol.decisions.snapshot import Dispute
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.records.statements import Verdict
+from bytewise.protocol.units import Digest, digest, hex0x, unhex
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import load_settings
 from bytewise.storage.duties import Duties
@@ -18,13 +20,85 @@ from chain.client.address_book import read_network, verify_code
 from chain.deployment.calls import ContractCall, dry_run
 from chain.reads.reader import SnapshotReader
 from chain.sending.keys import load_signer
-from cli.connect import digest_argument
+from cli.assurance import warn
+from cli.connect import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, connected
+from cli.network import dispute_entry, disputes, seat_entry
+from cli.output import (
+    LIMIT,
+    LimitOption,
+    Output,
+    OutputOption,
+    by_prefix,
+    emit,
+    limited,
+    one_by_prefix,
+    print_entries,
+)
 from serving.disputes import APPEAL
 from serving.settings import OperatorSettings
 
+OperatorOption = Annotated[
+    str | None, typer.Option("--operator", help="Only disputes against this account, or its first digits.")
+]
+VerdictOption = Annotated[str | None, typer.Option("--verdict", help="Only with this verdict: none, upheld, overturned, …")]
+DisputeArgument = Annotated[str, typer.Argument(metavar="DISPUTE", help="Dispute id, 0x-hex, or its first digits.")]
+
+
+def list_disputes(
+    network: NetworkOption = NETWORK_FILE,
+    rpc: RpcOption = RPC_URLS,
+    operator: OperatorOption = None,
+    verdict: VerdictOption = None,
+    limit: LimitOption = LIMIT,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List disputes, the newest first: against whom, how far, which verdict, who was paid.
+
+    Exit codes: 0 listed, 5 the node does not answer, 64 wrong input.
+
+    Example: bytewise dispute list --verdict overturned --output jsonl
+    """
+    if verdict is not None and verdict.upper() not in Verdict.__members__:
+        raise ConfigurationError("--verdict", f"{verdict} is none of {', '.join(Verdict.__members__).lower()}")
+    with connected(network, rpc, DA_URLS) as connection:
+        rows = disputes(connection.reader)
+    if operator is not None:
+        account = by_prefix("--operator", operator, {each["operator"] for each in rows})
+        rows = [each for each in rows if each["operator"] == account]
+    rows = limited([each for each in rows if verdict is None or each["verdict"] == verdict.upper()], limit)
+    emit(output, rows, lambda: _print(rows))
+
+
+def show(
+    dispute: DisputeArgument,
+    network: NetworkOption = NETWORK_FILE,
+    rpc: RpcOption = RPC_URLS,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show one dispute with the seats and votes of its committee.
+
+    Exit codes: 0 shown, 4 there is no such dispute, 5 the node does not answer, 64 wrong input.
+
+    Example: bytewise dispute show 0x71e0
+    """
+    with connected(network, rpc, DA_URLS) as connection:
+        found = {each["dispute"]: each for each in disputes(connection.reader)}
+    row = found[one_by_prefix("DISPUTE", dispute, found)]
+    emit(output, row, lambda: _print([row], members=True))
+
+
+def _print(rows: list[dict[str, Any]], members: bool = False) -> None:
+    console = Console()
+    print_entries((dispute_entry(each, {}) for each in rows), "disputes", console)
+    if members:
+        console.print("members of its committee", style="bold")
+        print_entries((seat_entry(each) for row in rows for each in row["members"]), "members", console)
+    for label in sorted({each["assurance"] for each in rows}):
+        warn(console, label)
+
 
 def appeal(
-    dispute: Annotated[str, typer.Argument(metavar="DISPUTE", help="Dispute id, 0x-hex, as in the operator's log.")],
+    dispute: DisputeArgument,
     config: Annotated[Path, typer.Option("--config", help="Settings file of the operator (`bytewise operator run`).")],
     dry: Annotated[bool, typer.Option("--dry-run", help="Only try it on the chain, and say what it costs.")] = False,
 ) -> None:
@@ -40,8 +114,8 @@ def appeal(
     network, account = read_network(settings.network.file), load_signer(settings.keys.operator_file).address
     client = open_chain(*settings.network.endpoints, network.chain_id, settings.network.timeout_s)
     reader = SnapshotReader(client, verify_code(client, network))
-    head, name = reader.head(), digest_argument("DISPUTE", dispute)
-    case = reader.dispute(name, head)
+    head = reader.head()
+    case = reader.dispute(name := _named(reader, dispute, head), head)
     if case is None:
         raise ConfigurationError("DISPUTE", f"there is no dispute {dispute} on this network")
     if case.operator != account:
@@ -63,6 +137,15 @@ def appeal(
     # The chain takes an appeal now, so an order that ended before (a reorganisation moved its time) is open again.
     Duties(database, SystemClock()).order(APPEAL, name, case.appeal_end)
     print("ordered; the running operator sends it")
+
+
+def _named(reader: SnapshotReader, text: str, head: int) -> Digest:
+    """The dispute that a user typed; `ConfigurationError` if it is none of this network."""
+    known = (hex0x(each.id) for each in reader.opened(reader.network.deploy_block, head))
+    found = by_prefix("DISPUTE", text, known)
+    if found is None:
+        raise ConfigurationError("DISPUTE", f"there is no dispute {text} on this network")
+    return digest(unhex(found))
 
 
 def _terms(case: Dispute, balance_wei: int, label: str) -> str:

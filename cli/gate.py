@@ -20,7 +20,7 @@ from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.errors.records import NotCanonical
 from bytewise.service.clock import monotonic_s
 from bytewise.service.exit_codes import Exit
-from cli.output import Output, OutputOption
+from cli.output import Output, OutputOption, emit
 
 # A client of an OpenAI-compatible endpoint that hands over whole answers, for verbs that look at every byte of them.
 
@@ -369,10 +369,7 @@ def gate(
             found = run(endpoint, plan, lambda done, total: bars.update(task, completed=done, total=total))
     finally:
         endpoint.close()
-    if output is Output.JSON:
-        print(json.dumps(found.as_json(), indent=2))
-    else:
-        _show(found, Console())
+    emit(output, found.as_json(), lambda: _show(found, Console()))
     raise typer.Exit(_exit(found))
 
 

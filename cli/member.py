@@ -1,15 +1,84 @@
-"""`bytewise member`: what a person does with a committee member beside running it."""
+"""`bytewise member`: shows members of committees; what a person does with one beside running it."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from bytewise.service.settings import load_settings
+from cli.connect import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, connected
+from cli.network import disputes, seat_entry
+from cli.output import (
+    LIMIT,
+    Fields,
+    LimitOption,
+    Output,
+    OutputOption,
+    by_prefix,
+    emit,
+    limited,
+    one_by_prefix,
+    print_entries,
+)
 from committee import maintenance
 from verifier.settings import NodeSettings
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="Settings file of the member (`bytewise member run`).")]
+
+
+AccountArgument = Annotated[str, typer.Argument(metavar="ACCOUNT", help="Account, 0x-hex, or its first digits.")]
+DisputeOption = Annotated[str | None, typer.Option("--dispute", help="Only members of its committee; id, or its first digits.")]
+
+
+def list_members(
+    network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, dispute: DisputeOption = None,
+    limit: LimitOption = LIMIT, output: OutputOption = Output.TABLE,
+) -> None:  # fmt: skip
+    """List members of committees, the newest dispute first: seats, vote, pay and charges.
+
+    Exit codes: 0 listed, 5 the node does not answer, 64 wrong input.
+
+    Example: bytewise member list --dispute 0x71e0
+    """
+    rows = _seats(network, rpc)
+    if dispute is not None:
+        subject = by_prefix("--dispute", dispute, {each["dispute"] for each in rows})
+        rows = [each for each in rows if each["dispute"] == subject]
+    rows = limited(rows, limit)
+    emit(output, rows, lambda: print_entries(map(_entry, rows), "members", Console()))
+
+
+def show(
+    account: AccountArgument, network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS,
+    output: OutputOption = Output.TABLE,
+) -> None:  # fmt: skip
+    """Show one member: its seats in all committees, its votes, pay and charges.
+
+    Exit codes: 0 shown, 4 no committee had this member, 5 the node does not answer, 64 wrong input.
+
+    Example: bytewise member show 0x3c44cddd
+    """
+    rows = _seats(network, rpc)
+    found = one_by_prefix("ACCOUNT", account, {each["voter"] for each in rows})
+    rows = [each for each in rows if each["voter"] == found]
+    emit(output, rows, lambda: print_entries(map(_entry, rows), "members", Console()))
+
+
+def _seats(network: Path, rpc: list[str]) -> list[dict[str, Any]]:
+    with connected(network, rpc, DA_URLS) as connection:
+        found = disputes(connection.reader)
+    return [
+        {"dispute": each["dispute"], "round": each["round"], "assurance": each["assurance"], **member}
+        for each in found
+        for member in each["members"]
+    ]
+
+
+def _entry(row: Mapping[str, Any]) -> tuple[str, Fields]:
+    account, fields = seat_entry(row)
+    return account, {"dispute": row["dispute"], "round": row["round"], "assurance": row["assurance"], **fields}
 
 
 def decline(

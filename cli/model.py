@@ -17,7 +17,7 @@ from bytewise.protocol.errors.actors import ArtifactMismatch, ConfigurationError
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.units import ZERO_DIGEST, Digest, digest, hex0x, unhex
 from bytewise.service.exit_codes import Exit
-from cli.output import Output, OutputOption, plain
+from cli.output import Output, OutputOption, emit, plain
 
 # `bytewise model pin` and `bytewise model fingerprint`: artifacts and environments of profile `pinned-1`.
 
@@ -205,8 +205,8 @@ def show(artifact: Annotated[Path, typer.Argument(help="Artifact folder.")], out
     from bytewise.protocol.encoding import to_json
 
     manifest = read_manifest(artifact)
-    if output is Output.JSON:
-        print(json.dumps({"model_id": hex0x(manifest.model_id), **to_json(manifest)}, indent=2))
+    if output is not Output.TABLE:
+        emit(output, {"model_id": hex0x(manifest.model_id), **to_json(manifest)}, lambda: None)
         return
     table = Table("", Column("", overflow="fold"), show_header=False, box=None)
     for name, value in described(manifest).items():

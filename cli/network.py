@@ -4,14 +4,12 @@ Plain JSON data: amounts in wei as decimal strings, digests as 0x-hex. Everythin
 """
 
 import functools
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from rich.console import Console
-from rich.table import Table
 
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.commitments import claim_of
@@ -35,7 +33,7 @@ from chain.reads.reader import SnapshotReader
 from chain.reads.records import MoneyTotals
 from cli.assurance import Labels, warn
 from cli.connect import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, connected
-from cli.output import Output, OutputOption, brief, ether
+from cli.output import Fields, Output, OutputOption, brief, emit, ether, print_entries
 
 # What the published result quote of a vote is worth: appraised under the round's policy, and compared with vote and chain.
 
@@ -123,7 +121,7 @@ def collect(reader: SnapshotReader) -> dict[str, Any]:
         "clock": snapshot.clock,
         "batches": [_batch(each, snapshot, labels) for each in batches],
         "receipts": _receipts(audits, snapshot.disputes, labels.of_receipts(audits, snapshot.disputes, batches)),
-        "disputes": _disputes(reader, snapshot, history, endings, labels),
+        "disputes": _disputes(reader, snapshot, endings, labels),
         "accounts": _accounts(reader, snapshot),
         "money": {name: str(getattr(money, name)) for name in MoneyTotals.__dataclass_fields__},
         "key_epoch": snapshot.active_epoch,
@@ -163,7 +161,7 @@ def _receipts(
     audits: Sequence[AuditResult], disputes: Sequence[Dispute], labels: Mapping[Digest, str]
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Receipts that the chain names: audited or disputed ones."""
-    verdicts = {dispute.receipt_id: _verdict(dispute) for dispute in disputes}
+    verdicts = {dispute.receipt_id: verdict_of(dispute) for dispute in disputes}
     named: dict[Digest, dict[Address, str]] = {}
     for audit in audits:
         named.setdefault(audit.receipt_id, {})[audit.verifier] = AuditOutcome(audit.result).name.lower()
@@ -179,15 +177,22 @@ def _receipts(
     return found
 
 
-def _verdict(case: Dispute) -> Verdict:
+def verdict_of(case: Dispute) -> Verdict:
     """NONE until the dispute is over: what can be appealed or refunded is no verdict yet."""
     return case.verdict if case.phase is Phase.FINAL else Verdict.NONE
 
 
+def disputes(reader: SnapshotReader) -> list[dict[str, Any]]:
+    """All disputes with their votes and money, the newest first."""
+    block = reader.head()
+    endings = CourtHistory(reader).endings(reader.network.deploy_block, block)
+    return _disputes(reader, whole_snapshot(reader, block), endings, Labels(reader, block))[::-1]
+
+
 def _disputes(
-    reader: SnapshotReader, snapshot: Snapshot, history: CourtHistory, endings: Sequence[DisputeEndedEvent], labels: Labels
-) -> list[dict[str, Any]]:  # fmt: skip
-    first, block = reader.network.deploy_block, snapshot.number
+    reader: SnapshotReader, snapshot: Snapshot, endings: Sequence[DisputeEndedEvent], labels: Labels
+) -> list[dict[str, Any]]:
+    history, first, block = CourtHistory(reader), reader.network.deploy_block, snapshot.number
     documents = RegistryDocuments(reader)
     policies = functools.cache(lambda digest: registered_policy(documents, digest, block))
     ends: dict[_Seat, list[SeatSettledEvent]] = {}
@@ -232,7 +237,7 @@ def _dispute(case: Dispute, votes: _Votes, ending: DisputeEndedEvent | None) -> 
         "round": case.round,
         "assurance": votes.labels.of_epoch(case.key_epoch),
         "seats": case.seats,
-        "verdict": _verdict(case).name,
+        "verdict": verdict_of(case).name,
         "claim": hex0x(case.claim),
         "replacement": None if case.replacement == ZERO_DIGEST else hex0x(case.replacement),
         "members": [_member(case, member, votes) for member in case.members],
@@ -276,10 +281,11 @@ def _accounts(reader: SnapshotReader, snapshot: Snapshot) -> list[dict[str, str]
         roles |= {each.account: "verifier" for each in reader.verifiers(pool.digest, block)}
     for case in snapshot.disputes:
         roles.setdefault(case.challenger.account, "challenger")
-    return [{"account": account, "role": role, **_holdings(reader, account, block)} for account, role in roles.items()]
+    return [{"account": account, "role": role, **holdings(reader, account, block)} for account, role in roles.items()]
 
 
-def _holdings(reader: SnapshotReader, account: Address, block: int) -> dict[str, str]:
+def holdings(reader: SnapshotReader, account: Address, block: int) -> dict[str, str]:
+    """Money of an account, in wei."""
     found = reader.holdings(account, block)
     return {
         "stake_wei": str(found.stake_wei),
@@ -290,23 +296,17 @@ def _holdings(reader: SnapshotReader, account: Address, block: int) -> dict[str,
     }
 
 
-def short(identifier: str | Digest) -> str:
-    """First eight hex digits of an identifier, for tables."""
-    text = identifier if isinstance(identifier, str) else hex0x(identifier)
-    return text[2:10]
-
-
-# The public state as tables for people.
-
-
 def print_state(state: Mapping[str, Any], console: Console, names: Mapping[str, str]) -> None:
     """Prints receipts, verdicts and money; `names` maps accounts to what the reader calls them."""
-    console.print(_receipt_table(state))
-    console.print(_verdicts(state, names))
-    console.print(_payments(state))
-    console.print(_money(state, names))
+    total = sum(batch["count"] for batch in state["batches"])
+    console.print(f"{total} receipts in {len(state['batches'])} batches, of which the chain names:", style="bold")
+    print_entries(map(receipt_entry, state["receipts"]), "receipts", console)
+    console.print("disputes, with their money in ETH", style="bold")
+    print_entries((dispute_entry(each, names) for each in state["disputes"]), "disputes", console)
+    console.print("accounts, in ETH", style="bold")
+    print_entries((account_entry(each, names) for each in state["accounts"]), "accounts", console)
     key = f"key epoch {state['key_epoch']}, assurance {state['assurance']}, {state['key_kind']}"
-    console.print(key if state["key_epoch"] else "no key epoch is active", style="bold")
+    console.print(key if state["key_epoch"] else "no key epoch is active", style="bold", soft_wrap=True)
     word = "sums to the wei" if state["money_sums"] else "DOES NOT SUM"
     console.print(f"block {state['block']}: all money {word}; burned {ether(state['money']['total_burned'])}", style="bold")
     labels = {state["assurance"], *(each["assurance"] for each in (*state["batches"], *state["disputes"]))}
@@ -314,17 +314,49 @@ def print_state(state: Mapping[str, Any], console: Console, names: Mapping[str, 
         warn(console, label)
 
 
-def _receipt_table(state: Mapping[str, Any]) -> Table:
-    total = sum(batch["count"] for batch in state["batches"])
-    table = Table(title=f"{total} receipts in {len(state['batches'])} batches", title_justify="left")
-    for heading in ("receipt", "audits: match", "mismatch", "none", "verdict", "assurance"):
-        table.add_column(heading, justify="right" if heading in ("mismatch", "none") else "left")
-    for each in state["receipts"]:
-        said = each["audits"]
-        verdict = each["verdict"] or "accepted by default"
-        counts = (str(said["match"]), str(said["mismatch"]), str(said["none"]))
-        table.add_row(short(each["receipt"]), *counts, verdict, each["assurance"])
-    return table
+def receipt_entry(row: Mapping[str, Any]) -> tuple[str, Fields]:
+    """A receipt that the chain names, for people."""
+    audits = ", ".join(f"{count} {name}" for name, count in row["audits"].items())
+    return row["receipt"], {
+        "verdict": row["verdict"] or "none (accepted by default)", "audits:": audits, "assurance": row["assurance"],
+    }  # fmt: skip
+
+
+_MONEY = {
+    "bond": "bond_wei", "advanced": "advanced_wei", "slashed": "slashed_wei", "to challenger": "to_challenger_wei",
+    "to committee": "to_verifiers_wei", "to operator": "to_operator_wei", "burned": "burned_wei",
+}  # fmt: skip
+
+
+def dispute_entry(row: Mapping[str, Any], names: Mapping[str, str]) -> tuple[str, Fields]:
+    """A dispute with its money, for people."""
+    quotes = [member["quote"] for member in row["members"] if member["quote"] is not None]
+    absent = sum(member["seats"] for member in row["members"] if member["commitments"] == 0)
+    money = row["money"] or {}
+    return row["dispute"], {
+        "receipt": row["receipt"], "verdict": row["verdict"], "phase": row["phase"], "round": row["round"],
+        "assurance": row["assurance"], "operator": names.get(row["operator"], row["operator"]),
+        "challenger": names.get(row["challenger"], row["challenger"]),
+        "seats for it": f"{seats_for(row)} of {row['seats']}", "absent": absent,
+        "quotes that hold": f"{quotes.count(HOLDS)} of {len(quotes)}",
+        **{name: brief(money.get(key, "0")) for name, key in _MONEY.items()},
+    }  # fmt: skip
+
+
+def seat_entry(row: Mapping[str, Any]) -> tuple[str, Fields]:
+    """A member of a committee with its vote, for people."""
+    charged = ", ".join(f"{what} {brief(amount)}" for what, amount in row["charged"].items())
+    return row["voter"], {
+        "seats": row["seats"], "commitments": row["commitments"], "revealed": "yes" if row["revealed"] else "no",
+        "outcome": row["outcome"] or "none", "quote:": row["quote"] or "none", "paid": brief(row["paid_wei"]),
+        "charged:": charged or "nothing",
+    }  # fmt: skip
+
+
+def account_entry(row: Mapping[str, Any], names: Mapping[str, str]) -> tuple[str, Fields]:
+    """An account with its money, for people."""
+    money = {"stake": brief(row["stake_wei"]), "may withdraw": brief(row["credit_wei"])}
+    return row["account"], {"name": names[row["account"]]} | money if row["account"] in names else {row["role"]: "", **money}
 
 
 def seats_for(dispute: Mapping[str, Any]) -> int:
@@ -343,46 +375,6 @@ def _claim_of(member: Mapping[str, Any]) -> str | None:
     return None if None in found else hex0x(claim_of(*(digest(unhex(each)) for each in found)))
 
 
-def _verdicts(state: Mapping[str, Any], names: Mapping[str, str]) -> Table:
-    table = Table(title="verdicts", title_justify="left")
-    for heading in ("receipt", "verdict", "assurance", "operator", "challenger", "seats for it", "absent", "quotes that hold"):
-        table.add_column(heading)
-    for each in state["disputes"]:
-        equal = seats_for(each)
-        quotes = [m["quote"] for m in each["members"] if m["quote"] is not None]
-        absent = sum(m["seats"] for m in each["members"] if m["commitments"] == 0)
-        table.add_row(
-            short(each["receipt"]), each["verdict"], each["assurance"], names.get(each["operator"], short(each["operator"])),
-            names.get(each["challenger"], short(each["challenger"])), f"{equal} of {each['seats']}", str(absent),
-            f"{quotes.count(HOLDS)} of {len(quotes)}",
-        )  # fmt: skip
-    return table
-
-
-def _payments(state: Mapping[str, Any]) -> Table:
-    table = Table(title="money of each dispute, in ETH", title_justify="left")
-    columns = {
-        "bond": "bond_wei", "advanced": "advanced_wei", "slashed": "slashed_wei", "to challenger": "to_challenger_wei",
-        "to committee": "to_verifiers_wei", "to operator": "to_operator_wei", "burned": "burned_wei",
-    }  # fmt: skip
-    for heading in ("receipt", *columns):
-        table.add_column(heading)
-    for each in state["disputes"]:
-        money = each["money"] or {}
-        table.add_row(short(each["receipt"]), *(brief(money.get(key, "0")) for key in columns.values()))
-    return table
-
-
-def _money(state: Mapping[str, Any], names: Mapping[str, str]) -> Table:
-    table = Table(title="accounts, in ETH", title_justify="left")
-    for heading in ("account", "role", "stake", "may withdraw"):
-        table.add_column(heading)
-    for each in state["accounts"]:
-        name = names.get(each["account"], short(each["account"]))
-        table.add_row(name, each["role"], brief(each["stake_wei"]), brief(each["credit_wei"]))
-    return table
-
-
 def show(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, output: OutputOption = Output.TABLE) -> None:
     """Show receipts, verdicts and money of a network, read from the chain alone.
 
@@ -392,7 +384,4 @@ def show(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, outpu
     """
     with connected(network, rpc, DA_URLS) as connection:
         state = collect(connection.reader)
-    if output is Output.JSON:
-        print(json.dumps(state, indent=2))
-    else:
-        print_state(state, Console(), {})
+    emit(output, state, lambda: print_state(state, Console(), {}))

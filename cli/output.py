@@ -1,11 +1,20 @@
 """How a command tells its result: text that is safe for a terminal, and the option `--output`."""
 
 import enum
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
+from rich.console import Console
 from rich.text import Text
+
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.service.exit_codes import Exit
+
+T = TypeVar("T")
 
 
 class Output(enum.StrEnum):
@@ -13,9 +22,86 @@ class Output(enum.StrEnum):
 
     TABLE = "table"
     JSON = "json"
+    JSONL = "jsonl"
 
 
-OutputOption = Annotated[Output, typer.Option("--output", help="For people or for programs.")]
+OutputOption = Annotated[Output, typer.Option("--output", help="For people, or for programs: one JSON value, or one a line.")]
+LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Most entries, the newest first; 0: all.")]
+LIMIT = 50
+"""Entries of a list where nobody says how many."""
+
+_PREFIX = re.compile("0x[0-9a-fA-F]{1,64}|[0-9]{1,78}")
+
+Fields = Mapping[str, object]
+
+
+def emit(output: Output, value: object, show: Callable[[], object]) -> None:
+    """Prints a value as JSON, or each entry of a list as a line of JSON, or calls `show`."""
+    if output is Output.TABLE:
+        show()
+    elif output is Output.JSON:
+        print(json.dumps(value, indent=2))
+    else:
+        for each in value if isinstance(value, list) else [value]:
+            print(json.dumps(each))
+
+
+def print_entries(entries: Iterable[tuple[str, Fields]], what: str, console: Console | None = None) -> None:
+    """Prints entries for people: each id in full on a line of its own, its fields below, wrapped between fields.
+
+    A table would cut ids: a digest takes 66 of the 80 columns that a terminal may have.
+    """
+    console, count = console or Console(), 0
+    for identifier, fields in entries:
+        count += 1
+        console.print(plain(identifier, "bold"), soft_wrap=True)
+        for line in _wrapped([f"{name} {value}".rstrip() for name, value in fields.items()], console.width - 2):
+            console.print(plain(f"  {line}"), soft_wrap=True)
+    if not count:
+        console.print(f"no {what}")
+
+
+def _wrapped(fields: Sequence[str], width: int) -> Iterator[str]:
+    line = ""
+    for field in fields:
+        if line and len(line) + 2 + len(field) > width:
+            yield f"{line},"
+            line = field
+        else:
+            line = f"{line}, {field}" if line else field
+    if line:
+        yield line
+
+
+def limited(entries: Sequence[T], limit: int) -> list[T]:
+    """The first entries; all for 0."""
+    return list(entries if limit == 0 else entries[:limit])
+
+
+def by_prefix(argument: str, text: str, known: Iterable[str]) -> str | None:
+    """The id of `known` that a user typed, in full or as its beginning; None if there is none.
+
+    `ConfigurationError` for a text that is no id, and for the beginning of several.
+    """
+    if not _PREFIX.fullmatch(text):
+        raise ConfigurationError(argument, f"{text[:80]} is no id: give it in full, or its first digits")
+    found = sorted({each for each in known if each.lower().startswith(text.lower())})
+    exact = [each for each in found if each.lower() == text.lower()]
+    if len(found) > 1 and not exact:
+        raise ConfigurationError(argument, f"{text} begins {len(found)} ids: {', '.join(found[:5])}; give more digits")
+    return next(iter(exact or found), None)
+
+
+def one_by_prefix(argument: str, text: str, known: Iterable[str]) -> str:
+    """As `by_prefix`; `typer.Exit` with `Exit.NOT_FOUND` if there is none."""
+    found = by_prefix(argument, text, known)
+    if found is None:
+        Console(stderr=True).print(
+            plain(f"{argument}: this network has no {text}; `list` shows what it has", "red"), soft_wrap=True
+        )
+        raise typer.Exit(Exit.NOT_FOUND)
+    return found
+
 
 _LAST_YEAR = 253_402_300_799
 """Last second that a calendar of four-digit years can name: a shard may sign any number."""

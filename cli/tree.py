@@ -33,6 +33,7 @@ _PROPOSAL = Noun(
     "Example: bytewise chain proposal list --network network.json",
     {
         "list": Verb("cli.chain.proposal:proposals", "List all proposals: what each does, how its vote stands, what comes next."),
+        "show": Verb("cli.chain.proposal:show", "Show one proposal: what it does, how its vote stands, what comes next."),
         "create": Verb("cli.chain.proposal:propose", "Propose calls to the vote."),
         "vote": Verb("cli.chain.proposal:vote", "Vote, once."),
         "queue": Verb("cli.chain.proposal:queue", "Start the short timelock of what was voted; anybody may."),
@@ -59,7 +60,8 @@ _KEY = Noun(
     "The keys to which requests are sealed, of which each shard has a share: make, renew and end them; see who used them.\n\n"
     "Example: bytewise key list --network network.json",
     {
-        "list": Verb("cli.key.status:status", "List key epochs as the chain has them, and what the shards of each say."),
+        "list": Verb("cli.key.status:list_epochs", "List key epochs as the chain has them, and what the shards of each say."),
+        "show": Verb("cli.key.status:show_epoch", "Show one key epoch as the chain has it, and what its shards say."),
         "dkg": Verb("cli.key.ceremony:dkg", "Make a key with the shards of the settings; nobody ever holds it."),
         "open": Verb("cli.key.ceremony:open_", "Put what a ceremony made in force: a new epoch, or new shares of one."),
         "rotate": Verb("cli.key.ceremony:rotate", "Make the key of the next epoch and put it in force: `dkg`, then `open`."),
@@ -119,6 +121,10 @@ _MODEL = Noun(
 _MEMBER = Noun(
     "A member of committees: a verifier with stake that votes in disputes.\n\nExample: bytewise member run --config member.toml",
     {
+        "list": Verb(
+            "cli.member:list_members", "List members of committees, the newest dispute first: seats, vote, pay and charges."
+        ),
+        "show": Verb("cli.member:show", "Show one member: its seats in all committees, its votes, pay and charges."),
         "run": Verb("cli.actors:run_member", "Run a staked verifier with seats until SIGTERM."),
         "decline": Verb("cli.member:decline", "Stay away from one dispute, at the known penalty."),
         "certify": Verb(
@@ -143,22 +149,42 @@ TREE = Noun(
         "receipt": Noun(
             "Receipts that operators signed and anchored on the chain.\n\n"
             "Example: bytewise receipt show 0x5f1c… --network network.json",
-            {"show": Verb("cli.receipt.show:show", "Print a receipt: its signed record, its batch, where its envelope lies.")},
+            {
+                "list": Verb("cli.receipt.show:list_receipts", "List receipts, the newest first: operator, batch, verdict."),
+                "show": Verb("cli.receipt.show:show", "Print a receipt: its signed record, its batch, where its envelope lies."),
+            },
         ),
         "dispute": Noun(
             "Disputes about receipts, which committees decide.\n\n"
             "Example: bytewise dispute appeal 0x71e0… --config operator.toml --dry-run",
-            {"appeal": Verb("cli.dispute:appeal", "Appeal a verdict against your operator, once.")},
+            {
+                "list": Verb(
+                    "cli.dispute:list_disputes",
+                    "List disputes, the newest first: against whom, how far, which verdict, who was paid.",
+                ),
+                "show": Verb("cli.dispute:show", "Show one dispute with the seats and votes of its committee."),
+                "appeal": Verb("cli.dispute:appeal", "Appeal a verdict against your operator, once."),
+            },
         ),
         "operator": Noun(
             "Operators, which serve a model and sign a receipt for each answer.\n\n"
             "Example: bytewise operator run --config operator.toml",
-            {"run": Verb("cli.actors:run_operator", "Run an operator until SIGTERM.")},
+            {
+                "list": Verb(
+                    "cli.operator:list_operators", "List operators: address, stake, and how many receipts each anchored."
+                ),
+                "show": Verb("cli.operator:show", "Show one operator: address, stake, and how many receipts it anchored."),
+                "run": Verb("cli.actors:run_operator", "Run an operator until SIGTERM."),
+            },
         ),
         "verifier": Noun(
             "Verifiers, which check every receipt: watchtowers challenge, others audit with an enclave.\n\n"
             "Example: bytewise verifier run --config watchtower.toml",
-            {"run": Verb("cli.actors:run_verifier", "Run a watchtower, or a verifier that audits, until SIGTERM.")},
+            {
+                "list": Verb("cli.verifier:list_verifiers", "List verifiers: pool, units of stake that weigh now, and machine."),
+                "show": Verb("cli.verifier:show", "Show one verifier: pool, units of stake that weigh now, and machine."),
+                "run": Verb("cli.actors:run_verifier", "Run a watchtower, or a verifier that audits, until SIGTERM."),
+            },
         ),
         "member": _MEMBER,
         "enclave": Noun(

@@ -1,6 +1,5 @@
 """`bytewise verify`."""
 
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -30,12 +29,12 @@ from cli.connect import (
     connected,
     receipt_argument,
 )
-from cli.output import Output, OutputOption, escaped, plain
+from cli.output import Output, OutputOption, emit, escaped, plain
 from cli.receipt import check as receipt_check
 from cli.receipt.check import FAIL, PASS, Check, Conclusion, Model, Rerun, Seen, Standing, Texts
 from cli.receipt.saved_answer import Choice, SavedAnswer, read_answer
 from cli.receipt.search import Found
-from cli.receipt.show import not_found, progress, search_with_progress
+from cli.receipt.show import not_found, progress, receipt_named, search_with_progress
 from cli.receipt.shown_members import compare_answer, compare_choice, compare_rest, expected_answer
 from serving.answer import several
 
@@ -53,12 +52,12 @@ _COLOURS = {Exit.OK: "bold green", Exit.MISMATCH: "bold red"}
 _RESULTS = {PASS: "green", FAIL: "red"}
 
 
-def as_json(seen: list[Seen], end: Conclusion) -> str:
+def as_json(seen: list[Seen], end: Conclusion) -> dict[str, Any]:
     """One JSON object, of several receipts with one object each in `receipts`; `exit_code` repeats the process's."""
     if len(seen) == 1:
-        return json.dumps(_as_json(seen[0]), indent=2)
+        return _as_json(seen[0])
     whole = {"result": end.word, "exit_code": int(end.exit), "reason": end.reason}
-    return json.dumps({**whole, "receipts": [_as_json(each) for each in seen]}, indent=2)
+    return {**whole, "receipts": [_as_json(each) for each in seen]}
 
 
 def show_report(console: Console, seen: list[Seen]) -> None:
@@ -100,7 +99,8 @@ def _divergence(outcome: Rerun) -> dict[str, Any] | None:
 
 
 def _show(console: Console, seen: Seen) -> None:
-    table = Table(title=f"receipt {hex0x(seen.identifier)[:18]}…", title_justify="left")
+    console.print(Text(f"receipt {hex0x(seen.identifier)}", style="italic"))
+    table = Table()
     for heading in ("check", "result", "detail"):
         table.add_column(heading)
     for check in seen.checks:
@@ -169,9 +169,7 @@ ArtifactOption = Annotated[Path | None, typer.Option("--artifact", help="Folder 
 
 SubjectArgument = Annotated[
     str,
-    typer.Argument(
-        metavar="RECEIPT_ID|FILE", help="The file of a saved answer; or 0x and 64 hex digits, as in its receipt.receipt_id."
-    ),
+    typer.Argument(metavar="RECEIPT_ID|FILE", help="The file of a saved answer; or a receipt's id, 0x-hex, or its first digits."),
 ]
 
 
@@ -185,6 +183,8 @@ class Asked(NamedTuple):
     is_whole: bool
     """Whether everything that the file shows is asked about, not one receipt of it."""
     artifact: Path | None
+    beginning: str = ""
+    """First digits of a receipt's id, where that was all that was typed: `receipts` is empty then."""
 
 
 def verify(
@@ -205,14 +205,13 @@ def verify(
     """
     asked = _asked(subject, opening, artifact)
     with connected(network, rpc, da) as connection, progress() as bars:
+        if asked.beginning:
+            asked = asked._replace(receipts=[_with_opening(receipt_named(connection, asked.beginning), asked.saved)])
         seen = [_look(connection, identifier, choice, asked, bars) for identifier, choice in asked.receipts]
     if asked.is_whole and asked.saved is not None and asked.saved.is_several:
         seen[0] = _with_rest(seen, asked.saved)
     end = min((each.end for each in seen), key=lambda each: _WORST_FIRST.index(each.exit))
-    if output is Output.JSON:
-        print(as_json(seen, end))
-    else:
-        show_report(Console(), seen)
+    emit(output, as_json(seen, end), lambda: show_report(Console(), seen))
     raise typer.Exit(int(end.exit))
 
 
@@ -224,16 +223,13 @@ def _asked(subject: str, opening: Path | None, artifact: Path | None) -> Asked:
         raise ConfigurationError("--artifact", f"{artifact} is no folder: name the one that `bytewise model convert` wrote")
     file = Path(subject)
     if _IDENTIFIER.fullmatch(subject) or not file.is_file():
-        try:
-            identifier = receipt_argument(subject)
-        except ConfigurationError:
-            why = "must be 0x and 64 hex digits, or the file of a saved answer; there is no such file"
-            raise ConfigurationError("RECEIPT_ID|FILE", why) from None
+        if not _BEGINNING.fullmatch(subject):
+            why = "must be 0x and 64 hex digits or the first of them, or the file of a saved answer; there is no such file"
+            raise ConfigurationError("RECEIPT_ID|FILE", why)
         saved = None if opening is None else read_answer(opening)
-        choice = None if saved is None else saved.of_receipt(identifier)
-        if opening is not None and choice is not None and choice.payload is None:
-            raise ConfigurationError(opening.name, f"has no opening; `bytewise verify {opening.name}` checks what it shows")
-        return Asked([(identifier, choice)], saved, False, artifact)
+        whole = _IDENTIFIER.fullmatch(subject) is not None
+        receipts = [_with_opening(receipt_argument(subject), saved)] if whole else []
+        return Asked(receipts, saved, False, artifact, "" if whole else subject)
     if opening is not None:
         raise ConfigurationError(
             "--opening", f"is for a receipt that is named by its id; {file.name} is read for its own opening"
@@ -248,6 +244,15 @@ def _asked(subject: str, opening: Path | None, artifact: Path | None) -> Asked:
 
 
 _IDENTIFIER = re.compile("0x[0-9a-fA-F]{64}")
+_BEGINNING = re.compile("0x[0-9a-fA-F]{1,64}")
+
+
+def _with_opening(identifier: Digest, saved: SavedAnswer | None) -> tuple[Digest, Choice | None]:
+    """A receipt that is named by its id, with what the file of `--opening` has of it."""
+    choice = None if saved is None else saved.of_receipt(identifier)
+    if choice is not None and choice.payload is None:
+        raise ConfigurationError("--opening", "the file has no opening; `bytewise verify FILE` checks what it shows")
+    return identifier, choice
 
 
 def _look(connection: Connection, identifier: Digest, choice: Choice | None, asked: Asked, bars: Progress) -> Seen:

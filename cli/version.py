@@ -1,11 +1,10 @@
 """`bytewise version` and `bytewise --version`."""
 
-import json
 import sys
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 
-from cli.output import Output, OutputOption
+from cli.output import Output, OutputOption, emit
 
 
 def version(output: OutputOption = Output.TABLE) -> None:
@@ -17,7 +16,7 @@ def version(output: OutputOption = Output.TABLE) -> None:
     from bytewise.protocol.records.environment import PROFILE_EXACT_1
 
     found = {"bytewise": number(), "profile": PROFILE_EXACT_1, "python": sys.version.split()[0]}
-    print(" ".join(f"{name} {value}" for name, value in found.items()) if output is Output.TABLE else json.dumps(found))
+    emit(output, found, lambda: print(" ".join(f"{name} {value}" for name, value in found.items())))
 
 
 def number() -> str:

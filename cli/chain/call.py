@@ -12,7 +12,16 @@ from chain.deployment.calls import ContractCall
 from chain.deployment.plan import code, names
 from chain.reads.bond_pools import verify_bond_pool
 from chain.reads.roles import ROLES, holders
-from cli.chain.privileged_call import DevnetOption, FromOption, KeyOption, Office, SendOption, account_option, deliver, office
+from cli.chain.privileged_call import (
+    CallContext,
+    DevnetOption,
+    FromOption,
+    KeyOption,
+    SendOption,
+    account_option,
+    call_context,
+    deliver,
+)
 from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
 from cli.output import Output, OutputOption
 
@@ -62,7 +71,7 @@ def call(
         print("\n".join(signature(entry) for _, entry in sorted(interface.writing().items())))
         return
     act = act_of(contract, function, arguments or [], value, BESIDE)._replace(at=_place(contract, at))
-    of = office(network, rpc, sender, key, devnet_account, send, output)
+    of = call_context(network, rpc, sender, key, devnet_account, send, output)
     if act.at:
         verify_bond_pool(of.client, of.network, act.at)
     deliver(of if of.account else of._replace(account=_holder(of, act)), act)
@@ -95,7 +104,7 @@ def interface_of(contract: str, beside: tuple[str, ...] = ()) -> Interface:
     return code(contract)
 
 
-def _holder(of: Office, act: ContractCall) -> Address:
+def _holder(of: CallContext, act: ContractCall) -> Address:
     """Who holds the role that a call needs; `ConfigurationError` if anybody may make it, or only a vote."""
     manager, asked = of.network.addresses.access_manager, (act.target(of.network), act.calldata[:4])
     role: int = of.client.call("AccessManager", manager, "getTargetFunctionRole", *asked, block="latest")

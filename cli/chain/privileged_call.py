@@ -37,7 +37,7 @@ DevnetOption = Annotated[int | None, typer.Option("--devnet-account", min=0, hel
 SendOption = Annotated[bool, typer.Option("--send", help="Sign with --key and send; without it nothing is sent.")]
 
 
-class Office(NamedTuple):
+class CallContext(NamedTuple):
     """Who asks, on which network."""
 
     client: Chain
@@ -60,10 +60,10 @@ class Office(NamedTuple):
         return self.account
 
 
-def office(
+def call_context(
     file: Path, rpc: list[str], who: str | None, key: Path | None, devnet_account: int | None, send: bool,
     output: Output = Output.TABLE,
-) -> Office:  # fmt: skip
+) -> CallContext:  # fmt: skip
     """The network of an address book, its code checked, and who asks; `ConfigurationError` for what contradicts itself."""
     if sum(each is not None for each in (who, key, devnet_account)) > 1:
         raise ConfigurationError("account", "give one of --from, --key and --devnet-account")
@@ -74,10 +74,10 @@ def office(
     client = chain_of(rpc, book.chain_id)
     reader = SnapshotReader(client, verify_code(client, book))
     named = account_of(who) if who else None
-    return Office(client, reader, signer, signer.address if signer else named, send, output)
+    return CallContext(client, reader, signer, signer.address if signer else named, send, output)
 
 
-def deliver(of: Office, act: ContractCall, more: Mapping[str, Any] | None = None) -> None:
+def deliver(of: CallContext, act: ContractCall, more: Mapping[str, Any] | None = None) -> None:
     """Tries an act in the name of who will sign, prints it, and sends it if that was asked; `more` is printed with it.
 
     `ConfigurationError` with the contract's reason if it would refuse the act now.
@@ -90,7 +90,7 @@ def deliver(of: Office, act: ContractCall, more: Mapping[str, Any] | None = None
     except Fault as error:
         raise ConfigurationError(str(act), f"refused for {who}: {error}") from None
     request: dict[str, Any] = request_of(of.network, who, act)
-    if of.output is Output.JSON:
+    if of.output is not Output.TABLE:
         told = {"chain_id": of.network.chain_id, **request, **(more or {})}
         if of.signer is not None and of.send:
             done = _sent(of, of.signer, act)
@@ -143,14 +143,14 @@ def moment(unix_s: int) -> str:
         return f"second {unix_s}"
 
 
-def _verify_balance(of: Office, who: Address, wei: int, what: str) -> int:
+def _verify_balance(of: CallContext, who: Address, wei: int, what: str) -> int:
     have = of.client.balance(who, "latest")
     if have < wei:
         raise ConfigurationError("balance", f"{who} has {have} wei, {wei} {what}: send it the rest first")
     return have
 
 
-def _sent(of: Office, signer: LocalSigner, act: ContractCall) -> Inclusion:
+def _sent(of: CallContext, signer: LocalSigner, act: ContractCall) -> Inclusion:
     """Sends the act; what the chain says of it."""
     try:
         call = measured(of.client, of.network, signer, act)

@@ -20,9 +20,9 @@ from chain.client.rpc import at_number
 from chain.deployment.calls import ContractCall
 from cli.chain.call import ArgumentsArgument, act_of
 from cli.chain.params import BlockOption, change_of
-from cli.chain.privileged_call import DevnetOption, FromOption, KeyOption, Office, SendOption, deliver, moment, office
+from cli.chain.privileged_call import CallContext, DevnetOption, FromOption, KeyOption, SendOption, call_context, deliver, moment
 from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book
-from cli.output import Output, OutputOption, printable
+from cli.output import LIMIT, LimitOption, Output, OutputOption, by_prefix, emit, limited, one_by_prefix, print_entries
 
 # Files of calls that one proposal makes together: what nobody asked for must not be proposed, so nothing is passed over.
 
@@ -67,7 +67,7 @@ def _text(value: Any) -> str:
 
 
 ProposalArgument = Annotated[
-    str, typer.Argument(metavar="PROPOSAL", help="Its number, as `bytewise chain proposal list` shows it.")
+    str, typer.Argument(metavar="PROPOSAL", help="Its number, or its first digits, as `bytewise chain proposal list` shows it.")
 ]
 
 ListedFunction = Annotated[str | None, typer.Argument(metavar="FUNCTION", help="`bytewise chain call CONTRACT` lists them.")]
@@ -105,7 +105,7 @@ def propose(
     """
     if [contract, params, calls, court].count(None) != 3:
         raise ConfigurationError("proposal", "give CONTRACT FUNCTION ARGUMENTS, --params, --calls or --court, one of them")
-    of = office(network, rpc, sender, key, devnet_account, send, output)
+    of = call_context(network, rpc, sender, key, devnet_account, send, output)
     if params is not None:
         acts = [change_of(of.reader, params, block_s=block_s)]
     elif contract is not None:
@@ -120,38 +120,72 @@ def propose(
     deliver(of, voting.propose(contents), {"proposal": str(number), "does": does})
 
 
-def _acts_of_court(of: Office, court: Path) -> list[ContractCall]:
+def _acts_of_court(of: CallContext, court: Path) -> list[ContractCall]:
     return calls_for_court(of.network, verify_code(of.client, address_book(court)))
 
 
-def proposals(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, output: OutputOption = Output.TABLE) -> None:
+StateOption = Annotated[str | None, typer.Option("--state", help="Only proposals in this state: active, queued, …")]
+
+
+def proposals(
+    network: NetworkOption = NETWORK_FILE,
+    rpc: RpcOption = RPC_URLS,
+    state: StateOption = None,
+    limit: LimitOption = LIMIT,
+    output: OutputOption = Output.TABLE,
+) -> None:
     """List all proposals: what each does, how its vote stands, what comes next.
 
     Exit codes: 0 listed, 5 the node does not answer, 64 wrong input.
+
+    Example: bytewise chain proposal list --state active
     """
-    of, listed = office(network, rpc, None, None, None, send=False), []
+    if state is not None and state.upper() not in ProposalState.__members__:
+        raise ConfigurationError("--state", f"{state} is none of {', '.join(ProposalState.__members__).lower()}")
+    of = call_context(network, rpc, None, None, None, send=False)
     head = of.reader.head()
-    for each in voting.proposals(of.client, of.network, head):
-        where = (GOVERNOR, of.network.addresses.bytewise_governor)
-        votes: Mapping[str, int] = of.client.call(*where, "proposalVotes", each.id, block=at_number(head))
-        does, state = voting.call_texts(of.network, each.contents), voting.state_of(of.client, of.network, each.id, head)
-        row = {
-            "proposal": str(each.id),
-            "state": state.name,
-            "by": each.proposer,
-            "description": legible(each.contents.description),
-        }
-        tally = {name: str(votes[f"{name}Votes"]) for name in ("for", "against", "abstain")}
-        listed.append({**row, "does": does, "votes": tally, "next": _next(of, each, state, head)})
-    if output is Output.JSON:
-        print(json.dumps(listed, indent=2))
-        return
-    if not listed:
-        print(f"no proposals up to block {head}")
-    for shown in listed:
-        for name, value in shown.items():
-            print(printable(f"{name}: {'; '.join(value) if isinstance(value, list) else value}"))
-        print()
+    rows = [_row(of, each, head) for each in reversed(voting.proposals(of.client, of.network, head))]
+    rows = limited([each for each in rows if state is None or each["state"] == state.upper()], limit)
+    emit(output, rows, lambda: print_entries(map(_entry, rows), f"proposals up to block {head}"))
+
+
+def show(
+    proposal: ProposalArgument,
+    network: NetworkOption = NETWORK_FILE,
+    rpc: RpcOption = RPC_URLS,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show one proposal: what it does, how its vote stands, what comes next.
+
+    Exit codes: 0 shown, 4 there is no such proposal, 5 the node does not answer, 64 wrong input.
+
+    Example: bytewise chain proposal show 7311
+    """
+    of = call_context(network, rpc, None, None, None, send=False)
+    head = of.reader.head()
+    listed = {str(each.id): each for each in voting.proposals(of.client, of.network, head)}
+    row = _row(of, listed[one_by_prefix("PROPOSAL", proposal, listed)], head)
+    emit(output, row, lambda: print_entries([_entry(row)], "proposal"))
+
+
+def _row(of: CallContext, proposal: Proposal, head: int) -> dict[str, Any]:
+    where = (GOVERNOR, of.network.addresses.bytewise_governor)
+    votes: Mapping[str, int] = of.client.call(*where, "proposalVotes", proposal.id, block=at_number(head))
+    state = voting.state_of(of.client, of.network, proposal.id, head)
+    return {
+        "proposal": str(proposal.id),
+        "state": state.name,
+        "by": proposal.proposer,
+        "description": legible(proposal.contents.description),
+        "does": voting.call_texts(of.network, proposal.contents),
+        "votes": {name: str(votes[f"{name}Votes"]) for name in ("for", "against", "abstain")},
+        "next": _next(of, proposal, state, head),
+    }
+
+
+def _entry(row: dict[str, Any]) -> tuple[str, dict[str, str]]:
+    votes = ", ".join(f"{count} {name}" for name, count in row["votes"].items())
+    return row["proposal"], {**{k: v for k, v in row.items() if k != "proposal"}, "does": "; ".join(row["does"]), "votes": votes}
 
 
 def vote(
@@ -171,7 +205,7 @@ def vote(
     """
     if support.upper() not in Support.__members__:
         raise ConfigurationError("SUPPORT", f"{support} is none of for, against, abstain")
-    of = office(network, rpc, sender, key, devnet_account, send, output)
+    of = call_context(network, rpc, sender, key, devnet_account, send, output)
     found, _ = _found(of, proposal, ProposalState.ACTIVE)
     weight: int = of.client.call(
         GOVERNOR, of.network.addresses.bytewise_governor, "getVotes", of.named(), found.vote_start, block="latest"
@@ -195,7 +229,7 @@ def queue(
 
     Exit codes: 0 can be queued (or was), 5 the node does not answer, 64 wrong input, or too early or late.
     """
-    of = _anybody(office(network, rpc, sender, key, devnet_account, send, output))
+    of = _anybody(call_context(network, rpc, sender, key, devnet_account, send, output))
     found, _ = _found(of, proposal, ProposalState.SUCCEEDED)
     deliver(of, voting.queue(found.contents))
 
@@ -216,7 +250,7 @@ def execute(
 
     Exit codes: 0 can be done (or was), 5 the node does not answer, 64 wrong input, or too early or late.
     """
-    of = _anybody(office(network, rpc, sender, key, devnet_account, send, output))
+    of = _anybody(call_context(network, rpc, sender, key, devnet_account, send, output))
     found, state = _found(of, proposal, ProposalState.QUEUED, ProposalState.EXECUTED)
     if state is ProposalState.EXECUTED:
         deliver(of, _slow(of, found))
@@ -240,23 +274,25 @@ def cancel(
 
     Exit codes: 0 can be taken back (or was), 5 the node does not answer, 64 wrong input, too late, or not yours.
     """
-    of = office(network, rpc, sender, key, devnet_account, send, output)
+    of = call_context(network, rpc, sender, key, devnet_account, send, output)
     found, _ = _found(of, proposal, ProposalState.PENDING)
     deliver(of, voting.cancel(found.contents))
 
 
-def _found(of: Office, text: str, *wanted: ProposalState) -> tuple[Proposal, ProposalState]:
+def _found(of: CallContext, text: str, *wanted: ProposalState) -> tuple[Proposal, ProposalState]:
     head = of.reader.head()
-    found = next((each for each in voting.proposals(of.client, of.network, head) if str(each.id) == text), None)
-    if found is None:
+    listed = {str(each.id): each for each in voting.proposals(of.client, of.network, head)}
+    number = by_prefix("PROPOSAL", text, listed)
+    if number is None:
         raise ConfigurationError("PROPOSAL", f"{text[:80]} is not on this network: `bytewise chain proposal list` lists all")
+    found = listed[number]
     state = voting.state_of(of.client, of.network, found.id, head)
     if state not in wanted:
         raise ConfigurationError("PROPOSAL", f"is {state.name}: {_next(of, found, state, head)}")
     return found, state
 
 
-def _next(of: Office, proposal: Proposal, state: ProposalState, head: int) -> str:
+def _next(of: CallContext, proposal: Proposal, state: ProposalState, head: int) -> str:
     """What comes next, for people."""
     if state is ProposalState.PENDING:
         return f"its vote begins after block {proposal.vote_start}; this is block {head}"
@@ -272,7 +308,7 @@ def _next(of: Office, proposal: Proposal, state: ProposalState, head: int) -> st
     return "to be queued" if state is ProposalState.SUCCEEDED else "nothing"
 
 
-def _slow(of: Office, proposal: Proposal) -> ContractCall:
+def _slow(of: CallContext, proposal: Proposal) -> ContractCall:
     operation, head = voting.slow_operation(of.network, proposal.contents), of.reader.head()
     ready = 0 if operation is None else voting.slow_ready_at(of.client, of.network, operation, head)
     if operation is None or ready <= 1:
@@ -281,11 +317,11 @@ def _slow(of: Office, proposal: Proposal) -> ContractCall:
     return voting.execute_slow(operation)
 
 
-def _wait_for(what: str, of: Office, ready_at: int) -> None:
+def _wait_for(what: str, of: CallContext, ready_at: int) -> None:
     now = of.client.head().timestamp
     if now < ready_at:
         raise ConfigurationError("PROPOSAL", f"{what} holds it until {moment(ready_at)}; the chain's time is {moment(now)}")
 
 
-def _anybody(of: Office) -> Office:
+def _anybody(of: CallContext) -> CallContext:
     return of if of.account else of._replace(account=ZERO_ADDRESS)

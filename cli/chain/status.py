@@ -1,6 +1,5 @@
 """`bytewise chain`: deploy the contracts, look at a deployment; calls, votes and parameters are in modules of their own."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +18,7 @@ from chain.reads.restaking import Restaking
 from chain.reads.roles import holders, irregularities
 from cli.assurance import warn
 from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
-from cli.output import Output, OutputOption, ether, plain
+from cli.output import Output, OutputOption, emit, ether, plain, print_entries
 
 # What `bytewise chain show` shows: plain JSON data, and tables for people. Amounts in wei as decimal strings.
 
@@ -101,9 +100,9 @@ def show(state: Mapping[str, Any], console: Console) -> None:
     roles = [(role, "\n".join(accounts)) for role, accounts in state["roles"].items()]
     console.print(_table("roles", ("role", "held by"), roles))
     console.print(f"what moves stake waits {state['long_delay_s'] / 86_400:g} days")
-    columns = ("pool", "added", "verifiers", "units", "seatable", "stake epoch", "ends in blocks", "stopped s")
-    rows = [(each["pool"][:10], *(str(value) for name, value in each.items() if name != "pool")) for each in state["pools"]]
-    console.print(_table("pools", columns, rows))
+    console.print("pools", style="bold")
+    pools = ((each["pool"], {k.replace("_", " "): v for k, v in each.items() if k != "pool"}) for each in state["pools"])
+    print_entries(pools, "pools", console)
     console.print(
         f"parameters version {state['params_version']}, key epoch {state['active_epoch']} ({state['assurance'] or 'none'}), "
         f"{state['batches']} batches, {state['disputes']} disputes, a place costs {ether(state['price_wei'])}"
@@ -141,8 +140,5 @@ def status(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, out
     client = chain_of(rpc, book.chain_id)
     verify_code(client, book)
     state = collect(SnapshotReader(client, book))
-    if output is Output.JSON:
-        print(json.dumps(state, indent=2))
-    else:
-        show(state, Console())
+    emit(output, state, lambda: show(state, Console()))
     raise typer.Exit(Exit.MISMATCH if state["irregular"] else Exit.OK)

@@ -1,7 +1,6 @@
 """`bytewise key verify-erasure`: whether enough shards say that they have erased their shares."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +17,7 @@ from chain.client.address_book import verify_code
 from chain.reads.reader import SnapshotReader
 from chain.reads.share_history import share_history
 from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
-from cli.output import Output, OutputOption, moment, printable
+from cli.output import Output, OutputOption, emit, moment, printable
 from kms.ceremony.erasure import Counted, Wanted, count, judge, wanted_shares
 
 FilesArgument = Annotated[
@@ -55,14 +54,16 @@ def erased(
     wanted = wanted_shares(book.contracts, epochs[0], found, share_history(client, book, epochs[0], block))
     judged = [_best(each, wanted) for each in said]
     counts = [count([judge(each, shares) for each in said], shares) for shares in wanted]
-    if output is Output.JSON:
-        print(json.dumps(_state(files, judged, wanted, counts), indent=2))
-    else:
-        for line in (*map(_told, files, judged), *_summed(wanted, counts)):
-            print(printable(line))
+    emit(output, _state(files, judged, wanted, counts), lambda: _print(map(_told, files, judged), _summed(wanted, counts)))
     if any(each.false for each in judged):
         raise typer.Exit(Exit.MISMATCH)
     raise typer.Exit(Exit.OK if all(map(_is_enough, wanted, counts)) else Exit.INCONCLUSIVE)
+
+
+def _print(*parts: Iterable[str]) -> None:
+    for part in parts:
+        for line in part:
+            print(printable(line))
 
 
 def _best(signed: SignedErasure, wanted: Sequence[Wanted]) -> Counted:

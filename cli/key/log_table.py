@@ -1,6 +1,5 @@
 """What `bytewise key log` tells: plain data, and tables for people."""
 
-import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -15,7 +14,7 @@ from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import Address, Digest, hex0x
 from cli.assurance import warn
 from cli.key.log_audit import Looked
-from cli.output import Output, moment, plain
+from cli.output import Output, emit, moment, plain
 from kms.release_log.opening_report import Entry, SharesHistory, Story
 
 _NO_TICKET = "the shards kept no ticket"
@@ -24,10 +23,7 @@ _NO_TICKET = "the shards kept no ticket"
 def print_found(record: EpochRecord, found: list[Looked], failure: str, output: Output) -> None:
     """Prints what was found at each shard of a key epoch, and its label; `failure`: why the chain judges nothing."""
     rows = [{**_row(each), "assurance": record.assurance} for each in found]
-    if output is Output.JSON:
-        print(json.dumps(rows, indent=2))
-    else:
-        _print_rows(record, rows)
+    emit(output, rows, lambda: _print_rows(record, rows))
     if failure:
         Console(stderr=True).print(plain(f"no right was judged: {failure}", "yellow"), soft_wrap=True)
 
@@ -103,9 +99,10 @@ def print_story(receipt: Digest, subject: Subject, story: Story, output: Output)
         "shares": [_told_shares(history, story, each) for each in history.versions],
         "openings": list(_openings(story)), "records": [_told(each) for each in story.records],
     }  # fmt: skip
-    if output is Output.JSON:
-        print(json.dumps(about, indent=2))
-        return
+    emit(output, about, lambda: _print_story(about))
+
+
+def _print_story(about: dict[str, Any]) -> None:
     console = Console()
     for line in (*_summary(about), *map(_opening_line, about["openings"])):
         console.print(plain(line, "bold"), soft_wrap=True)
@@ -113,7 +110,7 @@ def print_story(receipt: Digest, subject: Subject, story: Story, output: Output)
         console.print(plain(f"{moment(each['decided_at'])}  {_line(each)}"), soft_wrap=True)
     for each in about["shares"]:
         console.print(plain(_shares_line(each, about["holders_from"])), soft_wrap=True)
-    warn(console, subject.assurance)
+    warn(console, about["assurance"])
 
 
 def _told(entry: Entry) -> dict[str, Any]:

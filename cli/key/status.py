@@ -1,12 +1,11 @@
 """`bytewise key list`: key epochs as the chain has them, and whether their shards are there and serve them."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import decode
@@ -21,7 +20,7 @@ from chain.client.address_book import verify_code
 from chain.reads.reader import SnapshotReader
 from cli.assurance import warn
 from cli.connect import NETWORK_FILE, RPC_URLS, TIMEOUT_S, NetworkOption, RpcOption, address_book, chain_of
-from cli.output import Output, OutputOption, plain
+from cli.output import Fields, Output, OutputOption, emit, plain, print_entries
 from kms.shard_client import NO_PAGE, ShardClient
 
 SERVED = (EpochState.ACTIVE, EpochState.DRAINING, EpochState.COMPROMISED)
@@ -45,16 +44,21 @@ def ask_over_https(timeout_s: float) -> Ask:
     return ask
 
 
-def collect(reader: SnapshotReader, ask: Ask) -> dict[str, Any]:
-    """All key epochs of the address book at the newest block, as plain data; `wrong` and `silent` list what should not be."""
+def collect(reader: SnapshotReader, ask: Ask, only: int | None = None) -> dict[str, Any]:
+    """Key epochs of the address book at the newest block, as plain data; `wrong` and `silent` list what should not be.
+
+    All of them, or the one of the number `only`.
+    """
     block = reader.head()
     snapshot = reader.snapshot(ZERO_ADDRESS, block)
     final = reader.final()
     epochs = [
-        _epoch(each, _chains(reader, each.record.epoch, block, final), snapshot.policy, ask) for each in reader.network.epochs
+        _epoch(each, _chains(reader, each.record.epoch, block, final), snapshot.policy, ask)
+        for each in reader.network.epochs
+        if only in (None, each.record.epoch)
     ]
     wrong = [line for each in epochs for line in each["wrong"]]
-    if snapshot.active_epoch not in (0, *(each["epoch"] for each in epochs)):
+    if snapshot.active_epoch not in (0, *(each.record.epoch for each in reader.network.epochs)):
         wrong.append(f"key epoch {snapshot.active_epoch} of the chain is not in the address book: get the new book")
     silent = [shard["index"] for each in epochs for shard in each["shards"] if shard["says"] == _NOTHING]
     return {"block": block, "active_epoch": snapshot.active_epoch, "epochs": epochs, "wrong": wrong, "silent": len(silent)}
@@ -69,15 +73,15 @@ def show(state: Mapping[str, Any], console: Console) -> None:
         )
         title += f", assurance {epoch['assurance'] or 'none'}, {epoch['kind']}"
         signed = "their holders signed for them" if epoch["confirmed"] else "nobody signed for them"
-        table = Table(title=f"{title}; {signed}", title_justify="left")
-        for heading in ("shard", "account", "address", "says"):
-            table.add_column(heading, overflow="fold")
-        for shard in epoch["shards"]:
-            table.add_row(str(shard["index"]), shard["account"], plain(shard["url"]), plain(shard["says"]))
-        console.print(table)
+        console.print(f"{title}; {signed}", style="bold", soft_wrap=True)
+        print_entries(map(_entry, epoch["shards"]), "shards", console)
         warn(console, epoch["assurance"])
     for line in state["wrong"]:
         console.print(plain(line, "red"), soft_wrap=True)
+
+
+def _entry(shard: Mapping[str, Any]) -> tuple[str, Fields]:
+    return shard["account"], {"shard": shard["index"], "at": shard["url"], "says:": shard["says"]}
 
 
 def _chains(reader: SnapshotReader, epoch: int, block: int, final: int | None) -> tuple[EpochOnChain, ...]:
@@ -149,21 +153,52 @@ def _share_said(info: ShardInfo, chains: Sequence[EpochOnChain]) -> tuple[str, b
     return "serves", False
 
 
-def status(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, output: OutputOption = Output.TABLE) -> None:
+def list_epochs(
+    network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, output: OutputOption = Output.TABLE
+) -> None:  # fmt: skip
     """List key epochs as the chain has them, and what the shards of each say.
 
-    A shard must be there, serve its epoch, and have the policy of the chain.
+    A shard must be there, serve its epoch, and have the policy of the chain. With `--output jsonl` each epoch is a line.
 
     Exit codes: 0 all as it should be, 2 a shard or the address book says otherwise than the chain, 5 a shard or the node does not
     answer, 64 wrong input.
+
+    Example: bytewise key list --network network.json
     """
+    state = _collected(network, rpc, None)
+    emit(output, state["epochs"] if output is Output.JSONL else state, lambda: show(state, Console()))
+    _end(state)
+
+
+def show_epoch(
+    epoch: Annotated[int, typer.Argument(metavar="EPOCH", min=1, max=2**64 - 1, help="Number of a key epoch.")],
+    network: NetworkOption = NETWORK_FILE,
+    rpc: RpcOption = RPC_URLS,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show one key epoch as the chain has it, and what its shards say.
+
+    Exit codes: as of `bytewise key list`; 4 the address book has no such epoch.
+
+    Example: bytewise key show 1
+    """
+    state = _collected(network, rpc, epoch)
+    if not state["epochs"]:
+        Console(stderr=True).print(
+            plain(f"EPOCH: the address book has no key epoch {epoch}; `bytewise key list` shows all", "red")
+        )
+        raise typer.Exit(Exit.NOT_FOUND)
+    emit(output, state["epochs"][0], lambda: show(state, Console()))
+    _end(state)
+
+
+def _collected(network: Path, rpc: list[str], only: int | None) -> dict[str, Any]:
     book = address_book(network)
     client = chain_of(rpc, book.chain_id)
-    state = collect(SnapshotReader(client, verify_code(client, book)), ask_over_https(TIMEOUT_S))
-    if output is Output.JSON:
-        print(json.dumps(state, indent=2))
-    else:
-        show(state, Console())
+    return collect(SnapshotReader(client, verify_code(client, book)), ask_over_https(TIMEOUT_S), only)
+
+
+def _end(state: Mapping[str, Any]) -> None:
     if state["wrong"]:
         raise typer.Exit(Exit.MISMATCH)
     raise typer.Exit(Exit.UNAVAILABLE if state["silent"] else Exit.OK)

@@ -117,7 +117,7 @@ def public_checks(connection: Connection, found: Found) -> list[Check]:
         else Check("anchored", UNKNOWN, f"{anchored}, or another receipt is"),
         Check("operator signature", PASS, receipt.operator),
         Check("key epoch", PASS, f"epoch {receipt.key_epoch} is on-chain; assurance: {label}; {kind_of(receipt.key_epoch)}"),
-        Check("environment", PASS, f"{found.environment.profile}, registered as {hex0x(receipt.environment)[:18]}…"),
+        Check("environment", PASS, f"{found.environment.profile}, registered as {hex0x(receipt.environment)}"),
     ]
     fault = found.checked.fault
     checks.append(Check("record", PASS, "no defect") if fault is None else Check("record", FAIL, str(fault)))

@@ -51,7 +51,7 @@ def find_receipt(connection: Connection, identifier: Digest, progress: Progress,
     for number, header in enumerate(reversed(headers), 1):
         progress(number, len(headers))
         try:
-            batch = _checked(connection, header, head)
+            batch = checked_batch(connection, header, head)
         except Unavailable as error:
             unread.append(error)
         except Fault as error:
@@ -67,7 +67,8 @@ def find_receipt(connection: Connection, identifier: Digest, progress: Progress,
     return Search(found, tuple(unread), tuple(faulty), head)
 
 
-def _checked(connection: Connection, header: BatchHeader, head: int) -> CheckedBatch:
+def checked_batch(connection: Connection, header: BatchHeader, head: int) -> CheckedBatch:
+    """The list of a batch, checked against it; its errors if it cannot be read or does not fit."""
     data = connection.da.get(header.locator)
     environment = connection.documents.environment(header.environment, head)
     known = connection.reader.epoch_state(header.key_epoch, head) is not EpochState.NONE
