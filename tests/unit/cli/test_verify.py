@@ -476,6 +476,18 @@ def test_status_is_read_from_the_chain_alone(run: Run, kept: Kept) -> None:
     assert done.returncode == 0 and "key epoch 1, assurance simulated, shards open one receipt at a time" in done.stdout
 
 
+def test_receipts_are_listed_and_named_by_their_first_digits(run: Run, kept: Kept) -> None:
+    listed = [json.loads(line) for line in run("receipt", "list", "--output", "jsonl").stdout.splitlines()]
+    assert len(listed) == 8 and kept.receipt_id in {each["receipt_id"] for each in listed}
+    assert [each["seq"] for each in listed] == sorted((each["seq"] for each in listed), reverse=True), "newest first"
+    assert len(json.loads(run("receipt", "list", "--limit", "3", "--output", "json").stdout)) == 3
+    assert kept.receipt_id in run("receipt", "list").stdout, "in full"
+    assert json.loads(run("receipt", "show", kept.receipt_id[:20]).stdout)["receipt_id"] == kept.receipt_id
+    assert run("receipt", "show", "0x" + "ef" * 5).returncode == 4
+    assert run("receipt", "show", "0x").returncode == 64 == run("verify", "0x").returncode
+    assert kept.receipt_id in run("verify", kept.receipt_id[:20]).stdout
+
+
 def test_models_are_made_and_converted(run: Run, kept: Kept, tmp_path: Path) -> None:
     made, out = str(tmp_path / "made"), str(tmp_path / "artifact")
     assert run("model", "make", made, "--layers", "1", "--width", "64").returncode == 0
