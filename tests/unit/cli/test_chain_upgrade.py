@@ -95,7 +95,7 @@ def test_a_new_court_has_its_curator_and_the_old_guardian_by_one_vote(desk: Gove
 
 def test_foreign_court_is_not_proposed(desk: GovernanceCli) -> None:
     file = desk.folder / "court.json"
-    asked = ["propose", "--court", str(file), "--description", "why", "--from", VOTER.address]
+    asked = ["proposal", "create", "--court", str(file), "--description", "why", "--from", VOTER.address]
     write_network(file, desk.network)
     assert "has the old fee_market" in desk.run(*asked, wanted=Exit.USAGE)
     new = court_beside(desk)

@@ -93,7 +93,7 @@ def test_impossible_call_is_a_usage_error_with_advice(desk: GovernanceCli) -> No
     for url in ("nonsense", "ftp://127.0.0.1", "http://", "http://[", "http://127.0.0.1:99999"):
         assert main(["chain", "proposal", "list", "--rpc", url, *own]) == Exit.USAGE
     no_text = os.fsdecode(b"\xff")
-    asked = ["propose", "Ledger", "setMover", VOTER.address, "true", *rich]
+    asked = ["proposal", "create", "Ledger", "setMover", VOTER.address, "true", *rich]
     assert "description: is no UTF-8" in desk.run(*asked, "--description", no_text, wanted=Exit.USAGE)
 
 

@@ -117,7 +117,7 @@ def test_nothing_is_done_while_the_member_runs(old: Member, tmp_path: Path, caps
     for verb, *files in (("export-votes", out), ("import-votes", full), ("resume",)):
         assert old.protect(str(verb), *map(Path, files)) == Exit.REFUSED
         said = " ".join(capsys.readouterr().err.split())
-        assert "leased by" in said and "Stop the process" in said
+        assert "is held by" in said and "Stop the process" in said
     assert not out.exists() and old.lease.stop_reason()
     old.lease.release()
     assert old.protect("export-votes", out) == Exit.OK
