@@ -31,12 +31,15 @@ from tests.fixtures.cli.key_site import (
     KeySite,
     dealt_again,
     signatures,
+    site,
 )
 from tests.fixtures.kms.ceremonies import SCRIBE, Town, party, plan_for
 from tests.fixtures.kms.dkg_fixture import CHANNEL, offices
 from tests.fixtures.kms.memory_chain import NOW
 from tests.fixtures.kms.served_ceremony import serving
 from verifier.wiring import FollowingReader
+
+__all__ = ["site"]
 
 
 @pytest.mark.e2e
