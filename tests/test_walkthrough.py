@@ -66,7 +66,7 @@ def test_one_receipt_from_request_to_verdict(tmp_path: Path) -> None:
     claimed = liar.generate(request)
     published = the_operator_publishes(village, request, signature, claimed)
 
-    checked = everybody_checks_the_list(village, published)
+    checked = check_list_as_every_actor(village, published)
     case = JobCase(
         checked.receipt_id, checked.signed, published.header, checked.proof, published.envelope,
         village.environment, village.keys.record, Blob(encode(village.appraisal)),
@@ -90,7 +90,7 @@ def test_honest_answer_is_upheld_after_a_challenge(tmp_path: Path) -> None:
     village = Village(tmp_path)
     request, signature = somebody_asks(village)
     published = the_operator_publishes(village, request, signature, village.engine.generate(request))
-    checked = everybody_checks_the_list(village, published)
+    checked = check_list_as_every_actor(village, published)
     case = JobCase(
         checked.receipt_id, checked.signed, published.header, checked.proof, published.envelope,
         village.environment, village.keys.record, Blob(encode(village.appraisal)),
@@ -130,7 +130,7 @@ def the_operator_publishes(village: Village, request: Request, signature: Blob, 
     return Published(signed, envelope, header)
 
 
-def everybody_checks_the_list(village: Village, published: Published) -> CheckedReceipt:
+def check_list_as_every_actor(village: Village, published: Published) -> CheckedReceipt:
     """Without any key: the list fits the header, and the receipt its operator, number, environment and epoch."""
     _, listed = World().batch((published.signed,))
     (checked,) = verify_batch(ANCHOR, published.header, encode(listed), village.environment, frozenset({1})).receipts

@@ -26,11 +26,10 @@ BANNED = frozenset(
 
 WAITING_WORDS: frozenset[str] = frozenset(
     """
-    _absent _apart _given _replace_by_stranger _scribe _told _told_shares _towns Absent Apart build_desk ConvictionsHeld Desk
-    desk desk_above_its_contracts desk_with_a_batch everybody everybody_checks_the_list given given_by grounds_of Hands Held
-    held held_back HeldPeer HeldShare knobs LyingScribe Office office offices Parrot policy_succession print_story Scribe
-    scribe_key scribe_of scribe_over select_grounds Story story_of stranger strangers Switchboard Told told told_alike
-    told_broadcast told_by_vectors told_link ToldDesk ToldLink Town town Village watchtower_town
+    _absent _apart _given _print_story _scribe _told _told_shares _towns Absent Apart build_desk ConvictionsHeld Desk desk
+    given_by grounds_of Hands Held held HeldShare knobs Office office offices Parrot policy_succession print_story Scribe
+    scribe_key scribe_of scribe_over select_grounds Story story_of stranger strangers Switchboard Told told told_broadcast
+    told_link ToldDesk ToldLink Town town Village watchtower_town
     """.split()
 )
 """Identifiers with a banned word that are still there."""

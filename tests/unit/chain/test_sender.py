@@ -141,7 +141,7 @@ def test_foreign_use_of_our_key_stops_the_account(anvil: Anvil, tmp_path: Path) 
     desk = MinedSender(anvil, tmp_path)
     desk.sender.pump()
     (attempt,) = desk.outbox.attempts(desk.row().id)
-    _replace_by_stranger(anvil.client, attempt.nonce)
+    _replace_by_another_sender(anvil.client, attempt.nonce)
     anvil.mine()
     desk.sender.pump()
     anvil.mine()
@@ -260,7 +260,7 @@ def test_deposits_stakes_and_exits_go_through_the_outbox(anvil: Anvil, tmp_path:
     assert (mine.stake_wei, mine.unbonding_wei, mine.pool) == (8 * ETHER, ETHER, POOL) and chain.money(chain.head()).sums
 
 
-def _replace_by_stranger(client: ChainClient, nonce: int) -> None:
+def _replace_by_another_sender(client: ChainClient, nonce: int) -> None:
     send(client, TransactionCall(signer(1), signer(9).address, b"", 1, 21_000), tip_wei=90 * 10**9, nonce=nonce)
 
 

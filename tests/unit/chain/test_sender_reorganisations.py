@@ -20,7 +20,7 @@ DEPTHS = (*range(1, 9), 12, 16, 31, 32, 33, 48, 63, 64)
 EAGER = SenderPolicy(confirmations=2, replan_after_s=0)
 
 
-def desk_above_its_contracts(anvil: Anvil, folder: Path) -> MinedSender:
+def sender_above_its_contracts(anvil: Anvil, folder: Path) -> MinedSender:
     """No reorganisation here reaches the deployment."""
     desk = MinedSender(anvil, folder, EAGER)
     anvil.rpc("anvil_mine", hex(64))
@@ -68,7 +68,7 @@ def out_of_gas(sender_: ContractSender, item: OutboxItem) -> None:
 
 
 def test_reorganisations_of_depth_1_to_64_are_survived(anvil: Anvil, tmp_path: Path) -> None:
-    desk = desk_above_its_contracts(anvil, tmp_path)
+    desk = sender_above_its_contracts(anvil, tmp_path)
     settle(desk)
     for number, depth in enumerate(DEPTHS, 1):
         desk.post(1 + 2 * number)
@@ -84,7 +84,7 @@ def test_reorganisations_of_depth_1_to_64_are_survived(anvil: Anvil, tmp_path: P
 
 
 def test_restart_after_a_reorganisation_resends_what_vanished(anvil: Anvil, tmp_path: Path) -> None:
-    desk = desk_above_its_contracts(anvil, tmp_path)
+    desk = sender_above_its_contracts(anvil, tmp_path)
     settle(desk)
     desk.post(3)
     settle(desk)
@@ -98,7 +98,7 @@ def test_restart_after_a_reorganisation_resends_what_vanished(anvil: Anvil, tmp_
 
 
 def test_confirmed_action_that_reverts_in_its_second_block_is_replanned(anvil: Anvil, tmp_path: Path) -> None:
-    desk = desk_above_its_contracts(anvil, tmp_path)
+    desk = sender_above_its_contracts(anvil, tmp_path)
     out_of_gas(desk.sender, desk.row())
     pump(anvil, [desk.sender])
     assert desk.row().state is OutboxState.REVERTED
@@ -113,7 +113,7 @@ def test_confirmed_action_that_reverts_in_its_second_block_is_replanned(anvil: A
 
 
 def test_bytes_of_a_second_attempt_do_not_block_it_after_reorganisation(anvil: Anvil, tmp_path: Path) -> None:
-    desk = desk_above_its_contracts(anvil, tmp_path)
+    desk = sender_above_its_contracts(anvil, tmp_path)
     out_of_gas(desk.sender, desk.row())
     pump(anvil, [desk.sender])
     desk.post(1)
@@ -151,7 +151,7 @@ def test_reverted_deposit_is_resent_only_when_its_old_bytes_are_void(anvil: Anvi
 
 
 def test_deep_transaction_is_final_and_no_longer_followed(anvil: Anvil, tmp_path: Path) -> None:
-    desk = desk_above_its_contracts(anvil, tmp_path)
+    desk = sender_above_its_contracts(anvil, tmp_path)
     settle(desk)
     anvil.rpc("anvil_mine", hex(FINAL_AFTER - 3))
     desk.sender.pump()
@@ -163,7 +163,7 @@ def test_deep_transaction_is_final_and_no_longer_followed(anvil: Anvil, tmp_path
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_order_of_losses_restarts_and_reorganisations_doubles_an_action(anvil: Anvil, tmp_path: Path, seed: int) -> None:
-    desk, drawn, next_seq = desk_above_its_contracts(anvil, tmp_path), random.Random(seed), 3
+    desk, drawn, next_seq = sender_above_its_contracts(anvil, tmp_path), random.Random(seed), 3
     for _ in range(40):
         match drawn.choice(("post", "mine", "pump", "pump", "reorganise", "drop", "restart")):
             case "post":

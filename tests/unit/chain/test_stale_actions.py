@@ -19,7 +19,7 @@ BOND, WITHIN_S = 2 * DEVNET.money.demand_bond, 60
 REPLAN_S = 20
 
 
-def desk_with_a_batch(anvil: Anvil, folder: Path) -> MinedSender:
+def sender_with_a_batch(anvil: Anvil, folder: Path) -> MinedSender:
     desk = MinedSender(anvil, folder)
     pump(anvil, [desk.sender])
     demand(desk)
@@ -37,7 +37,7 @@ def later(desk: MinedSender, seconds: int) -> None:
 
 
 def test_stale_demand_is_dropped_unsigned_and_planned_anew_when_redecided(anvil: Anvil, tmp_path: Path) -> None:
-    desk = desk_with_a_batch(anvil, tmp_path)
+    desk = sender_with_a_batch(anvil, tmp_path)
     later(desk, WITHIN_S + 2)
     desk.sender.pump()
     row = desk.row(1)
@@ -49,7 +49,7 @@ def test_stale_demand_is_dropped_unsigned_and_planned_anew_when_redecided(anvil:
 
 
 def test_repeatedly_decided_action_waits_as_long_as_it_is_decided(anvil: Anvil, tmp_path: Path) -> None:
-    desk = desk_with_a_batch(anvil, tmp_path)
+    desk = sender_with_a_batch(anvil, tmp_path)
     for seconds in range(0, 3 * WITHIN_S, WITHIN_S // 2 + 1):
         later(desk, seconds)
         demand(desk)
@@ -80,7 +80,7 @@ def test_signed_bytes_that_no_node_accepted_in_time_free_their_nonce(
     anvil: Anvil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Our line broke between the signature and the broadcast."""
-    desk = desk_with_a_batch(anvil, tmp_path)
+    desk = sender_with_a_batch(anvil, tmp_path)
     sign_while_away(desk, monkeypatch)
     assert desk.row(1).state is OutboxState.SIGNED
     later(desk, WITHIN_S + 2)
@@ -93,7 +93,7 @@ def test_freeing_a_nonce_is_no_attempt_and_exhausted_actions_are_named(
     anvil: Anvil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Our line breaks each time that the act is decided again: half of what was signed for it were fillers."""
-    desk, now = desk_with_a_batch(anvil, tmp_path), 0
+    desk, now = sender_with_a_batch(anvil, tmp_path), 0
     for tries in range(1, SenderPolicy().max_attempts + 1):
         sign_while_away(desk, monkeypatch)
         now += WITHIN_S + 2 + REPLAN_S
@@ -111,7 +111,7 @@ def test_freeing_a_nonce_is_no_attempt_and_exhausted_actions_are_named(
 
 
 def test_transaction_known_to_a_node_is_followed_however_late_it_is_mined(anvil: Anvil, tmp_path: Path) -> None:
-    desk = desk_with_a_batch(anvil, tmp_path)
+    desk = sender_with_a_batch(anvil, tmp_path)
     desk.sender.pump()
     assert desk.row(1).state is OutboxState.BROADCAST
     later(desk, WITHIN_S + 2)
@@ -124,7 +124,7 @@ def test_transaction_known_to_a_node_is_followed_however_late_it_is_mined(anvil:
 
 def test_action_with_new_content_is_replanned_with_the_new_content(anvil: Anvil, tmp_path: Path) -> None:
     """A challenge commits to what auditors told us by then."""
-    desk = desk_with_a_batch(anvil, tmp_path)
+    desk = sender_with_a_batch(anvil, tmp_path)
     later(desk, WITHIN_S + 2)
     desk.sender.pump()
     later(desk, WITHIN_S + 2 + REPLAN_S)

@@ -145,7 +145,7 @@ def all_of(conduct: Conduct) -> Course:
     return Course(((conduct,) * 5,) * 4)
 
 
-def everybody(seats: int) -> int:
+def all_seats(seats: int) -> int:
     """No bound for what is false."""
     return seats
 
@@ -163,7 +163,7 @@ def test_undisputed_lie_becomes_final(system: WholeSystem) -> None:
 
 def test_colluding_quorum_upholds_a_lie_and_the_check_reports_it(system: WholeSystem) -> None:
     play = one(**FALSE_ANSWER, course=all_of(Conduct.COLLUDES))
-    story = system.play(play, everybody)
+    story = system.play(play, all_seats)
     assert [(fate.verdict, fate.is_final) for fate in story.fates] == [(Verdict.UPHELD, True)]
     found = " ".join(violations(system, story))
     assert all(each in found for each in ("UPHELD: upheld", "final, and somebody honest questioned it", "nobody was right who"))
@@ -175,7 +175,7 @@ def test_colluding_quorum_upholds_a_lie_and_the_check_reports_it(system: WholeSy
 @pytest.mark.parametrize("accusation", range(3))
 def test_colluding_quorum_convicts_the_truth_and_the_check_reports_it(system: WholeSystem, accusation: int) -> None:
     play = one(course=replace(all_of(Conduct.ACCUSES), accusation=accusation))
-    story = system.play(play, everybody)
+    story = system.play(play, all_seats)
     assert story.fates[0].verdict is (Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABLE)[accusation]
     assert any(each.endswith("convicted") for each in violations(system, story))
     story = system.play(play)

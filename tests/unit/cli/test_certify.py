@@ -220,12 +220,12 @@ def test_uncertifiable_order_is_named_before_any_computation(place: Place, capsy
     none.write_bytes(encoding.encode(changed))
     assert f"are {hex0x(changed.digest)}, proposed is" in refused(word("another model"), "--vectors", str(none))
     assert main(["member", "certify", "0x12", "x", "--config", str(place.folder / "node.json")]) == Exit.USAGE
-    assert "exists already" in told_by_vectors(place, "vectors.json", capsys)
-    assert "no folder for it" in told_by_vectors(place, "nowhere/vectors.json", capsys)
+    assert "exists already" in message_of_vectors(place, "vectors.json", capsys)
+    assert "no folder for it" in message_of_vectors(place, "nowhere/vectors.json", capsys)
     assert main(["model", "vectors", str(place.folder / "nowhere"), str(place.folder / "new.json")]) == Exit.USAGE
     assert "ARTIFACT: " in capsys.readouterr().err
 
 
-def told_by_vectors(place: Place, out: str, capsys: pytest.CaptureFixture[str]) -> str:
+def message_of_vectors(place: Place, out: str, capsys: pytest.CaptureFixture[str]) -> str:
     assert main(["model", "vectors", str(place.folder / "model" / "artifact"), str(place.folder / out)]) == Exit.USAGE
     return " ".join(capsys.readouterr().err.split())

@@ -34,7 +34,7 @@ def moved_to(site: KeySite, heirs: World) -> EpochDocument:
     return EpochDocument(record, (site.world.document.commitments[0], heirs.document.commitments[1]))
 
 
-def told_alike(site: KeySite, case: Case, book: Network, heirs: World) -> None:
+def assert_same_report(site: KeySite, case: Case, book: Network, heirs: World) -> None:
     """Asserts what `kms log` says by this book, by that of before and by one without former holders, beside the chain or not."""
     shards = [(index, site.world.shard(index)) for index in (1, 2, 3)]
     copies = ["--logs", str(site.folder / "logs")]
@@ -81,7 +81,7 @@ def test_log_is_read_under_the_shares_of_its_time_if_chain_and_book_agree(site: 
     assert share_history(client, book, 1, chain.head()) == book.dealt
     # Everything that the old holders released is of before: our clock says that enough time has passed.
     monkeypatch.setattr(SystemClock, "now", lambda _: second.since + LATE_S)
-    told_alike(site, case, book, heirs)
+    assert_same_report(site, case, book, heirs)
     # On a terminal it shows how far it is.
     monkeypatch.setenv("FORCE_COLOR", "1")
     site.kms("log", "verify", "--logs", str(site.folder / "logs"))

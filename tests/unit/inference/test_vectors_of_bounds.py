@@ -34,7 +34,7 @@ def fraction(text: str) -> Fraction:
     return Fraction(int(whole + part, 16)) * Fraction(2) ** (int(exponent) - 4 * len(part))
 
 
-def given(vector: dict[str, Any]) -> Maxima:
+def maxima_of(vector: dict[str, Any]) -> Maxima:
     """The maxima of a vector."""
     linears = {name: Linear(*(fraction(each[letter]) for letter in "ASb")) for name, each in vector["linears"].items()}
     norms = {name: fraction(gain) for name, gain in vector["norms"].items()}
@@ -57,7 +57,7 @@ def test_every_family_has_a_vector_of_the_profiles_model() -> None:
 @pytest.mark.parametrize("variant", MODELS)
 def test_the_second_implementation_gives_every_line_and_the_bound(variant: str) -> None:
     vector = MODELS[variant]
-    lines = Lines(vector["architecture"], given(vector))
+    lines = Lines(vector["architecture"], maxima_of(vector))
     assert [value for _, value in lines.lines] == [fraction(text) for text in vector["lines"]]
     assert lines.bound() == vector["bound"]
 
@@ -65,7 +65,7 @@ def test_the_second_implementation_gives_every_line_and_the_bound(variant: str) 
 def test_bound_lines_have_the_names_of_the_specification() -> None:
     text = TEXT[TEXT.index("### 3.6 ") : TEXT.index("## 4. ")]
     named = re.findall(r"^    .*\bup\(.*\)   +(\S.*)$", text, re.MULTILINE)
-    ours = [name for vector in MODELS.values() for name, _ in Lines(vector["architecture"], given(vector)).lines]
+    ours = [name for vector in MODELS.values() for name, _ in Lines(vector["architecture"], maxima_of(vector)).lines]
     norms = {"N", "post_attention_layernorm", "pre_feedforward_layernorm"}
     assert set(named) - norms == {name.split(".")[-1] for name in ours} - norms
     assert len(named) == 19
@@ -76,7 +76,7 @@ def test_second_implementation_finds_the_maxima_and_the_bound_of_the_files(varia
     model = tiny(variant, tmp_path)
     read = files.read(model.path)
     found = bounds.maxima(read)
-    assert found == given(MODELS[variant])
+    assert found == maxima_of(MODELS[variant])
     assert Lines(read.shape, found).bound() == model.manifest.bound
 
 
@@ -107,7 +107,7 @@ def engines_bound(vector: dict[str, Any], maxima: Maxima) -> int:
 @pytest.mark.parametrize("variant", MODELS)
 def test_both_implementations_refuse_the_same_models(variant: str) -> None:
     vector, found = MODELS[variant], set[int]()
-    plain = given(vector)
+    plain = maxima_of(vector)
     for power in range(16, 61):
         # Any line may be the largest: another norm has grown each time, and the head's in the end.
         grown = sorted(plain.norms)[power % len(plain.norms)]

@@ -41,7 +41,7 @@ def withdrawn(meddle: Meddling) -> Town:
     raise AssertionError("it liked every key")
 
 
-def held_back() -> Town:
+def with_one_deal_withheld() -> Town:
     """A scribe that saw all three deals, likes the key without the third better, and shows nobody that one."""
     for _ in range(TRIES):
         town = dealt()
@@ -55,7 +55,7 @@ def held_back() -> Town:
     return again
 
 
-ATTACKS: dict[str, Callable[[], Town]] = {"dealer": lambda: withdrawn(withdrawer), "scribe": held_back}
+ATTACKS: dict[str, Callable[[], Town]] = {"dealer": lambda: withdrawn(withdrawer), "scribe": with_one_deal_withheld}
 
 
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)

@@ -21,7 +21,7 @@ from tests.fixtures.kms.ceremony_runs import PHASE_S, numbered, on_chain, run
 from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, Turns, offices, plan, scribe_of
 
 
-class LyingScribe(Scribe):
+class LyingCoordinator(Scribe):
     """Keeps the words of the last phase to itself, and ends the ceremony for everybody else without them."""
 
     withheld: tuple[Message, ...] = ()
@@ -52,7 +52,7 @@ def betrayed(folder: Path, shards: list[Office], chain: OneEpoch) -> tuple[Blob,
     source = on_chain(chain, run(scribe_of(folder, plan(shards, 2, 2), shards)))
     agreed = plan(shards, 2, 2, dealers=numbered(shards), source=source)
     honest = scribe_of(folder, agreed, shards)
-    scribe = LyingScribe(agreed, SCRIBE, honest._records, honest._links)
+    scribe = LyingCoordinator(agreed, SCRIBE, honest._records, honest._links)
     states: list[Ceremony] = []
     turns = Turns()
 

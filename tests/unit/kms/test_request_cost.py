@@ -69,7 +69,7 @@ def test_the_longest_possible_proof_fits_the_bound_of_a_request(world: World) ->
     assert decode(type(request), encode(request), MAX_RELEASE_MARKS) == request
 
 
-class HeldPeer:
+class BlockedPeer:
     """An attested enclave about which nothing is told until it is let go."""
 
     def __init__(self, peer: Attested) -> None:
@@ -95,7 +95,7 @@ class HeldPeer:
 @contextmanager
 def full(world: World, shard: Shard, bodies: list[bytes]) -> Iterator[list["Future[ReleaseAnswer]"]]:
     """A shard that admits as many requests as it can at once; what becomes of them is there to be looked at afterwards."""
-    peer = HeldPeer(world.peer(shard))
+    peer = BlockedPeer(world.peer(shard))
     with ThreadPoolExecutor(ADMISSIONS) as pool:
         try:
             running = [pool.submit(shard.release, body, cast(Attested, peer)) for body in bodies]
