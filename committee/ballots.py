@@ -107,14 +107,14 @@ class Ballots:
         try:
             self._records.obtain(action.receipt_id, batch, snapshot)
         except NotServed as error:
-            telemetry.log_error("vote.no_bytes", error, dispute=action.dispute)
+            telemetry.log_error("vote.fetch_failed", error, dispute=action.dispute)
             self._not_before[key] = snapshot.clock + RETRY_PAUSE_S
             self._unserved[key] = self._unserved.get(key, 0) + 1
             if sure and self._control.works():
                 self._protect(action, Outcome.UNAVAILABLE, None)
             elif last:
                 telemetry.count("bytewise_votes_without_da_total")
-                telemetry.log("vote.no_da", dispute=action.dispute, round=action.round)
+                telemetry.log("vote.da_failed", dispute=action.dispute, round=action.round)
             return
         if self._worker.away():
             self._not_before[key] = snapshot.clock + RETRY_PAUSE_S
@@ -123,7 +123,7 @@ class Ballots:
         right = vote_right(action.dispute, action.round, action.round_seed, action.commit_end)
         job = functools.partial(run_job, self._enclave, self._signer, self._network.contracts, case, right)
         if key not in self._asked:
-            telemetry.log("vote.asked", dispute=action.dispute, round=action.round, assurance=case.epoch.assurance)
+            telemetry.log("vote.requested", dispute=action.dispute, round=action.round, assurance=case.epoch.assurance)
         self._asked[key] = action
         self._worker.submit(VOTE, (KIND, *key), job)
 
@@ -164,7 +164,7 @@ class Ballots:
             case = cases.get(key)
             if case is None or _draw_of(case, self._signer.address) != (held.action.round_seed, held.action.seat_mask):
                 del self._held[key]
-                telemetry.log("vote.drawn_again", dispute=key[0], round=key[1])
+                telemetry.log("vote.redrawn", dispute=key[0], round=key[1])
             elif snapshot.number - case.seed.block >= self._policy.seed_depth or snapshot.clock >= held.action.fetch_deadline:
                 del self._held[key]
                 self._protect(held.action, Outcome(held.result.outcome), held.result)

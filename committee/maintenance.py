@@ -66,7 +66,7 @@ def _case(settings: NodeSettings, dispute: Digest) -> Dispute | None:
         reader = SnapshotReader(client, verify_code(client, network))
         return reader.dispute(dispute, reader.head())
     except Unavailable as error:
-        telemetry.log_error("duty.chain_not_asked", error)
+        telemetry.log_error("duty.chain_check_failed", error)
         return None
 
 

@@ -134,7 +134,7 @@ class Batcher:
                 return
             # Two batches with one first number: the chain takes either, and the receipt store must have the list of that one.
             if not self.sender.withdraw_batch(header):
-                telemetry.log("batch.too_late", first_seq=header.first_seq, why=until.why)
+                telemetry.log("batch.expired", first_seq=header.first_seq, why=until.why)
                 return
             self.receipt_store.discard(header)
             telemetry.log("batch.discarded", first_seq=header.first_seq, why=until.why)

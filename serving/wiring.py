@@ -246,7 +246,7 @@ class Operator:
         engine = _engine(model, environment)
         offer, tokenizer = _offer(settings, engine, environment, network.chain_id), Tokenizer(engine.artifact)
         gateway = load_signer(settings.keys.gateway_file)
-        telemetry.log("operator.warm", tokens=warm_up(engine, offer, tokenizer, gateway))
+        telemetry.log("operator.warmed_up", tokens=warm_up(engine, offer, tokenizer, gateway))
         deps = PipelineDeps(
             engine=self._wrap(engine), tokenizer=tokenizer, operator=operator, gateway=gateway,
             blobs=DaClient(settings.network.da, settings.network.timeout_s),

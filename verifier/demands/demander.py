@@ -102,9 +102,9 @@ class DemandFollower:
             self._records.obtain(subject, demand.batch_id, snapshot)
         except NotServed as error:
             self._waiting.failed(subject, snapshot.clock)
-            telemetry.log_error("demand.brought_nothing", error, receipt=subject, state=demand.state.name)
+            telemetry.log_error("demand.failed", error, receipt=subject, state=demand.state.name)
         except (Fault, Unavailable) as error:
-            telemetry.log_error("demand.not_followed", error, receipt=subject)
+            telemetry.log_error("demand.fetch_failed", error, receipt=subject)
         else:
             telemetry.log("demand.brought", receipt=subject)
             self._end(subject)
@@ -148,7 +148,7 @@ class UnpaidPenalties:
         except (Fault, Unavailable) as error:
             # One that cannot be counted now keeps back no other.
             telemetry.count("bytewise_arrears_failures_total", error=type(error).__name__)
-            telemetry.log_error("arrears.not_tried", error, subject=subject)
+            telemetry.log_error("penalty.check_failed", error, subject=subject)
             return None
 
     def _ask(self, subject: Digest, snapshot: Snapshot) -> str | None:

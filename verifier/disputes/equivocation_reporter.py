@@ -85,7 +85,7 @@ class EquivocationReporter:
         except (Fault, Unavailable) as error:
             # One that cannot be counted now keeps back no other.
             telemetry.count("bytewise_report_failures_total", error=type(error).__name__)
-            telemetry.log_error("report.not_tried", error, operator=number.operator, seq=number.seq)
+            telemetry.log_error("report.check_failed", error, operator=number.operator, seq=number.seq)
             return None
 
     def _question(self, kind: type[Report], number: LeafNumber, snapshot: Snapshot) -> Callable[[], str | None]:

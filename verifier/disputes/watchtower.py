@@ -85,7 +85,7 @@ class Watchtower:
         domain, against = self._network.disputes_domain, self._against(receipt_id)
         dispute = dispute_id(domain, receipt_id)
         key = None if self._hints is None else self._hints.key(against)
-        telemetry.log("challenge.knows", receipt=receipt_id, told=key is not None)
+        telemetry.log("challenge.prepared", receipt=receipt_id, told=key is not None)
         salt = self._salt(dispute)
         return alt_commit(domain, dispute, self._signer.address, salt if key is None else key, salt)
 

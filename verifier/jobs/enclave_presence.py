@@ -49,7 +49,7 @@ class EnclavePresence:
             self._pause_s = FIRST_PAUSE_S if first else min(2 * self._pause_s, LONGEST_PAUSE_S)
             self._not_before = now + self._pause_s
         if first:
-            telemetry.log_error("enclave.down", error)
+            telemetry.log_error("enclave.lost", error)
 
     def found(self) -> None:
         """The enclave took a job."""
@@ -57,4 +57,4 @@ class EnclavePresence:
             back, away_s = self._pause_s > 0, self._monotonic() - self._lost_at
             self._pause_s = 0.0
         if back:
-            telemetry.log("enclave.back", away_s=round(away_s))
+            telemetry.log("enclave.returned", away_s=round(away_s))

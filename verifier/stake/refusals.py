@@ -60,13 +60,13 @@ class Refusals:
         try:
             why = ask()
         except Unavailable as error:
-            telemetry.log_error("act.not_tried", error, subject=subject)
+            telemetry.log_error("action.check_failed", error, subject=subject)
             self._remember(subject, last)
             return True
         if why is None:
             self._remember(subject, _NONE)
             return False
-        telemetry.log("act.refused", subject=subject, why=why)
+        telemetry.log("action.refused", subject=subject, why=why)
         remembered_s = min(max(2 * last.remembered_s, REMEMBERED_S), MAX_REMEMBERED_S)
         self._remember(subject, _Refusal(remembered_s, snapshot.timestamp + remembered_s))
         return True

@@ -70,7 +70,7 @@ class ProbedStore:
         try:
             self._own = _ServedBlob(self._da.put(data), _digest(data))
         except Unavailable as error:
-            telemetry.log_error("da.no_control", error)
+            telemetry.log_error("da.probe_refused", error)
             return None
         self._not_before = self._monotonic() + self._pause_s
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
@@ -80,7 +80,7 @@ class ProbedStore:
         try:
             self._da.get(given.locator, lambda data: _digest(data) == given.digest)
         except (Unavailable, BadCertificate) as error:
-            telemetry.log_error("da.control_failed", error)
+            telemetry.log_error("da.probe_failed", error)
             return False
         return True
 
@@ -144,8 +144,8 @@ class AbsenceCheck:
         try:
             ask()
         except NotServed as error:
-            telemetry.log_error("bytes.gone", error, subject=subject)
+            telemetry.log_error("bytes.missed", error, subject=subject)
             return True
         except (Fault, Unavailable) as error:
-            telemetry.log_error("bytes.unknown", error, subject=subject)
+            telemetry.log_error("bytes.check_failed", error, subject=subject)
         return False

@@ -44,7 +44,7 @@ class EventCounter(Generic[K]):
         if self._as_of == snapshot.block_hash:
             return
         if self._last is not None and self._chain.block_hash(self._last[0]) != self._last[1]:
-            telemetry.log("tally.reread", from_block=self._first_block)
+            telemetry.log("events.reread", from_block=self._first_block)
             self._counted.clear()
             self._last = None
         start = self._first_block if self._last is None else self._last[0] + 1

@@ -65,10 +65,10 @@ class ReceiptInbox:
             signed = from_json(SignedReceipt, json.loads(verify_depth(data)))
             found = verify_receipt(self._anchor, signed), signed
         except (OSError, ValueError) as error:
-            telemetry.log("given.unreadable", file=name, error=type(error).__name__)
+            telemetry.log("inbox.read_failed", file=name, error=type(error).__name__)
             return None
         except Fault as fault:
-            telemetry.log_error("given.refused", fault, file=name)
+            telemetry.log_error("inbox.refused", fault, file=name)
             return None
-        telemetry.log("given.taken", file=name, receipt=found[0])
+        telemetry.log("inbox.accepted", file=name, receipt=found[0])
         return found

@@ -235,7 +235,7 @@ class Records:
                 telemetry.log("batch.withheld", batch=batch_id, detail=str(error))
         except (Unavailable, Fault) as error:
             # Not a word about the list: the chain could not be read, and only that.
-            telemetry.log_error("batch.unread", error, batch=batch_id)
+            telemetry.log_error("batch.read_failed", error, batch=batch_id)
         else:
             return
         if _is_open(header, snapshot) or not self._is_late(header, snapshot):

@@ -64,9 +64,9 @@ def wait_warm(site: Operator, http: httpx2.Client, child: "subprocess.Popen[byte
         before = log.read_text()
         status = probe(http, site.url)
         if status == 200:
-            assert "operator.warm" in log.read_text()
+            assert "operator.warmed_up" in log.read_text()
             break
-        early += status == 503 and "operator.warm" not in before
+        early += status == 503 and "operator.warmed_up" not in before
         assert child.poll() is None and monotonic_s() < deadline, log.read_text()[-2000:]
         pause.wait(0.02)
     assert early > 0, "no probe was answered before the operator was warm"

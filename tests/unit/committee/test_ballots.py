@@ -47,7 +47,7 @@ def test_a_duty_becomes_one_vote_a_commitment_and_a_reveal(tmp_path: Path, capsy
         assert [duty.state for duty in member.duties.all()] == [DONE]
     assert setup.enclave.jobs == 1
     setup.journal.verify_journal()
-    assert '"assurance":"simulated"' in next(line for line in capsys.readouterr().err.splitlines() if "vote.asked" in line)
+    assert '"assurance":"simulated"' in next(line for line in capsys.readouterr().err.splitlines() if "vote.requested" in line)
 
 
 def test_restart_after_the_vote_was_protected_sends_the_same_vote(tmp_path: Path) -> None:

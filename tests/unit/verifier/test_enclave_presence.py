@@ -49,13 +49,13 @@ def test_audits_resume_when_the_enclave_returns(tmp_path: Path, capsys: pytest.C
     run_until(setup, node, worker, lambda: setup.chain.timestamp >= since + 40)
     away = events(capsys)
     assert len(audits.audits(PENDING)) == 6, "what was not tried has not failed"
-    assert away["enclave.down"] == 1 and away["job.failed"] == away["job.finished"] == away["audit.failed"] == 0
+    assert away["enclave.lost"] == 1 and away["job.failed"] == away["job.finished"] == away["audit.failed"] == 0
     assert away.total() < 20 and 40 / LONGEST_PAUSE_S <= enclave.asked <= 20, away
     enclave.running = True
     run(setup, node, worker, 6)
     worker.stop()
     back = events(capsys)
-    assert back["enclave.back"] == 1 and back["enclave.down"] == 0 and back["job.finished"] == 6
+    assert back["enclave.returned"] == 1 and back["enclave.lost"] == 0 and back["job.finished"] == 6
     assert enclave.jobs == 6
 
 
@@ -73,8 +73,8 @@ def test_seat_asks_less_often_and_votes_when_the_enclave_returns(tmp_path: Path,
         setup.chain.pass_time(int(LONGEST_PAUSE_S))
         member.until_quiet()
         assert member.vote(dispute) is not None
-    assert away - Counter(("batch.seen", "receipt.checked")) == Counter(("vote.asked", "enclave.down"))
-    assert 3 < enclave.asked - 1 < 8 and events(capsys)["enclave.back"] == 1
+    assert away - Counter(("batch.seen", "receipt.checked")) == Counter(("vote.requested", "enclave.lost"))
+    assert 3 < enclave.asked - 1 < 8 and events(capsys)["enclave.returned"] == 1
 
 
 def test_enclave_failing_each_job_gives_a_failed_audit_and_no_result(tmp_path: Path) -> None:
