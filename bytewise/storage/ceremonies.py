@@ -23,7 +23,7 @@ T = TypeVar("T")
 RUNNING = ""
 
 
-class Kept(NamedTuple):
+class StoredCeremony(NamedTuple):
     """One ceremony as stored."""
 
     signed: SignedPlan
@@ -44,7 +44,7 @@ class Ceremonies:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def open(self, signed: SignedPlan, seed: bytes) -> Kept:
+    def open(self, signed: SignedPlan, seed: bytes) -> StoredCeremony:
         """The ceremony of a plan; stored with this sealed seed if it was unknown, else as it is."""
         name = signed.plan.digest
         with write_transaction(self._engine) as connection:
@@ -54,7 +54,7 @@ class Ceremonies:
             raise StoreCorrupt("ceremonies", f"none is named {name.hex()[:16]}")
         return kept
 
-    def find(self, name: Digest) -> Kept | None:
+    def find(self, name: Digest) -> StoredCeremony | None:
         """A ceremony as stored; None if it is unknown, `StoreCorrupt` if it is damaged."""
         query = select(CeremonyRow.plan, CeremonyRow.seed, CeremonyRow.outcome, CeremonyRow.signed_head).where(
             CeremonyRow.id == name
@@ -65,7 +65,7 @@ class Ceremonies:
                 return None
             log = tuple(_decoded(Message, each) for each in _log(connection, name))
         end = None if row.signed_head is None else _decoded(SignedHead, row.signed_head)
-        return Kept(_decoded(SignedPlan, row.plan), row.seed, row.outcome, log, end)
+        return StoredCeremony(_decoded(SignedPlan, row.plan), row.seed, row.outcome, log, end)
 
     def running(self) -> tuple[CeremonyPlan, ...]:
         """Plans of the ceremonies that have not ended; `StoreCorrupt` if one is damaged."""

@@ -32,7 +32,7 @@ from bytewise.protocol.signing import Signer
 from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 from bytewise.service.secret import Secret
-from bytewise.storage.ceremonies import Ceremonies, Kept
+from bytewise.storage.ceremonies import Ceremonies, StoredCeremony
 from kms.ceremony.authority import CeremonyView, Trust, is_wanted, verify_authority
 from kms.ceremony.responses import SEED_BYTES, Member, due, kem_seed, new_share
 from kms.ceremony.state import Ceremony, Phase, getting
@@ -85,7 +85,7 @@ class Desk:
         words = () if kept.ended else self._speak(state, kept)
         return ExchangeAnswer(state.length, state.head, state.phase, words)
 
-    def _begin(self, signed: SignedPlan) -> Kept:
+    def _begin(self, signed: SignedPlan) -> StoredCeremony:
         plan = signed.plan
         verify_authority(plan, self._holding.trust, self._holding.signer.address, self._view)
         self._verify_own_seat(plan)
@@ -98,7 +98,7 @@ class Desk:
                 raise CeremonyRefused(plan.digest.hex()[:16], "the plan has another certificate of ours")
         return plan
 
-    def _extended(self, plan: CeremonyPlan, kept: Kept, asked: Exchange) -> Ceremony:
+    def _extended(self, plan: CeremonyPlan, kept: StoredCeremony, asked: Exchange) -> Ceremony:
         """The state after the request's log. What our rules refuse is not stored, and neither is what comes after a gap."""
         state, first = self._replayed(plan, kept.log), asked.before.length
         if first > state.length:
@@ -112,7 +112,7 @@ class Desk:
         self._states[plan.digest] = state
         return state
 
-    def _verify_same_log(self, state: Ceremony, kept: Kept, asked: Exchange) -> Exchange:
+    def _verify_same_log(self, state: Ceremony, kept: StoredCeremony, asked: Exchange) -> Exchange:
         """The exchange, if it goes on from our log; else `LogForked`, and what convicts its scribe is stored."""
         first, last = asked.before.length, asked.after.length
         begun = state.head if first == state.length else head_after(state.id, kept.log[:first])
@@ -131,7 +131,7 @@ class Desk:
             state = apply(state, message)
         return state
 
-    def _speak(self, state: Ceremony, kept: Kept) -> tuple[Message, ...]:
+    def _speak(self, state: Ceremony, kept: StoredCeremony) -> tuple[Message, ...]:
         if state.phase in (Phase.DONE, Phase.FAILED):
             self._end(state, kept)
             return ()
@@ -141,7 +141,7 @@ class Desk:
             self._store(state, kept)
         return tuple(self._records.keep(sign_message(self._holding.signer, state.id, body)) for body in bodies)
 
-    def _member(self, state: Ceremony, kept: Kept) -> Member:
+    def _member(self, state: Ceremony, kept: StoredCeremony) -> Member:
         seed = self._holding.sealer.open(kept.seed, _bound(state.id))
         return Member(self._holding.signer, seed, self._old_share(state.plan, state.phase))
 
@@ -156,7 +156,7 @@ class Desk:
             return None
         return Secret(held.scalar().to_bytes(32, "big")) if held.index == own.index else None
 
-    def _end(self, state: Ceremony, kept: Kept) -> None:
+    def _end(self, state: Ceremony, kept: StoredCeremony) -> None:
         """Forgets the seed; who could not sign for its new share gets it now, if the ceremony made one."""
         plan, own = state.plan, self._holding.signer.address
         how = state.phase.name.lower()
@@ -170,7 +170,7 @@ class Desk:
         self._states.pop(state.id, None)
         telemetry.log("kms.ceremony_ended", ceremony=state.id.hex(), how=how, reason=state.reason, liars=len(state.lies))
 
-    def _store(self, state: Ceremony, kept: Kept) -> None:
+    def _store(self, state: Ceremony, kept: StoredCeremony) -> None:
         """Puts the new share, and its ML-KEM key, beside the old one, once.
 
         `ShareMissing` if the ceremony gave us none, `CeremonyRefused` if the chain wants no such share any more.

@@ -10,7 +10,7 @@ from bytewise.protocol.keys.ceremony import SharesSource
 from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
 from bytewise.service.secret import Secret
-from bytewise.storage.ceremonies import Kept
+from bytewise.storage.ceremonies import StoredCeremony
 from kms.ceremony.coordinator import epoch_document
 from kms.ceremony.erasure import erase
 from kms.ceremony.participant import Desk
@@ -36,7 +36,7 @@ def test_shard_crashing_at_any_point_signs_nothing_twice_and_has_its_share(tmp_p
 
 
 def test_control_shard_that_stores_no_seed_contradicts_itself_on_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def of_this_life(desk: Desk, state: Ceremony, _kept: Kept) -> Member:
+    def of_this_life(desk: Desk, state: Ceremony, _kept: StoredCeremony) -> Member:
         seed = vars(desk).setdefault("seed", Secret(os.urandom(SEED_BYTES)))
         return Member(desk._holding.signer, seed, desk._old_share(state.plan, state.phase))
 

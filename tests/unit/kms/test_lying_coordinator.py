@@ -11,7 +11,7 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.keys.ceremony_log import Confirm, Consent, Message, read_message
 from bytewise.protocol.signing import verify_signature
 from bytewise.protocol.units import Address, Blob
-from bytewise.storage.ceremonies import Kept
+from bytewise.storage.ceremonies import StoredCeremony
 from kms.ceremony.coordinator import Scribe
 from kms.ceremony.participant import Desk
 from kms.ceremony.state import Ceremony, Phase, signed_shares
@@ -79,7 +79,7 @@ def test_control_participants_that_store_late_lose_the_key(tmp_path: Path, monke
     """The control: the same scribe and curator, and desks that do not store before they sign."""
     at_the_end = Desk._store
 
-    def store(desk: Desk, state: Ceremony, kept: Kept) -> None:
+    def store(desk: Desk, state: Ceremony, kept: StoredCeremony) -> None:
         if state.phase is Phase.DONE:
             at_the_end(desk, state, kept)
 
