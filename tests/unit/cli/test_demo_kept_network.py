@@ -55,11 +55,11 @@ def sourced(folder: Path, line: str) -> str:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
-def test_sourced_variables_have_all_that_commands_and_readme_name(site: Site) -> None:
+def test_sourced_variables_have_all_that_commands_and_guide_name(site: Site) -> None:
     keeping.write_variables(site, NETWORK, {"ada": ADA})
-    readme = (ROOT / "README.md").read_text()
-    assert "source runs/latest/env" in readme
-    block = readme[readme.index("source runs/latest/env") :][:3000]
+    guide = (ROOT / "docs/guide/run-the-demo.md").read_text()
+    assert "source runs/latest/env" in guide
+    block = guide[guide.index("source runs/latest/env") :][:3000]
     for text in (*keeping.COMMANDS, block):
         names = set(re.findall(r"\$([A-Z_]+)", text)) - {"RECEIPT_ID"}
         assert names or text == keeping.COMMANDS[0] or text == keeping.COMMANDS[2]

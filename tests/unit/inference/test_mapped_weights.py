@@ -49,12 +49,13 @@ def test_writing_to_loaded_weights_ends_the_process(model: Artifact, tmp_path: P
 
 def test_weights_not_in_memory_are_no_mismatch(tmp_path: Path) -> None:
     script = (
-        "import pathlib, resource, sys; from bytewise.inference import held\n"
-        "from bytewise.inference.manifest import ArtifactFile, Piece\n"
+        "import pathlib, resource, sys; from bytewise.inference.artifact import mapped_weights\n"
+        "from bytewise.inference.manifest import ArtifactFile, FilePiece\n"
         "from bytewise.protocol.errors.actors import CannotExecute\n"
         "mapped = int(pathlib.Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize()\n"
         "resource.setrlimit(resource.RLIMIT_AS, (mapped + 2**27, mapped + 2**27))\n"
-        "try: held.verified(pathlib.Path(sys.argv[1]), ArtifactFile('big', (Piece('big', 2**28, bytes(32)),)), None)\n"
+        "big = ArtifactFile('big', (FilePiece('big', 2**28, bytes(32)),))\n"
+        "try: mapped_weights.verified(pathlib.Path(sys.argv[1]), big, None)\n"
         "except CannotExecute as error: print(error)"
     )
     (tmp_path / "big").touch()

@@ -19,7 +19,7 @@ BESIDE = 16 * 2**20
 CHILD = """
 import json, sys
 from pathlib import Path
-from bytewise.inference import artifact
+from bytewise.inference.artifact import artifact
 from bytewise.inference.engine import ExactEngine
 
 def held():

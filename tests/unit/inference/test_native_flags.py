@@ -76,15 +76,15 @@ def test_compiler_reports_no_fast_math_flag(built: tuple[Path, Lines]) -> None:
 def test_engine_built_under_fast_math_flags_changes_no_floats(built: tuple[Path, Lines]) -> None:
     program = (
         "import torch\n"
-        "from bytewise.inference import known_models as k\n"
+        "from bytewise.inference.known_answers import known_models as k\n"
         "from bytewise.inference.determinism import fixed\n"
         "from bytewise.inference.native.path import NativePath, missing_feature\n"
         "from bytewise.inference.native.library import kernels\n"
         "for kernel in kernels():\n"
-        "    for name in k.KNOWN:\n"
-        "        if missing_feature(k.KNOWN[name].architecture) is None:\n"
+        "    for name in k.KNOWN_MODELS:\n"
+        "        if missing_feature(k.KNOWN_MODELS[name].architecture) is None:\n"
         "            with fixed(1):\n"
-        "                print(name, k.digest_on(NativePath(k.made(name), kernel=kernel)).hex(), sep=',')\n"
+        "                print(name, k.digest_on(NativePath(k.built_model(name), kernel=kernel)).hex(), sep=',')\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=built[0], env=child_environment({"PATH": os.environ["PATH"]}), capture_output=True,

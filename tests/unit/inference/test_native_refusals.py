@@ -197,8 +197,8 @@ def tasks() -> set[str]:
 def test_forked_child_may_close_its_pool() -> None:
     """Forked once the pool's thread sleeps, as it does when nothing was asked for a while: what it sleeps on is then in use."""
     script = (
-        "import os, sys\nfrom pathlib import Path\nfrom bytewise.inference.native.library import Pool\n"
-        "tasks = Path('/proc/self/task')\nbefore = set(os.listdir(tasks))\npool = Pool(None, 2)\n"
+        "import os, sys\nfrom pathlib import Path\nfrom bytewise.inference.native.library import ThreadPool\n"
+        "tasks = Path('/proc/self/task')\nbefore = set(os.listdir(tasks))\npool = ThreadPool(None, 2)\n"
         "(thread,) = set(os.listdir(tasks)) - before\n"
         "while (tasks / thread / 'stat').read_text().rpartition(')')[2].split()[0] != 'S': os.sched_yield()\n"
         "child = os.fork()\npool.close()\nsys.exit(0 if child == 0 else os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
@@ -260,11 +260,11 @@ def test_without_the_engine_the_torch_path_gives_the_same_bytes(tmp_path: Path, 
     ignore = shutil.ignore_patterns("*.so", "__pycache__")
     shutil.copytree(ROOT / "bytewise", tmp_path / "bytewise", ignore=ignore)
     program = (
-        "from bytewise.inference import known_models as k\n"
+        "from bytewise.inference.known_answers import known_models as k\n"
         "from bytewise.inference.backend_selection import open_path\n"
         "from bytewise.inference.determinism import fixed\n"
         "with fixed(1):\n"
-        "    path = open_path(k.made('bias and window'), 1)\n"
+        "    path = open_path(k.built_model('bias and window'), 1)\n"
         "    print(path.name, k.digest_on(path).hex())\n"
     )
     done = subprocess.run(

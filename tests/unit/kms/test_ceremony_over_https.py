@@ -24,8 +24,11 @@ from tests.fixtures.kms.served_ceremony import (
     CONTRACTS,
     serving,
     settings_for,
+    shards,
 )
 from tests.fixtures.kms.trickling_shard import trickling
+
+__all__ = ["shards"]
 
 
 def test_key_is_made_over_https_and_shown_by_its_log(tmp_path: Path, shards: list[Office]) -> None:

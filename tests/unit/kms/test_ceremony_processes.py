@@ -29,9 +29,12 @@ from tests.fixtures.kms.ceremony_processes import (
     ROOT,
     Shards,
     running,
+    shards,
 )
 from tests.fixtures.kms.release_network import wait_until
 from tests.fixtures.memory_search import in_files, in_memory, scalar_forms, sees_closed, verify_closed
+
+__all__ = ["shards"]
 
 pytestmark = pytest.mark.skipif(not library_variables(("BYTEWISE_SOAK_KMS",)), reason="BYTEWISE_SOAK_KMS is not set")
 

@@ -27,7 +27,7 @@ from tests.fixtures.verifier.verifier_fixture import NETWORK
 ROOT = Path(__file__).resolve().parents[3]
 WRAPPER = Path(key_wrapper.__file__)
 UNFENCED = (
-    "import runpy, sys\nfrom kms import closed, serve\nserve.close_process = lambda: None\nsys.argv = sys.argv[1:]\n"
+    "import runpy, sys\nfrom kms.shard import service\nservice.close_process = lambda: None\nsys.argv = sys.argv[1:]\n"
     "runpy.run_module('tests.fixtures.kms.shard_process', run_name='__main__')"
 )
 """The shard of `shard_process` as it was before ADR-040."""

@@ -11,10 +11,10 @@ from bytewise.protocol.records.seal import unpad
 from bytewise.service.settings import child_environment
 from tests.fixtures import memory_search
 from tests.fixtures.kms.memory_chain import Case
-from tests.fixtures.kms.memory_needles import (
-    needles,
-)
+from tests.fixtures.kms.memory_needles import needles, world
 from tests.fixtures.kms.release_network import ENTRY, World, program
+
+__all__ = ["world"]
 
 ROOT = Path(__file__).resolve().parents[3]
 

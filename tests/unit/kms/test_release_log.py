@@ -22,14 +22,18 @@ from tests.fixtures.kms.log_entries import (
     Entries,
     altered,
     chained,
+    copy,
     grounded,
     key_of,
+    logged,
     of,
     paged,
     signed,
 )
 from tests.fixtures.kms.memory_chain import NOW, OTHER_VOTER
 from tests.fixtures.kms.release_network import World, refused
+
+__all__ = ["copy", "logged"]
 
 
 def test_every_record_comes_with_the_ticket_that_its_voter_signed(logged: Entries) -> None:

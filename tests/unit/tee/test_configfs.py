@@ -28,10 +28,13 @@ from bytewise.tee.snp import verify_report
 from bytewise.tee_simulated.td_quote import body_of, platform_key, signed_quote
 from tests.fixtures.tee.configfs_kernel import (
     Kernel,
+    kernel,
     service_answer,
 )
 from tests.fixtures.tee.simulated_platform import REPORT, Bench
 from tests.fixtures.tee.synthetic_amd import NOW, TCB, Amd, Guest
+
+__all__ = ["kernel"]
 
 
 def test_a_trust_domain_quotes_through_the_kernel(bench: Bench, kernel: type[Kernel], tmp_path: Path) -> None:

@@ -36,11 +36,14 @@ from bytewise.tee import appraisal, snp
 from bytewise.tee.appraisal import verify_evidence
 from bytewise.tee.snp import certificate_time, verify_report
 from tests.fixtures.tee.snp_rules import (
+    amd,
     amd_measurement,
     measurement_of,
     rule,
 )
 from tests.fixtures.tee.synthetic_amd import CHIP, NOW, TCB, Amd, Guest
+
+__all__ = ["amd"]
 
 
 def test_sound_report_describes_the_guest(amd: Amd) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import enclave
 import kms
+from bytewise import crypto
 
 COULD_BE_SECRET = re.compile(r"\b(bytes|bytearray|Blob|int|ndarray|EccPoint|Request|Output|Payload|Any|object)\b")
 """Types that a key, a share, a partial or a plaintext can have."""
@@ -68,10 +69,10 @@ def modules(package: ModuleType) -> Iterator[ModuleType]:
 
 
 def records() -> dict[str, type[Any]]:
-    """All dataclasses and named tuples of shards and enclaves."""
+    """All dataclasses and named tuples of shards, enclaves and the cryptography that they share."""
     return {
         f"{module.__name__}.{name}": kind
-        for package in (kms, enclave)
+        for package in (kms, enclave, crypto)
         for module in modules(package)
         for name, kind in vars(module).items()
         if inspect.isclass(kind) and kind.__module__ == module.__name__
