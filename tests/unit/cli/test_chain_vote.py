@@ -151,7 +151,7 @@ def test_refused_proposal_is_reported_with_the_contracts_reason(desk: Governance
     needs = desk.run(
         "proposal", "create", "Ledger", "setMover", VOTER.address, "true", "--from", VOTER.address, wanted=Exit.USAGE
     )
-    assert "needs a call and a description" in needs
+    assert "needs at least one call and a description" in needs
     assert "is not on this network" in desk.run("proposal", "vote", "17", "for", wanted=Exit.USAGE)
     assert "is none of for, against, abstain" in desk.run("proposal", "vote", "17", "yes", wanted=Exit.USAGE)
     (tmp_path / "calls.json").write_text('[{"contract": "Ledger"}]')
