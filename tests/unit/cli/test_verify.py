@@ -455,7 +455,7 @@ def test_saved_receipt_of_no_batch_is_not_taken_as_anchored(run: Run, kept: Kept
 
 @pytest.mark.parametrize(
     "arguments",
-    [("verify",), ("verify", "0x12zz"), ("verify", "zz"), ("nonsense",), ("verify", "0x" + "00" * 32, "--opening", "missing.json")],
+    [("verify",), ("verify", "0xzz"), ("verify", "zz"), ("nonsense",), ("verify", "0x" + "00" * 32, "--opening", "missing.json")],
 )
 def test_wrong_usage_is_a_usage_error(run: Run, arguments: tuple[str, ...]) -> None:
     done = run(*arguments)
