@@ -20,7 +20,7 @@ from bench.machine import describe
 from bytewise.crypto import hpke, hybrid
 from bytewise.crypto.curve import GENERATOR, decode_point, encode_point, random_scalar
 from bytewise.crypto.envelope import open_with_point, seal_padded, verify_envelope
-from bytewise.crypto.hybrid import Place, Recipients
+from bytewise.crypto.hybrid import EnvelopeContext, Recipients
 from bytewise.crypto.proofs import prove_partial, verify_partial
 from bytewise.crypto.shares import combine, split
 from bytewise.protocol.keys.epochs import HybridPartial, Partial
@@ -108,7 +108,7 @@ def _answer(epoch: Epoch, envelope: Envelope, index: int) -> Partial | HybridPar
     partial = prove_partial(index, epoch.shares[index], decode_point(envelope.enc), RECEIPT, os.urandom)
     if not isinstance(envelope, HybridEnvelope):
         return partial
-    return hybrid.give(partial, envelope, Place(CONTEXT, epoch.number), epoch.seeds[index], KEYS)
+    return hybrid.make_partial(partial, envelope, EnvelopeContext(CONTEXT, epoch.number), epoch.seeds[index], KEYS)
 
 
 def _open(epoch: Epoch, envelope: Envelope, answers: dict[int, Partial | HybridPartial]) -> bytes:
@@ -120,7 +120,7 @@ def _open(epoch: Epoch, envelope: Envelope, answers: dict[int, Partial | HybridP
             shares[index] = int.from_bytes(answer.share)
     psk: hpke.Psk | None = hpke.NO_PSK
     if epoch.to is not None and isinstance(envelope, HybridEnvelope):
-        psk = hybrid.recovered(shares, envelope, epoch.to, Place(CONTEXT, epoch.number))
+        psk = hybrid.recover_psk(shares, envelope, epoch.to, EnvelopeContext(CONTEXT, epoch.number))
     if psk is None:
         raise AssertionError("the parts are not what they should be")
     return open_with_point(envelope, combine(points), epoch.public_key, CONTEXT, RECEIPT, psk)

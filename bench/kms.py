@@ -26,7 +26,7 @@ from bytewise.protocol.jobs import RunJob, ShardRecord
 from bytewise.protocol.keys.epochs import ReleaseRequest
 from bytewise.protocol.records.statements import TicketKind
 from bytewise.tee.channel import Channel
-from enclave.release_client import ShardKeySource, ask, open_channel
+from enclave.release_client import ShardKeySource, open_channel, request_release
 from kms.shard.chain_view import ChainKeyView
 from kms.storage import keyring
 from tests.fixtures.chain.anvil import running_anvil
@@ -185,7 +185,7 @@ def _flight(made: Rig, ready: threading.Barrier) -> tuple[float, float]:
         ready.wait(TIMEOUT_S)
         start = time.perf_counter()
         for _ in range(FLIGHT):
-            ask(channel, shard, request, TIMEOUT_S)
+            request_release(channel, shard, request, TIMEOUT_S)
         return start, time.perf_counter()
 
 

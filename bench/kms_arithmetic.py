@@ -21,13 +21,13 @@ from bytewise.protocol.keys.epochs import Partial, partial_info
 from bytewise.protocol.records.seal import Envelope
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import Blob
-from kms.storage.keyring import HeldShare
+from kms.storage.keyring import OpenedShare
 
 
 class Arithmetic:
     """One release: a job, the enclave's transport secret, and the shares that open."""
 
-    def __init__(self, job: RunJob, transport_secret: bytes, shares: Sequence[HeldShare]) -> None:
+    def __init__(self, job: RunJob, transport_secret: bytes, shares: Sequence[OpenedShare]) -> None:
         self._job, self._secret, self._shares = job, transport_secret, shares
         self._public = encode_point(GENERATOR * decode_scalar(transport_secret))
         self._ticket_hash = typed_digest(key_domain(job.contracts), job.ticket)
@@ -41,7 +41,7 @@ class Arithmetic:
         combine({index: decode_point(self._records[index].verification_key) for index in points})
         return combine(points)
 
-    def answer(self, share: HeldShare) -> Blob:
+    def answer(self, share: OpenedShare) -> Blob:
         """A shard's part of it: its partial, sealed to the enclave."""
         envelope, ticket = self._verified(), self._job.ticket
         partial = prove_partial(share.index, share.scalar(), decode_point(envelope.enc), ticket.receipt_id, os.urandom)

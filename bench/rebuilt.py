@@ -53,8 +53,8 @@ class Release:
     def point(self, mode: str, answers: dict[int, Blob]) -> EccPoint:
         """The point that opens the envelope, of t answers, each checked."""
         if mode == "rebuilt":
-            taken = {i: reconstruction.take(sealed, self.to, INFO, i, self.keys[i]) for i, sealed in answers.items()}
-            return reconstruction.times_key(self.base, taken)
+            taken = {i: reconstruction.open_key_share(sealed, self.to, INFO, i, self.keys[i]) for i, sealed in answers.items()}
+            return reconstruction.multiply_by_key(self.base, taken)
         opened = {i: decode(Partial, hpke.open_from_transport(self.to.secret, INFO, sealed)) for i, sealed in answers.items()}
         return combine({i: verify_partial(each, i, self.keys[i], self.base, RECEIPT) for i, each in opened.items()})
 

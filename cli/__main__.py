@@ -35,9 +35,9 @@ def main(arguments: list[str] | None = None) -> int:
     errors = Console(stderr=True)
     if arguments is None and sys.argv[1:2] in (["key"], ["shard"]) and _runs_verb(sys.argv[2:]):
         # This process may read a shard's secrets. A program that calls this function answers for its own process.
-        from kms.shard.process_hardening import close_process
+        from kms.shard.process_hardening import harden_process
 
-        close_process()
+        harden_process()
     try:
         return int(typer.main.get_command(app).main(arguments, "bytewise", standalone_mode=False) or Exit.OK)
     except TyperException as error:

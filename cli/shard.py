@@ -34,8 +34,8 @@ from kms.backup import restore as restore_file
 from kms.settings import ShardSettings
 from kms.shard.chain_view import ChainCeremonyView
 from kms.storage import keyring
-from kms.storage.files import KEY_BYTES, create, read_key, wipe
-from kms.storage.sealing import IN_FOLDER, LIMIT_S, Sealing
+from kms.storage.files import KEY_BYTES, create_file, read_key, wipe
+from kms.storage.sealing import IN_FOLDER, LIMIT_S, StorageKeySource
 
 ShardOption = Annotated[Path, typer.Option("--config", help="Settings of the shard (`bytewise shard run`).")]
 KeyOption = Annotated[Path, typer.Option("--key", help="Key of the backup: a file with 32 bytes as hex, kept elsewhere than it.")]
@@ -133,7 +133,7 @@ network_file = {network_file}
 finality = "finalized"
 
 # The only account whose key ceremonies it takes part in.
-scribe = {scribe}
+coordinator = {coordinator}
 # Plans, by digest, that may give shares of its keys to other shards. Look at a plan (`bytewise key reshare --plan`) before.
 # approved = ["0x..."]
 
@@ -172,7 +172,7 @@ class Choices(NamedTuple):
     """HTTPS address at which others will reach the shard."""
     channel: str
     """`host:port` of its attested channels."""
-    scribe: str
+    coordinator: str
     """Account of who keeps the logs of ceremonies."""
     network_file: Path
     """Address book."""
@@ -184,7 +184,7 @@ class Choices(NamedTuple):
     """How many of them must."""
     simulated: bool
     """Whether this is a shard of a test network."""
-    sealing: Sealing = IN_FOLDER
+    sealing: StorageKeySource = IN_FOLDER
     """Where its storage key is."""
 
 
@@ -192,7 +192,7 @@ def init(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder; what it holds is secret.")],
     url: Annotated[str, typer.Option("--url", help="Address at which others will reach this shard: https://host:port.")],
     channel: Annotated[str, typer.Option("--channel", help="Where they will reach its attested channels: host:port.")],
-    scribe: Annotated[str, typer.Option("--scribe", help="Account of who conducts key ceremonies (`bytewise key dkg`).")],
+    coordinator: Annotated[str, typer.Option("--coordinator", help="Account that runs key ceremonies (`bytewise key dkg`).")],
     network: NetworkOption = NETWORK_FILE,
     rpc: Annotated[list[str], typer.Option("--rpc", help="URL of a node; repeat it to ask several.")] = RPC_URLS,
     governor: Annotated[list[str] | None, typer.Option("--governor", help="Account that approves policies; repeat it.")] = None,
@@ -220,12 +220,12 @@ def init(
     exists, say); unless 0, nothing was made.
     """
     governors = governor or []
-    sealing = Sealing(key.absolute() if key else None, _words("--wrap", wrap), _words("--unwrap", unwrap))
-    choices = Choices(url, channel, scribe, network, rpc, governors, needed or len(governors) // 2 + 1, simulated, sealing)
+    sealing = StorageKeySource(key.absolute() if key else None, _words("--wrap", wrap), _words("--unwrap", unwrap))
+    choices = Choices(url, channel, coordinator, network, rpc, governors, needed or len(governors) // 2 + 1, simulated, sealing)
     address_book(network)
     account = make_folder(folder.absolute(), choices)
     print(
-        f"shard {account} in {folder}: give {folder / keyring.ENTRY} to the scribe, "
+        f"shard {account} in {folder}: give {folder / keyring.ENTRY} to the coordinator, "
         f"then bytewise shard run --config {folder / SETTINGS}"
     )
 
@@ -243,8 +243,8 @@ def make_folder(folder: Path, choices: Choices) -> str:
     if folder.exists():
         raise ConfigurationError(str(folder), "exists; keys in it are never overwritten")
     with _key_elsewhere(folder, choices.sealing.key_file), _becoming(folder) as draft:
-        keyring.enrol(draft, choices.url, secrets.token_bytes, choices.sealing)
-        entry = keyring.entry(draft, choices.url, choices.channel)
+        keyring.create_keys(draft, choices.url, secrets.token_bytes, choices.sealing)
+        entry = keyring.shard_entry(draft, choices.url, choices.channel)
         (draft / keyring.ENTRY).write_bytes(encode(entry))
         (draft / SETTINGS).write_text(text)
         load_settings(ShardSettings, draft / SETTINGS)
@@ -268,7 +268,7 @@ def settings_text(folder: Path, choices: Choices) -> str:
     return _TEMPLATE.format(
         url=choices.url, host=_toml(host), port=port, channel_port=channel_port,
         database_url=_toml(f"sqlite:///{folder / DATABASE}"), network_file=_toml(str(choices.network_file.absolute())),
-        scribe=_toml(_account("--scribe", choices.scribe)),
+        coordinator=_toml(_account("--coordinator", choices.coordinator)),
         rpc=f"rpc_url = {_toml(choices.rpc[0])}" if one else f"rpc_urls = {_toml(choices.rpc)}",
         governance=governed if governors else '# policy_governors = ["0x..."]\n# policy_threshold = 1',
         attestation=_SIMULATED if choices.simulated else _HARDWARE, audits=AUDITS_PER_EPOCH,
@@ -276,7 +276,7 @@ def settings_text(folder: Path, choices: Choices) -> str:
     )  # fmt: skip
 
 
-def _sealing_text(sealing: Sealing) -> str:
+def _sealing_text(sealing: StorageKeySource) -> str:
     given = {
         "storage_key_file": str(sealing.key_file) if sealing.key_file else None,
         "wrap_command": list(sealing.wrap) or None,
@@ -324,7 +324,7 @@ def _key_elsewhere(folder: Path, key_file: Path | None) -> Iterator[None]:
     if Path(os.path.realpath(key_file)).is_relative_to(os.path.realpath(folder)):
         why = f"{key_file} is in {folder}: who copies that would have the key. Name a file elsewhere, or leave the option out"
         raise ConfigurationError("--storage-key", why)
-    create(key_file, secrets.token_bytes(KEY_BYTES).hex().encode())
+    create_file(key_file, secrets.token_bytes(KEY_BYTES).hex().encode())
     try:
         yield
     except BaseException:

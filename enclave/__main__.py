@@ -1,4 +1,4 @@
-"""`python -m enclave --config FILE`: fences itself in, then loads its libraries, verifies the model, takes jobs.
+"""`python -m enclave --config FILE`: confines the process, then loads its libraries, verifies the model and takes jobs.
 
 `bytewise enclave run` starts it. Exit codes: `bytewise.service.exit_codes`.
 """
@@ -12,7 +12,7 @@ from bytewise.service.exit_codes import exit_of
 from bytewise.service.settings import load_settings
 from bytewise.tee import confinement
 from enclave import import_blocker
-from enclave.failure_report import report
+from enclave.failure_report import report_failure
 from enclave.settings import EnclaveSettings
 
 
@@ -20,18 +20,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the enclave until SIGTERM; returns the exit code."""
     config = Parser("enclave", __doc__).parse_args(arguments).config
     telemetry.configure("enclave", details=False)
-    sys.excepthook = report
+    sys.excepthook = report_failure
     try:
         return _run(load_settings(EnclaveSettings, config))
     except Exception as failure:  # noqa: BLE001  (a traceback shows values, and values here can be plaintext)
-        report(type(failure), failure, failure.__traceback__)
+        report_failure(type(failure), failure, failure.__traceback__)
         return exit_of(failure)
 
 
 def _run(settings: EnclaveSettings) -> int:
-    # Before any thread exists, and before libraries that could use a network are loaded.
-    fences = [confinement.no_network(), confinement.unseen()]
-    import_blocker.keep_out()
+    # Before any thread exists, and before libraries load that could use a network.
+    fences = [confinement.isolate_network(), confinement.deny_inspection()]
+    import_blocker.block_imports()
     from enclave.wiring import run
 
     return run(settings, fences)

@@ -1,7 +1,7 @@
-"""The second backend in a process of its own, one for each doubt, which has neither keys nor sockets.
+"""The second backend, in a separate process for each check, without keys and sockets.
 
-The library that it computes with is large and not ours. So it is not loaded where envelopes are opened: what loads it gets one
-request and one answer over a stream and gives back one word.
+The second backend's library is large and not this project's, so it is not loaded where envelopes are opened. Its process gets one
+request and one answer over a stream and returns one code.
 """
 
 import functools
@@ -19,22 +19,22 @@ from bytewise.protocol.records.request import Output, Request
 from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import U8, Digest
 from bytewise.service import frames, telemetry
-from enclave.forked_process import OPENING_LIMIT_S, Apart, Ready
+from enclave.forked_process import OPENING_LIMIT_S, ForkedProcess, ProcessReady
 from enclave.judge import JudgingEngine
 
 AGREES = U8(0)
 
 
-class Concurring(Protocol):
-    """What gives an opinion."""
+class SecondBackend(Protocol):
+    """An engine that can check an answer with a second backend."""
 
     def concur(self, request: Request, output: Output, out_hash: Digest) -> None:
         """`CannotExecute` unless a second backend gives this very answer and passes the vectors."""
         ...
 
 
-class DoubtingEngine(JudgingEngine, Concurring, Protocol):
-    """An engine whose second backend can be asked elsewhere."""
+class TwoBackendEngine(JudgingEngine, SecondBackend, Protocol):
+    """An engine whose second backend can run in another process."""
 
     def vectors(self) -> Digest:
         """Runs the profile's vectors; `NotExact` names what differs."""
@@ -42,8 +42,8 @@ class DoubtingEngine(JudgingEngine, Concurring, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
-    """An answer that differs from what an operator signed."""
+class CrossCheckRequest:
+    """An answer that differs from the one that an operator signed."""
 
     request: Request = field(repr=False)
     output: Output = field(repr=False)
@@ -51,55 +51,55 @@ class Doubt:
 
 
 @dataclass(frozen=True, slots=True)
-class Opinion:
+class CrossCheckResult:
     """What the second backend says of it."""
 
     reason: U8
     """0 if it gives the same answer; otherwise the `CannotReason`."""
 
 
-class Opened(NamedTuple):
-    """An engine for one opinion."""
+class OpenedBackend(NamedTuple):
+    """An engine for one check."""
 
-    engine: Concurring
-    """It."""
+    engine: SecondBackend
+    """The engine."""
     unfenced: tuple[str, ...]
     """Fences that do not hold around its process."""
 
 
-class SecondOpinion:
+class CrossCheck:
     """Starts the process, before there is a job, and asks it.
 
-    `preload` runs in it and names fences that do not hold; `open_engine` runs in the process of each opinion, which has `limit_s`
-    seconds once it is asked.
+    `preload` runs in that process and names fences that do not hold. `open_engine` runs in a new process for each check, which
+    has `limit_s` seconds once it is asked.
     """
 
-    def __init__(self, open_engine: Callable[[], Opened], preload: Callable[[], tuple[str, ...]], limit_s: int) -> None:
+    def __init__(self, open_engine: Callable[[], OpenedBackend], preload: Callable[[], tuple[str, ...]], limit_s: int) -> None:
         self._open_engine, self._preload, self._limit_s = open_engine, preload, limit_s
         self._line, theirs = socket.socketpair()
         with theirs:
-            self.process = Apart(lambda: self._serve(theirs))
+            self.process = ForkedProcess(lambda: self._serve(theirs))
             """Kept for as long as the enclave lives; the kernel ends it with its parent."""
 
-    def ready(self) -> Ready:
-        """Once: waits until it can be asked; `TryAgain` if it ends instead or takes too long."""
+    def ready(self) -> ProcessReady:
+        """Waits, once, until it can be asked; `TryAgain` if it ends instead or takes too long."""
         self._line.settimeout(OPENING_LIMIT_S)
-        ready: Ready = frames.receive(self._line, Ready)
+        ready: ProcessReady = frames.receive(self._line, ProcessReady)
         return ready
 
-    def of(self, request: Request, truth: Generated) -> None:
-        """`CannotExecute` unless the second backend gives the same answer; `TryAgain` if it gives none, which is no opinion."""
+    def verify(self, request: Request, truth: Generated) -> None:
+        """`CannotExecute` unless the second backend gives the same answer; `TryAgain` if it gives none, which decides nothing."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
             ours.settimeout(self._limit_s)
             frames.send_stream(self._line, theirs)
             theirs.close()
-            frames.send(ours, Doubt(request, truth.output, truth.out_hash))
-            opinion = frames.receive(ours, Opinion)
+            frames.send(ours, CrossCheckRequest(request, truth.output, truth.out_hash))
+            opinion = frames.receive(ours, CrossCheckResult)
         if opinion.reason == AGREES:
             return
         if opinion.reason not in set(CannotReason):
-            raise MalformedValue("second opinion", str(opinion.reason))
+            raise MalformedValue("cross-check", str(opinion.reason))
         raise CannotExecute("the second backend does not agree", CannotReason(opinion.reason))
 
     def close(self) -> None:
@@ -110,40 +110,40 @@ class SecondOpinion:
 
     def _serve(self, line: socket.socket) -> None:
         self._line.close()
-        missing, told, code = self._preload(), False, 0
-        # One that fails by itself would fail again.
+        missing, reported, code = self._preload(), False, 0
+        # A process that failed by itself would fail again.
         while code <= 0:
             here, there = socket.socketpair()
             with here, there:
-                opinion = Apart(functools.partial(self._give, line, there))
+                opinion = ForkedProcess(functools.partial(self._give, line, there))
                 there.close()
                 here.settimeout(OPENING_LIMIT_S)
-                ready = frames.receive(here, Ready)
-            if not told:
-                frames.send(line, Ready((*missing, *ready.unfenced)))
-                told = True
+                ready = frames.receive(here, ProcessReady)
+            if not reported:
+                frames.send(line, ProcessReady((*missing, *ready.unfenced)))
+                reported = True
             code = opinion.reap()
             if code < 0:
-                telemetry.log("enclave.second_ended", by=signal.Signals(-code).name)
+                telemetry.log("cross_check.ended", by=signal.Signals(-code).name)
 
     def _give(self, line: socket.socket, there: socket.socket) -> None:
-        # The engine is open before there is a doubt: whoever waits for an opinion has a deadline.
+        # The engine is opened before there is a check, because the seat that waits for the result has a deadline.
         engine, unfenced = self._open_engine()
-        frames.send(there, Ready(unfenced))
+        frames.send(there, ProcessReady(unfenced))
         try:
             with frames.receive_stream(line) as stream:
                 signal.setitimer(signal.ITIMER_REAL, self._limit_s)  # its signal ends the process, whatever it is computing
                 _answer(stream, engine)
         except (Fault, TryAgain) as error:
-            # Who asked is gone or at fault, and waits for nothing. The next one may be neither.
-            telemetry.log_error("enclave.second_unasked", error)
+            # The job's process is gone or at fault, and waits for nothing. The next one may be fine.
+            telemetry.log_error("cross_check.refused", error)
 
 
-class Doubting:
-    """A `JudgingEngine` that confirms its convictions elsewhere."""
+class CrossCheckedEngine:
+    """A `JudgingEngine` that confirms its convictions with a second backend."""
 
-    def __init__(self, engine: DoubtingEngine, second: SecondOpinion) -> None:
-        self._engine, self._second = engine, second
+    def __init__(self, engine: TwoBackendEngine, cross_check: CrossCheck) -> None:
+        self._engine, self._cross_check = engine, cross_check
 
     def generate(self, request: Request) -> Generated:
         """As the engine's."""
@@ -154,19 +154,19 @@ class Doubting:
         return self._engine.verify(request, claimed, out_hash)
 
     def confirm(self, request: Request, verification: Verification) -> Verification:
-        """The verification, once this machine has passed its vectors again and a second backend gives the same answer."""
+        """Returns the verification once this machine passed its vectors again and a second backend gave the same answer."""
         if verification.divergence is None:
             return verification
         try:
             self._engine.vectors()
         except NotExact as error:
             raise CannotExecute(str(error), CannotReason.BACKEND) from None
-        self._second.of(request, verification.truth)
+        self._cross_check.verify(request, verification.truth)
         return verification
 
 
-def _answer(stream: socket.socket, engine: Concurring) -> None:
-    doubt = frames.receive(stream, Doubt)
+def _answer(stream: socket.socket, engine: SecondBackend) -> None:
+    doubt = frames.receive(stream, CrossCheckRequest)
     try:
         engine.concur(doubt.request, doubt.output, doubt.out_hash)
         reason = AGREES
@@ -175,4 +175,4 @@ def _answer(stream: socket.socket, engine: Concurring) -> None:
     except (MemoryError, OutsideLimits):
         # As in `enclave.judge`: what the registered environment allows and this engine does not.
         reason = U8(CannotReason.RESOURCES)
-    frames.send(stream, Opinion(reason))
+    frames.send(stream, CrossCheckResult(reason))

@@ -1,4 +1,4 @@
-"""One forked process that does one thing and ends: what it held is gone with it, whatever language runtimes keep."""
+"""A forked process that does one task and ends. Its memory is gone with it, whatever language runtimes keep."""
 
 import os
 import select
@@ -10,27 +10,27 @@ from typing import NoReturn
 
 from bytewise.service.exit_codes import Exit
 from bytewise.tee import confinement
-from enclave.failure_report import report
+from enclave.failure_report import report_failure
 
 OPENING_LIMIT_S = 600.0
-"""Longest that such a process may take to open its engine."""
+"""Most seconds that such a process may take to open its engine."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
-    """What it says once it waits for what it was started for."""
+class ProcessReady:
+    """Sent by the process when it waits for its task."""
 
     unfenced: tuple[str, ...]
     """Names of the fences that do not hold around it."""
 
 
-class Apart:
-    """Such a process, seen from the one that started it. That one must have no threads whose locks the work would need."""
+class ForkedProcess:
+    """Such a process, seen from its parent. The parent must have no threads whose locks the task would need."""
 
     def __init__(self, work: Callable[[], None]) -> None:
-        """Starts `work` in it. An error of it is reported, and its exit code is then `Exit.INTERNAL`."""
+        """Starts `work` in the process. An error of `work` is logged, and its exit code is then `Exit.INTERNAL`."""
         parent = os.getpid()
-        # A pipe ends with the last process that can write to it: this says the same as a pidfd, which not every sandbox allows.
+        # A pipe ends with the last process that can write to it. It shows the same as a pidfd, which some sandboxes forbid.
         self.descriptor, living = os.pipe()
         """Readable once it has ended, and what it started with it."""
         self.pid = os.fork()
@@ -58,15 +58,15 @@ class Apart:
 def _run(work: Callable[[], None], parent: int) -> NoReturn:
     code: int = Exit.INTERNAL
     try:
-        # Nobody keeps it when its keeper is gone.
+        # The process must not outlive the supervisor.
         confinement.die_with_parent(parent, signal.SIGKILL)
-        # What is meant for the whole group is the keeper's to obey: it then ends this process.
+        # A signal to the whole group is the supervisor's to handle: it then ends this process.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         work()
         code = 0
     except BaseException as error:  # noqa: BLE001  top of the process: whatever it is, nothing of it may be printed
-        report(type(error), error, error.__traceback__)
+        report_failure(type(error), error, error.__traceback__)
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -1,7 +1,7 @@
 """Keeps HTTP and hub clients out of the enclave.
 
-`torch` and `transformers` import names of clients when they are loaded, for models that would come from a hub. They get
-stand-ins, which have those names and refuse to be used; what else is asked of a client is refused by its name (ADR-047).
+`torch` and `transformers` import names of such clients when they load, for models from a hub. They get stubs that have those
+names and refuse to be used. Any other use of a client raises an error that names it (ADR-047).
 """
 
 import importlib
@@ -14,13 +14,14 @@ from types import ModuleType
 from typing import NoReturn
 
 HUB = "huggingface_hub"
-CLIENTS = frozenset({
+BLOCKED = frozenset({
     "aiohttp", "hf_xet", "http.client", "httpcore", "httpcore2", "httpx", "httpx2", HUB, "requests", "urllib.request", "urllib3",
 })  # fmt: skip
-"""Modules that nobody gets in this process, with all that is below them."""
+"""Modules that this process cannot load, with all their submodules."""
 
-PLAIN = frozenset({f"{HUB}.constants", f"{HUB}.dataclasses", f"{HUB}.errors"})
-"""What is below them and no client: how transformers' configurations check themselves, and names. These are the package's own."""
+ALLOWED = frozenset({f"{HUB}.constants", f"{HUB}.dataclasses", f"{HUB}.errors"})
+"""Submodules of them that are no clients: how transformers' configurations validate themselves, and names. The package's own
+modules are loaded."""
 
 _ERRORS = (
     "EntryNotFoundError", "GatedRepoError", "HfHubHTTPError", "LocalEntryNotFoundError", "OfflineModeIsEnabled",
@@ -36,37 +37,37 @@ _UNUSED: dict[str, Sequence[str]] = {
     f"{HUB}.utils": ("build_hf_headers", "get_session", "hf_raise_for_status"),
     f"{HUB}.file_download": (),
 }  # fmt: skip
-"""What each stand-in has and refuses."""
+"""Names of each stub, which refuse to be used."""
 
 
-class KeptOut(ImportError):
-    """Something needs a client, or more of one than its stand-in has."""
+class ImportBlocked(ImportError):
+    """A module needs a client, or more of one than its stub has."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"{what} is kept out of the enclave")
+        super().__init__(f"{what} is blocked in the enclave")
 
 
-class _StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the stand-in of each client, before anybody finds the client."""
+class _StubFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds the stub of each client before any other finder finds the client."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Of a client or what is below one; of everything else nothing, so that others find it."""
-        if name in PLAIN or not {name, name.split(".")[0]} & CLIENTS:
+        """The stub of a blocked module; None for other modules, so that other finders handle them."""
+        if name in ALLOWED or not {name, name.split(".")[0]} & BLOCKED:
             return None
         spec = importlib.machinery.ModuleSpec(name, self)
         if name == HUB:
             package = importlib.machinery.PathFinder.find_spec(name)
-            # Where the plain modules are.
+            # Where the allowed submodules are.
             spec.submodule_search_locations = list((package and package.submodule_search_locations) or ())
         return spec
 
     def exec_module(self, module: ModuleType) -> None:
-        """Gives it its names; `KeptOut` for a client that has no stand-in."""
+        """Fills the stub; `ImportBlocked` for a client without a stub."""
         name = module.__name__
         if name not in _UNUSED:
-            raise KeptOut(name)
+            raise ImportBlocked(name)
         unused = {each: _unused(f"{name}.{each}") for each in _UNUSED[name]}
         vars(module).update(unused, __getattr__=_rest(name), **_used(name))
 
@@ -76,24 +77,24 @@ def _rest(module: str) -> Callable[[str], object]:
         whole = f"{module}.{name}"
         if name.startswith("__"):
             raise AttributeError(whole)
-        if whole in PLAIN:
+        if whole in ALLOWED:
             return importlib.import_module(whole)
-        raise KeptOut(whole)
+        raise ImportBlocked(whole)
 
     return lookup
 
 
 def _unused(whole: str) -> type:
-    """A function or class in name: it can stand in a type or an `except` clause, and cannot be called."""
+    """A class that can appear in a type or an `except` clause and cannot be called."""
 
     def refuse(_kind: type, *_: object, **__: object) -> NoReturn:
-        raise KeptOut(whole)
+        raise ImportBlocked(whole)
 
     return type(whole.split(".")[-1], (Exception,), {"__new__": refuse})
 
 
 def _used(module: str) -> dict[str, object]:
-    """Names that are more than imported, with what they mean where there is no hub."""
+    """Names that are used beyond the import, with their meaning where there is no hub."""
     if module == "httpx2":
         return {"HTTPError": type("HTTPError", (Exception,), {})}
     if module == HUB:
@@ -107,9 +108,9 @@ def _used(module: str) -> dict[str, object]:
     return {}
 
 
-def keep_out() -> None:
-    """From now on nobody gets a client; `KeptOut` names one that somebody has already."""
-    here = sorted(CLIENTS & set(sys.modules))
+def block_imports() -> None:
+    """Blocks the clients from now on; `ImportBlocked` names one that is already loaded."""
+    here = sorted(BLOCKED & set(sys.modules))
     if here:
-        raise KeptOut(f"{here[0]}, which is loaded already,")
-    sys.meta_path.insert(0, _StandIns())
+        raise ImportBlocked(f"{here[0]}, which is loaded already,")
+    sys.meta_path.insert(0, _StubFinder())

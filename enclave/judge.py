@@ -1,4 +1,4 @@
-"""The vote function, cases 2 to 5 of design section 9: what a seat says of one receipt, whose bytes are at hand.
+"""The vote function, cases 2 to 5 of design section 9: what a seat says of one receipt whose bytes are available.
 
 Case 1 (no bytes) is the duty process's. The order is part of the protocol: the first case that applies is the vote.
 """
@@ -22,8 +22,8 @@ from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import ZERO_DIGEST, Digest
 
 
-class Judgement(NamedTuple):
-    """What the seat says, and in how many teacher-forced passes it found out."""
+class JobOutcome(NamedTuple):
+    """What the seat says, and the number of teacher-forced passes that it took."""
 
     outcome: Outcome
     code: int = 0
@@ -37,12 +37,12 @@ class JudgingEngine(Engine, Protocol):
     """An engine that can reproduce a divergence on a second backend."""
 
     def confirm(self, request: Request, verification: Verification) -> Verification:
-        """The same verification once a second backend agrees with it; `CannotExecute` if it does not."""
+        """Returns the verification once a second backend agrees with it; `CannotExecute` if it does not."""
         ...
 
 
 def verify_job(job: RunJob, chain_id: int) -> Digest:
-    """Receipt id of a consistent job for this chain; a `Fault` of the duty process that sent it otherwise."""
+    """Receipt id of a consistent job for this chain; otherwise a `Fault` of the duty process that sent it."""
     if job.contracts.chain_id != chain_id:
         raise ForeignChain(job.contracts.chain_id, chain_id)
     identifier = receipt_id(Domain(job.contracts.chain_id, job.contracts.anchor), job.receipt)
@@ -64,33 +64,33 @@ def verify_job(job: RunJob, chain_id: int) -> Digest:
     return identifier
 
 
-def judge(
+def judge_job(
     job: RunJob, identifier: Digest, keys: KeySource, transport_secret: bytes, engine: JudgingEngine, model_id: Digest,
     profile: str = PROFILE_EXACT_1,
-) -> Judgement:  # fmt: skip
-    """The judgement on a verified job by an engine of artifact `model_id` and that profile.
+) -> JobOutcome:  # fmt: skip
+    """The outcome of a verified job, by an engine of artifact `model_id` and that profile.
 
-    Errors other than those of the vote function are the caller's: no vote follows from them.
+    Errors outside the vote function are the caller's: no vote follows from them.
     """
     try:
         plaintext = keys.open(job, transport_secret)
         payload = verify_opening(job.receipt, identifier, plaintext, job.environment, job.anchored_at)
     except Defect as defect:
-        return Judgement(Outcome.INVALID, defect.code)
+        return JobOutcome(Outcome.INVALID, defect.code)
     except NoKey:
-        return Judgement(Outcome.NO_KEY)
+        return JobOutcome(Outcome.NO_KEY)
     if job.environment.profile != profile:
-        return Judgement(Outcome.CANNOT_EXECUTE, CannotReason.PROFILE_UNKNOWN)
+        return JobOutcome(Outcome.CANNOT_EXECUTE, CannotReason.PROFILE_UNKNOWN)
     if model_id != job.receipt.model_id:
-        return Judgement(Outcome.CANNOT_EXECUTE, CannotReason.MODEL_MISSING)
+        return JobOutcome(Outcome.CANNOT_EXECUTE, CannotReason.MODEL_MISSING)
     try:
         verification = _execute(job, payload, engine)
     except CannotExecute as error:
         reason = next((each for each in error.values if isinstance(each, CannotReason)), CannotReason.BACKEND)
-        return Judgement(Outcome.CANNOT_EXECUTE, reason)
+        return JobOutcome(Outcome.CANNOT_EXECUTE, reason)
     except (MemoryError, OutsideLimits):
-        # Limits of the registered environment were checked above: what still does not fit is this engine's limit.
-        return Judgement(Outcome.CANNOT_EXECUTE, CannotReason.RESOURCES)
+        # The limits of the registered environment were checked above. What still does not fit exceeds a limit of this engine.
+        return JobOutcome(Outcome.CANNOT_EXECUTE, CannotReason.RESOURCES)
     return _executed(job, verification)
 
 
@@ -99,15 +99,15 @@ def _execute(job: RunJob, payload: Payload, engine: JudgingEngine) -> Verificati
     verification = engine.verify(payload.request, payload.output, job.receipt.out_hash)
     if verification.divergence is None:
         return verification
-    # A wrong conviction is the worst that a seat can do: another backend must find the same first.
+    # A wrong conviction is the worst error of a seat, so another backend must find the same divergence first.
     return engine.confirm(payload.request, verification)
 
 
-def _executed(job: RunJob, verification: Verification) -> Judgement:
+def _executed(job: RunJob, verification: Verification) -> JobOutcome:
     truth = verification.truth
     tokens_hash, root = truth.output.tokens_hash, truth.trace_root
     assert (verification.divergence is None) == (not differing_fields(job.receipt, tokens_hash, root))
-    # An audit has no round: nobody else's work could be copied, and the digest would only add a secret to keep.
+    # An audit has no round. Nobody else's work could be copied, and the digest would only add a secret to keep.
     is_dispute = TicketKind(job.ticket.kind) is TicketKind.DISPUTE
     digest = trace.round_digest(job.round_seed, job.ticket.subject, truth.leaves) if is_dispute else ZERO_DIGEST
-    return Judgement(Outcome.EXECUTED, 0, tokens_hash, root, digest, verification.verify_passes)
+    return JobOutcome(Outcome.EXECUTED, 0, tokens_hash, root, digest, verification.verify_passes)

@@ -1,8 +1,8 @@
-"""The process that rebuilds a key (ADR-038): forked from a job's before that has a job, gone after one envelope.
+"""The process that rebuilds a key (ADR-038): forked from a job's process before that has a job, gone after one envelope.
 
-It asks the shards itself, with a transport key of its own: neither their shares nor what opens what they seal is ever in the
-process which reads the plaintext. That one knows the key's public half and sees the answer: what shards seal when this process is
-gone opens nowhere, whoever asks them. For an epoch of partials it hands its secret over instead.
+It asks the shards itself, with its own transport key. The process that reads the plaintext therefore never has the shares, nor
+the secret that opens what the shards seal. It knows only the public half and sees the answer. What shards seal after this process
+ended opens nowhere, whoever asks for it. For an epoch of partials, this process hands its secret over instead.
 """
 
 import os
@@ -19,14 +19,14 @@ from bytewise.protocol.jobs import RunJob
 from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import Blob
 from bytewise.service import frames, telemetry
-from enclave.forked_process import Apart, Ready
+from enclave.forked_process import ForkedProcess, ProcessReady
 from enclave.server import MESSAGE_TIMEOUT_S
-from enclave.shard_dialer import Switchboard
+from enclave.shard_dialer import ShardDialer
 
 
 @dataclass(frozen=True, slots=True)
-class Born:
-    """What the child says once it can be asked."""
+class RebuilderReady:
+    """Sent by the child when it can be asked."""
 
     unfenced: tuple[str, ...]
     """Names of the fences that do not hold around it."""
@@ -35,127 +35,129 @@ class Born:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """The one envelope to be opened. The job socket's connection follows, over which streams to shards come."""
+class RebuildRequest:
+    """The one envelope to open. The job socket's connection follows, over which streams to shards arrive."""
 
     job: RunJob
-    """Whose."""
+    """The job of the envelope."""
 
 
 @dataclass(frozen=True, slots=True)
-class HandedOver:
-    """The answer about an epoch whose key is not rebuilt."""
+class TransportSecret:
+    """The answer for an epoch whose key is not rebuilt."""
 
     transport_secret: Blob = field(repr=False)
-    """For whoever asks its shards for partials."""
+    """For the process that asks the epoch's shards for partials."""
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """What became of it."""
+class RebuildResult:
+    """The outcome of opening the envelope."""
 
     plaintext: Blob | None = field(repr=False)
     """Padded; null if there is none."""
     error: str
     """Class of the error then."""
     values: tuple[str, ...]
-    """What that is about."""
+    """Values of that error."""
 
 
-class Rebuilder:
-    """Implements `bytewise.ports.KeySource` in a job's process: for one job, by the child where the key has to be rebuilt.
+class KeyRebuilder:
+    """Implements `bytewise.ports.KeySource` in a job's process, for one job. Where the key has to be rebuilt, the child does it.
 
     The transport key is the child's, too.
     """
 
     def __init__(
-        self, otherwise: KeySource, switchboard: Switchboard, open_source: Callable[[Switchboard], KeySource],
+        self, otherwise: KeySource, shard_dialer: ShardDialer, open_source: Callable[[ShardDialer], KeySource],
         fence: Callable[[], tuple[str, ...]],
     ) -> None:  # fmt: skip
-        """`otherwise` opens what needs no rebuilding. In the child `fence` runs first and names what it could not put up, and
-        `open_source` makes what rebuilds."""
-        self._otherwise, self._switchboard = otherwise, switchboard
+        """`otherwise` opens envelopes whose key is not rebuilt. In the child, `fence` runs first and returns the fences that it
+        could not set up, and `open_source` makes the key source that rebuilds."""
+        self._otherwise, self._switchboard = otherwise, shard_dialer
         self._line, theirs = socket.socketpair()
         self._public = Blob(b"")
         with theirs:
-            self._process = Apart(lambda: self._serve(theirs, open_source, fence))
+            self._process = ForkedProcess(lambda: self._serve(theirs, open_source, fence))
 
-    def ready(self) -> Ready:
-        """Once: waits until the child can be asked; `TryAgain` if it ended instead."""
-        born: Born = frames.receive(self._line, Born)
+    def ready(self) -> ProcessReady:
+        """Waits, once, until the child can be asked; `TryAgain` if it ended instead."""
+        born: RebuilderReady = frames.receive(self._line, RebuilderReady)
         self._public = born.transport_key
-        return Ready(born.unfenced)
+        return ProcessReady(born.unfenced)
 
     @property
     def pid(self) -> int:
-        """Number of the child, which this process ends."""
+        """Process id of the child, which this process ends."""
         return self._process.pid
 
     def transport(self) -> tuple[bytes, Blob]:
-        """No secret, and the public half of the child's transport key; once it is ready."""
+        """No secret, and the public half of the child's transport key, once the child is ready."""
         return b"", self._public
 
     def open(self, job: RunJob, transport_secret: bytes) -> bytes:
-        """As `KeySource.open`, with the child's own secret and not the one given, which is empty; `TryAgain` if the child ends
-        without a word. It is gone when this returns, and before anybody else is asked."""
+        """As `KeySource.open`, with the child's secret instead of `transport_secret`, which is empty. `TryAgain` if the child
+        ends without an answer. The child is gone when this returns, and before another source is asked."""
         try:
             answer = self._answer(job)
         finally:
             self.close()
-        if isinstance(answer, HandedOver):
+        if isinstance(answer, TransportSecret):
             return self._otherwise.open(job, answer.transport_secret)
         if answer.plaintext is None:
             raise _error(answer)
         return answer.plaintext
 
     def close(self) -> None:
-        """Ends the child, whatever it is doing, and waits for that."""
+        """Ends the child, whatever it is doing, and waits for its end."""
         self._process.kill()
         self._process.reap()
         self._line.close()
 
-    def _answer(self, job: RunJob) -> Opened | HandedOver:
+    def _answer(self, job: RunJob) -> RebuildResult | TransportSecret:
         if self._switchboard.peer is None:
             raise TryAgain("rebuilder", "no job is being served")
-        frames.send(self._line, Wanted(job))
+        frames.send(self._line, RebuildRequest(job))
         frames.send_stream(self._line, self._switchboard.peer)
-        # Which of the two it has to be is not left to the child.
-        answer: Opened | HandedOver = frames.receive(self._line, Opened if is_rebuilt(job.ticket.key_epoch) else HandedOver)
+        # The child must not choose which of the two answers it gives.
+        answer: RebuildResult | TransportSecret = frames.receive(
+            self._line, RebuildResult if is_rebuilt(job.ticket.key_epoch) else TransportSecret
+        )
         return answer
 
     def _serve(
-        self, line: socket.socket, open_source: Callable[[Switchboard], KeySource], fence: Callable[[], tuple[str, ...]]
+        self, line: socket.socket, open_source: Callable[[ShardDialer], KeySource], fence: Callable[[], tuple[str, ...]]
     ) -> None:
         self._line.close()
         unfenced = fence()
         secret, public = transport_keypair(os.urandom)
-        frames.send(line, Born(unfenced, public))
-        switchboard = Switchboard()
-        source = open_source(switchboard)
+        frames.send(line, RebuilderReady(unfenced, public))
+        shard_dialer = ShardDialer()
+        source = open_source(shard_dialer)
         try:
-            wanted: Wanted = frames.receive(line, Wanted)
+            wanted: RebuildRequest = frames.receive(line, RebuildRequest)
         except TryAgain:
             return  # the job's process is gone
         with frames.receive_stream(line) as peer:
-            # The two ends of a descriptor share that it does not block, and not how long Python then waits.
+            # A descriptor shares its non-blocking mode between processes, but not Python's timeout.
             peer.settimeout(MESSAGE_TIMEOUT_S)
-            switchboard.peer = peer
+            shard_dialer.peer = peer
             frames.send(line, _answer(source, wanted, secret))
 
 
-def _answer(source: KeySource, wanted: Wanted, secret: bytes) -> Opened | HandedOver:
-    # The ticket's epoch is the one for which shards give: no ticket for a rebuilt key meets a secret that was handed over.
+def _answer(source: KeySource, wanted: RebuildRequest, secret: bytes) -> RebuildResult | TransportSecret:
+    # Shards release by the ticket's epoch. A ticket for a rebuilt key therefore never goes with a secret that was handed over.
     if not is_rebuilt(wanted.job.ticket.key_epoch):
-        return HandedOver(Blob(secret))
+        return TransportSecret(Blob(secret))
     try:
-        return Opened(Blob(source.open(wanted.job, secret)), "", ())
+        return RebuildResult(Blob(source.open(wanted.job, secret)), "", ())
     except (Fault, Unavailable) as error:
-        telemetry.log_error("enclave.not_rebuilt", error)
-        return Opened(None, type(error).__name__, tuple(str(each)[:200] for each in error.values))
+        telemetry.log_error("key_rebuild.failed", error)
+        return RebuildResult(None, type(error).__name__, tuple(str(each)[:200] for each in error.values))
 
 
-def _error(opened: Opened) -> BytewiseError:
-    # What the vote depends on, a defect or no key, is the same here as it was there.
+def _error(opened: RebuildResult) -> BytewiseError:
+    # The errors that decide the vote, a defect or no key, keep their class across the processes.
     kind = CLASSES.get(opened.error)
     if kind is not None and issubclass(kind, Fault | Unavailable):
         return kind(*opened.values)

@@ -1,9 +1,9 @@
-"""What shards promised one enclave: that their releases to it stand in one log, each behind those before.
+"""Checks that the release records which an enclave received from a shard stand in one log, each after those before it.
 
-A release record is signed before the shard answers, with its place in the log and the digest of the record before it: a promise
-that it is, and stays, there. An enclave that lives for many jobs sees when a shard gives a place twice, goes back, or says that
-another record stands before the next one: its log was cut off or is kept twice, and its partial is not used. One job's process
-hands promises on to the next as they were signed, because it may have been broken by what it read.
+A shard signs a release record before it answers, with its index in the log and the digest of the record before it. An enclave
+that serves many jobs notices when a shard uses an index twice, goes back, or names another record before the next one. Its log
+was then cut off or exists twice, and its partial is not used. The process of one job passes the signed records on to the next,
+because what it read may have broken it.
 """
 
 import threading
@@ -18,71 +18,74 @@ from bytewise.protocol.units import Address, Blob, Digest
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
-    """A release record, and what proves that its shard signed it."""
+class RecordedRelease:
+    """A release record with what proves that its shard signed it."""
 
     chain_id: int
-    """Of the network."""
+    """Chain id of the network."""
     key_epochs: Address
-    """`KeyEpochs` there, for which it is signed."""
+    """The `KeyEpochs` contract for which it is signed."""
     record: Release
-    """It."""
+    """The record."""
     signature: Blob
     """The shard's."""
 
     @property
     def domain(self) -> Domain:
-        """In which it is signed."""
+        """The domain in which it is signed."""
         return Domain(self.chain_id, self.key_epochs)
 
 
-Place = tuple[Domain, Address, int]
-"""Network, shard and epoch: whose log."""
+LogKey = tuple[Domain, Address, int]
+"""Network, shard and epoch of a log."""
 
 
-class Promises:
-    """The newest promise of each shard in each epoch. Thread-safe; forgets at the end of the process."""
+class LogContinuity:
+    """The newest record of each shard in each epoch. Thread-safe; forgets at the end of the process."""
 
-    def __init__(self, on_kept: Callable[[Promise], None] = lambda _: None, known: "Promises | None" = None) -> None:
-        """`on_kept` is told of each promise that `keep` accepts; `known` is what this process was forked with."""
+    def __init__(self, on_kept: Callable[[RecordedRelease], None] = lambda _: None, known: "LogContinuity | None" = None) -> None:
+        """`on_kept` is called with each release that `keep` accepts; `known` is the continuity that this process was forked
+        with."""
         self._on_kept = on_kept
-        self._heads: dict[Place, LogHead] = {} if known is None else known.heads()
+        self._heads: dict[LogKey, LogHead] = {} if known is None else known.heads()
         self._lock = threading.Lock()
 
-    def keep(self, index: int, promise: Promise, digest: Digest) -> Release:
-        """The record of shard `index`, if it can stand in one log with those before; else `ReleaseNotRecorded`.
+    def keep(self, index: int, release: RecordedRelease, digest: Digest) -> Release:
+        """Returns the record of shard `index` if it fits the log of those before; else raises `ReleaseNotRecorded`.
 
-        `digest` is the record's, whose signature was verified. Records of other enclaves may stand between two of ours.
+        `digest` is the record's, whose signature was verified. Records of other enclaves may stand between two of this one's.
         """
-        record, place = promise.record, _place(promise)
+        record, key = release.record, _log_key(release)
         with self._lock:
-            head = self._heads.get(place)
+            head = self._heads.get(key)
             if head is not None and record.index < head.next_index:
-                raise ReleaseNotRecorded(index, f"has place {record.index}, after one at {head.next_index - 1}")
+                raise ReleaseNotRecorded(index, f"has index {record.index}, after a record at {head.next_index - 1}")
             if head is not None and record.index == head.next_index and record.previous != head.digest:
-                raise ReleaseNotRecorded(index, f"at place {record.index} does not follow the one that we were given")
-            self._heads[place] = LogHead(digest, record.index + 1)
-            self._on_kept(promise)
+                raise ReleaseNotRecorded(
+                    index, f"at index {record.index} does not follow the record that this enclave received before"
+                )
+            self._heads[key] = LogHead(digest, record.index + 1)
+            self._on_kept(release)
         return record
 
-    def learn(self, promise: Promise) -> None:
-        """Takes over what another process of this enclave says that it was promised; `BadSignature` unless its shard did.
+    def learn(self, release: RecordedRelease) -> None:
+        """Takes over a release that another process of this enclave received; `BadSignature` unless its shard signed it.
 
-        An older promise than the known one changes nothing.
+        A release older than the known one changes nothing.
         """
-        record, place = promise.record, _place(promise)
-        digest = typed_digest(promise.domain, record)
-        verify_signature(f"release record {record.index}", digest, promise.signature, record.shard)
+        record, key = release.record, _log_key(release)
+        digest = typed_digest(release.domain, record)
+        verify_signature(f"release record {record.index}", digest, release.signature, record.shard)
         with self._lock:
-            head = self._heads.get(place)
+            head = self._heads.get(key)
             if head is None or head.next_index <= record.index:
-                self._heads[place] = LogHead(digest, record.index + 1)
+                self._heads[key] = LogHead(digest, record.index + 1)
 
-    def heads(self) -> dict[Place, LogHead]:
-        """Of all logs that were heard of."""
+    def heads(self) -> dict[LogKey, LogHead]:
+        """Heads of all known logs."""
         with self._lock:
             return dict(self._heads)
 
 
-def _place(promise: Promise) -> Place:
-    return promise.domain, promise.record.shard, int(promise.record.key_epoch)
+def _log_key(release: RecordedRelease) -> LogKey:
+    return release.domain, release.record.shard, int(release.record.key_epoch)

@@ -1,8 +1,9 @@
-"""The enclave's side: asks t shards at once over attested channels, checks everything they say, combines, opens the envelope.
+"""The enclave's side of a release: asks t shards at once over attested channels, verifies their answers, combines them, opens the
+envelope.
 
-Nothing that a shard answers is believed: its release record must be signed, name our ticket and stand in one log with those that
-it gave us before, and what it gives must prove itself (`enclave.release_client`).
-A shard that lies or fails is named to `on_failure`, and another is asked in its place.
+The enclave trusts no answer. A release record must be signed, name the ticket and fit the shard's earlier records
+(`enclave.log_continuity`). What a shard gives must prove itself. A shard that lies or fails is reported to `on_failure`, and
+another one is asked instead.
 """
 
 import os
@@ -18,7 +19,7 @@ from bytewise.crypto import hpke, hybrid, reconstruction
 from bytewise.crypto.curve import GENERATOR, decode_point, decode_scalar, encode_point
 from bytewise.crypto.envelope import open_with_point, verify_receipt_envelope
 from bytewise.crypto.erasable import erase
-from bytewise.crypto.hybrid import Place
+from bytewise.crypto.hybrid import EnvelopeContext
 from bytewise.crypto.proofs import verify_partial
 from bytewise.crypto.reconstruction import TransportKey
 from bytewise.crypto.shares import combine
@@ -60,16 +61,14 @@ from bytewise.protocol.units import U8, Blob, Digest
 from bytewise.service import telemetry
 from bytewise.service.clock import ForwardClock, SystemClock
 from bytewise.service.shard_connection import Dial, dial
-from bytewise.tee.binding import Terms
-from bytewise.tee.channel import Channel, End, connect
-from enclave.log_continuity import Promise, Promises
-
-# What single shards gave an enclave for one envelope, checked, and what t of them make together, by the suite of the epoch.
+from bytewise.tee.binding import PeerRequirements
+from bytewise.tee.channel import Channel, ChannelEndpoint, connect
+from enclave.log_continuity import LogContinuity, RecordedRelease
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """What one shard gave; shows none of it."""
+class ShardAnswer:
+    """What one shard gave for one envelope; never printed."""
 
     point: EccPoint | None = field(default=None, repr=False)
     """Its partial; None in an epoch whose key is rebuilt."""
@@ -79,52 +78,53 @@ class Piece:
     """Its share of the key, in an epoch whose key is rebuilt."""
 
 
-def take(job: RunJob, ticket_hash: Digest, envelope: Envelope, shard: ShardRecord, sealed: bytes, to: TransportKey) -> Piece:
-    """What a shard sealed to the job's transport key; a `Fault` names what is wrong with it, `ShardLied` above all."""
+def open_answer(
+    job: RunJob, ticket_hash: Digest, envelope: Envelope, shard: ShardRecord, sealed: bytes, to: TransportKey
+) -> ShardAnswer:
+    """Opens and verifies what a shard sealed to the job's transport key; a `Fault`, usually `ShardLied`, names what is wrong with
+    it."""
     receipt, key = job.ticket.receipt_id, decode_point(shard.verification_key)
     names = shard.address, receipt, ticket_hash, job.ticket.key_epoch
     if is_rebuilt(job.ticket.key_epoch):
-        return Piece(of_key=reconstruction.take(sealed, to, share_info(*names), shard.index, key))
+        return ShardAnswer(of_key=reconstruction.open_key_share(sealed, to, share_info(*names), shard.index, key))
     opened = hpke.open_from_transport(to.secret, partial_info(*names), sealed)
     given = decode(HybridPartial, opened) if isinstance(envelope, HybridEnvelope) else None
     partial = given.partial if given is not None else decode(Partial, opened)
     point = verify_partial(partial, shard.index, key, decode_point(envelope.enc), receipt)
     if given is None or not isinstance(envelope, HybridEnvelope):
-        return Piece(point)
-    return Piece(point, hybrid.verify_share(given, shard.index, envelope, place_of(job), job.epoch, receipt))
+        return ShardAnswer(point)
+    return ShardAnswer(point, hybrid.verify_share(given, shard.index, envelope, envelope_context(job), job.epoch, receipt))
 
 
-def shared_point(pieces: Mapping[int, Piece], envelope: Envelope) -> EccPoint:
-    """x·R of the epoch's private key x and the envelope's ephemeral point R, from t pieces; shares of x are erased."""
-    shares = {index: piece.of_key for index, piece in pieces.items() if piece.of_key is not None}
+def shared_point(answers: Mapping[int, ShardAnswer], envelope: Envelope) -> EccPoint:
+    """x·R for the epoch's private key x and the envelope's ephemeral point R, from t answers. Erases shares of x."""
+    shares = {index: piece.of_key for index, piece in answers.items() if piece.of_key is not None}
     if shares:
-        return reconstruction.times_key(decode_point(envelope.enc), shares)
-    return combine({index: piece.point for index, piece in pieces.items() if piece.point is not None})
+        return reconstruction.multiply_by_key(decode_point(envelope.enc), shares)
+    return combine({index: piece.point for index, piece in answers.items() if piece.point is not None})
 
 
-def forget(pieces: Iterable[Piece]) -> None:
-    """Erases what can be erased of them."""
-    erase(*(piece.of_key for piece in pieces if piece.of_key is not None))
+def erase_answers(answers: Iterable[ShardAnswer]) -> None:
+    """Erases the shares of the key in these answers."""
+    erase(*(piece.of_key for piece in answers if piece.of_key is not None))
 
 
-def place_of(job: RunJob) -> Place:
-    """Which envelope of which epoch a job is about."""
-    return Place(seal_context(anchor_domain(job.contracts), job.receipt), job.receipt.key_epoch)
+def envelope_context(job: RunJob) -> EnvelopeContext:
+    """The context of a job's envelope."""
+    return EnvelopeContext(seal_context(anchor_domain(job.contracts), job.receipt), job.receipt.key_epoch)
 
-
-# An enclave's attested channel to one shard: dialled for one job, asked once, closed (design sections 7 and 8).
 
 MAX_REPLY_BYTES = 64 * 1024
-"""A release answer has about 2 KB."""
+"""Largest reply; a release answer has about 2 KB."""
 
 _MAX_REPLY_MARKS = 64
 """Most brackets, commas and backslashes of a reply; it has some 20."""
 
 
-def open_channel(shard: ShardRecord, end: End, transport_key: Blob, timeout_s: float, dial: Dial = dial) -> Channel:
-    """The channel to a shard, for a partial that is sealed to `transport_key`.
+def open_channel(shard: ShardRecord, end: ChannelEndpoint, transport_key: Blob, timeout_s: float, dial: Dial = dial) -> Channel:
+    """Opens the channel to a shard, for a partial that is sealed to `transport_key`.
 
-    `TryAgain` if nobody is there; else errors as of `connect`.
+    `TryAgain` if the shard cannot be reached; else errors as of `connect`.
     """
     try:
         stream = dial(shard, timeout_s)
@@ -133,8 +133,8 @@ def open_channel(shard: ShardRecord, end: End, transport_key: Blob, timeout_s: f
     return connect(stream, end, transport_key, timeout_s)
 
 
-def ask(channel: Channel, shard: ShardRecord, request: ReleaseRequest, timeout_s: float) -> ReleaseAnswer:
-    """The shard's answer, not yet believed; `ShardRefused` with its rule, `TryAgain` if it says so."""
+def request_release(channel: Channel, shard: ShardRecord, request: ReleaseRequest, timeout_s: float) -> ReleaseAnswer:
+    """The shard's answer, not yet verified; `ShardRefused` with its rule, `TryAgain` if the shard says so."""
     channel.send(encode(request), timeout_s)
     reply = decode(ReleaseReply, channel.receive(MAX_REPLY_BYTES, timeout_s), _MAX_REPLY_MARKS)
     if reply.answer is None:
@@ -150,19 +150,20 @@ def _refused(shard: ShardRecord, refusal: ShardRefusal) -> BytewiseError:
 
 
 TIMEOUT_S = 10.0
-"""For a connection, for both ends' evidence, and for an answer each; a shard needs about 30 ms for one, plus its chain reads."""
+"""Seconds for a connection, for both ends' evidence, and for an answer each. A shard needs about 30 ms for one, plus its chain
+reads."""
 ATTEMPTS = 6
-"""Rounds over the shards that gave none and say that a retry may help: their chain view can be a block behind."""
+"""Rounds over the shards that gave nothing and say that a retry may help, since their chain view can be a block behind."""
 PAUSE_S = 0.5
-"""Between rounds: half a block of the devnet."""
+"""Seconds between rounds: half a block of the devnet."""
 
-Failed = Callable[[int, BytewiseError], None]
-"""Told the index of a shard and why it gave no partial."""
+FailureHandler = Callable[[int, BytewiseError], None]
+"""Called with the index of a shard and the reason why it gave no partial."""
 
 
 def log_failure(index: int, error: BytewiseError) -> None:
-    """The usual `on_failure`: one log line that names the shard and the rule."""
-    telemetry.log("kms.shard_failed", shard=index, error=type(error).__name__, rule=error.rule)
+    """The default `on_failure`: one log line that names the shard and the rule."""
+    telemetry.log("shard.failed", shard=index, error=type(error).__name__, rule=error.rule)
 
 
 def _wait(seconds: float) -> bool:
@@ -179,13 +180,13 @@ class ShardKeySource:
         timeout_s: float = TIMEOUT_S,
         attempts: int = ATTEMPTS,
         pause: Callable[[float], object] = _wait,
-        on_failure: Failed = log_failure,
+        on_failure: FailureHandler = log_failure,
         dial: Dial = dial,
         rebuilds: bool = False,
-        promises: Promises | None = None,
+        continuity: LogContinuity | None = None,
     ) -> None:
-        """`rebuilds`: whether to put keys together in this process, where an epoch is for that; it should end after one job.
-        `promises`: what shards promised before; None if this is the first that hears of any."""
+        """`rebuilds`: whether this process rebuilds keys where an epoch asks for it; it should end after one job. `continuity`:
+        the releases known so far; None if there are none."""
         self._rebuilds = rebuilds
         self._quoter = quoter
         self._dial = dial
@@ -194,7 +195,7 @@ class ShardKeySource:
         self._on_failure = on_failure
         self._timeout_s = timeout_s
         self._attempts = attempts
-        self._promises = promises or Promises()
+        self._continuity = continuity or LogContinuity()
 
     def open(self, job: RunJob, transport_secret: bytes) -> bytes:
         """Padded plaintext of the job's envelope; `EnvelopeProofBad` or `EnvelopeDoesNotOpen`, `NoKey` below the threshold.
@@ -202,85 +203,91 @@ class ShardKeySource:
         `TicketRefused` for a job whose ticket, receipt and epoch record do not name one key epoch.
         """
         envelope = verify_receipt_envelope(anchor_domain(job.contracts), job.receipt, job.envelope)
-        hybrid.verify_for(envelope, job.epoch, job.ticket.receipt_id)
+        hybrid.verify_part_count(envelope, job.epoch, job.ticket.receipt_id)
         _verify_one_epoch(job)
         if is_rebuilt(job.receipt.key_epoch) and not self._rebuilds:
-            raise NoKey(0, job.epoch.threshold, "none was asked: this enclave rebuilds no keys")
-        pieces, failures = dict[int, Piece](), dict[int, BytewiseError]()
+            raise NoKey(
+                0,
+                job.epoch.threshold,
+                "no shard was asked, since this enclave rebuilds no keys: set rebuild_keys to open this epoch",
+            )
+        answers, failures = dict[int, ShardAnswer](), dict[int, BytewiseError]()
         try:
-            self._collect(Asking(job, envelope, transport_secret), pieces, failures)
-            psk = self._psk(job, envelope, pieces, failures)
-            point = shared_point(pieces, envelope)
+            self._collect(ReleaseQuery(job, envelope, transport_secret), answers, failures)
+            psk = self._psk(job, envelope, answers, failures)
+            point = shared_point(answers, envelope)
         finally:
-            forget(pieces.values())
-        return open_with_point(envelope, point, job.epoch.public_key, place_of(job).context, job.ticket.receipt_id, psk)
+            erase_answers(answers.values())
+        return open_with_point(envelope, point, job.epoch.public_key, envelope_context(job).context, job.ticket.receipt_id, psk)
 
     def _psk(
-        self, job: RunJob, envelope: Envelope, pieces: Mapping[int, Piece], failures: Mapping[int, BytewiseError]
+        self, job: RunJob, envelope: Envelope, answers: Mapping[int, ShardAnswer], failures: Mapping[int, BytewiseError]
     ) -> hpke.Psk:
         to = hybrid.recipients(job.epoch)
         if to is None or not isinstance(envelope, HybridEnvelope):
             return hpke.NO_PSK
-        shares = {index: piece.share for index, piece in pieces.items() if piece.share is not None}
-        psk = hybrid.recovered(shares, envelope, to, place_of(job))
+        shares = {index: piece.share for index, piece in answers.items() if piece.share is not None}
+        psk = hybrid.recover_psk(shares, envelope, to, envelope_context(job))
         if psk is None:
             raise EnvelopeDoesNotOpen(job.ticket.receipt_id.hex())
         for index, error in failures.items():
             if isinstance(error, PartDoesNotOpen):
-                self._on_failure(index, ShardLied(index, "says that its part does not open, which is as it should be"))
+                self._on_failure(index, ShardLied(index, "says that its part does not open, although the part is right"))
         return psk
 
-    def _collect(self, asking: "Asking", pieces: dict[int, Piece], failures: dict[int, BytewiseError]) -> None:
-        """Fills `pieces` with those of t shards; `NoKey` if there are not so many."""
-        job = asking.job
+    def _collect(self, query: "ReleaseQuery", answers: dict[int, ShardAnswer], failures: dict[int, BytewiseError]) -> None:
+        """Fills `answers` with those of t shards; `NoKey` if fewer answer."""
+        job = query.job
         for attempt in range(self._attempts):
             if attempt:
                 self._pause(PAUSE_S)
-            self._round(asking, pieces, failures)
-            if len(pieces) == job.epoch.threshold:
-                _verify_epoch_keys(job, pieces)
+            self._round(query, answers, failures)
+            if len(answers) == job.epoch.threshold:
+                _verify_epoch_keys(job, answers)
                 return
-            # As many as leave no t others: with fewer than t liars among 2t - 1 or more, one of them at least says the truth.
+            # So many failures leave no other t shards. With fewer than t liars among 2t - 1 or more shards, at least one of them
+            # is honest.
             if sum(isinstance(each, PartDoesNotOpen) for each in failures.values()) > len(job.epoch.shards) - job.epoch.threshold:
                 raise EnvelopeDoesNotOpen(job.ticket.receipt_id.hex())
-            if not any(_may_ask(shard, pieces, failures) for shard in job.epoch.shards):
+            if not any(_may_ask(shard, answers, failures) for shard in job.epoch.shards):
                 break
         reasons = ", ".join(f"shard {index} {type(error).__name__}" for index, error in sorted(failures.items()))
-        raise NoKey(len(pieces), job.epoch.threshold, reasons)
+        raise NoKey(len(answers), job.epoch.threshold, reasons)
 
-    def _round(self, asking: "Asking", pieces: dict[int, Piece], failures: dict[int, BytewiseError]) -> None:
-        """Asks as many at once as are missing, and another for each that fails: never more than are needed give something."""
-        epoch = asking.job.epoch
-        waiting = iter([each for each in epoch.shards if _may_ask(each, pieces, failures)])
-        missing = epoch.threshold - len(pieces)
+    def _round(self, query: "ReleaseQuery", answers: dict[int, ShardAnswer], failures: dict[int, BytewiseError]) -> None:
+        """Asks as many shards at once as are missing, and another for each that fails, so that no more than needed release
+        something."""
+        epoch = query.job.epoch
+        waiting = iter([each for each in epoch.shards if _may_ask(each, answers, failures)])
+        missing = epoch.threshold - len(answers)
         with ThreadPoolExecutor(missing, "shard") as threads:
-            running = {threads.submit(self._release, asking, shard): shard for shard in islice(waiting, missing)}
+            running = {threads.submit(self._release, query, shard): shard for shard in islice(waiting, missing)}
             while running:
                 for done in wait(running, return_when=FIRST_COMPLETED).done:
                     shard = running.pop(done)
                     try:
-                        pieces[shard.index] = done.result()
+                        answers[shard.index] = done.result()
                     except BytewiseError as error:
                         failures[shard.index] = error
                         self._on_failure(shard.index, error)
-                        running |= {threads.submit(self._release, asking, spare): spare for spare in islice(waiting, 1)}
+                        running |= {threads.submit(self._release, query, spare): spare for spare in islice(waiting, 1)}
 
-    def _release(self, asking: "Asking", shard: ShardRecord) -> Piece:
-        job, end = asking.job, End(asking.terms(shard), self._quoter, None, self._clock, os.urandom)
-        with open_channel(shard, end, asking.to.public, self._timeout_s, self._dial) as channel:
-            answer, evidence = ask(channel, shard, asking.request, self._timeout_s), channel.shown
-        record, digest = _verify_record(job, shard, answer, asking.ticket_hash, evidence)
+    def _release(self, query: "ReleaseQuery", shard: ShardRecord) -> ShardAnswer:
+        job, end = query.job, ChannelEndpoint(query.terms(shard), self._quoter, None, self._clock, os.urandom)
+        with open_channel(shard, end, query.to.public, self._timeout_s, self._dial) as channel:
+            answer, evidence = request_release(channel, shard, query.request, self._timeout_s), channel.shown
+        record, digest = _verify_record(job, shard, answer, query.ticket_hash, evidence)
         domain = key_domain(job.contracts)
-        self._promises.keep(shard.index, Promise(domain.chain_id, domain.contract, record, answer.signature), digest)
-        telemetry.log("kms.promised", shard=shard.address, epoch=record.key_epoch, index=record.index, record=digest)
-        return take(job, asking.ticket_hash, asking.envelope, shard, answer.sealed_partial, asking.to)
+        self._continuity.keep(shard.index, RecordedRelease(domain.chain_id, domain.contract, record, answer.signature), digest)
+        telemetry.log("release.verified", shard=shard.address, epoch=record.key_epoch, index=record.index, record=digest)
+        return open_answer(job, query.ticket_hash, query.envelope, shard, answer.sealed_partial, query.to)
 
 
-class Asking:
+class ReleaseQuery:
     """What is the same for all shards that are asked about one job; never printed."""
 
     def __init__(self, job: RunJob, envelope: Envelope, transport_secret: bytes) -> None:
-        """A `Fault` for a policy that is none: the job's fault."""
+        """A `Fault` of the job for an invalid policy."""
         self.job = job
         self.envelope = envelope
         self.to = TransportKey(transport_secret, encode_point(GENERATOR * decode_scalar(transport_secret)))
@@ -291,14 +298,14 @@ class Asking:
         )  # fmt: skip
         self._standing = first_policy_state(decode(AppraisalPolicy, job.policy))
 
-    def terms(self, shard: ShardRecord) -> Terms:
+    def terms(self, shard: ShardRecord) -> PeerRequirements:
         """What a shard must be: a program of the policy that its account vouches for, on this network, in this epoch.
 
-        The policy is the duty process's word. A shard that has another refuses the channel, and what an enclave tells a shard
-        is public: a false policy opens nothing.
+        The duty process provides the policy. A shard with another policy refuses the channel, and what an enclave tells a shard
+        is public, so a false policy opens nothing.
         """
         job = self.job
-        return Terms(
+        return PeerRequirements(
             MeasurementRole.VERIFIER_ENCLAVE,
             MeasurementRole.KEY_SHARD,
             job.contracts,
@@ -308,9 +315,9 @@ class Asking:
         )
 
 
-def _may_ask(shard: ShardRecord, pieces: Mapping[int, Piece], failures: Mapping[int, BytewiseError]) -> bool:
+def _may_ask(shard: ShardRecord, answers: Mapping[int, ShardAnswer], failures: Mapping[int, BytewiseError]) -> bool:
     failed = failures.get(shard.index)
-    return shard.index not in pieces and (failed is None or isinstance(failed, Unavailable))
+    return shard.index not in answers and (failed is None or isinstance(failed, Unavailable))
 
 
 def _verify_record(
@@ -336,16 +343,16 @@ def _verify_record(
 
 
 def _verify_one_epoch(job: RunJob) -> None:
-    # What shards give goes by the ticket's epoch, and what this enclave does with it must go by no other.
+    # Shards release by the ticket's epoch, so this enclave must use no other.
     for what, named in (("ticket", job.ticket.key_epoch), ("epoch record", job.epoch.epoch)):
         if named != job.receipt.key_epoch:
             raise TicketRefused(f"job names another key epoch in its {what} than in its receipt", TicketFlaw.OTHER_EPOCH)
 
 
-def _verify_epoch_keys(job: RunJob, pieces: Mapping[int, Piece]) -> EccPoint:
-    # What shards give is proven against verification keys that the duty process gave: these must be of the epoch's own key, or
+def _verify_epoch_keys(job: RunJob, answers: Mapping[int, ShardAnswer]) -> EccPoint:
+    # Answers are verified against verification keys from the duty process. These must belong to the epoch's public key; otherwise
     # an envelope would seem not to open through no fault of the operator.
-    keys = {each.index: decode_point(each.verification_key) for each in job.epoch.shards if each.index in pieces}
+    keys = {each.index: decode_point(each.verification_key) for each in job.epoch.shards if each.index in answers}
     if encode_point(combine(keys)) != job.epoch.public_key:
         raise ConfigurationError(f"key epoch {job.epoch.epoch}", "verification keys are not of its public key")
     return combine(keys)

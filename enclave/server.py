@@ -10,19 +10,19 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.jobs import JobFailed, Prepare, RunJob
 from bytewise.service import frames, telemetry
-from enclave.session import Bench, Session
+from enclave.session import JobContext, Session
 
 MESSAGE_TIMEOUT_S = 30.0
-"""A local peer that stalls longer in mid-conversation is gone."""
+"""Seconds after which a local peer that stalls within a conversation is treated as gone."""
 
 _POLL_S = 0.5
 _PATH_LIMIT = 107
-"""Bytes of a socket path (unix(7): sun_path of 108 with its final zero)."""
+"""Most bytes of a socket path (unix(7): sun_path of 108 with its final zero)."""
 _CREDENTIALS = struct.Struct("3i")
 
 
 def listen(path: Path) -> socket.socket:
-    """A listening socket at `path`, mode 0600; a socket file left by a dead process is replaced."""
+    """A listening socket at `path`, mode 0600. A socket file left by a dead process is replaced."""
     if len(os.fsencode(path)) > _PATH_LIMIT:
         raise ConfigurationError("socket", f"path is longer than {_PATH_LIMIT} bytes")
     if path.is_socket():
@@ -40,8 +40,9 @@ def listen(path: Path) -> socket.socket:
     return server
 
 
-def serve_one(server: socket.socket, bench: Bench, taken: Callable[[], None] = lambda: None) -> bool:
-    """One conversation with the owner, whether it brings a job or not; `taken` is told when it begins. False if nobody came."""
+def serve_one(server: socket.socket, context: JobContext, taken: Callable[[], None] = lambda: None) -> bool:
+    """One conversation with the owner, with a job or without. `taken` is called when it begins. Returns False if nobody
+    connected."""
     try:
         peer, _ = server.accept()
     except TimeoutError:
@@ -51,29 +52,29 @@ def serve_one(server: socket.socket, bench: Bench, taken: Callable[[], None] = l
         if _owner(peer) != os.getuid():
             return False
         taken()
-        _converse(peer, bench)
+        _converse(peer, context)
     return True
 
 
-def _converse(peer: socket.socket, bench: Bench) -> None:
+def _converse(peer: socket.socket, context: JobContext) -> None:
     try:
-        ask = frames.receive(peer, Prepare)
-        session = Session(bench, ask.receipt_id)
-        bench.switchboard.peer = peer
+        prepare = frames.receive(peer, Prepare)
+        session = Session(context, prepare.receipt_id)
+        context.shard_dialer.peer = peer
         frames.send(peer, session.prepare())
         job = frames.receive(peer, RunJob)
         frames.send(peer, session.run(job))
     except (Fault, Unavailable) as error:
-        telemetry.log_error("enclave.failed", error)
+        telemetry.log_error("enclave_job.failed", error)
         telemetry.count("bytewise_enclave_failures_total", error=type(error).__name__)
-        _apologise(peer, JobFailed(type(error).__name__, isinstance(error, Unavailable)))
+        _send_failure(peer, JobFailed(type(error).__name__, isinstance(error, Unavailable)))
 
 
-def _apologise(peer: socket.socket, failure: JobFailed) -> None:
+def _send_failure(peer: socket.socket, failure: JobFailed) -> None:
     try:
         frames.send(peer, failure)
     except Unavailable as gone:
-        telemetry.log_error("enclave.peer_gone", gone)
+        telemetry.log_error("enclave_job.peer_lost", gone)
 
 
 def _owner(peer: socket.socket) -> int:

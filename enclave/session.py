@@ -1,6 +1,6 @@
-"""One job from its first message to its result: prepare a transport key, verify the ticket, judge, quote (design section 7).
+"""One job from its first message to its result: make a transport key, verify the ticket, judge, quote (design section 7).
 
-Nothing of a job outlives its session. What is logged names events and ids, never what an envelope held.
+Nothing of a job outlives its session. Log lines name events and ids, never the content of an envelope.
 """
 
 import gc
@@ -18,23 +18,23 @@ from bytewise.protocol.records.environment import PROFILE_EXACT_1
 from bytewise.protocol.records.statements import transport_key_hash
 from bytewise.protocol.units import U8, Blob, Digest
 from bytewise.service import telemetry
-from enclave.judge import Judgement, JudgingEngine, judge, verify_job
-from enclave.shard_dialer import Switchboard
+from enclave.judge import JobOutcome, JudgingEngine, judge_job, verify_job
+from enclave.shard_dialer import ShardDialer
 
 
-class Bench:
+class JobContext:
     """What all jobs of one enclave process share."""
 
     def __init__(
         self, engine: JudgingEngine, model_id: Digest, keys: KeySource, quoter: Quoter, chain_id: int,
-        rng: Callable[[int], bytes], profile: str = PROFILE_EXACT_1, switchboard: Switchboard | None = None,
+        rng: Callable[[int], bytes], profile: str = PROFILE_EXACT_1, shard_dialer: ShardDialer | None = None,
         unfenced: tuple[str, ...] = (), instance: Digest | None = None, limit_s: int = JOB_LIMIT_S,
         transport: Callable[[], tuple[bytes, Blob]] | None = None,
     ) -> None:  # fmt: skip
-        """`switchboard`: by which `keys` reach shards, told of each conversation; None if they need none. `unfenced`: fences
-        that do not hold around this process. `instance`: name of the enclave, which its processes share; None draws one.
-        `limit_s`: longest that one conversation may take. `transport`: secret and public half of a job's transport key, the
-        secret empty where it is the business of `keys`; None draws both here."""
+        """`shard_dialer`: opens streams to shards for `keys`; it is given each conversation; None if `keys` need none.
+        `unfenced`: fences that do not hold around this process. `instance`: name of the enclave, which its processes share; None
+        draws one. `limit_s`: most seconds of one conversation. `transport`: secret and public half of a job's transport key, the
+        secret empty where only `keys` have it; None draws both here."""
         self.engine = engine
         self.model_id = model_id
         self.keys = keys
@@ -42,7 +42,7 @@ class Bench:
         self.chain_id = chain_id
         self.rng = rng
         self.profile = profile
-        self.switchboard = switchboard or Switchboard()
+        self.shard_dialer = shard_dialer or ShardDialer()
         self.unfenced = unfenced
         self.instance = Digest(rng(32)) if instance is None else instance
         self.limit_s = limit_s
@@ -52,36 +52,36 @@ class Bench:
 class Session:
     """One job: `prepare`, then `run`."""
 
-    def __init__(self, bench: Bench, receipt_id: Digest) -> None:
-        self._bench = bench
+    def __init__(self, context: JobContext, receipt_id: Digest) -> None:
+        self._context = context
         self._receipt_id = receipt_id
-        self._secret, self._public = bench.transport()
+        self._secret, self._public = context.transport()
 
     def prepare(self) -> Prepared:
         """The fresh transport key of this job."""
-        return Prepared(self._bench.instance, self._public, self._bench.limit_s, self._bench.unfenced)
+        return Prepared(self._context.instance, self._public, self._context.limit_s, self._context.unfenced)
 
     def run(self, job: RunJob) -> JobResult:
-        """The result of the job that was prepared, with its quote; a `Fault` if it is another job or inconsistent."""
-        identifier = verify_job(job, self._bench.chain_id)
+        """The result of the prepared job, with its quote; a `Fault` if it is another job or inconsistent."""
+        identifier = verify_job(job, self._context.chain_id)
         for what, have, want in (
             ("receipt", identifier, self._receipt_id),
             ("transport key", job.ticket.transport_key_hash, transport_key_hash(self._public)),
-            ("instance", job.ticket.instance, self._bench.instance),
+            ("instance", job.ticket.instance, self._context.instance),
         ):
             if have != want:
                 raise TicketRefused(f"ticket is for another {what}", TicketFlaw.OTHER_JOB)
-        telemetry.log("enclave.job", receipt=identifier, subject=job.ticket.subject, round=job.ticket.round)
-        bench = self._bench
-        judgement = judge(job, identifier, bench.keys, self._secret, bench.engine, bench.model_id, bench.profile)
-        gc.collect()  # the payload's cycles, if any, go now and not at the next job
+        telemetry.log("enclave_job.started", receipt=identifier, subject=job.ticket.subject, round=job.ticket.round)
+        context = self._context
+        judgement = judge_job(job, identifier, context.keys, self._secret, context.engine, context.model_id, context.profile)
+        gc.collect()  # frees the payload's reference cycles now, not at the next job
         telemetry.log(
-            "enclave.judged", receipt=identifier, outcome=judgement.outcome.name, code=judgement.code,
+            "enclave_job.judged", receipt=identifier, outcome=judgement.outcome.name, code=judgement.code,
             verify_passes=judgement.verify_passes,
         )  # fmt: skip
         return self._quoted(job, identifier, judgement)
 
-    def _quoted(self, job: RunJob, identifier: Digest, found: Judgement) -> JobResult:
+    def _quoted(self, job: RunJob, identifier: Digest, found: JobOutcome) -> JobResult:
         ticket = job.ticket
         statement = ResultStatement(
             chain_id=job.contracts.chain_id, contract=job.contracts.disputes, subject=ticket.subject, round=ticket.round,
@@ -89,7 +89,7 @@ class Session:
             tokens_hash=found.tokens_hash, trace_root=found.trace_root, round_digest=found.round_digest,
             verify_passes=found.verify_passes, premises=host_claims_of(job),
         )  # fmt: skip
-        evidence = decode(Evidence, self._bench.quoter.quote(result_report_data(statement)))
+        evidence = decode(Evidence, self._context.quoter.quote(result_report_data(statement)))
         return JobResult(
             subject=ticket.subject, round=ticket.round, receipt_id=identifier, voter=ticket.voter,
             outcome=statement.outcome, code=statement.code, tokens_hash=found.tokens_hash, trace_root=found.trace_root,

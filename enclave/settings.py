@@ -11,7 +11,7 @@ from bytewise.tee.quoters import verify_attestation
 
 @dataclass(frozen=True, slots=True)
 class EnclaveSettings:
-    """What an enclave needs to start; it holds no key of an account and no address of a chain node."""
+    """Settings of an enclave. It holds no key of an account and no address of a chain node."""
 
     artifact: Path
     """Folder of the converted model."""
@@ -32,24 +32,25 @@ class EnclaveSettings:
     backend: str = ""
     """Integer backend; empty: the fastest that passes its known-answer test."""
     environment_file: Path | None = None
-    """Registered Environment that this machine is, as canonical JSON; needed by an artifact of profile `pinned-1` only."""
+    """The registered Environment of this machine, canonical JSON; needed only by an artifact of profile `pinned-1`."""
     device: str = "cpu"
     """Where the engine runs: `cpu` or `cuda`."""
     cache_bytes: int = 0
-    """Most memory of the keys and values of one job; 0: half of what the weights leave of the machine's or control group's."""
+    """Most memory for the keys and values of one job; 0: half of what the weights leave of the machine's or control group's."""
     key_timeout_s: float = 10.0
     """Timeout of one call to a key shard."""
     job_limit_s: int = JOB_LIMIT_S
-    """Longest that one job may take before its process is ended; the duty process is told and waits as long."""
+    """Seconds after which the process of a job is ended; the duty process is told and waits as long."""
     working_bytes: int = 4 * 2**30
-    """Address space that one job's process may have beyond weights, libraries and `cache_bytes`."""
+    """Address space of one job's process beyond weights, libraries and `cache_bytes`."""
     rebuild_keys: bool = False
-    """Whether to open envelopes of key epochs whose key is put together from shares (ADR-038), in a process for each; otherwise
-    a seat has no key for them."""
+    """Whether to open envelopes of key epochs whose key is rebuilt from shares (ADR-038), each in its own process. Otherwise a
+    seat has no key for them."""
     require_fences: bool = False
-    """Whether not to start where a fence (`bytewise.tee.confinement`) cannot be put up; otherwise it is logged and told."""
+    """Whether to refuse to start where a fence (`bytewise.tee.confinement`) cannot be set up. Otherwise it is logged and
+    reported."""
     ready_file: Path | None = None
-    """Written once jobs are taken, for whoever started the process."""
+    """Written once jobs are accepted, for the process that started this one."""
 
     def __post_init__(self) -> None:
         verify_attestation(self.evidence, self.platform_file, self.endorsements, self.insecure_accept_simulated, self.chain_id)

@@ -1,6 +1,6 @@
-"""How an enclave reaches shards: it asks the duty process at the other end of the job socket, which hands in a connected stream.
+"""How an enclave reaches shards: the duty process at the other end of the job socket connects and hands in the stream.
 
-What travels on the stream is between enclave and shard (`enclave.release_client`); the enclave needs no network.
+The content of the stream is between enclave and shard (`enclave.release_client`). The enclave needs no network.
 """
 
 import socket
@@ -11,8 +11,8 @@ from bytewise.protocol.jobs import Dial, Dialled, ShardRecord
 from bytewise.service import frames
 
 
-class Switchboard:
-    """Streams to shards for the one conversation that runs. Threads may dial at once: they are served one after the other."""
+class ShardDialer:
+    """Streams to shards for the current conversation. Several threads may dial; they are served one after the other."""
 
     def __init__(self) -> None:
         self.peer: socket.socket | None = None

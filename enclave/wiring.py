@@ -1,4 +1,4 @@
-"""What the enclave's processes are made of: a keeper with the verified weights, one process per job, one for second opinions."""
+"""Wires the enclave's processes: a supervisor with the verified weights, one process per job, one for cross-checks."""
 
 import functools
 import gc
@@ -25,25 +25,25 @@ from bytewise.tee import confinement
 from bytewise.tee.confinement import Fence
 from bytewise.tee.quoters import open_quoter
 from enclave import server
-from enclave.cross_check import Doubting, Opened, SecondOpinion
-from enclave.forked_process import Ready
-from enclave.key_rebuilder import Rebuilder
-from enclave.log_continuity import Promises
+from enclave.cross_check import CrossCheck, CrossCheckedEngine, OpenedBackend
+from enclave.forked_process import ProcessReady
+from enclave.key_rebuilder import KeyRebuilder
+from enclave.log_continuity import LogContinuity
 from enclave.release_client import ShardKeySource
-from enclave.session import Bench
+from enclave.session import JobContext
 from enclave.settings import EnclaveSettings
-from enclave.shard_dialer import Switchboard
-from enclave.supervisor import Keeper
+from enclave.shard_dialer import ShardDialer
+from enclave.supervisor import Supervisor
 
 JOB_FILES = 256
 """Most open files of one job's process."""
 
 REBUILDER_BYTES = 2**30
-"""Address space that a process which rebuilds a key may have beyond what it was forked with: an envelope, and threads."""
+"""Address space of a process that rebuilds a key beyond what it was forked with: an envelope, and threads."""
 
 
 def run(settings: EnclaveSettings, fences: list[Fence]) -> int:
-    """Serves jobs until SIGTERM; the exit code. `fences` are those that stand already."""
+    """Serves jobs until SIGTERM; returns the exit code. `fences` are those that are set up already."""
     stop = _stop_on_signals()
     loaded = verify_artifact(
         settings.artifact, _environment(settings), threads=settings.threads, backend=settings.backend, device=settings.device,
@@ -52,106 +52,110 @@ def run(settings: EnclaveSettings, fences: list[Fence]) -> int:
     slower = torch_instead(settings.artifact, settings.device)
     if slower is not None:
         telemetry.log("engine.torch", why=slower)
-    # Before there is a quoter or a socket: a fork has what was there.
-    second = _second(settings, loaded)
+    # Before there is a quoter or a socket, because a fork has what exists at that time.
+    cross_check = _cross_check(settings, loaded)
     if loaded.has_library:
         library()
     simulator = functools.partial(_simulator, loaded.model_id)
     quoter = open_quoter(settings.evidence, settings.platform_file, settings.endorsements, simulator)
     gc.collect()
-    gc.freeze()  # what stays need not be searched after each job for what the job left, nor be copied by that
+    gc.freeze()  # the collector then neither scans nor copies the permanent objects after each job
     with server.listen(settings.socket) as listening:
-        unfenced = _missing(*fences, confinement.no_sockets(forks=True))
-        if second is not None:
-            unfenced += tuple(f"second {each}" for each in second.ready().unfenced)
+        unfenced = _missing(*fences, confinement.filter_calls(forks=True))
+        if cross_check is not None:
+            unfenced += tuple(f"second {each}" for each in cross_check.ready().unfenced)
         _require(settings, unfenced)
-        parts = _Parts(settings, loaded, quoter, second, unfenced)
-        watched = None if second is None else second.process
-        keeper = Keeper(listening, parts.bench, parts.promises, settings.job_limit_s, stop, parts.announce, watched)
-        code = keeper.run()
-    if second is not None:
-        second.close()
+        parts = _ProcessFactory(settings, loaded, quoter, cross_check, unfenced)
+        watched = None if cross_check is None else cross_check.process
+        supervisor = Supervisor(listening, parts.context, parts.continuity, settings.job_limit_s, stop, parts.announce, watched)
+        code = supervisor.run()
+    if cross_check is not None:
+        cross_check.close()
     settings.socket.unlink(missing_ok=True)
     return code
 
 
-def _second(settings: EnclaveSettings, loaded: Loaded) -> SecondOpinion | None:
-    # An engine that computes with the library anyway asks its second backend where it is.
+def _cross_check(settings: EnclaveSettings, loaded: Loaded) -> CrossCheck | None:
+    # An engine that uses the library anyway runs its second backend in its own process.
     if loaded.has_library:
         return None
 
     def begin() -> tuple[str, ...]:
-        missing = _missing(confinement.no_sockets(forks=True))
+        missing = _missing(confinement.filter_calls(forks=True))
         library()
         return missing
 
-    def engine() -> Opened:
+    def engine() -> OpenedBackend:
         opened = loaded.open()
         assert isinstance(opened, ExactEngine)
         opened.second_backend()
-        return Opened(opened, _missing(*_fences(settings, opened)))
+        return OpenedBackend(opened, _missing(*_fences(settings, opened)))
 
-    return SecondOpinion(engine, begin, settings.job_limit_s)
+    return CrossCheck(engine, begin, settings.job_limit_s)
 
 
-class _Parts:
-    """What the processes of jobs need; each method says in which process it runs."""
+class _ProcessFactory:
+    """What the processes of jobs need. Each method says in which process it runs."""
 
     def __init__(
-        self, settings: EnclaveSettings, loaded: Loaded, quoter: Quoter, second: SecondOpinion | None, unfenced: tuple[str, ...]
+        self, settings: EnclaveSettings, loaded: Loaded, quoter: Quoter, cross_check: CrossCheck | None, unfenced: tuple[str, ...]
     ) -> None:
-        self._settings, self._loaded, self._quoter, self._second = settings, loaded, quoter, second
+        self._settings, self._loaded, self._quoter, self._cross_check = settings, loaded, quoter, cross_check
         self._unfenced = unfenced
-        self.promises = Promises()
-        # Shards count the instances that ask about one receipt: each retry must not be another.
+        self.continuity = LogContinuity()
+        # Shards count the instances that ask about one receipt, so a retry must not be another instance.
         self._instance = Digest(os.urandom(32))
 
-    def bench(self, line: socket.socket) -> Bench:
-        """In a job's process: everything for one job, with the fences that the keeper cannot put up for it."""
-        switchboard = Switchboard()
-        # Before the engine has threads and this process may fork no more.
-        keys, unfenced = self._keys(line, switchboard)
+    def context(self, line: socket.socket) -> JobContext:
+        """In a job's process: everything for one job, with the fences that the supervisor cannot set up for it."""
+        shard_dialer = ShardDialer()
+        # Before the engine has threads and this process may no longer fork.
+        keys, unfenced = self._keys(line, shard_dialer)
         engine = self._loaded.open()
         engine.vectors()
-        ends = (keys.pid,) if isinstance(keys, Rebuilder) else ()
+        ends = (keys.pid,) if isinstance(keys, KeyRebuilder) else ()
         missing = (
             *self._unfenced,
             *unfenced,
             *_missing(*_fences(self._settings, engine, _quotes_by_files(self._settings), ends)),
         )
-        judging = Doubting(engine, self._second) if self._second is not None and isinstance(engine, ExactEngine) else engine
-        return Bench(
-            judging, self._loaded.model_id, keys, self._quoter, self._settings.chain_id, os.urandom, engine.profile, switchboard,
-            missing, self._instance, self._settings.job_limit_s, keys.transport if isinstance(keys, Rebuilder) else None,
+        judging = (
+            CrossCheckedEngine(engine, self._cross_check)
+            if self._cross_check is not None and isinstance(engine, ExactEngine)
+            else engine
+        )
+        return JobContext(
+            judging, self._loaded.model_id, keys, self._quoter, self._settings.chain_id, os.urandom, engine.profile, shard_dialer,
+            missing, self._instance, self._settings.job_limit_s, keys.transport if isinstance(keys, KeyRebuilder) else None,
         )  # fmt: skip
 
-    def _keys(self, line: socket.socket, switchboard: Switchboard) -> tuple[KeySource, tuple[str, ...]]:
+    def _keys(self, line: socket.socket, shard_dialer: ShardDialer) -> tuple[KeySource, tuple[str, ...]]:
         # In a job's process: what opens envelopes, and fences that do not hold around the process that rebuilds keys.
-        promises = Promises(lambda promise: frames.send(line, promise), self.promises)
+        continuity = LogContinuity(lambda release: frames.send(line, release), self.continuity)
 
-        def source(rebuilds: bool, board: Switchboard) -> KeySource:
+        def source(rebuilds: bool, board: ShardDialer) -> KeySource:
             timeout_s = self._settings.key_timeout_s
-            return ShardKeySource(self._quoter, timeout_s=timeout_s, dial=board.dial, promises=promises, rebuilds=rebuilds)
+            return ShardKeySource(self._quoter, timeout_s=timeout_s, dial=board.dial, continuity=continuity, rebuilds=rebuilds)
 
-        plain = source(False, switchboard)
+        plain = source(False, shard_dialer)
         if not self._settings.rebuild_keys:
             return plain, ()
-        rebuilder = Rebuilder(plain, switchboard, functools.partial(source, True), self._rebuilder_fences)
+        rebuilder = KeyRebuilder(plain, shard_dialer, functools.partial(source, True), self._rebuilder_fences)
         return rebuilder, tuple(f"rebuilder {each}" for each in rebuilder.ready().unfenced)
 
     def _rebuilder_fences(self) -> tuple[str, ...]:
-        limits = confinement.bounded(memory_bytes=REBUILDER_BYTES, cpu_s=self._settings.job_limit_s, files=JOB_FILES)
-        # A key is worth more than a prompt: no swap now is no word about swap that somebody adds while it is here.
-        kept = confinement.locked(), confinement.no_swap()
-        alone = confinement.no_sockets(forks=False, writes=_quotes_by_files(self._settings))
-        return _missing(confinement.unseen(), *kept, alone, limits)
+        limits = confinement.limit_resources(memory_bytes=REBUILDER_BYTES, cpu_s=self._settings.job_limit_s, files=JOB_FILES)
+        # A key is worth more than a prompt: even where no swap exists now, somebody could add it during the job.
+        kept = confinement.lock_memory(), confinement.avoid_swap()
+        alone = confinement.filter_calls(forks=False, writes=_quotes_by_files(self._settings))
+        return _missing(confinement.deny_inspection(), *kept, alone, limits)
 
-    def announce(self, ready: Ready) -> None:
-        """In the keeper, once the first process waits for a job."""
+    def announce(self, ready: ProcessReady) -> None:
+        """In the supervisor, once the first process waits for a job."""
         about = {"model": self._loaded.model_id, "evidence": self._settings.evidence.value, "unfenced": ready.unfenced}
-        # An enclave reads no chain: its evidence fits key epochs of this label only, and shards refuse it for others.
+        # An enclave reads no chain. Its evidence fits key epochs of this label only, and shards refuse it for others.
         told = warning(SIMULATED if self._settings.evidence is EvidenceType.SIMULATED else HARDWARE)
-        telemetry.log("enclave.ready", **about, **({"warning": told} if told else {}))
+        telemetry.log("enclave.started", **about, **({"warning": told} if told else {}))
         _require(self._settings, ready.unfenced)
         if self._settings.ready_file is not None:
             self._settings.ready_file.write_text(self._loaded.model_id.hex())
@@ -163,28 +167,28 @@ def _quotes_by_files(settings: EnclaveSettings) -> bool:
 
 
 def _fences(settings: EnclaveSettings, engine: AnyEngine, writes: bool = False, ends: tuple[int, ...] = ()) -> list[Fence]:
-    # Those of a process that has a job or a doubt. A GPU's driver opens its devices for writing.
-    alone = confinement.no_sockets(forks=False, writes=writes or settings.device != "cpu", ends=ends)
-    fences = [confinement.no_swap(), alone]
+    # Fences of a process with a job or a cross-check. A GPU's driver opens its devices for writing.
+    alone = confinement.filter_calls(forks=False, writes=writes or settings.device != "cpu", ends=ends)
+    fences = [confinement.avoid_swap(), alone]
     if settings.device != "cpu":
-        # A GPU's driver maps more addresses than there is memory anywhere.
+        # A GPU's driver maps more addresses than any machine has memory.
         return [*fences, Fence("bounded", f"not on {settings.device}")]
     cache = engine.allowance if isinstance(engine, ExactEngine) else 0
     # Opening the engine took some of it already; as much again is allowed for that.
     cpu_s = 2 * settings.job_limit_s * settings.threads + 60
-    return [*fences, confinement.bounded(memory_bytes=cache + settings.working_bytes, cpu_s=cpu_s, files=JOB_FILES)]
+    return [*fences, confinement.limit_resources(memory_bytes=cache + settings.working_bytes, cpu_s=cpu_s, files=JOB_FILES)]
 
 
 def _missing(*fences: Fence) -> tuple[str, ...]:
     for each in fences:
         if each.missing:
-            telemetry.log("enclave.fence", name=each.name, why=each.missing)
+            telemetry.log("fence.failed", name=each.name, why=each.missing)
     return tuple(each.name for each in fences if each.missing)
 
 
 def _require(settings: EnclaveSettings, unfenced: tuple[str, ...]) -> None:
     if settings.require_fences and unfenced:
-        raise ConfigurationError("require_fences", f"not here: {', '.join(unfenced)}")
+        raise ConfigurationError("require_fences", f"these fences cannot be set up here: {', '.join(unfenced)}")
 
 
 def _environment(settings: EnclaveSettings) -> Environment | None:
@@ -196,11 +200,13 @@ def _environment(settings: EnclaveSettings) -> Environment | None:
     except OSError as error:
         raise ConfigurationError(path.name, str(error.strerror)) from None
     except Fault as error:
-        raise ConfigurationError(path.name, f"is no environment: {error}") from None
+        raise ConfigurationError(
+            path.name, f"is no environment ({error}): name the registered Environment as canonical JSON"
+        ) from None
 
 
 def _simulator(model_id: Digest, platform_file: Path) -> Quoter:
-    # Imported here only: a production enclave must not hold it.
+    # Imported here only, because a production enclave must not load the simulator.
     from bytewise.tee_simulated.quoter import SimulatedQuoter
 
     return SimulatedQuoter.of_this_program(platform_file, model=model_id)

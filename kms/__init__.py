@@ -1,2 +1,5 @@
-"""What a key holder runs. Read in this order: curve, hpke, envelope, shares, dleq (pure cryptography); dealer, dkg, sealing,
-keyring (keys at rest); policy (pure decision), release, api (the shard); client (the enclave's side)."""
+"""What a key holder runs.
+
+Read `storage` (the shard's folder), `ceremony` (key generation, resharing, repair), `shard` (the serving process), then
+`release_log` (audits). `bytewise.crypto` has the cryptography and `enclave.release_client` the enclave's side.
+"""

@@ -1,7 +1,8 @@
-"""`python -m kms serve --config FILE`, `erase` (every share of the epoch but the one that the chain means), `wrap` (the key in
-the folder's storage.key is kept wrapped by the settings' wrap_command instead, if they have one, and a signing.key of before
-ADR-040 is sealed; both files are wiped), and `approve` (a governor's signature under an appraisal policy). `bytewise shard init`
-makes a shard's folder and its settings.
+"""`python -m kms serve | erase | wrap | approve --config FILE`.
+
+`serve` runs a shard. `erase` erases every share of the epoch except the one in force. `wrap` seals the signing key of a folder
+from before ADR-040, and moves the key in `storage.key` into wrapped form if the settings have a `wrap_command`; it wipes both
+files. `approve` adds a governor's signature to an appraisal policy. `bytewise shard init` makes a shard's folder and settings.
 
 Exit codes: `bytewise.service.exit_codes`.
 """
@@ -24,11 +25,11 @@ from chain.client.access import open_chain
 from chain.client.address_book import read_network, verify_code
 from chain.reads.reader import SnapshotReader
 from chain.sending.keys import load_signer
-from kms.ceremony.erasure import erase, statement_file
+from kms.ceremony.erasure import erase_shares, statement_file
 from kms.settings import ApproveSettings, ShardSettings
 from kms.shard.chain_view import ChainCeremonyView, ChainKeyView
-from kms.shard.policy_approval import approve, changes, read_policy
-from kms.shard.process_hardening import close_process
+from kms.shard.policy_approval import approve, policy_changes, read_policy
+from kms.shard.process_hardening import harden_process
 from kms.shard.service import serve_shard
 from kms.storage import accounts, folder_lock, keyring
 from kms.storage.sealing import open_sealer, verify_same_key, wrap_folder
@@ -37,20 +38,18 @@ from kms.storage.sealing import open_sealer, verify_same_key, wrap_folder
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit code."""
     run = {"erase": _erase, "serve": _serve, "wrap": _wrap, "approve": _approve}
-    given = Parser("kms", __doc__, tuple(run)).parse_args(arguments)
-    return run_entry(f"kms-{given.command}", lambda: run[given.command](given.config))
+    parsed = Parser("kms", __doc__, tuple(run)).parse_args(arguments)
+    return run_entry(f"kms-{parsed.command}", lambda: run[parsed.command](parsed.config))
 
 
 def _approve(config: Path) -> int:
     settings = load_settings(ApproveSettings, config)
     if settings.before_file is not None:
         before, after = (read_policy(path) for path in (settings.before_file, settings.policy_file))
-        for line in changes(before, after):
-            telemetry.log("kms.policy_change", change=line)
+        for line in policy_changes(before, after):
+            telemetry.log("policy.change_listed", change=line)
     signed = approve(settings.policy_file, settings.out_file, load_signer(settings.key_file))
-    telemetry.log(
-        "kms.policy_approved", digest=signed.policy.digest, serial=signed.policy.serial, signatures=len(signed.signatures)
-    )
+    telemetry.log("policy.approved", digest=signed.policy.digest, serial=signed.policy.serial, signatures=len(signed.signatures))
     return Exit.OK
 
 
@@ -61,20 +60,22 @@ def _erase(config: Path) -> int:
     engine = open_database(settings.database_url)
     check_revision(engine)
     document = keyring.load_document(settings.epoch_file)
-    said = erase(settings.folder, document, network.contracts, Ceremonies(engine), view, SystemClock(), settings.sealing)
-    telemetry.log("kms.erased", epoch=said.statement.epoch, erased=said.statement.erased, file=statement_file(said.statement))
+    signed = erase_shares(settings.folder, document, network.contracts, Ceremonies(engine), view, SystemClock(), settings.sealing)
+    telemetry.log(
+        "share.erased", epoch=signed.statement.epoch, erased=signed.statement.erased, file=statement_file(signed.statement)
+    )
     return Exit.OK
 
 
 def _wrap(config: Path) -> int:
     settings = load_settings(ShardSettings, config)
-    with folder_lock.alone(settings.folder):
+    with folder_lock.lock_for_change(settings.folder):
         if settings.wrap_command:
             wrap_folder(settings.folder, settings.sealing)
-            telemetry.log("kms.storage_key_wrapped", command=settings.wrap_command[0])
+            telemetry.log("storage_key.wrapped", command=settings.wrap_command[0])
         verify_same_key(settings.folder, settings.sealing)
         sealed = accounts.seal_account(settings.folder, open_sealer(settings.folder, settings.sealing))
-    telemetry.log("kms.signing_key_sealed", was_open=sealed)
+    telemetry.log("signing_key.sealed", was_open=sealed)
     return Exit.OK
 
 
@@ -92,13 +93,13 @@ def _serve(config: Path) -> int:
 
 
 def _simulator(platform_file: Path) -> Quoter:
-    # Imported here only: a shard in production must not hold it.
+    # Imported here only, because a shard in production must not load the simulator.
     from bytewise.tee_simulated.quoter import SimulatedQuoter
 
     return SimulatedQuoter.of_this_program(platform_file, SHARD_ENTRY)
 
 
 if __name__ == "__main__":
-    # Here, for who calls `main` from a program of its own answers for that process.
-    close_process()
+    # Not in `main`: a program that calls `main` decides for its own process.
+    harden_process()
     sys.exit(main())

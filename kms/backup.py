@@ -1,8 +1,8 @@
-"""A shard's keys and shares as one sealed file, and the way back: only what the chain still means, and only beside a log that is
-not older than the file.
+"""Backup of a shard's keys and shares as one sealed file, and its restore.
 
-A share from before a resharing is what a thief of old backups has; it never comes back into use. A shard whose release log is
-lost would contradict what it signed; its keys never come back without it. The database itself is backed up by its own means.
+A restore returns only shares that are in force on the chain: an older share in an old backup must never come back into use. It
+also needs a release log that is not older than the backup, since a shard without its log would contradict what it signed. The
+database has its own backup.
 """
 
 import re
@@ -25,15 +25,15 @@ from bytewise.protocol.errors.branches import BytewiseError, Fault
 from bytewise.protocol.keys.epochs import EpochOnChain, EpochState
 from bytewise.protocol.units import U64, Address, Blob
 from bytewise.storage.releases import ReleaseRecords
-from kms.ceremony.authority import CeremonyView, is_over
+from kms.ceremony.authority import CeremonyView, is_epoch_over
 from kms.storage import accounts, folder_lock, keyring
-from kms.storage.files import create, wipe, write_whole
-from kms.storage.log_position import LogMark, read_marks, verify_marks
-from kms.storage.sealing import IN_FOLDER, STORAGE_KEY, WRAPPED_KEY, Sealer, Sealing, open_sealer
+from kms.storage.files import create_file, wipe, write_whole
+from kms.storage.log_position import LogPosition, read_positions, verify_positions
+from kms.storage.sealing import IN_FOLDER, STORAGE_KEY, WRAPPED_KEY, Sealer, StorageKeySource, open_sealer
 
 NONCE_BYTES = 12
 _SHARE = re.compile(r"share-(\d+)(?:-[0-9a-f]+)?\.json|kem-(\d+)(?:-[0-9a-f]+)?\.sealed")
-_NAMES = (
+_FILE_NAMES = (
     STORAGE_KEY,
     WRAPPED_KEY,
     accounts.SEALED_KEY,
@@ -49,26 +49,26 @@ class BackupFile:
     """One file of the shard's folder."""
 
     name: str
-    """Its name there."""
+    """Its name in the folder."""
     content: Blob = field(repr=False)
-    """All of it."""
+    """Its content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """What the sealed file holds."""
+    """Content of the sealed file."""
 
     shard: Address
-    """Whose."""
+    """Account of the shard."""
     made_at: U64
     """Unix seconds, the shard's clock."""
     files: tuple[BackupFile, ...]
     """Keys, sealed shares, erasure statements, the newest appraisal policy, the shard's public entry."""
-    logs: tuple[LogMark, ...]
-    """Of every key epoch with a record."""
+    logs: tuple[LogPosition, ...]
+    """Log position of every key epoch with a record."""
 
 
-class Restored(NamedTuple):
+class RestoreResult(NamedTuple):
     """What a restore did."""
 
     backup: Backup
@@ -76,20 +76,20 @@ class Restored(NamedTuple):
     written: tuple[str, ...]
     """Files that are in the folder now."""
     dropped: tuple[str, ...]
-    """Shares that the chain means no more."""
+    """Shares that were not restored because they are not in force."""
 
 
 def back_up(folder: Path, out: Path, key: bytes, records: ReleaseRecords, clock: Clock, rng: Rng) -> Backup:
     """Writes the sealed file, which must not exist; the shard may be running. `key` has 32 bytes.
 
-    `StaleBackup` if the database lacks what the shard signed: the file would let its keys come back beside that one.
+    `StaleBackup` if the database lacks what the shard signed: the file would allow a restore of the keys beside that database.
     """
-    verify_marks(read_marks(folder), records)
-    shard, logs = accounts.address_of(folder), tuple(_marks(records))
+    verify_positions(read_positions(folder), records)
+    shard, logs = accounts.address_of(folder), tuple(_positions(records))
     files = tuple(BackupFile(path.name, Blob(path.read_bytes())) for path in _files(folder))
     made = Backup(shard, U64(clock.now()), files, logs)
     nonce = rng(NONCE_BYTES)
-    create(out, nonce + AESGCM(key).encrypt(nonce, encode(made), _LABEL))
+    create_file(out, nonce + AESGCM(key).encrypt(nonce, encode(made), _LABEL))
     return made
 
 
@@ -105,22 +105,27 @@ def open_backup(file: Path, key: bytes) -> Backup:
 
 
 def restore(
-    file: Path, key: bytes, folder: Path, records: ReleaseRecords, view: CeremonyView | None, sealing: Sealing = IN_FOLDER
-) -> Restored:
-    """Puts keys and the shares that the chain means into a folder that has none of them; the same call goes on after a crash.
+    file: Path,
+    key: bytes,
+    folder: Path,
+    records: ReleaseRecords,
+    view: CeremonyView | None,
+    sealing: StorageKeySource = IN_FOLDER,
+) -> RestoreResult:
+    """Restores keys, and the shares in force, into a folder that has none of them. The same call continues after a crash.
 
-    Without a view of the chain no share comes back: then the other shards repair it (`Purpose.REPAIR`).
-    `StaleBackup`, and nothing is written, if the log is older than the file, or a share that the chain asks of this shard is not
-    in it. `ConfigurationError` if the folder has other keys or somebody uses it, or the storage key is elsewhere and does not
-    open the share.
+    Without a view of the chain it restores no share: the other shards then repair it (`Purpose.REPAIR`). `StaleBackup`, and
+    nothing is written, if the log is older than the file, or if the file lacks a share that the chain expects of this shard.
+    `ConfigurationError` if the folder has other keys or is in use, or if the storage key is elsewhere and does not open the
+    share.
     """
     backup = open_backup(file, key)
     _verify_logs(backup, records)
-    verify_marks(read_marks(folder), records)
+    verify_positions(read_positions(folder), records)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with folder_lock.alone(folder) as served, _drafted(folder / keyring.RESTORING) as draft:
+    with folder_lock.lock_for_change(folder) as served, _staging_folder(folder / keyring.RESTORING) as draft:
         if served is not None:
-            raise ConfigurationError(str(folder), "a process serves from it: stop that one first; nothing was written")
+            raise ConfigurationError(str(folder), "a process serves from it: stop it first. Nothing was written")
         for each in backup.files:
             write_whole(draft / Path(each.name).name, each.content)
         dropped = tuple(sorted(_drop_stale(draft, backup.shard, view, sealing)))
@@ -128,12 +133,12 @@ def restore(
         _verify_vacant(draft, folder, written)
         for name in written:
             (draft / name).replace(folder / name)
-    return Restored(backup, written, dropped)
+    return RestoreResult(backup, written, dropped)
 
 
 @contextmanager
-def _drafted(draft: Path) -> Iterator[Path]:
-    """A folder that is empty at first, also after a crash, and of which nothing is left."""
+def _staging_folder(draft: Path) -> Iterator[Path]:
+    """A folder that is empty at first, even after a crash, and is removed at the end."""
 
     def clear() -> None:
         for path in draft.iterdir():
@@ -152,59 +157,57 @@ def _verify_vacant(draft: Path, folder: Path, names: tuple[str, ...]) -> Path:
     for name in names:
         there = folder / name
         if there.exists() and there.read_bytes() != (draft / name).read_bytes():
-            raise ConfigurationError(str(there), "is there and differs; a restore replaces nothing")
+            raise ConfigurationError(str(there), "exists and differs: a restore replaces nothing. Restore into an empty folder")
     return folder
 
 
 def _verify_logs(backup: Backup, records: ReleaseRecords) -> Backup:
     for mark in backup.logs:
         records.verify_chain(mark.epoch)
-    verify_marks(backup.logs, records)
+    verify_positions(backup.logs, records)
     return backup
 
 
-def _drop_stale(draft: Path, shard: Address, view: CeremonyView | None, sealing: Sealing) -> Iterator[str]:
-    """Removes shares that the chain means no more and names them; `StaleBackup` if it means others of this shard."""
-    held: dict[int, list[Path]] = {}
+def _drop_stale(draft: Path, shard: Address, view: CeremonyView | None, sealing: StorageKeySource) -> Iterator[str]:
+    """Removes shares that are not in force and yields their names; `StaleBackup` if the chain expects others of this shard."""
+    by_epoch: dict[int, list[Path]] = {}
     for path in draft.iterdir():
         if named := _SHARE.fullmatch(path.name):
-            held.setdefault(int(named[1] or named[2]), []).append(path)
-    for epoch, paths in held.items():
+            by_epoch.setdefault(int(named[1] or named[2]), []).append(path)
+    for epoch, paths in by_epoch.items():
         on_chain = view.key_epoch(epoch) if view else None
-        if view is None or on_chain is None or is_over(view, epoch, on_chain):
+        if view is None or on_chain is None or is_epoch_over(view, epoch, on_chain):
             keyring.erase_all(draft, epoch)
         elif on_chain.state is not EpochState.NONE:
-            _keep_meant(draft, epoch, shard, on_chain, sealing)
+            _keep_share_in_force(draft, epoch, shard, on_chain, sealing)
         yield from (path.name for path in paths if not path.exists())
 
 
-def _keep_meant(draft: Path, epoch: int, shard: Address, on_chain: EpochOnChain, sealing: Sealing) -> None:
+def _keep_share_in_force(draft: Path, epoch: int, shard: Address, on_chain: EpochOnChain, sealing: StorageKeySource) -> None:
     if shard not in on_chain.shards:
         keyring.erase_all(draft, epoch)
         return
     sealer = _sealer(draft, sealing)
     try:
-        keyring.erase_others(draft, epoch, keyring.points_of(on_chain.commitments), sealer)
+        keyring.erase_others(draft, epoch, keyring.split_commitments(on_chain.commitments), sealer)
     except ConfigurationError:
-        raise _missing(draft, epoch, on_chain, sealer, sealing) from None
+        raise _why_no_share(draft, epoch, on_chain, sealer, sealing) from None
 
 
-def _sealer(draft: Path, sealing: Sealing) -> Sealer:
-    # A file of before the key was wrapped, or taken out of the folder, has the key itself; `bytewise shard wrap` is next then.
+def _sealer(draft: Path, sealing: StorageKeySource) -> Sealer:
+    # The backup contains the key itself if the key was not wrapped then. The next step is then `bytewise shard wrap`.
     if (draft / STORAGE_KEY).exists():
         return open_sealer(draft)
     if sealing.key_file is None and not sealing.wrap:
-        raise ConfigurationError(
-            "storage_key_file", "missing: the backup has no storage key, which was elsewhere when it was made"
-        )
+        raise ConfigurationError("storage_key_file", "missing: the backup contains no storage key; name the file that has it")
     return open_sealer(draft, sealing)
 
 
-def _missing(draft: Path, epoch: int, on_chain: EpochOnChain, sealer: Sealer, sealing: Sealing) -> BytewiseError:
-    """Why no share of the file is the one that the chain means: it is not there, or does not open."""
-    locked = ", ".join(keyring.unopened(draft, epoch, sealer))
+def _why_no_share(draft: Path, epoch: int, on_chain: EpochOnChain, sealer: Sealer, sealing: StorageKeySource) -> BytewiseError:
+    """The error for a backup in which no share is the one in force: it is missing, or does not open."""
+    locked = ", ".join(keyring.unopened_shares(draft, epoch, sealer))
     if not locked:
-        return StaleBackup("file", f"it has no share of version {on_chain.version} of key epoch {epoch}, which the chain means")
+        return StaleBackup("file", f"it has no share of version {on_chain.version} of key epoch {epoch}, which is in force")
     if sealing.key_file is None or (draft / STORAGE_KEY).exists():
         return StaleBackup("file", f"its {locked} does not open under the storage key that is in it: altered before the backup")
     why = (
@@ -215,14 +218,14 @@ def _missing(draft: Path, epoch: int, on_chain: EpochOnChain, sealer: Sealer, se
     return ConfigurationError(str(sealing.key_file), why)
 
 
-def _marks(records: ReleaseRecords) -> Iterator[LogMark]:
+def _positions(records: ReleaseRecords) -> Iterator[LogPosition]:
     for epoch in records.epochs():
         head = records.verify_chain(epoch)
-        yield LogMark(U64(epoch), U64(head.next_index - 1), head.digest)
+        yield LogPosition(U64(epoch), U64(head.next_index - 1), head.digest)
 
 
 def _files(folder: Path) -> list[Path]:
-    named = [folder / name for name in _NAMES if (folder / name).exists()]
+    named = [folder / name for name in _FILE_NAMES if (folder / name).exists()]
     kept = (each for pattern in ("share-*.json", "kem-*.sealed", "erasure-*.json") for each in sorted(folder.glob(pattern)))
     return [*named, *kept]
 

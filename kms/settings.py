@@ -10,56 +10,56 @@ from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.suites import is_key_epoch
 from bytewise.protocol.units import U64, ZERO_ADDRESS, Address, Digest, address
 from bytewise.service.settings import DatabaseUrl, Endpoints, rpc_endpoints
-from kms.storage.sealing import LIMIT_S, Sealing
+from kms.storage.sealing import LIMIT_S, StorageKeySource
 
 
 @dataclass(frozen=True, slots=True)
 class ApproveSettings:
-    """`bytewise key approve`."""
+    """`bytewise key approve`: a governor's signature under an appraisal policy."""
 
     policy_file: Path
-    """The policy to be approved, canonical JSON."""
+    """The policy to approve, canonical JSON."""
     key_file: Path
     """The governor's key, as 0x-hex."""
     out_file: Path
     """The signed policy: made, or our signature added to those of others."""
     before_file: Path | None = None
-    """The policy that it follows, if there is one: what changes is said before it is signed."""
+    """The policy before it, if there is one: the command prints what changes before it signs."""
 
 
 @dataclass(frozen=True, slots=True)
 class CeremonySettings:
-    """`bytewise key dkg`, `reshare` and `repair`: what the scribe of one ceremony needs."""
+    """`bytewise key dkg`, `reshare` and `repair`: settings of a ceremony's coordinator."""
 
     epoch: U64
-    """Key epoch; its number says of which suite (`bytewise.protocol.suites`)."""
+    """Key epoch. Its number selects the suite (`bytewise.protocol.suites`)."""
     threshold: int
-    """Shards that open, afterwards; of a repair that of the epoch."""
+    """Shares that open an envelope afterwards; in a repair that of the epoch."""
     quorum: int
-    """Receivers that must prove their share; of a repair helpers that must hand theirs over."""
+    """Receivers that must prove their share; in a repair, helpers that must send their value."""
     reveal_budget: int
     """Most receivers whose values false complaints may make public; below the threshold."""
     assurance: str
     """`simulated` or `hardware`."""
     phase_s: float
-    """Longest time in seconds that a phase waits for who has not spoken."""
+    """Longest time in seconds that a phase waits for silent shards."""
     network_file: Path
     """Address book of the network."""
-    scribe_key_file: Path
-    """Key file of the account that keeps the log."""
+    coordinator_key_file: Path
+    """Key file of the coordinator's account, which signs the log."""
     database_url: DatabaseUrl
-    """The scribe's own database; `bytewise key` migrates it."""
+    """The coordinator's own database; `bytewise key` migrates it."""
     plan_file: Path
-    """The signed plan: written before the ceremony begins, and gone on with if it is there."""
+    """The signed plan: written before the ceremony begins, and continued if the file exists."""
     out_file: Path
-    """Where the epoch document goes."""
+    """Where the epoch document is written."""
     entries: tuple[Path, ...] = ()
-    """Entries of the receivers (`bytewise shard init`) in order of their indices; in a refresh and a repair none."""
+    """Entries of the receivers (`bytewise shard init`) in order of their indices; none in a refresh and a repair."""
     source_file: Path | None = None
-    """Epoch document whose shares are dealt again, or repaired."""
+    """Epoch document of the shares to deal again or to repair."""
     source_version: int = 0
-    """How often they were dealt again before."""
-    heir: int = 0
+    """How often these shares were dealt again before."""
+    repair_index: int = 0
     """In a repair, index of the shard that lost its share."""
 
     def __post_init__(self) -> None:
@@ -75,7 +75,7 @@ class CeremonySettings:
 
 
 MAX_PHASE_S = 7 * 86_400.0
-"""A phase that waits longer is a mistake."""
+"""A longer phase is a mistake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +87,11 @@ class ShardSettings:
     port: int
     """TCP port."""
     folder: Path
-    """This shard's folder, as the ceremony left it."""
+    """This shard's folder (`bytewise shard init`)."""
     epoch_file: Path
     """Public epoch document."""
     policy_file: Path
-    """Appraisal policy, canonical JSON: signed (`SignedPolicy`) where there are governors, plain otherwise."""
+    """Appraisal policy, canonical JSON: signed (`SignedPolicy`) where there are governors, unsigned otherwise."""
     network_file: Path
     """Address book of the network."""
     database_url: DatabaseUrl
@@ -99,17 +99,18 @@ class ShardSettings:
     channel_port: int
     """TCP port of its attested channels, at the same address."""
     audits_per_epoch: int
-    """Most distinct audits that this shard serves in one epoch; dispute seats are never refused for it."""
+    """Most distinct audits that this shard serves in one epoch. The limit never refuses a dispute seat."""
     production: bool
-    """Refuses simulated evidence, policies and epochs, and the simulator itself, and blocks that are not final."""
+    """Refuses simulated evidence, policies and epochs, the simulator itself, and blocks that are not final."""
     rpc_url: str = ""
     """JSON-RPC of a chain node; this, or `rpc_urls`."""
     rpc_urls: tuple[str, ...] = ()
-    """JSON-RPC of several nodes, best by different providers: what fewer than `rpc_quorum` say alike is not acted on."""
+    """JSON-RPC of several nodes, best of different providers. The shard acts only on answers that `rpc_quorum` of them agree
+    on."""
     rpc_quorum: int = 0
     """How many of `rpc_urls` must agree; 0: more than half."""
     evidence: EvidenceType | None = None
-    """How it is attested to the enclaves that ask it; needed as soon as there is an epoch."""
+    """How the shard is attested to enclaves; needed once there is an epoch."""
     platform_file: Path | None = None
     """Key file of the simulated platform (evidence `simulated` only)."""
     endorsements: Path | None = None
@@ -117,26 +118,26 @@ class ShardSettings:
     insecure_accept_simulated: bool = False
     """The explicit switch without which evidence `simulated` is refused."""
     policy_governors: tuple[Address, ...] = ()
-    """Keys that approve policies; none only where epoch and evidence are simulated, on a test chain."""
+    """Accounts that sign policies. Empty only where epoch and evidence are simulated, on a test chain."""
     policy_threshold: int = 0
     """How many of them must sign a policy."""
-    scribe: str = ""
-    """Account whose key ceremonies this shard takes part in; none if empty. Without an epoch file it does nothing else."""
-    approved: tuple[Digest, ...] = ()
-    """Plans of ceremonies, by digest, that may give shares of this shard's keys to other shards than the chain names."""
+    coordinator: str = ""
+    """Account whose key ceremonies this shard joins; none if empty. Without an epoch file the shard only takes part in
+    ceremonies."""
+    approved_plans: tuple[Digest, ...] = ()
+    """Digests of ceremony plans that may give shares of this shard's keys to other shards than the chain names."""
     release_shares: bool = False
-    """Whether it serves key epochs whose number says that enclaves rebuild the key (ADR-038): they are given its share."""
+    """Whether the shard serves key epochs whose key enclaves rebuild (ADR-038): it gives them its share."""
     storage_key_file: Path | None = None
     """File with the key that seals its shares; by default `storage.key` in the folder."""
     wrap_command: tuple[str, ...] = ()
-    """Program and arguments that wrap that key instead (`kms.storage.sealing`): the key in on stdin, the wrapped key out on
-    stdout."""
+    """Program and arguments that wrap that key (`kms.storage.sealing`): the key on stdin, the wrapped key on stdout."""
     unwrap_command: tuple[str, ...] = ()
     """Program and arguments that unwrap it; run once at each start."""
     wrap_limit_s: float = LIMIT_S
     """Longest time in seconds that either of them may take."""
     finality: str = "finalized"
-    """Which blocks decide a release: `finalized` (design section 8), or `latest` on a chain that finalizes none."""
+    """Blocks that decide a release: `finalized` (design section 8), or `latest` on a chain that finalizes none."""
 
     def __post_init__(self) -> None:
         if self.finality not in ("finalized", "latest"):
@@ -146,10 +147,12 @@ class ShardSettings:
         if self.production and not self.policy_governors:
             raise ConfigurationError("shard", "no policy_governors in production")
         try:
-            address(self.scribe or ZERO_ADDRESS)
+            address(self.coordinator or ZERO_ADDRESS)
         except MalformedValue:
-            raise ConfigurationError("scribe", f"{self.scribe[:60]} is no account: 0x and 40 hex digits, or empty") from None
-        # Whatever is wrong with them is said at the start.
+            raise ConfigurationError(
+                "coordinator", f"{self.coordinator[:60]} is no account: give 0x and 40 hex digits, or leave it empty"
+            ) from None
+        # Reports an error in these settings at the start.
         _ = self.rpc, self.sealing
 
     @property
@@ -158,6 +161,6 @@ class ShardSettings:
         return rpc_endpoints(self.rpc_url, self.rpc_urls, self.rpc_quorum)
 
     @property
-    def sealing(self) -> Sealing:
+    def sealing(self) -> StorageKeySource:
         """Where the storage key is."""
-        return Sealing(self.storage_key_file, self.wrap_command, self.unwrap_command, self.wrap_limit_s)
+        return StorageKeySource(self.storage_key_file, self.wrap_command, self.unwrap_command, self.wrap_limit_s)

@@ -1,4 +1,7 @@
-"""HTTPS to one shard, its certificate pinned: for whoever reads its public log, or brings shards together."""
+"""HTTPS to one shard with its certificate pinned, for programs that read its public log or run ceremonies.
+
+Every exchange ends by one deadline, however slowly the shard answers.
+"""
 
 import socket
 import ssl
@@ -16,9 +19,7 @@ from bytewise.protocol.jobs import ShardRecord
 from bytewise.protocol.keys.epochs import ShardRefusal
 from bytewise.service.clock import monotonic_s
 
-# Connections whose every exchange ends by one moment, however the other side spends it.
-
-_PIECE_BYTES = 2**14
+_CHUNK_BYTES = 2**14
 """Most that is written at once: one TLS record, which has one timeout."""
 
 SocketOption = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
@@ -26,17 +27,17 @@ SocketOption = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple
 
 
 class Deadline:
-    """When the exchange that is under way has to be over."""
+    """The end of the current exchange."""
 
     def __init__(self) -> None:
         self._until = 0.0
 
     def start(self, seconds: float) -> None:
-        """The next exchange has so long."""
+        """Gives the next exchange this many seconds."""
         self._until = monotonic_s() + seconds
 
     def left(self) -> float:
-        """Seconds until then; `httpcore2.ReadTimeout` if there are none."""
+        """Seconds until the deadline; `httpcore2.ReadTimeout` if none are left."""
         left = self._until - monotonic_s()
         if left <= 0:
             raise httpcore2.ReadTimeout("the exchange takes too long")
@@ -44,7 +45,7 @@ class Deadline:
 
 
 class TimedBackend(httpcore2.NetworkBackend):
-    """Opens connections that keep to a deadline; what the HTTP client says of timeouts counts for nothing."""
+    """Opens connections that keep to a deadline; the HTTP client's own timeouts are ignored."""
 
     def __init__(self, deadline: Deadline) -> None:
         self._inner = httpcore2.SyncBackend()
@@ -58,7 +59,7 @@ class TimedBackend(httpcore2.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[SocketOption] | None = None,
     ) -> httpcore2.NetworkStream:
-        """The first address of the host that answers; each has its part of the time that is left."""
+        """Connects to the first address of the host that answers; each address gets an equal part of the time that is left."""
         addresses, options = _addresses(host, port), list(socket_options or ())
         failure: Exception = httpcore2.ConnectError(f"{host} has no address")
         for after, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
@@ -72,7 +73,7 @@ class TimedBackend(httpcore2.NetworkBackend):
 
 
 def _addresses(host: str, port: int) -> list[str]:
-    # A name can have as many as its owner likes, and the library would give each the whole time.
+    # A name can have any number of addresses, and the library would give each the whole time.
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -89,8 +90,8 @@ class _TimedStream(httpcore2.NetworkStream):
         return self._inner.read(max_bytes, self._deadline.left())
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        for at in range(0, len(buffer), _PIECE_BYTES):
-            self._inner.write(buffer[at : at + _PIECE_BYTES], self._deadline.left())
+        for at in range(0, len(buffer), _CHUNK_BYTES):
+            self._inner.write(buffer[at : at + _CHUNK_BYTES], self._deadline.left())
 
     def close(self) -> None:
         self._inner.close()
@@ -105,12 +106,12 @@ class _TimedStream(httpcore2.NetworkStream):
 
 
 TIMEOUT_S = 5.0
-"""Of one HTTP exchange, from the first connection to the last byte, where the caller does not say otherwise."""
+"""Seconds for one HTTP exchange, from the first connection to the last byte, unless the caller says otherwise."""
 MAX_ANSWER_BYTES = 64 * 1024
-"""Most that an answer has where the caller does not say otherwise."""
+"""Largest answer, unless the caller says otherwise."""
 
-NO_PAGE = "status 404"
-"""What `ShardRefused` says of a shard that answers, and has nothing at this path."""
+PAGE_NOT_FOUND = "status 404"
+"""What `ShardRefused` says of a shard that answers and has nothing at this path."""
 
 _FAILURES = (
     httpcore2.ConnectionNotAvailable,
@@ -122,11 +123,11 @@ _FAILURES = (
 
 
 class ShardBusy(TryAgain):
-    """The shard is there, and asks to be asked again later."""
+    """The shard asks to be asked again later."""
 
 
 class ShardClient:
-    """HTTPS to one shard, trusting its pinned certificate and nothing else."""
+    """HTTPS to one shard, trusting its pinned certificate only."""
 
     def __init__(self, shard: ShardRecord | ShareHolder, timeout_s: float = TIMEOUT_S, most: int = MAX_ANSWER_BYTES) -> None:
         try:
@@ -148,13 +149,16 @@ class ShardClient:
         self._http.close()
 
     def call(self, method: str, path: str, body: bytes, timeout_s: float | None = None) -> bytes:
-        """Body of a 200 answer; `ShardRefused` with the shard's rule, `TryAgain` if it cannot be reached,
-        `ShardBusy` if it asks to be asked again.
+        """The body of a 200 answer; `ShardRefused` with the shard's rule, `TryAgain` if it cannot be reached, `ShardBusy` if it
+        is busy.
 
-        Ends after `timeout_s`, without it after the client's own, also where an answer comes a byte at a time. One call at once.
+        The call ends after `timeout_s`, by default the client's own, even if the answer comes one byte at a time. One call at a
+        time.
         """
         if self._base.scheme != "https":
-            raise TryAgain(self._url, "is not https: nothing is asked without a pinned certificate")
+            raise TryAgain(
+                self._url, "is not https: the client needs a pinned certificate. Correct the shard's address in the address book"
+            )
         self._deadline.start(self._timeout_s if timeout_s is None else timeout_s)
         url = httpcore2.URL(
             scheme=self._base.raw_scheme, host=self._base.raw_host, port=self._base.port, target=self._target(path)
@@ -190,4 +194,4 @@ def _origin(shard: ShardRecord | ShareHolder) -> httpx2.URL:
     try:
         return httpx2.URL(shard.url)
     except httpx2.InvalidURL as error:
-        raise ConfigurationError(f"address of shard {shard.address}", f"{shard.url!r} is none: {error}") from None
+        raise ConfigurationError(f"address of shard {shard.address}", f"{shard.url!r} is no URL: {error}") from None

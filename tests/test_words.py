@@ -26,17 +26,16 @@ BANNED = frozenset(
 
 WAITING_WORDS: frozenset[str] = frozenset(
     """
-    _absent _apart _given _print_story _scribe _told _told_shares _towns Absent Apart build_desk ConvictionsHeld Desk desk
-    given_by grounds_of Hands Held held HeldShare knobs Office office offices Parrot policy_succession print_story Scribe
-    scribe_key scribe_of scribe_over select_grounds Story story_of stranger strangers Switchboard Told told told_broadcast
-    told_link ToldDesk ToldLink Town town Village watchtower_town
+    _absent _apart _print_story _told _told_shares _towns Absent ConvictionsHeld Desk desk given_by Hands Held held
+    knobs Office office offices Parrot policy_succession print_story select_grounds Story stranger Told told
+    told_broadcast told_link ToldDesk ToldLink Town town Village watchtower_town
     """.split()
 )
 """Identifiers with a banned word that are still there."""
 
 WAITING_CLASSES: frozenset[str] = frozenset(
     """
-    Court Difference Finding Kept Member Network Opened Output Phase Report Seen Story Verdict Wanted
+    Difference Finding Network Output
     """.split()
 )
 """Names that two classes of the product still share."""

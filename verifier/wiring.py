@@ -34,7 +34,7 @@ from chain.reads.documents import RegistryDocuments
 from chain.reads.reader import SnapshotReader
 from chain.sending.keys import load_signer
 from chain.sending.sender import SenderPolicy
-from kms.shard.share_rotation import as_dealt
+from kms.shard.share_rotation import with_verification_keys
 from verifier.audits.audit_hints import HintBox, HintSender
 from verifier.audits.auditor import Auditor
 from verifier.audits.hint_server import HintServer, KnownVerifiers
@@ -96,7 +96,7 @@ class FollowingReader(SnapshotReader):
         if final is None:
             return record
         meant = self.epoch_on_chain(epoch, final).commitments
-        return as_dealt(record, meant) if meant else record
+        return with_verification_keys(record, meant) if meant else record
 
 
 class NodeContext:

@@ -1,8 +1,8 @@
-"""BLS12-381 signatures of verdict certificates: keys in G1, signatures in G2, points in the bytes of EIP-2537.
+"""BLS12-381 signatures of verdict certificates: keys in G1, signatures in G2, points in the encoding of EIP-2537.
 
 The suite is `BLS_SIG_BLS12381G2_XMD:SHA-256_SSWU_RO_POP_`, over 32-byte EIP-712 digests. A point is its coordinates, each of 64
-bytes, big-endian, c0 before c1; infinity is all zero. `py_ecc` is plain Python and takes time that depends on the secret: sign
-where nobody else can measure.
+bytes, big-endian, c0 before c1; infinity is all zero. `py_ecc` is plain Python, and its running time depends on the secret: sign
+only where nobody else can measure the time.
 """
 
 from collections.abc import Iterable
@@ -67,7 +67,7 @@ class BlsSigner:
         return self._signed(message, Suite.DST)
 
     def prove_possession(self, domain: Domain, account: Address) -> BlsSignature:
-        """What `BlsKeys` at `domain` asks of `account` for this key."""
+        """The proof that `BlsKeys` at `domain` requires of `account` for this key."""
         return self._signed(possession_digest(domain, account, self.public_key), Suite.POP_TAG)
 
     def _signed(self, message: Digest, tag: bytes) -> BlsSignature:
@@ -90,7 +90,7 @@ def hash_to_curve(message: Digest, tag: bytes) -> bytes:
 
 
 def aggregate(parts: Iterable[tuple[BlsSignature, int]]) -> BlsSignature:
-    """Sum of signatures, each as often as its signer has seats; `MalformedValue` for what is no point of the group."""
+    """Sum of signatures, each multiplied by its signer's number of seats; `MalformedValue` for a signature outside the group."""
     total = Z2
     for signature, seats in parts:
         total = add(total, multiply(_point_of_g2(signature), _seats(seats)))
@@ -98,7 +98,7 @@ def aggregate(parts: Iterable[tuple[BlsSignature, int]]) -> BlsSignature:
 
 
 def committee_key(parts: Iterable[tuple[PublicKey, int]]) -> PublicKey:
-    """Sum of keys, each once per seat; `MalformedValue` for what is no point of the group."""
+    """Sum of keys, each multiplied by its number of seats; `MalformedValue` for a key outside the group."""
     total = Z1
     for key, seats in parts:
         total = add(total, multiply(_point_of_g1(key), _seats(seats)))
@@ -106,16 +106,17 @@ def committee_key(parts: Iterable[tuple[PublicKey, int]]) -> PublicKey:
 
 
 def check_signature(key: PublicKey, message: Digest, signature: BlsSignature) -> None:
-    """An aggregator's check of one part, or of the whole. About a second. `BadSignature`, or `MalformedValue` for a bad point."""
+    """Checks one part, or the whole, as an aggregator does. Takes about a second. `BadSignature`, or `MalformedValue` for a bad
+    point."""
     _check(key, message, signature, Suite.DST)
 
 
 def check_possession(domain: Domain, account: Address, key: PublicKey, proof: BlsSignature) -> None:
-    """What `BlsKeys` checks at registration; errors as `check_signature`."""
+    """Checks what `BlsKeys` checks at registration; errors as `check_signature`."""
     _check(key, possession_digest(domain, account, key), proof, Suite.POP_TAG)
 
 
-def words(point: bytes) -> tuple[bytes, ...]:
+def point_words(point: bytes) -> tuple[bytes, ...]:
     """A point as an argument of a contract call."""
     return tuple(point[i : i + 32] for i in range(0, len(point), 32))
 

@@ -1,6 +1,7 @@
 """P-256 points and scalars, strictly decoded (SEC 1, 2.3.3 and 2.3.4; design section 8).
 
-The group has prime order and cofactor 1, so a decoded point that is on the curve and is not the identity has full order.
+The group has prime order and cofactor 1, so a decoded point that is on the curve and is not the identity has full order. Each
+point has one encoding.
 """
 
 from collections.abc import Callable
@@ -15,8 +16,6 @@ from bytewise.protocol.errors.reasons import PointFlaw
 from bytewise.protocol.errors.records import MalformedPoint, MalformedValue
 from bytewise.protocol.units import Blob
 
-# Which bytes are a P-256 point: one encoding for each (SEC 1, 2.3.4). The arithmetic on points is in `kms`.
-
 FIELD = 2**256 - 2**224 + 2**192 + 2**96 - 1
 """Prime of the field (SP 800-186, 3.2.1.3)."""
 
@@ -28,7 +27,7 @@ POINT_BYTES = 65
 
 
 def point_flaw(data: bytes) -> PointFlaw | None:
-    """Why the bytes are not the uncompressed encoding of a point, or are of the identity; None if they are a good point's."""
+    """Why the bytes are not the uncompressed encoding of a point, or encode the identity; None for a good point."""
     return _of_form(data) or _of_place(int.from_bytes(data[1:33]), int.from_bytes(data[33:POINT_BYTES]))
 
 
@@ -47,7 +46,7 @@ def _of_form(data: bytes) -> PointFlaw | None:
 
 
 def _of_place(x: int, y: int) -> PointFlaw | None:
-    # A library that reduces coordinates, or reads (0, 0) as the identity, would give one point two encodings.
+    # A library that reduces coordinates, or reads (0, 0) as the identity, would accept two encodings of one point.
     if x >= FIELD or y >= FIELD:
         return PointFlaw.ABOVE_FIELD
     if (x, y) == (0, 0):
@@ -67,14 +66,14 @@ GENERATOR = EccPoint(_GX, _GY, _CURVE)
 """G."""
 
 Rng = Callable[[int], bytes]
-"""`rng(n)` gives n random bytes."""
+"""`rng(n)` returns n random bytes."""
 
 _MAX_DRAWS = 64
-"""A draw is outside the group order with probability 2^-32: 64 in a row mean a broken generator."""
+"""A draw is outside the group order with probability 2^-32, so 64 in a row mean a broken generator."""
 
 
 def decode_point(data: bytes) -> EccPoint:
-    """The point of 65 uncompressed bytes; `MalformedPoint`, whose reason says why, for anything else and for the identity."""
+    """The point of 65 uncompressed bytes; `MalformedPoint`, with its reason, for anything else and for the identity."""
     flaw = point_flaw(data)
     if flaw is not None:
         raise MalformedPoint("P-256 point", f"{len(data)} bytes, {flaw}", flaw)
@@ -114,7 +113,7 @@ def random_scalar(rng: Rng) -> int:
 
 @lru_cache(maxsize=1)
 def second_generator() -> EccPoint:
-    """Ḡ of TDH2: the first labelled hash that is an x coordinate, with even y, so nobody knows its logarithm to base G."""
+    """Ḡ of TDH2: the first labelled hash that is an x coordinate, with even y, so that nobody knows its logarithm to base G."""
     for counter in range(256):
         x = int.from_bytes(digests.labelled(Label.TDH2_POINT, counter))
         square = (x * x * x - 3 * x + CURVE_B) % FIELD
@@ -126,5 +125,5 @@ def second_generator() -> EccPoint:
 
 
 def challenge(label: Label, *parts: bytes | int) -> int:
-    """A Fiat-Shamir challenge: labelled hash modulo the group order (bias 2^-32, which soundness tolerates)."""
+    """A Fiat-Shamir challenge: a labelled hash modulo the group order (bias 2^-32, which soundness tolerates)."""
     return int.from_bytes(digests.labelled(label, *parts)) % ORDER

@@ -1,11 +1,11 @@
-"""Seal and open an envelope: HPKE plus a TDH2-style proof that its maker knew the ephemeral key (design section 8).
+"""Seals and opens an envelope: HPKE plus a TDH2-style proof that its maker knew the ephemeral key (design section 8).
 
-Plain HPKE is malleable under partial decapsulation: who submits R' = R + aG and gets xR' learns xR = xR' - a·xG. The proof
-(Shoup and Gennaro, TDH2) shows knowledge of r with R = rG and Ū = rḠ, and its challenge hashes the seal context, both points,
-both commitments and the ciphertext, so that neither a mauled point nor a copied envelope passes.
+Plain HPKE is malleable under partial decapsulation: an attacker that submits R' = R + aG and gets xR' learns xR = xR' - a·xG. The
+proof (Shoup and Gennaro, TDH2) shows knowledge of r with R = rG and Ū = rḠ. Its challenge hashes the seal context, both points,
+both commitments and the ciphertext, so that neither a modified point nor a copied envelope passes.
 
-In a hybrid epoch a second secret goes into the key, which no logarithm gives away (`bytewise.crypto.hybrid`); the challenge
-hashes its parts. The suite is that of the epoch which the receipt names, never what the envelope says.
+In a hybrid epoch the key also depends on a second secret that no logarithm reveals (`bytewise.crypto.hybrid`), and the challenge
+hashes its parts. The suite is that of the epoch in the receipt, never what the envelope says.
 """
 
 from Crypto.PublicKey.ECC import EccPoint
@@ -23,7 +23,7 @@ from bytewise.crypto.curve import (
     random_scalar,
     second_generator,
 )
-from bytewise.crypto.hybrid import Place, Recipients
+from bytewise.crypto.hybrid import EnvelopeContext, Recipients
 from bytewise.crypto.shares import MAX_SHARDS
 from bytewise.protocol.assurance import HARDWARE
 from bytewise.protocol.digests import Label
@@ -49,16 +49,16 @@ from bytewise.protocol.units import U64, Blob, Digest
 
 _TAG_BYTES = 16
 MAX_ENVELOPE_BYTES = 2 * (max(BUCKETS) + _TAG_BYTES) + 2048
-"""Largest canonical envelope: the ciphertext as hex and its small members."""
+"""Largest canonical envelope: the ciphertext as hex and the small fields."""
 MAX_ENVELOPE_MARKS = 7
-"""Brackets and commas of an envelope (`encoding.MAX_MARKS`): no other number of them can be one."""
+"""Brackets and commas of an envelope (`encoding.MAX_MARKS`); every envelope has this number."""
 PART_BYTES, PART_MARKS = 2 * (1088 + 48 + 32) + 64, 4
-"""What a part adds to a hybrid envelope, at most."""
+"""Most bytes and marks that one part adds to a hybrid envelope."""
 
 
 def sealing_key(epoch: EpochRecord, accept_simulated: bool, accept_rebuilt: bool = False) -> Blob:
     """The key to seal to; `ConfigurationError` for an epoch that is simulated, or whose key enclaves rebuild, unless the caller's
-    settings accept such a one."""
+    settings accept it."""
     if epoch.assurance != HARDWARE and not accept_simulated:
         raise ConfigurationError(f"key epoch {epoch.epoch}", f"is {epoch.assurance}, and accept_simulated is not set")
     if is_rebuilt(epoch.epoch) and not accept_rebuilt:
@@ -71,8 +71,8 @@ def seal(
 ) -> bytes:
     """Canonical bytes of the envelope of a payload, sealed to the epoch's keys under the receipt's seal context.
 
-    `to`: exactly in a hybrid epoch, else `ConfigurationError`. `MalformedValue` for a key that is no P-256 point or of no
-    ML-KEM-768, `PlaintextNotCanonical` for a payload above the largest bucket.
+    `to`: required in a hybrid epoch only, else `ConfigurationError`. `MalformedValue` for an invalid P-256 or ML-KEM-768 key,
+    `PlaintextNotCanonical` for a payload above the largest bucket.
     """
     return seal_padded(pad(payload), epoch_public_key, context, key_epoch, rng, to)
 
@@ -80,13 +80,13 @@ def seal(
 def seal_padded(
     plaintext: bytes, epoch_public_key: Blob, context: Digest, key_epoch: int, rng: Rng, to: Recipients | None = None
 ) -> bytes:
-    """As `seal`, of any bytes."""
+    """As `seal`, for any bytes."""
     suite = suite_of(key_epoch)
     if (to is None) == (suite == SUITE_HYBRID):
         raise ConfigurationError(
             f"key epoch {key_epoch}", f"is of suite {suite}; hybrid keys {'missing' if to is None else 'given'}"
         )
-    psk, parts = hybrid.share_out(to, Place(context, key_epoch), rng) if to is not None else (hpke.NO_PSK, ())
+    psk, parts = hybrid.share_psk(to, EnvelopeContext(context, key_epoch), rng) if to is not None else (hpke.NO_PSK, ())
     public_key = decode_point(epoch_public_key)
     ephemeral = random_scalar(rng)
     point, ubar = GENERATOR * ephemeral, second_generator() * ephemeral
@@ -108,8 +108,8 @@ def verify_envelope(
 ) -> Envelope:
     """The envelope, if it is canonical and its proof holds under the recomputed context; else `EnvelopeProofBad` with its reason.
 
-    `key_epoch`: the receipt's; None where there is none to compare with. What can be compared by name is compared before the
-    proof: one that fails means an altered envelope or another context. The challenge hashes both, so nobody tells them apart.
+    `key_epoch`: the receipt's; None where there is none to compare with. Named fields are compared before the proof. A proof that
+    fails then means an altered envelope or another context. The challenge hashes both, so these cannot be told apart.
     """
     try:
         envelope = _decoded(data, suite)
@@ -119,7 +119,7 @@ def verify_envelope(
         raise EnvelopeProofBad(receipt.hex(), str(error), _flaw(error)) from None
     psk_id = hybrid.parts_digest(envelope.parts) if isinstance(envelope, HybridEnvelope) else b""
     commitments = (GENERATOR * f + -(point * e), second_generator() * f + -(ubar * e))
-    # The identity has no encoding. It can only be a commitment of a forger who chose its logarithm: not an honest proof.
+    # The identity has no encoding. Only a forger that chose its logarithm can get it as a commitment, so the proof is not honest.
     if any(commitment.is_point_at_infinity() for commitment in commitments):
         raise EnvelopeProofBad(receipt.hex(), "degenerate proof", EnvelopeFlaw.PROOF)
     if _challenge(suite, envelope.key_epoch, context, (point, ubar, *commitments), envelope.ciphertext, psk_id) != e:
@@ -128,7 +128,8 @@ def verify_envelope(
 
 
 def verify_receipt_envelope(anchor: Domain, receipt: Receipt, data: bytes) -> Envelope:
-    """The envelope of a receipt: the bytes that it names, its epoch, and a proof under the context recomputed from it."""
+    """The envelope of a receipt: the bytes that the receipt names, its epoch, and a proof under the context recomputed from
+    it."""
     identifier = receipt_id(anchor, receipt)
     if envelope_hash(data) != receipt.envelope_hash:
         raise EnvelopeProofBad(identifier.hex(), "other bytes than the receipt names", EnvelopeFlaw.OTHER_BYTES)
@@ -139,10 +140,10 @@ def verify_receipt_envelope(anchor: Domain, receipt: Receipt, data: bytes) -> En
 def open_with_point(
     envelope: Envelope, dh_point: EccPoint, public_key: Blob, context: Digest, receipt: Digest, psk: hpke.Psk = hpke.NO_PSK
 ) -> bytes:
-    """Padded plaintext, given x·R for the epoch's secret x, and in a hybrid epoch the PSK (`bytewise.crypto.hybrid.recovered`).
+    """Padded plaintext, given x·R for the epoch's secret x, and in a hybrid epoch the PSK (`bytewise.crypto.hybrid.recover_psk`).
 
-    `EnvelopeDoesNotOpen` if the AEAD refuses. The point is unique and proven by the shards, the PSK the only one that makes the
-    parts, so every honest enclave gets the same answer.
+    `EnvelopeDoesNotOpen` if the AEAD refuses. The shards prove the point, which is unique, and only one PSK makes the parts, so
+    every honest enclave gets the same answer.
     """
     secret = hpke.shared_secret(dh_point, envelope.enc, public_key)
     plaintext = hpke.key_schedule(secret, context, psk=psk).open(envelope.ciphertext)

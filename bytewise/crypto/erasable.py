@@ -1,8 +1,8 @@
-"""Arithmetic on secret scalars that stay in buffers which can be overwritten: what a rebuilt key is put together with.
+"""Arithmetic on secret scalars in buffers that can be overwritten, for rebuilding a key.
 
-Python's integers and bytes cannot be erased, and libraries make copies of what they are given. Here a secret is 32 bytes,
-big-endian, in a `bytearray`, and whatever else is made of it is one byte, a carry or a point. Slow beside a library, and fast
-enough for a few calls a job; not constant in time.
+Python's integers and bytes cannot be erased, and libraries copy their arguments. Here a secret is 32 bytes, big-endian, in a
+`bytearray`; every intermediate value is one byte, a carry or a point. It is slow beside a library, fast enough for a few calls a
+job, and not constant in time.
 """
 
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ _ORDER = ORDER.to_bytes(SCALAR_BYTES)
 
 
 def erase(*buffers: bytearray) -> None:
-    """Overwrites them with zeros where they are."""
+    """Overwrites the buffers with zeros in place."""
     for buffer in buffers:
         buffer[:] = bytes(len(buffer))
 
 
 def is_canonical(scalar: bytearray) -> bool:
-    """Whether it has 32 bytes and is below the group order."""
+    """Whether the scalar has 32 bytes and is below the group order."""
     if len(scalar) != SCALAR_BYTES:
         return False
     less, borrow = _minus_order(scalar)
@@ -31,8 +31,8 @@ def is_canonical(scalar: bytearray) -> bool:
     return bool(borrow)
 
 
-def times(point: EccPoint, scalar: bytearray) -> EccPoint:
-    """scalar · point, by a Montgomery ladder: the same additions and doublings whatever the bits are."""
+def multiply_point(point: EccPoint, scalar: bytearray) -> EccPoint:
+    """scalar · point, by a Montgomery ladder: the same additions and doublings for every scalar."""
     low, high = GENERATOR.point_at_infinity(), point.copy()
     for byte in scalar:
         for shift in range(7, -1, -1):
@@ -65,7 +65,7 @@ def _times_public(secret: bytearray, factor: int) -> bytearray:
 
 
 def _add(total: bytearray, other: bytearray) -> None:
-    """total + other modulo the group order, both below it, in place of total."""
+    """Replaces total by total + other modulo the group order, both below it."""
     carry = 0
     for i in reversed(range(SCALAR_BYTES)):
         value = total[i] + other[i] + carry

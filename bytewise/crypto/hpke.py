@@ -1,6 +1,6 @@
 """HPKE over DHKEM(P-256, HKDF-SHA256), HKDF-SHA256 (RFC 9180), modes base and PSK, with the Diffie-Hellman point as an argument.
 
-Libraries hide that point; a threshold opening never has the private key, only the point that `t` shards computed together.
+Libraries hide that point. A threshold opening never has the private key, only the point that `t` shards computed together.
 """
 
 import hashlib
@@ -31,22 +31,22 @@ _KDF_ID = 0x0001
 DHKEM_P256, ML_KEM_768 = 0x0010, 0x0041
 """KEM ids: RFC 9180 table 2, and the registry of HPKE."""
 AES_128_GCM, AES_256_GCM = 0x0001, 0x0002
-"""AEAD ids of RFC 9180 table 5. The network uses 2; 1 is here because the RFC's own P-256 vectors use it."""
+"""AEAD ids of RFC 9180 table 5. The network uses 2; 1 exists because the RFC's own P-256 vectors use it."""
 _KEY_BYTES = {AES_128_GCM: 16, AES_256_GCM: 32}
 _NONCE_BYTES, _TAG_BYTES = 12, 16
 _TRANSPORT = Suite(KEM.P256, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 _TO_SHARD = Suite(KEM.MLKEM768, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 
 KEM_SEED_BYTES = 64
-"""A decapsulation key of ML-KEM-768 as FIPS 203 lets it be stored: d and z."""
+"""A decapsulation key of ML-KEM-768 in the form that FIPS 203 allows to be stored: d and z."""
 
 
 @dataclass(frozen=True, slots=True)
 class Psk:
-    """A pre-shared key and what it is called."""
+    """A pre-shared key and its name."""
 
     value: bytes = field(repr=False)
-    """Uniform and secret, 32 bytes; none for mode base."""
+    """Uniform and secret, 32 bytes; empty for mode base."""
     id: bytes
     """Public, bound into the key schedule."""
 
@@ -55,7 +55,7 @@ NO_PSK = Psk(b"", b"")
 
 
 class Context:
-    """Key and base nonce of one HPKE context; each of ours encrypts exactly one message, so the nonce is never counted."""
+    """Key and base nonce of one HPKE context. Each context here encrypts exactly one message, so the nonce is never counted."""
 
     __slots__ = ("base_nonce", "key")
 
@@ -75,7 +75,8 @@ class Context:
             return None
 
     def open_into(self, ciphertext: bytes, buffer: bytearray) -> bool:
-        """Writes the plaintext of the first message into a buffer of its length; whether the tag fits. No copy is left."""
+        """Writes the plaintext of the first message into a buffer of its length; returns whether the tag fits. No copy is
+        left."""
         try:
             AESGCM(self.key).decrypt_into(self.base_nonce, ciphertext, None, buffer)
         except InvalidTag:
@@ -88,8 +89,8 @@ class Context:
 def _overwrite_scratch(size: int) -> None:
     """Opens a message of zeros as long as the last one.
 
-    With AVX-512 OpenSSL leaves the last block of a plaintext on the stack of the thread that opened it; the next one takes
-    its place.
+    With AVX-512, OpenSSL leaves the last block of a plaintext on the stack of the thread that opened it. The next opening
+    overwrites it.
     """
     zeros = AESGCM(bytes(16))
     zeros.decrypt_into(bytes(12), zeros.encrypt(bytes(12), bytes(size), None), None, bytearray(size))
@@ -104,7 +105,7 @@ def shared_secret(dh_point: EccPoint, enc: bytes, public_key: bytes) -> bytes:
 
 
 def key_schedule(secret: bytes, info: bytes, aead: int = AES_256_GCM, psk: Psk = NO_PSK, kem: int = DHKEM_P256) -> Context:
-    """`KeySchedule` of RFC 9180, 5.1, mode PSK if there is one, else base."""
+    """`KeySchedule` of RFC 9180, 5.1, in mode PSK if there is a PSK, else base."""
     suite = b"HPKE" + b"".join(i.to_bytes(2, "big") for i in (kem, _KDF_ID, aead))
     psk_id_hash = _labeled_extract(suite, b"", b"psk_id_hash", psk.id)
     info_hash = _labeled_extract(suite, b"", b"info_hash", info)
@@ -143,7 +144,8 @@ def open_from_transport(secret: bytes, info: bytes, sealed: bytes) -> bytes:
 
 
 def open_from_transport_into(secret: bytes, public_key: bytes, info: bytes, sealed: bytes, buffer: bytearray) -> None:
-    """As `open_from_transport`, into a buffer of the message's length: the message is nowhere else. Both halves of the key."""
+    """As `open_from_transport`, into a buffer of the message's length, which becomes its only copy. Takes both halves of the
+    key."""
     if len(sealed) != POINT_BYTES + len(buffer) + _TAG_BYTES:
         raise MalformedValue("sealed message", f"{len(sealed)} bytes")
     enc = sealed[:POINT_BYTES]

@@ -1,9 +1,9 @@
-"""The second half of a hybrid envelope: a PSK that shards hold in shares, each under the ML-KEM-768 key of its shard.
+"""The second half of a hybrid envelope: a PSK shared between the shards, each share sealed to the ML-KEM-768 key of its shard.
 
-The P-256 half needs t partials, this half t shares; the envelope opens with both (`bytewise.crypto.envelope`). Everything in
-the parts follows from the polynomial that shares the PSK, so whoever has t shares makes all parts again and compares: either
-every part is what its shard should have, or nobody takes the envelope for good, whichever shards answered. Fewer than t shares
-say nothing of the PSK; commitments are hashes and not points, since a logarithm is what a quantum computer finds.
+The P-256 half needs t partials, this half t shares; the envelope opens with both (`bytewise.crypto.envelope`). All parts follow
+from the polynomial that shares the PSK. An enclave with t shares therefore recomputes all parts and compares. Either every part
+is right, or every enclave rejects the envelope, whichever shards answered. Fewer than t shares reveal nothing of the PSK.
+Commitments are hashes and not points, because a quantum computer finds logarithms.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,16 +27,16 @@ SEALED_BYTES = 48
 
 
 class Recipients(NamedTuple):
-    """To whom the second half of an envelope goes."""
+    """The shards that get the second half of an envelope."""
 
     threshold: int
-    """Shares that open."""
+    """Number of shares that open it."""
     keys: tuple[Blob, ...]
     """ML-KEM-768 keys in order of the shards."""
 
 
-class Place(NamedTuple):
-    """Which envelope of which epoch; in every hash below."""
+class EnvelopeContext(NamedTuple):
+    """Identifies the envelope and its epoch; part of every hash below."""
 
     context: Digest
     """Seal context."""
@@ -45,11 +45,11 @@ class Place(NamedTuple):
 
 
 def recipients(epoch: EpochRecord) -> Recipients | None:
-    """Those of an epoch; None if its suite has no second half."""
+    """The recipients of an epoch; None if its suite has no second half."""
     return None if epoch.hybrid is None else Recipients(epoch.threshold, epoch.hybrid.keys)
 
 
-def share_out(to: Recipients, place: Place, rng: Rng) -> tuple[hpke.Psk, tuple[HybridPart, ...]]:
+def share_psk(to: Recipients, place: EnvelopeContext, rng: Rng) -> tuple[hpke.Psk, tuple[HybridPart, ...]]:
     """A fresh PSK and the parts that carry it."""
     coefficients = [random_scalar(rng) for _ in range(to.threshold)]
     secret = encode_scalar(coefficients[0])
@@ -58,7 +58,7 @@ def share_out(to: Recipients, place: Place, rng: Rng) -> tuple[hpke.Psk, tuple[H
 
 
 def parts_digest(parts: Sequence[HybridPart]) -> Digest:
-    """Name of the PSK, and what the envelope's proof binds."""
+    """Name of the PSK; the envelope's proof binds it."""
     flat = [piece for part in parts for piece in (part.kem, part.sealed, part.commitment)]
     return digests.labelled(Label.HYBRID_PARTS, len(parts), *flat)
 
@@ -70,7 +70,7 @@ def with_parts(envelope: Envelope, parts: tuple[HybridPart, ...]) -> HybridEnvel
 
 
 def verify_sizes(parts: Sequence[HybridPart]) -> Sequence[HybridPart]:
-    """The parts, if there can be so many and each has its lengths; else `MalformedValue`."""
+    """The parts, if their number is possible and each has its lengths; else `MalformedValue`."""
     if not 0 < len(parts) <= MAX_SHARDS:
         raise MalformedValue("parts", f"{len(parts)} of them")
     for index, part in enumerate(parts, start=1):
@@ -79,7 +79,7 @@ def verify_sizes(parts: Sequence[HybridPart]) -> Sequence[HybridPart]:
     return parts
 
 
-def verify_for(envelope: Envelope, epoch: EpochRecord, receipt: Digest) -> Envelope:
+def verify_part_count(envelope: Envelope, epoch: EpochRecord, receipt: Digest) -> Envelope:
     """The envelope, if it has a part for each shard of its epoch, or none where the epoch is not hybrid.
 
     `EnvelopeProofBad` for another number of parts; `ConfigurationError` if the record is of an epoch with another suite.
@@ -93,8 +93,10 @@ def verify_for(envelope: Envelope, epoch: EpochRecord, receipt: Digest) -> Envel
     return envelope
 
 
-def give(partial: Partial, envelope: HybridEnvelope, place: Place, kem_seed: bytes, keys: Digest) -> HybridPartial:
-    """What a shard answers: its share, or that the part which should hold it does not."""
+def make_partial(
+    partial: Partial, envelope: HybridEnvelope, place: EnvelopeContext, kem_seed: bytes, keys: Digest
+) -> HybridPartial:
+    """What a shard answers: its share, or that its part does not contain the committed share."""
     index, part = partial.index, envelope.parts[partial.index - 1]
     share = hpke.open_with_kem(kem_seed, _info(index, part.kem, place), part.kem + part.sealed)
     good = share is not None and _is_committed(share, part, index, place)
@@ -102,7 +104,7 @@ def give(partial: Partial, envelope: HybridEnvelope, place: Place, kem_seed: byt
 
 
 def verify_share(
-    given: HybridPartial, index: int, envelope: HybridEnvelope, place: Place, epoch: EpochRecord, receipt: Digest
+    given: HybridPartial, index: int, envelope: HybridEnvelope, place: EnvelopeContext, epoch: EpochRecord, receipt: Digest
 ) -> int:
     """The share that a shard gave, f(index) of the PSK's polynomial.
 
@@ -117,7 +119,7 @@ def verify_share(
     return decode_scalar(given.share)
 
 
-def recovered(shares: Mapping[int, int], envelope: HybridEnvelope, to: Recipients, place: Place) -> hpke.Psk | None:
+def recover_psk(shares: Mapping[int, int], envelope: HybridEnvelope, to: Recipients, place: EnvelopeContext) -> hpke.Psk | None:
     """The PSK of t shares, if every part of the envelope is what its polynomial makes; else None, whichever shares these are."""
     secret = encode_scalar(_value(shares, 0))
     made = tuple(_part(secret, i, _value(shares, i), key, place) for i, key in enumerate(to.keys, start=1))
@@ -129,7 +131,7 @@ def _value(shares: Mapping[int, int], at: int) -> int:
     return sum(value * lagrange(index, indices, at) for index, value in shares.items()) % ORDER
 
 
-def _part(secret: bytes, index: int, share: int, key: Blob, place: Place) -> HybridPart:
+def _part(secret: bytes, index: int, share: int, key: Blob, place: EnvelopeContext) -> HybridPart:
     message = digests.labelled(Label.HYBRID_SEED, secret, *place, index)
     encapsulated, value = mlkem.encapsulate(key, message), encode_scalar(share)
     info = _info(index, encapsulated.ciphertext, place)
@@ -137,14 +139,14 @@ def _part(secret: bytes, index: int, share: int, key: Blob, place: Place) -> Hyb
     return HybridPart(encapsulated.ciphertext, Blob(sealed), _commitment(value, index, place))
 
 
-def _info(index: int, ciphertext: bytes, place: Place) -> Digest:
+def _info(index: int, ciphertext: bytes, place: EnvelopeContext) -> Digest:
     return digests.labelled(Label.HYBRID_PART, *place, index, ciphertext)
 
 
-def _commitment(share: bytes, index: int, place: Place) -> Digest:
+def _commitment(share: bytes, index: int, place: EnvelopeContext) -> Digest:
     return digests.labelled(Label.HYBRID_SHARE, *place, index, share)
 
 
-def _is_committed(share: bytes, part: HybridPart, index: int, place: Place) -> bool:
-    # Only canonical scalars count, or two encodings of one share would make two honest shards contradict each other.
+def _is_committed(share: bytes, part: HybridPart, index: int, place: EnvelopeContext) -> bool:
+    # Only canonical scalars count: with two encodings of one share, two honest shards could contradict each other.
     return int.from_bytes(share) < ORDER and _commitment(share, index, place) == part.commitment

@@ -1,9 +1,8 @@
-"""ML-KEM-768 (FIPS 203): encapsulation of a message that is given. Keys and decapsulation are the library's
-(`bytewise.crypto.hpke`).
+"""ML-KEM-768 (FIPS 203): encapsulation of a given message. `bytewise.crypto.hpke` uses the library for keys and decapsulation.
 
-The library draws that message itself and forgets it. Here it comes from what the envelope holds, so that whoever opened one
-encapsulates again and sees whether its sender gave every shard what it should (`bytewise.crypto.hybrid`). The message lives as
-long as one envelope: what is secret for longer, decapsulation keys, only the library touches.
+The library draws that message itself and forgets it. Here it follows from the content of the envelope. An enclave that opened an
+envelope can therefore encapsulate again, and see whether its sender gave every shard the right part (`bytewise.crypto.hybrid`).
+The message lives as long as one envelope. Only the library handles longer-lived secrets, the decapsulation keys.
 """
 
 import hashlib
@@ -28,12 +27,12 @@ _Q, _K = 3329, 3
 _ROOT = 17
 _DU, _DV = 10, 4
 _SAMPLED_BYTES = 768
-"""Gives 512 candidates, of which 416 are below q on average and 256 are needed; more is taken where that is not enough."""
+"""Gives 512 candidates, of which 416 are below q on average and 256 are needed; more are drawn where that is not enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encapsulated:
-    """What a sender gets."""
+    """Result of an encapsulation."""
 
     secret: bytes = field(repr=False)
     """32 bytes, for the AEAD."""
@@ -42,7 +41,7 @@ class Encapsulated:
 
 
 class _Key(NamedTuple):
-    """An encapsulation key as arithmetic needs it."""
+    """An encapsulation key in the form that the arithmetic needs."""
 
     vector: Polynomials
     matrix: Polynomials
@@ -114,7 +113,7 @@ def _products(rows: Polynomials, vector: Polynomials) -> Polynomials:
 
 
 def _transform(polynomials: Polynomials) -> Polynomials:
-    """`NTT` (algorithm 9) as what it is: the even and the odd half of a polynomial at 128 powers of the root."""
+    """`NTT` (algorithm 9), computed as its definition: the even and the odd half of a polynomial at 128 powers of the root."""
     return _FORWARD @ polynomials % _Q
 
 

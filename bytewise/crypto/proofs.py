@@ -1,6 +1,7 @@
 """Partial decapsulation D = f(i)·R with a Chaum-Pedersen proof that log_G(Y_i) = log_R(D) (design section 8).
 
-The proof makes a lying shard nameable, by the enclave now and by anyone who later sees partial and envelope.
+The proof identifies a lying shard, to the enclave at once and to everybody who later has partial and envelope. `prove_log` and
+`knows_log` are Schnorr proofs of knowledge of a logarithm to base G, made non-interactive by Fiat and Shamir.
 """
 
 from Crypto.PublicKey.ECC import EccPoint
@@ -22,11 +23,10 @@ from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.keys.epochs import Partial
 from bytewise.protocol.units import Digest
 
-# Proofs that somebody knows the logarithm of a point to base G (Schnorr's, made non-interactive by Fiat and Shamir).
-
 
 def prove_log(label: Label, secret: int, rng: Rng, *statement: bytes | int) -> tuple[int, int]:
-    """Challenge and response for `secret` times G, which the statement must contain. Never twice the same nonce of `rng`."""
+    """Challenge and response for `secret` times G, which the statement must contain. `rng` must never give the same nonce
+    twice."""
     nonce = random_scalar(rng)
     e = challenge(label, *statement, encode_point(GENERATOR * nonce))
     return e, (nonce + secret * e) % ORDER
@@ -35,12 +35,12 @@ def prove_log(label: Label, secret: int, rng: Rng, *statement: bytes | int) -> t
 def knows_log(label: Label, point: EccPoint, e: int, f: int, *statement: bytes | int) -> bool:
     """Whether the proof holds for this point and statement."""
     witness = GENERATOR * f + -(point * e)
-    # The identity has no encoding. It can only be the witness of a forger who chose its logarithm: not an honest proof.
+    # The identity has no encoding. Only a forger that chose its logarithm can get it as a witness, so the proof is not honest.
     return not witness.is_point_at_infinity() and challenge(label, *statement, encode_point(witness)) == e
 
 
 def prove_partial(index: int, share: int, base: EccPoint, context: Digest, rng: Rng) -> Partial:
-    """The shard's partial of the ephemeral point `base`, proven; `context` names the receipt."""
+    """The shard's partial of the ephemeral point `base`, with its proof; `context` names the receipt."""
     point, key, nonce = base * share, GENERATOR * share, random_scalar(rng)
     e = _challenge(index, context, (key, base, point, GENERATOR * nonce, base * nonce))
     return Partial(index, encode_point(point), encode_scalar(e), encode_scalar(nonce + share * e))

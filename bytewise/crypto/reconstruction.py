@@ -1,9 +1,8 @@
-"""The paper's own mode: shards give shares, and the enclave puts the private key together, uses it once and erases it.
+"""The paper's own mode: shards give shares, and the enclave rebuilds the private key, uses it once and erases it.
 
-For epochs whose number says so, and only those (ADR-038): a share is good for every envelope of its epoch, so their keys never
-serve anything else. Shares and key live in buffers that are overwritten (`bytewise.crypto.erasable`), in a process that ends
-after one envelope (`enclave.key_rebuilder`): what it has beside them, the secret that opens what shards sent among it, goes
-with it.
+Only epochs whose number says so use it (ADR-038): a share opens every envelope of its epoch, so the key of such an epoch serves
+nothing else. Shares and key are in buffers that are overwritten (`bytewise.crypto.erasable`), in a process that ends after one
+envelope (`enclave.key_rebuilder`). Its other memory, including the secret that opens what shards sent, is gone with it.
 """
 
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from Crypto.PublicKey.ECC import EccPoint
 
 from bytewise.crypto import hpke
 from bytewise.crypto.curve import GENERATOR
-from bytewise.crypto.erasable import SCALAR_BYTES, erase, interpolate, is_canonical, times
+from bytewise.crypto.erasable import SCALAR_BYTES, erase, interpolate, is_canonical, multiply_point
 from bytewise.protocol.errors.actors import ShardLied
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Blob, Digest
@@ -29,16 +28,16 @@ class TransportKey:
     """65-byte point."""
 
 
-def take(sealed: bytes, to: TransportKey, info: Digest, index: int, verification_key: EccPoint) -> bytearray:
+def open_key_share(sealed: bytes, to: TransportKey, info: Digest, index: int, verification_key: EccPoint) -> bytearray:
     """The share that shard `index` sealed under `info` (`keys.share_info`), in a buffer that the caller erases.
 
-    `MalformedValue` if it was not sealed to this key under this info; `ShardLied` if it is not the share to which the epoch's
-    public commitments hold the shard.
+    `MalformedValue` if it was not sealed to this key under this info; `ShardLied` if it does not fit the epoch's public
+    commitments.
     """
     share = bytearray(SCALAR_BYTES)
     try:
         hpke.open_from_transport_into(to.secret, to.public, info, sealed, share)
-        if not is_canonical(share) or times(GENERATOR, share) != verification_key:
+        if not is_canonical(share) or multiply_point(GENERATOR, share) != verification_key:
             raise ShardLied(index, "its share does not fit the epoch's commitments")
     except (MalformedValue, ShardLied):
         erase(share)
@@ -46,10 +45,10 @@ def take(sealed: bytes, to: TransportKey, info: Digest, index: int, verification
     return share
 
 
-def times_key(point: EccPoint, shares: Mapping[int, bytearray]) -> EccPoint:
-    """x · point for the private key x that t verified shares make; key and shares are erased before this returns."""
+def multiply_by_key(point: EccPoint, shares: Mapping[int, bytearray]) -> EccPoint:
+    """x · point for the private key x of t verified shares; key and shares are erased before this returns."""
     key = interpolate(shares)
     try:
-        return times(point, key)
+        return multiply_point(point, key)
     finally:
         erase(key, *shares.values())

@@ -1,7 +1,7 @@
 """Shamir shares of a P-256 scalar, Feldman commitments, and interpolation in the group (design section 8).
 
-The polynomial is f(z) = a_0 + a_1 z + … + a_{t-1} z^{t-1}; shard i holds f(i); C_k = a_k G is public, so anyone computes
-f(i)·G, and t partials f(i)·R give f(0)·R without anyone knowing f(0).
+The polynomial is f(z) = a_0 + a_1 z + … + a_{t-1} z^{t-1}. Shard i holds f(i). C_k = a_k G is public, so anybody can compute
+f(i)·G, and t partials f(i)·R give f(0)·R without anybody knowing f(0).
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,11 +14,11 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.records import MalformedValue
 
 MAX_SHARDS = 64
-"""Far above any shard set in view; bounds the work that a forged epoch document can cause."""
+"""Far above any planned shard set; bounds the work that a forged epoch document can cause."""
 
 
 def split(secret: int, threshold: int, count: int, rng: Rng) -> tuple[dict[int, int], tuple[EccPoint, ...]]:
-    """Shares f(1)…f(count) of the secret by index, and the Feldman commitments; any `threshold` shares determine it."""
+    """Shares f(1)…f(count) of the secret by index, and the Feldman commitments. Any `threshold` shares determine it."""
     if not 1 <= threshold <= count <= MAX_SHARDS:
         raise ConfigurationError("shares", f"{threshold} of {count}")
     coefficients = [secret] + [random_scalar(rng) for _ in range(threshold - 1)]
@@ -35,14 +35,14 @@ def verification_key(index: int, commitments: Sequence[EccPoint]) -> EccPoint:
 
 
 def verify_share(index: int, share: int, commitments: Sequence[EccPoint]) -> int:
-    """The share, if it lies on the committed polynomial; else `ConfigurationError` (a wrong or stale share file)."""
+    """The share, if it lies on the committed polynomial; else `ConfigurationError` (a wrong or old share file)."""
     if not 0 < share < ORDER or GENERATOR * share != verification_key(index, commitments):
         raise ConfigurationError(f"share {index}", "does not fit the epoch's commitments")
     return share
 
 
 def combine(partials: Mapping[int, EccPoint]) -> EccPoint:
-    """f(0)·R from partials f(i)·R by index: Lagrange interpolation at 0. Exactly t verified partials, or more."""
+    """f(0)·R from partials f(i)·R by index: Lagrange interpolation at 0. Needs t verified partials or more."""
     if not partials or not all(0 < index <= MAX_SHARDS for index in partials):
         raise MalformedValue("partials", sorted(partials))
     terms = [point * lagrange(index, tuple(partials)) for index, point in sorted(partials.items())]
@@ -50,7 +50,7 @@ def combine(partials: Mapping[int, EccPoint]) -> EccPoint:
 
 
 def _times(point: EccPoint, small: int) -> EccPoint:
-    # A public number of a few bits: the library's multiplication takes as long for it as for 256.
+    # A public number of a few bits. The library's multiplication takes as long for it as for 256 bits.
     total = point.copy()
     for bit in bin(small)[3:]:
         total = total.double()
@@ -60,7 +60,7 @@ def _times(point: EccPoint, small: int) -> EccPoint:
 
 
 def combine_values(values: Mapping[int, int]) -> int:
-    """f(0) from values f(i) by index. Whoever calls this holds what the values share: never the shares of an epoch's key."""
+    """f(0) from values f(i) by index. The caller then holds the shared secret: never use it for shares of an epoch's key."""
     return sum(value * lagrange(index, tuple(values)) for index, value in values.items()) % ORDER
 
 

@@ -1,7 +1,7 @@
-"""What a shard, or the scribe, knows of key ceremonies: plans, logs, own words. Each is durable before anything is sent.
+"""What a shard, or the coordinator, knows of key ceremonies: plans, logs, own words. Each is durable before anything is sent.
 
 A log only grows: another message at a number that is taken is a fork. An own word is stored once: whoever asks again, after a
-crash or with another word, gets the first. Of the other logs that a scribe showed the first is kept, as evidence.
+crash or with another word, gets the first. Of the other logs that a coordinator showed the first is kept, as evidence.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class StoredCeremony(NamedTuple):
     """One ceremony as stored."""
 
     signed: SignedPlan
-    """The plan with its scribe's signature."""
+    """The plan with its coordinator's signature."""
     seed: bytes
     """Sealed; empty after the end."""
     ended: str
@@ -35,7 +35,7 @@ class StoredCeremony(NamedTuple):
     log: tuple[Message, ...]
     """As far as we know it."""
     end: SignedHead | None
-    """The scribe's word for that log; None in the database of the coordinator itself."""
+    """The coordinator's word for that log; None in the database of the coordinator itself."""
 
 
 class Ceremonies:
@@ -77,8 +77,8 @@ class Ceremonies:
     def append(self, name: Digest, first: int, messages: Sequence[Message], end: SignedHead | None = None) -> int:
         """Adds messages from number `first` on; those that we have must be the same. The length of the log then.
 
-        `end` is what the scribe signed for the log with them, for who is not the scribe. `LogForked` if a message differs, or if
-        there would be a gap; nothing is stored then.
+        `end` is what the coordinator signed for the log with them; a coordinator's own store has none. `LogForked`, and nothing
+        is stored, if a message differs or there would be a gap.
         """
         with write_transaction(self._engine) as connection:
             lock_name(connection, f"ceremony {name.hex()}")
@@ -101,7 +101,7 @@ class Ceremonies:
             return insert_if_new(connection, CeremonyForkRow, ceremony=fork.plan.plan.digest, fork=encode(fork))
 
     def copies(self) -> tuple[CeremonyLogCopy, ...]:
-        """What we have of every ceremony whose scribe signed it, by name; `StoreCorrupt` if something is damaged."""
+        """What we have of every ceremony whose coordinator signed it, by name; `StoreCorrupt` if something is damaged."""
         with read_transaction(self._engine) as connection:
             names = connection.execute(select(CeremonyRow.id).order_by(CeremonyRow.id)).scalars().all()
             forks = {row.ceremony: row.fork for row in connection.execute(select(CeremonyForkRow.ceremony, CeremonyForkRow.fork))}

@@ -1,7 +1,8 @@
-"""Judges evidence: a pure function of policy, bytes, expected report data and time (design section 7, RFC 9334 verifier).
+"""Appraises evidence: a pure function of policy, bytes, expected report data and time (design section 7; the verifier of RFC
+9334).
 
-Cheapest first, and bounded: size, shape, policy, then the platform's signatures under each rule of its type, then what it says.
-One order for every type, so that what a simulated run exercises is what judges hardware.
+The order is cheapest first, with bounded work: size, shape, policy, then the platform's signatures under each rule of its type,
+then the claims. It is the same for every type, so a simulated run exercises the code that judges hardware.
 """
 
 import hmac
@@ -58,7 +59,7 @@ from bytewise.tee.dcap import verify_quote
 from bytewise.tee.gpu import verify_gpu
 from bytewise.tee.snp import certificate_time, verify_report
 
-# Whom production trusts: fingerprints of the vendors' roots, compiled in; a policy can only choose among them (fence 1).
+# Roots that production trusts: fingerprints of the vendors' roots, compiled in. A policy can only choose among them (fence 1).
 
 VENDOR_ROOTS: dict[EvidenceType, frozenset[str]] = {
     # Intel SGX Root CA: SHA-256 of the certificate.
@@ -72,7 +73,7 @@ VENDOR_ROOTS: dict[EvidenceType, frozenset[str]] = {
     ),
     EvidenceType.SIMULATED: frozenset(),
 }
-"""SHA-256 of each root in DER, in hex. Later generations of AMD's processors have roots of their own and need their line here."""
+"""SHA-256 of each root in DER, in hex. Later generations of AMD's processors have their own roots, which need an entry here."""
 
 
 def is_vendor_root(kind: EvidenceType, root: bytes) -> bool:
@@ -80,7 +81,7 @@ def is_vendor_root(kind: EvidenceType, root: bytes) -> bool:
     return digests.sha256(root).hex() in VENDOR_ROOTS[kind]
 
 
-# What keeps simulated evidence and hardware apart inside the verifier (`research/kms.md` 6): fences 1, 2, 4 and 7.
+# These checks keep simulated evidence and hardware apart inside the verifier (`research/kms.md` 6): fences 1, 2, 4 and 7.
 
 
 def verify_hardware(rule: PlatformRule, claims: Claims) -> Claims:
@@ -95,8 +96,9 @@ def verify_hardware(rule: PlatformRule, claims: Claims) -> Claims:
 
 
 def verify_simulated(policy: AppraisalPolicy, rule: PlatformRule, claims: Claims) -> Claims:
-    """Claims of the simulator: by the switch, under a root that says so, marked, nameless and short-lived."""
-    # The policy cannot be built without the switch; it is asked again here so that either check alone suffices.
+    """Claims of the simulator: allowed by the switch, under a root marked as simulated, marked, without a platform id,
+    short-lived."""
+    # The policy cannot be built without the switch. It is checked again here so that either check alone suffices.
     if not policy.insecure_accept_simulated:
         raise EvidenceRefused("simulated evidence without insecure_accept_simulated")
     if not _is_simulated_root(rule.root):
@@ -119,31 +121,31 @@ def _is_simulated_root(der: bytes) -> bool:
 
 
 CLOCK_SKEW_S = 30
-"""Evidence may be issued this far ahead of our clock."""
+"""Seconds by which evidence may be issued ahead of this machine's clock."""
 
-ANOTHER = "report data does not bind this request"
-"""Made for another session, end, role or statement, then or now: which of them a hash does not say."""
+WRONG_REPORT_DATA = "report data does not bind this request"
+"""The evidence was made for another session, end, role or statement, or for another time. A hash does not show which."""
 
 MAX_RESULT_QUOTE_BYTES = MAX_EVIDENCE_BYTES + 8192
 """Largest published result quote that is parsed: evidence and a statement."""
 
 
 @dataclass(frozen=True, slots=True)
-class Appraised:
+class AppraisalResult:
     """Accepted evidence."""
 
     type: EvidenceType
     """How it was verified."""
     named: NamedEvidence
-    """What of it release records name."""
+    """The parts of it that release records name."""
     report_data: bytes
-    """The 64 bytes that it binds: what was expected of it."""
+    """The 64 bytes that it binds, as expected."""
     program: TrustedMeasurement
-    """Which program of the policy runs."""
+    """The policy's entry for the program that runs."""
     rule: PlatformRule
-    """Which rule of the policy its platform satisfies."""
+    """The policy's rule that its platform satisfies."""
     claims: Claims
-    """What the platform said."""
+    """What the platform stated."""
     gpu: GpuClaims | None
     """The GPU that computes, if it is attested."""
 
@@ -154,14 +156,14 @@ class Appraised:
 
     @property
     def assurance(self) -> str:
-        """`hardware` or `simulated`: what everything downstream has to say."""
+        """`hardware` or `simulated`; every later output repeats it."""
         return self.named.assurance
 
 
 def verify_evidence(
     policy: AppraisalPolicy, evidence: bytes, expected_report_data: bytes, now: int, chain_id: int,
     role: MeasurementRole = MeasurementRole.VERIFIER_ENCLAVE,
-) -> Appraised:  # fmt: skip
+) -> AppraisalResult:  # fmt: skip
     """The evidence, if the policy accepts it for this role at unix second `now` on this chain; else a named `EvidenceRefused`."""
     return _appraise(policy, _parse(evidence), expected_report_data, now, chain_id, role)
 
@@ -179,7 +181,7 @@ def verify_result_quote(policy: AppraisalPolicy, quote: bytes, chain_id: int) ->
 
 
 def decode_result_quote(quote: bytes) -> ResultQuote:
-    """What a result quote says, of which nothing is proven: by its policy a reader finds the document to judge it by."""
+    """The content of a result quote, unverified. Its policy tells a reader which policy document to judge it by."""
     if len(quote) > MAX_RESULT_QUOTE_BYTES:
         raise EvidenceTooLarge(f"result quote of {len(quote)} bytes, at most {MAX_RESULT_QUOTE_BYTES}")
     try:
@@ -203,7 +205,7 @@ def _unread(what: str, error: Fault) -> EvidenceMalformed:
 
 def _appraise(
     policy: AppraisalPolicy, evidence: Evidence, expected: bytes, now: int | None, chain_id: int, role: MeasurementRole
-) -> Appraised:  # fmt: skip
+) -> AppraisalResult:  # fmt: skip
     if chain_id not in policy.chain_ids:
         raise EvidenceRefused(f"policy is not for chain {chain_id}")
     if evidence.type not in policy.types:
@@ -211,20 +213,20 @@ def _appraise(
     bound = quoted_report_data(expected, evidence.gpu)
     if not has_report_data(evidence):
         raise EvidenceMalformed(f"quote of {len(evidence.quote)} bytes, too short for report data")
-    # Asked of the bare bytes first, so that who merely sends a quote to us makes us verify no signature.
+    # Checked on the bare bytes first, so that a peer that only sends a copied quote causes no signature check.
     if bound not in signed_part(evidence):
-        raise EvidenceReplayed(ANOTHER)
+        raise EvidenceReplayed(WRONG_REPORT_DATA)
     rule, claims = _accepted(policy, evidence, now)
     if not hmac.compare_digest(claims.report_data, bound):
-        raise EvidenceReplayed(ANOTHER)
+        raise EvidenceReplayed(WRONG_REPORT_DATA)
     program = _program(policy, evidence, claims, role)
     gpu = _gpu(program, evidence, expected, claims.issued_at if now is None else now)
-    return Appraised(evidence.type, named_evidence(evidence), expected, program, rule, claims, gpu)
+    return AppraisalResult(evidence.type, named_evidence(evidence), expected, program, rule, claims, gpu)
 
 
 def _accepted(policy: AppraisalPolicy, evidence: Evidence, now: int | None) -> tuple[PlatformRule, Claims]:
-    # Several rules of a type differ in what they accept: the evidence must satisfy one of them alone, and the refusal of the last
-    # is the one that is told.
+    # Several rules of a type differ in what they accept. The evidence must satisfy one of them alone; the last refusal is
+    # reported.
     refused: EvidenceRefused = UntrustedRoot("no rule")
     for rule in policy.rules:
         if rule.type is evidence.type:

@@ -1,8 +1,8 @@
-"""What the two ends of an attested channel say to each other, and what is accepted of it: functions of bytes.
+"""Messages between the two ends of an attested channel, and what is accepted of them: functions of bytes.
 
-Evidence is made after the TLS handshake and binds this one session: its report data hash the session's exporter, both TLS keys
-and both nonces, each in the order sender, receiver, and whatever else a `Hello` says. Hence evidence of another session, of the
-other end of this one, or for another key, role, policy or epoch has other report data (`research/kms.md` 4.3, 5).
+Evidence is made after the TLS handshake and binds this one session. Its report data hash the session's exporter, both TLS keys
+and both nonces, each in the order sender, receiver, and every field of the `Hello`. Evidence of another session, of the other end
+of this one, or for another key, role, policy or epoch therefore has other report data (`research/kms.md` 4.3, 5).
 """
 
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ from bytewise.protocol.evidence.policy_updates import PolicyState
 from bytewise.protocol.jobs import Contracts
 from bytewise.protocol.signing import verify_signature
 from bytewise.protocol.units import U64, Address, Blob, Digest
-from bytewise.tee.appraisal import Appraised, verify_evidence
+from bytewise.tee.appraisal import AppraisalResult, verify_evidence
 
 VERSION = 1
-"""Of these messages; another is refused, never negotiated."""
+"""Version of these messages. Another one is refused, never negotiated."""
 
 EXPORTER_LABEL = b"EXPERIMENTAL bytewise attested channel v1"
-"""RFC 5705 section 4: labels that begin so need no registration."""
+"""RFC 5705 section 4: labels with this prefix need no registration."""
 
 EXPORTER_BYTES = 32
 
@@ -42,63 +42,63 @@ _MAX_MARKS = 16
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """What one end says of itself. Nobody's word until its evidence binds it."""
+    """What one end states of itself, unverified until its evidence binds it."""
 
     version: int
     """`VERSION`."""
     role: MeasurementRole
-    """As what it speaks."""
+    """Role in which it speaks."""
     nonce: Digest
     """Fresh for this session."""
     key_epoch: U64
-    """Key epoch that the channel is about."""
+    """Key epoch of the channel."""
     policy: Digest
-    """Digest of the appraisal policy under which it judges, and lets itself be judged."""
+    """Digest of the appraisal policy by which it judges and accepts to be judged."""
     transport_key: Blob
     """P-256 point (65 bytes) to which secrets for it are sealed; empty if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Why an end is to be believed."""
+    """The evidence for a hello."""
 
     evidence: Blob
     """Evidence bytes over the session's report data."""
     signature: Blob
-    """By the end's account over the same, where the other side knows it by one; else empty."""
+    """By the end's account over the same, where its role has an account; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """What one end demands of the other."""
+class PeerRequirements:
+    """What one end requires of the other."""
 
     own: MeasurementRole
-    """As what this end speaks."""
+    """Role in which this end speaks."""
     peer: MeasurementRole
-    """As what the other must speak."""
+    """Role in which the other must speak."""
     contracts: Contracts
-    """Network on which both are."""
+    """Network of both."""
     key_epoch: U64
-    """What the channel is about."""
+    """Key epoch of the channel."""
     standing: PolicyState
     """Appraisal policy: the other end must name the same, and its evidence must satisfy it."""
     account: Address | None
-    """Account that the other end must be; None where no account is registered for its role."""
+    """Account that the other end must have; None where no account is registered for its role."""
 
     def __post_init__(self) -> None:
-        # The role is what tells one end's evidence from the other's, even if it had the other's TLS key.
+        # The role distinguishes one end's evidence from the other's, even if one end had the other's TLS key.
         if self.own is self.peer:
             raise ConfigurationError("attested channel", f"both ends are {self.own.value}")
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
-    """Everything that evidence of one end binds, in the order in which it is hashed."""
+class ChannelStatement:
+    """Everything that the evidence of one end binds, in the order in which it is hashed."""
 
     contracts: Contracts
     """Network."""
     hello: Hello
-    """What the sender said of itself: role, own nonce, policy, epoch, transport key."""
+    """What the sender stated of itself: role, own nonce, policy, epoch, transport key."""
     exporter: bytes
     """32 bytes that only the two ends of this TLS session have."""
     own_key: Digest
@@ -110,16 +110,16 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
-class Attested:
-    """The other end of a channel, once everything about it is verified."""
+class AttestedPeer:
+    """The other end of a channel after its verification."""
 
     hello: Hello
-    """What it said of itself, now bound by its evidence."""
-    evidence: Appraised
+    """What it stated of itself, bound by its evidence."""
+    evidence: AppraisalResult
     """Which program it is, on which platform."""
 
 
-def report_data(statement: Statement) -> bytes:
+def report_data(statement: ChannelStatement) -> bytes:
     """The 64 bytes that evidence for this end of this session carries: a labelled hash, then zeros."""
     contracts, hello = statement.contracts, statement.hello
     bound = digests.labelled(
@@ -130,13 +130,13 @@ def report_data(statement: Statement) -> bytes:
     return bound.ljust(REPORT_DATA_BYTES, b"\0")
 
 
-def account_digest(statement: Statement) -> Digest:
-    """What an end's account signs to say that this end is its own."""
+def account_digest(statement: ChannelStatement) -> Digest:
+    """What an end's account signs to state that this end is its own."""
     return digests.labelled(Label.CHANNEL_ACCOUNT, report_data(statement))
 
 
-def verify_hello(terms: Terms, data: bytes) -> Hello:
-    """The other end's hello, if it speaks of what these terms are about; a named `Fault` otherwise. Costs no signature."""
+def verify_hello(terms: PeerRequirements, data: bytes) -> Hello:
+    """The other end's hello, if it fits these requirements; a named `Fault` otherwise. Verifies no signature."""
     if len(data) > MAX_HELLO_BYTES:
         raise ChannelRefused("hello", f"{len(data)} bytes, at most {MAX_HELLO_BYTES}", ChannelFlaw.TOO_LARGE)
     hello = decode(Hello, data, _MAX_MARKS)
@@ -147,15 +147,15 @@ def verify_hello(terms: Terms, data: bytes) -> Hello:
     if hello.key_epoch != terms.key_epoch:
         raise ChannelRefused("hello", f"key epoch {hello.key_epoch} where {terms.key_epoch} was expected")
     if hello.policy != terms.standing.policy.digest:
-        raise ChannelRefused("hello", f"appraisal policy {hello.policy.hex()[:16]} is not ours")
+        raise ChannelRefused("hello", f"appraisal policy {hello.policy.hex()[:16]} is not this end's")
     _verify_transport_key(hello)
     return hello
 
 
-def verify_proof(terms: Terms, statement: Statement, data: bytes, now: int) -> Attested:
+def verify_proof(terms: PeerRequirements, statement: ChannelStatement, data: bytes, now: int) -> AttestedPeer:
     """The other end, if its proof supports its `statement` at unix second `now`; a named `Fault` otherwise.
 
-    The cheap first: size and shape, the account's signature, then evidence, which asks for the report data before it verifies any
+    Cheap checks come first: size and shape, the account's signature, then evidence, whose report data are compared before any
     signature (`bytewise.tee.appraisal`).
     """
     if len(data) > MAX_PROOF_BYTES:
@@ -167,11 +167,11 @@ def verify_proof(terms: Terms, statement: Statement, data: bytes, now: int) -> A
         raise ChannelRefused("proof", f"signed by an account, which no {terms.peer.value} has")
     policy = terms.standing.at(now)
     found = verify_evidence(policy, proof.evidence, report_data(statement), now, terms.contracts.chain_id, terms.peer)
-    return Attested(statement.hello, found)
+    return AttestedPeer(statement.hello, found)
 
 
 def _verify_transport_key(hello: Hello) -> Blob:
-    # Something will be sealed to it: a point that is none must fail here, where it is the peer's fault.
+    # Secrets will be sealed to it, so an invalid point must fail here, where it is the peer's fault.
     flaw = point_flaw(hello.transport_key) if hello.transport_key else None
     if flaw is not None:
         raise ChannelRefused("hello", f"its transport key, {len(hello.transport_key)} bytes, is no point of P-256: {flaw}", flaw)

@@ -1,6 +1,6 @@
-"""Certificates and revocation lists of strangers, read so that whatever is wrong with them has a name of ours.
+"""Reads certificates and revocation lists of untrusted peers, and maps every flaw to an error of this project.
 
-The parser reads keys, dates and extensions only when they are asked for, and refuses them by errors of several kinds.
+The parser reads keys, dates and extensions only on access, and raises several kinds of errors for them.
 """
 
 from cryptography import x509

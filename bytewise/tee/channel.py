@@ -1,8 +1,8 @@
 """A mutually attested channel: TLS 1.3 first, then evidence that binds this session, then messages (design section 7).
 
-The end that connects proves itself first: who merely connects makes nobody quote, and learns nothing but a hello. Nothing that an
-application says is sent or read before both proofs hold. How the messages look is `bytewise.tee.binding`; each travels behind one
-byte for its kind and four for its length.
+The end that connects proves itself first, so that a client that only connects causes no quote and learns no more than a hello. No
+application message is sent or read before both proofs hold. `bytewise.tee.binding` defines the messages; each has one byte for
+its kind and four for its length in front.
 """
 
 import datetime
@@ -36,21 +36,22 @@ from bytewise.tee.binding import (
     MAX_HELLO_BYTES,
     MAX_PROOF_BYTES,
     VERSION,
-    Attested,
+    AttestedPeer,
+    ChannelStatement,
     Hello,
+    PeerRequirements,
     Proof,
-    Statement,
-    Terms,
 )
 from bytewise.tee.certificates import UNREADABLE
 
-# The key of one end of one attested channel, in a certificate of its own that says nothing but the key and ten minutes.
+# Each end has a fresh key for each channel, in its own certificate, which contains only the key and is valid for ten minutes.
 
 LIFETIME_S = 600
-"""From the first to the last second of a certificate, and the longest life of a channel."""
+"""Seconds from the first to the last second of a certificate, and the longest life of a channel."""
 
 SKEW_S = 60
-"""The certificate starts this much earlier, for peers whose clock is behind; one whose clock is ahead has as much less of it."""
+"""The certificate starts this many seconds earlier, for peers whose clock is behind; a peer whose clock is ahead has as much less
+time."""
 
 
 class EphemeralKey:
@@ -61,7 +62,7 @@ class EphemeralKey:
     def __init__(self, now: int) -> None:
         self.key = ec.generate_private_key(ec.SECP256R1())
         start = datetime.datetime.fromtimestamp(now - SKEW_S, datetime.UTC)
-        # Who has the key is told by evidence: a name here would be the sender's word.
+        # Evidence shows who has the key; a name in the certificate would be an unverified claim.
         nobody = x509.Name([])
         self.certificate = (
             x509.CertificateBuilder()
@@ -76,14 +77,14 @@ class EphemeralKey:
 
 
 def key_name(certificate: x509.Certificate) -> Digest:
-    """SHA-256 of the certificate's SubjectPublicKeyInfo: how evidence names a TLS key."""
+    """SHA-256 of the certificate's SubjectPublicKeyInfo, by which evidence names a TLS key."""
     return digests.sha256(certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
 
 
 def verify_certificate(certificate: x509.Certificate, now: int) -> Digest:
     """Name of the certificate's key, if it is on P-256 and the certificate is short-lived and valid at unix second `now`.
 
-    `ChannelRefused` otherwise. That the sender has the key is TLS's to verify, whose key it is evidence's.
+    `ChannelRefused` otherwise. TLS verifies that the sender has the key, evidence whose key it is.
     """
     try:
         key = certificate.public_key()
@@ -100,37 +101,38 @@ def verify_certificate(certificate: x509.Certificate, now: int) -> Digest:
     return key_name(certificate)
 
 
-# One TLS 1.3 session of two self-signed keys over a stream socket: every wait has a deadline, what a stranger sends has a cap.
+# One TLS 1.3 session of two self-signed keys over a stream socket. Every wait has a deadline, and an unattested peer's bytes are
+# limited.
 
-MAX_STRANGER_BYTES = MAX_PROOF_BYTES + 64 * 1024
-"""Most bytes that are taken from the network before the other end is attested: a proof, and a handshake of some 5 KiB."""
+MAX_UNATTESTED_BYTES = MAX_PROOF_BYTES + 64 * 1024
+"""Most bytes that are read from the network before the other end is attested: a proof, and a handshake of some 5 KiB."""
 
 _CHUNK_BYTES = 16 * 1024
 """A TLS record's plaintext."""
 
 _CODES = SSL.X509VerificationCodes
 _ACCEPTED = {_CODES.OK, _CODES.ERR_DEPTH_ZERO_SELF_SIGNED_CERT, _CODES.ERR_CERT_NOT_YET_VALID, _CODES.ERR_CERT_HAS_EXPIRED}
-"""One certificate that signed itself. Its dates are judged after the handshake, by the clock that judges everything else here."""
+"""One self-signed certificate. Its dates are checked after the handshake, by the same clock as everything else here."""
 
 T = TypeVar("T")
 
 
 class TlsSession:
-    """A session whose handshake is done. For one thread at a time; never printed."""
+    """A session after its handshake. For one thread at a time; never printed."""
 
     def __init__(self, peer: socket.socket, own: EphemeralKey, *, server: bool, now: int, until: float) -> None:
         """Runs the handshake until the monotonic second `until`; certificates are judged at unix second `now`.
 
-        `ChannelBroken` if it does not come about, `ChannelRefused` for a certificate that cannot be the other end's.
+        `ChannelBroken` if the handshake fails, `ChannelRefused` for a certificate that cannot be the other end's.
         """
         self._peer = peer
-        self._left: int | None = MAX_STRANGER_BYTES
+        self._left: int | None = MAX_UNATTESTED_BYTES
         self._shown = False
         self._tls = SSL.Connection(self._context(own), None)
         (self._tls.set_accept_state if server else self._tls.set_connect_state)()
         self._run(self._tls.do_handshake, until)
         certificate = self._shown_certificate()
-        # A resumed handshake shows no certificate: what it would give is one of a session before.
+        # A resumed handshake shows no certificate; its session would be that of an earlier one.
         if not self._shown or certificate is None:
             raise ChannelRefused("handshake", "resumes another session")
         self.own_key: Digest = key_name(own.certificate)
@@ -143,7 +145,7 @@ class TlsSession:
         return self._tls.export_keying_material(EXPORTER_LABEL, EXPORTER_BYTES)
 
     def trust(self) -> None:
-        """The other end is attested: from here on it may send as much as its messages' own caps allow."""
+        """The other end is attested: from now on only the limits of its messages apply."""
         self._left = None
 
     def write(self, data: bytes, until: float) -> None:
@@ -154,7 +156,7 @@ class TlsSession:
             view = view[taken:]
 
     def read(self, size: int, until: float) -> bytes:
-        """Exactly `size` bytes; `ChannelBroken` if they do not come in time."""
+        """Exactly `size` bytes; `ChannelBroken` if they do not arrive in time."""
         data = bytearray()
         while len(data) < size:
             wanted = min(size - len(data), _CHUNK_BYTES)
@@ -162,12 +164,12 @@ class TlsSession:
         return bytes(data)
 
     def close(self) -> None:
-        """Says good-bye if that needs no waiting, and closes the socket."""
+        """Sends the TLS closing message if that needs no waiting, and closes the socket."""
         try:
             self._tls.shutdown()
             self._flush(monotonic_s() + 1)
         except (SSL.Error, ChannelBroken):
-            pass  # the other end is gone, which is what was wanted
+            pass  # the other end is already gone
         self._peer.close()
 
     def _shown_certificate(self) -> x509.Certificate | None:
@@ -219,7 +221,7 @@ class TlsSession:
         if self._left is not None:
             self._left -= len(data)
             if self._left < 0:
-                raise ChannelRefused("stranger", f"sent more than {MAX_STRANGER_BYTES} bytes", ChannelFlaw.TOO_LARGE)
+                raise ChannelRefused("stranger", f"sent more than {MAX_UNATTESTED_BYTES} bytes", ChannelFlaw.TOO_LARGE)
         self._tls.bio_write(data)
 
     def _flush(self, until: float) -> None:
@@ -249,10 +251,10 @@ def _reason(error: SSL.Error) -> str:
 
 
 HANDSHAKE_S = 10.0
-"""From the first byte to the last proof; a quote takes up to a second, the rest some 20 ms."""
+"""Seconds from the first byte to the last proof; a quote takes up to a second, the rest some 20 ms."""
 
 MESSAGE_S = 30.0
-"""For one message, from when it is waited for to its last byte."""
+"""Seconds for one message, from the start of the wait to its last byte."""
 
 _MAX_REFUSAL_BYTES = 1024
 _HEAD_BYTES = 5
@@ -267,17 +269,17 @@ class _Kind(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class End:
-    """What one end of channels has, for as long as its process lives; never printed."""
+class ChannelEndpoint:
+    """What one end of channels uses, for as long as its process lives; never printed."""
 
-    terms: Terms
-    """What it demands."""
+    terms: PeerRequirements
+    """What it requires of the peer."""
     quoter: Quoter
-    """Its own evidence."""
+    """Source of its own evidence."""
     signer: Signer | None
     """Its account, where its role has one."""
     clock: Clock
-    """By which evidence and certificates are judged."""
+    """Clock that judges evidence and certificates."""
     rng: Callable[[int], bytes]
     """Cryptographic randomness, for nonces."""
 
@@ -285,7 +287,7 @@ class End:
 class Channel:
     """Messages to and from an attested peer. For one thread at a time; never printed. `connect` or `accept` makes one."""
 
-    def __init__(self, tls: TlsSession, peer: Attested, shown: Blob, lives_s: float) -> None:
+    def __init__(self, tls: TlsSession, peer: AttestedPeer, shown: Blob, lives_s: float) -> None:
         self._tls = tls
         self._ends_at = monotonic_s() + lives_s
         self.peer = peer
@@ -304,7 +306,7 @@ class Channel:
         _send(self._tls, _Kind.DATA, data, self._until(timeout_s))
 
     def receive(self, most: int, timeout_s: float = MESSAGE_S) -> bytes:
-        """The peer's next message of at most `most` bytes; `ChannelRefused` for a longer one, `ChannelBroken` if none comes."""
+        """The peer's next message of at most `most` bytes; `ChannelRefused` for a longer one, `ChannelBroken` if none arrives."""
         return _receive(self._tls, _Kind.DATA, most, self._until(timeout_s))
 
     def close(self) -> None:
@@ -318,26 +320,26 @@ class Channel:
         return min(now + timeout_s, self._ends_at)
 
 
-def connect(peer: socket.socket, end: End, transport_key: bytes = b"", timeout_s: float = HANDSHAKE_S) -> Channel:
-    """The channel over a connected stream socket, as the end that asked for it; the socket is closed if there is none.
+def connect(peer: socket.socket, end: ChannelEndpoint, transport_key: bytes = b"", timeout_s: float = HANDSHAKE_S) -> Channel:
+    """Opens the channel over a connected stream socket, as the end that asked for it. The socket is closed if it fails.
 
     `transport_key`: P-256 point to which the peer may seal secrets. `EvidenceRefused`, `BadSignature` or `ChannelRefused` for a
-    peer that is not who the terms demand, `ChannelBroken` if it is gone, silent or refuses us.
+    peer that does not satisfy the requirements, `ChannelBroken` if it is gone, silent or refuses this end.
     """
     return _open(peer, end, Blob(transport_key), timeout_s, server=False)
 
 
-def accept(peer: socket.socket, end: End, transport_key: bytes = b"", timeout_s: float = HANDSHAKE_S) -> Channel:
-    """As `connect`, as the end that was asked. It tells the peer under which rule it was refused."""
+def accept(peer: socket.socket, end: ChannelEndpoint, transport_key: bytes = b"", timeout_s: float = HANDSHAKE_S) -> Channel:
+    """As `connect`, as the end that was asked. It tells the peer the rule of a refusal."""
     return _open(peer, end, Blob(transport_key), timeout_s, server=True)
 
 
-def lifetime_s(peer: Attested, now: int) -> int:
-    """Seconds for which a channel to this peer is good from unix second `now`: not longer than what its evidence rests on."""
+def lifetime_s(peer: AttestedPeer, now: int) -> int:
+    """Seconds for which a channel to this peer may live from unix second `now`: not longer than its evidence is valid."""
     return min(LIFETIME_S, peer.evidence.claims.expires_at - now)
 
 
-def _open(peer: socket.socket, end: End, transport_key: Blob, timeout_s: float, *, server: bool) -> Channel:
+def _open(peer: socket.socket, end: ChannelEndpoint, transport_key: Blob, timeout_s: float, *, server: bool) -> Channel:
     until = monotonic_s() + timeout_s
     try:
         now = end.clock.now()
@@ -356,39 +358,39 @@ def _open(peer: socket.socket, end: End, transport_key: Blob, timeout_s: float, 
         raise
 
 
-def _ask(tls: TlsSession, end: End, transport_key: Blob, until: float) -> tuple[Attested, Blob]:
+def _ask(tls: TlsSession, end: ChannelEndpoint, transport_key: Blob, until: float) -> tuple[AttestedPeer, Blob]:
     own = _hello(end, transport_key)
     _send(tls, _Kind.HELLO, encode(own), until)
     peer = binding.verify_hello(end.terms, _receive(tls, _Kind.HELLO, MAX_HELLO_BYTES, until))
     shown = _prove(tls, end, own, peer, until)
-    return _proven(tls, end, own, peer, until), shown
+    return _verify_peer(tls, end, own, peer, until), shown
 
 
-def _answer(tls: TlsSession, end: End, transport_key: Blob, until: float) -> tuple[Attested, Blob]:
+def _answer(tls: TlsSession, end: ChannelEndpoint, transport_key: Blob, until: float) -> tuple[AttestedPeer, Blob]:
     peer = binding.verify_hello(end.terms, _receive(tls, _Kind.HELLO, MAX_HELLO_BYTES, until))
     own = _hello(end, transport_key)
     _send(tls, _Kind.HELLO, encode(own), until)
-    attested = _proven(tls, end, own, peer, until)
+    attested = _verify_peer(tls, end, own, peer, until)
     return attested, _prove(tls, end, own, peer, until)
 
 
-def _hello(end: End, transport_key: Blob) -> Hello:
+def _hello(end: ChannelEndpoint, transport_key: Blob) -> Hello:
     terms = end.terms
     nonce = Digest(end.rng(_NONCE_BYTES))
     return Hello(VERSION, terms.own, nonce, U64(terms.key_epoch), terms.standing.policy.digest, transport_key)
 
 
-def _prove(tls: TlsSession, end: End, own: Hello, peer: Hello, until: float) -> Blob:
-    said = Statement(end.terms.contracts, own, tls.exporter(), tls.own_key, tls.peer_key, peer.nonce)
+def _prove(tls: TlsSession, end: ChannelEndpoint, own: Hello, peer: Hello, until: float) -> Blob:
+    said = ChannelStatement(end.terms.contracts, own, tls.exporter(), tls.own_key, tls.peer_key, peer.nonce)
     signature = Blob(b"") if end.signer is None else end.signer.sign(binding.account_digest(said))
     evidence = end.quoter.quote(binding.report_data(said))
     _send(tls, _Kind.PROOF, encode(Proof(evidence, signature)), until)
     return evidence
 
 
-def _proven(tls: TlsSession, end: End, own: Hello, peer: Hello, until: float) -> Attested:
+def _verify_peer(tls: TlsSession, end: ChannelEndpoint, own: Hello, peer: Hello, until: float) -> AttestedPeer:
     proof = _receive(tls, _Kind.PROOF, MAX_PROOF_BYTES, until)
-    said = Statement(end.terms.contracts, peer, tls.exporter(), tls.peer_key, tls.own_key, own.nonce)
+    said = ChannelStatement(end.terms.contracts, peer, tls.exporter(), tls.peer_key, tls.own_key, own.nonce)
     return binding.verify_proof(end.terms, said, proof, end.clock.now())
 
 
@@ -396,7 +398,7 @@ def _refuse(tls: TlsSession, error: BytewiseError, until: float) -> None:
     try:
         _send(tls, _Kind.REFUSAL, encode(ShardRefusal(type(error).__name__, error.rule, isinstance(error, Unavailable))), until)
     except ChannelBroken:
-        pass  # it is refused, whether it hears of it or not
+        pass  # the peer is refused, whether the message arrives or not
 
 
 def _send(tls: TlsSession, kind: _Kind, data: bytes, until: float) -> None:

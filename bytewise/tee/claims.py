@@ -1,4 +1,4 @@
-"""What is left of evidence once its signatures are verified, whatever the platform: the facts that a policy judges."""
+"""The facts that remain of verified evidence of any platform, which a policy judges."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ class Claims:
     """Facts that a vendor's root vouches for."""
 
     measurement: Digest
-    """What runs: a digest over every register of the platform that identifies it."""
+    """Digest over every register of the platform that identifies the running program."""
     report_data: bytes
     """64 bytes that the program chose."""
     platform_id: Blob
@@ -25,7 +25,7 @@ class Claims:
     issued_at: int
     """Unix second of the newest part of the collateral, or of the chip's certificate."""
     expires_at: int
-    """Unix second at which the first part of the collateral, or of a certificate, is over."""
+    """Unix second at which the first part of the collateral, or a certificate, expires."""
     simulated: bool
     """Whether the evidence carries the simulator's marker."""
 

@@ -1,4 +1,4 @@
-"""Intel's collateral as its services hand it out, and when it was issued."""
+"""Intel's collateral in the form of its services, and its time of issue."""
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
@@ -12,10 +12,10 @@ MAX_COLLATERAL_BYTES = 1 << 20
 """Largest answer of a collateral service that is read."""
 
 
-def from_service(document: bytes) -> Collateral:
+def parse_collateral(document: bytes) -> Collateral:
     """The collateral of a JSON object with the nine members of Intel's `sgx_ql_qve_collateral_t` (hex where they are bytes).
 
-    Certificates above the first of each chain are left out: the root is the policy's to name. `EvidenceMalformed` otherwise.
+    Certificates above the first of each chain are left out, because the policy names the root. `EvidenceMalformed` otherwise.
     """
     if len(document) > MAX_COLLATERAL_BYTES:
         raise EvidenceTooLarge(f"collateral of {len(document)} bytes, at most {MAX_COLLATERAL_BYTES}")
@@ -32,7 +32,8 @@ def from_service(document: bytes) -> Collateral:
 
 
 def issued_at(collateral: Collateral) -> int:
-    """Unix second at which the newest part was issued, as it says itself: not to be believed before it is verified for then."""
+    """Unix second at which the newest part was issued, as it says itself; unverified until the collateral is verified for that
+    time."""
     documents = (("TCB info", collateral.tcb_info), ("QE identity", collateral.qe_identity))
     dates = [unix_second(str(read_object(data, what).get("issueDate"))) for what, data in documents]
     dates += [int(read_list(crl).last_update_utc.timestamp()) for crl in (collateral.root_crl, collateral.pck_crl)]

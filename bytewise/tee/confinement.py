@@ -1,7 +1,7 @@
-"""Fences that a process puts around itself: no network, no dumps, no debugger, no swap, bounded resources.
+"""Fences that a process sets up around itself: no network, no dumps, no debugger, no swap, bounded resources.
 
-Each says whether it holds. None of them stands for isolation by hardware: they bound what a mistake in this program, or somebody
-else's process of the same user, can do. Linux only; the kernel's own word is asked for wherever it gives one.
+Each function reports whether its fence holds. None of them replaces isolation by hardware: they bound what a defect in this
+program, or another process of the same user, can do. Linux only; the kernel is asked wherever it can confirm the fence.
 """
 
 import contextlib
@@ -30,15 +30,15 @@ class Fence(NamedTuple):
     """One fence of this process."""
 
     name: str
-    """Which."""
+    """Its name."""
     missing: str
-    """Why it is not there; empty if it holds."""
+    """Why it does not hold; empty if it holds."""
 
 
-def unseen() -> Fence:
+def deny_inspection() -> Fence:
     """No core dump, and no other process of this user attaches or reads memory, arguments, environment or open files.
 
-    Processes that this one starts have no core dump either, and are open to their user until they call this, too.
+    Processes that this one starts have no core dump either. They stay open to their user until they call this, too.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     libc = _libc()
@@ -48,10 +48,10 @@ def unseen() -> Fence:
     return Fence("unseen", "" if libc.prctl(_PR_GET_DUMPABLE, 0, 0, 0, 0) == 0 else "the process can be dumped")
 
 
-def no_network() -> Fence:
-    """A network namespace of its own, with nothing in it, for this thread and all that it starts from now on.
+def isolate_network() -> Fence:
+    """A separate, empty network namespace for this thread and all that it starts from now on.
 
-    Call it before there are other threads, and before `unseen`.
+    Call it before there are other threads, and before `deny_inspection`.
     """
     problem = _unshared()
     try:
@@ -61,29 +61,30 @@ def no_network() -> Fence:
     return Fence("no_network", problem or (f"there is {others[0]}" if others else ""))
 
 
-def no_sockets(*, forks: bool, writes: bool = True, ends: Sequence[int] = ()) -> Fence:
+def filter_calls(*, forks: bool, writes: bool = True, ends: Sequence[int] = ()) -> Fence:
     """The system-call filter of `bytewise.tee.seccomp`, with its parameters."""
-    return Fence("no_sockets", seccomp.confine(forks=forks, writes=writes, ends=ends))
+    return Fence("no_sockets", seccomp.install_filter(forks=forks, writes=writes, ends=ends))
 
 
-def no_swap() -> Fence:
-    """Memory never reaches a disk: there is no swap, or all that this process has and will have is locked, its children's not."""
+def avoid_swap() -> Fence:
+    """Memory never reaches a disk: there is no swap, or all memory of this process, present and future, is locked; not its
+    children's."""
     with contextlib.suppress(OSError):
         if len(_SWAPS.read_text().splitlines()) <= 1:
             return Fence("no_swap", "")
     return Fence("no_swap", _locked())
 
 
-def locked() -> Fence:
-    """Memory never reaches a disk, whatever swap comes: all that this process has and will have is locked, its children's not.
+def lock_memory() -> Fence:
+    """Memory never reaches a disk, whatever swap is added later: all memory of this process is locked; not its children's.
 
-    Call it after `bounded`: a limit of locked memory allows it only if all addresses that may be had are within it.
+    Call it after `limit_resources`: a limit of locked memory allows it only if the limit of addresses is within it.
     """
     return Fence("locked", _locked())
 
 
-def bounded(*, memory_bytes: int, cpu_s: int, files: int) -> Fence:
-    """Limits of address space beyond what is mapped now, of processor time and of open files, for good."""
+def limit_resources(*, memory_bytes: int, cpu_s: int, files: int) -> Fence:
+    """Permanent limits of address space beyond the present one, of processor time and of open files."""
     try:
         mapped = int(_SIZES.read_text().split()[0]) * resource.getpagesize()
         wanted = ((resource.RLIMIT_AS, mapped + memory_bytes), (resource.RLIMIT_CPU, cpu_s), (resource.RLIMIT_NOFILE, files))
@@ -97,7 +98,7 @@ def bounded(*, memory_bytes: int, cpu_s: int, files: int) -> Fence:
 
 
 def die_with_parent(parent: int, signal_number: int) -> None:
-    """Has the kernel send this process a signal when process `parent`, which started it, ends; at once if it has ended."""
+    """Makes the kernel send this process a signal when process `parent`, which started it, ends; at once if it has ended."""
     _libc().prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal_number)
@@ -107,14 +108,14 @@ def _locked() -> str:
     soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     addresses = resource.getrlimit(resource.RLIMIT_AS)[0]
     enough = hard == resource.RLIM_INFINITY or resource.RLIM_INFINITY != addresses <= hard
-    # Under a lower limit locking may succeed now and memory be refused in the middle of a job. With the soft limit at zero
-    # the kernel locks only for who has the ability, which no limit binds then.
+    # Under a lower limit, locking may succeed now and memory be refused in the middle of a job. With the soft limit at zero, the
+    # kernel locks only for processes with the capability, which no limit binds then.
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (hard if enough else 0, hard))
-    # Pages are locked as they come: most of what a process has mapped it never touches.
+    # Pages are locked when they are used: most mapped memory is never touched.
     holds = _libc().mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) == 0
     problem = f"mlockall: {_error()}" if enough else f"locked memory is limited to {hard} bytes"
     if not (holds and enough):
-        # Who locked within the limit needs it: what is mapped later counts, too.
+        # A process that locked within the limit needs it, because later mappings count, too.
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (soft, hard))
     return "" if holds else problem
 
@@ -122,8 +123,8 @@ def _locked() -> str:
 def _unshared() -> str:
     if _libc().unshare(_CLONE_NEWNET) == 0:
         return ""
-    # Who may not may still be allowed to in a user namespace of its own, where it is the same user. A namespace without its
-    # maps is one of nobody, and there is no way back: a child tries first.
+    # A process without the privilege may still be allowed to in its own user namespace, where it is the same user. A namespace
+    # without its maps belongs to nobody, and there is no way back, so a child tries first.
     reading, writing = os.pipe()
     with open(reading, "rb") as answer:
         pid = os.fork()

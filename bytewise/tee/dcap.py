@@ -1,7 +1,7 @@
-"""DCAP quotes (`tdx`, and `simulated` in the same format): verified offline by `dcap-qvl` under one rule of a policy.
+"""DCAP quotes (`tdx`, and `simulated` in the same format), verified offline by `dcap-qvl` under one rule of a policy.
 
-The library verifies signatures, chains, revocation lists and TCB levels, and applies its own policy built from the rule; what it
-found is judged once more by `bytewise.tee.appraisal`. Time is the caller's. Nothing here asks the network.
+The library verifies signatures, chains, revocation lists and TCB levels, and applies its own policy built from the rule.
+`bytewise.tee.appraisal` judges its result once more. The caller provides the time. Nothing here uses the network.
 """
 
 import json
@@ -37,11 +37,11 @@ MAX_QUOTE_BYTES = 16 * 1024
 """Largest quote that is parsed; a real one has 5 KB."""
 
 TCB_INFO_VERSION = 3
-"""The one version of Intel's TCB info over trust domains that is understood. The library takes later ones, too, and reads of them
-what it knows of this one."""
+"""The one understood version of Intel's TCB info over trust domains. The library accepts later ones, too, and reads only what
+this one has."""
 
 _REFUSALS: tuple[tuple[str, type[EvidenceRefused]], ...] = (
-    # What the library says, in lower case, and which rule that is; the first that fits. What fits none is plainly refused.
+    # What the library says, in lower case, and the error for it; the first match counts. Text without a match is a plain refusal.
     ("in the future", EvidenceFromFuture),
     ("not valid before", EvidenceFromFuture),
     ("notvalidyet", EvidenceFromFuture),
@@ -63,8 +63,8 @@ _REFUSALS: tuple[tuple[str, type[EvidenceRefused]], ...] = (
 )
 
 _BODIES = ("TD10", "TD15")
-"""Bodies that are judged, as the library names them. TDX 1.5 adds a second TCB, which the library judges, and a service domain,
-which it refuses. What the extended body adds (devices, service domains) nobody judges."""
+"""Accepted bodies, by the library's names. TDX 1.5 adds a second TCB, which the library judges, and a service domain, which it
+refuses. Nothing judges what the extended body adds (devices, service domains)."""
 
 _MEASURED = (
     "td_attributes",
@@ -81,7 +81,7 @@ _MEASURED = (
 
 
 def verify_quote(rule: PlatformRule, quote: bytes, collateral: Collateral, now: int) -> Claims:
-    """What a genuine quote of a trust domain says at unix second `now`; else a named `EvidenceRefused`."""
+    """What a genuine quote of a trust domain states at unix second `now`; else a named `EvidenceRefused`."""
     if len(quote) > MAX_QUOTE_BYTES:
         raise EvidenceTooLarge(f"quote of {len(quote)} bytes, at most {MAX_QUOTE_BYTES}")
     tcb_info = read_object(collateral.tcb_info, "TCB info")
@@ -91,7 +91,7 @@ def verify_quote(rule: PlatformRule, quote: bytes, collateral: Collateral, now: 
     found = _verified(rule, quote, collateral, now)
     claims = _claims(found)
     _verify_authority(rule, quote, collateral, now)
-    # The library compares the platform's family with the TCB info, and not this.
+    # The library compares the platform's family with the TCB info, but not this.
     provisioning = bytes(found["platform"]["pck"]["pce_id"]).hex()
     if str(tcb_info["pceId"]).lower() != provisioning:
         raise EvidenceRefused(f"TCB info is of another provisioning enclave (PCEID) than the platform's {provisioning}")
@@ -116,7 +116,7 @@ def _verified(rule: PlatformRule, quote: bytes, collateral: Collateral, now: int
 
 
 def _verify_authority(rule: PlatformRule, quote: bytes, collateral: Collateral, now: int) -> None:
-    # The library never looks at this certificate: it takes the one in the quote, which may be another one of the same key.
+    # The library never reads this certificate: it uses the one in the quote, which may be another one of the same key.
     authority, chain = read_certificate(collateral.pck_ca), _chain(quote)
     name = "the authority of platform keys"
     try:
@@ -130,7 +130,7 @@ def _verify_authority(rule: PlatformRule, quote: bytes, collateral: Collateral, 
 
 
 def refusal(said: str) -> EvidenceRefused:
-    """The rule that a refusal of the library comes under."""
+    """The error for a refusal of the library."""
     text = said.removeprefix("Verification failed: ")[:200]
     kind = next((kind for part, kind in _REFUSALS if part in text.lower()), EvidenceRefused)
     return kind(text)
@@ -163,7 +163,7 @@ def _collateral(rule: PlatformRule, given: Collateral) -> dcap_qvl.QuoteCollater
 
 def _claims(found: dict[str, Any]) -> Claims:
     report = _registers(found["report"])
-    # Of a trust domain that outlived its module the library names what it was launched under; what runs now counts as well.
+    # For a trust domain that outlived its module, the library names the module of its launch; the running one counts as well.
     levels = [found["tcb"]["advisory_ids"], (found["platform"]["current_tcb_level"] or {}).get("advisoryIDs", [])]
     registers = [bytes.fromhex(report[name]) for name in _MEASURED]
     simulated = bytes.fromhex(report["mr_config_id"]) == SIMULATED_MARK
@@ -181,25 +181,25 @@ def _claims(found: dict[str, Any]) -> Claims:
 
 
 def _registers(report: dict[str, Any]) -> dict[str, Any]:
-    # The library names the body, and nests what all of them have under what later ones add.
+    # The library names the body, and nests the common fields below those that later bodies add.
     ((body, found),) = report.items()
     if body == "SgxEnclave":
         raise EvidenceRefused("quote of an SGX enclave, not of a trust domain")
     if body not in _BODIES:
-        raise EvidenceRefused(f"quote with a body {body[:20]}, of which we do not read everything that it says")
+        raise EvidenceRefused(f"quote with a body {body[:20]}, which has fields that this program does not read")
     inner: dict[str, Any] = found["base"] if body == "TD15" else found
     return inner
 
 
 def td_measurement(**registers: bytes) -> Digest:
-    """The measurement of a trust domain with these registers (`mr_td`, `rt_mr0`, …); those not given are zero."""
+    """The measurement of a trust domain with these registers (`mr_td`, `rt_mr0`, …); the others are zero."""
     sizes = {"td_attributes": 8, "xfam": 8}
     return digests.labelled(Label.TD_MEASUREMENT, *(registers.get(name, bytes(sizes.get(name, 48))) for name in _MEASURED))
 
 
 def _explain_chain(rule: PlatformRule, quote: bytes, collateral: Collateral, now: int) -> None:
-    # The library says of an expired or revoked chain no more than that it fails; which it was matters to whoever has to act.
-    # Nothing here is verified, and nothing is accepted for it.
+    # For an expired or revoked chain the library only says that it fails. The operator needs to know which it was. Nothing here
+    # is verified, and nothing is accepted for it.
     chain = _chain(quote)
     authority, signer = (read_certificate(each) for each in (collateral.pck_ca, collateral.tcb_signer))
     for each in (*chain, _root(rule), authority, signer):
@@ -235,7 +235,7 @@ def _status(text: str) -> TcbStatus:
     try:
         return TcbStatus(text)
     except ValueError:
-        raise TcbRefused(f"TCB status {text[:60]}, which we do not know") from None
+        raise TcbRefused(f"TCB status {text[:60]}, which this program does not know") from None
 
 
 def _root(rule: PlatformRule) -> x509.Certificate:

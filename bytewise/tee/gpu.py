@@ -1,7 +1,8 @@
-"""Claims about a GPU: what NVIDIA's local verifier found, judged strictly (claims version 3.0 of its attestation SDK).
+"""Claims about a GPU: the result of NVIDIA's local verifier, judged strictly (claims version 3.0 of its attestation SDK).
 
-The claims are unsigned: the verifier runs inside the enclave and is measured with it, the GPU signed a nonce that names the
-purpose (`gpu_nonce`), and the CPU's quote binds these very bytes (`quoted_report_data`). Without that they are worth nothing.
+The claims are unsigned. The verifier runs inside the enclave and is measured with it, the GPU signed a nonce that names the
+purpose (`gpu_nonce`), and the CPU's quote binds these very bytes (`quoted_report_data`). Without that the claims are worth
+nothing.
 """
 
 from typing import Any
@@ -16,7 +17,7 @@ MAX_GPU_BYTES = 16 * 1024
 
 _PREFIX = "x-nvidia-gpu-"
 _REQUIRED: dict[str, object] = {
-    # Every one must have exactly this value: a claim that is missing is a claim that is wrong.
+    # Every claim must have exactly this value; a missing claim is a wrong claim.
     "dbgstat": "disabled",
     "measres": "success",
     "secboot": True,
@@ -44,7 +45,7 @@ _CHAIN_REQUIRED = {
 
 
 def verify_gpu(document: bytes, nonce: bytes, now: int) -> GpuClaims:
-    """The one GPU that these claims are about, if its verifier found nothing wrong; else a named `EvidenceRefused`."""
+    """The one GPU of these claims, if its verifier found nothing wrong; else a named `EvidenceRefused`."""
     claims = _claims(document)
     if claims.get("eat_nonce") != nonce.hex():
         raise EvidenceReplayed("GPU claims are for another nonce")
@@ -71,7 +72,7 @@ def _claims(document: bytes) -> dict[str, Any]:
 
 
 def _require(claims: dict[str, Any], name: str, wanted: object) -> None:
-    # 1 == True in Python and must not be here.
+    # In Python 1 == True, which must not count here.
     if name not in claims or (claims[name] is not wanted and (not isinstance(wanted, str) or claims[name] != wanted)):
         raise EvidenceRefused(f"GPU claim {name} is {str(claims.get(name, 'missing'))[:60]}")
 

@@ -1,9 +1,10 @@
-"""What a program is: one digest over the first-party files that it can import, pinned libraries, interpreter and its model.
+"""The measurement of a program: one digest over the first-party files that it can import, pinned libraries, interpreter and
+model.
 
-The closure is found in the source text, so nothing is executed and an import inside a function counts too. C sources beside
-a module of the closure count with the script that compiles them (a library made from other sources is not loaded). Not covered:
-the bytes of third-party wheels (pinned by name and version only), the compiler, other files, the kernel and the machine. The
-model stands for itself by its digest, to which the program has verified every file when it asks to be measured.
+The closure is found in the source text, so nothing is executed and an import inside a function counts too. C sources beside a
+module of the closure count, with the script that compiles them; a library made from other sources is not loaded. Not covered: the
+bytes of third-party wheels (pinned by name and version only), the compiler, other files, the kernel and the machine. The model is
+covered by its digest, against which the program verified every file before it asks to be measured.
 """
 
 import ast
@@ -17,7 +18,7 @@ from bytewise.protocol.units import ZERO_DIGEST, Digest
 from bytewise.service.installation import PACKAGES, is_wheel, own_file
 
 ENCLAVE_ENTRY = "enclave.__main__"
-"""The program that alone opens envelopes."""
+"""The program that opens envelopes."""
 
 SHARD_ENTRY = "kms.__main__"
 """The program that holds a share of an epoch's key."""
@@ -36,8 +37,7 @@ BUILD_SCRIPT = "setup.py"
 def measure(root: Path, entry: str = ENCLAVE_ENTRY, model: Digest = ZERO_DIGEST) -> Digest:
     """Measurement of the program that starts at module `entry` in the source tree `root` and runs that model, zero if none.
 
-    A wheel has the measurement of the checkout that it was built from. `ConfigurationError` if the tree lacks the entry or its
-    constraints file.
+    `ConfigurationError` if the tree lacks the entry or its constraints file.
     """
     modules = closure(root, entry)
     files = modules | compiled_sources(root, modules)
@@ -84,7 +84,7 @@ def _imports(name: str, path: Path) -> list[str]:
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = _absolute(package, node.level, node.module or "")
-            # `from package import name` may name a module or a value: what is no file is dropped by the caller.
+            # `from package import name` may name a module or a value; the caller drops names without a file.
             names += [base] + [f"{base}.{alias.name}" for alias in node.names]
     return names
 

@@ -1,4 +1,4 @@
-"""Whether this process is production; once it is, the simulator cannot be imported into it (fence 3, design section 7)."""
+"""Whether this process is in production; if so, the simulator cannot be imported into it (fence 3, design section 7)."""
 
 import sys
 
@@ -12,7 +12,7 @@ class _Mode:
 
 
 def enter_production() -> None:
-    """Declares the process production, for good; `ConfigurationError` if the simulator is already loaded."""
+    """Puts the process into production, permanently; `ConfigurationError` if the simulator is already loaded."""
     loaded = sorted(name for name in sys.modules if name.startswith(SIMULATOR + "."))
     if loaded:
         raise ConfigurationError("production", f"{loaded[0]} is loaded")
@@ -20,6 +20,6 @@ def enter_production() -> None:
 
 
 def refuse_in_production() -> None:
-    """Called by every module of the simulator when it is imported; `ConfigurationError` in a production process."""
+    """Called by every module of the simulator at its import; `ConfigurationError` in a production process."""
     if _Mode.production:
         raise ConfigurationError(SIMULATOR, "imported in a production process")

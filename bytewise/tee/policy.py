@@ -1,4 +1,4 @@
-"""The appraisal policy as a file: canonical bytes of `AppraisalPolicy`, or of `SignedPolicy` beside what a shard remembers."""
+"""The appraisal policy as a file: canonical bytes of `AppraisalPolicy`, or of `SignedPolicy` with the shard's stored history."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,27 +24,25 @@ T = TypeVar("T")
 
 
 def load_policy(path: Path, chain_id: int, production: bool) -> AppraisalPolicy:
-    """The policy of a file, fit for this chain and process; `ConfigurationError` otherwise: the actor refuses to start."""
+    """The policy of a file, if it fits this chain and process; else `ConfigurationError`, and the actor does not start."""
     return _fit(_read(AppraisalPolicy, path), path, chain_id, production)
 
 
-def follow_policy(
+def load_policy_state(
     path: Path, history: Path, governors: Sequence[Address], threshold: int, chain_id: int, production: bool, times: PolicyTimes
 ) -> PolicyState:  # fmt: skip
-    """What counts once the signed policy of a file came after what `history` remembers; `history` is written first.
+    """The policy in force after the signed policy of a file followed the stored `history`, which is written first.
 
-    One clock that is wrong neither shortens the wait of an addition nor makes it longer, and is not remembered.
-
-    `PolicyRefused` if it may not come after it, `ConfigurationError` for files that cannot be read and for times that contradict
-    each other (`verify_times`). A history that is lost must
-    be restored: without it any older policy with good signatures would do.
+    One wrong clock neither shortens nor extends the wait of an addition, and is not stored. `PolicyRefused` if the policy may not
+    follow, `ConfigurationError` for files that cannot be read and for times that contradict each other (`verify_times`). A lost
+    history must be restored: without it, any older policy with good signatures would be accepted.
     """
     policy = _fit(verify_approval(_read(SignedPolicy, path), governors, threshold), path, chain_id, production)
     before = _read(PolicyState, history) if history.exists() else first_policy_state(policy)
     seen = before.seen or 0
     standing = update_policy(before, policy, verify_times(times, seen))
     standing = replace(standing, seen=U64(max(*times, seen)))
-    # On the disk before anything is decided by it.
+    # Stored before anything is decided by it.
     replace_file(history, encode(standing))
     return standing
 

@@ -1,4 +1,8 @@
-"""Opens the quoter that a program's settings name: the machine's own, or the simulator."""
+"""Opens the quoter that a program's settings name: the machine's own, or the simulator.
+
+The quoter for real hardware reads reports through the kernel's configfs-tsm (Linux 6.7 or later;
+Documentation/ABI/testing/configfs-tsm).
+"""
 
 import atexit
 import contextlib
@@ -19,33 +23,31 @@ from bytewise.protocol.evidence.claims import REPORT_DATA_BYTES, SNP_REPORT_BYTE
 from bytewise.protocol.units import Blob
 from bytewise.tee import mode
 from bytewise.tee.certificates import read_chain
-from bytewise.tee.collateral import MAX_COLLATERAL_BYTES, from_service
-
-# A quoter for real hardware: reports through the kernel's configfs-tsm (Linux 6.7 on; Documentation/ABI/testing/configfs-tsm).
+from bytewise.tee.collateral import MAX_COLLATERAL_BYTES, parse_collateral
 
 REPORTS = Path("/sys/kernel/config/tsm/report")
 """Where the kernel has it."""
 
 PROVIDERS = {"tdx_guest": EvidenceType.TDX, "sev_guest": EvidenceType.SNP}
-"""Content of the attribute `provider`."""
+"""Values of the attribute `provider`."""
 
 ATTEMPTS = 3
-"""Tries while somebody else uses the same entry."""
+"""Attempts while another process uses the same entry."""
 
 MAX_OUTPUT_BYTES = 64 * 1024
 
 
 class ConfigfsQuoter:
-    """Implements `bytewise.ports.Quoter` by an entry of its own in configfs; `close` removes it.
+    """Implements `bytewise.ports.Quoter` with its own entry in configfs, which `close` removes.
 
     `endorsements` is a folder that the machine's owner keeps current: `collateral.json` as Intel's services answer it (`tdx`), or
-    `ask.pem`, `vcek.pem` and `crl.der` (`snp`; the list only where rules ask for one). It is read at each quote. What is wrong in
-    it is found by who appraises the evidence.
+    `ask.pem`, `vcek.pem` and `crl.der` (`snp`; the list only where rules require one). It is read for each quote. Errors in it
+    show when the evidence is appraised.
     """
 
     def __init__(self, endorsements: Path, reports: Path = REPORTS, name: str = "bytewise") -> None:
         self._endorsements = endorsements
-        # Threads of this process take turns; another process would have an entry of its own.
+        # Threads of this process take turns; another process has its own entry.
         self._lock = threading.Lock()
         self._entry = reports / f"{name}-{os.getpid()}"
         try:
@@ -55,7 +57,9 @@ class ConfigfsQuoter:
         try:
             provider = self._read("provider").decode(errors="replace").strip()
             if provider not in PROVIDERS:
-                raise ConfigurationError("configfs-tsm", f"provider {provider[:40]} is none that we can verify")
+                raise ConfigurationError(
+                    "configfs-tsm", f"provider {provider[:40]} is not supported: it must be tdx_guest or sev_guest"
+                )
         except ConfigurationError:
             self.close()
             raise
@@ -68,18 +72,20 @@ class ConfigfsQuoter:
         with self._lock:
             quote = Blob(self._report(report_data))
         if self.type is EvidenceType.TDX:
-            return Blob(encode(Evidence(self.type, quote, from_service(self._endorsement("collateral.json")), None, Blob(b""))))
+            return Blob(
+                encode(Evidence(self.type, quote, parse_collateral(self._endorsement("collateral.json")), None, Blob(b"")))
+            )
         crl = self._endorsement("crl.der") if (self._endorsements / "crl.der").exists() else b""
         certificates = SnpCertificates(self._certificate("ask.pem"), self._certificate("vcek.pem"), Blob(crl))
         return Blob(encode(Evidence(self.type, Blob(quote[:SNP_REPORT_BYTES]), None, certificates, Blob(b""))))
 
     def close(self) -> None:
-        """Gives the entry back."""
+        """Removes the entry."""
         with contextlib.suppress(OSError):
             self._entry.rmdir()
 
     def _report(self, report_data: bytes) -> bytes:
-        # `generation` counts writes: the report is ours only if nobody wrote between our write and our read of it.
+        # `generation` counts writes. The report is this process's only if nobody else wrote between its write and its read.
         for _ in range(ATTEMPTS):
             before = self._generation()
             self._write("inblob", report_data)
@@ -88,7 +94,7 @@ class ConfigfsQuoter:
             found = self._read("outblob")
             if found and self._generation() == before + 1:
                 return found
-        raise TryAgain("configfs-tsm", f"entry {self._entry.name} is used by somebody else")
+        raise TryAgain("configfs-tsm", f"entry {self._entry.name} is used by another process")
 
     def _generation(self) -> int:
         text = self._read("generation").strip()
@@ -104,7 +110,7 @@ class ConfigfsQuoter:
         return found
 
     def _write(self, attribute: str, data: bytes) -> None:
-        # Unbuffered: the kernel takes each write call as a whole value.
+        # Unbuffered, because the kernel takes each write call as a whole value.
         with self._named(attribute), (self._entry / attribute).open("wb", buffering=0) as file:
             file.write(data)
 
@@ -113,7 +119,7 @@ class ConfigfsQuoter:
         try:
             yield
         except BlockingIOError:
-            raise TryAgain("configfs-tsm", f"{attribute} is being made") from None
+            raise TryAgain("configfs-tsm", f"{attribute} is not ready") from None
         except OSError as error:
             raise ConfigurationError("configfs-tsm", f"{attribute}: {error.strerror}") from None
 
@@ -137,7 +143,7 @@ def verify_attestation(
     """The kind of evidence, if its settings are complete and it is allowed on this chain; `ConfigurationError` otherwise."""
     simulated = evidence is EvidenceType.SIMULATED
     if simulated and not (insecure_accept_simulated and platform_file):
-        raise ConfigurationError("evidence", "simulated needs insecure_accept_simulated and platform_file")
+        raise ConfigurationError("evidence", "simulated needs insecure_accept_simulated = true and a platform_file")
     if simulated and chain_id not in TEST_CHAIN_IDS:
         raise ConfigurationError("evidence", f"simulated on chain {chain_id}, which is no test chain")
     if not simulated and endorsements is None:
@@ -150,8 +156,9 @@ def open_quoter(
 ) -> Quoter:
     """This process's quoter; `ConfigurationError` if this machine gives other evidence.
 
-    For settings that `verify_attestation` let pass. Hardware closes the door to the simulator for as long as the process lives;
-    `simulator` is called otherwise, and not imported before: production must not hold it (fence 3, research/kms.md 6).
+    For settings that `verify_attestation` accepted. With hardware, the simulator cannot be loaded for the rest of the process.
+    `simulator` is called otherwise; it imports the simulator only then, because production must not load it (fence 3,
+    research/kms.md 6).
     """
     if evidence is not EvidenceType.SIMULATED:
         assert endorsements is not None

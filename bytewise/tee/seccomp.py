@@ -1,9 +1,10 @@
-"""A Linux system-call filter for programs that are handed every connection they need: no new socket, no other program, no look
-into another process. Who may not multiply signals nobody but itself, and changes no file where it need not. What is refused gives
-EPERM, so that a library which merely tries goes on without. Reading files is not refused: a filter sees no paths.
+"""A Linux system-call filter for programs that get every connection from outside: no new socket, no other program, no access to
+other processes.
 
-The filter is a few instructions of classic BPF (seccomp(2)); it covers every thread and child of the process and cannot be taken
-back. x86-64 only: elsewhere it is said that there is none.
+A program that may not fork can signal only itself. A program that may not write changes no file. A refused call returns EPERM, so
+that a library that only tries continues without it. Reading files is allowed, because a filter sees no paths. The filter is a few
+instructions of classic BPF (seccomp(2)). It covers every thread and child of the process and is permanent. x86-64 only; elsewhere
+`install_filter` says that there is none.
 """
 
 import ctypes
@@ -24,7 +25,7 @@ _SOCKET_TYPE_MASK = 0xF
 _INSTRUCTION = struct.Struct("HBBI")
 
 CALLS = {
-    # connections, and what reaches files and sockets by other ways; `io_uring` would open sockets unseen by the filter
+    # connections, and other ways to files and sockets; `io_uring` would open sockets unseen by the filter
     "socket": 41, "connect": 42, "bind": 49, "listen": 50, "io_uring_setup": 425, "io_uring_enter": 426,
     "io_uring_register": 427, "name_to_handle_at": 303, "open_by_handle_at": 304, "fanotify_init": 300,
     # other programs and processes
@@ -38,13 +39,14 @@ CALLS = {
     "init_module": 175, "finit_module": 313, "delete_module": 176, "kexec_load": 246, "kexec_file_load": 320, "reboot": 169,
     "swapon": 167, "swapoff": 168, "acct": 163, "syslog": 103, "iopl": 172, "ioperm": 173,
 }  # fmt: skip
-"""Refused to a confined program, by their numbers on x86-64."""
+"""Calls refused to a confined program, by their numbers on x86-64."""
 
 FORKS = {"fork": 57, "vfork": 58}
-"""Refused, too, to a program that may not multiply; of `clone` what makes no thread."""
+"""Also refused to a program that may not fork; of `clone` everything that makes no thread."""
 
 SIGNALS = {"tgkill": 234, "rt_sigqueueinfo": 129, "rt_tgsigqueueinfo": 297, "prlimit64": 302}
-"""Allowed to such a program for itself only: first argument its own number, or 0. `kill` also for those that it may end."""
+"""Allowed to such a program for itself only: the first argument is its own process id, or 0. `kill` is also allowed for the
+processes that it may end."""
 
 CHANGES = {
     "creat": 85, "mknod": 133, "mknodat": 259, "mkdir": 83, "mkdirat": 258, "rmdir": 84, "unlink": 87, "unlinkat": 263,
@@ -52,11 +54,11 @@ CHANGES = {
     "chmod": 90, "fchmod": 91, "fchmodat": 268, "fchmodat2": 452, "chown": 92, "fchown": 93, "lchown": 94, "fchownat": 260,
     "utime": 132, "utimes": 235, "futimesat": 261, "utimensat": 280, "setxattr": 188, "lsetxattr": 189, "fsetxattr": 190,
     "removexattr": 197, "lremovexattr": 198, "fremovexattr": 199, "setxattrat": 463, "removexattrat": 466, "file_setattr": 469,
-    # what processes meet at by name or number without a file
+    # what processes share by name or number without a file
     "mq_open": 240, "mq_unlink": 241, "msgget": 68, "msgsnd": 69, "msgrcv": 70, "msgctl": 71, "semget": 64, "semop": 65,
     "semtimedop": 220, "semctl": 66, "shmget": 29, "shmat": 30, "shmctl": 31,
 }  # fmt: skip
-"""Refused to a program that writes nothing but what it has open; of `open` and `openat` what is not for reading alone."""
+"""Refused to a program that writes only what it has open; of `open` and `openat` everything that is not for reading alone."""
 
 _SECCOMP, _CLONE, _CLONE3, _SOCKETPAIR, _OPEN, _OPENAT, _OPENAT2, _KILL_CALL, _TKILL = 317, 56, 435, 53, 2, 257, 437, 62, 200
 _FCNTL, _IOCTL = 72, 16
@@ -64,10 +66,10 @@ _F_SETOWN, _F_SETSIG, _F_SETOWN_EX, _FIOSETOWN, _SIOCSPGRP = 8, 10, 15, 0x8901, 
 _NOT_FOR_READING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
-def confine(*, forks: bool, writes: bool = True, ends: Sequence[int] = ()) -> str:
-    """Puts the filter on all threads; why it could not be, or an empty text.
+def install_filter(*, forks: bool, writes: bool = True, ends: Sequence[int] = ()) -> str:
+    """Installs the filter on all threads; returns why it failed, or an empty text.
 
-    Without `forks` the process stays alone, too, and signals only itself and, to end them, the processes `ends`. Without `writes`
+    Without `forks` the process starts no other, and signals only itself and, to end them, the processes `ends`. Without `writes`
     it opens files for reading only.
     """
     if platform.machine() != "x86_64":
@@ -93,7 +95,7 @@ def _program(forks: bool, writes: bool, ends: Sequence[int]) -> list[bytes]:
         _op(_LOAD, _NUMBER_AT),
         _op(_JUMP_ABOVE, _X32, 0, 1),
         _op(_RETURN, _KILL),
-        # Its flags are out of a filter's sight; the C library falls back to clone when it is told that there is none.
+        # A filter cannot see its flags; the C library falls back to clone when the call does not exist.
         *_any_of([_CLONE3], [_op(_RETURN, _ERRNO | errno.ENOSYS)]),
         *_any_of([_CLONE], _no_namespaces() if forks else _threads_only()),
         *_any_of([_SOCKETPAIR], _streams_only()),
@@ -110,7 +112,7 @@ def _itself_only(ends: Sequence[int]) -> list[bytes]:
         *_any_of([_KILL_CALL], _one_of(_FIRST_ARGUMENT_AT, [own, *ends])),
         *_any_of(list(SIGNALS.values()), _one_of(_FIRST_ARGUMENT_AT, [own, 0])),
         *_any_of([_TKILL], [_refuse()]),  # names a thread of anybody; the C library has not used it for long
-        # A descriptor that is ready can be made to signal any process.
+        # A ready descriptor can be made to signal any process.
         *_any_of([_FCNTL], _none_of(_SECOND_ARGUMENT_AT, [_F_SETOWN, _F_SETSIG, _F_SETOWN_EX])),
         *_any_of([_IOCTL], _none_of(_SECOND_ARGUMENT_AT, [_FIOSETOWN, _SIOCSPGRP])),
     ]
@@ -138,7 +140,7 @@ def _no_namespaces() -> list[bytes]:
 
 
 def _streams_only() -> list[bytes]:
-    # Either end of a pair of datagram sockets can send to any path, whoever listens there.
+    # Either end of a pair of datagram sockets can send to any path.
     return [
         _op(_LOAD, _SECOND_ARGUMENT_AT), _op(_AND, _SOCKET_TYPE_MASK), _op(_JUMP_EQUAL, socket.SOCK_STREAM, 1, 0), _refuse(),
         _op(_RETURN, _ALLOW),
@@ -158,7 +160,8 @@ def _none_of(argument_at: int, values: Sequence[int]) -> list[bytes]:
 
 
 def _jumps(argument_at: int, values: Sequence[int]) -> list[bytes]:
-    # Over one instruction where the low half of the argument, which is all that the kernel reads of these, is one of the values.
+    # Jumps over one instruction where the low half of the argument, which is all that the kernel reads of these, is one of the
+    # values.
     return [_op(_LOAD, argument_at), *(_op(_JUMP_EQUAL, value, len(values) - i, 0) for i, value in enumerate(values))]
 
 

@@ -1,7 +1,7 @@
 """AMD SEV-SNP attestation reports: chain from the vendor's root key, signature, and the fields of AMD's ABI (56860, table 23).
 
-The chip's certificate must be of the very chip and TCB version that the report names, so that an old firmware cannot borrow the
-key of a new one. AMD's revocation list names the keys that sign certificates of chips; a rule with a maximal age asks for it.
+The chip's certificate must be of the very chip and TCB version that the report names, so that old firmware cannot use the key of
+new firmware. AMD's revocation list names the keys that sign certificates of chips; a rule with a maximal age requires it.
 """
 
 from dataclasses import dataclass
@@ -32,16 +32,17 @@ from bytewise.tee.claims import Claims
 MAX_CERTIFICATE_BYTES = 4096
 MAX_CRL_BYTES = 8192
 CLOCK_SKEW_S = 30
-"""A list may be issued this far ahead of our clock."""
+"""Seconds by which a list may be issued ahead of this machine's clock."""
 _EXTENSION = "1.3.6.1.4.1.3704.1."
 _CHIP_ID = x509.ObjectIdentifier(_EXTENSION + "4")
 _OCTETS_OF_CHIP_ID = b"\x04\x40"
-"""Head of a chip id as a DER octet string, as newer certificates have it; older ones have the bare 64 bytes."""
+"""Head of a chip id as a DER octet string, in newer certificates; older ones have the bare 64 bytes."""
 _PRODUCT = x509.ObjectIdentifier(_EXTENSION + "2")
 _TCB_BYTES = {0: "3.1", 1: "3.2", 6: "3.3", 7: "3.8"}
-"""Byte of a TCB version (boot loader, TEE, SNP, microcode) to the extension of a chip's certificate that repeats it."""
+"""Byte of a TCB version (boot loader, TEE, SNP, microcode), with the extension of a chip's certificate that repeats it."""
 _PRODUCTS = (b"Milan", b"Genoa")
-"""Products with this layout of TCB versions; later ones have another and are refused until somebody reads it."""
+"""Products with this layout of TCB versions. Later ones have another layout, which this program does not read yet, and are
+refused."""
 
 _POLICY_DEBUG, _POLICY_MIGRATION_AGENT = 1 << 19, 1 << 18
 _PLATFORM_SMT = 1
@@ -49,8 +50,8 @@ _MASKED_CHIP_KEY, _SIGNING_KEY_SHIFT = 1 << 1, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """Fields of a report that decide."""
+class SnpReport:
+    """The fields of a report that decide."""
 
     version: int
     policy: int
@@ -68,7 +69,7 @@ class Report:
     signature: bytes
 
 
-def parse_report(data: bytes) -> Report:
+def parse_report(data: bytes) -> SnpReport:
     """The fields of 1,184 bytes; `EvidenceMalformed` for any other length."""
     if len(data) != SNP_REPORT_BYTES:
         raise EvidenceMalformed(f"report of {len(data)} bytes")
@@ -76,7 +77,7 @@ def parse_report(data: bytes) -> Report:
     def number(at: int, size: int) -> int:
         return int.from_bytes(data[at : at + size], "little")
 
-    return Report(
+    return SnpReport(
         version=number(0, 4), policy=number(0x08, 8), vmpl=number(0x30, 4), algorithm=number(0x34, 4), platform=number(0x40, 8),
         flags=number(0x48, 4), report_data=data[0x50:0x90], measurement=data[0x90:0xC0], host_data=data[0xC0:0xE0],
         id_key_digest=data[0xE0:0x110], author_key_digest=data[0x110:0x140], tcb=data[0x180:0x188], chip_id=data[0x1A0:0x1E0],
@@ -85,7 +86,7 @@ def parse_report(data: bytes) -> Report:
 
 
 def verify_report(rule: PlatformRule, data: bytes, certificates: SnpCertificates, now: int) -> Claims:
-    """What a genuine report of a virtual machine says at unix second `now`; else a named `EvidenceRefused`."""
+    """What a genuine report of a virtual machine states at unix second `now`; else a named `EvidenceRefused`."""
     report = parse_report(data)
     ask, vcek = _certificate(certificates.ask), _certificate(certificates.vcek)
     _verify_chain(rule.root, ask, vcek, now)
@@ -107,7 +108,7 @@ def verify_report(rule: PlatformRule, data: bytes, certificates: SnpCertificates
 
 
 def certificate_time(rule: PlatformRule, certificates: SnpCertificates) -> int:
-    """Unix second from which certificates and list are valid: when a published report, which has no time, is judged."""
+    """Unix second from which certificates and list are valid: the time for judging a published report, which has no time."""
     found = (_certificate(certificates.ask), _certificate(certificates.vcek))
     starts = [each.not_valid_before_utc for each in found]
     if rule.max_age_s:
@@ -128,7 +129,7 @@ def _verify_issued(name: str, key: object, signature: bytes, signed: bytes) -> N
     if not isinstance(key, rsa.RSAPublicKey):
         raise UntrustedRoot(f"{name} is issued by a key that is not RSA")
     try:
-        # AMD signs with RSASSA-PSS and SHA-384, 48 bytes of salt, and with nothing else.
+        # AMD signs with RSASSA-PSS and SHA-384, with 48 bytes of salt.
         pss = padding.PSS(padding.MGF1(hashes.SHA384()), hashes.SHA384.digest_size)
         key.verify(signature, signed, pss, hashes.SHA384())
     except InvalidSignature:
@@ -148,7 +149,7 @@ def _verify_list(rule: PlatformRule, ask: x509.Certificate, data: bytes, now: in
     return issued
 
 
-def _verify_signature(data: bytes, report: Report, vcek: x509.Certificate) -> None:
+def _verify_signature(data: bytes, report: SnpReport, vcek: x509.Certificate) -> None:
     key = vcek.public_key()
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP384R1) or report.algorithm != 1:
         raise EvidenceRefused("report is not signed with ECDSA on P-384")
@@ -159,11 +160,11 @@ def _verify_signature(data: bytes, report: Report, vcek: x509.Certificate) -> No
         raise EvidenceRefused("signature of the report does not verify") from None
 
 
-def _verify_chip(report: Report, vcek: x509.Certificate) -> None:
+def _verify_chip(report: SnpReport, vcek: x509.Certificate) -> None:
     if report.flags & _MASKED_CHIP_KEY or (report.flags >> _SIGNING_KEY_SHIFT) & 0b111:
         raise EvidenceRefused("report is not signed with the key of its own chip")
     if not any(product in _value(vcek, _PRODUCT) for product in _PRODUCTS):
-        raise EvidenceRefused("product with a layout that we do not know")
+        raise EvidenceRefused("product with an unknown layout of TCB versions")
     if _value(vcek, _CHIP_ID) not in (report.chip_id, _OCTETS_OF_CHIP_ID + report.chip_id):
         raise EvidenceRefused("certificate is of another chip")
     for place, name in _TCB_BYTES.items():
@@ -172,7 +173,7 @@ def _verify_chip(report: Report, vcek: x509.Certificate) -> None:
             raise TcbRefused("certificate is of another TCB version than the report")
 
 
-def _verify_guest(rule: PlatformRule, report: Report) -> None:
+def _verify_guest(rule: PlatformRule, report: SnpReport) -> None:
     if report.version < 2:
         raise EvidenceMalformed(f"report version {report.version}")
     if report.policy & _POLICY_DEBUG:

@@ -1,4 +1,4 @@
-"""JSON of vendors: strict enough that two readers cannot see two things, and dates as unix seconds."""
+"""Strict JSON of vendors, so that two readers cannot understand it differently, and their dates as unix seconds."""
 
 import datetime
 import json
@@ -10,11 +10,11 @@ from bytewise.protocol.errors.records import TooLarge
 
 
 def read_object(data: bytes, what: str) -> dict[str, Any]:
-    """The object that the bytes are; `EvidenceMalformed` for anything else: repeated keys, floats, deep nesting, broken text."""
+    """The JSON object of these bytes; `EvidenceMalformed` for anything else: repeated keys, floats, deep nesting, broken text."""
     try:
         verify_depth(data)
         value = json.loads(data, object_pairs_hook=_once, parse_float=_refuse, parse_constant=_refuse)
-        # An escape can stand for half of a character, which no bytes are.
+        # An escape can encode half of a character, which no bytes encode.
         json.dumps(value, ensure_ascii=False).encode()
     except TooLarge as error:
         raise EvidenceTooLarge(f"{what}: {error}") from None

@@ -1,1 +1,2 @@
-"""Simulated evidence: own root, own type, own package. Shows protocol and policy, never isolation. Not in production."""
+"""Simulated evidence: own root, own type, own package. It exercises protocol and policy, not isolation. Never use it in
+production."""

@@ -24,7 +24,7 @@ from bytewise.tee_simulated.td_quote import measurement_of
 from bytewise.tee_simulated.x509 import der
 
 MAX_AGE_S = 300
-"""Evidence older than the simulator's own lifetime is never needed."""
+"""The simulator's own lifetime of evidence: older evidence is never needed."""
 
 
 def simulated_rule(root_folder: Path) -> PlatformRule:
@@ -53,7 +53,7 @@ def policy_for(enclave: Digest, shard: Digest, root_folder: Path, chain_id: int,
 
 
 def _trusted(program: Digest, role: MeasurementRole) -> TrustedMeasurement:
-    # Which device an enclave computes on is its settings' affair: simulated evidence vouches for neither.
+    # The settings choose the device of an enclave; simulated evidence vouches for none.
     return TrustedMeasurement(
         PlatformKind.SIMULATED, measurement_of(program), (Coverage.PROGRAM,), COVERS, GpuUse.UNATTESTED, role
     )
@@ -75,15 +75,15 @@ def main() -> None:
     policy.add_argument("--serial", type=int, default=1)
     policy.add_argument("--entry", default=ENCLAVE_ENTRY)
     policy.add_argument("--model", type=_digest, default=ZERO_DIGEST, help="model id that the program runs, in hexadecimal")
-    given = parser.parse_args()
-    match given.command:
+    arguments = parser.parse_args()
+    match arguments.command:
         case "make-root":
-            make_root(given.out)
+            make_root(arguments.out)
         case "issue":
-            issue(given.root, given.out)
+            issue(arguments.root, arguments.out)
         case "policy":
-            made = simulated_policy(given.root, given.chain_id, given.serial, given.entry, given.model)
-            given.out.write_bytes(encode(made))
+            made = simulated_policy(arguments.root, arguments.chain_id, arguments.serial, arguments.entry, arguments.model)
+            arguments.out.write_bytes(encode(made))
 
 
 def _digest(text: str) -> Digest:

@@ -1,4 +1,5 @@
-"""A simulated quoter: a quote in TDX's format that this program, as measured from its own source, chose this report data."""
+"""A simulated quoter: a quote in TDX's format which states that this program, as measured from its source, chose this report
+data."""
 
 import datetime
 from pathlib import Path
@@ -15,17 +16,17 @@ from bytewise.service.clock import SystemClock
 from bytewise.service.installation import SOURCE_ROOT
 from bytewise.tee.measurement import ENCLAVE_ENTRY, measure
 from bytewise.tee.mode import refuse_in_production
-from bytewise.tee_simulated.collateral import Verdict, collateral
+from bytewise.tee_simulated.collateral import SimulatedStatus, collateral
 from bytewise.tee_simulated.root import Platform
 from bytewise.tee_simulated.td_quote import TdBody, body_of, platform_key, signed_quote
 
 refuse_in_production()
 
 LIFETIME_S = 300
-"""Evidence of the simulator is old after five minutes."""
+"""Seconds for which evidence of the simulator is valid."""
 
 _BACKDATED_S = 60
-"""The platform key's certificate starts this much earlier, for verifiers whose clock is behind."""
+"""Seconds by which the platform key's certificate starts earlier, for verifiers whose clock is behind."""
 
 
 class SimulatedQuoter:
@@ -35,7 +36,7 @@ class SimulatedQuoter:
         self._platform = platform
         self._program = program
         self._clock = clock
-        # As on hardware: one key of the platform and one attestation key for as long as the process lives.
+        # As on hardware: one platform key and one attestation key for the life of the process.
         self._pck_key, self._attestation = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
 
     @classmethod
@@ -52,9 +53,9 @@ class SimulatedQuoter:
         return Blob(encode(self.evidence(body_of(self._program, report_data))))
 
     def evidence(
-        self, body: TdBody, verdict: Verdict | None = None, lifetime_s: int = LIFETIME_S, ppid: bytes = bytes(16)
+        self, body: TdBody, verdict: SimulatedStatus | None = None, lifetime_s: int = LIFETIME_S, ppid: bytes = bytes(16)
     ) -> Evidence:  # fmt: skip
-        """Evidence over any body, under any verdict of the simulated vendor: what tests of a verifier need."""
+        """Evidence over any body, with any status of the simulated vendor, for tests of a verifier."""
         start = datetime.datetime.fromtimestamp(self._clock.now(), datetime.UTC)
         end = start + datetime.timedelta(seconds=lifetime_s)
         earlier = start - datetime.timedelta(seconds=_BACKDATED_S)

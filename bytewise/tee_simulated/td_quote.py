@@ -1,4 +1,4 @@
-"""Bytes of a DCAP quote of a trust domain, version 4 or 5 (Intel TDX DCAP Quoting Library API, appendix 3), simulated."""
+"""Bytes of a simulated DCAP quote of a trust domain, version 4 or 5 (Intel TDX DCAP Quoting Library API, appendix 3)."""
 
 import dataclasses
 import datetime
@@ -23,18 +23,18 @@ QE_SIGNER = b"SIMULATED QUOTING ENCLAVE".ljust(32, b"\0")
 """MRSIGNER of the simulated quoting enclave, which `qe_identity` names."""
 QE_PRODUCT, QE_VERSION = 2, 1
 INTEL_QE_VENDOR = bytes.fromhex("939a7233f79c4ca9940a0db3957f0607")
-"""The only vendor of quoting enclaves that verifiers of this format know; names no platform."""
+"""The only vendor of quoting enclaves that verifiers of this format accept; it names no platform."""
 QE_AUTH_DATA = bytes(32)
 """What a quoting enclave adds to its key's hash."""
 SEPT_VE_DISABLE = (1 << 28).to_bytes(8, "little")
-"""The one TD attribute that a sound trust domain has."""
+"""The one attribute of a sound trust domain."""
 PCK_EXTENSION = x509.ObjectIdentifier("1.2.840.113741.1.13.1")
 _PCK_OID = bytes.fromhex("2a864886f84d010d01")
 
 
 @dataclass(frozen=True, slots=True)
 class TdBody:
-    """What a trust domain's quote says, member by member in the order of its bytes; everything but these is zero."""
+    """What a trust domain's quote states, field by field in the order of its bytes. All other fields are zero."""
 
     TYPE: ClassVar[int | None] = None
     """Body type of a quote of version 5; None: a quote of version 4, which has one body and no type."""
@@ -62,12 +62,12 @@ class TdBody:
 
 @dataclass(frozen=True, slots=True)
 class TdBody15(TdBody):
-    """What a trust domain of TDX 1.5 says, in a quote of version 5: 648 bytes."""
+    """The body of a trust domain of TDX 1.5, in a quote of version 5: 648 bytes."""
 
     TYPE: ClassVar[int | None] = 3
 
     tee_tcb_svn2: bytes = bytes(16)
-    """What runs now, where `tee_tcb_svn` is what ran when the domain was launched."""
+    """TCB of the running module; `tee_tcb_svn` is that of the domain's launch."""
     mr_service_td: bytes = bytes(48)
 
 
@@ -77,7 +77,7 @@ def body_of(program: Digest, report_data: bytes = bytes(64)) -> TdBody:
 
 
 def measurement_of(program: Digest) -> Digest:
-    """What a verifier sees as the measurement of that trust domain."""
+    """The measurement of that trust domain as a verifier computes it."""
     body = body_of(program)
     measured = ("td_attributes", "xfam", "mr_td", "mr_config_id")
     return td_measurement(**{name: getattr(body, name) for name in measured})

@@ -1,4 +1,4 @@
-"""Certificates and revocation lists of the simulated authorities, in the shape of Intel's."""
+"""Certificates and revocation lists of the simulated authorities, in the form of Intel's."""
 
 import datetime
 
@@ -28,7 +28,7 @@ def certificate(
     subject: x509.Name, public: ec.EllipticCurvePublicKey, issuer: Authority | None, key: ec.EllipticCurvePrivateKey,
     start: datetime.datetime, end: datetime.datetime, *, path_length: int | None, extra: x509.ExtensionType | None = None,
 ) -> x509.Certificate:  # fmt: skip
-    """A certificate signed with `key`; an authority's unless `path_length` is None, self-signed without issuer."""
+    """A certificate signed with `key`. It is an authority's unless `path_length` is None, and self-signed without an issuer."""
     above = public if issuer is None else issuer.key.public_key()
     builder = (
         x509.CertificateBuilder()
@@ -67,7 +67,7 @@ def revocation_list(
 
 
 def common_name(text: str) -> x509.Name:
-    """A name of nothing else."""
+    """A name that has only a common name."""
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 

@@ -1,6 +1,6 @@
 """Transactions about an account itself: stake, roles, keys, batches, audits, money."""
 
-from bytewise.crypto.bls import BlsSigner, key_hash, words
+from bytewise.crypto.bls import BlsSigner, key_hash, point_words
 from bytewise.protocol.digests import keccak256, keccak256_abi
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import ConfigurationError
@@ -115,7 +115,7 @@ class AccountTransactions(NetworkPlanner):
     def register_bls(self, signer: BlsSigner) -> None:
         """Registers this account's key for certificates, or replaces it, and has its place in the pool noted with it."""
         proof = signer.prove_possession(self._network.keys_domain, self.transactions.outbox.lease.account)
-        self._act("BlsKeys", "register", signer.public_key, (words(signer.public_key), words(proof)))
+        self._act("BlsKeys", "register", signer.public_key, (point_words(signer.public_key), point_words(proof)))
         self._act("BlsKeys", "notePlace", signer.public_key, (key_hash(signer.public_key),))
 
     # --- light audits ---

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bytewise.crypto.bls import BlsSignature, PublicKey, aggregate, words
+from bytewise.crypto.bls import BlsSignature, PublicKey, aggregate, point_words
 from bytewise.protocol import digests, merkle
 from bytewise.protocol.court.commitments import Commit
 from bytewise.protocol.decisions.snapshot import Seat
@@ -160,8 +160,8 @@ class DisputeTransactions(NetworkPlanner):
         It sends the certificate alone after the contracts refused both together.
         """
         until: int = self._view(finding.dispute)["round"]["revealEnd"]
-        keys = [words(key) for key in certificate.keys]
-        arguments = (struct_values(finding), commit_root, certificate.signers, keys, words(certificate.signature))
+        keys = [point_words(key) for key in certificate.keys]
+        arguments = (struct_values(finding), commit_root, certificate.signers, keys, point_words(certificate.signature))
         steps = CourtCall("Rounds", "certify", arguments), CourtCall("Disputes", "settle", (finding.dispute,))
         if not (settles and self._together(finding.dispute, steps, until)):
             self._step("certify", finding.dispute, finding.round, arguments, deadline=until)

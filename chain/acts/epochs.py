@@ -26,7 +26,7 @@ class CeremonySignatures(NamedTuple):
     transcript: Digest
     """Digest of the ceremony's transcript."""
     signatures: Sequence[Blob]
-    """One signature per shard in order; empty for a shard that did not sign (`kms.ceremony.state.signed_shares`)."""
+    """One signature per shard in order; empty for a shard that did not sign (`kms.ceremony.state.shares_digest`)."""
     consents: Sequence[Blob] = ()
     """For a key that was dealt again: signatures of the previous shards, in the order of the chain."""
 

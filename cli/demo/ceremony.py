@@ -16,11 +16,11 @@ from cli.demo.plan import SHARDS
 from cli.demo.processes import Network as Processes
 from cli.demo.site import HOST, Site, write_toml
 from cli.key.ceremony import put_in_force
-from kms.ceremony.session import concluded
+from kms.ceremony.session import finished_ceremony
 from kms.settings import CeremonySettings
 from kms.storage import keyring
 
-SCRIBE = "scribe"
+COORDINATOR = "coordinator"
 PHASE_S = 120.0
 """Of each phase: many times what it takes, for the shards start while everybody else does."""
 CEREMONY_S = 300.0
@@ -28,37 +28,38 @@ AUDITS_PER_EPOCH = 1000
 
 
 def begin(site: Site, processes: Processes) -> None:
-    """Draws each shard's own keys, and starts the shards and the scribe who brings them together; all need the address book."""
-    save_signer(site.scribe_key, LocalSigner(secrets.token_bytes(32)))
+    """Draws each shard's own keys, and starts the shards and the coordinator who brings them together; all need the address
+    book."""
+    save_signer(site.coordinator_key, LocalSigner(secrets.token_bytes(32)))
     entries = [_enrolled(site, index) for index in range(1, SHARDS + 1)]
     config = {
-        "epoch": site.epoch, "threshold": plan.THRESHOLD, "quorum": SHARDS, "reveal_budget": plan.THRESHOLD - 1,
-        "assurance": "simulated", "phase_s": PHASE_S, "network_file": site.network_file, "scribe_key_file": site.scribe_key,
-        "database_url": site.database("kms"), "plan_file": site.of("kms") / "plan.json", "out_file": site.epoch_file,
-        "entries": entries,
+        "epoch": site.epoch, "threshold": plan.THRESHOLD, "quorum": SHARDS, "reveal_budget": plan.THRESHOLD - 1, "assurance":
+        "simulated", "phase_s": PHASE_S, "network_file": site.network_file, "coordinator_key_file": site.coordinator_key,
+        "database_url": site.database("kms"), "plan_file": site.of("kms") / "plan.json", "out_file": site.epoch_file, "entries":
+        entries,
     }  # fmt: skip
     start_shards(site, processes)
-    processes.python(SCRIBE, "cli", "key", "dkg", "--config", str(write_toml(_config(site), config)))
+    processes.python(COORDINATOR, "cli", "key", "dkg", "--config", str(write_toml(_config(site), config)))
 
 
 def finish(site: Site, processes: Processes, client: ChainClient, network: Network, curator: LocalSigner) -> Network:
     """Waits for the ceremony's end, stops the shards, and puts the epoch in force; the address book with it."""
-    processes.expect_success(SCRIBE, CEREMONY_S)
+    processes.expect_success(COORDINATOR, CEREMONY_S)
     for index in range(1, SHARDS + 1):
         processes.stop(f"shard{index}")
-    return put_in_force(client, network, curator, concluded(load_settings(CeremonySettings, _config(site))))
+    return put_in_force(client, network, curator, finished_ceremony(load_settings(CeremonySettings, _config(site))))
 
 
 def start_shards(site: Site, processes: Processes) -> None:
     """The key shards; they need the address book. Before there is an epoch they only take part in making its key."""
-    scribe = load_signer(site.scribe_key).address
+    coordinator = load_signer(site.coordinator_key).address
     for index in range(1, SHARDS + 1):
         actor = f"shard{index}"
         config = {
             "host": HOST, "port": site.ports.shards[index - 1], "channel_port": site.ports.channels[index - 1],
             "folder": site.of(actor), "epoch_file": site.epoch_file, "policy_file": site.policy_file,
             "network_file": site.network_file, "rpc_url": site.rpc_url, "database_url": site.database(actor),
-            "audits_per_epoch": AUDITS_PER_EPOCH, "production": False, "scribe": scribe,
+            "audits_per_epoch": AUDITS_PER_EPOCH, "production": False, "coordinator": coordinator,
             "release_shares": is_rebuilt(site.epoch),
             "evidence": "simulated", "platform_file": site.of(actor) / "platform.pem", "insecure_accept_simulated": True,
         }  # fmt: skip
@@ -67,9 +68,9 @@ def start_shards(site: Site, processes: Processes) -> None:
 
 def _enrolled(site: Site, index: int) -> Path:
     folder, url = site.of(f"shard{index}"), site.shard_url(index)
-    keyring.enrol(folder, url, secrets.token_bytes)
+    keyring.create_keys(folder, url, secrets.token_bytes)
     entry = folder / "entry.json"
-    entry.write_bytes(encode(keyring.entry(folder, url, site.shard_channel(index))))
+    entry.write_bytes(encode(keyring.shard_entry(folder, url, site.shard_channel(index))))
     issue(site.of("tee"), folder / "platform.pem")
     return entry
 

@@ -158,9 +158,9 @@ class Site:
         return self.folder / "epoch.json"
 
     @property
-    def scribe_key(self) -> Path:
+    def coordinator_key(self) -> Path:
         """Account of who keeps the log of the key ceremony."""
-        return self.folder / "kms" / "scribe.key"
+        return self.folder / "kms" / "coordinator.key"
 
     @property
     def spare_key(self) -> Path:

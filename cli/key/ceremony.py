@@ -23,9 +23,16 @@ from chain.client.address_book import verify_code, write_network
 from chain.reads.reader import SnapshotReader
 from chain.sending.keys import load_signer
 from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
-from kms.ceremony.coordinator import epoch_document, share_consents, share_signatures, transcript_of, unproven, verify_proven
-from kms.ceremony.session import agreed_plan, concluded, conduct
-from kms.ceremony.state import Ceremony
+from kms.ceremony.coordinator import (
+    epoch_document,
+    share_consents,
+    share_signatures,
+    transcript_of,
+    unproven_shares,
+    verify_shares_proven,
+)
+from kms.ceremony.session import finished_ceremony, load_or_make_plan, run_ceremony
+from kms.ceremony.state import CeremonyState
 from kms.settings import CeremonySettings
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="Settings of the ceremony (kms.settings.CeremonySettings).")]
@@ -88,7 +95,7 @@ def open_(
     Exit codes: 0 in force, 3 the ceremony is not done, or shards proved no share and are not named, 5 the node does not answer,
     64 wrong input (a shard that proved its share is named, say).
     """
-    state, book = concluded(load_settings(CeremonySettings, config)), address_book(network)
+    state, book = finished_ceremony(load_settings(CeremonySettings, config)), address_book(network)
     client = chain_of(rpc, book.chain_id)
     opened = put_in_force(client, verify_code(client, book), load_signer(key), state, without or ())
     write_network(network, opened)
@@ -98,12 +105,14 @@ def open_(
     print(f"key epoch {epoch}, shares of version {state.plan.version}, is {stands} and in {network}; assurance: {now.assurance}")
 
 
-def put_in_force(client: Chain, book: Network, curator: LocalSigner, state: Ceremony, without: Collection[int] = ()) -> Network:
+def put_in_force(
+    client: Chain, book: Network, curator: LocalSigner, state: CeremonyState, without: Collection[int] = ()
+) -> Network:
     """The address book after the chain was told what a ceremony made, with its signatures. What was told before is not again.
 
-    Nothing is told if a shard but those of `without` did not prove its share (`kms.ceremony.coordinator.verify_proven`).
+    Nothing is told if a shard but those of `without` did not prove its share (`kms.ceremony.coordinator.verify_shares_proven`).
     """
-    verify_proven(state, without)
+    verify_shares_proven(state, without)
     document, reader = epoch_document(state), SnapshotReader(client, book)
     signed = CeremonySignatures(transcript_of(state), share_signatures(state), share_consents(state))
     head = reader.head()
@@ -157,15 +166,15 @@ def retire(
 
 def _ceremony(config: Path, purpose: CeremonyPurpose, dry: bool) -> None:
     settings = load_settings(CeremonySettings, config)
-    signer, network = load_signer(settings.scribe_key_file), address_book(settings.network_file)
-    signed = agreed_plan(settings, purpose, network.contracts, signer, secrets.token_bytes)
+    signer, network = load_signer(settings.coordinator_key_file), address_book(settings.network_file)
+    signed = load_or_make_plan(settings, purpose, network.contracts, signer, secrets.token_bytes)
     print(f"plan {hex0x(signed.plan.digest)} in {settings.plan_file}")
     if dry:
         print(json.dumps(_agreed(signed.plan), indent=2))
         return
-    telemetry.configure("kms-scribe")
+    telemetry.configure("kms-coordinator")
     migrate(settings.database_url)
-    state = conduct(settings, signed, signer)
+    state = run_ceremony(settings, signed, signer)
     print(json.dumps(_told(state), indent=2))
     if state.result is None:
         raise CeremonyFailed(state.id.hex()[:16], state.reason)
@@ -180,14 +189,14 @@ def _agreed(plan: CeremonyPlan) -> dict[str, object]:
         "quorum": plan.quorum,
         "reveal_budget": plan.reveal_budget,
         "assurance": plan.assurance,
-        "scribe": plan.scribe,
+        "coordinator": plan.coordinator,
         "dealers": {seat.index: f"{seat.address} at {seat.url}" for seat in plan.dealers},
         "receivers": {seat.index: f"{seat.address} at {seat.url}" for seat in plan.receivers},
-        "heir": plan.heir.address if plan.heir else None,
+        "repair_target": plan.repair_target.address if plan.repair_target else None,
     }
 
 
-def _told(state: Ceremony) -> dict[str, object]:
+def _told(state: CeremonyState) -> dict[str, object]:
     """What everybody may know of a ceremony."""
     result = state.result
     if result is None and not state.reason:
@@ -203,6 +212,6 @@ def _told(state: Ceremony) -> dict[str, object]:
         "public_key": hex0x(result.public_key) if result else None,
         "dealers": list(result.qualified) if result else [],
         "confirmed": sorted(state.partials),
-        "unproven": list(unproven(state)),
-        "liars": dict(state.lies),
+        "unproven": list(unproven_shares(state)),
+        "liars": dict(state.faults),
     }

@@ -18,7 +18,7 @@ from chain.reads.reader import SnapshotReader
 from chain.reads.share_history import share_history
 from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
 from cli.output import Output, OutputOption, emit, moment, printable
-from kms.ceremony.erasure import Counted, Wanted, count, judge, wanted_shares
+from kms.ceremony.erasure import JudgedStatement, SharesToErase, count_statements, judge_statement, shares_to_erase
 
 FilesArgument = Annotated[
     list[Path], typer.Argument(metavar="FILE...", help="Statements of one key epoch: `erasure-*.json` of the shards' folders.")
@@ -51,11 +51,11 @@ def erased(
     reader = SnapshotReader(client, verify_code(client, book))
     block = reader.head()
     found = reader.epoch_on_chain(epochs[0], block)
-    wanted = wanted_shares(book.contracts, epochs[0], found, share_history(client, book, epochs[0], block))
+    wanted = shares_to_erase(book.contracts, epochs[0], found, share_history(client, book, epochs[0], block))
     judged = [_best(each, wanted) for each in said]
-    counts = [count([judge(each, shares) for each in said], shares) for shares in wanted]
+    counts = [count_statements([judge_statement(each, shares) for each in said], shares) for shares in wanted]
     emit(output, _state(files, judged, wanted, counts), lambda: _print(map(_told, files, judged), _summed(wanted, counts)))
-    if any(each.false for each in judged):
+    if any(each.invalid for each in judged):
         raise typer.Exit(Exit.MISMATCH)
     raise typer.Exit(Exit.OK if all(map(_is_enough, wanted, counts)) else Exit.INCONCLUSIVE)
 
@@ -66,18 +66,18 @@ def _print(*parts: Iterable[str]) -> None:
             print(printable(line))
 
 
-def _best(signed: SignedErasure, wanted: Sequence[Wanted]) -> Counted:
+def _best(signed: SignedErasure, wanted: Sequence[SharesToErase]) -> JudgedStatement:
     """What a statement says about the version for which it counts, or else about the newest of which its shard had a share."""
-    judged = [judge(signed, each) for each in reversed(wanted)]
+    judged = [judge_statement(signed, each) for each in reversed(wanted)]
     held = [each for each, shares in zip(judged, reversed(wanted), strict=True) if signed.shard in shares.holders]
-    return next((each for each in judged if not (each.false or each.besides)), (held or judged)[0])
+    return next((each for each in judged if not (each.invalid or each.irrelevant)), (held or judged)[0])
 
 
-def _is_enough(wanted: Wanted, counts: Mapping[int, Erasure]) -> bool:
+def _is_enough(wanted: SharesToErase, counts: Mapping[int, Erasure]) -> bool:
     return len(counts) >= wanted.needed
 
 
-def _missing(wanted: Wanted, counts: Mapping[int, Erasure]) -> dict[int, Address]:
+def _missing(wanted: SharesToErase, counts: Mapping[int, Erasure]) -> dict[int, Address]:
     return {index: each for index, each in enumerate(wanted.holders, start=1) if index not in counts}
 
 
@@ -89,18 +89,18 @@ def _read(file: Path) -> SignedErasure:
         raise ConfigurationError(str(file), why) from None
 
 
-def _told(file: Path, judged: Counted) -> str:
-    if judged.false:
-        return f"{file}: FALSE: {judged.false}"
-    if judged.besides:
-        return f"{file}: does not count: {judged.signed.shard} {judged.besides}"
+def _told(file: Path, judged: JudgedStatement) -> str:
+    if judged.invalid:
+        return f"{file}: FALSE: {judged.invalid}"
+    if judged.irrelevant:
+        return f"{file}: does not count: {judged.signed.shard} {judged.irrelevant}"
     said = judged.signed.statement
     when = moment(said.at, "%Y-%m-%d %H:%M UTC")
     kept = "no share of the epoch" if said.kept == ZERO_DIGEST else f"no share but that of version {said.version}"
     return f"{file}: {judged.signed.shard} has {kept} since {when}; {said.erased} files erased"
 
 
-def _summed(wanted: Sequence[Wanted], counts: Sequence[Mapping[int, Erasure]]) -> Iterator[str]:
+def _summed(wanted: Sequence[SharesToErase], counts: Sequence[Mapping[int, Erasure]]) -> Iterator[str]:
     newest = wanted[-1]
     yield f"key epoch {newest.epoch} ({newest.on_chain.assurance})"
     for shares, counted in zip(wanted, counts, strict=True):
@@ -122,7 +122,10 @@ def _summed(wanted: Sequence[Wanted], counts: Sequence[Mapping[int, Erasure]]) -
 
 
 def _state(
-    files: Sequence[Path], judged: Sequence[Counted], wanted: Sequence[Wanted], counts: Sequence[Mapping[int, Erasure]]
+    files: Sequence[Path],
+    judged: Sequence[JudgedStatement],
+    wanted: Sequence[SharesToErase],
+    counts: Sequence[Mapping[int, Erasure]],
 ) -> dict[str, Any]:
     newest = wanted[-1]
     return {
@@ -149,8 +152,8 @@ def _state(
                 "shard": each.signed.shard,
                 "erased": each.signed.statement.erased,
                 "at": each.signed.statement.at,
-                "false": each.false,
-                "besides": each.besides,
+                "invalid": each.invalid,
+                "irrelevant": each.irrelevant,
             }
             for file, each in zip(files, judged, strict=True)
         ],

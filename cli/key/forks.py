@@ -1,4 +1,4 @@
-"""`bytewise key forks`: scribes that signed two logs of one ceremony, as shards kept it, proven to anybody."""
+"""`bytewise key forks`: coordinators that signed two logs of one ceremony, as shards kept it, proven to anybody."""
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations
@@ -24,7 +24,9 @@ OutOption = Annotated[
     Path | None, typer.Option("--out", help="Folder for one file of each ceremony, which `verify` reads; all of it is public.")
 ]
 FilesArgument = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files that shards wrote with `show --out`.")]
-ScribeOption = Annotated[str, typer.Option("--scribe", help="Address of the scribe; a file of any other is refused.")]
+CoordinatorOption = Annotated[
+    str, typer.Option("--coordinator", help="Address of the coordinator; a file of any other is refused.")
+]
 
 
 def show(config: ShardOption, out: OutOption = None) -> None:
@@ -32,10 +34,10 @@ def show(config: ShardOption, out: OutOption = None) -> None:
 
     A coordinator that signed a second log is proven by what it signed. The shard may be running.
 
-    With `--out` the log of every ceremony goes to a file, as its scribe signed it, the second log beside it. `verify` over files
-    of two shards also finds the fork of which each saw one log only.
+    With `--out` the log of every ceremony goes to a file, as its coordinator signed it, the second log beside it. `verify` over
+    files of two shards also finds the fork of which each saw one log only.
 
-    Exit codes: 0 no second log is kept, 2 a scribe is proven to have signed two, 64 wrong input.
+    Exit codes: 0 no second log is kept, 2 a coordinator is proven to have signed two, 64 wrong input.
     """
     settings = load_settings(ShardSettings, config)
     engine = open_database(settings.database_url)
@@ -46,16 +48,16 @@ def show(config: ShardOption, out: OutOption = None) -> None:
     _conclude(f"{len(copies)} logs of this shard", [each.fork for each in copies if each.fork is not None])
 
 
-def verify(files: FilesArgument, scribe: ScribeOption = "") -> None:
+def verify(files: FilesArgument, coordinator: CoordinatorOption = "") -> None:
     """Verify logs of ceremonies as shards wrote them, and look for two that part.
 
-    It needs no network: the plan in each file names the scribe, whose signatures are over that plan. A scribe whose database was
-    lost, and that began the same plan again, has signed two as well: nobody can tell that from a lie.
+    It needs no network: the plan in each file names the coordinator, whose signatures are over that plan. A coordinator whose
+    database was lost, and that began the same plan again, has signed two as well: nobody can tell that from a lie.
 
-    Exit codes: 0 no scribe is proven to have signed two logs, 2 one is, 64 a file is not what a shard writes, or of another
-    scribe.
+    Exit codes: 0 no coordinator is proven to have signed two logs, 2 one is, 64 a file is not what a shard writes, or of another
+    coordinator.
     """
-    expected = _scribe(scribe)
+    expected = _coordinator(coordinator)
     copies = [_read(file, expected) for file in files]
     between = (fork_of_copies(one, other) for one, other in combinations(copies, 2))
     found = [each for each in (*(copy.fork for copy in copies), *between) if each is not None]
@@ -69,12 +71,12 @@ def _conclude(what: str, forks: Sequence[Fork]) -> None:
             print(line)
     if forks:
         raise typer.Exit(Exit.MISMATCH)
-    print(f"{what}: no scribe signed two of one ceremony")
+    print(f"{what}: no coordinator signed two of one ceremony")
 
 
 def _told(fork: Fork) -> Iterable[str]:
     plan, at = verify_fork(fork), fork.shorter.length
-    yield f"scribe {plan.scribe} signed two logs of ceremony {hex0x(plan.digest)}"
+    yield f"coordinator {plan.coordinator} signed two logs of ceremony {hex0x(plan.digest)}"
     yield f"  of key epoch {plan.epoch} on chain {plan.chain_id}, KeyEpochs {plan.key_epochs}"
     yield f"  one has head {hex0x(fork.shorter.head)} after {at} messages"
     further = f", which goes on to the signed head {hex0x(fork.longer.head)} of {fork.longer.length}" if fork.between else ""
@@ -90,18 +92,18 @@ def _write(folder: Path, copies: Iterable[CeremonyLogCopy]) -> None:
         raise ConfigurationError("--out", f"{folder.name}: {error.strerror}") from None
 
 
-def _read(file: Path, scribe: Address | None) -> CeremonyLogCopy:
+def _read(file: Path, coordinator: Address | None) -> CeremonyLogCopy:
     try:
         copy = read_copy(file.read_bytes())
     except (OSError, Fault) as error:
-        raise ConfigurationError(file.name, f"is no log of a ceremony that its scribe signed: {str(error)[:200]}") from None
-    if scribe not in (None, copy.plan.plan.scribe):
-        raise ConfigurationError(file.name, f"is of scribe {copy.plan.plan.scribe}, not of {scribe}")
+        raise ConfigurationError(file.name, f"is no log of a ceremony that its coordinator signed: {str(error)[:200]}") from None
+    if coordinator not in (None, copy.plan.plan.coordinator):
+        raise ConfigurationError(file.name, f"is of coordinator {copy.plan.plan.coordinator}, not of {coordinator}")
     return copy
 
 
-def _scribe(given: str) -> Address | None:
+def _coordinator(given: str) -> Address | None:
     try:
         return address(given) if given else None
     except MalformedValue as error:
-        raise ConfigurationError("--scribe", str(error)) from None
+        raise ConfigurationError("--coordinator", str(error)) from None

@@ -19,8 +19,8 @@ from cli.connect import NETWORK_FILE, NetworkOption, ReceiptArgument, address_bo
 from cli.key.log_audit import Court, Known, Looked, court_of, judged, known_of, known_or_booked, look, worst
 from cli.key.log_table import Subject, print_found, print_progress, print_story
 from cli.output import Output, OutputOption
-from kms.release_log.copies import LogCopy, copies_in
-from kms.release_log.opening_report import Kept, SharesHistory, story_of
+from kms.release_log.copies import ReleaseLogCopy, find_copies
+from kms.release_log.opening_report import CopiedLog, SharesHistory, report_opening
 
 LOGS = Path("release-logs")
 
@@ -64,7 +64,7 @@ def verify(
     known = known_or_booked(book, record, client)
     looked, tell = [], print_progress if output is Output.TABLE else _tell_nobody
     for each in known.history.holders().values():
-        looked.append(look(book, known.history, each, LogCopy(logs, record.epoch, each.address)))
+        looked.append(look(book, known.history, each, ReleaseLogCopy(logs, record.epoch, each.address)))
         tell(looked[-1])
     # Asked after the shards, so that the node, unless it is behind, has every block that a shard had.
     court, found = _judged(book, known, looked, rpc, tell if rpc else _tell_nobody)
@@ -101,16 +101,16 @@ def show(
     record = _epoch(book, epoch or found)
     history = known_of(book, record, _client(book, rpc)).history
     kept = list(_kept(book, history, record.epoch, logs))
-    if not any(each.seen_at or each.entries for each in kept):
+    if not any(each.last_read_at or each.entries for each in kept):
         do = "`bytewise key log verify` fetches them; --epoch names another"
         raise ConfigurationError(str(logs), f"has no log of key epoch {record.epoch}: {do}")
-    story = story_of(wanted, history, kept, is_rebuilt(record.epoch))
+    story = report_opening(wanted, history, kept, is_rebuilt(record.epoch))
     print_story(wanted, Subject(record.epoch, record.assurance, history, bool(rpc)), story, output)
     elsewhere = unread if not (epoch or found) else []
     if elsewhere:
         do = "fetch their logs (`verify --epoch`), or name the receipt's own (its `keyEpoch`) by --epoch"
         typer.echo(f"cannot tell: the receipt may be of key epoch {elsewhere}, of which there is no copy; {do}", err=True)
-    if story.untold or elsewhere:
+    if story.is_unknown or elsewhere:
         raise typer.Exit(Exit.INCONCLUSIVE)
     raise typer.Exit(Exit.OK if story.records else Exit.NOT_FOUND)
 
@@ -123,7 +123,7 @@ def _copies_with(book: Network, logs: Path, receipt: Digest) -> tuple[int, list[
     unread: list[int] = []
     named, wanted = 0, hex0x(receipt).encode()
     for epoch in sorted(each.record.epoch for each in book.epochs):
-        copies = [each for each in copies_in(logs, epoch) if each.path.is_file()]
+        copies = [each for each in find_copies(logs, epoch) if each.path.is_file()]
         if any(wanted in each.path.read_bytes() for each in copies):
             named = epoch
         # Of a shard that released nothing there is only when its log was read.
@@ -132,12 +132,12 @@ def _copies_with(book: Network, logs: Path, receipt: Digest) -> tuple[int, list[
     return named, unread
 
 
-def _kept(book: Network, history: SharesHistory, epoch: int, logs: Path) -> Iterator[Kept]:
+def _kept(book: Network, history: SharesHistory, epoch: int, logs: Path) -> Iterator[CopiedLog]:
     """Copies of everybody who had shares, and of whoever else there is a copy."""
-    strangers = (each.shard for each in copies_in(logs, epoch))
+    strangers = (each.shard for each in find_copies(logs, epoch))
     for shard in dict.fromkeys((*history.holders(), *strangers)):
-        copy = LogCopy(logs, epoch, shard)
-        yield Kept(shard, copy.read(book.epochs_domain)[0], copy.seen_at())
+        copy = ReleaseLogCopy(logs, epoch, shard)
+        yield CopiedLog(shard, copy.read(book.epochs_domain)[0], copy.last_read_at())
 
 
 def _judged(

@@ -18,9 +18,9 @@ from chain.client.rpc import OtherChain
 from chain.reads.reader import SnapshotReader
 from chain.reads.share_history import share_history
 from cli.connect import TIMEOUT_S
-from kms.release_log.copies import LogCopy, client_of, out_of_order, pages_of
-from kms.release_log.entitlement import LATER, Judged, Seen, Unjudged, judge, judge_none, read_ahead
-from kms.release_log.opening_report import Kept, SharesHistory, history_in, out_of_force, place_of
+from kms.release_log.copies import ReleaseLogCopy, log_client, ordering_problems, page_reader
+from kms.release_log.entitlement import RETRYABLE, AuditBlock, LogFindings, UnjudgedReason, judge_log, prefetch, unjudged_log
+from kms.release_log.opening_report import CopiedLog, SharesHistory, releases_out_of_force, share_index, shares_history
 
 _WORST_FIRST = (Exit.MISMATCH, Exit.USAGE, Exit.UNAVAILABLE, Exit.INCONCLUSIVE, Exit.OK)
 
@@ -28,7 +28,7 @@ _WORST_FIRST = (Exit.MISMATCH, Exit.USAGE, Exit.UNAVAILABLE, Exit.INCONCLUSIVE, 
 class Looked(NamedTuple):
     """What was found at one shard."""
 
-    kept: Kept
+    kept: CopiedLog
     """What is kept of its log."""
     place: int
     """Its place among those who hold the newest shares that it had."""
@@ -44,7 +44,7 @@ class Looked(NamedTuple):
     """What of our own, a copy or a setting, kept it from being looked at; empty if nothing did."""
     untold: list[int]
     """Versions of which it showed nothing, and the copy has not all."""
-    judged: Judged
+    judged: LogFindings
     """What the chain says of its releases; nothing if it was not asked."""
 
     @property
@@ -53,9 +53,9 @@ class Looked(NamedTuple):
         codes = {Exit.MISMATCH} if self.broken or self.judged.wrong else {Exit.OK}
         if self.unusable:
             codes.add(Exit.USAGE)
-        if (self.silent and not self.former) or LATER & self.judged.unjudged.keys():
+        if (self.silent and not self.former) or RETRYABLE & self.judged.unjudged.keys():
             codes.add(Exit.UNAVAILABLE)
-        if self.untold or self.judged.unjudged.keys() - LATER:
+        if self.untold or self.judged.unjudged.keys() - RETRYABLE:
             codes.add(Exit.INCONCLUSIVE)
         return codes
 
@@ -74,7 +74,7 @@ class Known(NamedTuple):
 class Court(NamedTuple):
     """The chain as one run asks it."""
 
-    judge: Callable[[Sequence[SignedRelease]], Judged]
+    judge: Callable[[Sequence[SignedRelease]], LogFindings]
     """Of the releases of one log."""
     failure: str = ""
     """Why it judges nothing; empty if it can, or if nobody asks."""
@@ -89,7 +89,7 @@ def known_of(book: Network, record: EpochRecord, client: Chain | None) -> Known:
     nothing is told.
     """
     if client is None:
-        return Known(history_in(book, record))
+        return Known(shares_history(book, record))
     reader = SnapshotReader(client, verify_code(client, book))
     block = reader.head()
     on_chain, found = reader.epoch_on_chain(record.epoch, block).assurance, share_history(client, book, record.epoch, block)
@@ -111,14 +111,14 @@ def known_or_booked(book: Network, record: EpochRecord, client: Chain | None) ->
     except (_LabelInDoubt, OtherChain):
         raise
     except (ConfigurationError, Fault, Unavailable) as error:
-        return Known(history_in(book, record), failure=error)
+        return Known(shares_history(book, record), failure=error)
 
 
-def look(book: Network, history: SharesHistory, holder: ShareHolder, copy: LogCopy) -> Looked:
+def look(book: Network, history: SharesHistory, holder: ShareHolder, copy: ReleaseLogCopy) -> Looked:
     """Adds what is new of a shard's log to the copy and finds what is wrong with it; what fails is in the answer."""
     broken, silent, unusable = [], "", ""
     entries: tuple[SignedRelease, ...] = ()
-    seen_at = 0
+    last_read_at = 0
     try:
         _extend(holder, copy, book.epochs_domain)
     except ReleaseLogBroken as error:
@@ -129,13 +129,13 @@ def look(book: Network, history: SharesHistory, holder: ShareHolder, copy: LogCo
         silent = str(error)
     try:
         entries, _ = copy.read(book.epochs_domain)
-        seen_at = copy.seen_at()
+        last_read_at = copy.last_read_at()
     except (ConfigurationError, OSError) as error:
         unusable = str(error)
     # What is broken has these among its problems, or a worse one.
-    broken.extend([] if broken else out_of_order(entries))
-    broken.extend(out_of_force(entries, history))
-    return _looked(history, Kept(holder.address, entries, seen_at), broken, silent, unusable)
+    broken.extend([] if broken else ordering_problems(entries))
+    broken.extend(releases_out_of_force(entries, history))
+    return _looked(history, CopiedLog(holder.address, entries, last_read_at), broken, silent, unusable)
 
 
 def court_of(known: Known, ahead: Chain | None = None, tell: Callable[[int], object] = lambda _: None) -> Court:
@@ -146,19 +146,19 @@ def court_of(known: Known, ahead: Chain | None = None, tell: Callable[[int], obj
     if known.failure is not None:
         return _absent(known.failure)
     if (reader := known.reader) is None:
-        return Court(lambda _: Judged())
+        return Court(lambda _: LogFindings())
     try:
         block = reader.head()
-        seen = Seen(block, reader.snapshot(ZERO_ADDRESS, block).timestamp, SystemClock().now())
+        seen = AuditBlock(block, reader.snapshot(ZERO_ADDRESS, block).timestamp, SystemClock().now())
     except (Fault, Unavailable) as error:
         return _absent(error)
     if ahead is None:
-        return Court(lambda entries: judge(entries, reader, seen))
+        return Court(lambda entries: judge_log(entries, reader, seen))
     quick = SnapshotReader(ahead, reader.network)
 
-    def judged_ahead(entries: Sequence[SignedRelease]) -> Judged:
-        read_ahead(entries, quick, seen, tell)
-        return judge(entries, quick, seen)
+    def judged_ahead(entries: Sequence[SignedRelease]) -> LogFindings:
+        prefetch(entries, quick, seen, tell)
+        return judge_log(entries, quick, seen)
 
     return Court(judged_ahead)
 
@@ -185,30 +185,30 @@ class _LabelInDoubt(ConfigurationError):
     """Book and chain call a key epoch two things."""
 
 
-def _extend(holder: ShareHolder, copy: LogCopy, domain: Domain) -> None:
+def _extend(holder: ShareHolder, copy: ReleaseLogCopy, domain: Domain) -> None:
     if not holder.url:
         raise TryAgain("network.json", "it does not say where this log is; get the newest book")
-    with client_of(holder) as client:
-        copy.extend(pages_of(client, copy.epoch, TIMEOUT_S), domain)
+    with log_client(holder) as client:
+        copy.extend(page_reader(client, copy.epoch, TIMEOUT_S), domain)
 
 
-def _looked(history: SharesHistory, kept: Kept, broken: list[str], silent: str, unusable: str) -> Looked:
-    held = [each for each in history.versions if place_of(kept.shard, each)]
-    gaps = [each.version for each in held if silent and not history.is_whole(each, kept.seen_at, kept.newest)]
+def _looked(history: SharesHistory, kept: CopiedLog, broken: list[str], silent: str, unusable: str) -> Looked:
+    held = [each for each in history.versions if share_index(kept.shard, each)]
+    gaps = [each.version for each in held if silent and not history.is_whole(each, kept.last_read_at, kept.newest)]
     return Looked(
         kept=kept,
-        place=place_of(kept.shard, held[-1]),
+        place=share_index(kept.shard, held[-1]),
         versions=[each.version for each in held],
         former=held[-1] is not history.current,
         broken=broken,
         silent=silent,
         unusable=unusable,
         untold=gaps,
-        judged=Judged(),
+        judged=LogFindings(),
     )
 
 
 def _absent(error: BytewiseError) -> Court:
     is_ours = isinstance(error, ConfigurationError)
-    why, code = (Unjudged.NOT_ASKED, Exit.USAGE) if is_ours else (Unjudged.NO_ANSWER, Exit.UNAVAILABLE)
-    return Court(lambda entries: judge_none(entries, why), str(error), code)
+    why, code = (UnjudgedReason.NOT_ASKED, Exit.USAGE) if is_ours else (UnjudgedReason.NO_ANSWER, Exit.UNAVAILABLE)
+    return Court(lambda entries: unjudged_log(entries, why), str(error), code)

@@ -15,7 +15,7 @@ from bytewise.protocol.units import Address, Digest, hex0x
 from cli.assurance import warn
 from cli.key.log_audit import Looked
 from cli.output import Output, emit, moment, plain
-from kms.release_log.opening_report import Entry, SharesHistory, Story
+from kms.release_log.opening_report import OpeningReport, ReportedRelease, SharesHistory
 
 _NO_TICKET = "the shards kept no ticket"
 
@@ -87,15 +87,15 @@ class Subject(NamedTuple):
     """Whether the chain told that, not the address book."""
 
 
-def print_story(receipt: Digest, subject: Subject, story: Story, output: Output) -> None:
+def print_story(receipt: Digest, subject: Subject, story: OpeningReport, output: Output) -> None:
     """Prints the records of one receipt, oldest first, and who opened it under which shares."""
     rebuilt, history = is_rebuilt(subject.epoch), subject.history
     about: dict[str, Any] = {
         "receipt": hex0x(receipt), "epoch": subject.epoch, "assurance": subject.assurance,
-        "opened": story.opened, "untold": story.untold,
-        "openable_together": any(each.together for each in story.reaches),
-        "key_given_to": list(dict.fromkeys(voter for each in story.reaches for voter in each.owners)) if rebuilt else [],
-        "holders_from": "chain" if subject.asked else "network.json", "strangers": list(story.strangers),
+        "opened": story.opened, "untold": story.is_unknown,
+        "openable_together": any(each.is_joint for each in story.reaches),
+        "key_given_to": list(dict.fromkeys(voter for each in story.reaches for voter in each.openers)) if rebuilt else [],
+        "holders_from": "chain" if subject.asked else "network.json", "strangers": list(story.unknown_shards),
         "shares": [_told_shares(history, story, each) for each in history.versions],
         "openings": list(_openings(story)), "records": [_told(each) for each in story.records],
     }  # fmt: skip
@@ -113,7 +113,7 @@ def _print_story(about: dict[str, Any]) -> None:
     warn(console, about["assurance"])
 
 
-def _told(entry: Entry) -> dict[str, Any]:
+def _told(entry: ReportedRelease) -> dict[str, Any]:
     signed, record = entry.signed, entry.signed.record
     return {
         "decided_at": record.decided_at,
@@ -132,20 +132,20 @@ def _told(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _told_shares(history: SharesHistory, story: Story, shares: DealtShares) -> dict[str, Any]:
+def _told_shares(history: SharesHistory, story: OpeningReport, shares: DealtShares) -> dict[str, Any]:
     reach = story.reach(shares)
     return {
         "version": shares.version,
         "since": shares.since,
-        "until": history.until(shares),
+        "until": history.superseded_at(shares),
         "threshold": shares.threshold,
         "holders": [each.address for each in shares.holders],
         "released": reach.released,
         "released_to": list(reach.given),
-        "opened": bool(reach.owners),
-        "openable_together": reach.together,
-        "unread": list(reach.unread),
-        "untold": reach.untold,
+        "opened": bool(reach.openers),
+        "openable_together": reach.is_joint,
+        "unread": list(reach.missing_logs),
+        "untold": reach.is_unknown,
     }
 
 
@@ -182,16 +182,16 @@ def _why(signed: SignedRelease) -> str:
     return f"round {ticket.round} of dispute {hex0x(ticket.subject)}"
 
 
-def _openings(story: Story) -> Iterator[dict[str, Any]]:
+def _openings(story: OpeningReport) -> Iterator[dict[str, Any]]:
     # What shards give is sealed to the enclave that asked: tickets of one voter add up, those of several only if these collude.
     # Of shares of two versions nothing adds up.
     known = [each for each in story.records if each.shares is not None]
     for ticket, voter, version in dict.fromkeys(map(_key, known)):
         same = [each for each in known if _key(each) == (ticket, voter, version)]
         reach = next(each for each in story.reaches if each.shares.version == version)
-        given = sorted({each.place for each in same if each.gave})
-        opened = bool(given) and voter in reach.owners
-        untold = not opened and len(reach.given.get(voter, set()) | set(reach.unread)) >= reach.shares.threshold
+        given = sorted({each.place for each in same if each.is_released})
+        opened = bool(given) and voter in reach.openers
+        untold = not opened and len(reach.given.get(voter, set()) | set(reach.missing_logs)) >= reach.shares.threshold
         share = any(each.signed.record.decision == Decision.SHARE_RELEASED.value for each in same)
         why = next((why for why in map(_why, (each.signed for each in same)) if why != _NO_TICKET), _NO_TICKET)
         yield {
@@ -200,7 +200,7 @@ def _openings(story: Story) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
-def _key(entry: Entry) -> tuple[Digest, Address, int]:
+def _key(entry: ReportedRelease) -> tuple[Digest, Address, int]:
     record = entry.signed.record
     return record.ticket_hash, record.voter, -1 if entry.shares is None else entry.shares.version
 

@@ -21,7 +21,7 @@ from chain.reads.reader import SnapshotReader
 from cli.assurance import warn
 from cli.connect import NETWORK_FILE, RPC_URLS, TIMEOUT_S, NetworkOption, RpcOption, address_book, chain_of
 from cli.output import Fields, Output, OutputOption, emit, plain, print_entries
-from kms.shard_client import NO_PAGE, ShardClient
+from kms.shard_client import PAGE_NOT_FOUND, ShardClient
 
 SERVED = (EpochState.ACTIVE, EpochState.DRAINING, EpochState.COMPROMISED)
 """States in which shards must answer."""
@@ -125,7 +125,7 @@ def _said(shard: ShardRecord, epoch: int, policy: Digest, ask: Ask, chains: Sequ
         return _NOTHING, False
     except Fault as error:
         # A shard without an epoch has no such page.
-        is_idle = isinstance(error, ShardRefused) and error.values[-1] == NO_PAGE
+        is_idle = isinstance(error, ShardRefused) and error.values[-1] == PAGE_NOT_FOUND
         return _AWAITS if is_idle else f"refuses: {error}", True
     for wrong, says in (
         ((info.shard, info.index) != (shard.address, shard.index), f"is {info.shard}, shard {info.index}"),

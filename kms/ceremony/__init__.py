@@ -1,7 +1,7 @@
-"""Keys that nobody holds: generation, resharing and repair of shares as a function of a plan and a log (design section 8).
+"""Distributed key generation, resharing and repair of shares, as a function of a plan and a log (design section 8).
 
-Read in this order: streams, sealing, dealing, complaints, canary, result (what one message must be, and what they make
-together); state, steps, closing, ceremony (the state machine that every shard and every onlooker runs over the same log); member
-(what a shard says next): all of these are pure. authority, desk (a shard: what it takes part in, stores and answers), erasing,
-scribe (who keeps the log), link, conduct (its program). The records are in `bytewise.protocol.keys.ceremony` and `ceremony_log`.
+Read in this order. Pure modules: `deals` (what one message must be), `canary`, `state`, `state_machine` (which every shard and
+every observer runs over the same log), `responses` (what a shard says next). Modules with effects: `authority` (which ceremonies
+a shard joins), `participant` (a shard's side), `coordinator` (keeps the log), `session` (the coordinator's program), `erasure`.
+The records are in `bytewise.protocol.keys.ceremony` and `ceremony_log`.
 """

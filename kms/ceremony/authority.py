@@ -1,7 +1,8 @@
-"""Which ceremonies a shard takes part in: who may ask, and what the chain and its operator must have said before.
+"""Which ceremonies a shard joins: the accounts that may ask, and what the chain and the shard's operator must have approved.
 
-A new key endangers nobody. Dealing again an existing one to others gives it to them: the same shards may get new shares, and a
-shard its own, because the chain names them and how many open. Anything else needs the word of each dealer's operator.
+A new key endangers no existing one. Resharing an existing key to other shards gives them the key. A shard therefore deals again
+to the same shards, or repairs the share of a shard, only if the chain names them and the threshold stays. For anything else the
+operator of each dealer must approve the plan.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from bytewise.protocol.units import Address, Blob, Digest
 
 
 class CeremonyView(Protocol):
-    """What a shard asks the chain before a ceremony."""
+    """What a shard reads of the chain before a ceremony."""
 
     def key_epoch(self, epoch: int) -> EpochOnChain:
         """The epoch at the newest block of the configured finality; `Unavailable` if the chain cannot be read."""
@@ -29,40 +30,43 @@ class CeremonyView(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
-    """What a shard's operator has set."""
+class TrustSettings:
+    """What the shard's operator has set about ceremonies."""
 
     chain_id: int
     key_epochs: Address
-    scribe: Address
-    """The only account whose plans are looked at."""
-    approved: frozenset[Digest]
-    """Plans, by digest, that may give shares of an existing key to other shards."""
+    coordinator: Address
+    """The only account whose plans the shard considers."""
+    approved_plans: frozenset[Digest]
+    """Digests of plans that may give shares of an existing key to other shards."""
     simulated: bool
-    """Whether this shard has a part in keys of simulated assurance."""
+    """Whether this shard joins ceremonies for keys of simulated assurance."""
     release_shares: bool = False
-    """Whether it has a part in keys that enclaves rebuild."""
+    """Whether it joins ceremonies for keys that enclaves rebuild."""
 
 
-def verify_authority(plan: CeremonyPlan, trust: Trust, own: Address, view: CeremonyView) -> CeremonyPlan:
-    """The plan, if this shard may take part in it; else `CeremonyRefused`."""
-    seats = (*plan.dealers, *plan.receivers, *((plan.heir,) if plan.heir else ()))
+def verify_authority(plan: CeremonyPlan, trust: TrustSettings, own: Address, view: CeremonyView) -> CeremonyPlan:
+    """Returns the plan if this shard may take part in it; else raises `CeremonyRefused`."""
+    seats = (*plan.dealers, *plan.receivers, *((plan.repair_target,) if plan.repair_target else ()))
     for wrong, why in (
         ((plan.chain_id, plan.key_epochs) != (trust.chain_id, trust.key_epochs), "is of another network"),
-        (plan.scribe != trust.scribe, f"is kept by {plan.scribe}, not by the scribe of our settings"),
+        (
+            plan.coordinator != trust.coordinator,
+            f"names coordinator {plan.coordinator}, and the shard's settings name {trust.coordinator}",
+        ),
         (plan.assurance not in (HARDWARE, *((SIMULATED,) if trust.simulated else ())), f"is {plan.assurance[:20]}"),
         (
             is_rebuilt(plan.epoch) and not trust.release_shares,
             "is for a key that enclaves rebuild, and release_shares is not set",
         ),
-        (own not in {seat.address for seat in seats}, "has no seat for us"),
+        (own not in {seat.address for seat in seats}, "has no seat for this shard"),
     ):
         if wrong:
             raise CeremonyRefused(plan.digest.hex()[:16], f"the plan {why}")
     return _verify_chain(plan, trust, view.key_epoch(plan.epoch))
 
 
-def _verify_chain(plan: CeremonyPlan, trust: Trust, epoch: EpochOnChain) -> CeremonyPlan:
+def _verify_chain(plan: CeremonyPlan, trust: TrustSettings, epoch: EpochOnChain) -> CeremonyPlan:
     name = plan.digest.hex()[:16]
     if plan.source is None:
         if epoch.state is not EpochState.NONE:
@@ -73,16 +77,16 @@ def _verify_chain(plan: CeremonyPlan, trust: Trust, epoch: EpochOnChain) -> Cere
     if (plan.source.version, b"".join(plan.source.commitments)) != (epoch.version, epoch.commitments):
         raise CeremonyRefused(name, f"the source is not what the chain has of key epoch {plan.epoch}")
     if not _are_holders(plan, epoch):
-        raise CeremonyRefused(name, "its dealers are not those whom the chain names, whose word it asks")
-    if not _changes_nothing(plan, epoch) and plan.digest not in trust.approved:
-        raise CeremonyRefused(name, "it changes who opens, or how many, and our operator did not approve that")
+        raise CeremonyRefused(name, "its dealers are not the holders that the chain names")
+    if not _changes_nothing(plan, epoch) and plan.digest not in trust.approved_plans:
+        raise CeremonyRefused(name, "it changes the holders or the threshold, and approved_plans of this shard does not list it")
     return plan
 
 
 def is_wanted(plan: CeremonyPlan, commitments: Sequence[Blob], epoch: EpochOnChain) -> bool:
-    """Whether the chain has a use, or may yet have, for shares of these commitments that the plan's ceremony made.
+    """Whether the chain uses, or may still use, shares with these commitments that the plan's ceremony made.
 
-    Not of a retired epoch, and not once it means others: a shard that erased such shares must not make them again.
+    It does not for a retired epoch, nor once it names other shares: a shard that erased such shares must not make them again.
     """
     if epoch.state is EpochState.NONE:
         return plan.source is None
@@ -92,8 +96,8 @@ def is_wanted(plan: CeremonyPlan, commitments: Sequence[Blob], epoch: EpochOnCha
     return epoch.commitments in (b"".join(commitments), b"".join(before))
 
 
-def is_over(view: CeremonyView, epoch: int, on_chain: EpochOnChain) -> bool:
-    """Whether nobody can need shares of the epoch any more: it is retired, or compromised and the time of disputes is over."""
+def is_epoch_over(view: CeremonyView, epoch: int, on_chain: EpochOnChain) -> bool:
+    """Whether nobody can need shares of the epoch: it is retired, or it is compromised and no dispute needs it any more."""
     if on_chain.state is EpochState.COMPROMISED:
         return not view.is_open_for_disputes(epoch)
     return on_chain.state is EpochState.RETIRED
@@ -104,9 +108,9 @@ def _are_holders(plan: CeremonyPlan, epoch: EpochOnChain) -> bool:
 
 
 def _changes_nothing(plan: CeremonyPlan, epoch: EpochOnChain) -> bool:
-    """Whether afterwards as many of the same shards open as before."""
+    """Whether the same shards, and as many of them, open envelopes afterwards."""
     if plan.threshold != epoch.threshold:
         return False
-    if plan.purpose is CeremonyPurpose.REPAIR and plan.heir is not None:
-        return epoch.shards[plan.heir.index - 1 : plan.heir.index] == (plan.heir.address,)
+    if plan.purpose is CeremonyPurpose.REPAIR and plan.repair_target is not None:
+        return epoch.shards[plan.repair_target.index - 1 : plan.repair_target.index] == (plan.repair_target.address,)
     return tuple(seat.address for seat in plan.receivers) == epoch.shards

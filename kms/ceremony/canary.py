@@ -1,7 +1,8 @@
-"""The canary: a message sealed to the new key that its shares must open before anything else is sealed to it.
+"""The canary: a message sealed to the new key, which the shares must open before anything else is sealed to it.
 
-Everybody makes the same canary from the transcript, so nobody has to send it. Each share is proven on it alone (Chaum-Pedersen,
-against its verification key); that every share is in a subset which opens it shows that keys and shares belong together.
+Every shard derives the same canary from the transcript, so nobody sends it. Each receiver proves its share on it (Chaum-Pedersen,
+against the share's verification key). Subsets of the shares that together contain every share must open it: this shows that the
+key and all shares belong together.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from bytewise.protocol.units import Blob, Digest
 MESSAGE = b"bytewise canary"
 
 
-def base(transcript: Digest) -> EccPoint:
+def canary_point(transcript: Digest) -> EccPoint:
     """The canary's ephemeral point."""
     return GENERATOR * _ephemeral(transcript)
 
@@ -27,19 +28,22 @@ def base(transcript: Digest) -> EccPoint:
 def verify_canary(
     transcript: Digest, public_key: Blob, threshold: int, partials: Mapping[int, EccPoint]
 ) -> Mapping[int, EccPoint]:
-    """The partials, if subsets of `threshold` of them that together hold each of them open the canary; else `CeremonyFailed`."""
-    enc = encode_point(base(transcript))
+    """Returns the partials if subsets of `threshold` of them, which together contain each of them, open the canary.
+
+    Raises `CeremonyFailed` otherwise.
+    """
+    enc = encode_point(canary_point(transcript))
     secret = hpke.shared_secret(decode_point(public_key) * _ephemeral(transcript), enc, public_key)
     ciphertext = hpke.key_schedule(secret, transcript).seal(MESSAGE)
-    for subset in covering(sorted(partials), threshold):
+    for subset in covering_subsets(sorted(partials), threshold):
         opened = hpke.shared_secret(combine({index: partials[index] for index in subset}), enc, public_key)
         if hpke.key_schedule(opened, transcript).open(ciphertext) != MESSAGE:
             raise CeremonyFailed(transcript.hex()[:16], f"shares {subset} do not open the canary")
     return partials
 
 
-def covering(indices: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
-    """Subsets of `size` that together hold every index: windows side by side, the last moved back to be full."""
+def covering_subsets(indices: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
+    """Subsets of `size` that together contain every index: consecutive windows, the last moved back so that it is full."""
     if len(indices) < size:
         raise CeremonyFailed("canary", f"{len(indices)} shares, threshold {size}")
     for start in range(0, len(indices), size):
@@ -48,5 +52,5 @@ def covering(indices: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
 
 
 def _ephemeral(transcript: Digest) -> int:
-    # Known to all: what the canary hides is no secret, only who can open it without this number is of interest.
+    # Everybody can compute this number. The canary hides no secret: it only shows which shares can open it without the number.
     return int.from_bytes(digests.labelled(Label.CEREMONY_CANARY, transcript)) % (ORDER - 1) + 1

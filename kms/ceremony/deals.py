@@ -1,7 +1,9 @@
-"""One deal: a polynomial's Feldman commitments, the proof that its dealer knows f(0), and a sealed value for each receiver.
+"""One deal: Feldman commitments of a polynomial, a proof that the dealer knows f(0), and a sealed value for each receiver.
 
-Without the proof a dealer could commit to a function of the others' commitments and choose the sum (a rogue key); without the
-hash of the commitments that goes before, the last to deal could choose it by trying (Gennaro, Jarecki, Krawczyk, Rabin).
+Without the proof, a dealer could commit to a function of the others' commitments and so choose the sum (a rogue key). Dealers
+also post a hash of their commitments first. Without it, the last dealer could choose the sum by trial (Gennaro, Jarecki,
+Krawczyk, Rabin). A value is sealed under HPKE with a proof that its sealer chose the ephemeral key. A receiver complains by
+showing the point that opens a deal, with a proof that it is that point, so anybody can judge the complaint.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,19 +23,19 @@ from bytewise.protocol.keys.ceremony_log import Complaint, Deal, SealedDeal
 from bytewise.protocol.keys.epochs import Partial
 from bytewise.protocol.units import Blob, Digest
 
-# One value for one receiver: sealed under HPKE, with the proof that its sealer chose the ephemeral key itself.
-
 SEALED_BYTES = 48
 """A scalar and the tag of AES-256-GCM."""
 
 
-def handing(ceremony: Digest, transcript: Digest) -> Digest:
-    """What stands for the ceremony where helpers of a repair seal to the heir: no hand is a deal of the same numbers."""
+def repair_context(ceremony: Digest, transcript: Digest) -> Digest:
+    """The context under which helpers of a repair seal to the repair target. It differs from the ceremony's own, so that no deal
+    with the same indices counts as a repair value."""
     return digests.labelled(Label.CEREMONY_HAND, ceremony, transcript)
 
 
-def seal(ceremony: Digest, dealer: int, receiver: int, value: int, key: Blob, rng: Rng) -> SealedDeal:
-    """One scalar under HPKE; our own KEM code, so that the receiver can prove later what was in it."""
+def seal_value(ceremony: Digest, dealer: int, receiver: int, value: int, key: Blob, rng: Rng) -> SealedDeal:
+    """Seals one scalar under HPKE. It uses this project's own KEM code, so that the receiver can prove later what the ciphertext
+    contained."""
     ephemeral = random_scalar(rng)
     enc = encode_point(GENERATOR * ephemeral)
     secret = hpke.shared_secret(decode_point(key) * ephemeral, enc, key)
@@ -44,7 +46,8 @@ def seal(ceremony: Digest, dealer: int, receiver: int, value: int, key: Blob, rn
 
 
 def verify_sealed(ceremony: Digest, dealer: int, sealed: SealedDeal) -> SealedDeal:
-    """The sealed value, if all that is public about it holds; else `DealerLied`. What is inside only its receiver sees."""
+    """Returns the sealed value if everything public about it holds; else raises `DealerLied`. Only the receiver can see the
+    content."""
     place = f"what it sealed to {sealed.receiver}"
     if len(sealed.ciphertext) != SEALED_BYTES:
         raise DealerLied(dealer, f"{place} has {len(sealed.ciphertext)} bytes")
@@ -54,12 +57,12 @@ def verify_sealed(ceremony: Digest, dealer: int, sealed: SealedDeal) -> SealedDe
         raise DealerLied(dealer, f"{place}: {error}") from None
     statement = (ceremony, dealer, sealed.receiver, sealed.enc, sealed.ciphertext)
     if not knows_log(Label.CEREMONY_EPHEMERAL, point, e, f, *statement):
-        raise DealerLied(dealer, f"does not know the ephemeral key of {place}")
+        raise DealerLied(dealer, f"did not prove the ephemeral key of {place}")
     return sealed
 
 
-def unseal(ceremony: Digest, dealer: int, sealed: SealedDeal, point: EccPoint, key: Blob) -> int:
-    """The scalar, given deal key times `enc`; `DealerLied` if there is none."""
+def open_value(ceremony: Digest, dealer: int, sealed: SealedDeal, point: EccPoint, key: Blob) -> int:
+    """Returns the scalar, given the deal key times `enc`; `DealerLied` if the ciphertext contains none."""
     info = _info(ceremony, dealer, sealed.receiver)
     raw = hpke.key_schedule(hpke.shared_secret(point, sealed.enc, key), info).open(sealed.ciphertext)
     if raw is None:
@@ -74,31 +77,29 @@ def _info(ceremony: Digest, dealer: int, receiver: int) -> Digest:
     return digests.labelled(Label.CEREMONY_DEAL, ceremony, dealer, receiver)
 
 
-# Complaints that anybody can judge: the receiver shows the point that opens a deal, and proves that it is that point.
-
-
 def open_deal(
     ceremony: Digest, dealer: int, sealed: SealedDeal, point: EccPoint, key: Blob, commitments: Sequence[EccPoint]
 ) -> int:
-    """The receiver's value, if it is on the dealer's polynomial; else `DealerLied`. `point` is deal key times `enc`."""
-    value = unseal(ceremony, dealer, sealed, point, key)
-    # A value of 0 has no point; a random polynomial has it once in 2^256, and the dealer is then named wrongly.
+    """Returns the receiver's value if it is on the dealer's polynomial; else raises `DealerLied`. `point` is the deal key times
+    `enc`."""
+    value = open_value(ceremony, dealer, sealed, point, key)
+    # The value 0 has no point. A random polynomial has it with probability 2^-256; its honest dealer would then be blamed.
     if value == 0 or GENERATOR * value != verification_key(sealed.receiver, commitments):
         raise DealerLied(dealer, f"its deal to {sealed.receiver} is not on its polynomial")
     return value
 
 
-def complain(ceremony: Digest, dealer: int, sealed: SealedDeal, secret: int, rng: Rng) -> Complaint:
-    """The point that opens a deal, proven; `secret` is the receiver's deal key."""
+def make_complaint(ceremony: Digest, dealer: int, sealed: SealedDeal, secret: int, rng: Rng) -> Complaint:
+    """Shows the point that opens a deal, with its proof; `secret` is the receiver's deal key."""
     context = _context(ceremony, dealer, sealed.receiver)
     shown = prove_partial(sealed.receiver, secret, decode_point(sealed.enc), context, rng)
     return Complaint(dealer, shown.point, shown.e, shown.f)
 
 
-def judge(
+def judge_complaint(
     ceremony: Digest, complaint: Complaint, sealed: SealedDeal, key: Blob, commitments: Sequence[EccPoint]
 ) -> DealerLied | ShardLied | None:
-    """What a complaint shows: the dealer's lie, the receiver's bad proof, or (None) that the deal is good and now public."""
+    """What a complaint shows: the dealer's lie, the receiver's bad proof, or None if the deal is good (and now public)."""
     receiver, base = sealed.receiver, decode_point(sealed.enc)
     shown = Partial(receiver, complaint.point, complaint.e, complaint.f)
     try:
@@ -115,7 +116,7 @@ def _context(ceremony: Digest, dealer: int, receiver: int) -> Digest:
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class DealerPolynomial:
     """What a dealer commits to before it deals."""
 
     coefficients: tuple[int, ...] = field(repr=False)
@@ -128,32 +129,36 @@ class Opening:
     """Response."""
 
 
-def prepare(ceremony: Digest, dealer: int, constant: int, threshold: int, rng: Rng) -> Opening:
-    """A random polynomial of degree `threshold` - 1 with f(0) = `constant`, its commitments and proof."""
+def draw_polynomial(ceremony: Digest, dealer: int, constant: int, threshold: int, rng: Rng) -> DealerPolynomial:
+    """Draws a polynomial of degree `threshold` - 1 with f(0) = `constant`, with its commitments and proof."""
     coefficients = (constant, *(random_scalar(rng) for _ in range(threshold - 1)))
     commitments = tuple(encode_point(GENERATOR * coefficient) for coefficient in coefficients)
     e, f = prove_log(Label.CEREMONY_KNOWLEDGE, constant, rng, ceremony, dealer, threshold, *commitments)
-    return Opening(coefficients, commitments, encode_scalar(e), encode_scalar(f))
+    return DealerPolynomial(coefficients, commitments, encode_scalar(e), encode_scalar(f))
 
 
 def commitment_digest(ceremony: Digest, dealer: int, commitments: Sequence[Blob], e: Blob, f: Blob) -> Digest:
-    """What a dealer posts before anyone deals."""
+    """The hash that a dealer posts before any dealer deals."""
     return digests.labelled(Label.CEREMONY_COMMIT, ceremony, dealer, len(commitments), *commitments, e, f)
 
 
-def deal(ceremony: Digest, begun: Digest, dealer: int, opening: Opening, keys: Mapping[int, Blob], rng: Rng) -> Deal:
-    """The deal to every receiver in `keys`: deal key by receiver index. `begun`: head of the log with which dealing began."""
+def make_deal(
+    ceremony: Digest, phase_head: Digest, dealer: int, opening: DealerPolynomial, keys: Mapping[int, Blob], rng: Rng
+) -> Deal:
+    """The deal to every receiver in `keys`, which maps receiver indices to deal keys. `phase_head`: head of the log with which
+    dealing began."""
     values = {receiver: evaluate(opening.coefficients, receiver) for receiver in keys}
-    sealed = tuple(seal(ceremony, dealer, receiver, values[receiver], keys[receiver], rng) for receiver in sorted(keys))
-    return Deal(begun, opening.commitments, opening.e, opening.f, sealed)
+    sealed = tuple(seal_value(ceremony, dealer, receiver, values[receiver], keys[receiver], rng) for receiver in sorted(keys))
+    return Deal(phase_head, opening.commitments, opening.e, opening.f, sealed)
 
 
 def verify_deal(
     ceremony: Digest, dealer: int, found: Deal, committed: Digest, threshold: int, receivers: Sequence[int]
 ) -> tuple[EccPoint, ...]:
-    """The commitments, if all that is public about the deal holds; else `DealerLied`. Sealed values are not looked into."""
+    """Returns the commitments if everything public about the deal holds; else raises `DealerLied`. It does not open sealed
+    values."""
     if commitment_digest(ceremony, dealer, found.commitments, found.e, found.f) != committed:
-        raise DealerLied(dealer, "deals other commitments than it committed to")
+        raise DealerLied(dealer, "deals commitments that differ from its posted hash")
     if len(found.commitments) != threshold:
         raise DealerLied(dealer, f"{len(found.commitments)} commitments for threshold {threshold}")
     if tuple(each.receiver for each in found.sealed) != tuple(receivers):
@@ -164,7 +169,7 @@ def verify_deal(
     except MalformedValue as error:
         raise DealerLied(dealer, str(error)) from None
     if not knows_log(Label.CEREMONY_KNOWLEDGE, commitments[0], e, f, ceremony, dealer, threshold, *found.commitments):
-        raise DealerLied(dealer, "does not know the value at 0 of its polynomial")
+        raise DealerLied(dealer, "did not prove the value at 0 of its polynomial")
     for sealed in found.sealed:
         verify_sealed(ceremony, dealer, sealed)
     return commitments
@@ -181,5 +186,5 @@ def weighted_sum(weights: Mapping[int, int], rows: Mapping[int, Sequence[EccPoin
 
 
 def weighted_value(weights: Mapping[int, int], values: Mapping[int, int]) -> int:
-    """The same sum of the polynomials' values at one place."""
+    """The same sum for the polynomials' values at one point."""
     return sum(weight * values[index] for index, weight in weights.items()) % ORDER

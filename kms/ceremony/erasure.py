@@ -1,6 +1,7 @@
-"""The end of shares: erased when they were dealt again and the chain means the new ones, or when nobody can need their epoch any
-more, with a signed word about it. The seeds of ceremonies that made them go first: from seed and log a shard makes its share
-again.
+"""Erasure of shares that the chain replaced, or whose epoch nobody can need any more, with a signed statement of the shard.
+
+Seeds of the ceremonies that made the shares are erased first: with a seed and the log, a shard could make its share again.
+`judge_statement` and `count_statements` evaluate the statements of several shards; their caller has read the chain.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,59 +20,59 @@ from bytewise.protocol.keys.epochs import EpochDocument, EpochOnChain, EpochStat
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, ZERO_DIGEST, Address, Blob, Digest
 from bytewise.storage.ceremonies import Ceremonies
-from kms.ceremony.authority import CeremonyView, is_over
+from kms.ceremony.authority import CeremonyView, is_epoch_over
 from kms.storage import accounts, folder_lock, keyring
 from kms.storage.files import replace_whole
-from kms.storage.sealing import IN_FOLDER, Sealer, Sealing, open_sealer
-
-# What erasure statements of several shards add up to. Pure; who collects them asks the chain first.
+from kms.storage.sealing import IN_FOLDER, Sealer, StorageKeySource, open_sealer
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """The shares that are to be gone."""
+class SharesToErase:
+    """One version of an epoch's shares that must be erased."""
 
     contracts: Contracts
-    """Of which network."""
+    """The network."""
     epoch: int
-    """Of which key epoch."""
+    """The key epoch."""
     on_chain: EpochOnChain
-    """The epoch now."""
+    """The epoch as the chain has it now."""
     version: int
-    """Of these shares."""
+    """Version of these shares."""
     holders: tuple[Address, ...]
-    """Who had these shares, by index from 1."""
+    """Accounts that held these shares, by index from 1."""
     threshold: int
-    """How many of them open."""
+    """Number of these shares that open an envelope."""
 
     @property
     def ended(self) -> bool:
-        """Whether the epoch has come to its end, so that no share of it may be kept."""
+        """Whether the epoch has ended, so that a shard may keep no share of it."""
         return self.on_chain.state in (EpochState.RETIRED, EpochState.COMPROMISED)
 
     @property
     def needed(self) -> int:
-        """Statements without which nobody can say that the shares are out of reach."""
+        """Fewest statements after which too few shares can be left to open an envelope."""
         return len(self.holders) - self.threshold + 1
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """One statement, judged."""
+class JudgedStatement:
+    """One statement with its judgement."""
 
     signed: SignedErasure
-    """What was said."""
-    false: str
-    """Why it is not what it says it is; empty if it is."""
-    besides: str
-    """Why it says nothing about the wanted shares; empty if it does."""
+    """The statement."""
+    invalid: str
+    """Why the statement is invalid; empty if it is valid."""
+    irrelevant: str
+    """Why it says nothing about these shares; empty if it counts."""
 
 
-def wanted_shares(contracts: Contracts, epoch: int, on_chain: EpochOnChain, dealt: Sequence[DealtShares]) -> tuple[Wanted, ...]:
-    """Each version of the shares that is to be gone: all before those in force, and of an ended epoch these, too.
+def shares_to_erase(
+    contracts: Contracts, epoch: int, on_chain: EpochOnChain, dealt: Sequence[DealtShares]
+) -> tuple[SharesToErase, ...]:
+    """Each version of the shares that must be erased: all before the one in force, and in an ended epoch that one too.
 
-    `dealt`: every version, as the chain told it when it was dealt. `ConfigurationError` if the chain has no such epoch, or if
-    nothing of it was to be erased; `TryAgain` if a version is missing.
+    `dealt`: every version, as the chain recorded it. `ConfigurationError` if the chain has no such epoch, or if nothing of it was
+    to be erased; `TryAgain` if a version is missing.
     """
     name = f"key epoch {epoch}"
     if on_chain.state is EpochState.NONE:
@@ -83,35 +84,35 @@ def wanted_shares(contracts: Contracts, epoch: int, on_chain: EpochOnChain, deal
         shown = ", ".join(str(each.version) for each in dealt) or "none"
         raise TryAgain("chain", f"of {on_chain.version + 1} versions of the shares of {name} the node shows {shown}")
     return tuple(
-        Wanted(contracts, epoch, on_chain, each.version, tuple(holder.address for holder in each.holders), each.threshold)
+        SharesToErase(contracts, epoch, on_chain, each.version, tuple(holder.address for holder in each.holders), each.threshold)
         for each in dealt
         if ended or each.version < on_chain.version
     )
 
 
-def judge(signed: SignedErasure, wanted: Wanted) -> Counted:
-    """Whether the statement is its shard's word, about this network, and counts for the wanted shares."""
+def judge_statement(signed: SignedErasure, wanted: SharesToErase) -> JudgedStatement:
+    """Judges whether the shard signed the statement, for this network, and whether it counts for these shares."""
     said = signed.statement
     try:
         verify_erasure(signed)
     except Fault:
-        return Counted(signed, f"{signed.shard} did not sign it", "")
+        return JudgedStatement(signed, f"{signed.shard} did not sign it", "")
     if (said.chain_id, said.key_epochs) != (wanted.contracts.chain_id, wanted.contracts.key_epochs):
-        return Counted(signed, f"is about chain {said.chain_id}, KeyEpochs {said.key_epochs}", "")
-    return Counted(signed, "", _besides(signed.shard, said, wanted))
+        return JudgedStatement(signed, f"is about chain {said.chain_id}, KeyEpochs {said.key_epochs}", "")
+    return JudgedStatement(signed, "", _why_irrelevant(signed.shard, said, wanted))
 
 
-def count(counted: Sequence[Counted], wanted: Wanted) -> Mapping[int, Erasure]:
-    """What counts, by index of the shard: one statement of each."""
-    true = {each.signed.shard: each.signed.statement for each in counted if not (each.false or each.besides)}
+def count_statements(counted: Sequence[JudgedStatement], wanted: SharesToErase) -> Mapping[int, Erasure]:
+    """The statements that count, one for each shard, by the shard's index."""
+    true = {each.signed.shard: each.signed.statement for each in counted if not (each.invalid or each.irrelevant)}
     return {index: true[who] for index, who in enumerate(wanted.holders, start=1) if who in true}
 
 
-def _besides(shard: Address, said: Erasure, wanted: Wanted) -> str:
+def _why_irrelevant(shard: Address, said: Erasure, wanted: SharesToErase) -> str:
     on_chain = wanted.on_chain
     if shard not in wanted.holders:
-        return "had none of these shares"
-    # Of an earlier version it says nothing about now: the shard may have got a share again.
+        return "held none of these shares"
+    # A statement about an earlier version says nothing about the present: the shard may have received a share since.
     if said.version != on_chain.version:
         return f"is about version {said.version}, and the chain has {on_chain.version}"
     if said.kept == ZERO_DIGEST or (not wanted.ended and said.kept == digests.keccak256(on_chain.commitments)):
@@ -120,50 +121,51 @@ def _besides(shard: Address, said: Erasure, wanted: Wanted) -> str:
 
 
 _NOT_MEANT = (
-    "the chain has other commitments than the epoch file: put the newest document of this epoch there; nothing was erased"
+    "the chain has other commitments than the epoch file. Put the newest document of this epoch there. Nothing was erased"
 )
 
-ERASED = "erased"
-"""How a ceremony ended whose shares nobody wants any more."""
+ENDED_BY_ERASURE = "erased"
+"""Recorded outcome of a ceremony whose shares nobody needs any more."""
 
 
-def erase(
+def erase_shares(
     folder: Path, document: EpochDocument, contracts: Contracts, records: Ceremonies, view: CeremonyView, clock: Clock,
-    sealing: Sealing = IN_FOLDER,
+    sealing: StorageKeySource = IN_FOLDER,
 ) -> SignedErasure:  # fmt: skip
-    """Erases every share of the document's epoch but its own, and ends the ceremonies that make others.
+    """Erases every share of the document's epoch except the one in force, and ends ceremonies that would make others.
 
-    It erases all of them if nobody can need the epoch's key any more, or the key was dealt to other shards. The statement goes to
-    `statement_file`. `ConfigurationError`, and nothing is erased, if the chain does not mean these shares, the folder has none of
-    them, its account does not open, or a process serves from it that may have others in memory.
+    It erases all of them if nobody can need the epoch's key any more, or if the key was dealt to other shards. It writes the
+    statement to `statement_file`. It erases nothing and raises `ConfigurationError` if the chain names other shares, if the
+    folder has none of them, if the shard's account does not open, or if a process that serves from the folder may have other
+    shares in memory.
     """
     epoch = document.record.epoch
     on_chain = view.key_epoch(epoch)
     if on_chain.public_key != document.record.public_key:
         raise ConfigurationError(f"key epoch {epoch}", "the chain has another key than the epoch file: is it of this network?")
-    over = is_over(view, epoch, on_chain)
-    # Who cannot sign the statement erases nothing.
+    over = is_epoch_over(view, epoch, on_chain)
+    # A shard that cannot sign the statement erases nothing.
     sealer = open_sealer(folder, sealing)
-    signer = accounts.signer(folder, sealer)
+    signer = accounts.open_account(folder, sealer)
     moved = on_chain.version > 0 and signer.address not in on_chain.shards
     kept = ZERO_DIGEST if over or moved else digests.keccak256(on_chain.commitments)
     if kept != ZERO_DIGEST and on_chain.commitments != b"".join(document.commitments):
         raise ConfigurationError(f"key epoch {epoch}", _NOT_MEANT)
-    with folder_lock.alone(folder) as served:
+    with folder_lock.lock_for_change(folder) as served:
         _verify_unserved(folder, kept, served)
-        said = Erasure(contracts.chain_id, contracts.key_epochs, epoch, on_chain.version, kept, 0, U64(clock.now()))
-        before = _said_before(folder, said)
-        meant = () if over else keyring.points_of(on_chain.commitments)
-        return _say(folder, said, before, _erased(folder, said, meant, records, sealer), signer)
+        statement = Erasure(contracts.chain_id, contracts.key_epochs, epoch, on_chain.version, kept, 0, U64(clock.now()))
+        before = _earlier_statement(folder, statement)
+        meant = () if over else keyring.split_commitments(on_chain.commitments)
+        return _write_statement(folder, statement, before, _erase_files(folder, statement, meant, records, sealer), signer)
 
 
 def statement_file(statement: Erasure) -> str:
-    """Name of the file in the shard's folder: one for each version of which a share was kept, or none."""
+    """Name of the statement's file in the shard's folder: one for each version of which a share was kept, or none."""
     return f"erasure-{statement.epoch}-v{statement.version}{'-none' if statement.kept == ZERO_DIGEST else ''}.json"
 
 
 def _verify_unserved(folder: Path, kept: Digest, served: Digest | None) -> Path:
-    """The folder, unless a process that serves from it would go on having what the shard says that it has not."""
+    """Returns the folder unless a process that serves from it may still hold a share that the statement denies."""
     if served is not None and (kept == ZERO_DIGEST or served != kept):
         do = "stop it" if kept == ZERO_DIGEST else "stop it, or start it again on the new epoch file"
         why = f"a process serves from it that may have a share in memory which is to be erased: {do}; nothing was erased"
@@ -171,8 +173,8 @@ def _verify_unserved(folder: Path, kept: Digest, served: Digest | None) -> Path:
     return folder
 
 
-def _erased(folder: Path, said: Erasure, meant: Sequence[Blob], records: Ceremonies, sealer: Sealer) -> int:
-    """Erases what the statement says; how many files. `meant`: commitments of the shares that the chain means, if any."""
+def _erase_files(folder: Path, said: Erasure, meant: Sequence[Blob], records: Ceremonies, sealer: Sealer) -> int:
+    """Erases what the statement says and returns how many files that was. `meant`: commitments of the shares in force, if any."""
     if said.kept == ZERO_DIGEST:
         _end_ceremonies(records, said.epoch, meant)
         return keyring.erase_all(folder, said.epoch)
@@ -182,15 +184,15 @@ def _erased(folder: Path, said: Erasure, meant: Sequence[Blob], records: Ceremon
 
 
 def _end_ceremonies(records: Ceremonies, epoch: U64, meant: Sequence[Blob]) -> None:
-    """Empties the seeds of all ceremonies of an epoch but those that go on from the shares that the chain means."""
+    """Erases the seeds of all ceremonies of an epoch, except those that start from the shares in force."""
     for plan in records.running():
         goes_on = plan.source is not None and tuple(plan.source.commitments) == tuple(meant)
         if plan.epoch == epoch and not goes_on:
-            records.end(plan.digest, ERASED)
+            records.end(plan.digest, ENDED_BY_ERASURE)
 
 
-def _said_before(folder: Path, said: Erasure) -> SignedErasure | None:
-    """What the shard said of the same epoch and shares before, which is read before anything is erased."""
+def _earlier_statement(folder: Path, said: Erasure) -> SignedErasure | None:
+    """The shard's earlier statement about the same epoch and shares. It is read before anything is erased."""
     path = folder / statement_file(said)
     if not path.exists():
         return None
@@ -203,7 +205,9 @@ def _said_before(folder: Path, said: Erasure) -> SignedErasure | None:
     return before
 
 
-def _say(folder: Path, said: Erasure, before: SignedErasure | None, erased: int, signer: LocalSigner) -> SignedErasure:
+def _write_statement(
+    folder: Path, said: Erasure, before: SignedErasure | None, erased: int, signer: LocalSigner
+) -> SignedErasure:
     if before is not None and not erased:
         return before
     statement = replace(said, erased=erased + (before.statement.erased if before is not None else 0))

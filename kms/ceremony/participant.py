@@ -1,7 +1,7 @@
-"""A shard's side of ceremonies: takes the log from the scribe, stores it, answers what it has to say, prepares its new share.
+"""A shard's side of ceremonies: takes the log from the coordinator, stores it, answers with its messages, makes its new share.
 
-Order of what is made durable: the sealed seed before anything depends on it, the log before anything is said about it, the new
-share before it is signed for, each word before it is sent. After a crash between any two the next exchange goes on.
+It stores in this order: the sealed seed before anything depends on it, the log before it says anything about it, the new share
+before it signs for it, each message before it sends it. After a crash between any two steps the next exchange continues.
 """
 
 import threading
@@ -33,73 +33,76 @@ from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 from bytewise.service.secret import Secret
 from bytewise.storage.ceremonies import Ceremonies, StoredCeremony
-from kms.ceremony.authority import CeremonyView, Trust, is_wanted, verify_authority
-from kms.ceremony.responses import SEED_BYTES, Member, due, kem_seed, new_share
-from kms.ceremony.state import Ceremony, Phase, getting
-from kms.ceremony.state_machine import apply, begin
+from kms.ceremony.authority import CeremonyView, TrustSettings, is_wanted, verify_authority
+from kms.ceremony.responses import SEED_BYTES, ParticipantSecrets, due_messages, kem_seed, new_share
+from kms.ceremony.state import CeremonyPhase, CeremonyState, receiving_seats
+from kms.ceremony.state_machine import apply, initial_state
 from kms.storage import keyring
 from kms.storage.sealing import Sealer
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
-    """What a desk reaches: its folder, its accounts, its settings."""
+class ParticipantConfig:
+    """What a participant uses: its folder, account and settings."""
 
     folder: Path
     """Keys and shares (`kms.storage.keyring`)."""
     signer: Signer
     """The shard's account."""
-    trust: Trust
-    """Its operator's settings."""
+    trust: TrustSettings
+    """The operator's settings."""
     sealer: Sealer
-    """What seals shares and seeds."""
+    """Seals shares and seeds."""
 
 
-class Desk:
-    """All ceremonies of one shard. One exchange at a time: a ceremony is never in a hurry."""
+class Participant:
+    """All ceremonies of one shard. It handles one exchange at a time."""
 
-    def __init__(self, holding: Holding, records: Ceremonies, view: CeremonyView, rng: Rng) -> None:
-        self._holding = holding
+    def __init__(self, config: ParticipantConfig, records: Ceremonies, view: CeremonyView, rng: Rng) -> None:
+        self._config = config
         self._records = records
         self._view = view
         self._rng = rng
-        self._states: dict[Digest, Ceremony] = {}
+        self._states: dict[Digest, CeremonyState] = {}
         self._lock = threading.Lock()
 
     def exchange(self, body: bytes) -> ExchangeAnswer:
-        """What this shard says, given the log of the request. A `Fault` or `Unavailable` names why it says nothing."""
+        """What this shard says, given the log in the request. A `Fault` or `Unavailable` names why it says nothing."""
         if len(body) > MAX_EXCHANGE_BYTES:
             raise TooLarge(f"{len(body)} bytes, at most {MAX_EXCHANGE_BYTES}")
         asked = decode(Exchange, body, MAX_EXCHANGE_MARKS)
-        # Before the lock: a stranger's plan is large and hashed, and keeps nobody else waiting.
-        if asked.plan.plan.scribe != self._holding.trust.scribe and self._records.find(asked.plan.plan.digest) is None:
-            raise CeremonyRefused("plan", f"the plan is kept by {asked.plan.plan.scribe}, not by the scribe of our settings")
+        # Checked before the lock: plans are large and hashed, and a plan of an unknown account must not delay others.
+        if asked.plan.plan.coordinator != self._config.trust.coordinator and self._records.find(asked.plan.plan.digest) is None:
+            why = f"it names coordinator {asked.plan.plan.coordinator}, the shard's settings {self._config.trust.coordinator}"
+            raise CeremonyRefused("plan", why)
         with self._lock:
             return self._exchange(asked)
 
     def _exchange(self, asked: Exchange) -> ExchangeAnswer:
         plan = verify_plan(verify_exchange(asked).plan)
-        # A ceremony that we are in goes on to its end, also after the chain has its result.
+        # A ceremony that this shard joined continues to its end, even after the chain has its result.
         kept = self._records.find(plan.digest) or self._begin(asked.plan)
         state = self._extended(plan, kept, asked)
-        words = () if kept.ended else self._speak(state, kept)
-        return ExchangeAnswer(state.length, state.head, state.phase, words)
+        messages = () if kept.ended else self._messages(state, kept)
+        return ExchangeAnswer(state.length, state.head, state.phase, messages)
 
     def _begin(self, signed: SignedPlan) -> StoredCeremony:
         plan = signed.plan
-        verify_authority(plan, self._holding.trust, self._holding.signer.address, self._view)
+        verify_authority(plan, self._config.trust, self._config.signer.address, self._view)
         self._verify_own_seat(plan)
-        return self._records.open(signed, self._holding.sealer.seal(self._rng(SEED_BYTES), _bound(plan.digest)))
+        return self._records.open(signed, self._config.sealer.seal(self._rng(SEED_BYTES), _bound(plan.digest)))
 
     def _verify_own_seat(self, plan: CeremonyPlan) -> CeremonyPlan:
-        certificate = keyring.certificate(self._holding.folder)
-        for seat in (*plan.dealers, *plan.receivers, *((plan.heir,) if plan.heir else ())):
-            if seat.address == self._holding.signer.address and seat.certificate != certificate:
-                raise CeremonyRefused(plan.digest.hex()[:16], "the plan has another certificate of ours")
+        certificate = keyring.certificate(self._config.folder)
+        for seat in (*plan.dealers, *plan.receivers, *((plan.repair_target,) if plan.repair_target else ())):
+            if seat.address == self._config.signer.address and seat.certificate != certificate:
+                raise CeremonyRefused(
+                    plan.digest.hex()[:16], "the plan has another certificate for this shard than tls.pem in its folder"
+                )
         return plan
 
-    def _extended(self, plan: CeremonyPlan, kept: StoredCeremony, asked: Exchange) -> Ceremony:
-        """The state after the request's log. What our rules refuse is not stored, and neither is what comes after a gap."""
+    def _extended(self, plan: CeremonyPlan, kept: StoredCeremony, asked: Exchange) -> CeremonyState:
+        """The state after the request's log. The shard stores no message that its rules refuse, and none after a gap."""
         state, first = self._replayed(plan, kept.log), asked.before.length
         if first > state.length:
             return state
@@ -112,95 +115,99 @@ class Desk:
         self._states[plan.digest] = state
         return state
 
-    def _verify_same_log(self, state: Ceremony, kept: StoredCeremony, asked: Exchange) -> Exchange:
-        """The exchange, if it goes on from our log; else `LogForked`, and what convicts its scribe is stored."""
+    def _verify_same_log(self, state: CeremonyState, kept: StoredCeremony, asked: Exchange) -> Exchange:
+        """Returns the exchange if it continues the stored log; else stores the evidence against its coordinator and raises
+        `LogForked`."""
         first, last = asked.before.length, asked.after.length
         begun = state.head if first == state.length else head_after(state.id, kept.log[:first])
         if asked.before.head == begun and asked.messages[: state.length - first] == kept.log[first:last]:
             return asked
         fork = find_fork(kept.signed, kept.log, kept.end, segment_of(asked)) if kept.end is not None else None
         if fork is not None and self._records.keep_fork(fork):
-            telemetry.log("kms.scribe_forked", ceremony=state.id.hex(), scribe=state.plan.scribe, length=fork.shorter.length)
+            telemetry.log(
+                "ceremony.log_forked", ceremony=state.id.hex(), coordinator=state.plan.coordinator, length=fork.shorter.length
+            )
         raise LogForked(state.id.hex()[:16], f"in its messages {first} to {last}")
 
-    def _replayed(self, plan: CeremonyPlan, log: tuple[Message, ...]) -> Ceremony:
+    def _replayed(self, plan: CeremonyPlan, log: tuple[Message, ...]) -> CeremonyState:
         state = self._states.get(plan.digest)
         if state is None or state.length > len(log):
-            state = begin(plan)
+            state = initial_state(plan)
         for message in log[state.length :]:
             state = apply(state, message)
         return state
 
-    def _speak(self, state: Ceremony, kept: StoredCeremony) -> tuple[Message, ...]:
-        if state.phase in (Phase.DONE, Phase.FAILED):
+    def _messages(self, state: CeremonyState, kept: StoredCeremony) -> tuple[Message, ...]:
+        if state.phase in (CeremonyPhase.DONE, CeremonyPhase.FAILED):
             self._end(state, kept)
             return ()
-        bodies = due(state, self._member(state, kept))
+        bodies = due_messages(state, self._secrets(state, kept))
         if any(isinstance(body, Confirm) for body in bodies):
-            # The chain may see this word, and we a log without it in which the ceremony failed: the scribe chooses.
+            # The coordinator may show the chain this message, and the shard a log without it in which the ceremony failed. The
+            # share must therefore be stored before the shard confirms.
             self._store(state, kept)
-        return tuple(self._records.keep(sign_message(self._holding.signer, state.id, body)) for body in bodies)
+        return tuple(self._records.keep(sign_message(self._config.signer, state.id, body)) for body in bodies)
 
-    def _member(self, state: Ceremony, kept: StoredCeremony) -> Member:
-        seed = self._holding.sealer.open(kept.seed, _bound(state.id))
-        return Member(self._holding.signer, seed, self._old_share(state.plan, state.phase))
+    def _secrets(self, state: CeremonyState, kept: StoredCeremony) -> ParticipantSecrets:
+        seed = self._config.sealer.open(kept.seed, _bound(state.id))
+        return ParticipantSecrets(self._config.signer, seed, self._old_share(state.plan, state.phase))
 
-    def _old_share(self, plan: CeremonyPlan, phase: Phase) -> Secret | None:
-        own = next((seat for seat in plan.dealers if seat.address == self._holding.signer.address), None)
-        if plan.source is None or own is None or phase > Phase.DEALING:
+    def _old_share(self, plan: CeremonyPlan, phase: CeremonyPhase) -> Secret | None:
+        own = next((seat for seat in plan.dealers if seat.address == self._config.signer.address), None)
+        if plan.source is None or own is None or phase > CeremonyPhase.DEALING:
             return None
         try:
-            held = keyring.find_share(self._holding.folder, plan.epoch, plan.source.commitments, self._holding.sealer)
+            held = keyring.find_share(self._config.folder, plan.epoch, plan.source.commitments, self._config.sealer)
         except ConfigurationError as error:
-            telemetry.log_error("kms.ceremony_without_share", error)
+            telemetry.log_error("ceremony.share_not_found", error)
             return None
         return Secret(held.scalar().to_bytes(32, "big")) if held.index == own.index else None
 
-    def _end(self, state: Ceremony, kept: StoredCeremony) -> None:
-        """Forgets the seed; who could not sign for its new share gets it now, if the ceremony made one."""
-        plan, own = state.plan, self._holding.signer.address
+    def _end(self, state: CeremonyState, kept: StoredCeremony) -> None:
+        """Erases the seed. A receiver that could not sign for its new share stores it now, if the ceremony made one."""
+        plan, own = state.plan, self._config.signer.address
         how = state.phase.name.lower()
-        if state.phase is Phase.DONE and any(each.address == own for each in getting(plan)):
+        if state.phase is CeremonyPhase.DONE and any(each.address == own for each in receiving_seats(plan)):
             try:
                 self._store(state, kept)
             except (ShareMissing, CeremonyRefused) as error:
                 how = "missing" if isinstance(error, ShareMissing) else "unwanted"
-                telemetry.log_error("kms.share_missing", error)
+                telemetry.log_error("ceremony.share_missed", error)
         self._records.end(state.id, how)
         self._states.pop(state.id, None)
-        telemetry.log("kms.ceremony_ended", ceremony=state.id.hex(), how=how, reason=state.reason, liars=len(state.lies))
+        telemetry.log("ceremony.ended", ceremony=state.id.hex(), how=how, reason=state.reason, liars=len(state.faults))
 
-    def _store(self, state: Ceremony, kept: StoredCeremony) -> None:
-        """Puts the new share, and its ML-KEM key, beside the old one, once.
+    def _store(self, state: CeremonyState, kept: StoredCeremony) -> None:
+        """Stores the new share, and its ML-KEM key, beside the old one, once.
 
-        `ShareMissing` if the ceremony gave us none, `CeremonyRefused` if the chain wants no such share any more.
+        `ShareMissing` if the ceremony gave this shard none, `CeremonyRefused` if the chain needs no such share any more.
         """
-        plan, result, folder, own = state.plan, state.result, self._holding.folder, self._holding.signer.address
-        member = self._member(state, kept)
-        share = new_share(state, member)
+        plan, result, folder, own = state.plan, state.result, self._config.folder, self._config.signer.address
+        secrets = self._secrets(state, kept)
+        share = new_share(state, secrets)
         if result is None:
             raise ShareMissing(own, "no result")
         if not is_wanted(plan, result.commitments, self._view.key_epoch(plan.epoch)):
-            raise CeremonyRefused(state.id.hex()[:16], f"the chain wants no such share of key epoch {plan.epoch} any more")
-        index = next(each.index for each in getting(plan) if each.address == own)
-        self._store_kem(state, index, member)
+            raise CeremonyRefused(state.id.hex()[:16], f"the chain needs no such share of key epoch {plan.epoch} any more")
+        index = next(each.index for each in receiving_seats(plan) if each.address == own)
+        self._store_kem(state, index, secrets)
         try:
-            # It is there if it was stored when it was signed for, or before a crash.
-            keyring.find_share(folder, plan.epoch, result.commitments, self._holding.sealer)
+            # It exists if it was stored before signing, or before a crash.
+            keyring.find_share(folder, plan.epoch, result.commitments, self._config.sealer)
         except ConfigurationError:
             value = int.from_bytes(share.reveal())
-            keyring.seal_share(folder, plan.epoch, index, value, f"-{state.id.hex()[:16]}", self._holding.sealer)
+            keyring.seal_share(folder, plan.epoch, index, value, f"-{state.id.hex()[:16]}", self._config.sealer)
 
-    def _store_kem(self, state: Ceremony, index: int, member: Member) -> None:
-        plan, folder = state.plan, self._holding.folder
+    def _store_kem(self, state: CeremonyState, index: int, secrets: ParticipantSecrets) -> None:
+        plan, folder = state.plan, self._config.folder
         if not plan.hybrid:
             return
-        seed = kem_seed(state, member).reveal()
+        seed = kem_seed(state, secrets).reveal()
         try:
-            # It is there after a crash between this file and the share.
-            keyring.find_kem(folder, plan.epoch, index, state.kem_keys[index], self._holding.sealer)
+            # It exists after a crash between this file and the share.
+            keyring.find_kem(folder, plan.epoch, index, state.kem_keys[index], self._config.sealer)
         except ConfigurationError:
-            keyring.seal_kem(folder, plan.epoch, index, seed, f"-{state.id.hex()[:16]}", self._holding.sealer)
+            keyring.seal_kem(folder, plan.epoch, index, seed, f"-{state.id.hex()[:16]}", self._config.sealer)
 
 
 def _bound(ceremony: Digest) -> Digest:

@@ -1,7 +1,7 @@
 """What one shard says next in a ceremony: a pure function of its seed, its old share and the log.
 
-Nothing is remembered between two calls, so a shard that crashed anywhere says what it would have said. Who must not say two
-different things signs only what it has stored before (`kms.ceremony.participant`).
+Nothing is remembered between two calls, so a shard that crashed says the same again. `kms.ceremony.participant` stores each
+message before it signs it, so that a shard never signs two different messages.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -31,26 +31,26 @@ from bytewise.protocol.signing import Signer
 from bytewise.service.secret import Secret
 from kms.ceremony import canary
 from kms.ceremony.deals import (
-    Opening,
+    DealerPolynomial,
     commitment_digest,
-    complain,
-    deal,
-    handing,
+    draw_polynomial,
+    make_complaint,
+    make_deal,
     open_deal,
-    prepare,
-    seal,
-    unseal,
+    open_value,
+    repair_context,
+    seal_value,
     weighted_value,
 )
-from kms.ceremony.state import Ceremony, Phase, Result, newcomers, signed_shares, weights
+from kms.ceremony.state import CeremonyPhase, CeremonyResult, CeremonyState, dealer_weights, joining_seats, shares_digest
 
-# All randomness of one shard in one ceremony, from one seed that is kept until the ceremony has ended.
+# All randomness of one shard in one ceremony comes from one seed, which the shard keeps until the ceremony ends.
 
 SEED_BYTES = 32
 
 
-def stream(seed: Secret, *name: bytes | int) -> Rng:
-    """A generator of bytes that depends on the seed and on its name alone."""
+def seeded_rng(seed: Secret, *name: bytes | int) -> Rng:
+    """A generator of bytes that depends on the seed and the name only."""
     key = digests.labelled(Label.CEREMONY_STREAM, seed.reveal(), *name)
     blocks = 0
 
@@ -65,190 +65,190 @@ def stream(seed: Secret, *name: bytes | int) -> Rng:
     return read
 
 
-class Member(NamedTuple):
-    """One shard in one ceremony."""
+class ParticipantSecrets(NamedTuple):
+    """The account and secrets of one shard in one ceremony."""
 
     signer: Signer
     """Its account."""
     seed: Secret
-    """Fresh for this ceremony, 32 bytes; erased when it has ended."""
+    """Drawn for this ceremony, 32 bytes; erased when the ceremony ends."""
     old_share: Secret | None
     """Its share of the plan's source, 32 bytes, if it deals from one."""
 
 
-def due(state: Ceremony, member: Member) -> tuple[Body, ...]:
-    """What the member has to say in this phase and the log does not hold."""
-    if member.signer.address in state.lies:
+def due_messages(state: CeremonyState, secrets: ParticipantSecrets) -> tuple[Body, ...]:
+    """The messages of this phase that the shard owes and the log does not have."""
+    if secrets.signer.address in state.faults:
         return ()
-    speeches = _SPEECHES.get(state.phase, {})
-    unsaid = [speak for kind, speak in speeches.items() if (member.signer.address, kind) not in state.said]
-    return tuple(body for speak in unsaid for body in speak(state, member))
+    responses = _RESPONSES.get(state.phase, {})
+    missing = [respond for kind, respond in responses.items() if (secrets.signer.address, kind) not in state.bodies]
+    return tuple(body for respond in missing for body in respond(state, secrets))
 
 
-def new_share(state: Ceremony, member: Member) -> Secret:
-    """The share that the ceremony gave this member, 32 bytes; `ShareMissing` if what was dealt to it does not make one."""
+def new_share(state: CeremonyState, secrets: ParticipantSecrets) -> Secret:
+    """The share that the ceremony gave this shard, 32 bytes; `ShareMissing` if the values dealt to it make none."""
     plan, result = state.plan, state.result
-    seat = _seat(plan.receivers if plan.heir is None else (plan.heir,), member)
+    seat = _seat(plan.receivers if plan.repair_target is None else (plan.repair_target,), secrets)
     if result is None or seat is None:
-        raise ShareMissing(member.signer.address, f"none in phase {state.phase.name}")
-    value = _dealt_value(state, member, seat.index) if plan.heir is None else _inherited(state, member, result)
+        raise ShareMissing(secrets.signer.address, f"none in phase {state.phase.name}")
+    value = _dealt_value(state, secrets, seat.index) if plan.repair_target is None else _repaired_share(state, secrets, result)
     if value == 0 or GENERATOR * value != result.verification_key(seat.index):
         raise ShareMissing(seat.index, "does not fit the commitments")
     return Secret(encode_scalar(value))
 
 
-def _join(state: Ceremony, member: Member) -> Iterator[Body]:
-    if _seat(newcomers(state.plan), member) is not None:
-        yield Join(encode_point(GENERATOR * _deal_secret(state, member)))
+def _join(state: CeremonyState, secrets: ParticipantSecrets) -> Iterator[Body]:
+    if _seat(joining_seats(state.plan), secrets) is not None:
+        yield Join(encode_point(GENERATOR * _deal_secret(state, secrets)))
 
 
-def kem_seed(state: Ceremony, member: Member) -> Secret:
-    """The member's ML-KEM-768 key of a hybrid epoch."""
-    return Secret(_rng(state, member, b"kem key")(hpke.KEM_SEED_BYTES))
+def kem_seed(state: CeremonyState, secrets: ParticipantSecrets) -> Secret:
+    """The shard's ML-KEM-768 key for a hybrid epoch."""
+    return Secret(_rng(state, secrets, b"kem key")(hpke.KEM_SEED_BYTES))
 
 
-def _kem(state: Ceremony, member: Member) -> Iterator[Body]:
-    if state.plan.hybrid and _seat(state.plan.receivers, member) is not None:
-        yield KemKey(hpke.kem_key(kem_seed(state, member).reveal()))
+def _kem(state: CeremonyState, secrets: ParticipantSecrets) -> Iterator[Body]:
+    if state.plan.hybrid and _seat(state.plan.receivers, secrets) is not None:
+        yield KemKey(hpke.kem_key(kem_seed(state, secrets).reveal()))
 
 
-def _commit(state: Ceremony, member: Member) -> Iterator[Body]:
-    dealer = _dealer(state, member)
+def _commit(state: CeremonyState, secrets: ParticipantSecrets) -> Iterator[Body]:
+    dealer = _dealer(state, secrets)
     if dealer is not None:
-        opening = _opening(state, member, dealer)
+        opening = _opening(state, secrets, dealer)
         yield DealCommit(commitment_digest(state.id, dealer.index, opening.commitments, opening.e, opening.f))
 
 
-def _deal(state: Ceremony, member: Member) -> Iterator[Body]:
-    dealer = _dealer(state, member)
+def _deal(state: CeremonyState, secrets: ParticipantSecrets) -> Iterator[Body]:
+    dealer = _dealer(state, secrets)
     if dealer is not None and dealer.index in state.commits:
-        # Its name holds what is sealed to whom: anything else draws other ephemerals and nonces.
-        opening = _opening(state, member, dealer)
+        # The name contains all sealed content and its receivers, so that any other content uses other ephemeral keys and nonces.
+        opening = _opening(state, secrets, dealer)
         receivers = (part for index in sorted(state.keys) for part in (index, state.keys[index]))
-        rng = _rng(state, member, b"deal", *opening.commitments, *receivers)
-        yield deal(state.id, state.begun, dealer.index, opening, state.keys, rng)
+        rng = _rng(state, secrets, b"deal", *opening.commitments, *receivers)
+        yield make_deal(state.id, state.phase_head, dealer.index, opening, state.keys, rng)
 
 
-def _judge(state: Ceremony, member: Member) -> Iterator[Body]:
-    seat = _seat(state.plan.receivers, member)
+def _judge(state: CeremonyState, secrets: ParticipantSecrets) -> Iterator[Body]:
+    seat = _seat(state.plan.receivers, secrets)
     if seat is not None and seat.index in state.keys:
-        yield DealReview(state.begun, tuple(_complaints(state, member, seat.index)))
+        yield DealReview(state.phase_head, tuple(_complaints(state, secrets, seat.index)))
 
 
-def _complaints(state: Ceremony, member: Member, receiver: int) -> Iterator[Complaint]:
+def _complaints(state: CeremonyState, secrets: ParticipantSecrets, receiver: int) -> Iterator[Complaint]:
     for dealer in sorted(state.polynomials):
         try:
-            _open(state, member, dealer, receiver)
+            _open(state, secrets, dealer, receiver)
         except DealerLied:
             sealed = _sealed(state, dealer, receiver)
-            rng = _rng(state, member, b"complaint", dealer, sealed.enc)
-            yield complain(state.id, dealer, sealed, _deal_secret(state, member), rng)
+            rng = _rng(state, secrets, b"complaint", dealer, sealed.enc)
+            yield make_complaint(state.id, dealer, sealed, _deal_secret(state, secrets), rng)
 
 
-def _hand(state: Ceremony, member: Member) -> Iterator[Body]:
-    seat, heir = _seat(state.plan.receivers, member), state.plan.heir
-    if seat is None or seat.index not in state.keys or heir is None or state.heir_key is None or state.result is None:
+def _repair_value(state: CeremonyState, secrets: ParticipantSecrets) -> Iterator[Body]:
+    seat, heir = _seat(state.plan.receivers, secrets), state.plan.repair_target
+    if seat is None or seat.index not in state.keys or heir is None or state.repair_key is None or state.result is None:
         return
     try:
-        value = _dealt_value(state, member, seat.index)
+        value = _dealt_value(state, secrets, seat.index)
     except ShareMissing:
         return
-    rng = _rng(state, member, b"hand", state.result.transcript, state.heir_key)
-    place = handing(state.id, state.result.transcript)
-    yield RepairValue(state.begun, seal(place, seat.index, heir.index, value, state.heir_key, rng))
+    rng = _rng(state, secrets, b"hand", state.result.transcript, state.repair_key)
+    place = repair_context(state.id, state.result.transcript)
+    yield RepairValue(state.phase_head, seal_value(place, seat.index, heir.index, value, state.repair_key, rng))
 
 
-def _confirm(state: Ceremony, member: Member) -> Iterator[Body]:
-    heir, result = state.plan.heir, state.result
-    seat = _seat(state.plan.receivers if heir is None else (heir,), member)
+def _confirm(state: CeremonyState, secrets: ParticipantSecrets) -> Iterator[Body]:
+    heir, result = state.plan.repair_target, state.result
+    seat = _seat(state.plan.receivers if heir is None else (heir,), secrets)
     if seat is None or result is None or (heir is None and seat.index not in state.keys):
         return
     try:
-        share = int.from_bytes(new_share(state, member).reveal())
+        share = int.from_bytes(new_share(state, secrets).reveal())
     except ShareMissing:
         return
-    rng = _rng(state, member, b"confirm", result.transcript, seat.index)
-    base = canary.base(result.transcript)
+    rng = _rng(state, secrets, b"confirm", result.transcript, seat.index)
+    base = canary.canary_point(result.transcript)
     proven = prove_partial(seat.index, share, base, result.transcript, rng)
-    yield Confirm(result.transcript, proven, member.signer.sign(signed_shares(state.plan, result)))
+    yield Confirm(result.transcript, proven, secrets.signer.sign(shares_digest(state.plan, result)))
 
 
-def _consent(state: Ceremony, member: Member) -> Iterator[Body]:
-    # Also who lost its share: the chain asks those that it names.
+def _consent(state: CeremonyState, secrets: ParticipantSecrets) -> Iterator[Body]:
+    # A dealer that lost its share signs, too: the chain asks the holders that it names.
     plan, result = state.plan, state.result
-    if plan.purpose is CeremonyPurpose.RESHARE and result is not None and _seat(plan.dealers, member) is not None:
-        yield Consent(result.transcript, member.signer.sign(signed_shares(plan, result)))
+    if plan.purpose is CeremonyPurpose.RESHARE and result is not None and _seat(plan.dealers, secrets) is not None:
+        yield Consent(result.transcript, secrets.signer.sign(shares_digest(plan, result)))
 
 
-def _dealt_value(state: Ceremony, member: Member, receiver: int) -> int:
+def _dealt_value(state: CeremonyState, secrets: ParticipantSecrets, receiver: int) -> int:
     result = state.result
     if result is None or receiver not in state.keys:
         raise ShareMissing(receiver, "was not dealt")
     try:
-        values = {dealer: _open(state, member, dealer, receiver) for dealer in result.qualified}
+        values = {dealer: _open(state, secrets, dealer, receiver) for dealer in result.qualified}
     except DealerLied as lie:
         raise ShareMissing(receiver, str(lie)) from None
-    return weighted_value(weights(state.plan, result.qualified), values)
+    return weighted_value(dealer_weights(state.plan, result.qualified), values)
 
 
-def _inherited(state: Ceremony, member: Member, result: Result) -> int:
-    """The heir's share: the handed values that are on the dealt polynomial, interpolated at 0."""
-    dealt, key = [decode_point(each) for each in result.dealt], state.heir_key
-    place = handing(state.id, result.transcript)
+def _repaired_share(state: CeremonyState, secrets: ParticipantSecrets, result: CeremonyResult) -> int:
+    """The repair target's share: the repair values that are on the dealt polynomial, interpolated at 0."""
+    dealt, key = [decode_point(each) for each in result.dealt], state.repair_key
+    place = repair_context(state.id, result.transcript)
     values = {}
-    for index, hand in sorted(state.hands.items()):
-        point = decode_point(hand.sealed.enc) * _deal_secret(state, member)
+    for index, given in sorted(state.repair_values.items()):
+        point = decode_point(given.sealed.enc) * _deal_secret(state, secrets)
         try:
-            value = unseal(place, index, hand.sealed, point, key) if key is not None else 0
+            value = open_value(place, index, given.sealed, point, key) if key is not None else 0
         except DealerLied:
             continue
         if value and GENERATOR * value == verification_key(index, dealt):
             values[index] = value
     if len(values) < state.plan.threshold:
-        raise ShareMissing(member.signer.address, f"{len(values)} of {state.plan.threshold} helpers handed their value")
+        raise ShareMissing(secrets.signer.address, f"{len(values)} of {state.plan.threshold} helpers sent a usable value")
     return combine_values(dict(sorted(values.items())[: state.plan.threshold]))
 
 
-def _open(state: Ceremony, member: Member, dealer: int, receiver: int) -> int:
+def _open(state: CeremonyState, secrets: ParticipantSecrets, dealer: int, receiver: int) -> int:
     sealed = _sealed(state, dealer, receiver)
-    point = decode_point(sealed.enc) * _deal_secret(state, member)
+    point = decode_point(sealed.enc) * _deal_secret(state, secrets)
     return open_deal(state.id, dealer, sealed, point, state.keys[receiver], state.polynomials[dealer])
 
 
-def _sealed(state: Ceremony, dealer: int, receiver: int) -> SealedDeal:
+def _sealed(state: CeremonyState, dealer: int, receiver: int) -> SealedDeal:
     return next(each for each in state.deals[dealer].sealed if each.receiver == receiver)
 
 
-def _opening(state: Ceremony, member: Member, dealer: CeremonySeat) -> Opening:
+def _opening(state: CeremonyState, secrets: ParticipantSecrets, dealer: CeremonySeat) -> DealerPolynomial:
     plan = state.plan
-    rng = _rng(state, member, b"polynomial", dealer.index)
-    constant = random_scalar(rng) if member.old_share is None else int.from_bytes(member.old_share.reveal())
-    return prepare(state.id, dealer.index, constant, plan.threshold, rng)
+    rng = _rng(state, secrets, b"polynomial", dealer.index)
+    constant = random_scalar(rng) if secrets.old_share is None else int.from_bytes(secrets.old_share.reveal())
+    return draw_polynomial(state.id, dealer.index, constant, plan.threshold, rng)
 
 
-def _deal_secret(state: Ceremony, member: Member) -> int:
-    return random_scalar(_rng(state, member, b"deal key"))
+def _deal_secret(state: CeremonyState, secrets: ParticipantSecrets) -> int:
+    return random_scalar(_rng(state, secrets, b"deal key"))
 
 
-def _rng(state: Ceremony, member: Member, *name: bytes | int) -> Rng:
-    return stream(member.seed, state.id, *name)
+def _rng(state: CeremonyState, secrets: ParticipantSecrets, *name: bytes | int) -> Rng:
+    return seeded_rng(secrets.seed, state.id, *name)
 
 
-def _dealer(state: Ceremony, member: Member) -> CeremonySeat | None:
-    # Who lost its share of the source deals nothing, and still gets a new one.
-    able = state.plan.source is None or member.old_share is not None
-    return _seat(state.plan.dealers, member) if able else None
+def _dealer(state: CeremonyState, secrets: ParticipantSecrets) -> CeremonySeat | None:
+    # A shard that lost its share of the source deals nothing and still receives a new one.
+    able = state.plan.source is None or secrets.old_share is not None
+    return _seat(state.plan.dealers, secrets) if able else None
 
 
-def _seat(seats: tuple[CeremonySeat, ...], member: Member) -> CeremonySeat | None:
-    return next((each for each in seats if each.address == member.signer.address), None)
+def _seat(seats: tuple[CeremonySeat, ...], secrets: ParticipantSecrets) -> CeremonySeat | None:
+    return next((each for each in seats if each.address == secrets.signer.address), None)
 
 
-_SPEECHES: Mapping[Phase, Mapping[str, Callable[[Ceremony, Member], Iterator[Body]]]] = {
-    Phase.JOINING: {"join": _join, "kem": _kem, "commit": _commit},
-    Phase.DEALING: {"deal": _deal},
-    Phase.JUDGING: {"judgement": _judge},
-    Phase.HANDING: {"hand": _hand},
-    Phase.CONFIRMING: {"confirm": _confirm, "consent": _consent},
+_RESPONSES: Mapping[CeremonyPhase, Mapping[str, Callable[[CeremonyState, ParticipantSecrets], Iterator[Body]]]] = {
+    CeremonyPhase.JOINING: {"join": _join, "kem": _kem, "commit": _commit},
+    CeremonyPhase.DEALING: {"deal": _deal},
+    CeremonyPhase.JUDGING: {"judgement": _judge},
+    CeremonyPhase.REPAIRING: {"hand": _repair_value},
+    CeremonyPhase.CONFIRMING: {"confirm": _confirm, "consent": _consent},
 }
-"""What a member says in each phase, by kind of message."""
+"""What a shard says in each phase, by kind of message."""

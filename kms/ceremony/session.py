@@ -1,4 +1,5 @@
-"""One ceremony from settings to result: makes or finds the plan, keeps the log, reaches the shards; the scribe's program."""
+"""The coordinator's program: one ceremony from settings to result. It makes or loads the plan, keeps the log and reaches the
+shards."""
 
 import contextlib
 import threading
@@ -31,18 +32,16 @@ from bytewise.service.clock import monotonic_s
 from bytewise.service.files import replace_file, shown_name
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import check_revision, open_database
-from kms.ceremony.coordinator import Scribe, epoch_document, seats
-from kms.ceremony.state import Ceremony, Phase
+from kms.ceremony.coordinator import Coordinator, epoch_document, seats_by_address
+from kms.ceremony.state import CeremonyPhase, CeremonyState
 from kms.ceremony.state_machine import replay
 from kms.settings import CeremonySettings
 from kms.shard_client import ShardClient
 from kms.storage.keyring import load_document
 
-# The scribe's way to a shard: HTTPS, with the certificate pinned that the plan names.
-
 
 class HttpsLink:
-    """One shard of a plan; a context manager."""
+    """HTTPS to one shard of a plan, with the certificate pinned that the plan names; a context manager."""
 
     def __init__(self, seat: CeremonySeat) -> None:
         record = ShardRecord(seat.index, seat.address, seat.url, seat.channel, seat.certificate, Blob(b""))
@@ -55,7 +54,7 @@ class HttpsLink:
         self._client.__exit__(kind, error, trace)
 
     def exchange(self, asked: Exchange, timeout_s: float) -> ExchangeAnswer:
-        """One exchange; `TryAgain` if the shard cannot be reached or is not done in time, `ShardRefused` with its rule if it
+        """One exchange. `TryAgain` if the shard cannot be reached or is not done in time, `ShardRefused` with its rule if it
         refuses."""
         answer = self._client.call("POST", "/v1/ceremony", encode(asked), timeout_s)
         return decode(ExchangeAnswer, answer, MAX_EXCHANGE_MARKS)
@@ -64,13 +63,14 @@ class HttpsLink:
 T = TypeVar("T")
 
 PAUSE_S = 0.25
-"""Between two rounds in which nobody had anything to say."""
+"""Seconds between two rounds in which no shard had anything to say."""
 
 
 def make_plan(
-    settings: CeremonySettings, purpose: CeremonyPurpose, contracts: Contracts, scribe: Address, rng: Rng
+    settings: CeremonySettings, purpose: CeremonyPurpose, contracts: Contracts, coordinator: Address, rng: Rng
 ) -> CeremonyPlan:
-    """The plan of these settings and of the files that they name; `ConfigurationError` or `CeremonyRefused` if it is wrong."""
+    """Makes the plan from these settings and the files that they name; `ConfigurationError` or `CeremonyRefused` if it is
+    wrong."""
     receivers = _numbered(settings.entries)
     dealers, source, heir = receivers, None, None
     if purpose is not CeremonyPurpose.GENERATE:
@@ -79,42 +79,45 @@ def make_plan(
         source = SharesSource(settings.source_version, document.commitments)
         receivers = receivers or dealers
     if purpose is CeremonyPurpose.REPAIR:
-        heir = next((seat for seat in dealers if seat.index == settings.heir), None)
-        dealers = tuple(seat for seat in dealers if seat.index != settings.heir)
+        heir = next((seat for seat in dealers if seat.index == settings.repair_index), None)
+        dealers = tuple(seat for seat in dealers if seat.index != settings.repair_index)
         receivers = tuple(CeremonySeat(i, s.address, s.url, s.channel, s.certificate) for i, s in enumerate(dealers, start=1))
     return CeremonyPlan(
         purpose=purpose, chain_id=contracts.chain_id, key_epochs=contracts.key_epochs, epoch=settings.epoch,
-        attempt=Digest(rng(32)), scribe=scribe, dealers=dealers, receivers=receivers, heir=heir, threshold=settings.threshold,
-        quorum=settings.quorum, reveal_budget=settings.reveal_budget, source=source, assurance=settings.assurance,
+        attempt=Digest(rng(32)), scribe=coordinator, dealers=dealers, receivers=receivers, heir=heir,
+        threshold=settings.threshold, quorum=settings.quorum, reveal_budget=settings.reveal_budget, source=source,
+        assurance=settings.assurance,
     )  # fmt: skip
 
 
-def agreed_plan(
+def load_or_make_plan(
     settings: CeremonySettings, purpose: CeremonyPurpose, contracts: Contracts, signer: Signer, rng: Rng
 ) -> SignedPlan:
-    """The plan in `plan_file`; made and written there if there is none. Its digest is what operators approve.
+    """Loads the plan in `plan_file`, or makes it and writes it there. Operators approve its digest.
 
-    `ConfigurationError` if the settings ask for anything else than the plan that is there.
+    `ConfigurationError` if the settings ask for anything other than the plan in the file.
     """
     for name in ("plan_file", "out_file"):
         folder = getattr(settings, name).parent
         if not folder.is_dir():
-            raise ConfigurationError(name, f"{folder}: no such folder; make it, or name a file in one that is there")
+            raise ConfigurationError(name, f"{folder}: no such folder. Make it, or name a file in an existing folder")
     if not settings.plan_file.exists():
         signed = sign_plan(signer, make_plan(settings, purpose, contracts, signer.address, rng))
         replace_file(settings.plan_file, encode(signed))
     signed = _read(SignedPlan, settings.plan_file)
     plan = verify_plan(signed)
-    if (plan.purpose, plan.epoch, plan.scribe) != (purpose, settings.epoch, signer.address):
-        raise ConfigurationError(settings.plan_file.name, "is of another ceremony; give each its own file")
+    if (plan.purpose, plan.epoch, plan.coordinator) != (purpose, settings.epoch, signer.address):
+        raise ConfigurationError(settings.plan_file.name, "holds the plan of another ceremony: name another plan_file")
     wanted = make_plan(settings, purpose, contracts, signer.address, rng)
-    # A source is found by the chain's shares of then; once its ceremony is over it may be another.
+    # The source is not compared: it names the shares that were in force at the start, and the chain may name others once the
+    # ceremony ended.
     other = [
         each.name for each in fields(CeremonyPlan) if each.name not in ("attempt", "source") and _differ(plan, wanted, each.name)
     ]
     if other:
         raise ConfigurationError(
-            settings.plan_file.name, f"says otherwise than the settings: {', '.join(other)}; keep them, or name a new plan_file"
+            settings.plan_file.name,
+            f"differs from the settings in {', '.join(other)}: restore these settings, or name a new plan_file",
         )
     return signed
 
@@ -123,27 +126,32 @@ def _differ(plan: CeremonyPlan, wanted: CeremonyPlan, name: str) -> bool:
     return bool(getattr(plan, name) != getattr(wanted, name))
 
 
-def conduct(settings: CeremonySettings, signed: SignedPlan, signer: Signer) -> Ceremony:
-    """Runs a ceremony to its end, or goes on with one; writes the epoch document if it made shares for all its receivers."""
+def run_ceremony(settings: CeremonySettings, signed: SignedPlan, signer: Signer) -> CeremonyState:
+    """Runs a ceremony to its end, or continues one. Writes the epoch document if the ceremony made shares for all its
+    receivers."""
     plan, records = signed.plan, _records(settings)
     with _links(plan) as links:
-        scribe = Scribe(plan, signer, records, links)
-        state = scribe.run(settings.phase_s, PAUSE_S, monotonic_s, threading.Event().wait)
-    if state.phase is Phase.DONE and plan.heir is None:
+        coordinator = Coordinator(plan, signer, records, links)
+        state = coordinator.run(settings.phase_s, PAUSE_S, monotonic_s, threading.Event().wait)
+    if state.phase is CeremonyPhase.DONE and plan.repair_target is None:
         replace_file(settings.out_file, encode(epoch_document(state)))
     return state
 
 
-def concluded(settings: CeremonySettings) -> Ceremony:
-    """A ceremony that is done, recomputed from plan and stored log; else `CeremonyFailed`, or `ConfigurationError` of one
-    that puts nothing in force."""
+def finished_ceremony(settings: CeremonySettings) -> CeremonyState:
+    """A ceremony that is done, recomputed from plan and stored log.
+
+    `CeremonyFailed` if it has not ended well, `ConfigurationError` for a repair, which puts nothing in force.
+    """
     plan = verify_plan(_read(SignedPlan, settings.plan_file))
     kept = _records(settings).find(plan.digest)
     state = replay(plan, kept.log if kept else ())
-    if plan.heir is not None:
-        raise ConfigurationError(settings.plan_file.name, "is of a repair, which puts nothing in force: its heir has its share")
-    if state.phase is not Phase.DONE:
-        unfinished = f"it has not ended, and stands in {state.phase.name}: run the command that makes it to its end first"
+    if plan.repair_target is not None:
+        raise ConfigurationError(
+            settings.plan_file.name, "is of a repair, which puts nothing in force: the repaired shard has its share"
+        )
+    if state.phase is not CeremonyPhase.DONE:
+        unfinished = f"it has not ended and is in phase {state.phase.name}: run its command again until it ends"
         raise CeremonyFailed(plan.digest.hex()[:16], state.reason or unfinished)
     return state
 
@@ -157,7 +165,7 @@ def _records(settings: CeremonySettings) -> Ceremonies:
 @contextlib.contextmanager
 def _links(plan: CeremonyPlan) -> Iterator[Mapping[Address, HttpsLink]]:
     with contextlib.ExitStack() as stack:
-        yield {address: stack.enter_context(HttpsLink(seat)) for address, seat in seats(plan).items()}
+        yield {address: stack.enter_context(HttpsLink(seat)) for address, seat in seats_by_address(plan).items()}
 
 
 def _numbered(files: tuple[Path, ...]) -> tuple[CeremonySeat, ...]:
@@ -169,7 +177,7 @@ def _numbered(files: tuple[Path, ...]) -> tuple[CeremonySeat, ...]:
 
 def _source(settings: CeremonySettings) -> EpochDocument:
     if settings.source_file is None:
-        raise ConfigurationError("source_file", "missing: the epoch document whose shares are dealt again")
+        raise ConfigurationError("source_file", "missing: name the epoch document of the shares to deal again")
     document = load_document(settings.source_file)
     if document.record.epoch != settings.epoch:
         raise ConfigurationError(settings.source_file.name, f"is of key epoch {document.record.epoch}")

@@ -1,4 +1,4 @@
-"""The state of a ceremony as its log tells it, and how a seat leaves it."""
+"""The state of a ceremony, computed from its log, and how a seat is excluded from it."""
 
 import enum
 from collections.abc import Mapping
@@ -22,20 +22,19 @@ from bytewise.protocol.signing import Domain, typed_digest
 from bytewise.protocol.units import U32, Blob, Digest
 from kms.ceremony.deals import weighted_sum
 
-# What a ceremony fixed when its judgements ended: the commitments of the new shares, and the transcript that shards sign.
 
-
-class Result(NamedTuple):
-    """The outcome of the judgements."""
+class CeremonyResult(NamedTuple):
+    """What the ceremony fixed when its judgements ended: the commitments of the new shares, and the transcript that shards
+    sign."""
 
     qualified: tuple[int, ...]
     """Dealers whose polynomials are in the sum, ascending."""
     dealt: tuple[Blob, ...]
-    """Commitments of the polynomial that was dealt: of a repair, the one whose value at 0 is the lost share."""
+    """Commitments of the polynomial that was dealt. In a repair, its value at 0 is the lost share."""
     commitments: tuple[Blob, ...]
     """Commitments of the epoch's shares afterwards; the first is the public key."""
     transcript: Digest
-    """What is signed: plan and log up to here, these commitments, and in a hybrid epoch its keys."""
+    """What the shards sign: plan and log up to here, these commitments, and in a hybrid epoch its keys."""
     hybrid: HybridKeys | None
     """The keys of a hybrid epoch."""
 
@@ -49,56 +48,57 @@ class Result(NamedTuple):
         return verification_key(index, [decode_point(each) for each in self.commitments])
 
 
-def signed_shares(plan: CeremonyPlan, result: Result) -> Digest:
-    """What is signed for the new shares, by who has one and who had one before: EIP-712 `Shares` under the plan's `KeyEpochs`."""
+def shares_digest(plan: CeremonyPlan, result: CeremonyResult) -> Digest:
+    """What old and new holders sign for the new shares: EIP-712 `Shares` under the plan's `KeyEpochs`."""
     commitments = digests.keccak256(b"".join(result.commitments))
     holders = holders_digest(seat.address for seat in plan.receivers)
     shares = Shares(plan.epoch, U32(plan.version), commitments, holders, result.transcript)
     return typed_digest(Domain(plan.chain_id, plan.key_epochs), shares)
 
 
-def weights(plan: CeremonyPlan, qualified: tuple[int, ...]) -> Mapping[int, int]:
-    """What each dealer's polynomial counts: 1 for a new key, else what interpolates the old shares at 0, or at the heir."""
+def dealer_weights(plan: CeremonyPlan, qualified: tuple[int, ...]) -> Mapping[int, int]:
+    """Each dealer's weight in the sum: 1 for a new key, else the coefficient that interpolates the old shares at 0, or at the
+    repair target."""
     if plan.source is None:
         return dict.fromkeys(qualified, 1)
-    at = 0 if plan.heir is None else plan.heir.index
+    at = 0 if plan.repair_target is None else plan.repair_target.index
     return {index: lagrange(index, qualified, at) for index in qualified}
 
 
 def result_of(
     plan: CeremonyPlan, head: Digest, polynomials: Mapping[int, tuple[EccPoint, ...]], kem_keys: Mapping[int, Blob]
-) -> Result:
-    """The result of these polynomials; `CeremonyFailed` if they do not make one."""
+) -> CeremonyResult:
+    """The result of these polynomials; `CeremonyFailed` if they make none."""
     qualified = tuple(sorted(polynomials))
     try:
-        dealt = weighted_sum(weights(plan, qualified), polynomials)
+        dealt = weighted_sum(dealer_weights(plan, qualified), polynomials)
     except MalformedValue as error:
         raise CeremonyFailed(plan.digest.hex()[:16], str(error)) from None
     commitments = plan.source.commitments if plan.source is not None and plan.purpose is CeremonyPurpose.REPAIR else dealt
     transcript = digests.labelled(Label.CEREMONY_TRANSCRIPT, head, *dealt, *commitments)
     hybrid = HybridKeys(transcript, tuple(kem_keys[seat.index] for seat in plan.receivers)) if plan.hybrid else None
-    result = Result(qualified, dealt, commitments, hybrid.digest if hybrid else transcript, hybrid)
+    result = CeremonyResult(qualified, dealt, commitments, hybrid.digest if hybrid else transcript, hybrid)
     _verify_key_kept(plan, result)
     return result
 
 
-def _verify_key_kept(plan: CeremonyPlan, result: Result) -> Result:
-    # Follows from each dealer's own constant having been checked; if it fails, nothing of this may be used.
+def _verify_key_kept(plan: CeremonyPlan, result: CeremonyResult) -> CeremonyResult:
+    # This follows from the check of each dealer's constant. If it fails, nothing of the result may be used.
     if plan.source is not None:
         old = [decode_point(each) for each in plan.source.commitments]
-        want = verification_key(plan.heir.index, old) if plan.heir is not None else old[0]
+        want = verification_key(plan.repair_target.index, old) if plan.repair_target is not None else old[0]
         if result.dealt[0] != encode_point(want):
             raise CeremonyFailed(plan.digest.hex()[:16], "the sum is of another key")
     return result
 
 
-class Phase(enum.IntEnum):
-    """Where a ceremony stands."""
+class CeremonyPhase(enum.IntEnum):
+    """Phases of a ceremony."""
 
     JOINING = 1
     DEALING = 2
     JUDGING = 3
-    HANDING = 4
+    REPAIRING = 4
     CONFIRMING = 5
     DONE = 6
     FAILED = 7
@@ -109,105 +109,108 @@ def _empty() -> Mapping[int, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Ceremony:
-    """What a log has said so far. Maps are by index: `said` by (who, kind) holds bodies as they were said."""
+class CeremonyState:
+    """The state after a log. Maps are by seat index unless their name says otherwise."""
 
     plan: CeremonyPlan
     id: Digest
     head: Digest
-    begun: Digest
+    phase_head: Digest
     """Head of the log with which the phase began."""
     length: int = 0
-    phase: Phase = Phase.JOINING
+    phase: CeremonyPhase = CeremonyPhase.JOINING
     keys: Mapping[int, Blob] = field(default_factory=_empty)
-    """Deal keys of receivers that joined and were not found lying."""
-    heir_key: Blob | None = None
+    """Deal keys of receivers that joined and are not excluded."""
+    repair_key: Blob | None = None
+    """Deal key of the repair target."""
     kem_keys: Mapping[int, Blob] = field(default_factory=_empty)
     """ML-KEM-768 keys of the receivers of a hybrid epoch."""
     commits: Mapping[int, Digest] = field(default_factory=_empty)
     deals: Mapping[int, Deal] = field(default_factory=_empty)
     polynomials: Mapping[int, tuple[EccPoint, ...]] = field(default_factory=_empty)
     """Commitments of the deals that are good so far, by dealer."""
-    said: Mapping[tuple[str, str], Blob] = field(default_factory=lambda: MappingProxyType({}))
+    bodies: Mapping[tuple[str, str], Blob] = field(default_factory=lambda: MappingProxyType({}))
     """Body of each message by (sender, kind)."""
-    lies: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Who was found lying, and what about, by address."""
+    faults: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Reason for each excluded shard, by address."""
     revealed: frozenset[int] = frozenset()
     """Receivers that made a value of a good deal public by a false complaint."""
-    hands: Mapping[int, RepairValue] = field(default_factory=_empty)
+    repair_values: Mapping[int, RepairValue] = field(default_factory=_empty)
+    """In a repair, the helpers' values for the repair target."""
     partials: Mapping[int, EccPoint] = field(default_factory=_empty)
     """Proven partials of the canary, by index of the new share."""
     signatures: Mapping[int, Blob] = field(default_factory=_empty)
     """Signatures for the new shares, for the chain, of the same seats."""
     consents: Mapping[int, Blob] = field(default_factory=_empty)
-    """Signatures for the new shares, for the chain, of those who had the old ones, by index of the old share."""
-    result: Result | None = None
+    """Signatures of the old holders for the new shares, for the chain, by index of the old share."""
+    result: CeremonyResult | None = None
     reason: str = ""
     """Why it failed."""
 
 
-def seat_of(state: Ceremony, seats: tuple[CeremonySeat, ...], message: Message) -> CeremonySeat:
-    """The sender's seat among these; `CeremonyRefused` if it has none, or lied before."""
+def seat_of(state: CeremonyState, seats: tuple[CeremonySeat, ...], message: Message) -> CeremonySeat:
+    """The sender's seat among these; `CeremonyRefused` if it has none or is excluded."""
     seat = next((each for each in seats if each.address == message.sender), None)
-    if seat is None or message.sender in state.lies:
-        raise CeremonyRefused(state.id.hex()[:16], f"{message.kind} of {message.sender}, who has no seat for it")
+    if seat is None or message.sender in state.faults:
+        raise CeremonyRefused(state.id.hex()[:16], f"{message.kind} of {message.sender}, which has no seat for it")
     return seat
 
 
-def verify_begun(state: Ceremony, message: Message, begun: Digest) -> Digest:
-    """The head for which a word of this phase was said, if it is this log's; else `CeremonyRefused`.
+def verify_phase_head(state: CeremonyState, message: Message, phase_head: Digest) -> Digest:
+    """Returns the head that a message of this phase names if it is this log's; else raises `CeremonyRefused`.
 
-    A scribe may have it from a log that it showed to its author alone, where the word is true: no lie, so nobody is out.
+    The coordinator may have shown its author another log, in which the message was true. The message is then no lie, and nobody
+    is excluded.
     """
-    if begun != state.begun:
+    if phase_head != state.phase_head:
         raise CeremonyRefused(state.id.hex()[:16], f"{message.kind} of {message.sender} is of another log")
-    return begun
+    return phase_head
 
 
-def second(state: Ceremony, message: Message) -> Ceremony | None:
-    """The state after a second message of one kind, which is a lie if it differs; None for a first."""
-    before = state.said.get((message.sender, message.kind))
+def repeat_of(state: CeremonyState, message: Message) -> CeremonyState | None:
+    """The state after a repeated message of one kind, which is a lie if it differs from the first; None for a first message."""
+    before = state.bodies.get((message.sender, message.kind))
     if before is None:
         return None
     if before == message.body:
         raise NoProgress(f"ceremony {state.id.hex()[:16]}", f"{message.kind} of {message.sender} is in the log")
-    return out(state, message.sender, f"said two different things as its {message.kind}")
+    return exclude(state, message.sender, f"sent two different messages of kind {message.kind}")
 
 
-def out(state: Ceremony, address: str, why: str) -> Ceremony:
-    """A liar is out in every role; what it gave counts no longer."""
+def exclude(state: CeremonyState, address: str, why: str) -> CeremonyState:
+    """Excludes a liar from every role; what it contributed no longer counts."""
     dealers = {seat.index for seat in state.plan.dealers if seat.address == address}
-    receivers = {seat.index for seat in newcomers(state.plan) if seat.address == address}
-    fixed = state.phase > Phase.JUDGING
+    receivers = {seat.index for seat in joining_seats(state.plan) if seat.address == address}
+    fixed = state.phase > CeremonyPhase.JUDGING
     return replace(
         state,
-        lies={**state.lies, address: why},
-        # Once the result is fixed a dealer's polynomial is part of it, whatever its author does as a receiver.
-        polynomials=state.polynomials if fixed else _without(state.polynomials, dealers),
-        commits=state.commits if fixed else _without(state.commits, dealers),
-        keys=state.keys if state.phase is not Phase.JOINING else _without(state.keys, receivers),
-        kem_keys=state.kem_keys if state.phase is not Phase.JOINING else _without(state.kem_keys, receivers),
-        hands=_without(state.hands, receivers),
-        partials=_without(state.partials, receivers),
-        signatures=_without(state.signatures, receivers),
-        consents=_without(state.consents, dealers),
+        faults={**state.faults, address: why},
+        # Once the result is fixed, a dealer's polynomial is part of it, whatever the dealer does as a receiver.
+        polynomials=state.polynomials if fixed else _drop_entries(state.polynomials, dealers),
+        commits=state.commits if fixed else _drop_entries(state.commits, dealers),
+        keys=state.keys if state.phase is not CeremonyPhase.JOINING else _drop_entries(state.keys, receivers),
+        kem_keys=state.kem_keys if state.phase is not CeremonyPhase.JOINING else _drop_entries(state.kem_keys, receivers),
+        repair_values=_drop_entries(state.repair_values, receivers),
+        partials=_drop_entries(state.partials, receivers),
+        signatures=_drop_entries(state.signatures, receivers),
+        consents=_drop_entries(state.consents, dealers),
     )
 
 
-def _without(entries: Mapping[int, Any], indices: set[int]) -> dict[int, Any]:
+def _drop_entries(entries: Mapping[int, Any], indices: set[int]) -> dict[int, Any]:
     return {index: value for index, value in entries.items() if index not in indices}
 
 
-def newcomers(plan: CeremonyPlan) -> tuple[CeremonySeat, ...]:
-    """Who joins with a deal key."""
-    return plan.receivers if plan.heir is None else (*plan.receivers, plan.heir)
+def joining_seats(plan: CeremonyPlan) -> tuple[CeremonySeat, ...]:
+    """Seats that join with a deal key."""
+    return plan.receivers if plan.repair_target is None else (*plan.receivers, plan.repair_target)
 
 
-def getting(plan: CeremonyPlan) -> tuple[CeremonySeat, ...]:
-    """Who gets a share to keep."""
-    return plan.receivers if plan.heir is None else (plan.heir,)
+def receiving_seats(plan: CeremonyPlan) -> tuple[CeremonySeat, ...]:
+    """Seats that get a share to keep."""
+    return plan.receivers if plan.repair_target is None else (plan.repair_target,)
 
 
-def failed(state: Ceremony, reason: str) -> Ceremony:
-    """The ceremony without a result."""
-    return replace(state, phase=Phase.FAILED, reason=reason, result=None)
+def fail_ceremony(state: CeremonyState, reason: str) -> CeremonyState:
+    """The failed ceremony, without a result."""
+    return replace(state, phase=CeremonyPhase.FAILED, reason=reason, result=None)

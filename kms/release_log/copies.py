@@ -1,7 +1,7 @@
-"""An auditor's own copies of the shards' release logs: fetched, held against what was fetched before, kept.
+"""An auditor's own copies of the shards' release logs: fetched, compared with the earlier copy, stored.
 
-Only who keeps a copy sees that a shard cut off the end of its log or wrote another: the shard must always show the newest record
-that it showed before, and go on from there.
+Only an auditor that keeps a copy notices that a shard cut off the end of its log or wrote another one. The shard must always show
+the newest record that it showed before, and continue from there.
 """
 
 import contextlib
@@ -25,16 +25,14 @@ from bytewise.protocol.units import Address, address
 from bytewise.service.clock import SystemClock, monotonic_s
 from kms.shard_client import ShardBusy, ShardClient
 
-# What one record after the other shows, each of them signed and in its place: dates that go back, and tickets or grounds that
-# shards of one build always keep and a liar leaves out.
 
+def ordering_problems(entries: Iterable[SignedRelease]) -> Iterator[str]:
+    """A line for each record of a log that is dated long before an earlier one, or lacks a ticket or evidence that an earlier one
+    has.
 
-def out_of_order(entries: Iterable[SignedRelease]) -> Iterator[str]:
-    """A line for each record of a log that is dated long before one that it follows, or lacks what one before it has.
-
-    `entries` are the whole log from its first record on.
+    All shards of one build store tickets and evidence; a shard that omits them hides something. `entries` are the whole log.
     """
-    newest, at, has_ticket, has_grounds = 0, 0, False, False
+    newest, at, has_ticket, has_evidence = 0, 0, False, False
     for signed in entries:
         index, date = signed.record.index, signed.record.decided_at
         if date + LAG_S < newest:
@@ -42,44 +40,45 @@ def out_of_order(entries: Iterable[SignedRelease]) -> Iterator[str]:
             newest = 0
         if date >= newest:
             newest, at = date, index
-        for what, there, before in (("ticket", signed.right, has_ticket), ("grounds", signed.grounds, has_grounds)):
+        for what, there, before in (("ticket", signed.right, has_ticket), ("evidence", signed.grounds, has_evidence)):
             if before and there is None:
                 yield f"record {index} has no {what}, and a record before it has"
-        has_ticket, has_grounds = has_ticket or signed.right is not None, has_grounds or signed.grounds is not None
+        has_ticket, has_evidence = has_ticket or signed.right is not None, has_evidence or signed.grounds is not None
 
 
 MAX_PAGE_BYTES = 2**20
-"""Largest answer of a shard that is taken: a shard's own has at most 512 KiB, unless one record has more."""
+"""Largest accepted answer of a shard. A shard's own pages have at most 512 KiB, unless one record has more."""
 MAX_PAGE_MARKS = 2**14
-"""Most brackets, commas and backslashes in it: one of 512 KiB has 7,000."""
+"""Most brackets, commas and backslashes in it; 512 KiB have 7,000."""
 MAX_PAGES = 500
-"""Of one shard in one run; the next run goes on."""
+"""Most pages of one shard in one run; the next run continues."""
 
 MAX_PROOFS = 8
-"""Records of one shard that are kept because they contradict the copy: one convicts it, and it can show others for ever."""
+"""Most records of one shard that are stored because they contradict the copy. One convicts it, and it can show new ones
+endlessly."""
 WAIT_S = 120.0
-"""How long one run waits for one shard's pages in all; the next run goes on."""
+"""Seconds that one run waits for one shard's pages in all; the next run continues."""
 
 BUSY_TRIES, BUSY_PAUSE_S = 5, 1.0
-"""How often a shard that says it is busy is asked for one page, and how long it has in between, which counts as waiting."""
+"""How often a busy shard is asked for one page, and seconds between, which count as waiting."""
 
 LOCK_WAIT_S = 30.0
-"""How long a run waits for another that adds to the same copy."""
+"""Seconds that a run waits for another that adds to the same copy."""
 
-Pages = Callable[[int], tuple[SignedRelease, ...]]
-"""Records of a log from an index on, some of them; none beyond its end."""
+PageReader = Callable[[int], tuple[SignedRelease, ...]]
+"""Some records of a log from an index on; none beyond its end."""
 
 
 @dataclass(frozen=True, slots=True)
-class LogCopy:
-    """What is kept of one shard's log of one key epoch: a file with a record in each line."""
+class ReleaseLogCopy:
+    """The copy of one shard's log of one key epoch: a file with a record in each line."""
 
     folder: Path
-    """Where the copies of all shards lie."""
+    """Folder of all copies."""
     epoch: int
     """Key epoch."""
     shard: Address
-    """Whose log."""
+    """Account of the shard."""
 
     @property
     def path(self) -> Path:
@@ -87,19 +86,19 @@ class LogCopy:
         return self.folder / f"releases-{self.epoch}-{self.shard}.jsonl"
 
     @property
-    def mark(self) -> Path:
-        """A file that says when the log was last read to its end."""
+    def read_time_file(self) -> Path:
+        """A file with the time when the log was last read to its end."""
         return self.path.with_suffix(".seen")
 
-    def seen_at(self) -> int:
-        """Unix seconds of our clock when the log was last read to its end; 0 if it never was."""
+    def last_read_at(self) -> int:
+        """Unix seconds of this machine's clock when the log was last read to its end; 0 if it never was."""
         try:
-            return int(self.mark.read_bytes() or b"0")
+            return int(self.read_time_file.read_bytes() or b"0")
         except FileNotFoundError:
             return 0
         except ValueError:
             raise ConfigurationError(
-                self.mark.name, "is not as it was kept: remove it, and run `bytewise key log verify`"
+                self.read_time_file.name, "was altered: remove it and run `bytewise key log verify`"
             ) from None
 
     def read(self, domain: Domain) -> tuple[tuple[SignedRelease, ...], LogHead]:
@@ -108,16 +107,17 @@ class LogCopy:
             entries = tuple(decode(SignedRelease, line) for line in self._lines())
             return entries, self._verified(entries, START, domain)
         except Fault as error:
-            raise ConfigurationError(self.path.name, f"is not as it was kept: {error}") from None
+            raise ConfigurationError(self.path.name, f"was altered: {error}. Move it away to read the log anew") from None
 
-    def extend(self, pages: Pages, domain: Domain) -> LogHead:
-        """Adds what the shard has beyond the copy, up to a limit; the head then. Marks when that was, if it is all of it.
+    def extend(self, pages: PageReader, domain: Domain) -> LogHead:
+        """Adds the records that the shard has beyond the copy, up to a limit; returns the head. Stores the time if the log was
+        read to its end.
 
-        `ReleaseLogBroken`, and nothing is kept of the page, if it is wrong, contradicts the copy, or ends before it; a
-        signed record that contradicts is kept in a file beside the copy. `TryAgain` if the log is longer, or another process
-        adds to the copy. Records that are out of order (`kms.release_log.copies`) are kept, and `ReleaseLogBroken` names them.
+        `ReleaseLogBroken`, and nothing of the page is stored, if the page is wrong, contradicts the copy, or ends before it. A
+        signed record that contradicts the copy is stored beside it. `TryAgain` if the log is longer, or another process adds to
+        the copy. Records with ordering problems are stored, and `ReleaseLogBroken` names them.
         """
-        with self._alone():
+        with self._exclusive():
             began, (kept, head) = SystemClock().now(), self.read(domain)
             entries = list(kept)
             if entries:
@@ -126,20 +126,20 @@ class LogCopy:
             for _ in range(MAX_PAGES):
                 page = pages(head.next_index)
                 if not page:
-                    self._mark_seen(began)
+                    self._store_read_time(began)
                     break
                 head = self._verified(page, head, domain)
                 self._append(page)
                 entries += page
             else:
                 raise TryAgain(f"log of shard {self.shard}", f"more than {MAX_PAGES} pages: run this again for the rest")
-        if problems := list(out_of_order(entries)):
+        if problems := list(ordering_problems(entries)):
             raise ReleaseLogBroken(self.shard, "; ".join(problems))
         return head
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        # Two that append the same page leave a copy that nobody can read. The kernel frees the lock of who was killed.
+    def _exclusive(self) -> Iterator[None]:
+        # Two processes that append the same page would leave an unreadable copy. The kernel frees the lock of a killed process.
         self.folder.mkdir(parents=True, exist_ok=True)
         until = time.monotonic() + LOCK_WAIT_S
         with self.path.with_suffix(".lock").open("ab") as lock:
@@ -158,15 +158,18 @@ class LogCopy:
         if not shown:
             raise ReleaseLogBroken(self.shard, f"ends before record {index}, which the shard signed and showed before")
         self._verified(shown[:1], LogHead(shown[0].record.previous, index), domain)
-        for what, now, before in (("record", shown[0].record, last.record), ("grounds", _said(shown[0]), _said(last))):
+        for what, now, before in (
+            ("record", shown[0].record, last.record),
+            ("evidence", _release_evidence(shown[0]), _release_evidence(last)),
+        ):
             if now != before:
                 kept = self._keep(shown[0])
-                subject = f"record {index} is another" if what == "record" else f"record {index} has other grounds"
+                subject = f"record {index} is another" if what == "record" else f"record {index} has other evidence"
                 raise ReleaseLogBroken(self.shard, f"{subject} than the shard signed and showed before; see {kept}")
         return last
 
     def _keep(self, shown: SignedRelease) -> str:
-        # With the copy it is the proof: both have the shard's signature. What is shown again is kept once.
+        # Together with the copy it is the proof: both have the shard's signature. A record that is shown again is stored once.
         line, path = encode(shown) + b"\n", self.path.with_suffix(".contradicts")
         with path.open("a+b") as file:
             file.seek(0)
@@ -189,16 +192,16 @@ class LogCopy:
         yield from whole
 
     def _cut_torn_line(self) -> None:
-        # Who was killed in the middle of a line left no end of line; what stands behind the last one was never kept.
+        # A process killed in the middle of a line wrote no end of line. What follows the last one was never stored.
         if self.path.exists():
             os.truncate(self.path, sum(len(line) + 1 for line in self._lines()))
 
-    def _mark_seen(self, now: int) -> None:
-        # Also of a log without records: that a shard released nothing is another answer than that nobody looked.
+    def _store_read_time(self, now: int) -> None:
+        # Also for a log without records: "the shard released nothing" differs from "nobody has read its log".
         self.folder.mkdir(parents=True, exist_ok=True)
-        draft = self.mark.with_suffix(".draft")
+        draft = self.read_time_file.with_suffix(".draft")
         draft.write_bytes(b"%d" % now)
-        draft.replace(self.mark)
+        draft.replace(self.read_time_file)
 
     def _append(self, page: tuple[SignedRelease, ...]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -208,22 +211,22 @@ class LogCopy:
             os.fsync(file.fileno())
 
 
-def _said(signed: SignedRelease) -> ReleaseEvidence | None:
+def _release_evidence(signed: SignedRelease) -> ReleaseEvidence | None:
     return None if signed.grounds is None else signed.grounds.grounds
 
 
-def copies_in(folder: Path, epoch: int) -> Iterator[LogCopy]:
-    """All copies in a folder of logs of an epoch, whoever the address book names."""
+def find_copies(folder: Path, epoch: int) -> Iterator[ReleaseLogCopy]:
+    """All copies in a folder of logs of an epoch, whichever shards the address book names."""
     for path in sorted(folder.glob(f"releases-{epoch}-0x*.jsonl")):
         with contextlib.suppress(MalformedValue):
-            yield LogCopy(folder, epoch, address(path.stem.rpartition("-")[2]))
+            yield ReleaseLogCopy(folder, epoch, address(path.stem.rpartition("-")[2]))
 
 
-def pages_of(client: ShardClient, epoch: int, timeout_s: float) -> Pages:
-    """The pages of a shard over HTTPS; `Unavailable` if it does not answer, `Fault` if it answers something else.
+def page_reader(client: ShardClient, epoch: int, timeout_s: float) -> PageReader:
+    """Reads pages of a shard over HTTPS; `Unavailable` if it does not answer, `Fault` if it answers something else.
 
-    A page is waited for `timeout_s`, and all of them `WAIT_S`, without the time that we need ourselves. A shard that is busy is
-    asked again, so often.
+    A page may take `timeout_s` and all pages `WAIT_S`, without this machine's own work. A busy shard is asked again up to
+    `BUSY_TRIES` times.
     """
     left = WAIT_S
 
@@ -249,6 +252,6 @@ def pages_of(client: ShardClient, epoch: int, timeout_s: float) -> Pages:
     return page
 
 
-def client_of(holder: ShareHolder) -> ShardClient:
-    """A client of a shard that takes answers as large as a page of its log."""
+def log_client(holder: ShareHolder) -> ShardClient:
+    """A client of a shard that accepts answers as large as a page of its log."""
     return ShardClient(holder, most=MAX_PAGE_BYTES)

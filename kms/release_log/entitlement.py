@@ -1,7 +1,8 @@
-"""Whether what shards released was somebody's right: what stands in their logs against disputes, seats and batches of the chain.
+"""Whether shards released what a voter was entitled to: their logs compared with disputes, seats and batches on the chain.
 
-Two things are asked: of today's state whether there is such a right at all, and of the block whose time the record has whether it
-was one then, by the rules of the shard itself. Only archive nodes have an old block's state; without one the second is left open.
+Each release is judged twice. The state of today shows whether such an entitlement exists at all. The block at the record's time
+shows whether it existed then, by the shard's own rules. Only archive nodes have the state of an old block; without one the second
+question stays open.
 """
 
 import enum
@@ -22,17 +23,17 @@ from bytewise.protocol.keys.release_log import LAG_S
 from bytewise.protocol.records.statements import Release, Ticket, TicketKind
 from bytewise.protocol.units import ZERO_ADDRESS, Address, Digest, hex0x
 from kms.shard import release_policy
-from kms.shard.chain_view import DrawingChain, drawing_at
+from kms.shard.chain_view import AuditDrawChain, audit_draw_at
 
-READ_AHEAD = 200
+PREFETCH_ENTRIES = 200
 """Entries whose reads are made together."""
 
 
-class Court(DrawingChain, Protocol):
-    """What is read of the chain."""
+class EntitlementChain(AuditDrawChain, Protocol):
+    """Reads of the chain that judge releases."""
 
     def dispute(self, dispute: Digest, block: int, receipt_id: Digest) -> Dispute | None:
-        """One dispute, its receipt zero if it is about another than this; None if there is none."""
+        """One dispute, its receipt zero if it is about another one than this; None if there is none."""
         ...
 
     def members(self, dispute: Digest, round_number: int, block: int) -> tuple[Seat, ...]:
@@ -56,7 +57,7 @@ class Court(DrawingChain, Protocol):
         ...
 
 
-class Seen(NamedTuple):
+class AuditBlock(NamedTuple):
     """The block at which an auditor reads the chain."""
 
     block: int
@@ -67,35 +68,35 @@ class Seen(NamedTuple):
     """Unix second of the auditor's own clock: the node may be far behind."""
 
 
-class Unjudged(enum.StrEnum):
-    """Why nobody judged whether a release was a right."""
+class UnjudgedReason(enum.StrEnum):
+    """Why a release was not judged."""
 
-    NO_TICKET = "the shard kept no ticket"
-    NO_BATCH = "the shard did not keep which batch was audited"
+    NO_TICKET = "the shard stored no ticket"
+    NO_BATCH = "the shard did not store which batch was audited"
     TOO_NEW = "the node does not have their block yet"
     NO_ANSWER = "the node did not answer"
     NOT_ASKED = "the chain could not be asked"
 
 
-LATER = frozenset({Unjudged.TOO_NEW, Unjudged.NO_ANSWER})
-"""Reasons that may be gone when the same is asked again."""
+RETRYABLE = frozenset({UnjudgedReason.TOO_NEW, UnjudgedReason.NO_ANSWER})
+"""Reasons that may be gone at the next run."""
 
 
 @dataclass(slots=True)
-class Judged:
+class LogFindings:
     """What the chain says of the releases of one log."""
 
     wrong: list[str] = field(default_factory=list)
-    """A line for each that was nobody's right, or whose date cannot be."""
+    """A line for each release that nobody was entitled to, or whose date is impossible."""
     undated: list[int] = field(default_factory=list)
-    """Indices of records of which the node could not say whether they were a right when they were made."""
-    unjudged: Counter[Unjudged] = field(default_factory=Counter)
-    """How many were not judged, by the reason."""
+    """Indices of records for which the node could not say whether the entitlement existed at their time."""
+    unjudged: Counter[UnjudgedReason] = field(default_factory=Counter)
+    """How many releases were not judged, by reason."""
     failure: str = ""
-    """What came instead of an answer, the last time; empty if all was answered."""
+    """The last error that came instead of an answer; empty if there was none."""
 
 
-class _Then(NamedTuple):
+class _ChainState(NamedTuple):
     """The chain at the block in which a shard decided."""
 
     clock: int
@@ -104,21 +105,21 @@ class _Then(NamedTuple):
     drawing: AuditDraw | None
 
 
-def read_ahead(entries: Sequence[SignedRelease], court: Court, seen: Seen, tell: Callable[[int], object]) -> None:
-    """Has everything read that `judge` asks of these entries, many reads in a round trip (`chain.client.read_ahead`).
+def prefetch(entries: Sequence[SignedRelease], chain: EntitlementChain, seen: AuditBlock, tell: Callable[[int], object]) -> None:
+    """Makes all reads that `judge_log` needs for these entries, many in one round trip (`chain.client.read_ahead`).
 
-    `tell` is told how many entries have what they need. Whatever fails fails again in `judge`, which counts it, and asks nothing
-    more of a node that went away.
+    `tell` is called with the number of entries whose reads are complete. A read that fails here fails again in `judge_log`, which
+    counts it. After the node became unreachable nothing more is read.
     """
-    for start in range(0, len(entries), READ_AHEAD):
-        waiting, is_away = entries[start : start + READ_AHEAD], False
+    for start in range(0, len(entries), PREFETCH_ENTRIES):
+        waiting, is_away = entries[start : start + PREFETCH_ENTRIES], False
         while waiting:
-            asked = [(signed, _missing(signed, court, seen)) for signed in waiting]
+            asked = [(signed, _missing(signed, chain, seen)) for signed in waiting]
             missing = [(signed, found) for signed, found in asked if isinstance(found, MissingRead)]
             is_away |= any(isinstance(found, Unavailable) for _, found in asked)
             _fetch([found for _, found in missing])
             waiting = [signed for signed, _ in missing]
-            tell(min(start + READ_AHEAD, len(entries)) - len(waiting))
+            tell(min(start + PREFETCH_ENTRIES, len(entries)) - len(waiting))
         if is_away:
             return
 
@@ -128,11 +129,11 @@ def _fetch(missing: Sequence[MissingRead]) -> None:
         source.fetch([each.read for each in missing if each.source is source])
 
 
-def _missing(signed: SignedRelease, court: Court, seen: Seen) -> MissingRead | Unavailable | None:
-    """The next read of an entry; None where it has all, or why the node gave none."""
+def _missing(signed: SignedRelease, chain: EntitlementChain, seen: AuditBlock) -> MissingRead | Unavailable | None:
+    """The next missing read of an entry; None if it has all, or why the node gave none."""
     try:
         if signed.record.decision in RELEASES:
-            _verdict(signed, court, seen, False, [])
+            _verdict(signed, chain, seen, False, [])
     except MissingRead as missing:
         return missing
     except Unavailable as error:
@@ -142,82 +143,86 @@ def _missing(signed: SignedRelease, court: Court, seen: Seen) -> MissingRead | U
     return None
 
 
-def judge(entries: Iterable[SignedRelease], court: Court, seen: Seen) -> Judged:
-    """Judges each release by its ticket, read at the newest block and at the block that the record names by its time.
+def judge_log(entries: Iterable[SignedRelease], chain: EntitlementChain, seen: AuditBlock) -> LogFindings:
+    """Judges each release by its ticket, at the newest block and at the block of the record's time.
 
-    What was decided after the newest block is counted, for the node may be behind the shard's, unless no node can have shown that
-    block yet. What was found before the node went away stays found.
+    A release after the newest block is counted as not judged, since the node may be behind the shard's, unless no node can have
+    had its block yet. Findings from before the node became unreachable stay.
     """
-    found, is_away = Judged(), False
+    found, is_away = LogFindings(), False
     for signed in entries:
         if signed.record.decision not in RELEASES:
             continue
         try:
-            verdict = _verdict(signed, court, seen, is_away, found.undated)
+            verdict = _verdict(signed, chain, seen, is_away, found.undated)
         except Unavailable as error:
             is_away = not isinstance(error, RpcRefused | NoAgreement)
-            verdict, found.failure = Unjudged.NO_ANSWER, str(error)
+            verdict, found.failure = UnjudgedReason.NO_ANSWER, str(error)
         except Fault as error:
-            verdict, found.failure = Unjudged.NOT_ASKED, str(error)
-        if isinstance(verdict, Unjudged):
+            verdict, found.failure = UnjudgedReason.NOT_ASKED, str(error)
+        if isinstance(verdict, UnjudgedReason):
             found.unjudged[verdict] += 1
         elif verdict:
             found.wrong.append(f"record {signed.record.index} {verdict}")
     return found
 
 
-def judge_none(entries: Iterable[SignedRelease], why: Unjudged) -> Judged:
-    """What is found where there is no chain to ask: how many releases nobody judged."""
-    return Judged(unjudged=Counter(why for each in entries if each.record.decision in RELEASES))
+def unjudged_log(entries: Iterable[SignedRelease], why: UnjudgedReason) -> LogFindings:
+    """The findings without a chain: how many releases were not judged."""
+    return LogFindings(unjudged=Counter(why for each in entries if each.record.decision in RELEASES))
 
 
-def _verdict(signed: SignedRelease, court: Court, seen: Seen, is_away: bool, undated: list[int]) -> str | Unjudged:
-    # Empty: it was a right.
+def _verdict(
+    signed: SignedRelease, chain: EntitlementChain, seen: AuditBlock, is_away: bool, undated: list[int]
+) -> str | UnjudgedReason:
+    # Empty: the release was entitled.
     date = signed.record.decided_at
     if date > max(seen.timestamp, seen.now) + LAG_S:
         return f"is dated {date}, long after block {seen.block} of {seen.timestamp}"
     if date > seen.timestamp:
-        return Unjudged.TOO_NEW
+        return UnjudgedReason.TOO_NEW
     if signed.right is None:
-        return Unjudged.NO_TICKET
+        return UnjudgedReason.NO_TICKET
     if is_away:
-        # Each further question would wait as long as the one that had no answer.
-        return Unjudged.NO_ANSWER
+        # Each further read would wait as long as the one that got no answer.
+        return UnjudgedReason.NO_ANSWER
     place = None if signed.grounds is None else signed.grounds.grounds.audit
-    return _judge_one(signed.record, signed.right.ticket, place, court, seen.block, undated)
+    return _judge_one(signed.record, signed.right.ticket, place, chain, seen.block, undated)
 
 
 def _judge_one(
-    record: Release, ticket: Ticket, place: AuditedReceiptPath | None, court: Court, block: int, undated: list[int]
-) -> str | Unjudged:
-    problem = _problem(ticket, place, court, block)
+    record: Release, ticket: Ticket, place: AuditedReceiptPath | None, chain: EntitlementChain, block: int, undated: list[int]
+) -> str | UnjudgedReason:
+    problem = _problem(ticket, place, chain, block)
     try:
-        problem = problem or _problem_then(ticket, place, court, record.decided_at, block)
+        problem = problem or _problem_when_decided(ticket, place, chain, record.decided_at, block)
     except (RpcRefused, NoAgreement):
         undated.append(int(record.index))
     if problem:
-        return f"released without a right: {problem}"
+        return f"released without entitlement: {problem}"
     is_placeless = place is None and ticket.kind == TicketKind.AUDIT.value
-    return Unjudged.NO_BATCH if is_placeless else ""
+    return UnjudgedReason.NO_BATCH if is_placeless else ""
 
 
-def _problem(ticket: Ticket, place: AuditedReceiptPath | None, court: Court, block: int) -> str:
+def _problem(ticket: Ticket, place: AuditedReceiptPath | None, chain: EntitlementChain, block: int) -> str:
     if ticket.kind == TicketKind.DISPUTE.value:
-        return _dispute_problem(ticket, court, block)
-    return "" if place is None else _audit_problem(ticket, place, court, block)
+        return _dispute_problem(ticket, chain, block)
+    return "" if place is None else _audit_problem(ticket, place, chain, block)
 
 
-def _problem_then(ticket: Ticket, place: AuditedReceiptPath | None, court: Court, decided_at: int, block: int) -> str:
-    problem = f"it says that it was decided at {decided_at}, and no block has that time"
-    for number in reversed(court.numbers_at(decided_at, block)):
-        problem = _problem_at(ticket, place, court, number)
+def _problem_when_decided(
+    ticket: Ticket, place: AuditedReceiptPath | None, chain: EntitlementChain, decided_at: int, block: int
+) -> str:
+    problem = f"its date is {decided_at}, and no block has that time"
+    for number in reversed(chain.numbers_at(decided_at, block)):
+        problem = _problem_at(ticket, place, chain, number)
         if not problem:
             break
     return problem
 
 
-def _problem_at(ticket: Ticket, place: AuditedReceiptPath | None, court: Court, number: int) -> str:
-    then = _read(ticket, place, court, number)
+def _problem_at(ticket: Ticket, place: AuditedReceiptPath | None, chain: EntitlementChain, number: int) -> str:
+    then = _read(ticket, place, chain, number)
     try:
         release_policy.verify_unexpired(ticket, then.clock)
         if ticket.kind == TicketKind.DISPUTE.value:
@@ -230,7 +235,7 @@ def _problem_at(ticket: Ticket, place: AuditedReceiptPath | None, court: Court, 
     return ""
 
 
-def _verify_audit(ticket: Ticket, place: AuditedReceiptPath, then: _Then) -> Ticket:
+def _verify_audit(ticket: Ticket, place: AuditedReceiptPath, then: _ChainState) -> Ticket:
     release_policy.verify_audit(ticket)
     if then.drawing is None:
         raise TryAgain("chain view", f"no batch {place.batch_id} or no beacon")
@@ -238,32 +243,32 @@ def _verify_audit(ticket: Ticket, place: AuditedReceiptPath, then: _Then) -> Tic
     return ticket
 
 
-def _read(ticket: Ticket, place: AuditedReceiptPath | None, court: Court, block: int) -> _Then:
+def _read(ticket: Ticket, place: AuditedReceiptPath | None, chain: EntitlementChain, block: int) -> _ChainState:
     is_dispute = ticket.kind == TicketKind.DISPUTE.value
     drawing = None
     if not is_dispute and place is not None:
-        drawing = drawing_at(court, ticket.voter, court.holdings(ticket.voter, block), place.batch_id, block)
-    return _Then(
-        clock=court.snapshot(ZERO_ADDRESS, block).clock,
-        state=court.epoch_state(ticket.key_epoch, block),
-        case=court.dispute(ticket.subject, block, ticket.receipt_id) if is_dispute else None,
+        drawing = audit_draw_at(chain, ticket.voter, chain.holdings(ticket.voter, block), place.batch_id, block)
+    return _ChainState(
+        clock=chain.snapshot(ZERO_ADDRESS, block).clock,
+        state=chain.epoch_state(ticket.key_epoch, block),
+        case=chain.dispute(ticket.subject, block, ticket.receipt_id) if is_dispute else None,
         drawing=drawing,
     )
 
 
-def _dispute_problem(ticket: Ticket, court: Court, block: int) -> str:
-    case = court.dispute(ticket.subject, block, ticket.receipt_id)
+def _dispute_problem(ticket: Ticket, chain: EntitlementChain, block: int) -> str:
+    case = chain.dispute(ticket.subject, block, ticket.receipt_id)
     if case is None:
         return f"there is no dispute {hex0x(ticket.subject)}"
     if case.receipt_id != ticket.receipt_id:
         return f"dispute {hex0x(ticket.subject)} is about another receipt"
-    if all(seat.voter != ticket.voter for seat in court.members(ticket.subject, ticket.round, block)):
+    if all(seat.voter != ticket.voter for seat in chain.members(ticket.subject, ticket.round, block)):
         return f"{ticket.voter} had no seat in round {ticket.round} of dispute {hex0x(ticket.subject)}"
     return ""
 
 
-def _audit_problem(ticket: Ticket, place: AuditedReceiptPath, court: Court, block: int) -> str:
-    found = court.batch(place.batch_id, block)
+def _audit_problem(ticket: Ticket, place: AuditedReceiptPath, chain: EntitlementChain, block: int) -> str:
+    found = chain.batch(place.batch_id, block)
     if found is None or found[0].block + sortition.BEACON_DELAY_BLOCKS > block:
         return f"there is no batch {place.batch_id}, or nothing has drawn its auditors"
     header, anchored = found
@@ -273,11 +278,11 @@ def _audit_problem(ticket: Ticket, place: AuditedReceiptPath, court: Court, bloc
         merkle.verify_batch_proof(header.root, merkle.batch_leaf(ticket.receipt_id, place.seq), place.proof)
     except Fault:
         return f"the receipt is not in batch {place.batch_id}"
-    params = court.params(anchored.params_version, block)
-    stake = court.stake_at(ticket.voter, header.block, block)
-    # The voter may have left its pool since: `_read` compares the pools of the block at which the shard decided.
+    params = chain.params(anchored.params_version, block)
+    stake = chain.stake_at(ticket.voter, header.block, block)
+    # The voter may have left its pool since then: `_read` compares the pools of the block at which the shard decided.
     seats = sortition.seats_in_audit_draw(stake, params.money.audit_unit, is_member=True)
-    beacon = court.block_hash(header.block + sortition.BEACON_DELAY_BLOCKS)
+    beacon = chain.block_hash(header.block + sortition.BEACON_DELAY_BLOCKS)
     if not sortition.audit_is_drawn(beacon, ticket.receipt_id, ticket.voter, params.shares.audit_rate_bps, seats):
         return f"{ticket.voter} was not drawn to audit a receipt of batch {place.batch_id}"
     return ""

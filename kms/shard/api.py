@@ -1,6 +1,7 @@
-"""The shard's HTTPS face: its public log, and ceremonies; canonical JSON in and out, size capped before anything is parsed.
+"""The shard's HTTPS interface: its public log, and ceremonies. Canonical JSON in and out; sizes are checked before anything is
+parsed.
 
-Releases go over attested channels (`kms.shard.listener`).
+Releases use attested channels (`kms.shard.listener`).
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -16,20 +17,20 @@ from bytewise.protocol.errors.branches import BytewiseError, Fault, Unavailable
 from bytewise.protocol.errors.records import NotCanonical
 from bytewise.protocol.keys.ceremony_log import MAX_EXCHANGE_BYTES
 from bytewise.service import telemetry
-from kms.ceremony.participant import Desk
-from kms.shard.http_limits import Intake, Turns, listening, server_config
+from kms.ceremony.participant import Participant
+from kms.shard.http_limits import BodyBudget, TurnQueue, listening_socket, server_config
 from kms.shard.refusals import refusal
 from kms.shard.release import Shard
 
 _JSON = "application/json"
 
 _RETRY_AFTER_S = 1
-"""What who is told to try again is told to wait for."""
+"""Seconds in the `Retry-After` header of an answer that may succeed later."""
 
 
 async def capped_body(request: Request) -> AsyncIterator[bytes]:
-    """The request body, within the caps of `kms.shard.http_limits`."""
-    intake: Intake = request.app.state.intake
+    """The request body, within the limits of `kms.shard.http_limits`."""
+    intake: BodyBudget = request.app.state.intake
     async with intake.body(request, MAX_EXCHANGE_BYTES) as body:
         yield body
 
@@ -37,10 +38,10 @@ async def capped_body(request: Request) -> AsyncIterator[bytes]:
 Body = Annotated[bytes, Depends(capped_body)]
 
 
-def build_app(shard: Shard | None, desk: Desk | None = None) -> FastAPI:
-    """The application of a shard that serves an epoch, takes part in ceremonies, or both; endpoints run in worker threads."""
+def build_app(shard: Shard | None, desk: Participant | None = None) -> FastAPI:
+    """The application of a shard that serves an epoch, takes part in ceremonies, or both. Endpoints run in worker threads."""
     app = FastAPI(title="bytewise key shard", docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.intake = Intake()
+    app.state.intake = BodyBudget()
     if shard is not None:
         _add_records(app, shard)
     if desk is not None:
@@ -49,7 +50,7 @@ def build_app(shard: Shard | None, desk: Desk | None = None) -> FastAPI:
     return app
 
 
-def _add_ceremonies(app: FastAPI, desk: Desk) -> None:
+def _add_ceremonies(app: FastAPI, desk: Participant) -> None:
     def ceremony(body: Body) -> Response:
         return _answer(lambda: desk.exchange(body))
 
@@ -57,7 +58,7 @@ def _add_ceremonies(app: FastAPI, desk: Desk) -> None:
 
 
 def _add_records(app: FastAPI, shard: Shard) -> None:
-    pages = Turns()
+    pages = TurnQueue()
 
     def info() -> Response:
         return _answer(shard.info)
@@ -72,13 +73,13 @@ def _add_records(app: FastAPI, shard: Shard) -> None:
 
 
 def serve(app: FastAPI, host: str, port: int, certificate: Path, key: Path) -> None:
-    """Serves over TLS until SIGTERM or SIGINT; the caller installed handlers for them, so that the process exits clean.
+    """Serves over TLS until SIGTERM or SIGINT. The caller installs handlers for them, so that the process exits with code 0.
 
-    `ConfigurationError` for an address, certificate or key that cannot be had.
+    `ConfigurationError` for an address, certificate or key that cannot be used.
     """
     config = server_config(app, host, port, certificate, key)
-    with listening("port", host, port) as socket:
-        telemetry.log("kms.serving", host=host, port=port)
+    with listening_socket("port", host, port) as socket:
+        telemetry.log("shard.started", host=host, port=port)
         uvicorn.Server(config).run([socket])
 
 

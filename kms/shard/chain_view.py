@@ -1,4 +1,4 @@
-"""What a shard asks the chain: everything about one ticket at one block (design sections 2 and 8)."""
+"""What a shard reads of the chain: everything about one ticket at one block (design sections 2 and 8)."""
 
 from typing import Protocol
 
@@ -21,16 +21,16 @@ class KeyView(Protocol):
         ...
 
     def shares(self, epoch: int) -> SharesInForce:
-        """The shares of a key epoch in force; `Unavailable` if the chain cannot be read."""
+        """The shares in force of a key epoch; `Unavailable` if the chain cannot be read."""
         ...
 
     def time(self) -> int:
-        """Wall time of the newest block, unix seconds; `Unavailable` if the chain cannot be read."""
+        """Time of the newest block, unix seconds; `Unavailable` if the chain cannot be read."""
         ...
 
 
-class DrawingChain(Protocol):
-    """What draws auditors, read of the chain at named blocks."""
+class AuditDrawChain(Protocol):
+    """Reads of the chain, at named blocks, that decide an audit draw."""
 
     def block_hash(self, number: int) -> Digest:
         """Hash of a block."""
@@ -53,7 +53,7 @@ class DrawingChain(Protocol):
         ...
 
 
-class KeyChain(DrawingChain, Protocol):
+class KeyChain(AuditDrawChain, Protocol):
     """The chain client as a shard needs it: reads, each pinned to one block."""
 
     def head(self) -> int:
@@ -65,9 +65,9 @@ class KeyChain(DrawingChain, Protocol):
         ...
 
     def release_view(self, voter: Address, epoch: int, dispute: Digest | None, receipt_id: Digest) -> ReleaseView:
-        """What a ticket of this voter, key epoch, dispute and receipt is decided by, at the newest final block.
+        """The facts about a ticket of this voter, key epoch, dispute and receipt, at the newest final block.
 
-        The dispute's receipt is zero if it is about another one.
+        The dispute's receipt is zero if the dispute is about another one.
         """
         ...
 
@@ -96,7 +96,7 @@ class ChainCeremonyView:
 
 
 class ChainKeyView:
-    """`KeyView` over the chain client; `own` is the shard's account, which snapshots are read for."""
+    """`KeyView` over the chain client. `own` is the account for which snapshots are read: the shard's."""
 
     def __init__(self, chain: KeyChain, own: Address) -> None:
         self._chain = chain
@@ -119,7 +119,7 @@ class ChainKeyView:
             policy=snapshot.policy,
             is_verifier=any(voter.pool),
             dispute=dispute,
-            drawing=drawing_at(self._chain, ticket.voter, voter, batch_id, block) if is_audit else None,
+            drawing=audit_draw_at(self._chain, ticket.voter, voter, batch_id, block) if is_audit else None,
             epoch_state=key.state,
             assurance=record.assurance,
             public_key=record.public_key,
@@ -140,8 +140,11 @@ class ChainKeyView:
         return self._chain.snapshot(self._own, self._chain.head()).timestamp
 
 
-def drawing_at(chain: DrawingChain, who: Address, voter: Holdings, batch_id: int, block: int) -> AuditDraw | None:
-    """What draws the auditors of a batch, `voter` among them, at a block; None without such a batch or before its beacon."""
+def audit_draw_at(chain: AuditDrawChain, who: Address, voter: Holdings, batch_id: int, block: int) -> AuditDraw | None:
+    """What draws the auditors of a batch at a block, and the seats of `voter`; None without such a batch, or before its beacon.
+
+    A voter has seats only if its pool is the pool of the batch's environment.
+    """
     found = chain.batch(batch_id, block)
     if found is None or found[0].block + BEACON_DELAY_BLOCKS > block:
         return None

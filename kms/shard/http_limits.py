@@ -1,7 +1,8 @@
-"""What strangers may take up of a shard's HTTPS: connections, time, memory for bodies that nobody has looked at yet, and turns.
+"""Limits of what unknown clients may use of a shard's HTTPS: connections, time, memory for request bodies, and log pages.
 
-uvicorn waits for ever for the next byte of a request, and takes as many connections as there are file descriptors. A handshake
-has asyncio's 60 seconds there, and nobody counts it: so here a connection has its place, and little time, before TLS begins.
+uvicorn sets no deadline for the next byte of a request, and accepts as many connections as there are file descriptors. A TLS
+handshake takes up to asyncio's 60 seconds there and is not counted. Here a connection is counted, and has little time, from
+before TLS begins.
 """
 
 import asyncio
@@ -25,33 +26,34 @@ from bytewise.protocol.errors.records import TooLarge
 from bytewise.protocol.keys.ceremony_log import MAX_EXCHANGE_BYTES
 
 HANDSHAKE_S = 10.0
-"""For a TLS handshake, from the connection to its end."""
+"""Seconds for a TLS handshake, from the connection to its end."""
 
 REQUEST_S = 30.0
-"""For a whole request, from the handshake or the answer before it to the end of its own answer: a trickle extends nothing."""
+"""Seconds for a whole request, from the handshake or the answer before it to the end of its own answer. Further bytes extend
+nothing."""
 
-CONNECTIONS, CONNECTIONS_FROM_ONE_ADDRESS = 128, 32
-"""One more is closed before a byte is read."""
+MAX_TLS_CONNECTIONS, MAX_TLS_CONNECTIONS_PER_ADDRESS = 128, 32
+"""Most connections, in all and from one address. A further one is closed before a byte is read."""
 
 MAX_HEADER_BYTES = 16 * 1024
-"""Request line and headers; asked after each read, so that what comes in one piece may be somewhat longer."""
+"""Longest request line and headers. It is checked after each read, so that one read may exceed it somewhat."""
 
-MAX_HELD_BYTES = 4 * MAX_EXCHANGE_BYTES
-"""Bodies that are being received or answered, all together."""
+MAX_BODIES_BYTES = 4 * MAX_EXCHANGE_BYTES
+"""Most bytes of all bodies that are being received or answered."""
 
-PAGE_WAIT_S = 5.0
-"""How long a request for a page of the log waits for its turn: longer than as many pages take as one address has connections, so
-that no address alone keeps others from theirs."""
+TURN_WAIT_S = 5.0
+"""Seconds that a request for a page of the log waits for its turn. It is longer than as many pages take as one address has
+connections, so that one address alone cannot exclude others."""
 
 KEEP_ALIVE_S = 5
-"""Idle connections are closed after this."""
+"""Seconds after which an idle connection is closed."""
 
 SHUTDOWN_S = 5
-"""A stopping shard lets running answers end for this long."""
+"""Seconds that a stopping shard gives running answers."""
 
 
 class TimedProtocol(H11Protocol):
-    """uvicorn's HTTP/1.1 with a limit of time, inside TLS."""
+    """uvicorn's HTTP/1.1 with a time limit, inside TLS."""
 
     _overdue: asyncio.TimerHandle | None = None
 
@@ -66,7 +68,7 @@ class TimedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
-        """An answer is given; the time of the next request begins."""
+        """The answer is sent; the time of the next request begins."""
         self._arm()
         super().on_response_complete()
 
@@ -80,22 +82,24 @@ class TimedProtocol(H11Protocol):
             self._overdue = None
 
 
-class Threshold(asyncio.Protocol):
-    """A connection from its first moment to the end of its TLS handshake: one of those that uvicorn counts and ends."""
+class HandshakeProtocol(asyncio.Protocol):
+    """A connection from its start to the end of its TLS handshake. uvicorn counts it and closes it at shutdown."""
 
-    def __init__(self, tls: ssl.SSLContext, server_state: ServerState, **given: Any) -> None:
-        """`given`: what uvicorn makes a protocol with."""
+    def __init__(self, tls: ssl.SSLContext, server_state: ServerState, **arguments: Any) -> None:
+        """`arguments`: what uvicorn makes a protocol with."""
         self._tls, self._connections = tls, cast(set[asyncio.BaseProtocol], server_state.connections)
-        self._inside = TimedProtocol(server_state=server_state, **given)
+        self._inside = TimedProtocol(server_state=server_state, **arguments)
         self._early: list[bytes] = []
         self.transport: asyncio.Transport
         """The connection without TLS."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A connection: it gets a place, or is closed."""
+        """A new connection: it is counted, or closed."""
         host = host_of(transport)
-        of_one = sum(host_of(each.transport) == host for each in self._connections if isinstance(each, Threshold | TimedProtocol))
-        if len(self._connections) >= CONNECTIONS or of_one >= CONNECTIONS_FROM_ONE_ADDRESS:
+        of_one = sum(
+            host_of(each.transport) == host for each in self._connections if isinstance(each, HandshakeProtocol | TimedProtocol)
+        )
+        if len(self._connections) >= MAX_TLS_CONNECTIONS or of_one >= MAX_TLS_CONNECTIONS_PER_ADDRESS:
             cast(asyncio.Transport, transport).abort()
             return
         self.transport = cast(asyncio.Transport, transport)
@@ -103,7 +107,7 @@ class Threshold(asyncio.Protocol):
         self._handshake = asyncio.get_running_loop().create_task(self._enter())
 
     def data_received(self, data: bytes) -> None:
-        """The beginning of a request that came in one piece with the end of the handshake."""
+        """The beginning of a request that arrived together with the end of the handshake."""
         self._early.append(data)
 
     def shutdown(self) -> None:
@@ -126,41 +130,42 @@ class Threshold(asyncio.Protocol):
             self._inside.data_received(b"".join(self._early))
 
 
-class Intake:
-    """Bodies of requests: each is capped, and so are all of them together. For one event loop."""
+class BodyBudget:
+    """Memory for request bodies: a limit for each, and for all together. For one event loop."""
 
-    def __init__(self, most: int = MAX_HELD_BYTES) -> None:
+    def __init__(self, most: int = MAX_BODIES_BYTES) -> None:
         self._most = most
-        self.held = 0
+        self.used = 0
         """Bytes now."""
 
     @asynccontextmanager
     async def body(self, request: Request, most: int) -> AsyncIterator[bytes]:
-        """The body, held until the request is answered.
+        """The body, counted until the request is answered.
 
-        `TooLarge` as soon as it is above `most`, `TryAgain` as soon as all together are too large, or if it does not come.
+        `TooLarge` as soon as it is above `most`; `TryAgain` as soon as all bodies together are too large, or if it does not
+        arrive.
         """
         data = bytearray()
         try:
             async for chunk in request.stream():
                 data += chunk
-                self.held += len(chunk)
+                self.used += len(chunk)
                 if len(data) > most:
                     raise TooLarge(f"more than {most} bytes")
-                if self.held > self._most:
-                    raise TryAgain("shard", "busy with other requests")
+                if self.used > self._most:
+                    raise TryAgain("shard", "is busy with other requests: ask again")
             yield bytes(data)
         except ClientDisconnect:
-            raise TryAgain("shard", "the request ended in the middle") from None
+            raise TryAgain("shard", "the request ended early") from None
         finally:
-            self.held -= len(data)
+            self.used -= len(data)
 
 
-class Turns:
-    """Work that strangers may ask for, one after the other in the order in which they came. For one event loop.
+class TurnQueue:
+    """Runs work of unknown clients one at a time, in order of arrival. For one event loop.
 
-    A page of the log costs much of a processor, and releases want it too. Who waits holds no thread. Who asks and goes away
-    keeps its place, so places are counted by address beside the connections.
+    A page of the log costs much processor time, which releases also need. A waiting request holds no thread. A client that
+    disconnects keeps its place in the queue, so places are counted by address beside the connections.
     """
 
     def __init__(self) -> None:
@@ -169,31 +174,31 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, address: str) -> AsyncIterator[None]:
-        """A turn of somebody at an address; `TryAgain` if it does not come within `PAGE_WAIT_S`, at once if as many wait as there
-        are connections, all together or from this address."""
-        if self._waiting.total() >= CONNECTIONS or self._waiting[address] >= CONNECTIONS_FROM_ONE_ADDRESS:
-            raise TryAgain("shard", "busy with pages of its log")
+        """A turn for a client at an address. `TryAgain` if it does not come within `TURN_WAIT_S`, or at once if as many wait as
+        there may be connections, in all or from this address."""
+        if self._waiting.total() >= MAX_TLS_CONNECTIONS or self._waiting[address] >= MAX_TLS_CONNECTIONS_PER_ADDRESS:
+            raise TryAgain("shard", "is busy with pages of its log: ask again")
         self._waiting[address] += 1
         try:
-            await asyncio.wait_for(self._free.acquire(), PAGE_WAIT_S)
+            await asyncio.wait_for(self._free.acquire(), TURN_WAIT_S)
         except TimeoutError:
-            raise TryAgain("shard", "busy with pages of its log") from None
+            raise TryAgain("shard", "is busy with pages of its log: ask again") from None
         finally:
             self._waiting[address] -= 1
-            self._waiting += Counter()  # forgets addresses of which nobody waits
+            self._waiting += Counter()  # removes addresses that nobody waits from
         try:
             yield
         finally:
             self._free.release()
 
 
-def listening(setting: str, host: str, port: int) -> socket.socket:
-    """A listening socket at the place that a setting names; `ConfigurationError` with the setting if it cannot be had."""
+def listening_socket(setting: str, host: str, port: int) -> socket.socket:
+    """A listening socket at the address of a setting; `ConfigurationError` with the setting's name if it cannot be opened."""
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except (OSError, OverflowError) as error:
         why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-        raise ConfigurationError(setting, f"{host}:{port}: {why}; name an address of this machine, and a free port") from None
+        raise ConfigurationError(setting, f"{host}:{port}: {why}; name an address of this machine and a free port") from None
 
 
 def server_config(app: FastAPI, host: str, port: int, certificate: Path, key: Path) -> uvicorn.Config:
@@ -206,11 +211,11 @@ def server_config(app: FastAPI, host: str, port: int, certificate: Path, key: Pa
         raise ConfigurationError(f"{certificate.name}, {key.name}", f"{error.strerror}: {why}") from None
     return uvicorn.Config(
         app, host=host, port=port, log_config=None, access_log=False, lifespan="off",
-        http=cast(type[asyncio.Protocol], partial(Threshold, tls)), ws="none", h11_max_incomplete_event_size=MAX_HEADER_BYTES,
-        timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=SHUTDOWN_S,
+        http=cast(type[asyncio.Protocol], partial(HandshakeProtocol, tls)), ws="none",
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES, timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=SHUTDOWN_S,
     )  # fmt: skip
 
 
 def host_of(transport: asyncio.BaseTransport) -> str:
-    """Address of the other end; the same of all that are gone."""
+    """Address of the other end; the same for all connections that are closed."""
     return str((transport.get_extra_info("peername") or ("",))[0])

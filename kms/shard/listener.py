@@ -1,7 +1,8 @@
-"""The shard's attested channels: a thread for each, few for strangers and few from one place (design sections 7 and 8).
+"""The shard's attested channels: one thread for each, with few connections before attestation and few from one address (design
+sections 7 and 8).
 
-Who connects proves itself first (`bytewise.tee.channel`); until then it costs a handshake, 192 KiB and ten seconds at most. What
-an attested enclave sends is capped, too, and so is the time for which it says nothing.
+A client proves itself first (`bytewise.tee.channel`). Until then it costs at most a handshake, 192 KiB and ten seconds. The size
+of what an attested enclave sends is limited, too, and so is the time for which it may be idle.
 """
 
 import contextlib
@@ -15,69 +16,71 @@ from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.errors.evidence import ChannelBroken
 from bytewise.protocol.keys.epochs import MAX_RELEASE_BODY_BYTES, ReleaseReply
 from bytewise.service import telemetry
-from bytewise.tee.channel import HANDSHAKE_S, Channel, End, accept
+from bytewise.tee.channel import HANDSHAKE_S, Channel, ChannelEndpoint, accept
 from kms.shard.refusals import refusal
 from kms.shard.release import Shard
 
-STRANGERS, STRANGERS_FROM_ONE_ADDRESS = 64, 16
-"""Connections that have not proven themselves yet, in all and of one address. One more is closed before a byte is read."""
+MAX_UNATTESTED, MAX_UNATTESTED_PER_ADDRESS = 64, 16
+"""Most connections that have not proven themselves yet, in all and from one address. A further one is closed before a byte is
+read."""
 
-MEMBERS, MEMBERS_FROM_ONE_ADDRESS = 32, 16
-"""Attested channels, in all and of one address. An enclave needs one of a shard for a second or so; one that comes too many is
-told to try again."""
+MAX_ATTESTED, MAX_ATTESTED_PER_ADDRESS = 32, 16
+"""Most attested channels, in all and from one address. An enclave needs one channel to a shard for about a second. A further one
+is told to try again."""
 
 IDLE_S = 30.0
-"""An attested enclave that says nothing for so long is gone."""
+"""Seconds of silence after which an attested enclave is disconnected."""
 
 SHUTDOWN_S = 5.0
-"""A stopping shard lets answers that are being made end for this long."""
+"""Seconds that a stopping shard gives running answers."""
 
 _BACKLOG = 128
 _PAUSE_S = 0.1
 
 
-class Places:
-    """How many connections there are. Thread-safe."""
+class ConnectionSlots:
+    """Counts connections, unattested and attested. Thread-safe."""
 
     def __init__(
-        self, strangers: int = STRANGERS, of_one: int = STRANGERS_FROM_ONE_ADDRESS, members: int = MEMBERS,
-        members_of_one: int = MEMBERS_FROM_ONE_ADDRESS,
+        self, unattested: int = MAX_UNATTESTED, unattested_per_address: int = MAX_UNATTESTED_PER_ADDRESS,
+        attested: int = MAX_ATTESTED, attested_per_address: int = MAX_ATTESTED_PER_ADDRESS,
     ) -> None:  # fmt: skip
-        self._most = strangers, of_one
-        self._most_members = members, members_of_one
-        self._strangers: Counter[str] = Counter()
-        self._members: Counter[str] = Counter()
+        self._max_unattested = unattested, unattested_per_address
+        self._max_attested = attested, attested_per_address
+        self._unattested: Counter[str] = Counter()
+        self._attested: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def enter(self, address: str) -> bool:
-        """Whether a stranger from this address may stay; it then has a place until `leave` or `promote`."""
+    def admit(self, address: str) -> bool:
+        """Whether a new connection from this address may stay. It then has a slot until `leave` or `promote`."""
         with self._lock:
-            return _take(self._strangers, address, self._most)
+            return _take(self._unattested, address, self._max_unattested)
 
     def promote(self, address: str) -> bool:
-        """Whether a stranger that proved itself may stay: it gives its place for one of a member, if its address has one left."""
+        """Whether a connection that proved itself may stay: it exchanges its slot for an attested one if its address has one
+        left."""
         with self._lock:
-            free = _take(self._members, address, self._most_members)
+            free = _take(self._attested, address, self._max_attested)
             if free:
-                _drop(self._strangers, address)
+                _drop(self._unattested, address)
             return free
 
-    def leave(self, address: str, *, member: bool) -> None:
-        """Somebody's place is free."""
+    def leave(self, address: str, *, attested: bool) -> None:
+        """Frees the slot of a connection."""
         with self._lock:
-            _drop(self._members if member else self._strangers, address)
+            _drop(self._attested if attested else self._unattested, address)
 
     @property
-    def strangers(self) -> int:
-        """Who has not proven itself yet."""
+    def unattested(self) -> int:
+        """Number of connections that have not proven themselves yet."""
         with self._lock:
-            return self._strangers.total()
+            return self._unattested.total()
 
     @property
-    def members(self) -> int:
-        """Who has."""
+    def attested(self) -> int:
+        """Number of attested channels."""
         with self._lock:
-            return self._members.total()
+            return self._attested.total()
 
 
 def _take(places: Counter[str], address: str, most: tuple[int, int]) -> bool:
@@ -94,14 +97,15 @@ def _drop(places: Counter[str], address: str) -> None:
 
 
 class ChannelServer:
-    """Answers release requests over attested channels from when it is made until `close`."""
+    """Answers release requests over attested channels from its creation until `close`."""
 
     def __init__(
-        self, shard: Shard, end: End, listening: socket.socket, places: Places | None = None, handshake_s: float = HANDSHAKE_S
+        self, shard: Shard, end: ChannelEndpoint, listening: socket.socket, slots: ConnectionSlots | None = None, handshake_s:
+        float = HANDSHAKE_S
     ) -> None:  # fmt: skip
-        """`listening`: a bound stream socket, from now on this object's. `end`: what the shard demands, and its own evidence."""
+        """`listening`: a bound stream socket, which this object closes. `end`: what the shard requires, and its own evidence."""
         self._shard, self._end, self._listening = shard, end, listening
-        self._places = places or Places()
+        self._slots = slots or ConnectionSlots()
         self._handshake_s = handshake_s
         self._peers: set[socket.socket] = set()
         self._threads: set[threading.Thread] = set()
@@ -112,16 +116,16 @@ class ChannelServer:
         self._acceptor.start()
 
     def close(self) -> None:
-        """Takes no more channels and ends those that there are; an answer that is being made may still be sent."""
+        """Takes no more channels and ends the open ones; an answer that is being made may still be sent."""
         self._closing = True
-        _end(self._listening)
+        _shut_down(self._listening)
         self._acceptor.join(SHUTDOWN_S)
         self._listening.close()
         with self._lock:
             running, peers = list(self._threads), list(self._peers)
         for peer in peers:
-            # Only what comes in: whoever waits for a request sees the end, whoever writes an answer does not.
-            _end(peer, socket.SHUT_RD)
+            # Only the receiving side: a thread that waits for a request sees the end, one that writes an answer does not.
+            _shut_down(peer, socket.SHUT_RD)
         for thread in running:
             thread.join(SHUTDOWN_S)
 
@@ -131,10 +135,10 @@ class ChannelServer:
                 peer, (host, *_) = self._listening.accept()
             except OSError as error:
                 if not self._closing:
-                    telemetry.log("kms.accept_failed", error=type(error).__name__)
+                    telemetry.log("channel.accept_failed", error=type(error).__name__)
                     threading.Event().wait(_PAUSE_S)
                 continue
-            if not self._places.enter(host):
+            if not self._slots.admit(host):
                 telemetry.count("bytewise_kms_channels_total", outcome="full")
                 peer.close()
                 continue
@@ -145,22 +149,22 @@ class ChannelServer:
             thread.start()
 
     def _attend(self, peer: socket.socket, host: str) -> None:
-        member = False
+        attested = False
         try:
             with accept(peer, self._end, timeout_s=self._handshake_s) as channel:
-                member = self._places.promote(host)
-                telemetry.count("bytewise_kms_channels_total", outcome="attested" if member else "crowded")
-                if member:
+                attested = self._slots.promote(host)
+                telemetry.count("bytewise_kms_channels_total", outcome="attested" if attested else "crowded")
+                if attested:
                     self._serve(channel)
                 else:
-                    channel.send(encode(ReleaseReply(None, refusal(TryAgain("shard", "busy with other enclaves")))))
+                    channel.send(encode(ReleaseReply(None, refusal(TryAgain("shard", "is busy with other enclaves: ask again")))))
         except BytewiseError as error:
-            if not member:
+            if not attested:
                 telemetry.count("bytewise_kms_channels_total", outcome="refused")
-            if not (member and isinstance(error, ChannelBroken)):  # which is how every channel ends
-                telemetry.log_error("kms.channel_refused", error)
+            if not (attested and isinstance(error, ChannelBroken)):  # every channel ends so
+                telemetry.log_error("channel.refused", error)
         finally:
-            self._places.leave(host, member=member)
+            self._slots.leave(host, attested=attested)
             with self._lock:
                 self._peers.discard(peer)
                 self._threads.discard(threading.current_thread())
@@ -176,6 +180,6 @@ class ChannelServer:
             return ReleaseReply(None, refusal(error))
 
 
-def _end(stream: socket.socket, how: int = socket.SHUT_RDWR) -> None:
-    with contextlib.suppress(OSError):  # it has ended by itself
+def _shut_down(stream: socket.socket, how: int = socket.SHUT_RDWR) -> None:
+    with contextlib.suppress(OSError):  # it ended by itself
         stream.shutdown(how)

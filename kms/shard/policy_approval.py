@@ -1,4 +1,4 @@
-"""A governor's side of an appraisal policy: says what it changes, and signs it."""
+"""A governor's side of an appraisal policy: lists what it changes, and signs it."""
 
 from pathlib import Path
 from typing import TypeVar
@@ -23,24 +23,24 @@ T = TypeVar("T")
 
 
 def approve(policy_file: Path, out_file: Path, signer: Signer) -> SignedPolicy:
-    """The policy of `policy_file` with the signatures that `out_file` has already and ours, written to `out_file`.
+    """Signs the policy of `policy_file` and writes it to `out_file`, with the signatures that `out_file` already has.
 
-    `ConfigurationError` for files that cannot be read or written, or if `out_file` is about another policy. What others signed
-    is never lost.
+    `ConfigurationError` for files that cannot be read or written, or if `out_file` is about another policy. Signatures of others
+    are never lost.
     """
     policy = _read(AppraisalPolicy, policy_file)
-    given = _read(SignedPolicy, out_file) if out_file.exists() else SignedPolicy(policy, ())
-    if given.policy != policy:
-        raise ConfigurationError(out_file.name, "holds signatures over another policy")
+    signed = _read(SignedPolicy, out_file) if out_file.exists() else SignedPolicy(policy, ())
+    if signed.policy != policy:
+        raise ConfigurationError(out_file.name, "holds signatures over another policy: name a new out_file")
     digest = approval_digest(policy)
-    others = [each for each in given.signatures if recover(digest, each) != signer.address]
-    signed = SignedPolicy(policy, (*others, signer.sign(digest)))
-    replace_file(out_file, encode(signed))
-    return signed
+    others = [each for each in signed.signatures if recover(digest, each) != signer.address]
+    result = SignedPolicy(policy, (*others, signer.sign(digest)))
+    replace_file(out_file, encode(result))
+    return result
 
 
-def changes(before: AppraisalPolicy, after: AppraisalPolicy) -> tuple[str, ...]:
-    """What a shard does on seeing `after` behind `before`, a line for each entry; `PolicyRefused` if it refuses it."""
+def policy_changes(before: AppraisalPolicy, after: AppraisalPolicy) -> tuple[str, ...]:
+    """What a shard does when `after` follows `before`, one line for each entry; `PolicyRefused` if it refuses the policy."""
     waiting = {each.entry for each in update_policy(first_policy_state(before), after, PolicyTimes(0, 0)).pending}
     old: tuple[PlatformRule | TrustedMeasurement, ...] = (*before.rules, *before.measurements)
     new: tuple[PlatformRule | TrustedMeasurement, ...] = (*after.rules, *after.measurements)
@@ -52,7 +52,7 @@ def changes(before: AppraisalPolicy, after: AppraisalPolicy) -> tuple[str, ...]:
 
 
 def read_policy(path: Path) -> AppraisalPolicy:
-    """The policy of a file, bare or with its signatures, as shards have it."""
+    """The policy of a file, unsigned or with its signatures."""
     try:
         return _read(SignedPolicy, path).policy
     except ConfigurationError:

@@ -1,11 +1,12 @@
-"""A process with a shard's secrets is closed to other processes of its user, and leaves no core when it crashes (ADR-040)."""
+"""Protects a process with a shard's secrets from other processes of its user, and from leaving a core dump (ADR-040)."""
 
 from bytewise.service import telemetry
 from bytewise.tee import confinement
 
 
-def close_process() -> None:
-    """Closes this process, before it reads a secret. Where that cannot be had the log says so, and it goes on."""
-    fence = confinement.unseen()
+def harden_process() -> None:
+    """Protects this process before it reads a secret. Where the system cannot do it, the log says so and the process
+    continues."""
+    fence = confinement.deny_inspection()
     if fence.missing:
-        telemetry.log("kms.process_not_closed", missing=fence.missing)
+        telemetry.log("process.hardening_failed", missing=fence.missing)

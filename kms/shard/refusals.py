@@ -1,6 +1,6 @@
-"""What a shard says when it refuses, over HTTPS and over attested channels alike: the error's class and rule, nothing else.
+"""What a shard says when it refuses, over HTTPS and attested channels: the error's class and rule only.
 
-And how many refusals it puts on its record.
+It also limits how many refusals a shard puts on its record.
 """
 
 import threading
@@ -12,20 +12,20 @@ from bytewise.protocol.units import Address
 from bytewise.service import telemetry
 
 REFUSALS_A_DAY = 50
-"""Refusals of one verifier that a shard puts on its record in a day of the chain; more are in its log only."""
+"""Most refusals of one verifier that a shard records in a day of the chain. Further ones are in its log only."""
 
 _DAY_S = 86_400
 
 
 def refusal(error: BytewiseError) -> ShardRefusal:
-    """The refusal that tells of an error, which is logged and counted here."""
-    telemetry.log_error("kms.refused", error)
+    """The refusal for an error. Logs and counts it."""
+    telemetry.log_error("request.refused", error)
     telemetry.count("bytewise_kms_refusals_total", rule=error.rule)
     return ShardRefusal(type(error).__name__, error.rule, isinstance(error, Unavailable))
 
 
-class Quota:
-    """Refusals on the record, by verifier and day. Thread-safe; a restart forgets those of the day."""
+class RefusalQuota:
+    """Recorded refusals by verifier and day. Thread-safe; a restart forgets those of the day."""
 
     def __init__(self) -> None:
         self._day = 0
@@ -33,7 +33,7 @@ class Quota:
         self._lock = threading.Lock()
 
     def take(self, voter: Address, now: int) -> bool:
-        """Whether one more refusal of this verifier at unix second `now` goes on the record."""
+        """Whether one more refusal of this verifier at unix second `now` may be recorded."""
         with self._lock:
             if now // _DAY_S != self._day:
                 self._day, self._taken = now // _DAY_S, Counter()

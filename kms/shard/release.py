@@ -1,7 +1,7 @@
 """The shard: checks a request in the order of design section 8, records the release, and only then answers.
 
-"No log, no partial": the signed record is committed to the database before the partial is computed, so a crash in between
-leaves a record without an answer and never an answer without a record.
+"No log, no partial": the signed record is committed to the database before the partial is computed. A crash in between leaves a
+record without an answer, never an answer without a record.
 """
 
 import threading
@@ -50,23 +50,23 @@ from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import U8, U64, Blob
 from bytewise.service import telemetry
 from bytewise.storage.releases import ReleaseRecords, Usage
-from bytewise.tee.appraisal import Appraised
-from bytewise.tee.binding import Attested, Terms
+from bytewise.tee.appraisal import AppraisalResult
+from bytewise.tee.binding import AttestedPeer, PeerRequirements
 from kms.shard import release_policy
 from kms.shard.chain_view import KeyView
-from kms.shard.refusals import Quota
-from kms.shard.release_policy import Admitted
-from kms.shard.share_rotation import Find, Renewal, SharesInForce, shares_in_force
-from kms.storage.folder_lock import Held, unsaid
-from kms.storage.keyring import HeldShare
-
-# What a shard writes down beside a release record: why it decided as it did.
+from kms.shard.refusals import RefusalQuota
+from kms.shard.release_policy import AdmittedRequest
+from kms.shard.share_rotation import ShareFinder, ShareRotation, SharesInForce, shares_in_force
+from kms.storage.folder_lock import ShareReporter, ignore_share
+from kms.storage.keyring import OpenedShare
 
 
-def grounds_of(request: ReleaseRequest, shown: Appraised, policy_serial: int, refused: Fault | None) -> ReleaseEvidence:
-    """On what a request was decided; `refused` is why nothing was given.
+def release_evidence_of(
+    request: ReleaseRequest, shown: AppraisalResult, policy_serial: int, refused: Fault | None
+) -> ReleaseEvidence:
+    """The evidence on which a request was decided; `refused` is why nothing was given.
 
-    Where a refused request says that its receipt is anchored nobody verified, and it can be long.
+    A refused audit request names no anchored receipt: nobody verified where it is anchored, and it can be long.
     """
     is_audit = refused is None and request.ticket.kind == TicketKind.AUDIT.value
     return ReleaseEvidence(
@@ -82,14 +82,17 @@ def grounds_of(request: ReleaseRequest, shown: Appraised, policy_serial: int, re
 
 
 ADMISSIONS = 4
-"""Requests that are parsed and checked at the same time, which may be large. What comes after, reads of the chain above all, is
-not counted, so that a slow node keeps nobody from being admitted."""
+"""Most requests that are parsed and checked at the same time; they may be large. Reads of the chain come later and are not
+counted, so that a slow node does not delay the admission of others."""
 
-LOOK_S = 5.0
-"""Between two reads of the chain for those who only ask what is served."""
+REFRESH_S = 5.0
+"""Seconds between two reads of the chain for requests of `info`."""
 
 ADMISSION_WAIT_S = 2.0
-"""A request waits this long to be admitted and is then told to try again; an admission takes some 10 to 200 ms."""
+"""Seconds that a request waits for admission before it is told to try again. An admission takes some 10 to 200 ms."""
+
+
+_NEEDS_RELEASE_SHARES = "is rebuilt by enclaves from shares, and release_shares is not set: set it, or serve another epoch"
 
 
 class Shard:
@@ -98,8 +101,8 @@ class Shard:
     def __init__(
         self,
         document: EpochDocument,
-        share: HeldShare,
-        find: Find,
+        share: OpenedShare,
+        find: ShareFinder,
         signer: Signer,
         contracts: Contracts,
         appraisal: PolicyState,
@@ -109,21 +112,21 @@ class Shard:
         clock: Clock,
         audits_per_epoch: int,
         release_shares: bool = False,
-        held: Held = unsaid,
+        report_share: ShareReporter = ignore_share,
     ) -> None:
-        """`find`: looks for the share anew once the key was dealt again. `held`: told of what share it has no other. `clock`: the
-        machine's, after which no block is dated by far.
-        `release_shares`: without it `ConfigurationError` for an epoch whose key enclaves rebuild. It changes no other."""
+        """`find`: finds the share again after the key was dealt again. `report_share`: called with the only share in memory.
+        `clock`: the machine's; no block may be dated far ahead of it. `release_shares`: required for an epoch whose key enclaves
+        rebuild, else `ConfigurationError`."""
         if is_rebuilt(document.record.epoch) and not release_shares:
-            raise ConfigurationError(f"key epoch {document.record.epoch}", "asks for shares, and release_shares is not set")
+            raise ConfigurationError(f"key epoch {document.record.epoch}", _NEEDS_RELEASE_SHARES)
         listed = next((each for each in document.record.shards if each.index == share.index), None)
         if listed is None or listed.address != signer.address:
             raise ConfigurationError("shard", f"{signer.address} is not shard {share.index} of this epoch")
         self._document = document
         self._index = share.index
-        self._renewal = Renewal(document, share, find, held)
-        self._looking = threading.Lock()
-        self._look_again = 0.0
+        self._rotation = ShareRotation(document, share, find, report_share)
+        self._refreshing = threading.Lock()
+        self._refresh_after = 0.0
         self._signer = signer
         self._contracts = contracts
         self._appraisal = appraisal
@@ -132,7 +135,7 @@ class Shard:
         self._rng = rng
         self._clock = clock
         self._audits_per_epoch = audits_per_epoch
-        self._refusals = Quota()
+        self._refusals = RefusalQuota()
         self._admissions = threading.BoundedSemaphore(ADMISSIONS)
 
     @property
@@ -140,76 +143,79 @@ class Shard:
         """Its account."""
         return self._signer
 
-    def terms(self) -> Terms:
-        """What it demands of who asks for a release: an enclave of the policy, about this network and epoch."""
+    def terms(self) -> PeerRequirements:
+        """What it requires of a peer that asks for a release: an enclave that the policy accepts, for this network and epoch."""
         epoch = self._document.record.epoch
-        return Terms(MeasurementRole.KEY_SHARD, MeasurementRole.VERIFIER_ENCLAVE, self._contracts, epoch, self._appraisal, None)
+        return PeerRequirements(
+            MeasurementRole.KEY_SHARD, MeasurementRole.VERIFIER_ENCLAVE, self._contracts, epoch, self._appraisal, None
+        )
 
     def info(self) -> ShardInfo:
-        """What this shard serves, and whether its share is the one that the chain means."""
-        self._look()
-        record, held = self._document.record, self._renewal.held()
+        """What this shard serves, and whether its share is in force."""
+        self._refresh()
+        record, status = self._document.record, self._rotation.status()
         return ShardInfo(
             record.epoch, self._index, self._signer.address, record.assurance, self._appraisal.policy.digest,
-            held.shares, held.version, held.in_force,
+            status.shares, status.version, status.in_force,
         )  # fmt: skip
 
-    def _look(self) -> None:
-        """Follows the chain as a request would, at most once in `LOOK_S`: anybody may ask for `info`."""
+    def _refresh(self) -> None:
+        """Reads the chain as a request would, at most once in `REFRESH_S`, since anybody may ask for `info`."""
         now = time.monotonic()
-        with self._looking:
-            if now < self._look_again:
+        with self._refreshing:
+            if now < self._refresh_after:
                 return
-            self._look_again = now + LOOK_S
+            self._refresh_after = now + REFRESH_S
         try:
-            self._renewal.follow(self._meant())
+            self._rotation.follow_chain(self._shares_in_force())
         except BytewiseError as error:
-            telemetry.log_error("kms.would_not_answer", error)
+            telemetry.log_error("share.check_failed", error)
 
-    def _meant(self) -> SharesInForce:
+    def _shares_in_force(self) -> SharesInForce:
         try:
             return self._view.shares(self._document.record.epoch)
         except BytewiseError:
-            self._renewal.lost_sight()
+            self._rotation.mark_unknown()
             raise
 
     def log(self, first: int, epoch: int | None = None) -> ReleaseLog:
-        """Release records from index `first` on, a bounded page of them; of the epoch that is served, or of one that was."""
+        """A bounded page of release records from index `first` on, of the served epoch or of an earlier one."""
         return ReleaseLog(self._records.page(self._document.record.epoch if epoch is None else epoch, first))
 
-    def release(self, body: bytes, peer: Attested) -> ReleaseAnswer:
-        """The sealed partial and the record of its release, or the named rule; `peer` satisfied `terms` and asks now."""
+    def release(self, body: bytes, peer: AttestedPeer) -> ReleaseAnswer:
+        """Returns the sealed partial and the record of its release, or raises the named rule. `peer` satisfied `terms` and asks
+        now."""
         if not self._admissions.acquire(timeout=ADMISSION_WAIT_S):
-            raise TryAgain("shard", "busy with other requests")
+            raise TryAgain("shard", "is busy with other requests: ask again")
         try:
             request, admitted = self._admit(body, peer)
         finally:
             self._admissions.release()
         facts = release_policy.verify_not_ahead(self._view.read(request.ticket, request.batch_id), self._clock.now())
-        with self._renewal.using(self._meant_by(facts)) as share:
+        with self._rotation.borrow(self._verify_epoch_facts(facts)) as share:
             signed = self._decide(request, admitted, facts)
             return self._answer(request, admitted, signed, share)
 
-    def _admit(self, body: bytes, peer: Attested) -> tuple[ReleaseRequest, Admitted]:
+    def _admit(self, body: bytes, peer: AttestedPeer) -> tuple[ReleaseRequest, AdmittedRequest]:
         if len(body) > MAX_RELEASE_BODY_BYTES:
             raise TooLarge(f"{len(body)} bytes, at most {MAX_RELEASE_BODY_BYTES}")
         request = decode(ReleaseRequest, body, MAX_RELEASE_MARKS)
         if request.ticket.key_epoch != self._document.record.epoch:
             raise EpochClosed(request.ticket.key_epoch, "not served here")
         admitted = release_policy.verify_request(request, self._contracts, peer)
-        hybrid.verify_for(admitted.envelope, self._document.record, request.ticket.receipt_id)
+        hybrid.verify_part_count(admitted.envelope, self._document.record, request.ticket.receipt_id)
         return request, admitted
 
-    def _meant_by(self, facts: ChainFacts) -> SharesInForce:
+    def _verify_epoch_facts(self, facts: ChainFacts) -> SharesInForce:
         ours = self._document.record
         if (facts.public_key, facts.assurance, facts.hybrid) != (ours.public_key, ours.assurance, ours.hybrid):
             raise ConfigurationError("epoch document", f"the chain shows another key epoch at block {facts.number}")
         return shares_in_force(facts)
 
-    def _decide(self, request: ReleaseRequest, admitted: Admitted, facts: ChainFacts) -> SignedRelease:
-        release_policy.verify_waited(self._appraisal, admitted.peer.evidence, facts)
+    def _decide(self, request: ReleaseRequest, admitted: AdmittedRequest, facts: ChainFacts) -> SignedRelease:
+        release_policy.verify_acceptance_in_force(self._appraisal, admitted.peer.evidence, facts)
         try:
-            seats = release_policy.verify_right(request, admitted, self._contracts, facts)
+            seats = release_policy.verify_entitlement(request, admitted, self._contracts, facts)
 
             def released(usage: Usage, head: LogHead) -> SignedRelease:
                 release_policy.verify_limits(request.ticket, seats, usage.instances, usage.audits, self._audits_per_epoch)
@@ -222,20 +228,20 @@ class Shard:
             self._refuse(request, admitted, facts, fault)
             raise
 
-    def _refuse(self, request: ReleaseRequest, admitted: Admitted, facts: ChainFacts, fault: Fault) -> None:
+    def _refuse(self, request: ReleaseRequest, admitted: AdmittedRequest, facts: ChainFacts, fault: Fault) -> None:
         ticket = request.ticket
-        telemetry.log("kms.refused", receipt=ticket.receipt_id, rule=fault.rule, reason=fault.reason, voter=ticket.voter)
+        telemetry.log("release.refused", receipt=ticket.receipt_id, rule=fault.rule, reason=fault.reason, voter=ticket.voter)
 
         def recorded(usage: Usage, head: LogHead) -> SignedRelease:
             release_policy.verify_date(usage.newest, facts)
             return self._record(request, admitted, facts, head, fault)
 
-        # Only registered verifiers leave a refusal on the record, and few of them: others could fill the disk.
+        # Only registered verifiers leave a refusal on the record, and few of them. Otherwise others could fill the disk.
         if facts.is_verifier and self._refusals.take(ticket.voter, facts.timestamp):
             self._records.append(ticket, recorded)
 
     def _record(
-        self, request: ReleaseRequest, admitted: Admitted, facts: ChainFacts, head: LogHead, refused: Fault | None
+        self, request: ReleaseRequest, admitted: AdmittedRequest, facts: ChainFacts, head: LogHead, refused: Fault | None
     ) -> SignedRelease:
         ticket = request.ticket
         record = Release(
@@ -252,33 +258,38 @@ class Shard:
             decided_at=U64(facts.timestamp),
         )
         digest = typed_digest(key_domain(self._contracts), record)
-        grounds = grounds_of(request, admitted.peer.evidence, self._appraisal.policy.serial, refused)
-        why = SignedReleaseEvidence(grounds, self._signer.sign(release_evidence_digest(digest, grounds)))
-        return SignedRelease(record, self._signer.sign(digest), SignedTicket(ticket, request.ticket_signature), why)
+        evidence = release_evidence_of(request, admitted.peer.evidence, self._appraisal.policy.serial, refused)
+        signed_evidence = SignedReleaseEvidence(evidence, self._signer.sign(release_evidence_digest(digest, evidence)))
+        return SignedRelease(record, self._signer.sign(digest), SignedTicket(ticket, request.ticket_signature), signed_evidence)
 
-    def _answer(self, request: ReleaseRequest, admitted: Admitted, signed: SignedRelease, share: HeldShare) -> ReleaseAnswer:
+    def _answer(
+        self, request: ReleaseRequest, admitted: AdmittedRequest, signed: SignedRelease, share: OpenedShare
+    ) -> ReleaseAnswer:
         sealed, shown = self._sealed(request, admitted, share), admitted.peer.evidence
         telemetry.log(
-            f"kms.{Decision(signed.record.decision).name.lower()}", receipt=request.ticket.receipt_id, voter=request.ticket.voter,
-            index=signed.record.index, assurance=shown.assurance, tcb=shown.claims.status.value, gpu=shown.program.gpu.value,
+            "release.recorded", receipt=request.ticket.receipt_id, voter=request.ticket.voter,
+            decision=Decision(signed.record.decision).name, index=signed.record.index, assurance=shown.assurance,
+            tcb=shown.claims.status.value, gpu=shown.program.gpu.value,
         )  # fmt: skip
         return ReleaseAnswer(sealed, signed.record, signed.signature)
 
-    def _sealed(self, request: ReleaseRequest, admitted: Admitted, share: HeldShare) -> Blob:
+    def _sealed(self, request: ReleaseRequest, admitted: AdmittedRequest, share: OpenedShare) -> Blob:
         ticket, key = request.ticket, admitted.peer.hello.transport_key
         to = self._signer.address, ticket.receipt_id, admitted.ticket_hash, ticket.key_epoch
         if is_rebuilt(self._document.record.epoch):
             return hpke.seal_to_transport(key, share_info(*to), encode_scalar(share.scalar()))
         base = decode_point(admitted.envelope.enc)
         partial = prove_partial(share.index, share.scalar(), base, ticket.receipt_id, self._rng)
-        return hpke.seal_to_transport(key, partial_info(*to), encode(self._given(partial, request, admitted, share)))
+        return hpke.seal_to_transport(key, partial_info(*to), encode(self._hybrid_partial(partial, request, admitted, share)))
 
-    def _given(self, partial: Partial, request: ReleaseRequest, admitted: Admitted, share: HeldShare) -> Partial | HybridPartial:
+    def _hybrid_partial(
+        self, partial: Partial, request: ReleaseRequest, admitted: AdmittedRequest, share: OpenedShare
+    ) -> Partial | HybridPartial:
         envelope, record = admitted.envelope, self._document.record
         if record.hybrid is None or not isinstance(envelope, HybridEnvelope):
             return partial
-        place = hybrid.Place(seal_context(anchor_domain(self._contracts), request.receipt), record.epoch)
-        given = hybrid.give(partial, envelope, place, share.kem_seed(), record.hybrid.digest)
-        if given.share is None:
-            telemetry.log("kms.part_does_not_open", receipt=request.ticket.receipt_id, operator=request.receipt.operator)
-        return given
+        place = hybrid.EnvelopeContext(seal_context(anchor_domain(self._contracts), request.receipt), record.epoch)
+        answer = hybrid.make_partial(partial, envelope, place, share.kem_seed(), record.hybrid.digest)
+        if answer.share is None:
+            telemetry.log("envelope.part_rejected", receipt=request.ticket.receipt_id, operator=request.receipt.operator)
+        return answer

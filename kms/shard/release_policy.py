@@ -1,8 +1,9 @@
-"""Decides whether a request may have a partial: pure, from gathered facts, cheapest and most public first (design section 8).
+"""Decides whether a request may have a partial. The functions are pure and use gathered facts, cheapest and most public first
+(design section 8).
 
-Who asks was attested before (`bytewise.tee.channel`). `verify_request` needs nothing but the request; `verify_right` needs the
-chain at one block; `verify_limits` what this shard released before. Each returns what was verified or raises the named rule. A
-request that a view one block behind would refuse is `TryAgain`, never a refusal.
+The peer was attested before (`bytewise.tee.channel`). `verify_request` needs only the request, `verify_entitlement` the chain at
+one block, `verify_limits` the earlier releases of this shard. Each returns what it verified or raises the named rule. A request
+that a view one block behind would refuse raises `TryAgain`, never a refusal.
 """
 
 from collections.abc import Callable
@@ -26,39 +27,39 @@ from bytewise.protocol.records.seal import Envelope
 from bytewise.protocol.records.statements import Ticket, TicketKind, transport_key_hash
 from bytewise.protocol.signing import typed_digest, verify_signature
 from bytewise.protocol.units import Digest
-from bytewise.tee.appraisal import Appraised
-from bytewise.tee.binding import Attested
+from bytewise.tee.appraisal import AppraisalResult
+from bytewise.tee.binding import AttestedPeer
 
 INSTANCES_PER_SEAT = 2
-"""Distinct enclave instances of one voter per seat and round: one restart. Counted per voter, so that nobody can use up the
-instances of others; over a committee of s seats that is at most 2s per receipt."""
+"""Distinct enclave instances of one voter for each seat and round: one restart is allowed. They are counted per voter, so that
+nobody can use up another's. A committee of s seats has at most 2s per receipt."""
 
 RECORDS_PER_INSTANCE = 1000
-"""Records of what one instance was given under one right. A seat that has to begin its job again and again, since other shards
-are away, does not come near it in any round."""
+"""Most records of releases to one instance under one ticket. A seat that repeats its job because other shards are unreachable
+stays far below it."""
 
 AHEAD_S = LAG_S // 2
-"""Most seconds by which a block is dated after the shard's own clock. Beside a record of such a date true blocks still count that
-are as old as the rest of `LAG_S`; an honest final one is a quarter of an hour old."""
+"""Most seconds by which a block may be dated after the shard's own clock. After a record of such a date, true blocks still count
+that are older by the rest of `LAG_S`; an honest final block is a quarter of an hour old."""
 
 AUDIT_SEATS = 1
 """A drawn audit counts as one seat."""
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
-    """What a request is once everything that needs no chain was checked."""
+class AdmittedRequest:
+    """A request after every check that needs no chain."""
 
     envelope: Envelope
-    """With a proof under the recomputed context."""
-    peer: Attested
-    """Who asks."""
+    """The envelope; its proof holds under the recomputed context."""
+    peer: AttestedPeer
+    """The enclave that asks."""
     ticket_hash: Digest
     """EIP-712 digest of the ticket."""
 
 
-def verify_request(request: ReleaseRequest, contracts: Contracts, peer: Attested) -> Admitted:
-    """Envelope proof and ticket signature, in this order; and that the ticket is for the transport key of who asks."""
+def verify_request(request: ReleaseRequest, contracts: Contracts, peer: AttestedPeer) -> AdmittedRequest:
+    """Verifies the envelope's proof, then the ticket's signature, then that the ticket names the peer's transport key."""
     ticket, receipt = request.ticket, request.receipt
     if receipt.chain_id != contracts.chain_id:
         raise ForeignChain(receipt.chain_id, contracts.chain_id)
@@ -66,31 +67,31 @@ def verify_request(request: ReleaseRequest, contracts: Contracts, peer: Attested
     ticket_hash = typed_digest(key_domain(contracts), ticket)
     verify_signature("ticket", ticket_hash, request.ticket_signature, ticket.voter)
     _verify_ticket_names(request, contracts, peer)
-    return Admitted(envelope, peer, ticket_hash)
+    return AdmittedRequest(envelope, peer, ticket_hash)
 
 
-def verify_right(request: ReleaseRequest, admitted: Admitted, contracts: Contracts, facts: ChainFacts) -> int:
-    """Seats for which the ticket gives the right at the block of `facts` (1 for an audit)."""
+def verify_entitlement(request: ReleaseRequest, admitted: AdmittedRequest, contracts: Contracts, facts: ChainFacts) -> int:
+    """Returns the seats to which the ticket is entitled at the block of `facts` (1 for an audit)."""
     ticket = request.ticket
     if admitted.peer.hello.policy != facts.policy:
-        raise TryAgain("appraisal policy", "the chain has another than this shard")
+        raise TryAgain("appraisal policy", "the chain names another policy than this shard has")
     verify_unexpired(ticket, facts.clock)
     _verify_assurance(admitted.peer.evidence, facts)
     is_dispute = ticket.kind == TicketKind.DISPUTE.value
-    seats = dispute_seats(ticket, facts.dispute, facts.number) if is_dispute else _drawn(request, contracts, facts)
+    seats = dispute_seats(ticket, facts.dispute, facts.number) if is_dispute else _audit_entitlement(request, contracts, facts)
     verify_epoch(ticket, facts.epoch_state)
     return seats
 
 
 def verify_unexpired(ticket: Ticket, clock: int) -> Ticket:
-    """The ticket, unless it has expired by the protocol clock."""
+    """Returns the ticket unless it has expired by the protocol clock."""
     if clock >= ticket.expires_at:
         raise TicketRefused(f"expired at {ticket.expires_at}, protocol time {clock}", TicketFlaw.EXPIRED)
     return ticket
 
 
 def verify_epoch(ticket: Ticket, state: EpochState) -> EpochState:
-    """The state of the ticket's key epoch, if that is open for such a ticket."""
+    """Returns the state of the ticket's key epoch if the epoch is open for such a ticket."""
     open_states = {EpochState.ACTIVE, EpochState.DRAINING}
     if ticket.kind == TicketKind.DISPUTE.value:
         open_states.add(EpochState.COMPROMISED)
@@ -113,9 +114,9 @@ def dispute_seats(ticket: Ticket, case: Dispute | None, block: int) -> int:
 
 
 def verify_audit(ticket: Ticket) -> Ticket:
-    """The ticket of an audit, if it names what such a ticket names."""
+    """Returns the ticket of an audit if its subject and round are those of an audit."""
     if ticket.subject != ticket.receipt_id or ticket.round != 0:
-        raise TicketRefused("an audit's subject is its receipt, its round 0", TicketFlaw.NO_AUDIT)
+        raise TicketRefused("the subject of an audit must be its receipt and its round 0", TicketFlaw.NO_AUDIT)
     return ticket
 
 
@@ -128,16 +129,17 @@ def audit_seats(ticket: Ticket, drawing: AuditDraw, clock: int) -> int:
     return AUDIT_SEATS
 
 
-def verify_waited(standing: PolicyState, evidence: Appraised, facts: ChainFacts) -> Appraised:
-    """The evidence, unless what accepts it still waits by the chain's time: a clock that jumped ahead ended no wait."""
+def verify_acceptance_in_force(standing: PolicyState, evidence: AppraisalResult, facts: ChainFacts) -> AppraisalResult:
+    """Returns the evidence unless the policy entries that accept it still wait by the chain's time. A local clock that jumped
+    ahead thus ends no wait."""
     if {entry_digest(evidence.program), entry_digest(evidence.rule)} & standing.waiting(facts.timestamp):
         raise TryAgain("appraisal policy", f"what was added to it does not count yet at block {facts.number}")
     return evidence
 
 
 def verify_limits(ticket: Ticket, seats: int, instances: frozenset[Digest], audits: int, budget: int) -> Ticket:
-    """The ticket, unless a limit is used up: `instances` that already got this subject, round and voter's key; for a new
-    audit, `audits` released in this epoch against its budget. Budgets never refuse a dispute seat."""
+    """Returns the ticket unless a limit is used up. `instances` already got this subject, round and voter's key. For a new audit,
+    `audits` were released in this epoch, at most `budget`. The budget never refuses a dispute seat."""
     allowed = INSTANCES_PER_SEAT * seats
     if len(instances | {ticket.instance}) > allowed:
         raise BudgetSpent("instances", allowed)
@@ -147,38 +149,42 @@ def verify_limits(ticket: Ticket, seats: int, instances: frozenset[Digest], audi
 
 
 def verify_records(of_receipt: int, given: Callable[[], int]) -> None:
-    """`BudgetSpent` if an instance has too many records of what it was given under one right. `given` counts them, which takes
-    long where there are many; it is not asked while all of the receipt are fewer."""
+    """`BudgetSpent` if one instance has too many release records under one ticket. `given` counts them, which takes long where
+    there are many, so it is called only if the receipt has that many records in all."""
     if of_receipt >= RECORDS_PER_INSTANCE and given() >= RECORDS_PER_INSTANCE:
         raise BudgetSpent("records", RECORDS_PER_INSTANCE)
 
 
 def verify_not_ahead(facts: ChainFacts, now: int) -> ChainFacts:
-    """The facts, unless their block is of long after `now`, a unix second of the shard's own clock: `TryAgain`.
+    """Returns the facts unless their block is dated long after `now`, a unix second of the shard's own clock: then `TryAgain`.
 
-    A record of such a date would stop the shard until that time had come (`verify_date`), and make its log a liar's.
+    A record of such a date would stop the shard until that time (`verify_date`), and auditors would reject its log.
     """
     if facts.timestamp > now + AHEAD_S:
         why = f"block {facts.number} is dated {facts.timestamp}, and this machine's clock is at {now}"
-        raise TryAgain("chain view", f"{why}: set the clock right if it is behind; else the node's answer is false, ask others")
+        raise TryAgain(
+            "chain view", f"{why}: set the clock if it is behind; otherwise the node's answer is false, so use other nodes"
+        )
     return facts
 
 
 def verify_date(newest: int, facts: ChainFacts) -> int:
-    """The block's time, unless it is so long before the `newest` date on record that auditors would take the log for a liar's:
-    `TryAgain`, since the node is behind the one that was asked then."""
+    """Returns the block's time unless it is so long before the `newest` recorded date that auditors would reject the log.
+
+    It then raises `TryAgain`: the node is behind the one that was asked before.
+    """
     if facts.timestamp + LAG_S < newest:
         raise TryAgain("chain view", f"block {facts.number} is {newest - facts.timestamp} s older than the newest date on record")
     return facts.timestamp
 
 
-def _verify_ticket_names(request: ReleaseRequest, contracts: Contracts, peer: Attested) -> Ticket:
+def _verify_ticket_names(request: ReleaseRequest, contracts: Contracts, peer: AttestedPeer) -> Ticket:
     ticket, identifier = request.ticket, receipt_id(anchor_domain(contracts), request.receipt)
     if ticket.receipt_id != identifier:
         raise TicketRefused(f"is for receipt {ticket.receipt_id.hex()}, not {identifier.hex()}", TicketFlaw.OTHER_RECEIPT)
     key = peer.hello.transport_key
     if not key or ticket.transport_key_hash != transport_key_hash(key):
-        raise TicketRefused("is for another transport key than the channel's", TicketFlaw.OTHER_KEY)
+        raise TicketRefused("is for a transport key that is not the channel's", TicketFlaw.OTHER_KEY)
     if ticket.key_epoch != request.receipt.key_epoch:
         raise TicketRefused(f"is for key epoch {ticket.key_epoch}, not {request.receipt.key_epoch}", TicketFlaw.OTHER_EPOCH)
     if ticket.kind not in (TicketKind.DISPUTE.value, TicketKind.AUDIT.value):
@@ -186,7 +192,7 @@ def _verify_ticket_names(request: ReleaseRequest, contracts: Contracts, peer: At
     return ticket
 
 
-def _verify_assurance(evidence: Appraised, facts: ChainFacts) -> Appraised:
+def _verify_assurance(evidence: AppraisalResult, facts: ChainFacts) -> AppraisalResult:
     simulated = evidence.type is EvidenceType.SIMULATED
     if simulated != (facts.assurance == EvidenceType.SIMULATED.value):
         raise EvidenceRefused(f"type {evidence.type.value} for an epoch labelled {facts.assurance}")
@@ -200,7 +206,7 @@ def _seats_of(ticket: Ticket, case: Dispute) -> int:
     return seat.seat_mask.bit_count()
 
 
-def _drawn(request: ReleaseRequest, contracts: Contracts, facts: ChainFacts) -> int:
+def _audit_entitlement(request: ReleaseRequest, contracts: Contracts, facts: ChainFacts) -> int:
     ticket, drawing = verify_audit(request.ticket), facts.drawing
     if drawing is None:
         raise TryAgain("chain view", f"no batch {request.batch_id} or no beacon at block {facts.number}")

@@ -1,7 +1,7 @@
-"""A shard's account at rest: the key with which it signs, sealed under the folder's storage key as its shares are (ADR-040).
+"""A shard's account at rest: the signing key, sealed under the folder's storage key as shares are (ADR-040).
 
-Who has a folder and not its storage key must not be the shard: the heir of a repair gets a share for its signature alone.
-The address is public and stands beside the sealed key, so that who needs only that opens nothing.
+A copy of the folder without its storage key must not be able to sign for the shard: a repair gives a share to whoever has the
+shard's signature. The address is public and stands beside the sealed key, so reading it opens nothing.
 """
 
 from dataclasses import dataclass
@@ -19,49 +19,50 @@ from bytewise.service.secret import Secret
 from kms.storage.files import KEY_BYTES, is_wiped, read_key, wipe, write_whole
 from kms.storage.sealing import Sealer, open_sealer
 
-SEALED_KEY, OPEN_KEY = "signing.sealed", "signing.key"
-"""The key sealed; and as hex, as folders of before ADR-040 have it, and backups of them."""
+SEALED_KEY, PLAIN_KEY = "signing.sealed", "signing.key"
+"""Names of the file with the sealed key, and of the file with the plain key as hex. The plain one exists in folders from before
+ADR-040 and in their backups."""
 
 
 @dataclass(frozen=True, slots=True)
 class SealedAccount:
-    """`signing.sealed`."""
+    """Content of `signing.sealed`."""
 
     address: Address
-    """Whose key it is; it opens for this address only."""
+    """Account of the key; the key opens for this address only."""
     sealed: Blob
-    """The key, 32 bytes, as the folder's sealer sealed it."""
+    """The key, 32 bytes, sealed by the folder's sealer."""
 
 
 def draw_account(folder: Path, sealer: Sealer, rng: Rng) -> None:
-    """Draws the folder's signing key; one that is there is kept, also one that lies open, which every tool refuses."""
-    if not (folder / SEALED_KEY).exists() and not (folder / OPEN_KEY).exists():
+    """Draws the folder's signing key. An existing key is kept, even a plain one, which every tool refuses."""
+    if not (folder / SEALED_KEY).exists() and not (folder / PLAIN_KEY).exists():
         _store(folder, Secret(rng(KEY_BYTES)), sealer)
 
 
 def address_of(folder: Path) -> Address:
-    """The account of a folder as its file says it; that the folder can sign for it only `signer` shows. Errors as there."""
-    if (folder / OPEN_KEY).exists():
-        do = "lies open in the folder, and who copies that could be this shard: stop the shard and run `bytewise shard wrap`"
-        raise ConfigurationError(OPEN_KEY, f"{do}, which seals it")
+    """The account of a folder, as its file says. Only `open_account` shows that the folder can sign for it. Errors as there."""
+    if (folder / PLAIN_KEY).exists():
+        do = "is not sealed, so that any copy of the folder can sign for this shard: stop the shard and run `bytewise shard wrap`"
+        raise ConfigurationError(PLAIN_KEY, f"{do}, which seals it")
     return _read(folder).address
 
 
-def signer(folder: Path, sealer: Sealer | None = None) -> LocalSigner:
+def open_account(folder: Path, sealer: Sealer | None = None) -> LocalSigner:
     """The account that signs for this shard; by default under the folder's own `storage.key`.
 
-    `ConfigurationError` if it is missing, lies open in the folder, was altered, or was sealed under another storage key.
+    `ConfigurationError` if it is missing, stored in plain, altered, or sealed under another storage key.
     """
     address_of(folder)
     return _opened(folder, sealer or open_sealer(folder))
 
 
 def seal_account(folder: Path, sealer: Sealer) -> bool:
-    """Seals a signing key that lies open in the folder, and wipes its file; whether there was one.
+    """Seals a plain signing key and wipes its file; returns whether there was one.
 
-    The same call goes on after a crash. `ConfigurationError` if the sealed key is another; then nothing is changed.
+    The same call continues after a crash. `ConfigurationError`, and nothing changes, if the folder has another sealed key.
     """
-    path = folder / OPEN_KEY
+    path = folder / PLAIN_KEY
     if not path.exists() or ((folder / SEALED_KEY).exists() and is_wiped(path)):
         _opened(folder, sealer)
         path.unlink(missing_ok=True)
@@ -71,7 +72,7 @@ def seal_account(folder: Path, sealer: Sealer) -> bool:
     if not (folder / SEALED_KEY).exists():
         _store(folder, key, sealer)
     if Secret(_opened(folder, sealer).secret) != key:
-        raise ConfigurationError(OPEN_KEY, f"is another key than {SEALED_KEY} has; one of them is of another folder")
+        raise ConfigurationError(PLAIN_KEY, f"is another key than {SEALED_KEY} has; one of them is of another folder")
     wipe(path)
     return True
 
@@ -85,7 +86,7 @@ def _address(key: Secret) -> Address:
     try:
         return LocalSigner(key.reveal()).address
     except ValueError as error:
-        raise ConfigurationError(OPEN_KEY, f"{error}: restore a backup") from None
+        raise ConfigurationError(PLAIN_KEY, f"{error}: restore a backup") from None
 
 
 def _opened(folder: Path, sealer: Sealer) -> LocalSigner:

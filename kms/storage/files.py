@@ -1,4 +1,4 @@
-"""Files of a shard's folder: read only where nobody else can, written whole or not at all, wiped before they go."""
+"""Files of a shard's folder: readable by their owner only, written completely or not at all, wiped before they are removed."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ DRAFT = ".draft"
 
 
 def read_key(path: Path) -> bytes:
-    """A key of 32 bytes in a file of hex that only its owner can read; else `ConfigurationError`."""
+    """Reads a key of 32 bytes from a file of hex that only its owner can read; else raises `ConfigurationError`."""
     text = read_secret(path).reveal()
     try:
         value = bytes.fromhex(text.decode("ascii"))
@@ -25,13 +25,13 @@ def read_key(path: Path) -> bytes:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Writes a file that only the owner can read: on the disk with all its bytes, or not there.
+    """Writes a file that only its owner can read. The file appears with all its bytes, or not at all.
 
     `ConfigurationError` if it exists, `TryAgain` if its draft was wiped meanwhile (`wipe_draft`).
     """
     draft = _draft(path, data)
     try:
-        # A link never replaces another.
+        # A link never replaces an existing file.
         os.link(draft, path)
     except FileExistsError:
         raise ConfigurationError(path.name, "exists; it is never overwritten") from None
@@ -39,58 +39,59 @@ def write_whole(path: Path, data: bytes) -> None:
         raise TryAgain(path.name, "not written: its draft was erased meanwhile") from None
     finally:
         draft.unlink(missing_ok=True)
-    _keep_names(path.parent)
+    _sync_folder(path.parent)
 
 
-def create(path: Path, data: bytes) -> None:
-    """Writes a file that only the owner can read, under a name that nothing has, also outside the shard's folder.
+def create_file(path: Path, data: bytes) -> None:
+    """Writes a file that only its owner can read, under a new name, also outside the shard's folder.
 
-    `ConfigurationError` if something has the name, or the file cannot be written; then nothing of it is left. A crash may leave a
-    part of it.
+    `ConfigurationError` if the name exists or the file cannot be written; then nothing of it is left. A crash may leave a part of
+    it.
     """
     try:
         file = _open_new(path)
     except FileExistsError:
         raise ConfigurationError(
-            str(path), "exists; no secret is overwritten, or shared by two shards: name a new file"
+            str(path), "exists. A secret is never overwritten or shared by two shards: name a new file"
         ) from None
     except OSError as error:
         raise ConfigurationError(str(path), f"{error.strerror}: name a file in a folder that is there") from None
     try:
-        _fill(file, data)
+        _write_synced(file, data)
     except OSError as error:
         path.unlink(missing_ok=True)
         raise ConfigurationError(str(path), f"{error.strerror}: it was not written") from None
-    _keep_names(path.parent)
+    _sync_folder(path.parent)
 
 
 def replace_whole(path: Path, data: bytes) -> None:
-    """The same in place of what may be there: whenever the machine stops, the file is the old one or the new one."""
+    """As `write_whole`, in place of an existing file: after a crash at any moment the file is the old one or the new one."""
     _draft(path, data).replace(path)
-    _keep_names(path.parent)
+    _sync_folder(path.parent)
 
 
 def wipe(path: Path) -> None:
-    """Overwrites and removes a file. What the file system keeps elsewhere stays."""
+    """Overwrites and removes a file. Copies that the file system keeps elsewhere stay."""
     with path.open("r+b") as file:
         _overwrite(file)
     path.unlink()
 
 
 def is_wiped(path: Path) -> bool:
-    """Whether a wipe overwrote the file, which a crash may have left with zeros only, or removed it."""
+    """Whether the file was wiped: it is gone, or a crash left it with zeros only."""
     return not path.exists() or not any(path.read_bytes())
 
 
 def wipe_draft(draft: Path) -> bool:
-    """Removes and overwrites what a `write_whole` that died left; whether there was something. Safe while another one runs.
+    """Removes and overwrites what an interrupted `write_whole` left; returns whether there was something. Safe while another one
+    runs.
 
-    That one either has its file, which is not touched, or is told that it has none.
+    The other one either already has its file, which stays untouched, or raises `TryAgain`.
     """
     try:
         with draft.open("r+b") as file:
             draft.unlink()
-            # Its name is gone, so nobody links it any more: who did so before has whole bytes in a file.
+            # The draft has no name now, so no process links it any more. A process that linked it before has a complete file.
             if os.fstat(file.fileno()).st_nlink == 0:
                 _overwrite(file)
     except FileNotFoundError:
@@ -107,7 +108,7 @@ def _overwrite(file: BinaryIO) -> None:
 def _draft(path: Path, data: bytes) -> Path:
     draft = path.with_suffix(DRAFT)
     wipe_draft(draft)
-    _fill(_open_new(draft), data)
+    _write_synced(_open_new(draft), data)
     return draft
 
 
@@ -115,14 +116,14 @@ def _open_new(path: Path) -> BinaryIO:
     return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
-def _fill(file: BinaryIO, data: bytes) -> None:
+def _write_synced(file: BinaryIO, data: bytes) -> None:
     with file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
 
 
-def _keep_names(path: Path) -> None:
+def _sync_folder(path: Path) -> None:
     folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)

@@ -1,8 +1,7 @@
-"""Who uses a shard's folder: the process that serves from it, which says what share it has in memory, or one that erases,
-restores or wraps.
+"""Locks of a shard's folder: one for the process that serves from it, one for a process that erases, restores or wraps in it.
 
-A word that shares are erased is true only if no process has them any more. The lock is the kernel's: it ends with the process
-that has it, however that ends.
+A statement that shares are erased is true only if no process holds them any more. The serving process therefore writes which
+share it holds in memory into its lock file. The locks are kernel locks: they end with their process, however it ends.
 """
 
 import contextlib
@@ -17,46 +16,48 @@ from bytewise.protocol.units import ZERO_DIGEST, Digest
 from bytewise.service import telemetry
 
 LOCK = "serving.lock"
-"""In the folder: locked while somebody uses it, with the digest of what who serves has, as hex."""
+"""File in the folder that the serving process locks. It contains the digest of the share that this process holds, as hex."""
 
 CHANGING = "changing.lock"
-"""In the folder: locked while somebody erases, restores or wraps in it."""
+"""File in the folder that a process locks while it erases, restores or wraps."""
 
-Held = Callable[[bytes], None]
-"""Told the commitments of the share that a process has in memory, one after the other, as soon as it has no other; b"" while it
-has others, too."""
+ShareReporter = Callable[[bytes], None]
+"""Called with the commitments of the share that a process holds in memory, one after the other, as soon as it holds no other;
+with b"" while it also holds others."""
 
 
-def unsaid(_commitments: bytes) -> None:
-    """`Held` where nobody asks."""
+def ignore_share(_commitments: bytes) -> None:
+    """A `ShareReporter` for processes without a lock."""
 
 
 @contextlib.contextmanager
-def serving(folder: Path) -> Iterator[Held]:
-    """For a process that serves: from before it reads a share until it has none. The call is to be told what it has.
+def lock_for_serving(folder: Path) -> Iterator[ShareReporter]:
+    """Locks the folder for a serving process, from before it reads a share until it holds none. Yields the function to report its
+    share with.
 
     `ConfigurationError` if another process serves from the folder, or erases, restores or wraps in it.
     """
     with _opened(folder / LOCK) as lock:
-        _begin(folder, lock)
+        _acquire(folder, lock)
 
         def held(commitments: bytes) -> None:
             try:
                 said = digests.keccak256(commitments) if commitments else ZERO_DIGEST
                 os.pwrite(lock, said.hex().encode(), 0)
             except OSError as error:
-                # Who erases then finds what was said before, and refuses.
-                telemetry.log("kms.tenancy_unsaid", why=error.strerror)
+                # An erasing process then reads the digest from before, and refuses.
+                telemetry.log("folder_lock.write_failed", why=error.strerror)
 
         yield held
 
 
-def _begin(folder: Path, lock: int) -> None:
-    """Takes the lock, and says nothing yet; not while somebody erases who saw another process serve, or nobody."""
+def _acquire(folder: Path, lock: int) -> None:
+    """Takes the lock and reports no share yet. It fails while another process changes the folder, which may have seen nobody
+    serve."""
     with _opened(folder / CHANGING) as changing:
         if not (_locked(changing, folder / CHANGING) and _locked(lock, folder / LOCK)):
             who = "another process serves from it, or erases, restores or wraps in it"
-            raise ConfigurationError(str(folder), f"{who}: stop that one first")
+            raise ConfigurationError(str(folder), f"{who}: stop it first")
         try:
             os.pwrite(lock, ZERO_DIGEST.hex().encode(), 0)
         except OSError as error:
@@ -64,19 +65,20 @@ def _begin(folder: Path, lock: int) -> None:
 
 
 @contextlib.contextmanager
-def alone(folder: Path) -> Iterator[Digest | None]:
-    """For a process that erases, restores or wraps, beside which no other does and none begins to serve: None if none serves.
+def lock_for_change(folder: Path) -> Iterator[Digest | None]:
+    """Locks the folder for a process that erases, restores or wraps; no other may do so or start to serve. Yields None if none
+    serves.
 
-    While one serves, keccak256 of the commitments of the one share that it has in memory; zero if it did not say.
-    `ConfigurationError` if another process erases, restores or wraps in the folder.
+    While a process serves, it yields keccak256 of the commitments of the one share that it holds, zero if it holds others or did
+    not report. `ConfigurationError` if another process erases, restores or wraps in the folder.
     """
-    # Beside who serves, the lock of that one keeps nobody apart.
+    # While a process serves, the lock of that process does not exclude a second change.
     with _opened(folder / CHANGING) as changing:
         if not _locked(changing, folder / CHANGING):
             who = "another process erases, restores or wraps in it"
             raise ConfigurationError(str(folder), f"{who}: run this again when that ended")
         with _opened(folder / LOCK) as lock:
-            yield None if _locked(lock, folder / LOCK) else _said(lock)
+            yield None if _locked(lock, folder / LOCK) else _reported_share(lock)
 
 
 @contextlib.contextmanager
@@ -105,7 +107,7 @@ def _locked(lock: int, path: Path) -> bool:
     return True
 
 
-def _said(lock: int) -> Digest:
+def _reported_share(lock: int) -> Digest:
     try:
         return Digest(bytes.fromhex(os.pread(lock, 2 * len(ZERO_DIGEST), 0).decode("ascii")))
     except ValueError:

@@ -1,11 +1,10 @@
-"""A shard's keys at rest: one folder with a storage key, a signing key, a TLS key and certificate, and sealed shares.
+"""A shard's keys at rest: a folder with a storage key, a signing key, a TLS key and certificate, and sealed shares.
 
-`signing.sealed` holds the account (`kms.storage.accounts`), `tls.key` and `tls.pem` PEM, `share-<epoch>.json` the share as the
-folder's sealer sealed it (`kms.storage.sealing`), bound to epoch and index; `share-<epoch>-<ceremony>.json` is one that a
-ceremony made. In a hybrid epoch `kem-<epoch>-<ceremony>.sealed` holds the ML-KEM-768 key that came with it, sealed alike: it
-goes with the share.
+`signing.sealed` holds the account (`kms.storage.accounts`), `tls.key` and `tls.pem` PEM. `share-<epoch>.json` holds the share,
+sealed (`kms.storage.sealing`) and bound to epoch and index; `share-<epoch>-<ceremony>.json` is a share that a ceremony made. In a
+hybrid epoch, `kem-<epoch>-<ceremony>.sealed` holds the ML-KEM-768 key of that share, sealed the same way.
 
-Without a sealer the key is the folder's own `storage.key`; there is no other that a call could take by mistake.
+Functions without a `sealer` argument use the folder's own `storage.key`.
 """
 
 from collections.abc import Sequence
@@ -27,26 +26,26 @@ from bytewise.service.certificates import make_certificate
 from bytewise.service.secret import Secret
 from kms.storage.accounts import address_of, draw_account
 from kms.storage.files import DRAFT, wipe, wipe_draft, write_whole
-from kms.storage.sealing import IN_FOLDER, Sealer, Sealing, draw_key, open_sealer
+from kms.storage.sealing import IN_FOLDER, Sealer, StorageKeySource, draw_key, open_sealer
 
 _NO_SHARE = (
     "is epoch_file the document of this shard's epoch? If the share is lost, restore a backup (`bytewise shard restore`); or "
     "move epoch_file away, start the shard, have the others repair it (`bytewise key repair`), and put epoch_file back"
 )
 _HEAD_BYTES = 12
-"""Of a sealed share, stored by themselves: the nonce of the first sealer that there was."""
+"""Bytes of a sealed share that are stored separately: the nonce of the first kind of sealer."""
 TLS_KEY, TLS_CERTIFICATE = "tls.key", "tls.pem"
 ENTRY = "entry.json"
-"""What others must know of the shard, as `bytewise shard init` wrote it; public."""
+"""Public description of the shard, as `bytewise shard init` wrote it."""
 SHARE_SUFFIX, KEM_SUFFIX = ".json", ".sealed"
 RESTORING = ".restoring"
-"""Folder in the shard's, where a restore has its files until it knows which the chain means."""
+"""Folder inside the shard's folder where a restore keeps its files until it knows which of them are in force."""
 POLICY_HISTORY = "policy-history.json"
-"""The newest appraisal policy that the shard accepted, and since when. Kept with the share, restored with it."""
+"""The newest appraisal policy that the shard accepted, and since when. It is kept, backed up and restored with the share."""
 
 
-def enrol(folder: Path, url: str, rng: Rng, sealing: Sealing = IN_FOLDER) -> None:
-    """Draws what a shard's folder lacks: storage, signing and TLS keys. Existing keys are kept."""
+def create_keys(folder: Path, url: str, rng: Rng, sealing: StorageKeySource = IN_FOLDER) -> None:
+    """Draws the keys that a shard's folder lacks: storage, signing and TLS keys. Existing keys are kept."""
     folder.mkdir(parents=True, exist_ok=True)
     draw_key(folder, sealing, rng)
     draw_account(folder, open_sealer(folder, sealing), rng)
@@ -60,13 +59,13 @@ def certificate(folder: Path) -> str:
     return _text(folder / TLS_CERTIFICATE)
 
 
-def entry(folder: Path, url: str, channel: str) -> ShardContact:
+def shard_entry(folder: Path, url: str, channel: str) -> ShardContact:
     """What others must know of this shard before a ceremony: its HTTPS address, and `host:port` of its attested channels."""
     return ShardContact(address_of(folder), url, channel, certificate(folder))
 
 
 def seal_share(folder: Path, epoch: int, index: int, share: int, suffix: str = "", sealer: Sealer | None = None) -> Path:
-    """Writes a share, sealed; `ConfigurationError` if the epoch has one with that suffix."""
+    """Seals and writes a share; `ConfigurationError` if the epoch has one with that suffix."""
     path = folder / f"share-{epoch}{suffix}{SHARE_SUFFIX}"
     sealed = (sealer or open_sealer(folder)).seal(encode_scalar(share), _bound(epoch, index))
     write_whole(path, encode(SealedShare(U64(epoch), index, Blob(sealed[:_HEAD_BYTES]), Blob(sealed[_HEAD_BYTES:]))))
@@ -74,14 +73,14 @@ def seal_share(folder: Path, epoch: int, index: int, share: int, suffix: str = "
 
 
 def seal_kem(folder: Path, epoch: int, index: int, seed: bytes, suffix: str = "", sealer: Sealer | None = None) -> Path:
-    """Writes an ML-KEM-768 key beside the share of that suffix; `ConfigurationError` if there is one."""
+    """Seals and writes an ML-KEM-768 key beside the share of that suffix; `ConfigurationError` if there is one."""
     path = folder / f"kem-{epoch}{suffix}{KEM_SUFFIX}"
     write_whole(path, (sealer or open_sealer(folder)).seal(seed, _kem_bound(epoch, index)))
     return path
 
 
 def find_kem(folder: Path, epoch: int, index: int, key: Blob, sealer: Sealer | None = None) -> Secret:
-    """The folder's ML-KEM-768 key, a seed, with this public key; else `ConfigurationError`. Nobody else ever has it."""
+    """The folder's ML-KEM-768 key, a seed, with this public key; else `ConfigurationError`."""
     sealer = sealer or open_sealer(folder)
     for path in _named(folder, "kem", epoch, KEM_SUFFIX):
         try:
@@ -90,10 +89,10 @@ def find_kem(folder: Path, epoch: int, index: int, key: Blob, sealer: Sealer | N
             continue
         if hpke.kem_key(seed.reveal()) == key:
             return seed
-    raise ConfigurationError(f"kem-{epoch}.sealed", "no ML-KEM-768 key that the epoch has for us")
+    raise ConfigurationError(f"kem-{epoch}.sealed", "the folder has no ML-KEM-768 key that the epoch names for this shard")
 
 
-def open_share(folder: Path, document: EpochDocument, sealer: Sealer | None = None) -> "HeldShare":
+def open_share(folder: Path, document: EpochDocument, sealer: Sealer | None = None) -> "OpenedShare":
     """This folder's share of an epoch, checked against the public commitments; else `ConfigurationError`."""
     record, what = document.record, f"share-{document.record.epoch}.json"
     if not document.commitments or document.commitments[0] != record.public_key:
@@ -104,16 +103,16 @@ def open_share(folder: Path, document: EpochDocument, sealer: Sealer | None = No
         return held
     key = record.hybrid.keys[held.index - 1]
     kem = find_kem(folder, record.epoch, held.index, key, sealer)
-    return HeldShare(held.index, Secret(encode_scalar(held.scalar())), kem)
+    return OpenedShare(held.index, Secret(encode_scalar(held.scalar())), kem)
 
 
-def find_share(folder: Path, epoch: int, commitments: Sequence[Blob], sealer: Sealer | None = None) -> "HeldShare":
-    """The share of an epoch that fits these commitments, of all that the folder has; else `ConfigurationError`.
+def find_share(folder: Path, epoch: int, commitments: Sequence[Blob], sealer: Sealer | None = None) -> "OpenedShare":
+    """The share in the folder that fits these commitments; else `ConfigurationError`.
 
-    A share from before a resharing, out of a backup for example, fits no commitments but its own.
+    A share from before a resharing, for example from a backup, fits its own commitments only.
     """
     erased = [path.name for path in folder.glob(f"erasure-{epoch}-v*-none.json")]
-    why = f"it was erased, as {erased[0]} says, and does not come back" if erased else _NO_SHARE
+    why = f"it was erased ({erased[0]}) and cannot be restored" if erased else _NO_SHARE
     problem = ConfigurationError(f"share of key epoch {epoch}", f"the folder has none: {why}")
     sealer = sealer or open_sealer(folder)
     for path in _share_files(folder, epoch):
@@ -126,15 +125,15 @@ def find_share(folder: Path, epoch: int, commitments: Sequence[Blob], sealer: Se
     raise problem
 
 
-def unopened(folder: Path, epoch: int, sealer: Sealer) -> tuple[str, ...]:
-    """Names of the share files of an epoch that the sealer does not open: another sealed them, or they were altered."""
+def unopened_shares(folder: Path, epoch: int, sealer: Sealer) -> tuple[str, ...]:
+    """Names of the share files of an epoch that the sealer does not open: sealed under another key, or altered."""
     return tuple(path.name for path in _share_files(folder, epoch) if _is_locked(sealer, epoch, path))
 
 
 def erase_others(folder: Path, epoch: int, commitments: Sequence[Blob], sealer: Sealer | None = None) -> int:
-    """Overwrites and removes every share of an epoch that does not fit these commitments; how many those were.
+    """Overwrites and removes every share of an epoch that does not fit these commitments; returns how many.
 
-    `ConfigurationError` if none fits: then nothing is erased. What a file system or a backup kept elsewhere stays, sealed.
+    `ConfigurationError`, and nothing is erased, if none fits. Copies that a file system or a backup keeps elsewhere stay, sealed.
     """
     sealer = sealer or open_sealer(folder)
     find_share(folder, epoch, commitments, sealer)
@@ -142,20 +141,21 @@ def erase_others(folder: Path, epoch: int, commitments: Sequence[Blob], sealer: 
 
 
 def erase_all(folder: Path, epoch: int) -> int:
-    """Overwrites and removes every share of an epoch; how many those were."""
+    """Overwrites and removes every share of an epoch; returns how many."""
     return _erase(folder, epoch, set())
 
 
 def _erase(folder: Path, epoch: int, kept: set[Path]) -> int:
-    """Everything that is, or was to become, a share of the epoch or its ML-KEM key, but the shares to keep, with their keys."""
+    """Removes every share of the epoch, every draft of one and every ML-KEM key, except the shares in `kept` with their keys."""
     erased = 0
-    # What a crash left, of any share: with its file's name a draft opens, and so does the copy of a restore.
+    # Left-overs of a crash, of any share: a renamed draft opens, and so does the copy of a restore.
     for kind, suffix in (("kem", KEM_SUFFIX), ("share", SHARE_SUFFIX)):
         left = [wipe_draft(path) for path in _named(folder, kind, epoch, DRAFT)]
         for ending in (DRAFT, suffix):
             left += [wipe_draft(path) for path in _named(folder / RESTORING, kind, epoch, ending)]
         erased += sum(left) if kind == "share" else 0
-    # First the key without which a share opens nothing of a hybrid epoch: a crash in between leaves the share to be found.
+    # The ML-KEM key first: without it a share of a hybrid epoch opens nothing, and after a crash in between the share is still
+    # found.
     kept_kems = {_kem_of(share) for share in kept}
     for path in _named(folder, "kem", epoch, KEM_SUFFIX):
         if path not in kept_kems:
@@ -171,21 +171,21 @@ def _kem_of(share: Path) -> Path:
     return share.with_name(share.name.replace("share-", "kem-", 1)).with_suffix(KEM_SUFFIX)
 
 
-def points_of(commitments: bytes) -> tuple[Blob, ...]:
-    """Commitments one by one, of bytes in which they stand one after the other."""
+def split_commitments(commitments: bytes) -> tuple[Blob, ...]:
+    """Commitments one by one, from bytes that contain them one after the other."""
     return tuple(Blob(commitments[at : at + POINT_BYTES]) for at in range(0, len(commitments), POINT_BYTES))
 
 
 def load_document(path: Path) -> EpochDocument:
-    """The public epoch document of a file."""
+    """Reads a public epoch document."""
     try:
         return decode(EpochDocument, path.read_bytes())
     except (OSError, Fault) as error:
         raise ConfigurationError(path.name, str(error)[:200]) from None
 
 
-class HeldShare:
-    """An opened share; the scalar shows itself only to the call that uses it, and so does the ML-KEM-768 key, if it has one."""
+class OpenedShare:
+    """An opened share. Its scalar and its ML-KEM-768 key, if it has one, are returned only to the call that uses them."""
 
     __slots__ = ("_kem", "_secret", "index")
 
@@ -210,7 +210,7 @@ def _share_files(folder: Path, epoch: int) -> list[Path]:
 
 
 def _named(folder: Path, kind: str, epoch: int, suffix: str) -> list[Path]:
-    """Files of an epoch: the dealt one, and those of ceremonies."""
+    """Files of an epoch: the one without a ceremony, then those of ceremonies."""
     return [path for of in (f"{kind}-{epoch}", f"{kind}-{epoch}-*") for path in sorted(folder.glob(of + suffix))]
 
 
@@ -228,20 +228,20 @@ def _is_locked(sealer: Sealer, epoch: int, path: Path) -> bool:
     except ConfigurationError:
         return True
     except Fault:
-        return False  # what is no sealed share is not locked: no key opens it
+        return False  # a malformed file opens under no key
     return False
 
 
-def _fitting(sealer: Sealer, epoch: int, path: Path, commitments: Sequence[Blob]) -> HeldShare:
+def _fitting(sealer: Sealer, epoch: int, path: Path, commitments: Sequence[Blob]) -> OpenedShare:
     held = _opened(sealer, epoch, path)
     verify_share(held.index, held.scalar(), [decode_point(each) for each in commitments])
     return held
 
 
-def _opened(sealer: Sealer, epoch: int, path: Path) -> HeldShare:
+def _opened(sealer: Sealer, epoch: int, path: Path) -> OpenedShare:
     stored = decode(SealedShare, path.read_bytes())
     try:
-        return HeldShare(stored.index, sealer.open(stored.nonce + stored.ciphertext, _bound(epoch, stored.index)))
+        return OpenedShare(stored.index, sealer.open(stored.nonce + stored.ciphertext, _bound(epoch, stored.index)))
     except ConfigurationError:
         why = "does not open: it was altered, or sealed under another storage key, epoch or index"
         raise ConfigurationError(path.name, why) from None

@@ -1,5 +1,7 @@
-"""What seals a shard's secrets at rest: a port, and AES-256-GCM under the folder's storage key, which lies in a file, or wrapped
-(`storage.wrapped`) so that only a command of the operator's gives it back: a key service, a token, a TPM (ADR-040).
+"""Sealing of a shard's secrets at rest: AES-256-GCM under the folder's storage key.
+
+The storage key is in a file, or is wrapped (`storage.wrapped`) so that only a command of the operator returns it: a key service,
+a PKCS#11 token or a TPM (ADR-040). The command reads bytes from stdin and prints bytes to stdout.
 """
 
 import base64
@@ -24,19 +26,17 @@ from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.units import Blob, Digest
 from bytewise.service.secret import Secret
 from bytewise.service.settings import child_environment
-from kms.storage.files import KEY_BYTES, create, is_wiped, read_key, wipe, write_whole
-
-# A command of the operator's that wraps and unwraps a key: a key service, a PKCS#11 token, a TPM. Bytes in, bytes out.
+from kms.storage.files import KEY_BYTES, create_file, is_wiped, read_key, wipe, write_whole
 
 MAX_OUTPUT_BYTES = 16_384
 """Far above what any key service makes of 32 bytes."""
-_BY_HAND = "run it by hand to see why (what it says on stderr is dropped here, for it may hold the key)"
+_BY_HAND = "run it by hand to see why (its stderr is dropped here, because it may contain the key)"
 
 
-def ask(setting: str, command: Sequence[str], given: bytes, limit_s: float) -> bytes:
-    """What the command prints when it reads these bytes. `setting` names it in errors.
+def run_key_command(setting: str, command: Sequence[str], given: bytes, limit_s: float) -> bytes:
+    """What the command prints when it reads these bytes. `setting` names the command in errors.
 
-    `TryAgain` if it fails, or has not ended after `limit_s` seconds (it is killed then, with what it started);
+    `TryAgain` if it fails, or has not ended after `limit_s` seconds (it is then killed, with the processes that it started);
     `ConfigurationError` if it cannot be started, or prints nothing or too much.
     """
     out, code = _run(setting, command, given, limit_s)
@@ -44,7 +44,7 @@ def ask(setting: str, command: Sequence[str], given: bytes, limit_s: float) -> b
         raise TryAgain(_named(setting, command), f"it ended with exit code {code}; {_BY_HAND}")
     if not out:
         raise ConfigurationError(
-            _named(setting, command), "it ended well and printed nothing; it must print its result on stdout"
+            _named(setting, command), "it exited with 0 and printed nothing; it must print its result on stdout"
         )
     if len(out) > MAX_OUTPUT_BYTES:
         raise ConfigurationError(
@@ -66,9 +66,9 @@ def _run(setting: str, command: Sequence[str], given: bytes, limit_s: float) -> 
         try:
             out, _ = process.communicate(given, limit_s)
         except subprocess.TimeoutExpired:
-            # The whole group: what a shell started would keep the pipe, and the key, for longer.
+            # The whole process group is killed: a process that a shell started would keep the pipe, and the key, open.
             os.killpg(process.pid, signal.SIGKILL)
-            why = f"no end after {limit_s:g} s, and it was killed; is the key service there? `wrap_limit_s` is the longest wait"
+            why = f"it had not ended after {limit_s:g} s and was killed: check the key service, or raise `wrap_limit_s`"
             raise TryAgain(_named(setting, command), why) from None
     return out, process.returncode
 
@@ -79,24 +79,24 @@ def _named(setting: str, command: Sequence[str]) -> str:
 
 STORAGE_KEY, WRAPPED_KEY = "storage.key", "storage.wrapped"
 LIMIT_S, MAX_LIMIT_S = 30.0, 600.0
-"""Longest wait for the command, by default and at all."""
+"""Longest wait for the command, by default and at all, seconds."""
 _NONCE_BYTES = 12
 
 
 class Sealer(Protocol):
-    """Seals short secrets for one purpose each."""
+    """Seals short secrets, each for one purpose."""
 
     def seal(self, plain: bytes, context: Digest) -> bytes:
         """The sealed secret, which opens for the same context only."""
         ...
 
     def open(self, sealed: bytes, context: Digest) -> Secret:
-        """What was sealed; `ConfigurationError` if it was altered, or sealed elsewhere or for another context."""
+        """The secret; `ConfigurationError` if it was altered, or sealed elsewhere or for another context."""
         ...
 
 
 class StorageKey:
-    """AES-256-GCM under one key, the context as associated data; what is sealed is 12 bytes of nonce and the ciphertext."""
+    """AES-256-GCM under one key, with the context as associated data. The sealed form is 12 bytes of nonce and the ciphertext."""
 
     __slots__ = ("_aead", "_name")
 
@@ -118,11 +118,11 @@ class StorageKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Sealing:
-    """Where the storage key of a folder is; by default in the folder's `storage.key`."""
+class StorageKeySource:
+    """Where a folder's storage key is; by default in the folder's `storage.key`."""
 
     key_file: Path | None = None
-    """The file that has it: 32 bytes as hex."""
+    """A file with the key: 32 bytes as hex."""
     wrap: tuple[str, ...] = ()
     """Program and arguments that read the key from stdin and print it wrapped."""
     unwrap: tuple[str, ...] = ()
@@ -132,28 +132,30 @@ class Sealing:
 
     def __post_init__(self) -> None:
         if bool(self.wrap) != bool(self.unwrap):
-            raise ConfigurationError("wrap_command", "and unwrap_command: both, or neither of them")
+            raise ConfigurationError("wrap_command", "set without unwrap_command or the reverse: set both or neither")
         if self.wrap and self.key_file is not None:
-            raise ConfigurationError("storage_key_file", "and wrap_command: one of them keeps the storage key")
+            raise ConfigurationError(
+                "storage_key_file", "set together with wrap_command: set one of them, which keeps the storage key"
+            )
         if not 0 < self.limit_s <= MAX_LIMIT_S:
             raise ConfigurationError("wrap_limit_s", f"{self.limit_s:g} is not above 0 and at most {MAX_LIMIT_S:g}")
 
 
-IN_FOLDER = Sealing()
+IN_FOLDER = StorageKeySource()
 
 
 @dataclass(frozen=True, slots=True)
 class WrappedKey:
-    """`storage.wrapped`."""
+    """Content of `storage.wrapped`."""
 
     wrapped: Blob
     """What the command printed."""
     check: Blob
-    """Nothing, sealed under the key: tells the key from another one."""
+    """An empty message sealed under the key, to recognise the key."""
 
 
-def open_sealer(folder: Path, sealing: Sealing = IN_FOLDER) -> Sealer:
-    """The sealer of a folder, with its key at hand: the command, if there is one, runs once.
+def open_sealer(folder: Path, sealing: StorageKeySource = IN_FOLDER) -> Sealer:
+    """The sealer of a folder, with its key loaded. A wrap command, if set, runs once.
 
     `ConfigurationError` for a file or a command that cannot be right, `TryAgain` for a command that fails or is late.
     """
@@ -161,14 +163,12 @@ def open_sealer(folder: Path, sealing: Sealing = IN_FOLDER) -> Sealer:
         path = sealing.key_file or folder / STORAGE_KEY
         return StorageKey(Secret(read_key(path)), path.name)
     if (folder / STORAGE_KEY).exists():
-        raise ConfigurationError(
-            STORAGE_KEY, "lies in the folder, and the settings have a wrap_command: run `bytewise shard wrap`"
-        )
+        raise ConfigurationError(STORAGE_KEY, "is in the folder, and the settings have a wrap_command: run `bytewise shard wrap`")
     return StorageKey(_unwrapped(_read(folder), sealing), WRAPPED_KEY)
 
 
-def verify_same_key(folder: Path, sealing: Sealing) -> None:
-    """Nothing is sealed under a key file while the folder has a storage key of its own that is another: `ConfigurationError`."""
+def verify_same_key(folder: Path, sealing: StorageKeySource) -> None:
+    """`ConfigurationError` if the settings name a key file while the folder has its own, different storage key."""
     own = folder / STORAGE_KEY
     if sealing.key_file and own.exists() and read_key(own) != read_key(sealing.key_file):
         raise ConfigurationError(
@@ -177,10 +177,10 @@ def verify_same_key(folder: Path, sealing: Sealing) -> None:
         )
 
 
-def draw_key(folder: Path, sealing: Sealing, rng: Rng) -> None:
-    """Draws the folder's storage key where the settings want it; one that is there is kept. Errors as of `open_sealer`.
+def draw_key(folder: Path, sealing: StorageKeySource, rng: Rng) -> None:
+    """Draws the folder's storage key where the settings want it; an existing one is kept. Errors as of `open_sealer`.
 
-    A file that is there is kept only if `open_sealer` would take it: shares are never sealed under what is no key.
+    An existing file is kept only if `open_sealer` would accept it, so that shares are never sealed under an invalid key.
     """
     if sealing.wrap:
         if not (folder / WRAPPED_KEY).exists():
@@ -190,16 +190,16 @@ def draw_key(folder: Path, sealing: Sealing, rng: Rng) -> None:
     if path.exists():
         read_key(path)
     else:
-        create(path, rng(KEY_BYTES).hex().encode())
+        create_file(path, rng(KEY_BYTES).hex().encode())
 
 
-def wrap_folder(folder: Path, sealing: Sealing) -> None:
-    """Takes the storage key of a folder out of its file, which is wiped, and keeps it wrapped; shares stay as they are.
+def wrap_folder(folder: Path, sealing: StorageKeySource) -> None:
+    """Moves the storage key of a folder from its file, which is wiped, into wrapped form. Shares stay as they are.
 
-    The same call goes on after a crash. Errors as of `open_sealer`; the file stays until the command gave the key back.
+    The same call continues after a crash. Errors as of `open_sealer`. The file stays until the command returned the key.
     """
     if not sealing.wrap:
-        raise ConfigurationError("wrap_command", "missing: what wraps the storage key?")
+        raise ConfigurationError("wrap_command", "missing: name the program that wraps the storage key")
     if (folder / WRAPPED_KEY).exists() and is_wiped(folder / STORAGE_KEY):
         _unwrapped(_read(folder), sealing)
         (folder / STORAGE_KEY).unlink(missing_ok=True)
@@ -212,18 +212,18 @@ def wrap_folder(folder: Path, sealing: Sealing) -> None:
     wipe(folder / STORAGE_KEY)
 
 
-def _store(folder: Path, key: Secret, sealing: Sealing) -> None:
-    wrapped = ask("wrap_command", sealing.wrap, key.reveal(), sealing.limit_s)
+def _store(folder: Path, key: Secret, sealing: StorageKeySource) -> None:
+    wrapped = run_key_command("wrap_command", sealing.wrap, key.reveal(), sealing.limit_s)
     shown = (key.reveal(), key.reveal().hex().encode(), key.reveal().hex().upper().encode(), base64.b64encode(key.reveal())[:-1])
     if any(form in wrapped for form in shown):
-        raise ConfigurationError(f"wrap_command ({sealing.wrap[0]})", "what it prints has the key in it: it wraps nothing")
+        raise ConfigurationError(f"wrap_command ({sealing.wrap[0]})", "its output contains the key: it does not wrap it")
     stored = WrappedKey(Blob(wrapped), Blob(StorageKey(key, WRAPPED_KEY).seal(b"", _CHECK)))
-    _unwrapped(stored, sealing)  # before anything depends on it
+    _unwrapped(stored, sealing)  # must work before anything depends on it
     write_whole(folder / WRAPPED_KEY, encode(stored))
 
 
-def _unwrapped(stored: WrappedKey, sealing: Sealing) -> Secret:
-    key = Secret(ask("unwrap_command", sealing.unwrap, stored.wrapped, sealing.limit_s))
+def _unwrapped(stored: WrappedKey, sealing: StorageKeySource) -> Secret:
+    key = Secret(run_key_command("unwrap_command", sealing.unwrap, stored.wrapped, sealing.limit_s))
     named = f"unwrap_command ({sealing.unwrap[0]})"
     if len(key.reveal()) != KEY_BYTES:
         raise ConfigurationError(

@@ -33,7 +33,7 @@ from cli.connect import Connection, connected, receipt_argument
 from cli.demo.command import COMMANDS
 from cli.demo.plan import OPERATORS, SHARDS, THRESHOLD, VERIFIERS
 from cli.receipt.search import find_receipt
-from kms.storage.keyring import HeldShare, load_document, open_share
+from kms.storage.keyring import OpenedShare, load_document, open_share
 from tests.fixtures import memory_search
 
 ROOT = Path(__file__).parents[2]
@@ -143,7 +143,9 @@ def test_plaintext_is_only_where_the_design_allows_it(demo: Run) -> None:
     assert "honest" in holders, "the asked operator must hold the prompt (positive control)"
     # The process that had the receipt is gone: its log says so, and what lives on of an enclave never had it.
     receipt = next(a["receipt_id"] for a in demo.report["answers"] if a["operator"] == "honest")
-    given = {name for name in opened if f'"enclave.job","receipt":"{receipt}"' in (demo.folder / f"{name}.log").read_text()}
+    given = {
+        name for name in opened if f'"enclave_job.started","receipt":"{receipt}"' in (demo.folder / f"{name}.log").read_text()
+    }
     assert given, "an enclave with a ticket must have been given the receipt (positive control)"
     assert holders.keys() == {"honest"}, holders
     # A job may run at this moment, in a process of who has the right to it.
@@ -185,7 +187,7 @@ def test_no_actor_holds_the_private_key_of_the_shards(demo: Run) -> None:
     assert memory_search.in_files(demo.folder, secrets | memory_search.scalar_forms(key)) == {}
 
 
-def _kept(number: int, share: HeldShare) -> list[dict[str, bytes]]:
+def _kept(number: int, share: OpenedShare) -> list[dict[str, bytes]]:
     """The forms of what a shard alone has: its share, and in a hybrid epoch its second key."""
     kinds = [memory_search.scalar_forms(share.scalar())]
     if KEYS == "hybrid":

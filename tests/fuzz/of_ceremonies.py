@@ -1,4 +1,5 @@
-"""Key ceremonies: what a shard reads of a scribe, a scribe of a shard, and what a member can say that every rule then sees."""
+"""Key ceremonies: what a shard reads of a coordinator, a coordinator of a shard, and what a member can say that every rule then
+sees."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -28,10 +29,10 @@ from bytewise.protocol.keys.ceremony_log import (
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.suites import hybrid_epoch
 from bytewise.protocol.units import Blob
-from kms.ceremony.state import Ceremony
-from kms.ceremony.state_machine import apply, begin
-from tests.fixtures.kms.ceremonies import SCRIBE, Party, Town, generated, party, plan_for, seat
-from tests.fixtures.kms.dkg_fixture import Office, brought, offices, plan, scribe_of
+from kms.ceremony.state import CeremonyState
+from kms.ceremony.state_machine import apply, initial_state
+from tests.fixtures.kms.ceremonies import COORDINATOR, Party, Town, generated, party, plan_for, seat
+from tests.fixtures.kms.dkg_fixture import Office, brought, coordinator_of, offices, plan
 from tests.fuzz.edits import mutant
 from tests.fuzz.target import Target, corpus, same, target
 
@@ -39,7 +40,7 @@ from tests.fuzz.target import Target, corpus, same, target
 class Moment(NamedTuple):
     """A message as it was said, and where."""
 
-    state: Ceremony
+    state: CeremonyState
     signer: LocalSigner
     message: Message
 
@@ -53,7 +54,7 @@ class Recorder(Town):
 
     def post(self, message: Message) -> None:
         """Remembers, then posts."""
-        signers = {each.signer.address: each.signer for each in self.parties} | {SCRIBE.address: SCRIBE}
+        signers = {each.signer.address: each.signer for each in self.parties} | {COORDINATOR.address: COORDINATOR}
         self.moments.append(Moment(self.state, signers[message.sender], message))
         super().post(message)
 
@@ -98,13 +99,13 @@ def messages(_folder: Path) -> Target:
 
 
 def plans(_folder: Path) -> Target:
-    """Plans that a scribe signs, whatever they say."""
+    """Plans that a coordinator signs, whatever they say."""
     seeds = [encode(town.plan) for town in _towns()]
 
     def read(data: bytes) -> None:
         found = same(decode(CeremonyPlan, data), data)
-        begin(found)
-        sign_plan(SCRIBE, found)
+        initial_state(found)
+        sign_plan(COORDINATOR, found)
 
     return target(read, seeds)
 
@@ -116,7 +117,7 @@ class Tapped(Office):
     answered: list[bytes]
 
     def exchange(self, asked: Exchange, timeout_s: float = 20.0) -> ExchangeAnswer:
-        """As the scribe reaches it."""
+        """As the coordinator reaches it."""
         answer = super().exchange(asked, timeout_s)
         self.asked.append(encode(asked))
         self.answered.append(encode(answer))
@@ -134,26 +135,28 @@ def exchanges(folder: Path) -> Target:
     """The body of `POST /v1/ceremony` at a shard with its store on a disk."""
     first, parties = _tapped(folder)
     agreed = plan(parties, 2, 3)
-    scribe = scribe_of(folder, agreed, parties)
+    coordinator = coordinator_of(folder, agreed, parties)
     for _ in range(3):
-        scribe.turn()
+        coordinator.exchange_round()
     desk = first.restart()
 
     def read(data: bytes) -> None:
         try:
             desk.exchange(data)
         except (BadSignature, CeremonyRefused):
-            # The scribe is no better than others: whatever it signs is looked at too.
+            # The coordinator is no better than others: whatever it signs is looked at too.
             asked = decode(Exchange, data, MAX_EXCHANGE_MARKS)
             first = max(asked.before.length, 0)
-            before = scribe.heads[first] if first < len(scribe.heads) else asked.before.head
-            desk.exchange(encode(make_exchange(SCRIBE, sign_plan(SCRIBE, asked.plan.plan), first, asked.messages, before)))
+            before = coordinator.heads[first] if first < len(coordinator.heads) else asked.before.head
+            desk.exchange(
+                encode(make_exchange(COORDINATOR, sign_plan(COORDINATOR, asked.plan.plan), first, asked.messages, before))
+            )
 
     return target(read, first.asked, (Fault, Unavailable))
 
 
 def log_copies(folder: Path) -> Target:
-    """Files of `bytewise key forks`: a shard's log that its scribe signed, alone and beside a second one of that scribe."""
+    """Files of `bytewise key forks`: a log that its coordinator signed, alone and beside a second one of it."""
     parties, _ = offices(folder, 2)
     agreed = plan(parties, 2, 2)
     words = tuple(message for each in parties for message in each.exchange(brought(agreed)).messages)
@@ -166,10 +169,10 @@ def log_copies(folder: Path) -> Target:
         try:
             found = same(read_copy(data), data)
         except (BadSignature, CeremonyRefused):
-            # What a scribe signs is looked at too, whatever it is.
+            # What a coordinator signs is looked at too, whatever it is.
             copy = decode(CeremonyLogCopy, data)
-            signed = sign_plan(SCRIBE, copy.plan.plan)
-            end = sign_head(SCRIBE, signed, len(copy.messages), head_after(signed.plan.digest, copy.messages))
+            signed = sign_plan(COORDINATOR, copy.plan.plan)
+            end = sign_head(COORDINATOR, signed, len(copy.messages), head_after(signed.plan.digest, copy.messages))
             found = read_copy(encode(CeremonyLogCopy(signed, copy.messages, end, copy.fork)))
         for each in seeds:
             if (fork := fork_of_copies(found, each)) is not None:
@@ -179,9 +182,9 @@ def log_copies(folder: Path) -> Target:
 
 
 def exchange_answers(folder: Path) -> Target:
-    """What a scribe reads of a shard."""
+    """What a coordinator reads of a shard."""
     first, parties = _tapped(folder)
-    scribe_of(folder, plan(parties, 2, 3), parties).turn()
+    coordinator_of(folder, plan(parties, 2, 3), parties).exchange_round()
 
     def read(data: bytes) -> None:
         for message in same(decode(ExchangeAnswer, data, MAX_EXCHANGE_MARKS), data).messages:

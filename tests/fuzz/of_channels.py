@@ -14,7 +14,7 @@ from bytewise.protocol.keys.epochs import ShardRefusal
 from bytewise.protocol.units import Blob, Digest
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.tee import binding
-from bytewise.tee.binding import Proof, Statement
+from bytewise.tee.binding import ChannelStatement, Proof
 from bytewise.tee.certificates import UNREADABLE
 from bytewise.tee.channel import EphemeralKey, TlsSession, _Kind, _receive, verify_certificate
 from tests.fixtures.kms.memory_chain import CONTRACTS
@@ -38,7 +38,7 @@ def proofs(_folder: Path) -> Target:
     """Proofs, at a shard, for a statement that genuine evidence binds."""
     ends = Ends(shared_bench())
     names = (Digest(bytes([each]) * 32) for each in (3, 4, 5))
-    said = Statement(CONTRACTS, plain_hello(ends), b"\x02" * 32, *names)
+    said = ChannelStatement(CONTRACTS, plain_hello(ends), b"\x02" * 32, *names)
     seed = encode(Proof(ends.quoter().quote(binding.report_data(said)), Blob(b"")))
     terms, now = ends.terms(SHARD), SystemClock().now()
     return target(lambda data: binding.verify_proof(terms, said, data, now), [seed])

@@ -28,7 +28,7 @@ from bytewise.protocol.evidence.policy_updates import PendingAddition, PolicySta
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U8, U16, U64, U256, Blob, Digest
 from bytewise.tee.appraisal import verify_result_quote
-from bytewise.tee.collateral import from_service, issued_at
+from bytewise.tee.collateral import issued_at, parse_collateral
 from bytewise.tee.dcap import verify_quote
 from bytewise.tee.gpu import verify_gpu
 from bytewise.tee.quoters import ConfigfsQuoter
@@ -156,7 +156,7 @@ def services(_folder: Path) -> Target:
     bench = shared_bench()
     sound = bench.evidence.collateral
     assert sound is not None
-    return target(from_service, [service_answer(sound, bench.policy.rules[0].root)], EvidenceMalformed)
+    return target(parse_collateral, [service_answer(sound, bench.policy.rules[0].root)], EvidenceMalformed)
 
 
 def gpus(_folder: Path) -> Target:

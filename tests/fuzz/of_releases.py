@@ -95,7 +95,7 @@ def documents(folder: Path) -> Target:
     share = decode(SealedShare, (own / "share-1.json").read_bytes())
     seeds = (
         world.document,
-        keyring.entry(own, "https://127.0.0.1:7001", "127.0.0.1:7002"),
+        keyring.shard_entry(own, "https://127.0.0.1:7001", "127.0.0.1:7002"),
         share,
         erasure,
         ours.log(0).entries[0],

@@ -1,6 +1,6 @@
 """The plan of a key ceremony: what is fixed before shards generate, renew or repair shares (design section 8).
 
-Two field names of the signed plan are older than the terms of the documentation: `scribe` is the coordinator, `heir` is the
+Two field names of the signed plan are older than the terms of the documentation: `coordinator` is the coordinator, `heir` is the
 shard whose share is repaired.
 """
 
@@ -183,6 +183,16 @@ class CeremonyPlan:
             raise CeremonyRefused("plan", f"shard {heir.index} cannot help to repair its own share")
 
     @property
+    def coordinator(self) -> Address:
+        """Account of the coordinator (stored as `scribe`)."""
+        return self.scribe
+
+    @property
+    def repair_target(self) -> CeremonySeat | None:
+        """In a repair, the shard that lost its share (stored as `heir`)."""
+        return self.heir
+
+    @property
     def hybrid(self) -> bool:
         """Whether the number of the epoch says that its shards have ML-KEM keys too."""
         return suite_of(self.epoch) == SUITE_HYBRID
@@ -239,7 +249,7 @@ def sign_plan(signer: Signer, plan: CeremonyPlan) -> SignedPlan:
 
 def verify_plan(signed: SignedPlan) -> CeremonyPlan:
     """The plan, if its coordinator signed it; else `BadSignature`."""
-    verify_signature("ceremony plan", signed.plan.digest, signed.signature, signed.plan.scribe)
+    verify_signature("ceremony plan", signed.plan.digest, signed.signature, signed.plan.coordinator)
     return signed.plan
 
 

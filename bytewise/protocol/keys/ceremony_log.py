@@ -262,7 +262,7 @@ def verify_head(plan: SignedPlan, signed: SignedHead) -> SignedHead:
     negative length."""
     if signed.length < 0:
         raise CeremonyRefused(plan.plan.digest.hex()[:16], f"a log of {signed.length} messages")
-    verify_signature("log of a ceremony", _head_digest(plan, signed.length, signed.head), signed.signature, plan.plan.scribe)
+    verify_signature("log of a ceremony", _head_digest(plan, signed.length, signed.head), signed.signature, plan.plan.coordinator)
     return signed
 
 

@@ -89,7 +89,7 @@ def test_copied_envelope_opens_only_where_shards_check_no_proof(court: Court) ->
     base, points = decode_point(envelope.enc), {}
     for record in court.keys.document.record.shards[:2]:
         # What a shard computes for any point that it is given, under the attacker's own receipt.
-        share = court.keys.shard(record.index)._renewal.share().scalar()
+        share = court.keys.shard(record.index)._rotation.share().scalar()
         partial = prove_partial(record.index, share, base, own.id, court.keys.shard(record.index)._rng)
         points[record.index] = verify_partial(partial, record.index, decode_point(record.verification_key), base, own.id)
     public = court.keys.document.record.public_key

@@ -12,7 +12,7 @@ from bytewise.protocol.jobs import JobResult, RunJob, key_domain
 from bytewise.protocol.records.statements import AuditOutcome, Outcome, Verdict
 from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import Digest
-from enclave.session import Bench
+from enclave.session import JobContext
 from tests.fixtures.bad_input.courtroom import NOTHING, Blame, Court, computed, verdict
 from tests.fixtures.builders import word
 from tests.fixtures.in_memory_network import Enclave
@@ -61,7 +61,7 @@ def test_one_honest_shard_among_liars_gives_no_key_and_no_other_plaintext(court:
 class Tampering(Enclave):
     """A duty process that changes the ticket of its job and has it signed by `signer`."""
 
-    def __init__(self, bench: Bench, signer: LocalSigner, **changes: object) -> None:
+    def __init__(self, bench: JobContext, signer: LocalSigner, **changes: object) -> None:
         super().__init__(bench)
         self._signer, self._changes = signer, changes
 

@@ -28,7 +28,7 @@ from bytewise.storage.archive import LightAudits
 from bytewise.storage.duties import Duties
 from bytewise.storage.protection import Protection
 from committee.ballots import Ballots
-from enclave.judge import judge, verify_job
+from enclave.judge import judge_job, verify_job
 from tests.fixtures.builders import CHAIN_ID, MODEL, NOW, World, signer, word
 from tests.fixtures.verifier import enclave_in_memory as b
 from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, VerifierFixture
@@ -171,7 +171,7 @@ def test_enclave_lacking_a_dependency_reports_nothing_about_the_bytes(kind: type
     keys = Failing(b.WholeKey(), "open" if place == "keys" else "", away(kind))
     engine = Failing(b.TwoStubEngines(), "" if place == "keys" else place, away(kind))
     try:
-        found = judge(job, verify_job(job, CHAIN_ID), keys, b"", engine, MODEL)
+        found = judge_job(job, verify_job(job, CHAIN_ID), keys, b"", engine, MODEL)
     except Unavailable as error:
         assert type(error) is kind
     else:

@@ -14,7 +14,7 @@ from bytewise.protocol.jobs import anchor_domain
 from bytewise.protocol.records.seal import unpad
 from bytewise.service.secret import Secret
 from kms.storage import keyring
-from kms.storage.keyring import HeldShare
+from kms.storage.keyring import OpenedShare
 from tests.fixtures.kms.release_network import World
 
 
@@ -27,7 +27,7 @@ def test_the_bare_arithmetic_opens_the_envelope(tmp_path: Path) -> None:
     envelope = verify_receipt_envelope(anchor_domain(job.contracts), job.receipt, job.envelope)
     opened = open_with_point(envelope, point, job.epoch.public_key, world.context(case), case.id)
     assert unpad(opened) == case.payload
-    wrong = HeldShare(shares[0].index, Secret(encode_scalar(int.from_bytes(os.urandom(31)))))
+    wrong = OpenedShare(shares[0].index, Secret(encode_scalar(int.from_bytes(os.urandom(31)))))
     with pytest.raises(ShardLied):
         Arithmetic(job, world.secret, [wrong, shares[1]]).release()
 

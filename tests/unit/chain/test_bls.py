@@ -123,4 +123,4 @@ def test_a_signer_prints_its_key_hash_and_never_its_secret() -> None:
     secret = bytes(range(1, 33))
     signer = BlsSigner(secret)
     assert bls.key_hash(signer.public_key).hex() in repr(signer) and secret.hex() not in repr(signer)
-    assert b"".join(bls.words(signer.public_key)) == signer.public_key and len(bls.words(signer.public_key)) == 4
+    assert b"".join(bls.point_words(signer.public_key)) == signer.public_key and len(bls.point_words(signer.public_key)) == 4

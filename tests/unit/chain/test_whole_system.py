@@ -13,7 +13,7 @@ import pytest
 from bytewise.protocol.errors.records import Defect
 from bytewise.protocol.records.statements import Outcome, Verdict
 from bytewise.protocol.units import ZERO_DIGEST
-from enclave.judge import Judgement
+from enclave.judge import JobOutcome
 from tests.fixtures.chain.anvil import running_anvil
 from tests.fixtures.system.field_lies import PROMISED, RECEIPT_LIES, REFUSED
 from tests.fixtures.system.lying_operators import CHALLENGER, OPERATOR, VERIFIERS, Filed
@@ -186,7 +186,7 @@ def test_colluding_quorum_convicts_the_truth_and_the_check_reports_it(system: Wh
 def careless(system: WholeSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     """Judges take the tokens that the receipt names for those that they computed."""
 
-    def judged(filed: Filed, *which: Any) -> Judgement:
+    def judged(filed: Filed, *which: Any) -> JobOutcome:
         found = WholeSystem.judged(system, filed, *which)
         executed = found.outcome is Outcome.EXECUTED
         return found._replace(tokens_hash=filed.signed.receipt.tokens_hash) if executed else found

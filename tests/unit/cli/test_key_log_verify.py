@@ -18,8 +18,8 @@ from cli.key import log, log_audit
 from cli.key.log_audit import Court as Judge
 from cli.key.log_audit import worst
 from kms.release_log import copies
-from kms.release_log.copies import LogCopy
-from kms.release_log.entitlement import Seen, judge
+from kms.release_log.copies import ReleaseLogCopy
+from kms.release_log.entitlement import AuditBlock, judge_log
 from tests.fixtures.cli.log_site import LogSite, site
 from tests.fixtures.kms.log_court import Court
 from tests.fixtures.kms.memory_chain import NOW
@@ -39,7 +39,7 @@ def with_code(site: LogSite) -> None:
 
 def asked(monkeypatch: pytest.MonkeyPatch, court: Court, seen: int = NOW) -> None:
     """From now on this chain answers whom `--rpc` names."""
-    answers = Judge(lambda entries: judge(entries, court, Seen(100, seen, seen)))
+    answers = Judge(lambda entries: judge_log(entries, court, AuditBlock(100, seen, seen)))
     monkeypatch.setattr(log, "court_of", lambda *_: answers)
 
 
@@ -121,7 +121,7 @@ def test_altered_mark_hides_no_wrong_release(site: LogSite, monkeypatch: pytest.
     site.world.chain.disputes.clear()
     asked(monkeypatch, Court(site.world.chain))
     assert site.log("verify", "--rpc", NO_NODE) == Exit.MISMATCH
-    assert "shard 1: record 0 released without a right: there is no dispute" in site.said()
+    assert "shard 1: record 0 released without entitlement: there is no dispute" in site.said()
 
 
 @pytest.mark.e2e
@@ -140,7 +140,7 @@ def test_log_with_unjudged_releases_is_not_called_complete(site: LogSite, monkey
         asked(monkeypatch, Court(site.world.chain))
         site.change(1, update(ReleaseRow).values(signed_ticket=None, release_evidence=None))
         assert site.log("verify", "--rpc", NO_NODE) == Exit.INCONCLUSIVE
-        assert "shard 1 has 1 releases that were not judged: the shard kept no ticket" in site.said()
+        assert "shard 1 has 1 releases that were not judged: the shard stored no ticket" in site.said()
         monkeypatch.undo()
         assert site.log("verify") == Exit.OK, "nobody asked the chain"
 
@@ -180,7 +180,7 @@ def test_log_not_read_to_its_end_reports_no_receipt_as_not_opened(site: LogSite,
         cases = [site.opened() for _ in range(2)]
     book = replace(NETWORK, epochs=(site.world.document,))
     for shard in site.shards.values():
-        copy = LogCopy(site.folder / "logs", 1, shard.info().shard)
+        copy = ReleaseLogCopy(site.folder / "logs", 1, shard.info().shard)
         with contextlib.suppress(TryAgain):
             copy.extend(lambda first, shard=shard: shard.log(0).entries[first : first + 1], book.epochs_domain)  # type: ignore[misc]
     assert site.log("show", hex0x(cases[1].id)) == Exit.INCONCLUSIVE

@@ -21,8 +21,8 @@ from chain.sending.keys import save_signer
 from cli.__main__ import main
 from cli.demo.site import free_ports
 from cli.key.ceremony import _told
-from kms.ceremony.state import Phase
-from kms.shard.share_rotation import as_dealt
+from kms.ceremony.state import CeremonyPhase
+from kms.shard.share_rotation import with_verification_keys
 from kms.storage import keyring
 from kms.storage.files import write_whole
 from tests.fixtures.chain.devnet import reader
@@ -33,7 +33,7 @@ from tests.fixtures.cli.key_site import (
     signatures,
     site,
 )
-from tests.fixtures.kms.ceremonies import SCRIBE, Town, party, plan_for
+from tests.fixtures.kms.ceremonies import COORDINATOR, Town, party, plan_for
 from tests.fixtures.kms.dkg_fixture import CHANNEL, offices
 from tests.fixtures.kms.memory_chain import NOW
 from tests.fixtures.kms.served_ceremony import serving
@@ -106,7 +106,7 @@ def test_release_for_a_dispute_unknown_to_the_chain_is_found_in_the_log(site: Ke
         site.anvil.pass_time(NOW - site.anvil.client.head().timestamp + 1)
         site.said()
         assert site.kms("log", "verify", *copies) == Exit.MISMATCH
-        assert "shard 1: record 0 released without a right: there is no dispute 0x" in site.said()
+        assert "shard 1: record 0 released without entitlement: there is no dispute 0x" in site.said()
 
 
 @pytest.mark.e2e
@@ -162,7 +162,7 @@ def test_interrupted_activation_of_an_epoch_is_resumed(site: KeySite) -> None:
     following = FollowingReader(client, book)
     assert following.epoch(2, chain.head()) == document.record
     site.anvil.mine(70)
-    assert following.epoch(2, chain.head()) == as_dealt(document.record, meant) != document.record
+    assert following.epoch(2, chain.head()) == with_verification_keys(document.record, meant) != document.record
 
 
 @pytest.mark.e2e
@@ -171,12 +171,13 @@ def test_one_command_makes_and_activates_the_next_key_and_is_repeatable(site: Ke
     folder, parties = site.folder, offices(site.folder / "next", count)[0]
     for each, port in zip(parties, free_ports(count), strict=True):
         each.port, each.key_epochs = port, site.network.addresses.key_epochs
-        (each.folder / "entry.json").write_bytes(encode(keyring.entry(each.folder, each.url, CHANNEL)))
-    save_signer(folder / "scribe.key", SCRIBE)
+        (each.folder / "entry.json").write_bytes(encode(keyring.shard_entry(each.folder, each.url, CHANNEL)))
+    save_signer(folder / "coordinator.key", COORDINATOR)
     (folder / "dkg.toml").write_text(
         f"epoch = {epoch}\nthreshold = 2\nquorum = {count}\nreveal_budget = 1\nassurance = 'simulated'\nphase_s = 60.0\n"
-        "network_file = 'network.json'\nscribe_key_file = 'scribe.key'\nplan_file = 'plan.json'\nout_file = 'epoch-2.json'\n"
-        f"database_url = 'sqlite:///{folder / 'scribe.sqlite'}'\n"
+        "network_file = 'network.json'\ncoordinator_key_file = 'coordinator.key'\n"
+        "plan_file = 'plan.json'\nout_file = 'epoch-2.json'\n"
+        f"database_url = 'sqlite:///{folder / 'coordinator.sqlite'}'\n"
         f"entries = {[f'next/shard-{n}/entry.json' for n in range(1, count + 1)]}\n"
     )
     with serving(parties):
@@ -219,12 +220,12 @@ def test_shard_folder_is_restored_without_superseded_shares(site: KeySite) -> No
         (folder / name).unlink()
     site.said()
     assert site.shard("restore", str(file)) == Exit.REFUSED
-    assert "no share of version 1 of key epoch 1, which the chain means" in site.said()
+    assert "no share of version 1 of key epoch 1, which is in force" in site.said()
     assert not any((folder / name).exists() for name in names)
 
 
 def test_ceremony_report_names_shards_without_a_share_proof() -> None:
     parties = [party(n) for n in (1, 2, 3)]
-    parties[2].absent = {Phase.CONFIRMING}
+    parties[2].absent = {CeremonyPhase.CONFIRMING}
     told = _told(Town(plan_for(parties, 2, 2), parties).run())
     assert (told["phase"], told["confirmed"], told["unproven"]) == ("DONE", [1, 2], [3])

@@ -22,7 +22,7 @@ from chain.deployment.deploy import compromise_epoch
 from chain.deployment.params import DEVNET
 from chain.sending.transactions import send_all
 from cli.key import erased
-from kms.ceremony.erasure import Wanted, count, erase, judge, statement_file, wanted_shares
+from kms.ceremony.erasure import SharesToErase, count_statements, erase_shares, judge_statement, shares_to_erase, statement_file
 from kms.shard.chain_view import ChainCeremonyView
 from kms.storage import accounts
 from tests.fixtures.chain.devnet import reader
@@ -37,7 +37,7 @@ def erased_at(site: KeySite, index: int) -> Path:
     """Shard `index` erases, as the chain allows it; the file of its word."""
     folder, world = site.world.settings.shards[index - 1].folder, site.world
     view = ChainCeremonyView(reader(site.anvil, site.network))
-    said = erase(folder, world.document, site.network.contracts, world.ceremonies(index), view, SystemClock())
+    said = erase_shares(folder, world.document, site.network.contracts, world.ceremonies(index), view, SystemClock())
     return folder / statement_file(said.statement)
 
 
@@ -103,7 +103,7 @@ def on_chain(world: World, state: EpochState = EpochState.ACTIVE, version: int =
 
 
 def signer_of(world: World, index: int) -> LocalSigner:
-    return accounts.signer(world.settings.shards[index - 1].folder)
+    return accounts.open_account(world.settings.shards[index - 1].folder)
 
 
 def said(world: World, index: int, **changes: object) -> SignedErasure:
@@ -119,14 +119,14 @@ def dealt(world: World, version: int, holders: Sequence[Address] = (), threshold
     return DealtShares(U64(1), version, U64(version), threshold, tuple(ShareHolder(each, "", "") for each in holders or own))
 
 
-def before(world: World, found: EpochOnChain) -> Wanted:
+def before(world: World, found: EpochOnChain) -> SharesToErase:
     """The shares of before the first refresh."""
-    (wanted,) = wanted_shares(CONTRACTS, 1, found, (dealt(world, 0), dealt(world, 1)))
+    (wanted,) = shares_to_erase(CONTRACTS, 1, found, (dealt(world, 0), dealt(world, 1)))
     return wanted
 
 
-def counted(wanted: Wanted, *signed: SignedErasure) -> list[int]:
-    return sorted(count([judge(each, wanted) for each in signed], wanted))
+def counted(wanted: SharesToErase, *signed: SignedErasure) -> list[int]:
+    return sorted(count_statements([judge_statement(each, wanted) for each in signed], wanted))
 
 
 def test_erasure_statement_counts_for_the_share_version_in_force(world: World) -> None:
@@ -134,29 +134,29 @@ def test_erasure_statement_counts_for_the_share_version_in_force(world: World) -
     assert counted(wanted, said(world, 1), said(world, 3), said(world, 3)) == [1, 3] and wanted.needed == 2
     assert counted(wanted, said(world, 2, kept=ZERO_DIGEST)) == [2], "who has none has no old one"
     for wrong in ({"version": 0}, {"version": 2}, {"kept": Digest(b"\x01" * 32)}):
-        judged = judge(said(world, 1, **wrong), wanted)
-        assert judged.besides and not judged.false and counted(wanted, said(world, 1, **wrong)) == []
+        judged = judge_statement(said(world, 1, **wrong), wanted)
+        assert judged.irrelevant and not judged.invalid and counted(wanted, said(world, 1, **wrong)) == []
 
 
 @pytest.mark.parametrize("changes", [{"chain_id": U256(1)}, {"key_epochs": CONTRACTS.anchor}])
 def test_erasure_statement_of_another_network_does_not_count(world: World, changes: dict[str, object]) -> None:
     wanted = before(world, on_chain(world))
-    assert "is about chain" in judge(said(world, 1, **changes), wanted).false
+    assert "is about chain" in judge_statement(said(world, 1, **changes), wanted).invalid
     assert counted(wanted, said(world, 1, **changes)) == []
 
 
 def test_erasure_statement_by_another_signer_or_outsider_does_not_count(world: World) -> None:
     wanted = before(world, on_chain(world))
     borrowed = replace(said(world, 1), shard=signer_of(world, 2).address)
-    assert "did not sign it" in judge(borrowed, wanted).false
+    assert "did not sign it" in judge_statement(borrowed, wanted).invalid
     stranger = LocalSigner(b"\x51" * 32)
     signed = SignedErasure(said(world, 1).statement, stranger.address, stranger.sign(erasure_digest(said(world, 1).statement)))
-    assert judge(signed, wanted).besides == "had none of these shares" and counted(wanted, borrowed, signed) == []
+    assert judge_statement(signed, wanted).irrelevant == "held none of these shares" and counted(wanted, borrowed, signed) == []
 
 
 @pytest.mark.parametrize("state", [EpochState.RETIRED, EpochState.COMPROMISED])
 def test_at_the_end_of_an_epoch_only_shards_without_shares_count(world: World, state: EpochState) -> None:
-    for wanted in wanted_shares(CONTRACTS, 1, on_chain(world, state), (dealt(world, 0), dealt(world, 1))):
+    for wanted in shares_to_erase(CONTRACTS, 1, on_chain(world, state), (dealt(world, 0), dealt(world, 1))):
         assert counted(wanted, said(world, 1), said(world, 2, kept=ZERO_DIGEST)) == [2]
 
 
@@ -166,7 +166,7 @@ def test_former_holders_confirm_erasure_under_their_own_threshold(world: World) 
     moved = dealt(world, 1, [signer_of(world, 1).address, CURATOR.address], 2)
     now = replace(on_chain(world), version=2, threshold=3)
     newest = dealt(world, 2, [each.address for each in other], 3)
-    first, second = wanted_shares(CONTRACTS, 1, now, (dealt(world, 0), moved, newest))
+    first, second = shares_to_erase(CONTRACTS, 1, now, (dealt(world, 0), moved, newest))
     assert (first.needed, len(first.holders), second.needed, len(second.holders)) == (2, 3, 1, 2)
     plain = said(world, 1, version=2).statement
     strangers = [SignedErasure(plain, each.address, each.sign(erasure_digest(plain))) for each in other]
@@ -180,20 +180,20 @@ def test_erasure_statements_without_the_old_holders_are_not_enough(world: World)
     plain = said(world, 1, at=U64(2**50)).statement
     new = [LocalSigner(bytes([each]) * 32) for each in (81, 82, 83)]
     words = [SignedErasure(plain, each.address, each.sign(erasure_digest(plain))) for each in new]
-    (wanted,) = wanted_shares(CONTRACTS, 1, on_chain(world), (dealt(world, 0), dealt(world, 1, [each.address for each in new])))
-    counts = count([judge(each, wanted) for each in words], wanted)
+    (wanted,) = shares_to_erase(CONTRACTS, 1, on_chain(world), (dealt(world, 0), dealt(world, 1, [each.address for each in new])))
+    counts = count_statements([judge_statement(each, wanted) for each in words], wanted)
     told = "\n".join(erased._summed([wanted], [counts]))
     assert "version 0: 0 of 3 shards say so; 2 must" in told and f"missing are shards 1 {signer_of(world, 1).address}" in told
     assert "\nNOT out of reach: the shares of epoch 1 before those in force" in told
-    far = erased._told(Path("x"), judge(said(world, 1, at=U64(2**50)), wanted))
+    far = erased._told(Path("x"), judge_statement(said(world, 1, at=U64(2**50)), wanted))
     assert f"since {2**50} s; 1 files erased" in far
 
 
 def test_uncountable_statement_is_a_usage_error(world: World) -> None:
     with pytest.raises(ConfigurationError, match="the chain has none"):
-        wanted_shares(CONTRACTS, 1, on_chain(world, EpochState.NONE), ())
+        shares_to_erase(CONTRACTS, 1, on_chain(world, EpochState.NONE), ())
     with pytest.raises(ConfigurationError, match="none was to be erased"):
-        wanted_shares(CONTRACTS, 1, on_chain(world, version=0), (dealt(world, 0),))
+        shares_to_erase(CONTRACTS, 1, on_chain(world, version=0), (dealt(world, 0),))
     for shown in ((), (dealt(world, 1),), (dealt(world, 0),)):
         with pytest.raises(TryAgain, match="of 2 versions of the shares of key epoch 1 the node shows"):
-            wanted_shares(CONTRACTS, 1, on_chain(world), shown)
+            shares_to_erase(CONTRACTS, 1, on_chain(world), shown)

@@ -1,4 +1,4 @@
-"""`bytewise key forks`: what a shard kept of a scribe's second log, in files that anybody verifies."""
+"""`bytewise key forks`: what a shard kept of a coordinator's second log, in files that anybody verifies."""
 
 from pathlib import Path
 
@@ -9,9 +9,9 @@ from bytewise.protocol.keys.ceremony import CeremonyPlan
 from bytewise.protocol.units import hex0x
 from bytewise.service.exit_codes import Exit
 from cli.__main__ import main
-from tests.fixtures.kms.ceremonies import SCRIBE
+from tests.fixtures.kms.ceremonies import COORDINATOR
 from tests.fixtures.kms.ceremony_runs import run
-from tests.fixtures.kms.dkg_fixture import Office, brought, offices, plan, scribe_of
+from tests.fixtures.kms.dkg_fixture import Office, brought, coordinator_of, offices, plan
 
 
 def show(shard: Office, *more: str) -> int:
@@ -47,12 +47,12 @@ def test_shard_shows_the_second_log_and_any_reader_verifies_it(tmp_path: Path, c
     codes = [show(shard, "--out", str(file.parent)) for shard, file in zip(shards, files, strict=True)]
     assert codes == [Exit.MISMATCH, Exit.OK, Exit.OK]
     said = capsys.readouterr().out
-    sentence = f"scribe {SCRIBE.address} signed two logs of ceremony {hex0x(agreed.digest)}"
-    assert said.count(sentence) == 1 and said.count("1 logs of this shard: no scribe signed two of one ceremony") == 2
-    checksummed = SCRIBE.address.upper().replace("0X", "0x")
+    sentence = f"coordinator {COORDINATOR.address} signed two logs of ceremony {hex0x(agreed.digest)}"
+    assert said.count(sentence) == 1 and said.count("1 logs of this shard: no coordinator signed two of one ceremony") == 2
+    checksummed = COORDINATOR.address.upper().replace("0X", "0x")
     for given, code in (
         (files[:1], Exit.MISMATCH), (files[1:2], Exit.OK), (files[:2], Exit.MISMATCH), (files[1:], Exit.MISMATCH),
-        ([files[1], files[1]], Exit.OK), (["--scribe", checksummed, *files], Exit.MISMATCH),
+        ([files[1], files[1]], Exit.OK), (["--coordinator", checksummed, *files], Exit.MISMATCH),
     ):  # fmt: skip
         assert verify(*given) == code
         assert (said := capsys.readouterr().out).count(sentence) == (code == Exit.MISMATCH)
@@ -68,15 +68,17 @@ def test_honest_coordinators_logs_convict_nobody_and_bad_files_are_named(
     assert show(shards[0], "--out", str(shards[0].folder / "serve.toml")) == Exit.USAGE
     assert "--out: serve.toml: File exists" in capsys.readouterr().err
     for _ in range(2):
-        run(scribe_of(tmp_path, plan(shards, 2, 2), shards))
+        run(coordinator_of(tmp_path, plan(shards, 2, 2), shards))
     for number, shard in enumerate(shards):
         assert show(shard, "--out", str(tmp_path / f"of-{number}")) == Exit.OK
     files = sorted(tmp_path.glob("of-*/ceremony-*.json"))
     assert len(files) == 4 and verify(*files) == Exit.OK
-    assert "4 logs of 2 ceremonies: no scribe signed two of one ceremony" in capsys.readouterr().out
-    assert verify("--scribe", shards[0].signer.address, files[0]) == Exit.USAGE
-    assert f"of scribe {SCRIBE.address}, not of {shards[0].signer.address}" in "".join(capsys.readouterr().err.split("\n"))
-    assert verify("--scribe", "0x12", files[0]) == verify(tmp_path / "none.json") == verify() == Exit.USAGE
+    assert "4 logs of 2 ceremonies: no coordinator signed two of one ceremony" in capsys.readouterr().out
+    assert verify("--coordinator", shards[0].signer.address, files[0]) == Exit.USAGE
+    assert f"of coordinator {COORDINATOR.address}, not of {shards[0].signer.address}" in "".join(
+        capsys.readouterr().err.split("\n")
+    )
+    assert verify("--coordinator", "0x12", files[0]) == verify(tmp_path / "none.json") == verify() == Exit.USAGE
     altered = tmp_path / "altered.json"
     altered.write_bytes(files[0].read_bytes().replace(b'"fork":null', b'"fork":{}'))
     assert verify(altered) == Exit.USAGE

@@ -30,7 +30,7 @@ from tests.fixtures.kms import key_wrapper
 from tests.fixtures.verifier.verifier_fixture import NETWORK
 
 WRAPPER = Path(key_wrapper.__file__)
-SCRIBE, GOVERNORS = "0x" + "5c" * 20, ["0x" + f"{n:02x}" * 20 for n in (1, 2, 3)]
+COORDINATOR, GOVERNORS = "0x" + "5c" * 20, ["0x" + f"{n:02x}" * 20 for n in (1, 2, 3)]
 URL, CHANNEL = "https://shard-1.example:7001", "shard-1.example:7002"
 
 Init = Callable[..., int]
@@ -42,7 +42,17 @@ def init(tmp_path: Path) -> Init:
     write_network(tmp_path / "network.json", NETWORK)
 
     def run(name: str, *options: str) -> int:
-        given = ["--url", URL, "--channel", CHANNEL, "--scribe", SCRIBE, "--network", str(tmp_path / "network.json"), *options]
+        given = [
+            "--url",
+            URL,
+            "--channel",
+            CHANNEL,
+            "--coordinator",
+            COORDINATOR,
+            "--network",
+            str(tmp_path / "network.json"),
+            *options,
+        ]
         return main(["shard", "init", str(tmp_path / name), *given])
 
     return run
@@ -56,14 +66,19 @@ def test_test_network_shard_gets_keys_database_and_settings_that_load(init: Init
     assert init("shard", "--simulated") == Exit.OK
     folder = tmp_path / "shard"
     settings = load_settings(ShardSettings, folder / "serve.toml")
-    assert (settings.host, settings.port, settings.channel_port, settings.scribe) == ("shard-1.example", 7001, 7002, SCRIBE)
+    assert (settings.host, settings.port, settings.channel_port, settings.coordinator) == (
+        "shard-1.example",
+        7001,
+        7002,
+        COORDINATOR,
+    )
     assert settings.evidence is EvidenceType.SIMULATED and settings.insecure_accept_simulated
     assert settings.folder.samefile(folder) and settings.network_file == tmp_path / "network.json"
     assert settings.rpc.urls == ("http://127.0.0.1:8545",) and not settings.production and settings.finality == "finalized"
     assert not settings.epoch_file.exists(), "before a ceremony it takes part in ceremonies only"
     check_revision(open_database(settings.database_url))
     entry = decode(ShardContact, (folder / "entry.json").read_bytes())
-    assert entry == keyring.entry(folder, URL, CHANNEL)
+    assert entry == keyring.shard_entry(folder, URL, CHANNEL)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert all(stat.S_IMODE((folder / name).stat().st_mode) == 0o600 for name in ("storage.key", "signing.sealed", "tls.key"))
 
@@ -140,7 +155,7 @@ WRONG = {
     "more governors needed than there are": governed("--governors-needed", "4"),
     "one governor counted twice": ["--governor", GOVERNORS[0], "--governor", GOVERNORS[0], "--governors-needed", "2"],
     "a governor that is no account": ["--governor", "0x12"],
-    "a scribe that is no account": ["--simulated", "--scribe", "scribe"],
+    "a coordinator that is no account": ["--simulated", "--coordinator", "coordinator"],
     "no TLS": ["--simulated", "--url", "http://127.0.0.1:7001"],
     "no port": ["--simulated", "--url", "https://127.0.0.1"],
     "a port that is none": ["--simulated", "--url", "https://127.0.0.1:70010"],
@@ -153,7 +168,7 @@ WRONG = {
     "a node that is no URL": ["--simulated", "--rpc", "nonsense"],
     "one of two nodes that is no HTTP": ["--simulated", "--rpc", "http://a", "--rpc", "ftp://x"],
     "a node with a line end": ["--simulated", "--rpc", "http://a\n"],
-    "a scribe that nobody is": ["--simulated", "--scribe", ZERO_ADDRESS],
+    "a coordinator that nobody is": ["--simulated", "--coordinator", ZERO_ADDRESS],
     "a governor that nobody is": ["--governor", ZERO_ADDRESS],
     "one node twice": ["--simulated", "--rpc", "http://a", "--rpc", "http://a"],
     "a key that is a file and wrapped": ["--simulated", "--storage-key", "own.key", "--wrap", "cat", "--unwrap", "cat"],

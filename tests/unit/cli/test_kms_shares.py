@@ -64,7 +64,7 @@ def test_shards_own_text_neither_stops_nor_colours_the_terminal(capsys: pytest.C
 @pytest.mark.e2e
 def test_status_names_the_shard_that_lacks_the_shares_on_the_chain(site: KeySite, monkeypatch: pytest.MonkeyPatch) -> None:
     """All say that they serve the epoch; what they hold and what their nodes told them differs."""
-    monkeypatch.setattr(release, "LOOK_S", 0.0)
+    monkeypatch.setattr(release, "REFRESH_S", 0.0)
     world, true = site.world, renewal.in_force(site.world)
     shards = [(index, world.shard(index)) for index in (1, 2, 3)]
     site.anvil.mine(70)

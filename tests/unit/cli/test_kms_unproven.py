@@ -13,31 +13,31 @@ from bytewise.protocol.keys.epochs import EpochDocument
 from bytewise.service.exit_codes import Exit
 from bytewise.storage.migrate import migrate
 from chain.sending.keys import save_signer
-from kms.ceremony.coordinator import epoch_document, unproven, verify_proven
-from kms.ceremony.state import Ceremony, Phase
+from kms.ceremony.coordinator import epoch_document, unproven_shares, verify_shares_proven
+from kms.ceremony.state import CeremonyPhase, CeremonyState
 from kms.storage import keyring
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import reader
 from tests.fixtures.cli.key_site import CURATOR, KeySite
-from tests.fixtures.kms.ceremonies import SCRIBE, Town, generated, party, plan_for, seat
+from tests.fixtures.kms.ceremonies import COORDINATOR, Town, generated, party, plan_for, seat
 from tests.fixtures.kms.ceremony_runs import PHASE_S, numbered, on_chain, run, shares_make_the_key
-from tests.fixtures.kms.dkg_fixture import CHANNEL, Office, Turns, offices, plan, scribe_of
+from tests.fixtures.kms.dkg_fixture import CHANNEL, Office, Turns, coordinator_of, offices, plan
 from tests.fixtures.kms.lying_shards import wrong_partial
 
 EPOCH = 2
 
 
 class Ceremonies:
-    """Three shards in folders, a scribe, and the settings that `bytewise key` reads of each ceremony."""
+    """Three shards in folders, a coordinator, and the settings that `bytewise key` reads of each ceremony."""
 
     def __init__(self, site: KeySite) -> None:
         self.site, self.folder = site, site.folder / "next"
         self.shards, self.chain = offices(self.folder, 3)
         for each in self.shards:
             each.key_epochs = site.network.addresses.key_epochs
-            (each.folder / "entry.json").write_bytes(encode(keyring.entry(each.folder, each.url, CHANNEL)))
-        save_signer(site.folder / "scribe.key", SCRIBE)
-        migrate(f"sqlite:///{self.folder / 'scribe.sqlite'}")
+            (each.folder / "entry.json").write_bytes(encode(keyring.shard_entry(each.folder, each.url, CHANNEL)))
+        save_signer(site.folder / "coordinator.key", COORDINATOR)
+        migrate(f"sqlite:///{self.folder / 'coordinator.sqlite'}")
 
     def plan(self, dealt: EpochDocument | None = None) -> CeremonyPlan:
         """Of a new key, or of the shares of this one."""
@@ -48,22 +48,22 @@ class Ceremonies:
             agreed = plan(self.shards, 2, 2, dealers=numbered(self.shards), source=source, epoch=EPOCH)
         return replace(agreed, key_epochs=self.site.network.addresses.key_epochs)
 
-    def hold(self, name: str, agreed: CeremonyPlan, silent: Office, since: Phase) -> Ceremony:
+    def hold(self, name: str, agreed: CeremonyPlan, silent: Office, since: CeremonyPhase) -> CeremonyState:
         """A ceremony in which one shard is away from a phase on; its plan and settings are where the verbs look."""
-        scribe, turns = scribe_of(self.folder, agreed, self.shards), Turns()
+        coordinator, turns = coordinator_of(self.folder, agreed, self.shards), Turns()
 
         def clock() -> float:
-            silent.away |= scribe.state.phase >= since
+            silent.away |= coordinator.state.phase >= since
             return turns.clock()
 
-        self.made = scribe.run(PHASE_S, 1.0, clock, turns.wait)
+        self.made = coordinator.run(PHASE_S, 1.0, clock, turns.wait)
         silent.away = False
         folder = self.site.folder
-        (folder / f"{name}.plan").write_bytes(encode(sign_plan(SCRIBE, agreed)))
+        (folder / f"{name}.plan").write_bytes(encode(sign_plan(COORDINATOR, agreed)))
         (folder / f"{name}.toml").write_text(
             f"epoch = {EPOCH}\nthreshold = 2\nquorum = 2\nreveal_budget = 1\nassurance = 'simulated'\nphase_s = 1.0\n"
-            f"network_file = 'network.json'\nscribe_key_file = 'scribe.key'\nplan_file = '{name}.plan'\n"
-            f"out_file = '{name}.json'\ndatabase_url = 'sqlite:///{self.folder / 'scribe.sqlite'}'\n"
+            f"network_file = 'network.json'\ncoordinator_key_file = 'coordinator.key'\nplan_file = '{name}.plan'\n"
+            f"out_file = '{name}.json'\ndatabase_url = 'sqlite:///{self.folder / 'coordinator.sqlite'}'\n"
             f"entries = {[str(each.folder / 'entry.json') for each in self.shards]}\n"
         )
         return self.made
@@ -82,8 +82,8 @@ def test_key_with_an_unproven_share_is_activated_only_by_naming_the_shard(
     site = KeySite(anvil, tmp_path, capsys)
     held, chain = Ceremonies(site), reader(anvil, site.network)
     late = held.shards[2]
-    made = held.hold("new", held.plan(), late, Phase.CONFIRMING)
-    assert made.phase is Phase.DONE and unproven(made) == {3: "was silent at the end"}
+    made = held.hold("new", held.plan(), late, CeremonyPhase.CONFIRMING)
+    assert made.phase is CeremonyPhase.DONE and unproven_shares(made) == {3: "was silent at the end"}
     sent = anvil.client.nonce(CURATOR.address)
     for verb in ("open", "rotate"):
         assert held.verb(verb, "new") == Exit.INCONCLUSIVE
@@ -100,43 +100,43 @@ def test_key_with_an_unproven_share_is_activated_only_by_naming_the_shard(
     assert held.verb("rotate", "new", 3) == held.verb("open", "new", 3) == Exit.OK
     assert held.verb("open", "new") == Exit.INCONCLUSIVE, "also when it is in force"
     # Who had joined gets its share from the log, which takes no proof of it any more.
-    assert run(scribe_of(held.folder, made.plan, held.shards)) == made
+    assert run(coordinator_of(held.folder, made.plan, held.shards)) == made
     shares_make_the_key(made, numbered(held.shards))
     # Shares that are dealt again: the old ones stay in force until the curator names who was not there.
     first = epoch_document(made)
-    again = held.hold("again", held.plan(first), late, Phase.JOINING)
-    assert again.phase is Phase.DONE and unproven(again) == {3: "did not join, and has no share"}
+    again = held.hold("again", held.plan(first), late, CeremonyPhase.JOINING)
+    assert again.phase is CeremonyPhase.DONE and unproven_shares(again) == {3: "did not join and has no share"}
     assert held.verb("open", "again") == Exit.INCONCLUSIVE
-    assert "shards 3 (did not join, and has no share)" in site.said()
+    assert "shards 3 (did not join and has no share)" in site.said()
     assert chain.epoch_on_chain(EPOCH, chain.head()).commitments == b"".join(first.commitments)
     assert held.verb("open", "again", 3) == Exit.OK
     assert chain.epoch_on_chain(EPOCH, chain.head()).version == 1
 
 
-def done(town: Town) -> Ceremony:
+def done(town: Town) -> CeremonyState:
     state = town.run()
-    assert state.phase is Phase.DONE
+    assert state.phase is CeremonyPhase.DONE
     return state
 
 
 def test_each_shard_without_a_share_proof_is_named_with_its_reason() -> None:
     parties = [party(n) for n in range(1, 8)]
-    parties[2].absent, parties[3].absent = {Phase.CONFIRMING}, {Phase.JOINING}
+    parties[2].absent, parties[3].absent = {CeremonyPhase.CONFIRMING}, {CeremonyPhase.JOINING}
     parties[4].meddle = wrong_partial
     state = done(Town(plan_for(parties, 2, 4), parties))
-    assert list(unproven(state)) == [3, 4, 5] and unproven(state)[5].startswith("was found lying: ")
+    assert list(unproven_shares(state)) == [3, 4, 5] and unproven_shares(state)[5].startswith("was found lying: ")
     named: Sequence[int]
     for named in ((), (3,), (3, 4), (4, 5)):
         with pytest.raises(SharesUnproven) as refused:
-            verify_proven(state, named)
+            verify_shares_proven(state, named)
         assert [f"{index} (" in str(refused.value) for index in (3, 4, 5)] == [index not in named for index in (3, 4, 5)]
-    assert verify_proven(state, [5, 3, 4, 3]) is state
+    assert verify_shares_proven(state, [5, 3, 4, 3]) is state
     with pytest.raises(ConfigurationError, match="--without 1: this shard proved its share"):
-        verify_proven(state, [1, 3, 4, 5])
+        verify_shares_proven(state, [1, 3, 4, 5])
     held, source = generated(2, 3)
     heir = replace(held[0], share=None)
     mending = plan_for(held[1:], 2, 2, dealers=dict(enumerate(held[1:], 2)), source=source, heir=seat(1, heir))
     repaired = done(Town(mending, [heir, *held[1:]]))
-    assert verify_proven(repaired) is repaired
+    assert verify_shares_proven(repaired) is repaired
     with pytest.raises(ConfigurationError, match="--without 2: no shard gets a share of this index"):
-        verify_proven(repaired, [2])
+        verify_shares_proven(repaired, [2])

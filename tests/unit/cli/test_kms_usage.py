@@ -21,8 +21,8 @@ reveal_budget = 1
 assurance = "simulated"
 phase_s = 5.0
 network_file = "network.json"
-scribe_key_file = "scribe.key"
-database_url = "sqlite:///scribe.sqlite"
+coordinator_key_file = "coordinator.key"
+database_url = "sqlite:///coordinator.sqlite"
 plan_file = "plan.json"
 out_file = "epoch.json"
 entries = []
@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with an address book and a key, in which the verb runs."""
     monkeypatch.chdir(tmp_path)
     write_network(tmp_path / "network.json", NETWORK)
-    save_signer(tmp_path / "scribe.key", devnet_signer(31337, 0))
+    save_signer(tmp_path / "coordinator.key", devnet_signer(31337, 0))
     return tmp_path
 
 
@@ -49,7 +49,7 @@ def test_ceremony_of_a_key_epoch_with_an_unknown_version_is_refused(
     folder: Path, capsys: pytest.CaptureFixture[str], verb: str, epoch: int
 ) -> None:
     (folder / "dkg.toml").write_text(CEREMONY.format(epoch=epoch, version=0))
-    more = ["--key", "scribe.key"] if verb == "rotate" else []
+    more = ["--key", "coordinator.key"] if verb == "rotate" else []
     assert main(["key", verb, "--config", "dkg.toml", *more]) == Exit.USAGE
     assert f"epoch: {epoch} is" in said(capsys) and not (folder / "plan.json").exists()
 
@@ -63,7 +63,7 @@ def test_impossible_share_version_is_refused(folder: Path, capsys: pytest.Captur
 
 @pytest.mark.parametrize("epoch", [0, 1 << 64])
 def test_key_epoch_number_beyond_the_chains_type_is_refused(folder: Path, capsys: pytest.CaptureFixture[str], epoch: int) -> None:
-    options = ["--key", "scribe.key", "--network", "network.json", "--rpc", "http://127.0.0.1:1"]
+    options = ["--key", "coordinator.key", "--network", "network.json", "--rpc", "http://127.0.0.1:1"]
     assert main(["key", "retire", str(epoch), *options]) == Exit.USAGE
     assert "'EPOCH': Input should be" in said(capsys)
     assert main(["key", "log", "verify", "--epoch", str(epoch or -1)]) == Exit.USAGE
@@ -83,9 +83,9 @@ def test_folder_in_place_of_a_file_is_named(folder: Path, capsys: pytest.Capture
 
 
 def test_coordinator_has_one_log_in_whichever_folder_its_command_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plan and key lie beside the settings; a log that did not would be begun again, and convict the scribe."""
+    """Plan and key lie beside the settings; a log that did not would be begun again, and convict the coordinator."""
     (folder / "dkg.toml").write_text(CEREMONY.format(epoch=1, version=0))
     monkeypatch.chdir("/")
     settings = load_settings(CeremonySettings, folder / "dkg.toml")
-    assert settings.database_url == f"sqlite:///{folder / 'scribe.sqlite'}"
+    assert settings.database_url == f"sqlite:///{folder / 'coordinator.sqlite'}"
     assert settings.plan_file == folder / "plan.json"

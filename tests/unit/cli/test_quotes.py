@@ -18,7 +18,7 @@ from chain.reads.history import RevealEvent
 from chain.reads.host_claims import Dated, in_force
 from cli.network import ANOTHER, HOLDS, NONE, Quoted, judged
 from enclave.release_client import ShardKeySource
-from enclave.session import Bench, Session
+from enclave.session import JobContext, Session
 from tests.fixtures.kms.memory_chain import CHAIN_ID, CONTRACTS, Case
 from tests.fixtures.kms.release_network import World
 
@@ -38,7 +38,7 @@ def judge(world: World, case: Case, told: Told, serving: World | None = None) ->
     shards = world if serving is None else serving
     shards.chain.open(case)
     keys = ShardKeySource(world.quoter, pause=lambda _: None, attempts=2)
-    session = Session(Bench(None, ELSEWHERE, keys, world.quoter, CHAIN_ID, os.urandom), case.id)  # type: ignore[arg-type]
+    session = Session(JobContext(None, ELSEWHERE, keys, world.quoter, CHAIN_ID, os.urandom), case.id)  # type: ignore[arg-type]
     prepared = session.prepare()
     ticket = replace(
         world.ticket(case), transport_key_hash=transport_key_hash(prepared.transport_key), instance=prepared.instance

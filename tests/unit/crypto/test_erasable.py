@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bytewise.crypto import erasable
 from bytewise.crypto.curve import GENERATOR, ORDER
-from bytewise.crypto.erasable import erase, interpolate, is_canonical, times
+from bytewise.crypto.erasable import erase, interpolate, is_canonical, multiply_point
 from bytewise.crypto.shares import combine_values, evaluate
 
 scalars = st.one_of(st.integers(0, ORDER - 1), st.sampled_from([0, 1, 2, ORDER // 2, ORDER - 2, ORDER - 1]))
@@ -22,7 +22,7 @@ def buffer(value: int) -> bytearray:
 @settings(max_examples=25, deadline=None)
 def test_ladder_equals_the_librarys_multiplication(base: int, scalar: int) -> None:
     point = GENERATOR * (base or 1)
-    assert times(point, buffer(scalar)) == point * scalar
+    assert multiply_point(point, buffer(scalar)) == point * scalar
 
 
 @given(st.lists(scalars, min_size=1, max_size=6), st.data())

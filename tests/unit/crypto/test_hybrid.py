@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bytewise.crypto import hpke, hybrid
 from bytewise.crypto.curve import GENERATOR, ORDER, decode_point, encode_scalar
 from bytewise.crypto.envelope import MAX_ENVELOPE_BYTES, PART_BYTES, open_with_point, seal_padded, verify_envelope
-from bytewise.crypto.hybrid import Place, Recipients
+from bytewise.crypto.hybrid import EnvelopeContext, Recipients
 from bytewise.crypto.shares import MAX_SHARDS
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError
@@ -47,15 +47,15 @@ def test_any_three_or_more_of_five_shards_give_the_same_plaintext(indices: tuple
 def test_envelope_of_every_size_opens(threshold: int, count: int) -> None:
     seeds = [os.urandom(64) for _ in range(count)]
     to = Recipients(threshold, tuple(hpke.kem_key(seed) for seed in seeds))
-    psk, parts = hybrid.share_out(to, PLACE, os.urandom)
+    psk, parts = hybrid.share_psk(to, PLACE, os.urandom)
     envelope = replace(verified(), parts=parts)
     shares = {}
     for index, seed in enumerate(seeds, start=1):
-        answer = hybrid.give(replace(NOTHING, index=index), envelope, PLACE, seed, Digest(bytes(32)))
+        answer = hybrid.make_partial(replace(NOTHING, index=index), envelope, PLACE, seed, Digest(bytes(32)))
         assert answer.share is not None
         shares[index] = int.from_bytes(answer.share)
     for subset in itertools.combinations(shares, threshold):
-        assert hybrid.recovered({index: shares[index] for index in subset}, envelope, to, PLACE) == psk
+        assert hybrid.recover_psk({index: shares[index] for index in subset}, envelope, to, PLACE) == psk
 
 
 def test_suite_is_fixed_by_the_epoch_and_sealing_to_another_is_a_bug() -> None:
@@ -98,7 +98,7 @@ def test_breaking_p256_opens_the_envelope_without_the_mlkem_half() -> None:
 
 def test_breaking_mlkem_alone_opens_nothing() -> None:
     envelope = verified()
-    psk = hybrid.recovered(shares_of(envelope, (1, 2, 3)), envelope, TO, PLACE)
+    psk = hybrid.recover_psk(shares_of(envelope, (1, 2, 3)), envelope, TO, PLACE)
     assert psk is not None
     for wrong in (GENERATOR, decode_point(envelope.enc), decode_point(envelope.ubar)):
         with pytest.raises(EnvelopeDoesNotOpen):
@@ -185,10 +185,10 @@ def test_parts_in_another_order_or_number_are_refused(order: tuple[int, ...]) ->
 
 
 def test_parts_of_another_receipt_open_nothing() -> None:
-    place = Place(Digest(b"\x09" * 32), EPOCH)
+    place = EnvelopeContext(Digest(b"\x09" * 32), EPOCH)
     assert given_by(1, verified()).share is not None
     assert given_by(1, verified(), place).share is None
-    assert given_by(1, verified(), Place(CONTEXT, hybrid_epoch(2))).share is None
+    assert given_by(1, verified(), EnvelopeContext(CONTEXT, hybrid_epoch(2))).share is None
 
 
 @pytest.mark.parametrize("member", ["kem", "sealed"])

@@ -15,8 +15,8 @@ from bytewise.protocol.records.request import Output, Request
 from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import Digest
 from bytewise.service import frames
-from enclave.cross_check import Doubt, Opened, SecondOpinion
-from enclave.forked_process import Ready
+from enclave.cross_check import CrossCheck, CrossCheckRequest, OpenedBackend
+from enclave.forked_process import ProcessReady
 from tests.fixtures.builders import World
 
 WORLD = World()
@@ -44,12 +44,12 @@ class Second:
 
 
 @contextmanager
-def asked(*acts: Act, limit_s: int = 60) -> Iterator[SecondOpinion]:
+def asked(*acts: Act, limit_s: int = 60) -> Iterator[CrossCheck]:
     """A second backend whose first opinions do that."""
     engine = Second(*acts)
-    second = SecondOpinion(lambda: Opened(engine, ("one",)), lambda: ("another",), limit_s)
+    second = CrossCheck(lambda: OpenedBackend(engine, ("one",)), lambda: ("another",), limit_s)
     try:
-        assert second.ready() == Ready(("another", "one")), "what is missing around either process is told"
+        assert second.ready() == ProcessReady(("another", "one")), "what is missing around either process is told"
         yield second
     finally:
         second.close()
@@ -69,9 +69,9 @@ def dies() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def agrees(second: SecondOpinion) -> None:
+def agrees(second: CrossCheck) -> None:
     """Asserts that it gives an opinion."""
-    second.of(REQUEST, TRUTH)
+    second.verify(REQUEST, TRUTH)
 
 
 def test_second_backend_agrees_or_gives_its_reason() -> None:
@@ -116,7 +116,7 @@ def _half(stream: socket.socket) -> None:
 
 
 def _asks(stream: socket.socket) -> None:
-    frames.send(stream, Doubt(REQUEST, TRUTH.output, TRUTH.out_hash))
+    frames.send(stream, CrossCheckRequest(REQUEST, TRUTH.output, TRUTH.out_hash))
 
 
 ASKERS: dict[str, Callable[[socket.socket], None]] = {

@@ -102,7 +102,7 @@ def test_job_process_imports_no_network_client_and_its_imports_are_listed(runnin
 
 @pytest.mark.e2e
 def test_every_process_is_fenced_and_unavailable_fences_are_reported(running: RunningEnclave) -> None:
-    assert set(re.findall(r'"enclave.fence","name":"(\w+)"', running.log())) == set(missing())
+    assert set(re.findall(r'"fence.failed","name":"(\w+)"', running.log())) == set(missing())
     for each in running.at_rest():
         status = Path(f"/proc/{each.pid}/status").read_text()
         if "no_sockets" not in missing():

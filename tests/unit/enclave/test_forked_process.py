@@ -11,7 +11,7 @@ from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.records.statements import Outcome
 from bytewise.service import frames
 from enclave import supervisor
-from enclave.forked_process import Ready
+from enclave.forked_process import ProcessReady
 from tests.fixtures.kms.promise_chain import FAR, signed
 from tests.fixtures.verifier import enclave_in_memory as b
 from tests.fixtures.verifier.kept_jobs import SHORT_S, kept
@@ -24,7 +24,7 @@ def test_process_with_a_job_gets_no_second_job_and_no_more_time() -> None:
         (place / "done").touch()
         listening = [each for each in open_sockets() if each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)]
         (place / "listening").write_text(str(len(listening)))
-        for said in (supervisor.Taken(), Ready(())) * 3:
+        for said in (supervisor.JobTaken(), ProcessReady(())) * 3:
             frames.send(line, said)
         threading.Event().wait()
 
@@ -54,4 +54,4 @@ def test_job_claiming_a_record_no_shard_signed_is_ended_and_not_believed() -> No
         with pytest.raises(TryAgain):
             enclave.judge()
         assert enclave.judge().outcome == Outcome.EXECUTED
-        assert enclave.promises.heads() == {}
+        assert enclave.continuity.heads() == {}

@@ -8,7 +8,7 @@ from typing import Any
 
 from bytewise.inference.pinned import checkpoint
 from bytewise.service.settings import child_environment
-from enclave.import_blocker import PLAIN
+from enclave.import_blocker import ALLOWED
 from tests.fixtures.inference.tiny import VARIANTS, tiny
 from tests.fixtures.kms.memory_chain import CHAIN_ID
 from tests.fixtures.verifier.running_enclave import ROOT
@@ -91,7 +91,7 @@ def test_every_family_computes_the_same_without_a_network_client(tmp_path: Path)
         checkpoint.pin(tmp_path / variant / "checkpoint", tmp_path / variant / "pinned")
     (rows, modules), (free, others) = (run(COMPUTED, how, str(tmp_path)) for how in ("kept out", "let in"))
     assert rows == free and rows.keys() == {*VARIANTS, "refused"}
-    assert clients(modules) == PLAIN
+    assert clients(modules) == ALLOWED
     assert {"http.client", "httpx2", "huggingface_hub.hf_api"} <= clients(others), "which are there otherwise (control)"
 
 
@@ -103,7 +103,9 @@ def clients(modules: dict[str, str | None]) -> set[str]:
 
 def test_use_of_a_blocked_client_is_refused_by_name() -> None:
     said = run(ASKED, given=list(REFUSED))
-    assert said == {asked: f"KeptOut: {name} is kept out of the enclave" if name else "None" for asked, name in REFUSED.items()}
+    assert said == {
+        asked: f"ImportBlocked: {name} is blocked in the enclave" if name else "None" for asked, name in REFUSED.items()
+    }
 
 
 def test_enclave_with_a_network_client_loaded_does_not_start_and_names_it(tmp_path: Path) -> None:
@@ -116,4 +118,4 @@ def test_enclave_with_a_network_client_loaded_does_not_start_and_names_it(tmp_pa
     command = [sys.executable, "-c", script, "--config", str(tmp_path / "enclave.toml")]
     done = subprocess.run(command, cwd=ROOT, env=child_environment(), capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
-    assert '"detail":"http.client, which is loaded already, is kept out of the enclave"' in done.stderr
+    assert '"detail":"http.client, which is loaded already, is blocked in the enclave"' in done.stderr

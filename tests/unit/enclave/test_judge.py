@@ -31,16 +31,16 @@ from bytewise.protocol.records.request import output_for
 from bytewise.protocol.records.seal import Payload, envelope_hash
 from bytewise.protocol.records.statements import CannotReason, Outcome, TicketKind
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Blob
-from enclave.judge import Judgement, judge, verify_job
+from enclave.judge import JobOutcome, judge_job, verify_job
 from tests.fixtures.builders import ANCHOR, CHAIN_ID, MODEL, NOW, World, other_trace, signer, word
 from tests.fixtures.verifier import enclave_in_memory as b
 
 WORLD = World()
 
 
-def judged(job: RunJob, engine: b.TwoStubEngines | None = None, keys: b.WholeKey | None = None) -> Judgement:
+def judged(job: RunJob, engine: b.TwoStubEngines | None = None, keys: b.WholeKey | None = None) -> JobOutcome:
     identifier = verify_job(job, CHAIN_ID)
-    return judge(job, identifier, keys or b.WholeKey(), b"", engine or b.TwoStubEngines(), MODEL)
+    return judge_job(job, identifier, keys or b.WholeKey(), b"", engine or b.TwoStubEngines(), MODEL)
 
 
 def case(
@@ -111,7 +111,7 @@ def test_true_tokens_under_another_trace_are_no_match() -> None:
 @pytest.mark.parametrize("keep_out_hash", [False, True])
 def test_divergence_not_confirmed_by_a_second_backend_accuses_nobody(keep_out_hash: bool) -> None:
     found = judged(altered(3, keep_out_hash=keep_out_hash), b.TwoStubEngines(second=8))
-    assert found == Judgement(Outcome.CANNOT_EXECUTE, CannotReason.BACKEND)
+    assert found == JobOutcome(Outcome.CANNOT_EXECUTE, CannotReason.BACKEND)
 
 
 def test_a_match_needs_no_second_backend() -> None:
@@ -120,30 +120,30 @@ def test_a_match_needs_no_second_backend() -> None:
 
 @pytest.mark.parametrize("engine", [b.OutOfMemory(), b.Starved()], ids=["of the interpreter", "of the engine"])
 def test_machine_that_is_too_small_reports_it(engine: b.TwoStubEngines) -> None:
-    assert judged(case(), engine) == Judgement(Outcome.CANNOT_EXECUTE, CannotReason.RESOURCES)
+    assert judged(case(), engine) == JobOutcome(Outcome.CANNOT_EXECUTE, CannotReason.RESOURCES)
 
 
 def test_machine_without_the_model_says_so_only_after_record_checks_pass() -> None:
     job = case()
     identifier = verify_job(job, CHAIN_ID)
-    assert judge(job, identifier, b.WholeKey(), b"", b.TwoStubEngines(), word("another model")) == Judgement(
+    assert judge_job(job, identifier, b.WholeKey(), b"", b.TwoStubEngines(), word("another model")) == JobOutcome(
         Outcome.CANNOT_EXECUTE, CannotReason.MODEL_MISSING
     )
     bad = case(payload=lambda p: dataclasses.replace(p, client_signature=Blob(bytes(65))))
     assert (
-        judge(bad, verify_job(bad, CHAIN_ID), b.WholeKey(), b"", b.TwoStubEngines(), word("another model")).outcome
+        judge_job(bad, verify_job(bad, CHAIN_ID), b.WholeKey(), b"", b.TwoStubEngines(), word("another model")).outcome
         is Outcome.INVALID
     )
 
 
 def test_too_few_shards_give_no_verdict_on_the_operator() -> None:
-    assert judged(case(), keys=b.WholeKey(available=False)) == Judgement(Outcome.NO_KEY)
+    assert judged(case(), keys=b.WholeKey(available=False)) == JobOutcome(Outcome.NO_KEY)
 
 
 def test_unknown_profile_is_not_executed() -> None:
     place = dataclasses.replace(WORLD.environment, profile="exact-9")
     job = case({"environment": place.digest}, {"environment": place.digest})
-    assert judged(dataclasses.replace(job, environment=place)) == Judgement(Outcome.CANNOT_EXECUTE, CannotReason.PROFILE_UNKNOWN)
+    assert judged(dataclasses.replace(job, environment=place)) == JobOutcome(Outcome.CANNOT_EXECUTE, CannotReason.PROFILE_UNKNOWN)
 
 
 def _mauled() -> RunJob:
@@ -199,7 +199,7 @@ DEFECTS: list[tuple[type[Defect], Callable[[], RunJob]]] = [
 
 @pytest.mark.parametrize(("defect", "make"), DEFECTS, ids=[f"{d.rule}-{i}" for i, (d, _) in enumerate(DEFECTS)])
 def test_each_defect_of_the_record_is_its_own_code(defect: type[Defect], make: Callable[[], RunJob]) -> None:
-    assert judged(make()) == Judgement(Outcome.INVALID, defect.code)
+    assert judged(make()) == JobOutcome(Outcome.INVALID, defect.code)
 
 
 def test_all_defect_codes_are_covered() -> None:

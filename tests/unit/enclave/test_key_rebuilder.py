@@ -18,11 +18,11 @@ from bytewise.protocol.jobs import RunJob
 from bytewise.protocol.records.seal import unpad
 from bytewise.protocol.suites import rebuilt_epoch
 from bytewise.protocol.units import U64, Blob
-from enclave.key_rebuilder import HandedOver, Opened, Rebuilder, Wanted, _answer, _error
+from enclave.key_rebuilder import KeyRebuilder, RebuildRequest, RebuildResult, TransportSecret, _answer, _error
 from enclave.release_client import ShardKeySource
 from enclave.settings import EnclaveSettings
-from enclave.shard_dialer import Switchboard
-from enclave.wiring import _Parts
+from enclave.shard_dialer import ShardDialer
+from enclave.wiring import _ProcessFactory
 from tests.fixtures.kms.release_network import World
 
 SECRET = bytes(range(32))
@@ -53,13 +53,13 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> RunJob:
     return world.job(world.case())
 
 
-def asked(job: RunJob, otherwise: Source, rebuilding: Callable[[Switchboard], Source]) -> bytes:
+def asked(job: RunJob, otherwise: Source, rebuilding: Callable[[ShardDialer], Source]) -> bytes:
     """What a rebuilder gives, whose process is gone then."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        board = Switchboard()
+        board = ShardDialer()
         board.peer = ours
-        rebuilder = Rebuilder(otherwise, board, rebuilding, lambda: ("no_swap",))
+        rebuilder = KeyRebuilder(otherwise, board, rebuilding, lambda: ("no_swap",))
         assert rebuilder.ready().unfenced == ("no_swap",)
         child = rebuilder._process.pid
         secret, public = rebuilder.transport()
@@ -72,7 +72,7 @@ def asked(job: RunJob, otherwise: Source, rebuilding: Callable[[Switchboard], So
 
 
 def test_child_opens_with_its_job_and_its_stream(job: RunJob) -> None:
-    def rebuilding(board: Switchboard) -> Source:
+    def rebuilding(board: ShardDialer) -> Source:
         def act(got: RunJob) -> bytes:
             assert got == job and board.peer is not None and board.peer.family is socket.AF_UNIX
             return str(os.getpid()).encode()
@@ -86,7 +86,7 @@ def test_epoch_of_partials_is_opened_without_the_child(job: RunJob, tmp_path: Pa
     plain = replace(job, ticket=replace(job.ticket, key_epoch=U64(1)))
     mark = tmp_path / "asked"
 
-    def rebuilding(_board: Switchboard) -> Source:
+    def rebuilding(_board: ShardDialer) -> Source:
         return Source(lambda _job: str(mark.write_bytes(b"x")).encode())
 
     assert asked(plain, Source(lambda _job: b"by partials"), rebuilding) == b"by partials"
@@ -107,9 +107,11 @@ def test_vote_inputs_are_the_same_on_both_sides(job: RunJob, error: BytewiseErro
 def test_signing_secret_is_passed_for_partials_only(job: RunJob) -> None:
     plain = replace(job, ticket=replace(job.ticket, key_epoch=U64(1)))
     nothing = Source(fails(NoKey(0, 2, "none")))
-    assert _answer(nothing, Wanted(plain), SECRET) == HandedOver(Blob(SECRET))
+    assert _answer(nothing, RebuildRequest(plain), SECRET) == TransportSecret(Blob(SECRET))
     other = replace(job, receipt=replace(job.receipt, key_epoch=U64(1)))
-    assert {type(_answer(nothing, Wanted(each), SECRET)) for each in (job, other)} == {Opened}, "the ticket is what shards go by"
+    assert {type(_answer(nothing, RebuildRequest(each), SECRET)) for each in (job, other)} == {RebuildResult}, (
+        "the ticket is what shards go by"
+    )
 
 
 def test_shares_released_again_open_nothing_after_the_child_ended(tmp_path: Path) -> None:
@@ -118,10 +120,10 @@ def test_shares_released_again_open_nothing_after_the_child_ended(tmp_path: Path
     world.chain.open(case)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        board = Switchboard()
+        board = ShardDialer()
         board.peer = ours
         asks = ShardKeySource(world.quoter, rebuilds=True)
-        rebuilder = Rebuilder(Source(fails(AssertionError())), board, lambda _board: asks, tuple)
+        rebuilder = KeyRebuilder(Source(fails(AssertionError())), board, lambda _board: asks, tuple)
         rebuilder.ready()
         held = world.secret, world.public
         world.secret, world.public = rebuilder.transport()
@@ -149,28 +151,30 @@ def test_abnormal_end_of_the_child_gives_no_vote(job: RunJob, act: Callable[[Run
 
 @pytest.mark.parametrize("name", ["", "NoSuch", "ConfigurationError", "Fault" * 9, "errors", "annotations"])
 def test_unknown_verdict_word_is_refused(name: str) -> None:
-    assert type(_error(Opened(None, name, ("x",)))) is TryAgain
+    assert type(_error(RebuildResult(None, name, ("x",)))) is TryAgain
 
 
 def test_own_errors_are_passed_on_and_others_are_raised(job: RunJob) -> None:
-    wanted = Wanted(job)
-    assert _answer(Source(fails(NoKey(0, 2, "x" * 999))), wanted, SECRET) == Opened(None, "NoKey", ("0", "2", "x" * 200))
+    wanted = RebuildRequest(job)
+    assert _answer(Source(fails(NoKey(0, 2, "x" * 999))), wanted, SECRET) == RebuildResult(None, "NoKey", ("0", "2", "x" * 200))
     with pytest.raises(ZeroDivisionError):
         _answer(Source(fails(ZeroDivisionError())), wanted, SECRET)
 
 
 def test_opening_without_a_served_job_asks_for_a_retry(job: RunJob) -> None:
-    rebuilder = Rebuilder(Source(fails(AssertionError())), Switchboard(), lambda _board: Source(fails(AssertionError())), tuple)
+    rebuilder = KeyRebuilder(
+        Source(fails(AssertionError())), ShardDialer(), lambda _board: Source(fails(AssertionError())), tuple
+    )
     with pytest.raises(TryAgain, match="no job is being served"):
         rebuilder.open(job, SECRET)
 
 
 def test_enclave_without_opt_in_has_no_such_process(job: RunJob) -> None:
     settings = EnclaveSettings(Path("model"), Path("s"), 1, EvidenceType.TDX, endorsements=Path("e"))
-    parts = _Parts(settings, None, None, None, ())  # type: ignore[arg-type]
+    parts = _ProcessFactory(settings, None, None, None, ())  # type: ignore[arg-type]
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        keys, unfenced = parts._keys(ours, Switchboard())
+        keys, unfenced = parts._keys(ours, ShardDialer())
         assert (type(keys), unfenced) == (ShardKeySource, ())
         with pytest.raises(NoKey, match="this enclave rebuilds no keys"):
             keys.open(job, SECRET)
@@ -178,7 +182,9 @@ def test_enclave_without_opt_in_has_no_such_process(job: RunJob) -> None:
 
 def test_unused_child_ends_without_an_error() -> None:
     """Its job's process is gone, which is no bug of anybody."""
-    rebuilder = Rebuilder(Source(fails(AssertionError())), Switchboard(), lambda _board: Source(fails(AssertionError())), tuple)
+    rebuilder = KeyRebuilder(
+        Source(fails(AssertionError())), ShardDialer(), lambda _board: Source(fails(AssertionError())), tuple
+    )
     rebuilder.ready()
     rebuilder._line.close()
     assert rebuilder._process.reap() == 0

@@ -24,7 +24,7 @@ from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.records.request import Request, output_for
 from bytewise.protocol.records.statements import CannotReason, Outcome
 from enclave import server
-from enclave.session import Bench
+from enclave.session import JobContext
 from tests.fixtures.builders import ANCHOR, CHAIN_ID, MODEL, World, word
 from tests.fixtures.verifier import enclave_in_memory as b
 from verifier.audits.auditor import Cause, attribute
@@ -61,7 +61,7 @@ def enclave(place: Place | None) -> Iterator[EnclaveClient]:
         bench = exact
         if place is not None:
             model_id = place.engine.artifact.model_id
-            bench = Bench(place.engine, model_id, b.WholeKey(), exact.quoter, CHAIN_ID, os.urandom, place.engine.profile)
+            bench = JobContext(place.engine, model_id, b.WholeKey(), exact.quoter, CHAIN_ID, os.urandom, place.engine.profile)
         listening, stop = server.listen(Path(name) / "s"), threading.Event()
         thread = threading.Thread(target=b.serve, args=(listening, bench, stop))
         thread.start()

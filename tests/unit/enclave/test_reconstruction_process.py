@@ -26,7 +26,7 @@ from bytewise.protocol.records.statements import Outcome
 from bytewise.protocol.suites import rebuilt_epoch
 from bytewise.service.installation import SOURCE_ROOT
 from bytewise.service.settings import child_environment
-from bytewise.tee.binding import Attested
+from bytewise.tee.binding import AttestedPeer
 from bytewise.tee.measurement import ENCLAVE_ENTRY, SHARD_ENTRY, measure
 from bytewise.tee_simulated.__main__ import policy_for
 from kms.shard.release import Shard
@@ -63,7 +63,7 @@ class Noted(Shard):
 
     sealed: bytes
 
-    def release(self, body: bytes, peer: Attested) -> ReleaseAnswer:
+    def release(self, body: bytes, peer: AttestedPeer) -> ReleaseAnswer:
         answer = super().release(body, peer)
         self.sealed = answer.sealed_partial
         return answer
@@ -148,8 +148,8 @@ def test_key_is_in_a_child_that_ends_before_its_result_is_read(running: RunningE
         assert result.result(timeout=120).outcome == Outcome.EXECUTED
     assert result.result().tokens_hash == case.receipt.tokens_hash
     log = (running.folder / "log").read_bytes()
-    assert (b'"enclave.fence","name":"locked"' in log) == (unlockable() != ""), "a lock that cannot be had is told"
-    assert b"kms.shard_failed" not in log, "the child has its streams at the first try"
+    assert (b'"fence.failed","name":"locked"' in log) == (unlockable() != ""), "a lock that cannot be had is told"
+    assert b"shard.failed" not in log, "the child has its streams at the first try"
     assert {name for name, needle in needles(world).items() if needle in log} == set()
 
 

@@ -62,7 +62,7 @@ def test_required_fence_that_is_missing_stops_the_start() -> None:
     _require(HARDWARE, ("no_swap",))
     required = replace(HARDWARE, require_fences=True)
     _require(required, ())
-    with pytest.raises(ConfigurationError, match="require_fences: not here: no_swap, bounded"):
+    with pytest.raises(ConfigurationError, match="require_fences: these fences cannot be set up here: no_swap, bounded"):
         _require(required, ("no_swap", "bounded"))
 
 

@@ -18,7 +18,7 @@ from bytewise.protocol.units import U8, ZERO_DIGEST, Blob
 from bytewise.service import frames
 from enclave import server
 from enclave.release_client import ShardKeySource
-from enclave.shard_dialer import Switchboard
+from enclave.shard_dialer import ShardDialer
 from tests.fixtures.kms.release_network import World
 from verifier.jobs.enclave_client import EnclaveClient
 
@@ -72,7 +72,7 @@ def _no_key(job: RunJob) -> JobResult:
 
 
 def _keys(world: World, peer: socket.socket) -> ShardKeySource:
-    board = Switchboard()
+    board = ShardDialer()
     board.peer = peer
     return ShardKeySource(world.quoter, attempts=2, pause=lambda _: None, on_failure=lambda *_: None, dial=board.dial)
 
@@ -109,7 +109,7 @@ def test_only_shards_of_the_jobs_own_epoch_are_dialled(world: World, ask: Callab
 
 def test_nothing_is_dialled_without_a_job(world: World) -> None:
     with pytest.raises(TryAgain, match="no job"):
-        Switchboard().dial(world.document.record.shards[0], 1)
+        ShardDialer().dial(world.document.record.shards[0], 1)
 
 
 @pytest.mark.parametrize("what", ["nothing", "a byte alone", "another byte", "two streams", "a datagram socket"])

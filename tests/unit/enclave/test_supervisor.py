@@ -16,10 +16,10 @@ from bytewise.protocol.records.statements import Outcome
 from bytewise.service import frames
 from bytewise.service.exit_codes import Exit
 from enclave import supervisor
-from enclave.forked_process import Apart
-from enclave.log_continuity import Promises
-from enclave.session import Bench
-from enclave.supervisor import Keeper
+from enclave.forked_process import ForkedProcess
+from enclave.log_continuity import LogContinuity
+from enclave.session import JobContext
+from enclave.supervisor import Supervisor
 from tests.fixtures.kms.promise_chain import DOMAIN, PLAIN, SHARD, digest, signed
 from tests.fixtures.verifier.kept_jobs import (
     SHORT_S,
@@ -81,23 +81,23 @@ def test_bug_in_a_job_ends_the_enclave_and_its_text_is_not_logged(capfd: pytest.
 
 
 def test_a_process_that_dies_before_it_has_a_job_ends_the_enclave() -> None:
-    def dies(_: socket.socket) -> Bench:
+    def dies(_: socket.socket) -> JobContext:
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError
 
     left, right = socket.socketpair()
     with left, right:
-        assert Keeper(left, dies, Promises(), 30, threading.Event(), lambda _: None).run() == Exit.INTERNAL
+        assert Supervisor(left, dies, LogContinuity(), 30, threading.Event(), lambda _: None).run() == Exit.INTERNAL
 
 
 @contextmanager
-def beside(work: Callable[[], object]) -> Iterator[Apart]:
+def beside(work: Callable[[], object]) -> Iterator[ForkedProcess]:
     """A process beside the keeper's own."""
 
     def run() -> None:
         work()
 
-    process = Apart(run)
+    process = ForkedProcess(run)
     try:
         yield process
     finally:
@@ -148,14 +148,14 @@ def test_silent_connection_is_ended_and_the_next_job_is_judged() -> None:
 
 
 def test_process_that_loads_its_engine_too_long_ends_the_enclave(monkeypatch: pytest.MonkeyPatch) -> None:
-    def hangs(_: socket.socket) -> Bench:
+    def hangs(_: socket.socket) -> JobContext:
         threading.Event().wait()
         raise AssertionError
 
     monkeypatch.setattr(supervisor, "OPENING_LIMIT_S", 0.5)
     left, right = socket.socketpair()
     with left, right:
-        assert Keeper(left, hangs, Promises(), 30, threading.Event(), lambda _: None).run() == Exit.INTERNAL
+        assert Supervisor(left, hangs, LogContinuity(), 30, threading.Event(), lambda _: None).run() == Exit.INTERNAL
 
 
 def test_signal_to_the_process_group_is_handled_by_the_supervisor() -> None:
@@ -166,7 +166,7 @@ def test_signal_to_the_process_group_is_handled_by_the_supervisor() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         os.write(tell, b"lives")
 
-    assert Apart(work).reap() == 0 and os.read(told, 5) == b"lives"
+    assert ForkedProcess(work).reap() == 0 and os.read(told, 5) == b"lives"
     os.close(told)
     os.close(tell)
 
@@ -175,7 +175,7 @@ def test_shard_record_seen_in_one_job_is_known_in_the_next() -> None:
     with kept(lambda _place, line: frames.send(line, signed(PLAIN))) as enclave:
         enclave.judge()
         enclave.judge()
-        assert enclave.promises.heads() == {(DOMAIN, SHARD, 1): (digest(PLAIN), 1)}
+        assert enclave.continuity.heads() == {(DOMAIN, SHARD, 1): (digest(PLAIN), 1)}
 
 
 def test_process_ends_with_its_parent() -> None:
@@ -186,11 +186,11 @@ def test_process_ends_with_its_parent() -> None:
         threading.Event().wait()
 
     def outer() -> None:
-        Apart(inner)
+        ForkedProcess(inner)
         threading.Event().wait()
 
     with ours, theirs:
-        process = Apart(outer)
+        process = ForkedProcess(outer)
         ours.settimeout(30)
         pid = int.from_bytes(ours.recv(4), "big")
         watched = os.pidfd_open(pid)

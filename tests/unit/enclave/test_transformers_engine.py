@@ -12,7 +12,7 @@ from bytewise.inference.profiles import AnyEngine
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.records.statements import Outcome
-from enclave.import_blocker import PLAIN
+from enclave.import_blocker import ALLOWED
 from tests.fixtures.inference.pinned_artifact import PinnedModel, make_place
 from tests.fixtures.kms.release_network import wait_until
 from tests.fixtures.verifier.forbidden_imports import FORBIDDEN, documented, packages
@@ -56,6 +56,6 @@ def test_enclave_library_gives_the_same_bytes_and_its_jobs_no_client(running: Ru
         wait_until(lambda pids=before: not pids & {each.pid for each in running.at_rest()})
     loaded = running.imported()
     clients = {name for name in loaded if name == "urllib.request" or name.split(".")[0] in FORBIDDEN - {"transformers"}}
-    assert {name for name in clients if loaded[name]} == PLAIN, "what is no stand-in is from a file"
-    assert clients - PLAIN == documented("Stand-ins") and "http.client" not in loaded
+    assert {name for name in clients if loaded[name]} == ALLOWED, "what is no stand-in is from a file"
+    assert clients - ALLOWED == documented("Stand-ins") and "http.client" not in loaded
     assert packages(loaded) == documented("Imports") | documented("Where transformers computes")

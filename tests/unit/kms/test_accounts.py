@@ -19,8 +19,8 @@ from bytewise.service.secret import write_secret
 from kms import backup
 from kms.backup import back_up, restore
 from kms.storage import accounts, folder_lock, keyring
-from kms.storage.accounts import OPEN_KEY, SEALED_KEY, SealedAccount
-from kms.storage.sealing import STORAGE_KEY, Sealing, open_sealer, verify_same_key
+from kms.storage.accounts import PLAIN_KEY, SEALED_KEY, SealedAccount
+from kms.storage.sealing import STORAGE_KEY, StorageKeySource, open_sealer, verify_same_key
 from tests.fixtures.kms.process_settings import config
 from tests.fixtures.kms.release_network import World
 
@@ -31,22 +31,22 @@ def folder_of(world: World, index: int = 1) -> Path:
 
 def as_before(folder: Path) -> bytes:
     """A folder of before ADR-040: the signing key as hex in a file. The key."""
-    key = accounts.signer(folder).secret
+    key = accounts.open_account(folder).secret
     (folder / SEALED_KEY).unlink()
-    write_secret(folder / OPEN_KEY, key.hex().encode())
+    write_secret(folder / PLAIN_KEY, key.hex().encode())
     return key
 
 
 def test_account_key_is_in_no_file_and_its_address_needs_no_storage_key(fresh: World) -> None:
     folder = folder_of(fresh)
-    key, storage = accounts.signer(folder).secret, folder / "storage.key"
+    key, storage = accounts.open_account(folder).secret, folder / "storage.key"
     for path in folder.iterdir():
         assert key not in path.read_bytes() and key.hex().encode() not in path.read_bytes(), path.name
     storage.rename(folder.parent / "elsewhere.key")
     assert accounts.address_of(folder) == fresh.document.record.shards[0].address
     with pytest.raises(ConfigurationError, match=r"storage\.key"):
-        accounts.signer(folder)
-    assert accounts.signer(folder, open_sealer(folder, Sealing(folder.parent / "elsewhere.key"))).secret == key
+        accounts.open_account(folder)
+    assert accounts.open_account(folder, open_sealer(folder, StorageKeySource(folder.parent / "elsewhere.key"))).secret == key
 
 
 @pytest.mark.parametrize("how", ["other address", "other shard's", "cut off", "no account", "missing"])
@@ -67,7 +67,7 @@ def test_altered_account_or_one_of_another_shard_is_named(fresh: World, how: str
             path.unlink()
     problem = {"missing": "account is missing", "no account": SEALED_KEY}.get(how, "does not open under the storage key")
     with pytest.raises(ConfigurationError, match=problem):
-        accounts.signer(folder)
+        accounts.open_account(folder)
 
 
 def test_plaintext_key_is_refused_by_every_command_and_sealed_by_wrap(
@@ -77,15 +77,15 @@ def test_plaintext_key_is_refused_by_every_command_and_sealed_by_wrap(
     key, settings = as_before(folder), config(fresh, 1)
     for tool in (
         lambda: fresh.shard(1),
-        lambda: keyring.entry(folder, "https://127.0.0.1:1", "127.0.0.1:2"),
+        lambda: keyring.shard_entry(folder, "https://127.0.0.1:1", "127.0.0.1:2"),
         lambda: back_up(folder, tmp_path / "backup", b"k" * 32, records, SystemClock(), os.urandom),
     ):
-        with pytest.raises(ConfigurationError, match=r"signing\.key: lies open .* run `bytewise shard wrap`"):
+        with pytest.raises(ConfigurationError, match=r"signing\.key: is not sealed.* run `bytewise shard wrap`"):
             tool()
     monkeypatch.setattr(sys, "argv", ["kms", "wrap", "--config", str(settings)])
     for _ in range(2):
         assert kms.__main__.main() == 0
-        assert accounts.signer(folder).secret == key and not (folder / OPEN_KEY).exists()
+        assert accounts.open_account(folder).secret == key and not (folder / PLAIN_KEY).exists()
     fresh.shard(1)
 
 
@@ -93,16 +93,16 @@ def test_old_backup_restores_the_plaintext_key_which_is_then_sealed(fresh: World
     folder, records = folder_of(fresh), fresh.records(1)
     account, key = accounts.address_of(folder), as_before(folder)
     with pytest.MonkeyPatch.context() as old:
-        old.setattr(backup, "_NAMES", (STORAGE_KEY, OPEN_KEY))
+        old.setattr(backup, "_FILE_NAMES", (STORAGE_KEY, PLAIN_KEY))
         old.setattr(accounts, "address_of", lambda _: account)
         back_up(folder, tmp_path / "before", b"k" * 32, records, SystemClock(), os.urandom)
     for path in folder.glob("*.key"):
         path.unlink()
-    assert OPEN_KEY in restore(tmp_path / "before", b"k" * 32, folder, records, None).written
+    assert PLAIN_KEY in restore(tmp_path / "before", b"k" * 32, folder, records, None).written
     with pytest.raises(ConfigurationError, match="run `bytewise shard wrap`"):
-        accounts.signer(folder)
+        accounts.open_account(folder)
     assert accounts.seal_account(folder, open_sealer(folder))
-    assert accounts.signer(folder).secret == key
+    assert accounts.open_account(folder).secret == key
 
 
 def test_plaintext_key_is_sealed_only_under_the_folders_storage_key(fresh: World, tmp_path: Path) -> None:
@@ -110,10 +110,10 @@ def test_plaintext_key_is_sealed_only_under_the_folders_storage_key(fresh: World
     key = as_before(folder)
     write_secret(tmp_path / "other.key", (b"\x07" * 32).hex().encode())
     with pytest.raises(ConfigurationError, match=r"other\.key is another key than storage\.key"):
-        verify_same_key(folder, Sealing(key_file=tmp_path / "other.key"))
+        verify_same_key(folder, StorageKeySource(key_file=tmp_path / "other.key"))
     shutil.copy(folder / STORAGE_KEY, tmp_path / "same.key")
-    verify_same_key(folder, Sealing(key_file=tmp_path / "same.key"))
-    assert accounts.seal_account(folder, open_sealer(folder)) and accounts.signer(folder).secret == key
+    verify_same_key(folder, StorageKeySource(key_file=tmp_path / "same.key"))
+    assert accounts.seal_account(folder, open_sealer(folder)) and accounts.open_account(folder).secret == key
 
 
 def test_wrap_refuses_a_key_file_of_another_folder(fresh: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -124,11 +124,11 @@ def test_wrap_refuses_a_key_file_of_another_folder(fresh: World, monkeypatch: py
     settings.write_text(settings.read_text() + f'storage_key_file = "{elsewhere}"\n')
     monkeypatch.setattr(sys, "argv", ["kms", "wrap", "--config", str(settings)])
     assert kms.__main__.main() != 0
-    assert (folder / OPEN_KEY).exists() and not (folder / SEALED_KEY).exists()
+    assert (folder / PLAIN_KEY).exists() and not (folder / SEALED_KEY).exists()
     elsewhere.unlink()
     shutil.copy(folder / STORAGE_KEY, elsewhere)
     assert kms.__main__.main() == 0
-    assert accounts.signer(folder).secret == key and not (folder / OPEN_KEY).exists()
+    assert accounts.open_account(folder).secret == key and not (folder / PLAIN_KEY).exists()
 
 
 @pytest.mark.parametrize("moment", ["sealed", "wiped", "done"])
@@ -145,11 +145,11 @@ def test_wrap_killed_while_sealing_the_account_is_resumed(fresh: World, monkeypa
             patch.setattr(accounts, "wipe", die)
         if moment == "wiped":
             unlink = Path.unlink
-            patch.setattr(Path, "unlink", lambda path, **more: (die if path.name == OPEN_KEY else unlink)(path, **more))
+            patch.setattr(Path, "unlink", lambda path, **more: (die if path.name == PLAIN_KEY else unlink)(path, **more))
         with contextlib.nullcontext() if moment == "done" else pytest.raises(KeyboardInterrupt):
             accounts.seal_account(folder, open_sealer(folder))
     assert not accounts.seal_account(folder, open_sealer(folder)) or moment == "sealed"
-    assert not (folder / OPEN_KEY).exists() and accounts.signer(folder).secret == key
+    assert not (folder / PLAIN_KEY).exists() and accounts.open_account(folder).secret == key
 
 
 @pytest.mark.parametrize("number", ["00" * 32, "ff" * 32])
@@ -158,28 +158,28 @@ def test_malformed_plaintext_key_is_named_and_left_unchanged(fresh: World, numbe
     folder = folder_of(fresh)
     if not sealed:
         (folder / SEALED_KEY).unlink()
-    write_secret(folder / OPEN_KEY, number.encode())
+    write_secret(folder / PLAIN_KEY, number.encode())
     with pytest.raises(ConfigurationError, match=r"signing\.key: not a private key of secp256k1") as caught:
         accounts.seal_account(folder, open_sealer(folder))
     assert str(2**256 - 1) not in str(caught.value)
-    assert (folder / OPEN_KEY).read_text() == number and (folder / SEALED_KEY).exists() == sealed
+    assert (folder / PLAIN_KEY).read_text() == number and (folder / SEALED_KEY).exists() == sealed
 
 
 def test_one_wrap_runs_at_a_time(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = folder_of(fresh)
     key = as_before(folder)
     monkeypatch.setattr(sys, "argv", ["kms", "wrap", "--config", str(config(fresh, 1))])
-    with folder_lock.alone(folder):
+    with folder_lock.lock_for_change(folder):
         assert kms.__main__.main() == 64
-        assert (folder / OPEN_KEY).exists() and not (folder / SEALED_KEY).exists()
+        assert (folder / PLAIN_KEY).exists() and not (folder / SEALED_KEY).exists()
     assert kms.__main__.main() == Exit.OK
-    assert accounts.signer(folder).secret == key
+    assert accounts.open_account(folder).secret == key
 
 
 def test_plaintext_key_of_another_account_is_left_unchanged(fresh: World) -> None:
     folder = folder_of(fresh)
     before = (folder / SEALED_KEY).read_bytes()
-    write_secret(folder / OPEN_KEY, (b"\x11" * 32).hex().encode())
+    write_secret(folder / PLAIN_KEY, (b"\x11" * 32).hex().encode())
     with pytest.raises(ConfigurationError, match="another key than"):
         accounts.seal_account(folder, open_sealer(folder))
-    assert (folder / OPEN_KEY).exists() and (folder / SEALED_KEY).read_bytes() == before
+    assert (folder / PLAIN_KEY).exists() and (folder / SEALED_KEY).read_bytes() == before

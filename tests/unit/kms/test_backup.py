@@ -19,12 +19,12 @@ from bytewise.service.secret import write_secret
 from bytewise.storage.engine import open_database, write_transaction
 from bytewise.storage.tables import ReleaseRow
 from kms import backup
-from kms.backup import Restored, back_up, open_backup, restore
-from kms.ceremony.erasure import erase
-from kms.shard.service import verify_meant
+from kms.backup import RestoreResult, back_up, open_backup, restore
+from kms.ceremony.erasure import erase_shares
+from kms.shard.service import verify_epoch_document
 from kms.storage import accounts, keyring
 from kms.storage.files import write_whole
-from kms.storage.sealing import Sealing
+from kms.storage.sealing import StorageKeySource
 from tests.fixtures.kms.backup_station import (
     KEY,
     OTHER_KEY,
@@ -63,7 +63,7 @@ def test_backup_file_is_unreadable_without_its_key_and_no_byte_can_change(statio
     sealed = station.file.read_bytes()
     assert stat.S_IMODE(station.file.stat().st_mode) == 0o600
     storage = bytes.fromhex((station.folder / "storage.key").read_text())
-    for secret in (storage, accounts.signer(station.folder).secret):
+    for secret in (storage, accounts.open_account(station.folder).secret):
         assert secret not in sealed and secret.hex().encode() not in sealed
     with pytest.raises(ConfigurationError, match="another key"):
         open_backup(station.file, OTHER_KEY)
@@ -100,12 +100,12 @@ def test_wrong_external_storage_key_is_named_and_backup_not_called_stale(station
     station.back_up()
     before = station.lose()
 
-    def under(key: Path) -> Restored:
-        return restore(station.file, KEY, station.folder, station.records, station.chain, Sealing(key))
+    def under(key: Path) -> RestoreResult:
+        return restore(station.file, KEY, station.folder, station.records, station.chain, StorageKeySource(key))
 
     with pytest.raises(ConfigurationError, match=r"other\.key.*does not open share-1\.json of the backup.*storage_key_file"):
         under(other)
-    with pytest.raises(ConfigurationError, match=r"storage_key_file.*the backup has no storage key"):
+    with pytest.raises(ConfigurationError, match=r"storage_key_file.*the backup contains no storage key"):
         station.restore()
     assert station.content() == {}
     under(own)
@@ -163,9 +163,9 @@ def fork(station: Station) -> None:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda station: drop(station, 0, 1), "ends before record 1, which was signed"),
-        (lambda station: drop(station, 1), "ends before record 1, which was signed"),
-        (fork, "is another than was signed"),
+        (lambda station: drop(station, 0, 1), "ends before record 1, which this shard signed"),
+        (lambda station: drop(station, 1), "ends before record 1, which this shard signed"),
+        (fork, "is not the record that was signed"),
         (lambda station: drop(station, 0), "release records"),
     ],
     ids=["lost", "older", "forked", "with a hole"],
@@ -204,9 +204,9 @@ def test_log_that_grew_after_the_backup_is_accepted(station: Station) -> None:
 
 def test_restore_replaces_nothing_in_the_folder(station: Station, tmp_path: Path) -> None:
     station.lose()
-    keyring.enrol(station.folder, "https://127.0.0.1:1", os.urandom)
+    keyring.create_keys(station.folder, "https://127.0.0.1:1", os.urandom)
     before = station.content()
-    with pytest.raises(ConfigurationError, match="is there and differs"):
+    with pytest.raises(ConfigurationError, match="exists and differs"):
         station.restore()
     assert station.content() == before
 
@@ -224,22 +224,26 @@ def test_killed_restore_is_resumed(station: Station) -> None:
 def test_folder_restored_as_a_whole_does_not_serve_superseded_shares(station: Station) -> None:
     """An operator's own copy of the whole folder, epoch file included: its start asks the chain."""
     document = station.world.document
-    assert verify_meant(document, station.chain) == document
+    assert verify_epoch_document(document, station.chain) == document
     whole = station.world.folder / "copy"
     shutil.copytree(station.folder, whole)
     station.deal_again()
     assert keyring.open_share(whole, document).index == 1, "the control: the folder itself is perfect"
-    with pytest.raises(StaleBackup, match="the chain means version 1"):
-        verify_meant(document, station.chain)
+    with pytest.raises(StaleBackup, match="the chain has version 1"):
+        verify_epoch_document(document, station.chain)
     station.chain.epoch = replace(station.chain.epoch, state=EpochState.NONE, commitments=Blob(b""))
-    assert verify_meant(document, station.chain) == document, "an epoch that is not on the chain yet"
+    assert verify_epoch_document(document, station.chain) == document, "an epoch that is not on the chain yet"
 
 
 def test_every_share_of_a_retired_epoch_is_erased_with_a_statement(station: Station) -> None:
     station.deal_again()
     station.chain.epoch = replace(station.chain.epoch, state=EpochState.RETIRED)
-    said = erase(station.folder, station.world.document, CONTRACTS, station.world.ceremonies(1), station.chain, SystemClock())
+    said = erase_shares(
+        station.folder, station.world.document, CONTRACTS, station.world.ceremonies(1), station.chain, SystemClock()
+    )
     assert (said.statement.erased, said.statement.kept) == (2, bytes(32))
     assert list(station.folder.glob("share-*")) == [] and (station.folder / "erasure-1-v1-none.json").exists()
-    again = erase(station.folder, station.world.document, CONTRACTS, station.world.ceremonies(1), station.chain, SystemClock())
+    again = erase_shares(
+        station.folder, station.world.document, CONTRACTS, station.world.ceremonies(1), station.chain, SystemClock()
+    )
     assert again == said, "what was said stands"

@@ -27,9 +27,9 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 def leaked(said: bytes, world: World, cases: list[Case]) -> list[str]:
     """Which secrets of the world, and of what its clients said and got, are in a log."""
     folder = world.settings.shards[0].folder
-    keys = {"storage": read_key(folder / "storage.key"), "signing": accounts.signer(folder).secret}
+    keys = {"storage": read_key(folder / "storage.key"), "signing": accounts.open_account(folder).secret}
     numbers = {name: int.from_bytes(key) for name, key in keys.items()}
-    numbers |= {"transport": int.from_bytes(world.secret), "share": world.shard(1)._renewal.share().scalar()}
+    numbers |= {"transport": int.from_bytes(world.secret), "share": world.shard(1)._rotation.share().scalar()}
     found = [name for name, number in numbers.items() for form in scalar_forms(number).values() if form in said]
     for case in cases:
         request = case.payload.request

@@ -18,10 +18,10 @@ from bytewise.protocol.units import Blob, Digest
 from bytewise.service.secret import Secret
 from bytewise.service.settings import library_variables
 from kms.ceremony.coordinator import share_consents
-from kms.ceremony.responses import due, new_share
-from kms.ceremony.state import Phase, signed_shares
-from kms.ceremony.state_machine import apply, begin, replay
-from tests.fixtures.kms.ceremonies import RUNNING, SCRIBE, Party, Town, generated, in_force, opens, party, plan_for, seat
+from kms.ceremony.responses import due_messages, new_share
+from kms.ceremony.state import CeremonyPhase, shares_digest
+from kms.ceremony.state_machine import apply, initial_state, replay
+from tests.fixtures.kms.ceremonies import COORDINATOR, RUNNING, Party, Town, generated, in_force, opens, party, plan_for, seat
 from tests.fixtures.kms.lying_shards import ALL, DEALERS, HELPERS, HOLDERS, RECEIVERS, SILENT
 
 
@@ -46,7 +46,7 @@ def made() -> tuple[list[Party], SharesSource]:
 def test_honest_shards_make_a_key_that_any_threshold_of_them_opens(threshold: int, count: int) -> None:
     parties = [party(n) for n in range(1, count + 1)]
     town = Town(plan_for(parties, threshold, count), parties)
-    assert town.run().phase is Phase.DONE and town.state.lies == {}
+    assert town.run().phase is CeremonyPhase.DONE and town.state.faults == {}
     opens(town)
     assert len(set(town.shares().values())) == count
 
@@ -54,7 +54,7 @@ def test_honest_shards_make_a_key_that_any_threshold_of_them_opens(threshold: in
 def test_a_refresh_keeps_the_key_and_changes_every_share(made: tuple[list[Party], SharesSource]) -> None:
     held, source = made
     town = renewing([replace(each) for each in held], source, 3)
-    assert town.run().phase is Phase.DONE
+    assert town.run().phase is CeremonyPhase.DONE
     assert opens(town) == source.commitments[0]
     assert town.state.result is not None and town.state.result.commitments[1:] != source.commitments[1:]
     old, new = shares_of(held), town.shares()
@@ -73,11 +73,11 @@ def test_resharing_to_other_shards_and_threshold_keeps_the_key(
     fresh = [party(20 + n) for n in range(count - 1)] + [replace(held[0])]
     dealers = {i: replace(held[i - 1]) for i in dealing if i != 1} | {1: fresh[-1]}
     town = Town(plan_for(fresh, threshold, count, dealers=dealers, source=source), [*dealers.values(), *fresh])
-    assert town.run().phase is Phase.DONE
+    assert town.run().phase is CeremonyPhase.DONE
     assert opens(town) == source.commitments[0]
     # For the chain: each at its place among those who had the shares before, the same digest as the new holders sign.
     assert town.state.result is not None
-    consents, digest = share_consents(town.state), signed_shares(town.plan, town.state.result)
+    consents, digest = share_consents(town.state), shares_digest(town.plan, town.state.result)
     assert [index for index, each in enumerate(consents, start=1) if each] == list(dealing)
     for index in dealing:
         assert verify_signature("shares", digest, consents[index - 1], dealers[index].signer.address)
@@ -87,9 +87,11 @@ def test_key_moves_only_with_the_consent_of_the_former_threshold(made: tuple[lis
     held, source = made
     fresh = [party(20 + n) for n in range(3)]
     for silent in ({2}, {1, 2}):
-        dealers = {i: replace(each, absent={Phase.CONFIRMING} if i in silent else set()) for i, each in enumerate(held, start=1)}
+        dealers = {
+            i: replace(each, absent={CeremonyPhase.CONFIRMING} if i in silent else set()) for i, each in enumerate(held, start=1)
+        }
         town = Town(plan_for(fresh, 2, 3, dealers=dealers, source=source), [*dealers.values(), *fresh])
-        assert town.run().phase is (Phase.DONE if len(silent) == 1 else Phase.FAILED)
+        assert town.run().phase is (CeremonyPhase.DONE if len(silent) == 1 else CeremonyPhase.FAILED)
         assert sorted(town.state.consents) == [i for i in dealers if i not in silent]
     assert town.state.reason == "1 consents, 2 needed" and town.state.result is None
     assert share_consents(town.state)[2] and not any(share_consents(town.state)[:2])
@@ -101,7 +103,7 @@ def test_a_lost_share_is_repaired_by_a_threshold_of_helpers(made: tuple[list[Par
     heir = replace(held[1], share=None)
     plan = plan_for(helpers, 2, 2, dealers={1: helpers[0], 3: helpers[1]}, source=source, heir=seat(2, heir))
     town = Town(plan, [*helpers, heir])
-    assert town.run().phase is Phase.DONE
+    assert town.run().phase is CeremonyPhase.DONE
     assert town.shares() == {2: held[1].share}
     for helper in helpers:
         with pytest.raises(ShareMissing):
@@ -115,9 +117,9 @@ def test_lying_helper_can_stop_a_repair_and_not_forge_a_share(kind: str, made: t
     heir = replace(held[1], share=None)
     plan = plan_for(helpers, 2, 2, dealers={1: helpers[0], 3: helpers[1]}, source=source, heir=seat(2, heir))
     town = Town(plan, [*helpers, heir])
-    assert town.run().phase is Phase.FAILED and town.shares() == {}
+    assert town.run().phase is CeremonyPhase.FAILED and town.shares() == {}
     # What does not open only the heir could tell, and it says nothing.
-    assert set(town.state.lies) == (set() if kind == "garbage hand" else {helpers[1].signer.address})
+    assert set(town.state.faults) == (set() if kind == "garbage hand" else {helpers[1].signer.address})
 
 
 @pytest.mark.parametrize("kind", [*DEALERS, *RECEIVERS])
@@ -125,8 +127,8 @@ def test_every_liar_is_named_and_the_key_is_made_without_them(kind: str) -> None
     parties = [party(n) for n in range(1, 4)]
     parties[2].meddle = ALL[kind]
     town = Town(plan_for(parties, 2, 2), parties)
-    assert town.run().phase is Phase.DONE
-    assert set(town.state.lies) == {parties[2].signer.address}
+    assert town.run().phase is CeremonyPhase.DONE
+    assert set(town.state.faults) == {parties[2].signer.address}
     assert town.state.result is not None
     assert (3 in town.state.result.qualified) == (kind in ("wrong partial", "unsigned"))
     assert town.state.revealed == ({3} if kind == "false complaint" else set())
@@ -140,8 +142,8 @@ def test_lying_dealer_of_a_resharing_cannot_change_the_key(kind: str, made: tupl
     parties = [replace(each) for each in held]
     parties[1].meddle = {**ALL, **HOLDERS}[kind]
     town = renewing(parties, source, 2)
-    assert town.run().phase is Phase.DONE
-    assert set(town.state.lies) == {parties[1].signer.address}
+    assert town.run().phase is CeremonyPhase.DONE
+    assert set(town.state.faults) == {parties[1].signer.address}
     assert sorted(town.state.consents) == [1, 3]
     assert opens(town) == source.commitments[0]
 
@@ -150,8 +152,8 @@ def test_dealer_that_reshares_another_value_than_its_share_is_excluded(made: tup
     held, source = made
     parties = [replace(held[0], share=12345), *(replace(each) for each in held[1:])]
     town = renewing(parties, source, 2)
-    assert town.run().phase is Phase.DONE
-    assert "another value than its share" in town.state.lies[parties[0].signer.address]
+    assert town.run().phase is CeremonyPhase.DONE
+    assert "another value than its share" in town.state.faults[parties[0].signer.address]
     assert opens(town) == source.commitments[0]
 
 
@@ -161,8 +163,8 @@ def test_silent_dealer_is_not_called_a_liar(kind: str) -> None:
     parties[0].meddle = SILENT[kind]
     town = Town(plan_for(parties, 2, 2), parties)
     # Who committed, and saw what the others dealt, may be silent as a choice: then there is no key (ADR-034).
-    assert town.run().phase is (Phase.FAILED if kind == "silent" else Phase.DONE) and town.state.lies == {}
-    if town.state.phase is Phase.DONE:
+    assert town.run().phase is (CeremonyPhase.FAILED if kind == "silent" else CeremonyPhase.DONE) and town.state.faults == {}
+    if town.state.phase is CeremonyPhase.DONE:
         assert town.state.result is not None and town.state.result.qualified == (2, 3)
         opens(town)
 
@@ -174,7 +176,7 @@ def test_false_complaints_above_the_budget_end_the_ceremony() -> None:
     town = Town(plan_for(parties, 2, 2, budget=1), parties)
     with pytest.raises(CeremonyRefused):  # whoever judges after the end is refused
         town.run()
-    assert town.state.phase is Phase.FAILED and "made public" in town.state.reason
+    assert town.state.phase is CeremonyPhase.FAILED and "made public" in town.state.reason
     assert len(town.state.revealed) == 2 and town.state.result is None
 
 
@@ -188,7 +190,7 @@ PARTIES = st.lists(
 @given(PARTIES, st.booleans())
 @settings(max_examples=MIXES, deadline=None)
 def test_with_liars_or_partitions_any_threshold_opens_or_nothing_changed(
-    made: tuple[list[Party], SharesSource], kinds: list[tuple[str, set[Phase]]], fresh: bool
+    made: tuple[list[Party], SharesSource], kinds: list[tuple[str, set[CeremonyPhase]]], fresh: bool
 ) -> None:
     """Lies of every kind at once with messages lost in any phases: no honest shard is named, and there is all or nothing."""
     held, source = made
@@ -200,14 +202,14 @@ def test_with_liars_or_partitions_any_threshold_opens_or_nothing_changed(
     try:
         town.run()
     except CeremonyRefused:
-        assert town.state.phase is Phase.FAILED
+        assert town.state.phase is CeremonyPhase.FAILED
     liars = {each.signer.address for each in parties if each.meddle is not None}
-    assert set(town.state.lies) <= liars
-    if town.state.phase is Phase.DONE:
+    assert set(town.state.faults) <= liars
+    if town.state.phase is CeremonyPhase.DONE:
         key = opens(town)
         assert fresh or key == source.commitments[0]
     else:
-        assert town.state.phase is Phase.FAILED and town.state.result is None and town.state.reason
+        assert town.state.phase is CeremonyPhase.FAILED and town.state.result is None and town.state.reason
     in_force(shares_of(held), 2, source.commitments[0])
 
 
@@ -220,7 +222,7 @@ def test_ceremony_state_is_a_function_of_the_log_and_of_every_prefix() -> None:
     for length in range(len(town.log)):
         state = replay(town.plan, tuple(town.log[:length]))
         for who in parties:
-            for body in due(state, who.member):
+            for body in due_messages(state, who.member):
                 message = sign_message(who.signer, state.id, body)
                 assert said[message.sender, message.kind] == message.body
     assert replay(town.plan, tuple(town.log)).head == town.state.head
@@ -232,7 +234,7 @@ def test_misplaced_message_is_refused_and_changes_nothing() -> None:
     town.speak(parties[0])
     other.speak(parties[1])
     first, before = town.log[0], town.state
-    stranger, close = LocalSigner(b"\x99" * 32), Close(Phase.JOINING, before.head)
+    stranger, close = LocalSigner(b"\x99" * 32), Close(CeremonyPhase.JOINING, before.head)
     cases = [
         (other.log[0], CeremonyRefused),
         (first, NoProgress),
@@ -242,9 +244,9 @@ def test_misplaced_message_is_refused_and_changes_nothing() -> None:
         (replace(first, kind="poem"), CeremonyRefused),
         (replace(other.log[0], ceremony=before.id), BadSignature),
         (sign_message(stranger, before.id, close), CeremonyRefused),
-        (sign_message(SCRIBE, before.id, Close(Phase.DEALING, before.head)), CeremonyRefused),
-        (sign_message(SCRIBE, before.id, Close(Phase.JOINING, Digest(bytes(32)))), CeremonyRefused),
-        (sign_message(stranger, before.id, due(begin(town.plan), parties[2].member)[0]), CeremonyRefused),
+        (sign_message(COORDINATOR, before.id, Close(CeremonyPhase.DEALING, before.head)), CeremonyRefused),
+        (sign_message(COORDINATOR, before.id, Close(CeremonyPhase.JOINING, Digest(bytes(32)))), CeremonyRefused),
+        (sign_message(stranger, before.id, due_messages(initial_state(town.plan), parties[2].member)[0]), CeremonyRefused),
     ]
     for message, error in cases:
         with pytest.raises(error):
@@ -256,7 +258,7 @@ def test_misplaced_message_is_refused_and_changes_nothing() -> None:
 @settings(max_examples=50, deadline=None)
 def test_random_bytes_are_refused_as_every_message_kind(data: bytes, kind: str) -> None:
     who = party(1)
-    state = begin(plan_for([who, party(2)], 2, 2))
+    state = initial_state(plan_for([who, party(2)], 2, 2))
     draft = replace(sign_message(who.signer, state.id, Close(1, state.head)), kind=kind, body=Blob(data))
     with pytest.raises(Fault):
         apply(state, replace(draft, signature=who.signer.sign(draft.digest)))
@@ -277,5 +279,5 @@ def test_impossible_plans_are_refused(made: tuple[list[Party], SharesSource]) ->
             replace(good, **change)  # type: ignore[arg-type]
     off = SharesSource(0, (source.commitments[0], Blob(b"\x04" + bytes(64))))
     with pytest.raises(CeremonyRefused):
-        begin(plan_for(held, 2, 3, dealers=dict(enumerate(held, start=1)), source=off))
+        initial_state(plan_for(held, 2, 3, dealers=dict(enumerate(held, start=1)), source=off))
     assert decode(type(good), encode(good)) == good

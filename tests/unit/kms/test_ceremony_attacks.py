@@ -15,9 +15,9 @@ from bytewise.protocol.errors.actors import CeremonyRefused, DealerLied
 from bytewise.protocol.keys.ceremony_log import Body, Deal, DealReview, read_message
 from bytewise.protocol.units import Digest
 from kms.ceremony import deals, responses, state_machine
-from kms.ceremony.deals import commitment_digest, deal, open_deal, prepare, unseal, verify_deal, weighted_value
-from kms.ceremony.responses import Member, _deal_secret, due
-from kms.ceremony.state import Ceremony, Phase
+from kms.ceremony.deals import commitment_digest, draw_polynomial, make_deal, open_deal, open_value, verify_deal, weighted_value
+from kms.ceremony.responses import ParticipantSecrets, _deal_secret, due_messages
+from kms.ceremony.state import CeremonyPhase, CeremonyState
 from tests.fixtures.kms.ceremonies import Meddling, Party, Town, generated, opens, party, plan_for, seat
 from tests.fixtures.kms.dishonest_seals import spying
 from tests.fixtures.kms.lying_shards import ALL, deal_as_hand
@@ -35,7 +35,7 @@ def last_speaks(meddle: Meddling) -> Town:
 
 def all_but_closed(town: Town) -> Town:
     """The ceremony up to its last close: everybody who can has proved its share."""
-    while town.state.phase is not Phase.CONFIRMING:
+    while town.state.phase is not CeremonyPhase.CONFIRMING:
         for who in town.parties:
             town.speak(who)
         town.close()
@@ -48,15 +48,15 @@ def test_attack_13_last_dealer_chooses_the_key_only_without_the_hash_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     town = last_speaks(chooser)
-    assert "other commitments than it committed to" in town.state.lies[town.plan.dealers[2].address]
+    assert "commitments that differ from its posted hash" in town.state.faults[town.plan.dealers[2].address]
     assert town.state.result is not None and town.state.result.qualified == (1, 2, 4)
     # Control: who may deal what it chose when it knew the others is no liar, and the key is as it wants it, every time.
     monkeypatch.setattr(state_machine, "verify_deal", verify_uncommitted)
     for _ in range(3):
         town = last_speaks(chooser)
-        assert not town.state.lies and is_wanted(decode_point(opens(town)))
+        assert not town.state.faults and is_wanted(decode_point(opens(town)))
         town.close()
-        assert town.state.phase is Phase.DONE
+        assert town.state.phase is CeremonyPhase.DONE
 
 
 def test_attack_13_without_proofs_and_hash_round_key_is_a_dealers_own(
@@ -64,23 +64,23 @@ def test_attack_13_without_proofs_and_hash_round_key_is_a_dealers_own(
 ) -> None:
     town = last_speaks(rogue)
     liar, own = town.plan.dealers[2].address, encode_point(GENERATOR * OWN)
-    assert "other commitments than it committed to" in town.state.lies[liar]
+    assert "commitments that differ from its posted hash" in town.state.faults[liar]
     # Either defence alone names it.
     with monkeypatch.context() as patch:
         patch.setattr(state_machine, "verify_deal", verify_uncommitted)
-        assert "does not know the value at 0" in last_speaks(rogue).state.lies[liar]
+        assert "did not prove the value at 0" in last_speaks(rogue).state.faults[liar]
     with monkeypatch.context() as patch:
         patch.setattr(deals, "knows_log", lambda *_: True)
-        assert "other commitments than it committed to" in last_speaks(rogue).state.lies[liar]
+        assert "commitments that differ from its posted hash" in last_speaks(rogue).state.faults[liar]
     # Control: with neither, nobody is named, and two shards sign for shares of a key of which one dealer knows all. What is left
     # is the quorum: who cheats so has no share that it could prove.
     monkeypatch.setattr(state_machine, "verify_deal", verify_uncommitted)
     monkeypatch.setattr(deals, "knows_log", lambda *_: True)
     town = last_speaks(rogue)
     assert town.state.result is not None and town.state.result.public_key == own
-    assert not town.state.lies and set(town.state.signatures) == {1, 2}
+    assert not town.state.faults and set(town.state.signatures) == {1, 2}
     town.close()
-    assert town.state.phase is Phase.FAILED and town.state.reason == "2 confirmations, 3 needed"
+    assert town.state.phase is CeremonyPhase.FAILED and town.state.reason == "2 confirmations, 3 needed"
 
 
 def ceremony_with(kind: str) -> Town:
@@ -94,8 +94,8 @@ def two_sound_deals(town: Town, who: Party, body: Body) -> Iterator[Body]:
     """Deals twice: both times a sound polynomial, and sealed as it should be."""
     yield body
     if isinstance(body, Deal):
-        other = prepare(town.state.id, 1, random_scalar(os.urandom), town.plan.threshold, os.urandom)
-        yield deal(town.state.id, town.state.begun, 1, other, town.state.keys, os.urandom)
+        other = draw_polynomial(town.state.id, 1, random_scalar(os.urandom), town.plan.threshold, os.urandom)
+        yield make_deal(town.state.id, town.state.phase_head, 1, other, town.state.keys, os.urandom)
 
 
 def dealt_twice() -> Town:
@@ -111,7 +111,7 @@ def value_in(town: Town, said: Deal, receiver: int) -> int:
     """What a deal of dealer 1 has for a receiver."""
     sealed = next(each for each in said.sealed if each.receiver == receiver)
     point = decode_point(sealed.enc) * _deal_secret(town.state, town.parties[receiver - 1].member)
-    return unseal(town.state.id, 1, sealed, point, town.state.keys[receiver])
+    return open_value(town.state.id, 1, sealed, point, town.state.keys[receiver])
 
 
 def test_attack_13_dealer_that_deals_twice_is_excluded(
@@ -119,16 +119,16 @@ def test_attack_13_dealer_that_deals_twice_is_excluded(
 ) -> None:
     named = dealt_twice()
     liar = named.parties[0].signer.address
-    assert set(named.state.lies) == {liar} and "said two different things" in named.state.lies[liar]
+    assert set(named.state.faults) == {liar} and "sent two different messages" in named.state.faults[liar]
     assert named.state.result is not None and named.state.result.qualified == (2, 3)
     # Two things stop it, one message of a kind and the hash round. Without the first the second names the same dealer.
-    monkeypatch.setattr(state_machine, "second", lambda state, message: None)
-    assert "other commitments than it committed to" in dealt_twice().state.lies[liar]
+    monkeypatch.setattr(state_machine, "repeat_of", lambda state, message: None)
+    assert "commitments that differ from its posted hash" in dealt_twice().state.faults[liar]
     # Control: with neither, both deals are good, the newest counts, and who read the first has no share of the key.
     monkeypatch.setattr(state_machine, "verify_deal", verify_uncommitted)
     town = dealt_twice()
     result, shares = town.state.result, town.shares()
-    assert result is not None and result.qualified == (1, 2, 3) and not town.state.lies
+    assert result is not None and result.qualified == (1, 2, 3) and not town.state.faults
     first, newest = (body for each in town.log if each.sender == liar and isinstance(body := read_message(each), Deal))
     early = (shares[1] - value_in(town, newest, 1) + value_in(town, first, 1)) % ORDER
     assert encode_point(GENERATOR * combine_values({1: shares[1], 2: shares[2]})) == result.public_key
@@ -146,7 +146,7 @@ def verify_uncommitted(
 # --- 14: two sets of dealers ---
 
 
-def sum_of_what_opens(state: Ceremony, who: Member, receiver: int) -> int:
+def sum_of_what_opens(state: CeremonyState, who: ParticipantSecrets, receiver: int) -> int:
     """`_dealt_value` of a receiver that sums the deals which it can open, in place of those that the log qualified."""
     values = {}
     for dealer, said in state.deals.items():
@@ -171,17 +171,21 @@ def test_attack_14_receivers_that_sum_local_deals_hold_shares_of_no_key(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     town, makes_key = half_dealt()
-    assert makes_key and town.state.phase is Phase.DONE and set(town.shares()) == {2, 3}
+    assert makes_key and town.state.phase is CeremonyPhase.DONE and set(town.shares()) == {2, 3}
     # Control: each sums what opens for it, and a dealer that lies to one shard alone has ended the ceremony.
     monkeypatch.setattr(responses, "_dealt_value", sum_of_what_opens)
     town, makes_key = half_dealt()
-    assert not makes_key and town.state.phase is Phase.FAILED and "1 confirmations, 2 needed" in town.state.reason
+    assert not makes_key and town.state.phase is CeremonyPhase.FAILED and "1 confirmations, 2 needed" in town.state.reason
 
 
 def test_attack_14_signer_of_another_transcript_is_ignored() -> None:
     town = ceremony_with("other transcript")
     town.run()
-    assert town.state.phase is Phase.DONE and town.refused == [town.parties[0].signer.address] and set(town.shares()) == {2, 3}
+    assert (
+        town.state.phase is CeremonyPhase.DONE
+        and town.refused == [town.parties[0].signer.address]
+        and set(town.shares()) == {2, 3}
+    )
 
 
 # --- 15: complaints that open an honest dealer ---
@@ -200,13 +204,13 @@ def flooded() -> Town:
 
 def read_off(town: Town, dealer: int) -> int:
     """The value at 0 of a dealer's polynomial, from the complaints in the log."""
-    deal, values = town.state.deals[dealer], {}
-    polynomial = [decode_point(each) for each in deal.commitments]
+    make_deal, values = town.state.deals[dealer], {}
+    polynomial = [decode_point(each) for each in make_deal.commitments]
     for message in town.log:
         body = read_message(message)
         for said in body.complaints if isinstance(body, DealReview) else ():
             receiver = next(seat.index for seat in town.plan.receivers if seat.address == message.sender)
-            sealed = next(each for each in deal.sealed if each.receiver == receiver)
+            sealed = next(each for each in make_deal.sealed if each.receiver == receiver)
             key = town.state.keys[receiver]
             values[receiver] = open_deal(town.state.id, dealer, sealed, decode_point(said.point), key, polynomial)
     return combine_values(values)
@@ -216,11 +220,11 @@ def test_attack_15_complaint_flood_opens_a_dealer_only_without_a_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     town = flooded()
-    assert town.state.phase is Phase.FAILED and len(town.state.revealed) == 2 and town.state.result is None
+    assert town.state.phase is CeremonyPhase.FAILED and len(town.state.revealed) == 2 and town.state.result is None
     # Control: without a budget the ceremony goes on, and a part of the key that it makes stands in its log.
-    monkeypatch.setattr(state_machine, "failed", lambda state, reason: state)
+    monkeypatch.setattr(state_machine, "fail_ceremony", lambda state, reason: state)
     town = flooded()
-    assert town.state.phase is Phase.DONE and town.state.result is not None and 1 in town.state.result.qualified
+    assert town.state.phase is CeremonyPhase.DONE and town.state.result is not None and 1 in town.state.result.qualified
     assert encode_point(GENERATOR * read_off(town, 1)) == town.state.deals[1].commitments[0]
 
 
@@ -240,11 +244,11 @@ def mended() -> Town:
 
 def test_deal_is_no_repair_value_unless_seal_contexts_coincide(monkeypatch: pytest.MonkeyPatch) -> None:
     town = mended()
-    assert list(town.state.lies) == [town.parties[1].signer.address] and list(town.state.hands) == [1]
+    assert list(town.state.faults) == [town.parties[1].signer.address] and list(town.state.repair_values) == [1]
     for module in (state_machine, responses):
-        monkeypatch.setattr(module, "handing", lambda ceremony, transcript: ceremony)
+        monkeypatch.setattr(module, "repair_context", lambda ceremony, transcript: ceremony)
     town = mended()
-    assert town.state.lies == {} and list(town.state.hands) == [1, 2]
+    assert town.state.faults == {} and list(town.state.repair_values) == [1, 2]
 
 
 # --- 15: true complaints about a deal that borrows another's ephemeral point ---
@@ -257,11 +261,16 @@ def judged(shift: int) -> tuple[Town, dict[int, DealReview]]:
     held, source = generated(2, 3)
     held[2].meddle = spying(WANTED, shift)
     town = Town(plan_for(held, 2, 2, dealers=dict(enumerate(held, 1)), source=source), held)
-    while town.state.phase is not Phase.JUDGING:
+    while town.state.phase is not CeremonyPhase.JUDGING:
         for who in town.parties:
             town.speak(who)
         town.close()
-    said = {i: body for i, who in enumerate(held[:2], 1) for body in due(town.state, who.member) if isinstance(body, DealReview)}
+    said = {
+        i: body
+        for i, who in enumerate(held[:2], 1)
+        for body in due_messages(town.state, who.member)
+        if isinstance(body, DealReview)
+    }
     return town, said
 
 
@@ -271,21 +280,21 @@ def borrowed_key(town: Town, said: dict[int, DealReview], shift: int) -> int:
     of_2, of_3 = state.deals[1].sealed[1:]
     shown = decode_point(said[2].complaints[0].point)
     point = shown + -(decode_point(state.keys[2]) * shift) if shift else shown
-    values = {2: unseal(state.id, 1, of_2, point, state.keys[2])}
+    values = {2: open_value(state.id, 1, of_2, point, state.keys[2])}
     own = decode_point(of_3.enc) * _deal_secret(state, last.member)
-    values[3] = unseal(state.id, 1, of_3, own, state.keys[3])
+    values[3] = open_value(state.id, 1, of_3, own, state.keys[3])
     return combine_values({1: combine_values(values), 3: last.share or 0})
 
 
 @pytest.mark.parametrize("shift", [0, 7])
 def test_attack_15_borrowed_points_reveal_the_key_without_ephemeral_proofs(monkeypatch: pytest.MonkeyPatch, shift: int) -> None:
     town, said = judged(shift)
-    assert list(town.state.lies) == [town.parties[2].signer.address] and 3 not in town.state.polynomials
-    assert "does not know the ephemeral key" in next(iter(town.state.lies.values()))
+    assert list(town.state.faults) == [town.parties[2].signer.address] and 3 not in town.state.polynomials
+    assert "did not prove the ephemeral key" in next(iter(town.state.faults.values()))
     assert len(said) == 2 and not any(each.complaints for each in said.values())
     # Control: without the proofs both complain rightly, and one shard of the two that open has the key.
     monkeypatch.setattr(deals, "verify_sealed", lambda ceremony, dealer, sealed: sealed)
     town, said = judged(shift)
-    assert town.state.lies == {} and [len(each.complaints) for each in said.values()] == [1, 1]
+    assert town.state.faults == {} and [len(each.complaints) for each in said.values()] == [1, 1]
     source = town.plan.source
     assert source is not None and encode_point(GENERATOR * borrowed_key(town, said, shift)) == source.commitments[0]

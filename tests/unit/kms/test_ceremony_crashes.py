@@ -1,4 +1,5 @@
-"""Shards and scribes that die at every moment at which something becomes durable, in every kind of ceremony, and in erasing."""
+"""Shards and coordinators that die at every moment at which something becomes durable, in every kind of ceremony, and in
+erasing."""
 
 import os
 from dataclasses import replace
@@ -12,13 +13,13 @@ from bytewise.service.clock import SystemClock
 from bytewise.service.secret import Secret
 from bytewise.storage.ceremonies import StoredCeremony
 from kms.ceremony.coordinator import epoch_document
-from kms.ceremony.erasure import erase
-from kms.ceremony.participant import Desk
-from kms.ceremony.responses import SEED_BYTES, Member
-from kms.ceremony.state import Ceremony, Phase
+from kms.ceremony.erasure import erase_shares
+from kms.ceremony.participant import Participant
+from kms.ceremony.responses import SEED_BYTES, ParticipantSecrets
+from kms.ceremony.state import CeremonyPhase, CeremonyState
 from tests.fixtures.kms.ceremony_runs import numbered, on_chain, run, shares_make_the_key
 from tests.fixtures.kms.crash_points import Crash, Fuse
-from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, offices, plan, scribe_of
+from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, coordinator_of, offices, plan
 from tests.fixtures.kms.dying_shards import (
     died_around,
     dying,
@@ -36,16 +37,16 @@ def test_shard_crashing_at_any_point_signs_nothing_twice_and_has_its_share(tmp_p
 
 
 def test_control_shard_that_stores_no_seed_contradicts_itself_on_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def of_this_life(desk: Desk, state: Ceremony, _kept: StoredCeremony) -> Member:
+    def of_this_life(desk: Participant, state: CeremonyState, _kept: StoredCeremony) -> ParticipantSecrets:
         seed = vars(desk).setdefault("seed", Secret(os.urandom(SEED_BYTES)))
-        return Member(desk._holding.signer, seed, desk._old_share(state.plan, state.phase))
+        return ParticipantSecrets(desk._config.signer, seed, desk._old_share(state.plan, state.phase))
 
-    monkeypatch.setattr(Desk, "_member", of_this_life)
+    monkeypatch.setattr(Participant, "_secrets", of_this_life)
     shards, _ = offices(tmp_path, 2)
     shards[0].fuse = Fuse(lit=True)
     shards[0].restart()
-    state = run(scribe_of(tmp_path, plan(shards, 2, 2), shards), phase_s=600)
-    assert state.phase is Phase.FAILED and state.result is None
+    state = run(coordinator_of(tmp_path, plan(shards, 2, 2), shards), phase_s=600)
+    assert state.phase is CeremonyPhase.FAILED and state.result is None
 
 
 def test_coordinator_crashing_at_every_point_resumes(tmp_path: Path) -> None:
@@ -53,7 +54,7 @@ def test_coordinator_crashing_at_every_point_resumes(tmp_path: Path) -> None:
     agreed, fuse, deaths = plan(shards, 2, 2), Fuse(lit=True), 0
     while True:
         try:
-            state = run(scribe_of(tmp_path, agreed, shards, fuse), phase_s=60)
+            state = run(coordinator_of(tmp_path, agreed, shards, fuse), phase_s=60)
             break
         except Crash:
             deaths += 1
@@ -62,14 +63,14 @@ def test_coordinator_crashing_at_every_point_resumes(tmp_path: Path) -> None:
 
 
 @pytest.fixture()
-def made(tmp_path: Path) -> tuple[list[Office], OneEpoch, Ceremony, SharesSource]:
+def made(tmp_path: Path) -> tuple[list[Office], OneEpoch, CeremonyState, SharesSource]:
     """2 of 3 shards with a key in force."""
     shards, chain = offices(tmp_path, 3)
-    state = run(scribe_of(tmp_path, plan(shards, 2, 3), shards))
+    state = run(coordinator_of(tmp_path, plan(shards, 2, 3), shards))
     return shards, chain, state, on_chain(chain, state)
 
 
-Made = tuple[list[Office], OneEpoch, Ceremony, SharesSource]
+Made = tuple[list[Office], OneEpoch, CeremonyState, SharesSource]
 
 
 def test_shard_crashing_at_any_point_of_refresh_or_erasure_has_one_share(tmp_path: Path, made: Made) -> None:
@@ -82,13 +83,13 @@ def test_shard_crashing_at_any_point_of_refresh_or_erasure_has_one_share(tmp_pat
     document, who = epoch_document(state), shards[0]
     chain.epoch = replace(chain.epoch, commitments=Blob(b"".join(document.commitments)), version=1)
     who.ceremonies().open(
-        scribe_of(tmp_path, plan(shards, 2, 3), shards).signed, b"sealed seed"
+        coordinator_of(tmp_path, plan(shards, 2, 3), shards).signed, b"sealed seed"
     )  # of an attempt that never ended
     who.fuse = Fuse(lit=True)
     said = None
     while said is None:
         try:
-            said = erase(who.folder, document, CONTRACTS, who.ceremonies(), chain, SystemClock())
+            said = erase_shares(who.folder, document, CONTRACTS, who.ceremonies(), chain, SystemClock())
         except Crash:
             continue
     who.fuse.lit = False

@@ -1,4 +1,4 @@
-"""The scribe's program against shards over HTTPS: a key is made, its log shows it, a wrong certificate is not believed."""
+"""The coordinator's program against shards over HTTPS: a key is made, its log shows it, a wrong certificate is not believed."""
 
 import os
 from dataclasses import replace
@@ -14,12 +14,12 @@ from bytewise.storage.migrate import migrate
 from cli.demo.site import free_ports
 from kms.ceremony import coordinator
 from kms.ceremony.coordinator import epoch_document
-from kms.ceremony.session import agreed_plan, concluded, conduct, make_plan
-from kms.ceremony.state import Phase
+from kms.ceremony.session import finished_ceremony, load_or_make_plan, make_plan, run_ceremony
+from kms.ceremony.state import CeremonyPhase
 from kms.storage import keyring
-from tests.fixtures.kms.ceremonies import SCRIBE
+from tests.fixtures.kms.ceremonies import COORDINATOR
 from tests.fixtures.kms.ceremony_runs import on_chain, run
-from tests.fixtures.kms.dkg_fixture import Office, offices, plan, scribe_of
+from tests.fixtures.kms.dkg_fixture import Office, coordinator_of, offices, plan
 from tests.fixtures.kms.served_ceremony import (
     CONTRACTS,
     serving,
@@ -33,66 +33,73 @@ __all__ = ["shards"]
 
 def test_key_is_made_over_https_and_shown_by_its_log(tmp_path: Path, shards: list[Office]) -> None:
     settings = settings_for(tmp_path, shards, "new")
-    signed = agreed_plan(settings, CeremonyPurpose.GENERATE, CONTRACTS, SCRIBE, os.urandom)
-    with pytest.raises(CeremonyFailed, match="it has not ended, and stands in JOINING: run the command"):
-        concluded(settings)
+    signed = load_or_make_plan(settings, CeremonyPurpose.GENERATE, CONTRACTS, COORDINATOR, os.urandom)
+    with pytest.raises(CeremonyFailed, match="it has not ended and is in phase JOINING: run its command"):
+        finished_ceremony(settings)
     with serving(shards):
-        state = conduct(settings, signed, SCRIBE)
-        assert state.phase is Phase.DONE and sorted(state.partials) == [1, 2]
-        assert conduct(settings, signed, SCRIBE) == state
+        state = run_ceremony(settings, signed, COORDINATOR)
+        assert state.phase is CeremonyPhase.DONE and sorted(state.partials) == [1, 2]
+        assert run_ceremony(settings, signed, COORDINATOR) == state
     document = keyring.load_document(settings.out_file)
-    assert concluded(settings) == state and epoch_document(state) == document
+    assert finished_ceremony(settings) == state and epoch_document(state) == document
     assert [keyring.open_share(each.folder, document).index for each in shards] == [1, 2]
-    assert agreed_plan(settings, CeremonyPurpose.GENERATE, CONTRACTS, SCRIBE, os.urandom) == signed
+    assert load_or_make_plan(settings, CeremonyPurpose.GENERATE, CONTRACTS, COORDINATOR, os.urandom) == signed
     with pytest.raises(ConfigurationError):
-        agreed_plan(settings, CeremonyPurpose.RESHARE, CONTRACTS, SCRIBE, os.urandom)
+        load_or_make_plan(settings, CeremonyPurpose.RESHARE, CONTRACTS, COORDINATOR, os.urandom)
 
 
 def test_refresh_plan_follows_from_the_epoch_document(tmp_path: Path, shards: list[Office]) -> None:
     settings = settings_for(tmp_path, shards, "new")
     with serving(shards):
         assert (
-            conduct(settings, agreed_plan(settings, CeremonyPurpose.GENERATE, CONTRACTS, SCRIBE, os.urandom), SCRIBE).phase
-            is Phase.DONE
+            run_ceremony(
+                settings, load_or_make_plan(settings, CeremonyPurpose.GENERATE, CONTRACTS, COORDINATOR, os.urandom), COORDINATOR
+            ).phase
+            is CeremonyPhase.DONE
         )
         again = replace(settings_for(tmp_path, shards, "again"), source_file=settings.out_file, entries=())
-        agreed = agreed_plan(again, CeremonyPurpose.RESHARE, CONTRACTS, SCRIBE, os.urandom).plan
+        agreed = load_or_make_plan(again, CeremonyPurpose.RESHARE, CONTRACTS, COORDINATOR, os.urandom).plan
         assert agreed.dealers == agreed.receivers and agreed.source is not None and agreed.version == 1
     with pytest.raises(ConfigurationError):
-        agreed_plan(settings_for(tmp_path, shards, "none"), CeremonyPurpose.RESHARE, CONTRACTS, SCRIBE, os.urandom)
+        load_or_make_plan(settings_for(tmp_path, shards, "none"), CeremonyPurpose.RESHARE, CONTRACTS, COORDINATOR, os.urandom)
     assert decode(SignedPlan, again.plan_file.read_bytes()).plan == agreed
 
 
 def test_repair_plan_follows_from_the_epoch_document_and_restores_a_share(tmp_path: Path) -> None:
     made, chain = offices(tmp_path, 4)
-    state = run(scribe_of(tmp_path, plan(made, 2, 3), made))
+    state = run(coordinator_of(tmp_path, plan(made, 2, 3), made))
     on_chain(chain, state)
     document = epoch_document(state)
     (tmp_path / "epoch.json").write_bytes(encode(document))
     for heir in (1, 4):
-        asked = replace(settings_for(tmp_path, made, "repair"), source_file=tmp_path / "epoch.json", entries=(), heir=heir)
-        agreed = make_plan(asked, CeremonyPurpose.REPAIR, CONTRACTS, SCRIBE.address, os.urandom)
+        asked = replace(
+            settings_for(tmp_path, made, "repair"), source_file=tmp_path / "epoch.json", entries=(), repair_index=heir
+        )
+        agreed = make_plan(asked, CeremonyPurpose.REPAIR, CONTRACTS, COORDINATOR.address, os.urandom)
         helpers = [each.address for number, each in enumerate(document.record.shards, start=1) if number != heir]
         assert [each.address for each in agreed.dealers] == [each.address for each in agreed.receivers] == helpers
-        assert agreed.heir is not None and agreed.heir.address == document.record.shards[heir - 1].address
+        assert agreed.repair_target is not None and agreed.repair_target.address == document.record.shards[heir - 1].address
         folder = made[heir - 1].folder
         before = keyring.open_share(folder, document).scalar()
         keyring.erase_all(folder, 3)
-        assert run(scribe_of(tmp_path, agreed, made)).phase is Phase.DONE
+        assert run(coordinator_of(tmp_path, agreed, made)).phase is CeremonyPhase.DONE
         assert keyring.open_share(folder, document).scalar() == before
-    nobody = replace(asked, heir=9)
+    nobody = replace(asked, repair_index=9)
     with pytest.raises(CeremonyRefused):
-        make_plan(nobody, CeremonyPurpose.REPAIR, CONTRACTS, SCRIBE.address, os.urandom)
+        make_plan(nobody, CeremonyPurpose.REPAIR, CONTRACTS, COORDINATOR.address, os.urandom)
 
 
 def test_shard_with_another_certificate_counts_as_unavailable(tmp_path: Path, shards: list[Office]) -> None:
     settings = replace(settings_for(tmp_path, shards, "false"), phase_s=0.5)
-    signed = agreed_plan(settings, CeremonyPurpose.GENERATE, CONTRACTS, SCRIBE, os.urandom)
+    signed = load_or_make_plan(settings, CeremonyPurpose.GENERATE, CONTRACTS, COORDINATOR, os.urandom)
     for name in ("tls.pem", "tls.key"):
         (shards[0].folder / name).write_bytes((shards[1].folder / name).read_bytes())
     with serving(shards):
-        state = conduct(settings, signed, SCRIBE)
-    assert state.phase is Phase.FAILED and {sender for sender, _ in state.said} <= {shards[1].signer.address, SCRIBE.address}
+        state = run_ceremony(settings, signed, COORDINATOR)
+    assert state.phase is CeremonyPhase.FAILED and {sender for sender, _ in state.bodies} <= {
+        shards[1].signer.address,
+        COORDINATOR.address,
+    }
     assert not settings.out_file.exists()
 
 
@@ -101,16 +108,16 @@ def test_shard_with_an_endless_answer_is_left_out_after_its_phase(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     """It is asked first in each turn: what it takes is not taken from the others."""
-    monkeypatch.setattr(coordinator, "EXCHANGE_S", 2.0)
-    monkeypatch.setattr(coordinator, "LEAST_S", 1.0)
-    migrate(f"sqlite:///{tmp_path / 'scribe.sqlite'}")
+    monkeypatch.setattr(coordinator, "MAX_EXCHANGE_S", 2.0)
+    monkeypatch.setattr(coordinator, "MIN_EXCHANGE_S", 1.0)
+    migrate(f"sqlite:///{tmp_path / 'coordinator.sqlite'}")
     made, _ = offices(tmp_path, 3)
     for each, port in zip(made, free_ports(3), strict=True):
         each.port = port
     settings = replace(settings_for(tmp_path, made, "slow"), phase_s=4.0)
-    signed = agreed_plan(settings, CeremonyPurpose.GENERATE, CONTRACTS, SCRIBE, os.urandom)
+    signed = load_or_make_plan(settings, CeremonyPurpose.GENERATE, CONTRACTS, COORDINATOR, os.urandom)
     begun = monotonic_s()
     with serving(made[1:]), trickling(made[0].folder, made[0].port, part):
-        state = conduct(settings, signed, SCRIBE)
-    assert state.phase is Phase.DONE and sorted(state.partials) == [2, 3]
+        state = run_ceremony(settings, signed, COORDINATOR)
+    assert state.phase is CeremonyPhase.DONE and sorted(state.partials) == [2, 3]
     assert monotonic_s() - begun < 60

@@ -15,9 +15,9 @@ from bytewise.protocol.units import U64
 from bytewise.service.settings import DatabaseUrl
 from bytewise.storage.migrate import migrate
 from cli.key.ceremony import _agreed
-from kms.ceremony.session import agreed_plan, concluded, make_plan
+from kms.ceremony.session import finished_ceremony, load_or_make_plan, make_plan
 from kms.settings import CeremonySettings
-from tests.fixtures.kms.ceremonies import SCRIBE
+from tests.fixtures.kms.ceremonies import COORDINATOR
 from tests.fixtures.kms.dkg_fixture import offices
 from tests.fixtures.kms.release_network import World
 from tests.fixtures.kms.served_ceremony import CONTRACTS, settings_for
@@ -33,7 +33,7 @@ def settings(tmp_path: Path) -> CeremonySettings:
 
 
 def _agree(settings: CeremonySettings) -> Any:
-    return agreed_plan(settings, CeremonyPurpose.GENERATE, CONTRACTS, SCRIBE, os.urandom)
+    return load_or_make_plan(settings, CeremonyPurpose.GENERATE, CONTRACTS, COORDINATOR, os.urandom)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_settings_that_contradict_the_plan_are_refused_and_the_plan_stays(
     settings: CeremonySettings, changed: dict[str, Any], named: str
 ) -> None:
     signed, before = _agree(settings), settings.plan_file.read_bytes()
-    with pytest.raises(ConfigurationError, match=f"says otherwise than the settings: {named};"):
+    with pytest.raises(ConfigurationError, match=f"differs from the settings in {named}:"):
         _agree(replace(settings, **changed))
     assert settings.plan_file.read_bytes() == before and _agree(settings) == signed
 
@@ -58,7 +58,12 @@ def test_shards_other_than_those_of_the_plan_are_refused(settings: CeremonySetti
 def test_approval_shows_what_the_plan_makes(settings: CeremonySettings) -> None:
     shown = _agreed(_agree(settings).plan)
     assert (shown["opened_by"], shown["quorum"], shown["reveal_budget"], shown["assurance"]) == ("2 of 3", 2, 1, "simulated")
-    assert (shown["purpose"], shown["epoch"], shown["scribe"], shown["heir"]) == ("GENERATE", 3, SCRIBE.address, None)
+    assert (shown["purpose"], shown["epoch"], shown["coordinator"], shown["repair_target"]) == (
+        "GENERATE",
+        3,
+        COORDINATOR.address,
+        None,
+    )
     assert isinstance(shown["receivers"], dict) and len(shown["receivers"]) == 3
 
 
@@ -84,27 +89,31 @@ def test_epoch_number_out_of_range_is_refused_in_settings(settings: CeremonySett
 
 def test_plan_file_is_bound_to_one_ceremony_and_to_the_epoch_of_its_source(settings: CeremonySettings, tmp_path: Path) -> None:
     _agree(settings)
-    for asked, purpose, scribe in (
-        (replace(settings, epoch=U64(4)), CeremonyPurpose.GENERATE, SCRIBE),
-        (settings, CeremonyPurpose.RESHARE, SCRIBE),
+    for asked, purpose, coordinator in (
+        (replace(settings, epoch=U64(4)), CeremonyPurpose.GENERATE, COORDINATOR),
+        (settings, CeremonyPurpose.RESHARE, COORDINATOR),
         (settings, CeremonyPurpose.GENERATE, LocalSigner(b"\x78" * 32)),
     ):
-        with pytest.raises(ConfigurationError, match="is of another ceremony; give each its own file"):
-            agreed_plan(asked, purpose, CONTRACTS, scribe, os.urandom)
+        with pytest.raises(ConfigurationError, match="holds the plan of another ceremony: name another plan_file"):
+            load_or_make_plan(asked, purpose, CONTRACTS, coordinator, os.urandom)
     document = World(tmp_path).document
     source, renewing = tmp_path / "epoch.json", replace(settings, entries=(), source_file=tmp_path / "epoch.json")
     assert make_plan(
-        replace(renewing, epoch=document.record.epoch), CeremonyPurpose.RESHARE, CONTRACTS, SCRIBE.address, os.urandom
+        replace(renewing, epoch=document.record.epoch), CeremonyPurpose.RESHARE, CONTRACTS, COORDINATOR.address, os.urandom
     )
     for path, epoch, words in (
         (source, U64(2), "is of key epoch 1"),
-        (None, U64(1), "missing: the epoch document"),
+        (None, U64(1), "missing: name the epoch document"),
         (tmp_path / "none.json", U64(1), "No such file"),
         (settings.plan_file, U64(1), "plan"),
     ):
         with pytest.raises(ConfigurationError, match=words):
             make_plan(
-                replace(renewing, source_file=path, epoch=epoch), CeremonyPurpose.RESHARE, CONTRACTS, SCRIBE.address, os.urandom
+                replace(renewing, source_file=path, epoch=epoch),
+                CeremonyPurpose.RESHARE,
+                CONTRACTS,
+                COORDINATOR.address,
+                os.urandom,
             )
 
 
@@ -121,10 +130,10 @@ def test_database_of_another_schema_is_named_before_any_work(settings: CeremonyS
     _agree(settings)
     elsewhere = replace(settings, database_url=DatabaseUrl(f"sqlite:///{tmp_path / 'empty.sqlite'}"))
     with pytest.raises(ConfigurationError, match=r"database: sqlite:.*empty\.sqlite has no revision"):
-        concluded(elsewhere)
+        finished_ceremony(elsewhere)
     migrate(elsewhere.database_url)
-    with pytest.raises(CeremonyFailed, match="stands in JOINING"):
-        concluded(elsewhere)
+    with pytest.raises(CeremonyFailed, match="is in phase JOINING"):
+        finished_ceremony(elsewhere)
 
 
 def test_database_that_cannot_be_opened_is_named(tmp_path: Path) -> None:

@@ -40,10 +40,10 @@ pytestmark = pytest.mark.skipif(not library_variables(("BYTEWISE_SOAK_KMS",)), r
 
 
 def log_length(folder: Path) -> int:
-    """How many messages the scribe has."""
+    """How many messages the coordinator has."""
     try:
         plan = decode(SignedPlan, (folder / "plan.json").read_bytes()).plan
-        kept = Ceremonies(open_database(f"sqlite:///{folder / 'scribe.sqlite'}")).find(plan.digest)
+        kept = Ceremonies(open_database(f"sqlite:///{folder / 'coordinator.sqlite'}")).find(plan.digest)
     except (OSError, StoreCorrupt, TryAgain, ConfigurationError):
         return 0
     return len(kept.log) if kept else 0

@@ -17,13 +17,13 @@ from bytewise.protocol.keys.epochs import EpochOnChain
 from bytewise.protocol.suites import rebuilt_epoch
 from bytewise.protocol.units import U64, U256, Address, Blob, Digest
 from kms.ceremony import canary
-from kms.ceremony.authority import Trust, verify_authority
+from kms.ceremony.authority import TrustSettings, verify_authority
 from kms.ceremony.coordinator import epoch_document, transcript_of
-from kms.ceremony.deals import _info, deal, prepare, seal, unseal, verify_sealed
+from kms.ceremony.deals import _info, draw_polynomial, make_deal, open_value, seal_value, verify_sealed
 from kms.ceremony.responses import new_share
-from kms.ceremony.state import Phase, result_of
-from tests.fixtures.kms.ceremonies import KEY_EPOCHS, SCRIBE, Party, Town, generated, party, plan_for, seat
-from tests.fixtures.kms.dkg_fixture import NO_EPOCH, Office, brought, offices, plan, scribe_over
+from kms.ceremony.state import CeremonyPhase, result_of
+from tests.fixtures.kms.ceremonies import COORDINATOR, KEY_EPOCHS, Party, Town, generated, party, plan_for, seat
+from tests.fixtures.kms.dkg_fixture import NO_EPOCH, Office, brought, coordinator_over, offices, plan
 from tests.fixtures.kms.lying_shards import HELPERS, IDENTITY
 
 CEREMONY = Digest(b"\x0c" * 32)
@@ -35,7 +35,7 @@ CEREMONY = Digest(b"\x0c" * 32)
 def test_canary_shows_a_share_of_another_key() -> None:
     secret = random_scalar(os.urandom)
     shares, commitments = split(secret, 2, 3, os.urandom)
-    key, base = encode_point(commitments[0]), canary.base(CEREMONY)
+    key, base = encode_point(commitments[0]), canary.canary_point(CEREMONY)
     partials = {index: base * share for index, share in shares.items()}
     assert canary.verify_canary(CEREMONY, key, 2, partials) == partials
     for index, subset in ((1, "1, 2"), (2, "1, 2"), (3, "2, 3")):
@@ -63,7 +63,7 @@ def test_sum_that_is_not_the_source_key_is_no_result() -> None:
 def test_impossible_sealed_value_names_its_dealer() -> None:
     secret = random_scalar(os.urandom)
     key = encode_point(GENERATOR * secret)
-    sound = seal(CEREMONY, 1, 2, 7, key, os.urandom)
+    sound = seal_value(CEREMONY, 1, 2, 7, key, os.urandom)
     assert verify_sealed(CEREMONY, 1, sound) == sound
     for wrong, words in (
         (replace(sound, ciphertext=Blob(sound.ciphertext[:-1])), "has 47 bytes"),
@@ -75,7 +75,7 @@ def test_impossible_sealed_value_names_its_dealer() -> None:
         with pytest.raises(DealerLied, match=words):
             verify_sealed(CEREMONY, 1, wrong)
     for place in ((Digest(bytes(32)), 1), (CEREMONY, 2)):
-        with pytest.raises(DealerLied, match="does not know the ephemeral key"):
+        with pytest.raises(DealerLied, match="did not prove the ephemeral key"):
             verify_sealed(*place, sound)
 
 
@@ -85,18 +85,18 @@ def test_value_above_the_group_order_is_refused() -> None:
     point = GENERATOR * (secret * ephemeral % ORDER)
     shared = hpke.shared_secret(point, enc, key)
     ciphertext = hpke.key_schedule(shared, _info(CEREMONY, 1, 2)).seal(ORDER.to_bytes(32, "big"))
-    sealed = replace(seal(CEREMONY, 1, 2, 7, key, os.urandom), enc=enc, ciphertext=Blob(ciphertext))
+    sealed = replace(seal_value(CEREMONY, 1, 2, 7, key, os.urandom), enc=enc, ciphertext=Blob(ciphertext))
     with pytest.raises(DealerLied, match="its deal to 2 is no scalar"):
-        unseal(CEREMONY, 1, sealed, point, key)
+        open_value(CEREMONY, 1, sealed, point, key)
     for ceremony, dealer, receiver in ((Digest(bytes(32)), 1, 2), (CEREMONY, 2, 2), (CEREMONY, 1, 3)):
         with pytest.raises(DealerLied, match=f"its deal to {receiver} does not open"):
-            unseal(ceremony, dealer, replace(sealed, receiver=receiver), point, key)
+            open_value(ceremony, dealer, replace(sealed, receiver=receiver), point, key)
 
 
 # --- words that have no place ---
 
 
-def at(phase: Phase, parties: list[Party], agreed: CeremonyPlan | None = None) -> Town:
+def at(phase: CeremonyPhase, parties: list[Party], agreed: CeremonyPlan | None = None) -> Town:
     """These shards, 2 of which make a key if nothing else is agreed, have come so far."""
     town = Town(agreed or plan_for(parties, 2, 2), parties)
     while town.state.phase is not phase:
@@ -108,56 +108,56 @@ def at(phase: Phase, parties: list[Party], agreed: CeremonyPlan | None = None) -
 
 def test_participant_that_did_not_commit_deals_nothing() -> None:
     parties = [party(n) for n in (1, 2, 3)]
-    parties[2].absent = {Phase.JOINING}
-    town = at(Phase.DEALING, parties)
-    opening = prepare(town.state.id, 3, random_scalar(os.urandom), 2, os.urandom)
-    body = deal(town.state.id, town.state.begun, 3, opening, town.state.keys, os.urandom)
-    with pytest.raises(CeremonyRefused, match="who did not commit"):
+    parties[2].absent = {CeremonyPhase.JOINING}
+    town = at(CeremonyPhase.DEALING, parties)
+    opening = draw_polynomial(town.state.id, 3, random_scalar(os.urandom), 2, os.urandom)
+    body = make_deal(town.state.id, town.state.phase_head, 3, opening, town.state.keys, os.urandom)
+    with pytest.raises(CeremonyRefused, match="which did not commit"):
         town.post(sign_message(parties[2].signer, town.state.id, body))
 
 
 def test_judgement_covers_participants_and_accuses_each_dealer_once() -> None:
     parties = [party(n) for n in (1, 2, 3)]
-    parties[2].absent = {Phase.JOINING}
-    town = at(Phase.JUDGING, parties)
+    parties[2].absent = {CeremonyPhase.JOINING}
+    town = at(CeremonyPhase.JUDGING, parties)
     before = town.state
 
     def complaint(dealer: int) -> Complaint:
         return Complaint(dealer, encode_point(GENERATOR), encode_scalar(1), encode_scalar(1))
 
     for accused in ((3,), (9,), (1, 1), (2, 1)):
-        body = DealReview(before.begun, tuple(complaint(each) for each in accused))
+        body = DealReview(before.phase_head, tuple(complaint(each) for each in accused))
         with pytest.raises(CeremonyRefused, match="judgement of"):
             town.post(sign_message(parties[0].signer, before.id, body))
     with pytest.raises(CeremonyRefused, match="judgement of"):
-        town.post(sign_message(parties[2].signer, before.id, DealReview(before.begun, ())))
+        town.post(sign_message(parties[2].signer, before.id, DealReview(before.phase_head, ())))
     assert town.state == before
 
 
 def test_repair_without_its_receiver_fails_at_once() -> None:
     held, source = generated(2, 3)
-    heir = replace(held[0], share=None, absent={Phase.JOINING})
+    heir = replace(held[0], share=None, absent={CeremonyPhase.JOINING})
     agreed = plan_for(held[1:], 2, 2, dealers={2: held[1], 3: held[2]}, source=source, heir=seat(1, heir))
     town = Town(agreed, [*held[1:], heir])
     for who in town.parties:
         town.speak(who)
     town.close()
-    assert town.state.phase is Phase.FAILED and town.state.reason == "the heir did not join"
+    assert town.state.phase is CeremonyPhase.FAILED and town.state.reason == "the repair target did not join"
 
 
 def test_repair_with_too_few_values_reports_their_number() -> None:
     held, source = generated(2, 3)
     held[2].meddle, heir = HELPERS["garbage hand"], replace(held[0], share=None)
     agreed = plan_for(held[1:], 2, 2, dealers={2: held[1], 3: held[2]}, source=source, heir=seat(1, heir))
-    town = at(Phase.CONFIRMING, [*held[1:], heir], agreed)
-    assert len(town.state.hands) == 2
-    with pytest.raises(ShareMissing, match="1 of 2 helpers handed their value"):
+    town = at(CeremonyPhase.CONFIRMING, [*held[1:], heir], agreed)
+    assert len(town.state.repair_values) == 2
+    with pytest.raises(ShareMissing, match="1 of 2 helpers sent a usable value"):
         new_share(town.state, heir.member)
 
 
 def test_share_needs_a_result_a_participant_and_matching_commitments() -> None:
     parties = [party(n) for n in (1, 2)]
-    early, town = at(Phase.JUDGING, parties), at(Phase.CONFIRMING, parties)
+    early, town = at(CeremonyPhase.JUDGING, parties), at(CeremonyPhase.CONFIRMING, parties)
     result = town.state.result
     assert result is not None and new_share(town.state, parties[0].member)
     for state, who in ((early.state, parties[0]), (town.state, party(9))):
@@ -186,11 +186,11 @@ class NoEpoch:
         return False
 
 
-TRUST = Trust(31337, KEY_EPOCHS, SCRIBE.address, frozenset(), simulated=True)
+TRUST = TrustSettings(31337, KEY_EPOCHS, COORDINATOR.address, frozenset(), simulated=True)
 FOREIGN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "another chain": ({"chain_id": U256(1)}, {}, "is of another network"),
     "another contract": ({"key_epochs": Address("0x" + "e2" * 20)}, {}, "is of another network"),
-    "another scribe": ({"scribe": party(9).signer.address}, {}, "not by the scribe of our settings"),
+    "another coordinator": ({"scribe": party(9).signer.address}, {}, "the shard's settings"),
     "another assurance": ({"assurance": "splendid"}, {}, "is splendid"),
     "simulated in production": ({}, {"simulated": False}, "is simulated"),
     "a key that is rebuilt": ({"epoch": U64(rebuilt_epoch(1))}, {}, "release_shares is not set"),
@@ -217,11 +217,11 @@ def test_every_seat_of_a_plan_is_a_participant_and_there_are_no_others() -> None
         with pytest.raises(CeremonyRefused, match="is NONE"):  # it is the chain that is asked next
             verify_authority(agreed, TRUST, who.signer.address, NoEpoch())
     for agreed, who in ((mending, held[0]), (moving, party(9))):
-        with pytest.raises(CeremonyRefused, match="has no seat for us"):
+        with pytest.raises(CeremonyRefused, match="has no seat for this shard"):
             verify_authority(agreed, TRUST, who.signer.address, NoEpoch())
 
 
-# --- the scribe hears nobody who has another log, or speaks for others ---
+# --- the coordinator hears nobody who has another log, or speaks for others ---
 
 
 class Altering:
@@ -242,21 +242,21 @@ class Altering:
 def test_coordinator_ignores_a_shard_with_another_log(tmp_path: Path) -> None:
     shards, _ = offices(tmp_path, 2)
     link = Altering(shards[0])
-    scribe = scribe_over(tmp_path, plan(shards, 2, 2), {shards[0].signer.address: link})
+    coordinator = coordinator_over(tmp_path, plan(shards, 2, 2), {shards[0].signer.address: link})
     link.head = Digest(bytes(32))
-    assert not scribe.turn() and scribe.state.length == 0
+    assert not coordinator.exchange_round() and coordinator.state.length == 0
     assert link.answered is not None and link.answered.messages
     link.head = None
-    assert scribe.turn() and scribe.state.length == len(link.answered.messages)
+    assert coordinator.exchange_round() and coordinator.state.length == len(link.answered.messages)
 
 
 def test_coordinator_accepts_a_shards_messages_only_from_that_shard(tmp_path: Path) -> None:
     shards, _ = offices(tmp_path, 2)
     agreed, own = plan(shards, 2, 2), shards[0].signer.address
     link = Altering(shards[0])
-    scribe = scribe_over(tmp_path, agreed, {own: link})
+    coordinator = coordinator_over(tmp_path, agreed, {own: link})
     first, link.instead = (each.exchange(brought(agreed)) for each in shards)
     assert {each.sender for each in link.instead.messages} == {shards[1].signer.address}
-    assert not scribe.turn() and scribe.state.length == 0
+    assert not coordinator.exchange_round() and coordinator.state.length == 0
     link.instead = first
-    assert scribe.turn() and {who for who, _ in scribe.state.said} == {own}
+    assert coordinator.exchange_round() and {who for who, _ in coordinator.state.bodies} == {own}

@@ -16,10 +16,10 @@ from bytewise.crypto.shares import combine_values
 from bytewise.service.clock import monotonic_s
 from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import library_variables
-from kms.ceremony.state import Ceremony, Phase
+from kms.ceremony.state import CeremonyPhase, CeremonyState
 from kms.storage import keyring
 from tests.fixtures.kms.ceremony_runs import numbered, on_chain, shares_make_the_key
-from tests.fixtures.kms.dkg_fixture import Office, plan, scribe_over
+from tests.fixtures.kms.dkg_fixture import Office, coordinator_over, plan
 from tests.fixtures.kms.killed_command import killed
 from tests.fixtures.kms.killed_coordinator import dkg
 from tests.fixtures.kms.killed_shards import Network, listens
@@ -66,7 +66,7 @@ def test_killed_processes_make_refresh_and_repair_a_key(network: Network) -> Non
 @pytest.mark.e2e
 @pytest.mark.parametrize("network", [True], indirect=True)
 def test_killed_coordinator_and_shards_make_a_key(network: Network) -> None:
-    place, shards, deaths = network.folder / "scribe", network.shards, -1
+    place, shards, deaths = network.folder / "coordinator", network.shards, -1
     place.mkdir()
     words = dkg(place, shards, phase_s=300.0)
     while deaths < (deaths := len(network.deaths())):
@@ -74,7 +74,7 @@ def test_killed_coordinator_and_shards_make_a_key(network: Network) -> None:
         found = killed(network.folder / "killed", place, "dkg", *words)
         assert found.code == Exit.OK
         wait_until(lambda: all(listens(each.port) for each in shards))
-    print(f"killed {len(found.moments)} times was the scribe, {deaths} times shards")
+    print(f"killed {len(found.moments)} times was the coordinator, {deaths} times shards")
     document = keyring.load_document(place / "epoch.json")
     for some in itertools.combinations(enumerate(shards, start=1), 2):
         held = {index: each.share(3, document.commitments) for index, each in some}
@@ -90,7 +90,7 @@ def test_partitioned_processes_make_a_key_or_change_nothing(network: Network) ->
         state = run_cut(network.folder, plan(shards, 2, 2), network.links, cut)
         all_or_nothing(cut, state, shards, None)
         done[f"new key {state.phase.name}"] += 1
-    made = scribe_over(network.folder, plan(shards, 2, 3), network.links).run(600, 0.05, monotonic_s, threading.Event().wait)
+    made = coordinator_over(network.folder, plan(shards, 2, 3), network.links).run(600, 0.05, monotonic_s, threading.Event().wait)
     source = on_chain(network.chain, made)
     network.tell()
     for cut in cuts(PHASES, COUNT):
@@ -98,7 +98,7 @@ def test_partitioned_processes_make_a_key_or_change_nothing(network: Network) ->
         all_or_nothing(cut, state, shards, made)
         done[f"refresh {state.phase.name}"] += 1
     lost, helpers = shards[0].share(3, source.commitments), {2: shards[1], 3: shards[2]}
-    for cut in cuts((*PHASES, Phase.HANDING), COUNT):
+    for cut in cuts((*PHASES, CeremonyPhase.REPAIRING), COUNT):
         for path in shards[0].folder.glob("share-3-*.json"):
             path.unlink()
         agreed = plan(helpers.values(), 2, 2, dealers=helpers, source=source, heir=shards[0].seat(1))
@@ -109,10 +109,12 @@ def test_partitioned_processes_make_a_key_or_change_nothing(network: Network) ->
     assert sum(done.values()) == (4 + 4 + 5) * 7 * 2
 
 
-def repaired(cut: Cut, state: Ceremony, heir: Office, lost: int) -> None:
+def repaired(cut: Cut, state: CeremonyState, heir: Office, lost: int) -> None:
     """Asserts that the heir has its share, unless somebody was away who was needed in that phase."""
-    needed = {Phase.JOINING: {1, 2, 3}, Phase.CONFIRMING: {1}, Phase.JUDGING: set[int]()}.get(cut.phase, {2, 3})
-    assert not state.lies and state.plan.source is not None
-    assert (state.phase is Phase.FAILED) == bool(needed & cut.shards), cut
-    if state.phase is Phase.DONE:
+    needed = {CeremonyPhase.JOINING: {1, 2, 3}, CeremonyPhase.CONFIRMING: {1}, CeremonyPhase.JUDGING: set[int]()}.get(
+        cut.phase, {2, 3}
+    )
+    assert not state.faults and state.plan.source is not None
+    assert (state.phase is CeremonyPhase.FAILED) == bool(needed & cut.shards), cut
+    if state.phase is CeremonyPhase.DONE:
         assert heir.share(3, state.plan.source.commitments) == lost

@@ -13,9 +13,9 @@ from bytewise.protocol.suites import hybrid_epoch
 from bytewise.protocol.units import Blob, Digest
 from bytewise.service.secret import Secret
 from kms.ceremony import canary, responses
-from kms.ceremony.deals import commitment_digest, complain, handing, judge, prepare, seal
-from kms.ceremony.responses import stream
-from kms.ceremony.state import Phase, result_of
+from kms.ceremony.deals import commitment_digest, draw_polynomial, judge_complaint, make_complaint, repair_context, seal_value
+from kms.ceremony.responses import seeded_rng
+from kms.ceremony.state import CeremonyPhase, result_of
 from tests.fixtures.kms.ceremonies import Town, generated, party, plan_for, seat
 from tests.fixtures.kms.lying_shards import ALL
 
@@ -30,13 +30,13 @@ def names(monkeypatch: pytest.MonkeyPatch) -> list[Name]:
 
     def watched(seed: Secret, *name: bytes | int) -> Rng:
         seen.append(name)
-        return stream(seed, *name)
+        return seeded_rng(seed, *name)
 
-    monkeypatch.setattr(responses, "stream", watched)
+    monkeypatch.setattr(responses, "seeded_rng", watched)
     return seen
 
 
-def spoken(town: Town, until: Phase) -> None:
+def spoken(town: Town, until: CeremonyPhase) -> None:
     """The ceremony up to a phase."""
     while town.state.phase is not until:
         for who in town.parties:
@@ -55,22 +55,24 @@ def test_deal_randomness_is_bound_to_polynomial_and_receivers(names: list[Name])
     """In another log of the ceremony, with other deal keys, nothing of it is the same."""
     parties = [party(n) for n in (1, 2, 3)]
     town = Town(plan_for(parties, 2, 2), parties)
-    spoken(town, Phase.DEALING)
+    spoken(town, CeremonyPhase.DEALING)
     who, state = parties[1].member, town.state
-    (name,) = named(names, b"deal", lambda: responses.due(state, who))
+    (name,) = named(names, b"deal", lambda: responses.due_messages(state, who))
     opening = responses._opening(state, who, state.plan.dealers[1])
     assert name == (state.id, b"deal", *opening.commitments, 1, state.keys[1], 2, state.keys[2], 3, state.keys[3])
-    (polynomial,) = named(names, b"polynomial", lambda: responses.due(state, who))
+    (polynomial,) = named(names, b"polynomial", lambda: responses.due_messages(state, who))
     assert polynomial == (state.id, b"polynomial", 2)
     others = replace(state, keys={**state.keys, 3: encode_point(GENERATOR)})
-    first, second = (responses.due(each, who)[0] for each in (state, others))
+    first, second = (responses.due_messages(each, who)[0] for each in (state, others))
     assert {each.enc for each in first.sealed}.isdisjoint(each.enc for each in second.sealed)  # type: ignore[union-attr]
 
 
 def test_each_join_key_of_a_shard_has_its_own_stream(names: list[Name]) -> None:
     parties = [party(n) for n in (1, 2, 3)]
     town = Town(plan_for(parties, 2, 2, epoch=hybrid_epoch(1)), parties)
-    assert named(names, b"kem key", lambda: responses.due(town.state, parties[0].member)) == [(town.state.id, b"kem key")]
+    assert named(names, b"kem key", lambda: responses.due_messages(town.state, parties[0].member)) == [
+        (town.state.id, b"kem key")
+    ]
     assert {each[1:] for each in names} == {(b"deal key",), (b"kem key",), (b"polynomial", 1)}
 
 
@@ -78,14 +80,14 @@ def test_complaint_and_confirmation_randomness_is_bound_to_the_statement(names: 
     parties = [party(n) for n in (1, 2, 3)]
     parties[0].meddle = ALL["wrong share"]
     town = Town(plan_for(parties, 2, 2), parties)
-    spoken(town, Phase.JUDGING)
+    spoken(town, CeremonyPhase.JUDGING)
     state, victim = town.state, parties[2].member
-    (name,) = named(names, b"complaint", lambda: responses.due(state, victim))
+    (name,) = named(names, b"complaint", lambda: responses.due_messages(state, victim))
     assert name == (state.id, b"complaint", 1, state.deals[1].sealed[2].enc)
-    spoken(town, Phase.CONFIRMING)
+    spoken(town, CeremonyPhase.CONFIRMING)
     state, result = town.state, town.state.result
     assert result is not None
-    (name,) = named(names, b"confirm", lambda: responses.due(state, victim))
+    (name,) = named(names, b"confirm", lambda: responses.due_messages(state, victim))
     assert name == (state.id, b"confirm", result.transcript, 3)
 
 
@@ -94,22 +96,23 @@ def test_repair_randomness_is_bound_to_result_and_receiver(names: list[Name]) ->
     heir = replace(held[0], share=None)
     agreed = plan_for(held[1:], 2, 2, dealers={2: held[1], 3: held[2]}, source=source, heir=seat(1, heir))
     town = Town(agreed, [*held[1:], heir])
-    spoken(town, Phase.HANDING)
+    spoken(town, CeremonyPhase.REPAIRING)
     state, result = town.state, town.state.result
-    assert result is not None and state.heir_key is not None
-    (name,) = named(names, b"hand", lambda: responses.due(state, held[1].member))
-    assert name == (state.id, b"hand", result.transcript, state.heir_key)
+    assert result is not None and state.repair_key is not None
+    (name,) = named(names, b"hand", lambda: responses.due_messages(state, held[1].member))
+    assert name == (state.id, b"hand", result.transcript, state.repair_key)
 
 
 def test_streams_of_other_names_or_seeds_are_independent() -> None:
     one, other = Secret(b"\x01" * 32), Secret(b"\x02" * 32)
     drawn = [
-        stream(*each)(64) for each in ((one, CEREMONY, b"a"), (other, CEREMONY, b"a"), (one, OTHER, b"a"), (one, CEREMONY, b"b"))
+        seeded_rng(*each)(64)
+        for each in ((one, CEREMONY, b"a"), (other, CEREMONY, b"a"), (one, OTHER, b"a"), (one, CEREMONY, b"b"))
     ]
     blocks = [each[at : at + 32] for each in drawn for at in (0, 32)]
     assert len(set(blocks)) == 8
-    again = stream(one, CEREMONY, b"a")
-    assert again(10) + again(54) != drawn[0] and stream(one, CEREMONY, b"a")(64) == drawn[0]
+    again = seeded_rng(one, CEREMONY, b"a")
+    assert again(10) + again(54) != drawn[0] and seeded_rng(one, CEREMONY, b"a")(64) == drawn[0]
 
 
 @pytest.mark.parametrize("what", ["ceremony", "dealer", "receiver"])
@@ -117,16 +120,16 @@ def test_complaint_proves_only_its_own_ceremony_dealer_and_receiver(what: str) -
     """The same deal key in another ceremony, or another dealer's deal: its point is shown by whoever copies the complaint."""
     secret = 424242
     key = encode_point(GENERATOR * secret)
-    sealed = seal(CEREMONY, 1, 2, 7, key, lambda size: bytes([7]) * size)
+    sealed = seal_value(CEREMONY, 1, 2, 7, key, lambda size: bytes([7]) * size)
     polynomial = [GENERATOR * 5, GENERATOR]  # 7 at 2: a good deal
-    said = complain(CEREMONY, 1, sealed, secret, lambda size: bytes([9]) * size)
-    assert judge(CEREMONY, said, sealed, key, polynomial) is None
-    wrong = judge(CEREMONY, said, replace(sealed, ciphertext=Blob(bytes(48))), key, polynomial)
+    said = make_complaint(CEREMONY, 1, sealed, secret, lambda size: bytes([9]) * size)
+    assert judge_complaint(CEREMONY, said, sealed, key, polynomial) is None
+    wrong = judge_complaint(CEREMONY, said, replace(sealed, ciphertext=Blob(bytes(48))), key, polynomial)
     assert isinstance(wrong, DealerLied)
     found = {
-        "ceremony": lambda: judge(OTHER, said, sealed, key, polynomial),
-        "dealer": lambda: judge(CEREMONY, replace(said, dealer=3), sealed, key, polynomial),
-        "receiver": lambda: judge(CEREMONY, said, replace(sealed, receiver=3), key, polynomial),
+        "ceremony": lambda: judge_complaint(OTHER, said, sealed, key, polynomial),
+        "dealer": lambda: judge_complaint(CEREMONY, replace(said, dealer=3), sealed, key, polynomial),
+        "receiver": lambda: judge_complaint(CEREMONY, said, replace(sealed, receiver=3), key, polynomial),
     }[what]()
     assert isinstance(found, ShardLied) and decode_point(said.point) == decode_point(sealed.enc) * secret
 
@@ -159,13 +162,13 @@ def test_transcript_covers_log_polynomials_and_plan() -> None:
     assert result_of(agreed, CEREMONY, rows, {}) == plain
     for head, polynomials in ((OTHER, rows), (CEREMONY, {**rows, 2: (GENERATOR * 7, GENERATOR * 13)}), (CEREMONY, {1: rows[1]})):
         assert result_of(agreed, head, polynomials, {}).transcript != plain.transcript
-    assert canary.base(plain.transcript) != canary.base(CEREMONY)
-    assert len({handing(CEREMONY, CEREMONY), handing(CEREMONY, OTHER), handing(OTHER, CEREMONY)}) == 3
+    assert canary.canary_point(plain.transcript) != canary.canary_point(CEREMONY)
+    assert len({repair_context(CEREMONY, CEREMONY), repair_context(CEREMONY, OTHER), repair_context(OTHER, CEREMONY)}) == 3
 
 
 @pytest.mark.parametrize("what", ["ceremony", "dealer", "threshold", "commitments"])
 def test_dealers_proof_is_valid_for_its_own_deal_only(what: str) -> None:
-    opening = prepare(CEREMONY, 1, 42, 2, lambda size: bytes([3]) * size)
+    opening = draw_polynomial(CEREMONY, 1, 42, 2, lambda size: bytes([3]) * size)
     e, f = decode_scalar(opening.e), decode_scalar(opening.f)
     statement: list[bytes | int] = [CEREMONY, 1, 2, *opening.commitments]
     point = decode_point(opening.commitments[0])

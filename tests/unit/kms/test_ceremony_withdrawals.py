@@ -7,7 +7,7 @@ import pytest
 from bytewise.crypto.curve import decode_point
 from bytewise.protocol.keys.ceremony import SharesSource
 from kms.ceremony import state_machine
-from kms.ceremony.state import Ceremony, Phase
+from kms.ceremony.state import CeremonyPhase, CeremonyState
 from tests.fixtures.kms.ceremonies import Meddling, Party, Town, generated, opens, party, plan_for
 from tests.fixtures.kms.rogue_dealers import constants_dealt, is_even, lying_withdrawer, withdrawer
 
@@ -23,7 +23,7 @@ def dealt(meddle: Meddling | None = None) -> Town:
     parties = [party(n) for n in range(1, 4)]
     parties[LAST - 1].meddle = meddle
     town = Town(plan_for(parties, 2, 2), parties)
-    while town.state.phase is not Phase.DEALING:
+    while town.state.phase is not CeremonyPhase.DEALING:
         for who in town.parties:
             town.speak(who)
         town.close()
@@ -42,7 +42,7 @@ def withdrawn(meddle: Meddling) -> Town:
 
 
 def with_one_deal_withheld() -> Town:
-    """A scribe that saw all three deals, likes the key without the third better, and shows nobody that one."""
+    """A coordinator that saw all three deals, likes the key without the third better, and shows nobody that one."""
     for _ in range(TRIES):
         town = dealt()
         if not is_even(constants_dealt(town)):
@@ -55,7 +55,7 @@ def with_one_deal_withheld() -> Town:
     return again
 
 
-ATTACKS: dict[str, Callable[[], Town]] = {"dealer": lambda: withdrawn(withdrawer), "scribe": with_one_deal_withheld}
+ATTACKS: dict[str, Callable[[], Town]] = {"dealer": lambda: withdrawn(withdrawer), "coordinator": with_one_deal_withheld}
 
 
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
@@ -63,23 +63,23 @@ def test_ceremony_fails_and_names_a_committed_dealer_that_is_silent(attack: Call
     town = attack()
     town.close()
     last = town.plan.dealers[LAST - 1]
-    assert town.state.phase is Phase.FAILED and town.state.result is None
-    assert f"did not open, so that a new key could be chosen: dealer {LAST} ({last.address})" in town.state.reason
-    assert town.state.lies == {}, "silence is no lie: its deal may have been held back"
+    assert town.state.phase is CeremonyPhase.FAILED and town.state.result is None
+    assert f"dealer {LAST} ({last.address}) committed and did not deal" in town.state.reason
+    assert town.state.faults == {}, "silence is no lie: its deal may have been held back"
 
 
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
 def test_control_silent_dealers_choose_between_two_keys_where_left_out(
     attack: Callable[[], Town], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unasked(state: Ceremony) -> Ceremony:
+    def unasked(state: CeremonyState) -> CeremonyState:
         return state
 
     monkeypatch.setattr(state_machine, "_verify_opened", unasked)
     town = attack()
     without = constants_dealt(town)
     town.close()
-    assert town.run().phase is Phase.DONE and town.state.lies == {}
+    assert town.run().phase is CeremonyPhase.DONE and town.state.faults == {}
     assert town.state.result is not None and town.state.result.qualified == (1, 2)
     assert decode_point(opens(town)) == without, "the one of the two keys that it took, and nobody can say that it did"
 
@@ -88,19 +88,19 @@ def test_dealer_that_lies_instead_chooses_once_and_is_convicted_for_it() -> None
     """What is left: the adversary wins one bit of the key, and its account."""
     town = withdrawn(lying_withdrawer)
     without = constants_dealt(town)
-    assert town.run().phase is Phase.DONE
-    assert list(town.state.lies) == [town.plan.dealers[LAST - 1].address] and decode_point(opens(town)) == without
+    assert town.run().phase is CeremonyPhase.DONE
+    assert list(town.state.faults) == [town.plan.dealers[LAST - 1].address] and decode_point(opens(town)) == without
 
 
 def test_uncommitted_participants_and_helpers_may_be_silent(made: tuple[list[Party], SharesSource]) -> None:
     parties = [party(n) for n in range(1, 4)]
-    parties[LAST - 1].absent = {Phase.JOINING}
-    assert Town(plan_for(parties, 2, 2), parties).run().phase is Phase.DONE
+    parties[LAST - 1].absent = {CeremonyPhase.JOINING}
+    assert Town(plan_for(parties, 2, 2), parties).run().phase is CeremonyPhase.DONE
     held, source = made
-    held[LAST - 1].absent = {Phase.DEALING}
+    held[LAST - 1].absent = {CeremonyPhase.DEALING}
     dealers = dict(enumerate(held, start=1))
     town = Town(plan_for(held, 2, 2, dealers=dealers, source=source), held)
-    assert town.run().phase is Phase.DONE and opens(town) == source.commitments[0]
+    assert town.run().phase is CeremonyPhase.DONE and opens(town) == source.commitments[0]
 
 
 @pytest.fixture(scope="module")

@@ -59,7 +59,7 @@ def test_exit_codes_distinguish_permanent_from_temporary_failures(
     path.write_text(SETTINGS.replace("channel_port", "chanel_port"))
     assert run(monkeypatch, "serve", "--config", str(path)) == 64
     assert "chanel_port: unknown setting; channel_port: missing" in capfd.readouterr().err
-    keyring.enrol(tmp_path, "https://127.0.0.1:1", secrets.token_bytes)
+    keyring.create_keys(tmp_path, "https://127.0.0.1:1", secrets.token_bytes)
     path.write_text(SETTINGS + 'wrap_command = ["false"]\nunwrap_command = ["cat"]\n')
     assert run(monkeypatch, "wrap", "--config", str(path)) == 5
     assert "wrap_command (false) is unavailable" in capfd.readouterr().err
@@ -72,7 +72,7 @@ def interruptible() -> None:
 
 @pytest.mark.e2e
 def test_interrupted_command_reports_no_bug_and_loses_nothing(tmp_path: Path) -> None:
-    keyring.enrol(tmp_path, "https://127.0.0.1:1", secrets.token_bytes)
+    keyring.create_keys(tmp_path, "https://127.0.0.1:1", secrets.token_bytes)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     begun = tmp_path / "begun"
     wrap = ["sh", "-c", f"touch {begun}; sleep 60"]
@@ -95,7 +95,7 @@ def test_unknown_command_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("port", ["taken", "65536", "-1"])
 def test_unusable_path_is_named_with_its_setting(tmp_path: Path, port: str) -> None:
-    keyring.enrol(tmp_path, "https://127.0.0.1:1", secrets.token_bytes)
+    keyring.create_keys(tmp_path, "https://127.0.0.1:1", secrets.token_bytes)
     with socket.create_server(("127.0.0.1", 0)) as other:
         number = other.getsockname()[1] if port == "taken" else int(port)
         with pytest.raises(ConfigurationError, match=f"port: 127.0.0.1:{number}: .* and a free port"):
@@ -105,7 +105,7 @@ def test_unusable_path_is_named_with_its_setting(tmp_path: Path, port: str) -> N
 @pytest.mark.parametrize("name", [keyring.TLS_KEY, keyring.TLS_CERTIFICATE])
 @pytest.mark.parametrize("how", ["missing", "altered"])
 def test_wrong_certificate_or_key_is_named(tmp_path: Path, name: str, how: str) -> None:
-    keyring.enrol(tmp_path, "https://127.0.0.1:1", secrets.token_bytes)
+    keyring.create_keys(tmp_path, "https://127.0.0.1:1", secrets.token_bytes)
     if how == "missing":
         (tmp_path / name).unlink()
     else:
@@ -117,10 +117,12 @@ def test_wrong_certificate_or_key_is_named(tmp_path: Path, name: str, how: str) 
 def test_folder_without_its_share_gives_advice_to_get_one(fresh: World) -> None:
     folder = fresh.settings.shards[0].folder
     keyring.erase_all(folder, 1)
-    with pytest.raises(ConfigurationError, match=r"share of key epoch 1: the folder has none.*kms restore.*move epoch_file away"):
+    with pytest.raises(
+        ConfigurationError, match=r"share of key epoch 1: the folder has none.*shard restore.*move epoch_file away"
+    ):
         keyring.open_share(folder, fresh.document)
     (folder / "erasure-1-v0-none.json").write_bytes(b"")
-    with pytest.raises(ConfigurationError, match=r"the folder has none: it was erased, as erasure-1-v0-none.json says"):
+    with pytest.raises(ConfigurationError, match=r"the folder has none: it was erased \(erasure-1-v0-none.json\)"):
         keyring.open_share(folder, fresh.document)
 
 

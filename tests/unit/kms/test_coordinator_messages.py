@@ -1,12 +1,12 @@
-"""What a scribe tells the person who waits for its ceremony: where it stands, and for whom it waits; not the same twice."""
+"""What a coordinator tells the person who waits for its ceremony: where it stands, and for whom it waits; not the same twice."""
 
 from pathlib import Path
 
 import pytest
 
-from kms.ceremony.state import Phase
-from kms.ceremony.state_machine import silent
-from tests.fixtures.kms.dkg_fixture import Office, Turns, offices, plan, scribe_of
+from kms.ceremony.state import CeremonyPhase
+from kms.ceremony.state_machine import awaited_addresses
+from tests.fixtures.kms.dkg_fixture import Office, Turns, coordinator_of, offices, plan
 
 
 class Returning(Turns):
@@ -25,12 +25,12 @@ class Returning(Turns):
 def test_silent_shard_is_named_once_at_the_end_of_its_phase(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shards, _ = offices(tmp_path, 3)
     shards[2].away = True
-    scribe = scribe_of(tmp_path, plan(shards, 2, 3), shards)
+    coordinator = coordinator_of(tmp_path, plan(shards, 2, 3), shards)
     turns = Turns()
-    state = scribe.run(50.0, 1.0, turns.clock, turns.wait)
-    assert state.phase is Phase.FAILED and state.reason == "2 receivers, 3 needed"
+    state = coordinator.run(50.0, 1.0, turns.clock, turns.wait)
+    assert state.phase is CeremonyPhase.FAILED and state.reason == "2 receivers, 3 needed"
     captured = capsys.readouterr().err
-    assert captured.count("kms.scribe_exchange_failed") == 1 and turns.clock() >= 50
+    assert captured.count("ceremony.exchange_failed") == 1 and turns.clock() >= 50
     assert f'"phase":"JOINING","silent":["{shards[2].url}"]' in captured
     assert '"phase":"JOINING","waits_for":3,"waits_s":50.0' in captured
 
@@ -39,11 +39,11 @@ def test_every_phase_is_announced_with_returning_shards(tmp_path: Path, capsys: 
     shards, _ = offices(tmp_path, 2)
     shards[1].away = True
     turns = Returning(shards[1], 3)
-    scribe = scribe_of(tmp_path, plan(shards, 2, 2), shards)
-    assert set(silent(scribe.state)) == {each.signer.address for each in shards}
-    state = scribe.run(50.0, 1.0, turns.clock, turns.wait)
-    assert state.phase is Phase.DONE and silent(state) == ()
+    coordinator = coordinator_of(tmp_path, plan(shards, 2, 2), shards)
+    assert set(awaited_addresses(coordinator.state)) == {each.signer.address for each in shards}
+    state = coordinator.run(50.0, 1.0, turns.clock, turns.wait)
+    assert state.phase is CeremonyPhase.DONE and awaited_addresses(state) == ()
     captured = capsys.readouterr().err
-    for phase in (Phase.JOINING, Phase.DEALING, Phase.JUDGING, Phase.CONFIRMING):
+    for phase in (CeremonyPhase.JOINING, CeremonyPhase.DEALING, CeremonyPhase.JUDGING, CeremonyPhase.CONFIRMING):
         assert captured.count(f'"phase":"{phase.name}","waits_for":2') == 1
-    assert captured.count("kms.scribe_reached") == 1 and "kms.scribe_waited" not in captured
+    assert captured.count("ceremony.shard_reached") == 1 and "ceremony.phase_timed_out" not in captured

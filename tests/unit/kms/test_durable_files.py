@@ -52,7 +52,7 @@ def test_file_gets_its_name_after_its_bytes_are_synced_and_syncs_the_name(tmp_pa
         ("sync", "share.draft", SECRET[::-1].hex()), ("rename", "share.draft", "share.json"), ("sync", folder, ""),
     ]  # fmt: skip
     calls.clear()
-    files.create(tmp_path / "other.key", SECRET)
+    files.create_file(tmp_path / "other.key", SECRET)
     assert calls == [("sync", "other.key", whole), ("sync", folder, "")]
 
 
@@ -81,7 +81,7 @@ def test_file_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path, monke
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(ConfigurationError, match="No space left on device: it was not written"):
-        files.create(tmp_path / "storage.key", SECRET)
+        files.create_file(tmp_path / "storage.key", SECRET)
     assert not list(tmp_path.iterdir())
     with pytest.raises(ConfigurationError, match="name a file in a folder that is there"):
-        files.create(tmp_path / "nowhere" / "storage.key", SECRET)
+        files.create_file(tmp_path / "nowhere" / "storage.key", SECRET)

@@ -19,27 +19,27 @@ from bytewise.storage.engine import open_database
 from bytewise.storage.releases import ReleaseRecords
 from kms.backup import back_up, restore
 from kms.ceremony import erasure, participant
-from kms.ceremony.coordinator import Scribe, epoch_document
-from kms.ceremony.erasure import erase
-from kms.ceremony.state import Ceremony, Phase
+from kms.ceremony.coordinator import Coordinator, epoch_document
+from kms.ceremony.erasure import erase_shares
+from kms.ceremony.state import CeremonyPhase, CeremonyState
 from kms.storage import keyring
 from kms.storage.files import wipe_draft, write_whole
-from tests.fixtures.kms.ceremonies import SCRIBE
+from tests.fixtures.kms.ceremonies import COORDINATOR
 from tests.fixtures.kms.ceremony_runs import PHASE_S, numbered, on_chain, run, shares_make_the_key
-from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, Turns, offices, plan, scribe_of
+from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, Turns, coordinator_of, offices, plan
 from tests.fixtures.kms.memory_chain import CONTRACTS
 
 
 def erased(who: Office, document: EpochDocument) -> SignedErasure:
     """What `bytewise shard erase` does at a shard."""
-    return erase(who.folder, document, CONTRACTS, who.ceremonies(), who.chain, SystemClock())
+    return erase_shares(who.folder, document, CONTRACTS, who.ceremonies(), who.chain, SystemClock())
 
 
 def test_old_shares_are_erased_only_when_the_new_ones_are_in_force(tmp_path: Path) -> None:
     shards, chain = offices(tmp_path, 2)
-    made = run(scribe_of(tmp_path, plan(shards, 2, 2), shards))
+    made = run(coordinator_of(tmp_path, plan(shards, 2, 2), shards))
     source = on_chain(chain, made)
-    again = run(scribe_of(tmp_path, plan(shards, 2, 2, dealers=numbered(shards), source=source), shards))
+    again = run(coordinator_of(tmp_path, plan(shards, 2, 2, dealers=numbered(shards), source=source), shards))
     document, folder = epoch_document(again), shards[0].folder
     with pytest.raises(ConfigurationError):
         erased(shards[0], document)
@@ -57,26 +57,26 @@ def test_old_shares_are_erased_only_when_the_new_ones_are_in_force(tmp_path: Pat
     shares_make_the_key(again, numbered(shards))
 
 
-def run_without(scribe: Scribe, cut: Office, phase: Phase) -> Ceremony:
+def run_without(coordinator: Coordinator, cut: Office, phase: CeremonyPhase) -> CeremonyState:
     """A whole ceremony in which one shard is away from one phase on."""
     turns = Turns()
 
     def clock() -> float:
-        cut.away |= scribe.state.phase is phase
+        cut.away |= coordinator.state.phase is phase
         return turns.clock()
 
-    return scribe.run(PHASE_S, 1.0, clock, turns.wait)
+    return coordinator.run(PHASE_S, 1.0, clock, turns.wait)
 
 
-def missed_its_end(folder: Path) -> tuple[list[Office], Ceremony, Callable[[], None]]:
+def missed_its_end(folder: Path) -> tuple[list[Office], CeremonyState, Callable[[], None]]:
     """2 of 3 shards made a key while the first was away at the end; the call brings it the whole log."""
     shards, chain = offices(folder, 3)
-    state = run_without(scribe_of(folder, plan(shards, 2, 2), shards), shards[0], Phase.CONFIRMING)
+    state = run_without(coordinator_of(folder, plan(shards, 2, 2), shards), shards[0], CeremonyPhase.CONFIRMING)
     on_chain(chain, state)
     shards[0].away = False
 
     def bring() -> None:
-        scribe_of(folder, state.plan, shards).turn()
+        coordinator_of(folder, state.plan, shards).exchange_round()
 
     return shards, state, bring
 
@@ -101,7 +101,7 @@ def test_erased_share_returns_from_the_log_only_where_seeds_stay(
 def test_share_from_before_a_resharing_is_not_rebuilt_from_the_log(tmp_path: Path) -> None:
     shards, state, bring = missed_its_end(tmp_path)
     source, chain = on_chain(shards[0].chain, state), shards[0].chain
-    renewed = run(scribe_of(tmp_path, plan(shards, 2, 2, dealers=numbered(shards), source=source), shards))
+    renewed = run(coordinator_of(tmp_path, plan(shards, 2, 2, dealers=numbered(shards), source=source), shards))
     document = epoch_document(renewed)
     chain.epoch = replace(chain.epoch, commitments=Blob(b"".join(document.commitments)), version=1)
     bring()
@@ -109,7 +109,7 @@ def test_share_from_before_a_resharing_is_not_rebuilt_from_the_log(tmp_path: Pat
     unfinished = plan(shards, 2, 2, dealers=numbered(shards), source=SharesSource(1, document.commitments))
     stale = plan(shards, 2, 2, dealers=numbered(shards), source=source)
     for each in (unfinished, stale):
-        shards[1].ceremonies().open(sign_plan(SCRIBE, each), b"sealed seed")
+        shards[1].ceremonies().open(sign_plan(COORDINATOR, each), b"sealed seed")
     assert erased(shards[1], document).statement.erased == 1
     assert shards[1].ceremonies().running() == (unfinished,), "what goes on from the shares in force goes on"
 
@@ -149,7 +149,7 @@ def test_complete_share_without_a_name_is_erased_with_its_epoch(tmp_path: Path, 
 
 def test_shares_left_by_a_crash_are_erased_and_the_one_in_force_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shards, chain = offices(tmp_path, 2)
-    made = run(scribe_of(tmp_path, plan(shards, 2, 2), shards))
+    made = run(coordinator_of(tmp_path, plan(shards, 2, 2), shards))
     on_chain(chain, made)
     folder, before = shards[0].folder, {path.name for path in shards[0].folder.iterdir()}
     killed_before(monkeypatch, lambda: keyring.seal_share(folder, 3, 1, 5, "-0a1b"))
@@ -189,9 +189,9 @@ def test_erasing_a_draft_never_touches_the_named_file(tmp_path: Path, monkeypatc
 def refreshed(folder: Path) -> tuple[list[Office], OneEpoch, EpochDocument, EpochDocument]:
     """2 of 2 shards with two versions of their shares, of which the chain means the second; the documents of both."""
     shards, chain = offices(folder, 2)
-    made = run(scribe_of(folder, plan(shards, 2, 2), shards))
+    made = run(coordinator_of(folder, plan(shards, 2, 2), shards))
     source = on_chain(chain, made)
-    again = run(scribe_of(folder, plan(shards, 2, 2, dealers=numbered(shards), source=source), shards))
+    again = run(coordinator_of(folder, plan(shards, 2, 2, dealers=numbered(shards), source=source), shards))
     document = epoch_document(again)
     chain.epoch = replace(chain.epoch, commitments=Blob(b"".join(document.commitments)), version=1)
     return shards, chain, epoch_document(made), document
@@ -268,7 +268,7 @@ def test_compromised_shares_are_restored_only_while_disputes_can_need_them(tmp_p
 
 def test_former_holder_erases_all_its_shares(tmp_path: Path) -> None:
     shards, chain, before, document = refreshed(tmp_path)
-    chain.epoch = replace(chain.epoch, shards=(shards[1].signer.address, SCRIBE.address), version=2)
+    chain.epoch = replace(chain.epoch, shards=(shards[1].signer.address, COORDINATOR.address), version=2)
     said = erased(shards[0], before).statement
     assert (said.kept, said.version, said.erased) == (ZERO_DIGEST, 2, 2)
     other = replace(document, record=replace(document.record, public_key=document.commitments[1]))

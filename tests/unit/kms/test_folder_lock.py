@@ -22,11 +22,11 @@ from bytewise.protocol.units import ZERO_DIGEST, Blob
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import child_environment
 from kms.backup import back_up, restore
-from kms.ceremony.erasure import erase
+from kms.ceremony.erasure import erase_shares
 from kms.shard.release import Shard
-from kms.shard.share_rotation import as_dealt, shares_in_force
+from kms.shard.share_rotation import shares_in_force, with_verification_keys
 from kms.storage import accounts, folder_lock, keyring
-from kms.storage.keyring import points_of
+from kms.storage.keyring import split_commitments
 from tests.fixtures.kms.dealt_again import dealt_again, mean
 from tests.fixtures.kms.dkg_fixture import OneEpoch
 from tests.fixtures.kms.process_settings import config, wait_for_answers
@@ -38,13 +38,16 @@ ROOT = Path(__file__).resolve().parents[3]
 def test_serving_does_not_start_during_an_erasure(tmp_path: Path) -> None:
     """Whoever served may end meanwhile, and who began then could still read what is being erased."""
     first = contextlib.ExitStack()
-    first.enter_context(folder_lock.serving(tmp_path))(b"new shares")
-    with folder_lock.alone(tmp_path) as served:
+    first.enter_context(folder_lock.lock_for_serving(tmp_path))(b"new shares")
+    with folder_lock.lock_for_change(tmp_path) as served:
         assert served == keccak256(b"new shares")
         first.close()
-        with pytest.raises(ConfigurationError, match="or erases, restores or wraps in it"), folder_lock.serving(tmp_path):
+        with (
+            pytest.raises(ConfigurationError, match="or erases, restores or wraps in it"),
+            folder_lock.lock_for_serving(tmp_path),
+        ):
             raise AssertionError("two")
-    with folder_lock.serving(tmp_path):
+    with folder_lock.lock_for_serving(tmp_path):
         pass
 
 
@@ -64,22 +67,22 @@ def chain_of(world: World, commitments: Blob | None = None, state: EpochState = 
 
 def erased(world: World, chain: OneEpoch, document: EpochDocument | None = None) -> SignedErasure:
     """As `bytewise shard erase` at shard 1."""
-    return erase(folder_of(world), document or world.document, world.contracts, world.ceremonies(1), chain, SystemClock())
+    return erase_shares(folder_of(world), document or world.document, world.contracts, world.ceremonies(1), chain, SystemClock())
 
 
-def started(world: World, held: folder_lock.Held) -> Shard:
+def started(world: World, held: folder_lock.ShareReporter) -> Shard:
     """Shard 1 as `serve` starts it."""
     folder = folder_of(world)
     find = functools.partial(keyring.find_share, folder, world.document.record.epoch)
     return Shard(
-        world.document, keyring.open_share(folder, world.document), find, accounts.signer(folder), world.contracts,
-        first_policy_state(world.policy), world.chain, world.records(1), os.urandom, world.clock, 9, held=held,
+        world.document, keyring.open_share(folder, world.document), find, accounts.open_account(folder), world.contracts,
+        first_policy_state(world.policy), world.chain, world.records(1), os.urandom, world.clock, 9, report_share=held,
     )  # fmt: skip
 
 
 def test_ended_epoch_is_not_erased_while_a_process_serves(fresh: World) -> None:
     chain = chain_of(fresh, state=EpochState.RETIRED)
-    with folder_lock.serving(folder_of(fresh)) as held:
+    with folder_lock.lock_for_serving(folder_of(fresh)) as held:
         for _ in range(2):
             with pytest.raises(ConfigurationError, match=r"a process serves from it .*: stop it; nothing was erased"):
                 erased(fresh, chain)
@@ -91,46 +94,52 @@ def test_ended_epoch_is_not_erased_while_a_process_serves(fresh: World) -> None:
 def test_old_shares_are_erased_only_after_the_shard_took_the_new_one(fresh: World) -> None:
     case, new = fresh.case(), dealt_again(fresh, 1)
     fresh.chain.open(case)
-    document = replace(fresh.document, record=as_dealt(fresh.document.record, new), commitments=points_of(new))
-    with folder_lock.serving(folder_of(fresh)) as held:
+    document = replace(
+        fresh.document, record=with_verification_keys(fresh.document.record, new), commitments=split_commitments(new)
+    )
+    with folder_lock.lock_for_serving(folder_of(fresh)) as held:
         shard = started(fresh, held)
         mean(fresh, new)
         with pytest.raises(ConfigurationError, match="or start it again on the new epoch file"):
             erased(fresh, chain_of(fresh, new), document)
         old = keyring.open_share(folder_of(fresh), fresh.document).scalar()
-        assert shard._renewal.share().scalar() == old, "it is there, and so is the file (control)"
+        assert shard._rotation.share().scalar() == old, "it is there, and so is the file (control)"
         fresh.release(shard, case)
         said = erased(fresh, chain_of(fresh, new), document).statement
-        assert (said.erased, said.kept) == (1, keccak256(new)) and shard._renewal.share().scalar() != old
+        assert (said.erased, said.kept) == (1, keccak256(new)) and shard._rotation.share().scalar() != old
         fresh.release(shard, case)
 
 
 def test_one_process_serves_a_folder_and_none_starts_during_erasure(tmp_path: Path) -> None:
-    for one in (folder_lock.serving, folder_lock.alone):
-        with one(tmp_path), pytest.raises(ConfigurationError, match="another process serves"), folder_lock.serving(tmp_path):
+    for one in (folder_lock.lock_for_serving, folder_lock.lock_for_change):
+        with (
+            one(tmp_path),
+            pytest.raises(ConfigurationError, match="another process serves"),
+            folder_lock.lock_for_serving(tmp_path),
+        ):
             pass
-    with folder_lock.serving(tmp_path) as held, folder_lock.alone(tmp_path) as said:
+    with folder_lock.lock_for_serving(tmp_path) as held, folder_lock.lock_for_change(tmp_path) as said:
         assert said == ZERO_DIGEST
-    with folder_lock.serving(tmp_path) as held:
+    with folder_lock.lock_for_serving(tmp_path) as held:
         held(b"points")
-        with folder_lock.alone(tmp_path) as said:
+        with folder_lock.lock_for_change(tmp_path) as said:
             assert said == keccak256(b"points")
-    with folder_lock.serving(tmp_path), folder_lock.alone(tmp_path) as said:
+    with folder_lock.lock_for_serving(tmp_path), folder_lock.lock_for_change(tmp_path) as said:
         assert said == ZERO_DIGEST, "what the process before said is no word of this one"
     (tmp_path / folder_lock.LOCK).write_text("no digest")
-    with folder_lock.alone(tmp_path) as said:
+    with folder_lock.lock_for_change(tmp_path) as said:
         assert said is None
-        with pytest.raises(ConfigurationError, match="another process serves"), folder_lock.serving(tmp_path):
+        with pytest.raises(ConfigurationError, match="another process serves"), folder_lock.lock_for_serving(tmp_path):
             pass
-    with pytest.raises(ConfigurationError, match="No such file"), folder_lock.serving(tmp_path / "nowhere"):
+    with pytest.raises(ConfigurationError, match="No such file"), folder_lock.lock_for_serving(tmp_path / "nowhere"):
         pass
 
 
 def test_one_process_erases_or_restores_at_a_time_also_beside_a_server(tmp_path: Path) -> None:
-    with folder_lock.serving(tmp_path), folder_lock.alone(tmp_path):
+    with folder_lock.lock_for_serving(tmp_path), folder_lock.lock_for_change(tmp_path):
         with pytest.raises(ConfigurationError, match="another process erases, restores or wraps in it: run this again"):
-            folder_lock.alone(tmp_path).__enter__()
-    with folder_lock.alone(tmp_path) as said:
+            folder_lock.lock_for_change(tmp_path).__enter__()
+    with folder_lock.lock_for_change(tmp_path) as said:
         assert said is None
 
 
@@ -138,8 +147,8 @@ def test_restore_into_a_folder_in_use_is_refused(fresh: World) -> None:
     folder, file, key = folder_of(fresh), fresh.folder / "backup", bytes(32)
     back_up(folder, file, key, fresh.records(1), SystemClock(), os.urandom)
     for one, match in (
-        (folder_lock.serving, "a process serves from it: stop that one first"),
-        (folder_lock.alone, "another process erases"),
+        (folder_lock.lock_for_serving, "a process serves from it: stop it first"),
+        (folder_lock.lock_for_change, "another process erases"),
     ):
         with one(folder), pytest.raises(ConfigurationError, match=match):
             restore(file, key, folder, fresh.records(1), chain_of(fresh))
@@ -149,11 +158,11 @@ def test_restore_into_a_folder_in_use_is_refused(fresh: World) -> None:
 def test_lock_in_use_is_named_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file system without locks, and a file that another user's command left."""
     monkeypatch.setattr(fcntl, "flock", _no_locks)
-    for one in (folder_lock.serving, folder_lock.alone):
+    for one in (folder_lock.lock_for_serving, folder_lock.lock_for_change):
         with pytest.raises(ConfigurationError, match=r"\.lock.*No locks available: .* local disk"), one(tmp_path):
             pass
     monkeypatch.setattr(os, "open", _not_ours)
-    for one in (folder_lock.serving, folder_lock.alone):
+    for one in (folder_lock.lock_for_serving, folder_lock.lock_for_change):
         with pytest.raises(ConfigurationError, match=r"\.lock.*Permission denied: .* change its owner"), one(tmp_path):
             pass
 
@@ -169,13 +178,15 @@ def _not_ours(_path: object, *_how: int) -> int:
 def test_old_share_is_not_reported_erased_while_a_request_uses_it(fresh: World) -> None:
     new = dealt_again(fresh, 1)
     old = fresh.chain.facts
-    document = replace(fresh.document, record=as_dealt(fresh.document.record, new), commitments=points_of(new))
-    with folder_lock.serving(folder_of(fresh)) as held:
-        renewal = started(fresh, held)._renewal
+    document = replace(
+        fresh.document, record=with_verification_keys(fresh.document.record, new), commitments=split_commitments(new)
+    )
+    with folder_lock.lock_for_serving(folder_of(fresh)) as held:
+        renewal = started(fresh, held)._rotation
         mean(fresh, new)
-        with renewal.using(shares_in_force(old)):
-            renewal.follow(shares_in_force(fresh.chain.facts))
-            with renewal.using(shares_in_force(fresh.chain.facts)):
+        with renewal.borrow(shares_in_force(old)):
+            renewal.follow_chain(shares_in_force(fresh.chain.facts))
+            with renewal.borrow(shares_in_force(fresh.chain.facts)):
                 pass
             with pytest.raises(ConfigurationError, match="may have a share in memory which is to be erased"):
                 erased(fresh, chain_of(fresh, new), document)
@@ -183,13 +194,13 @@ def test_old_share_is_not_reported_erased_while_a_request_uses_it(fresh: World) 
 
 
 def test_refused_statement_stops_no_release(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    with folder_lock.serving(folder_of(fresh)) as held:
+    with folder_lock.lock_for_serving(folder_of(fresh)) as held:
         monkeypatch.setattr(os, "pwrite", _full)
         started(fresh, held)
-        with folder_lock.alone(folder_of(fresh)) as said:
+        with folder_lock.lock_for_change(folder_of(fresh)) as said:
             assert said == ZERO_DIGEST
     # What the process before this one said must not stand for it.
-    with pytest.raises(ConfigurationError, match=r"serving\.lock: No space left"), folder_lock.serving(folder_of(fresh)):
+    with pytest.raises(ConfigurationError, match=r"serving\.lock: No space left"), folder_lock.lock_for_serving(folder_of(fresh)):
         raise AssertionError("serves")
 
 

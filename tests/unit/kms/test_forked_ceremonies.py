@@ -1,4 +1,5 @@
-"""A scribe shows two logs of one ceremony, and puts what honest shards truly said in one of them into the other (attack 15)."""
+"""A coordinator shows two logs of one ceremony, and puts what honest shards truly said in one of them into the other (attack
+15)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,9 +11,9 @@ from bytewise.protocol.errors.actors import CeremonyRefused
 from bytewise.protocol.keys.ceremony_log import Body, Deal, DealReview, Join, Message, sign_message
 from bytewise.protocol.units import Address
 from kms.ceremony import state_machine
-from kms.ceremony.deals import deal
-from kms.ceremony.responses import _opening, due, stream
-from kms.ceremony.state import Phase
+from kms.ceremony.deals import make_deal
+from kms.ceremony.responses import _opening, due_messages, seeded_rng
+from kms.ceremony.state import CeremonyPhase
 from tests.fixtures.kms.ceremonies import Party, Town, generated, opens, party, plan_for, seat
 from tests.fixtures.kms.lying_shards import ELSEWHERE
 
@@ -33,14 +34,16 @@ class Forked:
         """Ends the phase in both logs after all that the parties owe, but what `without` leaves out."""
         for town in (self.shown, self.other):
             for who in town.parties:
-                for body in due(town.state, who.member):
+                for body in due_messages(town.state, who.member):
                     if not without(town, who, body):
                         town.post(self.word(town, who, body))
             town.close()
 
     def moved(self, who: Party, kind: type = object) -> tuple[Message, ...]:
         """What the party says in the log that it is shown."""
-        return tuple(self.word(self.shown, who, body) for body in due(self.shown.state, who.member) if isinstance(body, kind))
+        return tuple(
+            self.word(self.shown, who, body) for body in due_messages(self.shown.state, who.member) if isinstance(body, kind)
+        )
 
 
 def new_key() -> Town:
@@ -64,8 +67,9 @@ def dealt_otherwise() -> Forked:
     opening = _opening(state, liar.member, state.plan.dealers[0])
     bad = replace(opening, coefficients=((opening.coefficients[0] + 1) % ORDER, *opening.coefficients[1:]))
     for town, values in ((forked.shown, bad), (forked.other, opening)):
-        rng = stream(liar.seed, state.id, b"one and the same")
-        town.post(sign_message(liar.signer, state.id, deal(state.id, town.state.begun, 1, values, town.state.keys, rng)))
+        rng = seeded_rng(liar.seed, state.id, b"one and the same")
+        deal = make_deal(state.id, town.state.phase_head, 1, values, town.state.keys, rng)
+        town.post(sign_message(liar.signer, state.id, deal))
     forked.both()
     points = [[each.enc for each in town.state.deals[1].sealed] for town in (forked.shown, forked.other)]
     assert points[0] == points[1]
@@ -95,7 +99,7 @@ def judged_otherwise(make: Callable[[], Town]) -> Forked:
 
 def unbound(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: words mean what they say in any log."""
-    monkeypatch.setattr(state_machine, "verify_begun", lambda state, message, begun: begun)
+    monkeypatch.setattr(state_machine, "verify_phase_head", lambda state, message, begun: begun)
 
 
 def test_complaint_from_another_log_is_refused_and_its_author_not_accused(
@@ -108,15 +112,15 @@ def test_complaint_from_another_log_is_refused_and_its_author_not_accused(
         with pytest.raises(CeremonyRefused, match="of another log"):
             forked.other.post(word)
         forked.shown.post(word)
-    assert forked.other.state.lies == {} and forked.other.state.revealed == frozenset()
-    assert list(forked.shown.state.lies) == [forked.shown.parties[0].signer.address]
+    assert forked.other.state.faults == {} and forked.other.state.revealed == frozenset()
+    assert list(forked.shown.state.faults) == [forked.shown.parties[0].signer.address]
     unbound(monkeypatch)
     forked = dealt_otherwise()
     for who in forked.shown.parties[1:]:
         for word in forked.moved(who):
             forked.other.post(word)
-    assert forked.other.state.phase is Phase.FAILED and forked.other.state.revealed == {2, 3}
-    assert set(forked.other.state.lies) == {who.signer.address for who in forked.shown.parties[1:]}
+    assert forked.other.state.phase is CeremonyPhase.FAILED and forked.other.state.revealed == {2, 3}
+    assert set(forked.other.state.faults) == {who.signer.address for who in forked.shown.parties[1:]}
 
 
 def test_deal_from_another_log_is_refused_and_its_dealer_not_accused(
@@ -127,11 +131,11 @@ def test_deal_from_another_log_is_refused_and_its_dealer_not_accused(
     for word in forked.moved(dealer, Deal):
         with pytest.raises(CeremonyRefused, match="of another log"):
             forked.other.post(word)
-    assert forked.other.state.lies == {}
+    assert forked.other.state.faults == {}
     unbound(monkeypatch)
     for word in forked.moved(dealer, Deal):
         forked.other.post(word)
-    assert list(forked.other.state.lies) == [dealer.signer.address]
+    assert list(forked.other.state.faults) == [dealer.signer.address]
 
 
 def test_repair_value_of_another_log_is_refused_and_helper_not_accused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,10 +145,10 @@ def test_repair_value_of_another_log_is_refused_and_helper_not_accused(monkeypat
     assert [each.kind for each in words] == ["hand"]
     with pytest.raises(CeremonyRefused, match="of another log"):
         forked.other.post(words[0])
-    assert forked.other.state.lies == {}
+    assert forked.other.state.faults == {}
     unbound(monkeypatch)
     forked.other.post(words[0])
-    assert list(forked.other.state.lies) == [helper.signer.address]
+    assert list(forked.other.state.faults) == [helper.signer.address]
 
 
 def test_confirmation_of_another_logs_transcript_accuses_nobody() -> None:
@@ -155,13 +159,13 @@ def test_confirmation_of_another_logs_transcript_accuses_nobody() -> None:
         with pytest.raises(CeremonyRefused, match="another transcript"):
             forked.other.post(word)
         forked.shown.post(word)
-    assert forked.other.state.lies == {} and forked.shown.state.lies == {}
+    assert forked.other.state.faults == {} and forked.shown.state.faults == {}
 
 
 @pytest.mark.parametrize("kind", ELSEWHERE)
 def test_participant_with_a_log_of_its_own_is_left_out_and_not_accused(kind: str) -> None:
     town = renewed()
     town.parties[1].meddle = ELSEWHERE[kind]
-    assert town.run().phase is Phase.DONE and town.state.lies == {}
+    assert town.run().phase is CeremonyPhase.DONE and town.state.faults == {}
     assert set(town.refused) == {town.parties[1].signer.address}
     assert town.plan.source is not None and opens(town) == town.plan.source.commitments[0]

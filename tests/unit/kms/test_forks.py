@@ -1,4 +1,4 @@
-"""A scribe that signs two logs of one ceremony leaves proof with who sees both; an honest one signs one, however it dies."""
+"""A coordinator that signs two logs of one ceremony leaves proof with who sees both; an honest one signs one, however it dies."""
 
 import math
 import shutil
@@ -34,13 +34,13 @@ from bytewise.protocol.keys.ceremony_log import (
 )
 from bytewise.protocol.units import Address, Blob, Digest
 from bytewise.service.clock import monotonic_s
-from kms.ceremony.coordinator import Scribe, ShardLink
-from kms.ceremony.state import Phase
+from kms.ceremony.coordinator import Coordinator, ShardLink
+from kms.ceremony.state import CeremonyPhase
 from kms.ceremony.state_machine import apply
-from tests.fixtures.kms.ceremonies import SCRIBE, party, plan_for
+from tests.fixtures.kms.ceremonies import COORDINATOR, party, plan_for
 from tests.fixtures.kms.ceremony_runs import run
 from tests.fixtures.kms.crash_points import Crash, Fuse
-from tests.fixtures.kms.dkg_fixture import Office, brought, offices, plan, scribe_of, scribe_over
+from tests.fixtures.kms.dkg_fixture import Office, brought, coordinator_of, coordinator_over, offices, plan
 
 
 def words_of(agreed: CeremonyPlan, shards: list[Office]) -> tuple[Message, ...]:
@@ -54,8 +54,10 @@ def kept(shard: Office) -> Fork | None:
 
 
 def exchange_of(agreed: CeremonyPlan, log: tuple[Message, ...], first: int, last: int) -> Exchange:
-    """A stretch of a log, as its scribe brings it."""
-    return make_exchange(SCRIBE, sign_plan(SCRIBE, agreed), first, log[first:last], head_after(agreed.digest, log[:first]))
+    """A stretch of a log, as its coordinator brings it."""
+    return make_exchange(
+        COORDINATOR, sign_plan(COORDINATOR, agreed), first, log[first:last], head_after(agreed.digest, log[:first])
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,18 +106,18 @@ def test_evidence_forged_from_an_honest_coordinators_messages_is_not_kept(tmp_pa
 
 
 def a_message(number: int) -> Message:
-    return Message(Digest(bytes(32)), SCRIBE.address, "join", Blob(bytes([number])), Blob(b""))
+    return Message(Digest(bytes(32)), COORDINATOR.address, "join", Blob(bytes([number])), Blob(b""))
 
 
 LOGS = st.lists(st.integers(0, 1), max_size=6).map(lambda numbers: tuple(a_message(number) for number in numbers))
-PLAN = sign_plan(SCRIBE, plan_for([party(1), party(2)], 2, 2))
+PLAN = sign_plan(COORDINATOR, plan_for([party(1), party(2)], 2, 2))
 
 
 def stretch(log: tuple[Message, ...], first: int) -> LogSegment:
     """The end of a log, signed."""
     head = head_after(PLAN.plan.digest, log[:first])
-    after = sign_head(SCRIBE, PLAN, len(log), head_after(head, log[first:]))
-    return LogSegment(sign_head(SCRIBE, PLAN, first, head), log[first:], after)
+    after = sign_head(COORDINATOR, PLAN, len(log), head_after(head, log[first:]))
+    return LogSegment(sign_head(COORDINATOR, PLAN, first, head), log[first:], after)
 
 
 @given(LOGS, LOGS, st.integers(0, 6))
@@ -139,7 +141,7 @@ def test_diverging_logs_have_a_proof_and_others_have_none(
 def test_two_heads_of_one_log_are_no_fork(log: tuple[Message, ...], one: int, other: int, lie: bool) -> None:
     shorter, longer = sorted((min(one, len(log)), min(other, len(log))))
     heads = [head_after(PLAN.plan.digest, log[:number]) for number in (shorter, longer)]
-    signed = [sign_head(SCRIBE, PLAN, number, head) for number, head in zip((shorter, longer), heads, strict=True)]
+    signed = [sign_head(COORDINATOR, PLAN, number, head) for number, head in zip((shorter, longer), heads, strict=True)]
     at = Digest(bytes(32)) if lie else heads[0]
     with pytest.raises(CeremonyRefused):
         verify_fork(Fork(PLAN, signed[0], signed[1], at, log[shorter:longer]))
@@ -149,7 +151,7 @@ def test_altered_fork_evidence_convicts_nobody() -> None:
     one, other = (tuple(a_message(number) for number in numbers) for numbers in ((0, 1), (0, 0, 1)))
     fork = find_fork(PLAN, one, stretch(one, 0).after, stretch(other, 0))
     assert fork is not None and fork.between == other[2:]
-    another = sign_plan(SCRIBE, plan_for([party(1), party(2)], 2, 2))
+    another = sign_plan(COORDINATOR, plan_for([party(1), party(2)], 2, 2))
     stranger = party(3).signer
     own = sign_plan(stranger, replace(PLAN.plan, scribe=stranger.address))
     heads = (stretch(other, 2).before, replace(fork.shorter, length=1), sign_head(stranger, PLAN, 2, fork.shorter.head))
@@ -171,7 +173,7 @@ def test_altered_fork_evidence_convicts_nobody() -> None:
 
 
 class Heads:
-    """What a scribe signed in all its lives, by number of messages; a way to a shard that writes it down."""
+    """What a coordinator signed in all its lives, by number of messages; a way to a shard that writes it down."""
 
     def __init__(self) -> None:
         self.signed: dict[int, set[Digest]] = {}
@@ -192,7 +194,7 @@ class Heard:
         return self._shard.exchange(asked, timeout_s)
 
 
-class Hasty(Scribe):
+class Hasty(Coordinator):
     """Stores what a turn brought when the turn is over: a few heads late."""
 
     def _post(self, message: Message) -> None:
@@ -200,31 +202,32 @@ class Hasty(Scribe):
         self._log.append(message)
         self.heads.append(self.state.head)
 
-    def turn(self, until: float = math.inf, clock: Callable[[], float] = monotonic_s) -> bool:
-        spoken = super().turn(until, clock)
+    def exchange_round(self, until: float = math.inf, clock: Callable[[], float] = monotonic_s) -> bool:
+        spoken = super().exchange_round(until, clock)
         self._records.append(self.state.id, 0, self._log)
         return spoken
 
 
-def one_log(folder: Path, shards: list[Office], kind: type[Scribe]) -> bool:
-    """Whether all that a scribe ever signed is of one log; it dies at every moment, and in every other life one shard is away."""
+def one_log(folder: Path, shards: list[Office], kind: type[Coordinator]) -> bool:
+    """Whether all that a coordinator ever signed is of one log; it dies at every moment, and in every other life one shard is
+    away."""
     agreed, fuse, heads, deaths = plan(shards, 2, 2), Fuse(lit=True), Heads(), 0
     while True:
         shards[0].away = deaths % 2 == 1
         try:
-            honest = scribe_over(folder, agreed, heads.to(shards), fuse)
-            scribe = kind(agreed, SCRIBE, honest._records, honest._links)
-            run(scribe)
+            honest = coordinator_over(folder, agreed, heads.to(shards), fuse)
+            coordinator = kind(agreed, COORDINATOR, honest._records, honest._links)
+            run(coordinator)
             break
         except Crash:
             deaths += 1
     assert deaths == len(fuse.burnt) > 8
-    return heads.signed == {number: set(scribe.heads[number : number + 1]) for number in heads.signed}
+    return heads.signed == {number: set(coordinator.heads[number : number + 1]) for number in heads.signed}
 
 
 def test_coordinator_crashing_at_every_point_signs_one_log(tmp_path: Path) -> None:
     shards, _ = offices(tmp_path, 3)
-    assert one_log(tmp_path, shards, Scribe)
+    assert one_log(tmp_path, shards, Coordinator)
     assert [kept(each) for each in shards] == [None] * 3
 
 
@@ -239,12 +242,12 @@ def test_two_processes_of_one_coordinator_on_one_database_sign_one_log(tmp_path:
     shards, _ = offices(tmp_path, 3)
     agreed, heads = plan(shards, 2, 3), Heads()
     links = heads.to(shards)
-    one, other = (scribe_over(tmp_path, agreed, dict(order)) for order in ([*links.items()], [*links.items()][::-1]))
+    one, other = (coordinator_over(tmp_path, agreed, dict(order)) for order in ([*links.items()], [*links.items()][::-1]))
     for _ in range(3):
-        one.turn(), other.turn()
-    state = run(scribe_over(tmp_path, agreed, links))
-    of_one_log = scribe_of(tmp_path, agreed, shards).heads
-    assert state.phase is Phase.DONE and heads.signed == {number: {of_one_log[number]} for number in heads.signed}
+        one.exchange_round(), other.exchange_round()
+    state = run(coordinator_over(tmp_path, agreed, links))
+    of_one_log = coordinator_of(tmp_path, agreed, shards).heads
+    assert state.phase is CeremonyPhase.DONE and heads.signed == {number: {of_one_log[number]} for number in heads.signed}
     assert one.heads != other.heads and [kept(each) for each in shards] == [None] * 3
 
 
@@ -252,14 +255,14 @@ def test_control_coordinator_with_a_rolled_back_log_is_convicted(tmp_path: Path)
     """Nobody can tell a lost database from a lie: who lost it takes another plan (docs/guide/key-ceremony.md)."""
     shards, _ = offices(tmp_path, 2)
     agreed = plan(shards, 2, 2)
-    scribe = scribe_of(tmp_path, agreed, shards)
-    assert scribe.turn() and not scribe.turn()
-    for file in tmp_path.glob("scribe.sqlite*"):
+    coordinator = coordinator_of(tmp_path, agreed, shards)
+    assert coordinator.exchange_round() and not coordinator.exchange_round()
+    for file in tmp_path.glob("coordinator.sqlite*"):
         file.unlink()
-    shutil.copy(tmp_path / "template.sqlite", tmp_path / "scribe.sqlite")
-    assert run(scribe_of(tmp_path, agreed, shards)).phase is Phase.FAILED
+    shutil.copy(tmp_path / "template.sqlite", tmp_path / "coordinator.sqlite")
+    assert run(coordinator_of(tmp_path, agreed, shards)).phase is CeremonyPhase.FAILED
     for fork in map(kept, shards):
-        assert fork is not None and verify_fork(fork).scribe == SCRIBE.address
+        assert fork is not None and verify_fork(fork).coordinator == COORDINATOR.address
 
 
 def test_two_shards_with_one_log_each_have_the_proof_together(tmp_path: Path) -> None:
@@ -273,7 +276,7 @@ def test_two_shards_with_one_log_each_have_the_proof_together(tmp_path: Path) ->
     fork = fork_of_copies(one, other)
     assert fork is not None and verify_fork(fork) == agreed and fork.shorter.length == fork.longer.length == 4
     honest = plan(shards, 2, 2)
-    assert run(scribe_of(tmp_path, honest, shards)).phase is Phase.DONE
+    assert run(coordinator_of(tmp_path, honest, shards)).phase is CeremonyPhase.DONE
     copies = [each.ceremonies().copies() for each in shards]
     ends = [next(copy for copy in held if copy.plan.plan == honest) for held in copies]
     assert fork_of_copies(*ends) is None and ends[0].messages == ends[1].messages

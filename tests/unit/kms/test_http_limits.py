@@ -19,7 +19,7 @@ from bytewise.protocol.keys.epochs import ShardRefusal
 from cli.demo.site import free_ports
 from kms.shard import http_limits
 from kms.shard.api import build_app
-from kms.shard.http_limits import MAX_HEADER_BYTES, Intake, server_config
+from kms.shard.http_limits import MAX_HEADER_BYTES, BodyBudget, server_config
 from tests.fixtures.kms.dkg_fixture import Office, offices
 from tests.fixtures.kms.release_network import wait_until
 
@@ -31,7 +31,7 @@ class Place(NamedTuple):
     """A shard that is served, and what its bodies take."""
 
     office: Office
-    intake: Intake
+    intake: BodyBudget
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +41,10 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Office:
 
 
 @contextlib.contextmanager
-def serving(office: Office, most: int = http_limits.MAX_HELD_BYTES) -> Iterator[Place]:
+def serving(office: Office, most: int = http_limits.MAX_BODIES_BYTES) -> Iterator[Place]:
     """The shard as `kms.shard.api.serve` serves it, in a thread of this process."""
     app, folder = build_app(None, office.restart()), office.folder
-    app.state.intake = Intake(most)
+    app.state.intake = BodyBudget(most)
     server = uvicorn.Server(server_config(app, "127.0.0.1", office.port, folder / "tls.pem", folder / "tls.key"))
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -172,7 +172,7 @@ def test_unfinished_handshake_is_cut_off(office: Office, stop: int, monkeypatch:
 
 
 def test_connection_without_tls_is_closed_and_frees_its_place(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_limits, "CONNECTIONS", 1)
+    monkeypatch.setattr(http_limits, "MAX_TLS_CONNECTIONS", 1)
     with serving(office) as place:
         for _ in range(3):
             with before_tls(place, b"GET / HTTP/1.1\r\n\r\n") as peer:
@@ -180,7 +180,7 @@ def test_connection_without_tls_is_closed_and_frees_its_place(office: Office, mo
         wait_until(lambda: served(place))
 
 
-@pytest.mark.parametrize("limit", ["CONNECTIONS", "CONNECTIONS_FROM_ONE_ADDRESS"])
+@pytest.mark.parametrize("limit", ["MAX_TLS_CONNECTIONS", "MAX_TLS_CONNECTIONS_PER_ADDRESS"])
 def test_unfinished_handshakes_count_as_connections(office: Office, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Control: with one place more the third is waited for."""
     with serving(office) as place, before_tls(place), before_tls(place):
@@ -218,7 +218,7 @@ def test_request_in_one_segment_with_the_handshake_end_is_answered_in_tls(office
         assert answer[:12] == b"HTTP/1.1 403"
 
 
-@pytest.mark.parametrize("limit", ["CONNECTIONS", "CONNECTIONS_FROM_ONE_ADDRESS"])
+@pytest.mark.parametrize("limit", ["MAX_TLS_CONNECTIONS", "MAX_TLS_CONNECTIONS_PER_ADDRESS"])
 def test_excess_connection_is_closed_and_the_others_are_served(
     office: Office, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,9 +237,9 @@ def test_total_size_of_request_bodies_is_bounded_and_freed(office: Office) -> No
     with serving(office, most=2**20) as place:
         with stranger(place, posting(2**20, bytes(sent))):
             # All that it sent, or the other one's bytes may be there when the rest comes, and the refusal is the stranger's.
-            wait_until(lambda: place.intake.held == sent)
+            wait_until(lambda: place.intake.used == sent)
             assert answer_to(place, bytes(2**15)) == BUSY
-        wait_until(lambda: place.intake.held == 0)
+        wait_until(lambda: place.intake.used == 0)
         assert answer_to(place, bytes(2**15)) == REFUSED
 
 
@@ -250,7 +250,7 @@ def test_body_above_its_own_cap_is_not_read_to_its_end(office: Office) -> None:
                 peer.sendall(bytes(2**20))
         with contextlib.suppress(OSError):
             assert peer.recv(12) == b"HTTP/1.1 403"
-        wait_until(lambda: place.intake.held == 0)
+        wait_until(lambda: place.intake.used == 0)
 
 
 def test_endless_header_above_the_cap_is_refused(office: Office) -> None:

@@ -17,9 +17,9 @@ from bytewise.service.clock import SystemClock
 from chain.reads.epoch_endpoints import pinned_epoch
 from kms.backup import back_up, restore
 from kms.ceremony.coordinator import epoch_document
-from kms.ceremony.erasure import erase
+from kms.ceremony.erasure import erase_shares
 from kms.ceremony.responses import kem_seed
-from kms.ceremony.state import Phase
+from kms.ceremony.state import CeremonyPhase
 from kms.storage import keyring
 from tests.fixtures.kms.ceremonies import Party, Town, generated, party, plan_for
 from tests.fixtures.kms.dkg_fixture import OneEpoch, offices, plan
@@ -39,7 +39,7 @@ def town(quorum: int = 3) -> Town:
 def test_hybrid_epoch_shards_make_and_sign_their_own_kem_keys() -> None:
     made = town()
     state = made.run()
-    assert state.phase is Phase.DONE and state.result is not None
+    assert state.phase is CeremonyPhase.DONE and state.result is not None
     document = epoch_document(state)
     keys = document.record.hybrid
     assert keys is not None
@@ -79,8 +79,8 @@ def test_hybrid_epoch_needs_the_key_of_every_shard(meddle: object, named: bool) 
     made = town(quorum=2)
     made.parties[1].meddle = meddle  # type: ignore[assignment]
     state = made.run()
-    assert state.phase is Phase.FAILED and "2 ML-KEM keys, 3 needed" in state.reason
-    assert (made.parties[1].signer.address in state.lies) == named
+    assert state.phase is CeremonyPhase.FAILED and "2 ML-KEM keys, 3 needed" in state.reason
+    assert (made.parties[1].signer.address in state.faults) == named
 
 
 def test_hybrid_epoch_is_not_reshared_and_its_size_keeps_blame_unambiguous() -> None:
@@ -184,7 +184,9 @@ def test_restore_leaves_out_the_kem_key_of_a_superseded_share(station: Station, 
 
 def test_end_of_an_epoch_erases_the_kem_key_with_the_share(station: Station) -> None:
     station.chain.epoch = replace(station.chain.epoch, state=EpochState.RETIRED)
-    said = erase(station.folder, station.world.document, CONTRACTS, station.world.ceremonies(1), station.chain, SystemClock())
+    said = erase_shares(
+        station.folder, station.world.document, CONTRACTS, station.world.ceremonies(1), station.chain, SystemClock()
+    )
     assert said.statement.erased == 1 and not station.kem().exists()
     assert not list(station.folder.glob("share-*"))
 
@@ -193,7 +195,9 @@ def test_abandoned_ceremony_is_erased_with_its_kem_key(station: Station) -> None
     station_share = keyring.open_share(station.folder, station.world.document)
     keyring.seal_share(station.folder, EPOCH, 1, 5, "-0a1b")
     keyring.seal_kem(station.folder, EPOCH, 1, os.urandom(64), "-0a1b")
-    said = erase(station.folder, station.world.document, CONTRACTS, station.world.ceremonies(1), station.chain, SystemClock())
+    said = erase_shares(
+        station.folder, station.world.document, CONTRACTS, station.world.ceremonies(1), station.chain, SystemClock()
+    )
     assert said.statement.erased == 1
     assert sorted(path.name for path in station.folder.glob("kem-*")) == [station.kem().name]
     assert keyring.open_share(station.folder, station.world.document).kem_seed() == station_share.kem_seed()

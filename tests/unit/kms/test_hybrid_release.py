@@ -13,7 +13,7 @@ from bytewise.crypto import envelope as envelopes
 from bytewise.crypto import hpke, hybrid
 from bytewise.crypto.curve import ORDER
 from bytewise.crypto.envelope import seal_padded, verify_receipt_envelope
-from bytewise.crypto.hybrid import Place, recipients
+from bytewise.crypto.hybrid import EnvelopeContext, recipients
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import ConfigurationError, NoKey, PartDoesNotOpen, ShardLied
 from bytewise.protocol.errors.branches import BytewiseError
@@ -28,10 +28,10 @@ from bytewise.storage.migrate import migrate
 from enclave.release_client import ShardKeySource
 from kms.ceremony.coordinator import epoch_document
 from kms.shard.release import Shard
-from kms.shard.release_policy import Admitted
-from kms.storage.keyring import HeldShare
+from kms.shard.release_policy import AdmittedRequest
+from kms.storage.keyring import OpenedShare
 from tests.fixtures.kms.ceremony_runs import run
-from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, plan, scribe_of
+from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, coordinator_of, plan
 from tests.fixtures.kms.memory_chain import Case, MemoryChain
 from tests.fixtures.kms.release_network import World
 
@@ -58,8 +58,10 @@ class Blame:
 class OtherShare(Shard):
     """Gives another share than the envelope commits to."""
 
-    def _given(self, partial: Partial, request: object, admitted: Admitted, share: HeldShare) -> Partial | HybridPartial:
-        given = super()._given(partial, request, admitted, share)  # type: ignore[arg-type]
+    def _hybrid_partial(
+        self, partial: Partial, request: object, admitted: AdmittedRequest, share: OpenedShare
+    ) -> Partial | HybridPartial:
+        given = super()._hybrid_partial(partial, request, admitted, share)  # type: ignore[arg-type]
         assert isinstance(given, HybridPartial)
         return replace(given, share=Blob(os.urandom(32)))
 
@@ -67,8 +69,10 @@ class OtherShare(Shard):
 class FalseAccuser(Shard):
     """Says that its part does not open."""
 
-    def _given(self, partial: Partial, request: object, admitted: Admitted, share: HeldShare) -> Partial | HybridPartial:
-        given = super()._given(partial, request, admitted, share)  # type: ignore[arg-type]
+    def _hybrid_partial(
+        self, partial: Partial, request: object, admitted: AdmittedRequest, share: OpenedShare
+    ) -> Partial | HybridPartial:
+        given = super()._hybrid_partial(partial, request, admitted, share)  # type: ignore[arg-type]
         assert isinstance(given, HybridPartial)
         return replace(given, share=None)
 
@@ -115,7 +119,7 @@ def test_key_made_in_a_ceremony_opens_what_is_sealed_to_it(tmp_path: Path) -> No
     shards = [Office(each, i, chain, tmp_path / "template.sqlite", world.ports[i - 1]) for i, each in enumerate(folders, 1)]
     for shard, port in zip(shards, world.channel_ports, strict=True):
         shard.channel = f"127.0.0.1:{port}"
-    state = run(scribe_of(tmp_path, plan(shards, 2, 3, epoch=EPOCH), shards))
+    state = run(coordinator_of(tmp_path, plan(shards, 2, 3, epoch=EPOCH), shards))
     world.document = epoch_document(state)
     world.chain = MemoryChain(world.document, world.policy.digest)
     case = disputed(world)
@@ -144,7 +148,7 @@ def test_fewer_than_t_false_accusers_never_make_an_operator_guilty(world: World)
 
 def sabotaged(world: World, spoil: Callable[[int, HybridPart], HybridPart]) -> Case:
     """An operator's receipt whose parts it spoiled before it proved the envelope."""
-    whole = hybrid.share_out
+    whole = hybrid.share_psk
 
     def share_out(*given: object) -> tuple[hpke.Psk, tuple[HybridPart, ...]]:
         psk, parts = whole(*given)  # type: ignore[arg-type]
@@ -152,7 +156,7 @@ def sabotaged(world: World, spoil: Callable[[int, HybridPart], HybridPart]) -> C
         return hpke.Psk(psk.value, hybrid.parts_digest(spoilt)), spoilt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hybrid, "share_out", share_out)
+        patch.setattr(hybrid, "share_psk", share_out)
         return disputed(world, world.case())
 
 
@@ -180,7 +184,7 @@ def test_without_reencapsulation_the_sabotage_is_not_found(world: World, monkeyp
         secret = hybrid._value(shares, 0).to_bytes(32, "big")
         return hpke.Psk(secret, hybrid.parts_digest(envelope.parts))  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(hybrid, "recovered", trusting)
+    monkeypatch.setattr(hybrid, "recover_psk", trusting)
     assert unpad(opened(world, case, honest((1, 2)))) == case.payload
     with pytest.raises(NoKey):
         opened(world, case, honest((1, 3)))
@@ -277,10 +281,10 @@ def test_a_release_is_recorded_before_a_part_is_opened(world: World) -> None:
 def test_answer_contains_neither_share_nor_key(world: World) -> None:
     case, shard = disputed(world), world.shard(1)
     raw = encode(world.release(shard, case))
-    place = Place(world.context(case), EPOCH)
+    place = EnvelopeContext(world.context(case), EPOCH)
     found = verify_receipt_envelope(anchor_domain(world.contracts), case.receipt, case.envelope)
-    seed, none = shard._renewal.share().kem_seed(), Partial(1, Blob(b""), Blob(b""), Blob(b""))
-    given = hybrid.give(none, found, place, seed, Digest(bytes(32)))  # type: ignore[arg-type]
+    seed, none = shard._rotation.share().kem_seed(), Partial(1, Blob(b""), Blob(b""), Blob(b""))
+    given = hybrid.make_partial(none, found, place, seed, Digest(bytes(32)))  # type: ignore[arg-type]
     assert given.share is not None and int.from_bytes(given.share) < ORDER
     for secret in (given.share, seed):
         assert secret.hex().encode() not in raw and secret not in raw

@@ -55,7 +55,7 @@ def test_outcome_does_not_depend_on_which_shards_answer(bad: dict[int, str], deg
     shares = shares_of(envelope, tuple(range(1, COUNT + 1)))
     assert set(shares) == {index for index in range(1, COUNT + 1) if bad.get(index) not in UNREADABLE}
     outcomes = {
-        hybrid.recovered({index: shares[index] for index in subset}, envelope, TO, PLACE)
+        hybrid.recover_psk({index: shares[index] for index in subset}, envelope, TO, PLACE)
         for subset in itertools.combinations(shares, THRESHOLD)
     }
     fair = not bad and degree <= THRESHOLD
@@ -65,7 +65,7 @@ def test_outcome_does_not_depend_on_which_shards_answer(bad: dict[int, str], deg
 @pytest.mark.parametrize("fault", FAULTS)
 def test_one_bad_part_is_found_without_asking_its_shard(fault: str) -> None:
     envelope = sealed_badly({5: fault})
-    assert hybrid.recovered(shares_of(envelope, (1, 2, 3)), envelope, TO, PLACE) is None
+    assert hybrid.recover_psk(shares_of(envelope, (1, 2, 3)), envelope, TO, PLACE) is None
 
 
 def test_without_reencapsulation_plaintext_depends_on_the_answering_shards() -> None:

@@ -1,4 +1,4 @@
-"""Commands of scribe, curator and shards killed by SIGKILL at every moment, on a real chain beside real shard processes.
+"""Commands of coordinator, curator and shards killed by SIGKILL at every moment, on a real chain beside real shard processes.
 
 Each is begun again by the same words. Runs where BYTEWISE_SOAK_KMS is set (`make soak-kms`).
 """
@@ -57,7 +57,7 @@ def settings(shards: Shards, name: str, **changed: object) -> Path:
 
 
 def ceremony(shards: Shards, verb: str, config: Path) -> list[str]:
-    """A scribe's command, killed; no shard keeps anything against its scribe. The moments."""
+    """A coordinator's command, killed; no shard keeps anything against its coordinator. The moments."""
     found = command(shards, shards.folder, f"{verb}-{config.stem}", "bytewise", "key", verb, "--config", config)
     assert found.code == Exit.OK
     for when in ("before", "after"):
@@ -110,7 +110,7 @@ def leave(shards: Shards, number: int) -> None:
     """What a crash leaves at a shard: a share that has no name yet, and a ceremony that never ended, with its seed."""
     (shards.of(number) / f"share-{EPOCH}-{'ab' * 8}.draft").write_bytes(b"what a crash left of a share")
     refresh = decode(SignedPlan, (shards.folder / "refresh.plan").read_bytes()).plan
-    stored(shards, number).open(sign_plan(shards.scribe, replace(refresh, attempt=Digest(os.urandom(32)))), b"sealed seed")
+    stored(shards, number).open(sign_plan(shards.coordinator, replace(refresh, attempt=Digest(os.urandom(32)))), b"sealed seed")
 
 
 def erase(shards: Shards, number: int, kept: set[str], flaw: str = "none") -> bool:

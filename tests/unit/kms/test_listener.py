@@ -12,16 +12,16 @@ from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.errors.evidence import ChannelBroken, ChannelRefused
 from bytewise.protocol.keys.epochs import MAX_RELEASE_BODY_BYTES, Decision
 from bytewise.tee.channel import Channel, connect
-from enclave.release_client import ask, open_channel
+from enclave.release_client import open_channel, request_release
 from kms.shard import listener
-from kms.shard.listener import ChannelServer, Places
+from kms.shard.listener import ChannelServer, ConnectionSlots
 from tests.fixtures.kms.release_network import World, wait_until
 
 PATIENCE_S = 60.0
 
 
 @contextmanager
-def served(world: World, places: Places | None = None, handshake_s: float = PATIENCE_S) -> Iterator[ChannelServer]:
+def served(world: World, places: ConnectionSlots | None = None, handshake_s: float = PATIENCE_S) -> Iterator[ChannelServer]:
     """The listener of shard 1."""
     listening = socket.create_server(("127.0.0.1", world.channel_ports[0]))
     server = ChannelServer(world.shard(1), world.end(1, world.shard(1)), listening, places, handshake_s)
@@ -56,50 +56,50 @@ def test_one_channel_carries_several_requests_beside_other_channels(world: World
     case, record = world.case(), world.document.record.shards[0]
     world.chain.open(case)
     with served(world), channel(world) as first, channel(world) as second:
-        answers = [ask(each, record, world.request(case), PATIENCE_S) for each in (first, second, first)]
+        answers = [request_release(each, record, world.request(case), PATIENCE_S) for each in (first, second, first)]
         assert [each.record.decision for each in answers] == [Decision.RELEASED] * 3
         assert {each.record.evidence_hash for each in answers[::2]} != {answers[1].record.evidence_hash}
 
 
 def test_excess_connections_are_closed_and_a_place_is_freed_on_leaving(world: World) -> None:
-    places = Places(strangers=3, of_one=2)
+    places = ConnectionSlots(unattested=3, unattested_per_address=2)
     with served(world, places), ExitStack() as stack:
         held = [stack.enter_context(dialled(world)) for _ in range(2)]
-        wait_until(lambda: places.strangers == 2)
+        wait_until(lambda: places.unattested == 2)
         assert closed(dialled(world))
         held[0].close()
-        wait_until(lambda: places.strangers == 1)
+        wait_until(lambda: places.unattested == 1)
         with channel(world):
-            wait_until(lambda: (places.strangers, places.members) == (1, 1))
+            wait_until(lambda: (places.unattested, places.attested) == (1, 1))
 
 
 def test_connection_limits_hold_in_total_and_per_address() -> None:
-    places = Places(strangers=3, of_one=2, members=1)
-    assert [places.enter("a") for _ in range(3)] == [True, True, False]
-    assert [places.enter("b") for _ in range(2)] == [True, False]
+    places = ConnectionSlots(unattested=3, unattested_per_address=2, attested=1)
+    assert [places.admit("a") for _ in range(3)] == [True, True, False]
+    assert [places.admit("b") for _ in range(2)] == [True, False]
     assert places.promote("a") and not places.promote("a")
-    assert (places.strangers, places.members) == (2, 1)
-    assert places.enter("a") and not places.enter("b")
-    places.leave("b", member=False)
-    assert places.enter("b")
-    places.leave("a", member=True)
+    assert (places.unattested, places.attested) == (2, 1)
+    assert places.admit("a") and not places.admit("b")
+    places.leave("b", attested=False)
+    assert places.admit("b")
+    places.leave("a", attested=True)
     assert places.promote("b")
 
 
 def test_members_of_one_address_do_not_take_all_connections() -> None:
-    places = Places(members=3, members_of_one=2)
-    assert all(places.enter("a") for _ in range(4))
+    places = ConnectionSlots(attested=3, attested_per_address=2)
+    assert all(places.admit("a") for _ in range(4))
     assert [places.promote("a") for _ in range(3)] == [True, True, False]
-    assert places.enter("b") and places.promote("b") and places.members == 3
-    places.leave("a", member=True)
+    assert places.admit("b") and places.promote("b") and places.attested == 3
+    places.leave("a", attested=True)
     assert places.promote("a") and not places.promote("a")
 
 
 def test_silent_connection_is_closed_after_its_time(world: World) -> None:
-    places = Places()
+    places = ConnectionSlots()
     with served(world, places, handshake_s=0.3):
         assert closed(dialled(world))
-        wait_until(lambda: places.strangers == 0)
+        wait_until(lambda: places.unattested == 0)
 
 
 @pytest.mark.parametrize(
@@ -119,25 +119,25 @@ def test_noise_is_refused_and_the_next_enclave_is_served(world: World, noise: by
                 except (ConnectionResetError, BrokenPipeError):
                     pass
         with channel(world) as opened:
-            answer = ask(opened, world.document.record.shards[0], world.request(case), PATIENCE_S)
+            answer = request_release(opened, world.document.record.shards[0], world.request(case), PATIENCE_S)
     assert answer.record.decision == Decision.RELEASED
 
 
 def test_excess_enclave_is_asked_to_retry(world: World) -> None:
-    case, record, places = world.case(), world.document.record.shards[0], Places(members=1)
+    case, record, places = world.case(), world.document.record.shards[0], ConnectionSlots(attested=1)
     world.chain.open(case)
     with served(world, places):
         with channel(world) as first:
-            ask(first, record, world.request(case), PATIENCE_S)
+            request_release(first, record, world.request(case), PATIENCE_S)
             with channel(world) as second, pytest.raises((TryAgain, ChannelBroken)):
-                ask(second, record, world.request(case), PATIENCE_S)
-        wait_until(lambda: places.members == 0)
+                request_release(second, record, world.request(case), PATIENCE_S)
+        wait_until(lambda: places.attested == 0)
         with channel(world) as third:
-            assert ask(third, record, world.request(case), PATIENCE_S).record.decision == Decision.RELEASED
+            assert request_release(third, record, world.request(case), PATIENCE_S).record.decision == Decision.RELEASED
 
 
 def test_enclave_that_asks_nothing_or_too_much_is_disconnected(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    places = Places()
+    places = ConnectionSlots()
     with served(world, places):
         with channel(world) as greedy, pytest.raises(ChannelBroken):
             greedy.send(bytes(MAX_RELEASE_BODY_BYTES + 1), PATIENCE_S)
@@ -145,7 +145,7 @@ def test_enclave_that_asks_nothing_or_too_much_is_disconnected(world: World, mon
         monkeypatch.setattr(listener, "IDLE_S", 0.2)
         with channel(world) as silent, pytest.raises(ChannelBroken):
             silent.receive(1, PATIENCE_S)
-        wait_until(lambda: places.members == 0)
+        wait_until(lambda: places.attested == 0)
 
 
 def test_a_shards_program_cannot_ask_another_shard(world: World) -> None:

@@ -8,7 +8,7 @@ from bytewise.protocol.errors.actors import ReleaseLogBroken, TicketRefused, Try
 from bytewise.protocol.keys.epochs import SignedRelease
 from bytewise.protocol.keys.release_log import LAG_S, START, verify_log
 from bytewise.protocol.units import U8, U64
-from kms.release_log.copies import LogCopy, out_of_order
+from kms.release_log.copies import ReleaseLogCopy, ordering_problems
 from kms.shard.release_policy import AHEAD_S
 from tests.fixtures.kms.log_entries import DOMAIN, Entries, copy, grounded, logged, of, paged
 from tests.fixtures.kms.memory_chain import NOW, OTHER_VOTER
@@ -49,14 +49,14 @@ def test_batch_outside_the_chains_range_is_refused(world: World, logged: Entries
 def test_log_that_goes_back_in_time_is_found(world: World, logged: Entries) -> None:
     """Control: two honest nodes are up to an hour apart."""
     for date in (NOW + LAG_S + 1, 2**62):
-        (found,) = out_of_order(rewritten(world, dated(logged[0], date), *logged[1:]))
+        (found,) = ordering_problems(rewritten(world, dated(logged[0], date), *logged[1:]))
         assert found == f"record 1 is dated {date - NOW} s before record 0"
-    (found,) = out_of_order(rewritten(world, logged[0], dated(logged[1], NOW - LAG_S - 1), logged[2]))
+    (found,) = ordering_problems(rewritten(world, logged[0], dated(logged[1], NOW - LAG_S - 1), logged[2]))
     assert found == f"record 1 is dated {LAG_S + 1} s before record 0"
-    assert list(out_of_order(rewritten(world, logged[0], dated(logged[1], NOW - LAG_S), logged[2]))) == []
+    assert list(ordering_problems(rewritten(world, logged[0], dated(logged[1], NOW - LAG_S), logged[2]))) == []
 
 
-def test_out_of_order_record_is_reported_at_each_read_and_kept(world: World, logged: Entries, copy: LogCopy) -> None:
+def test_out_of_order_record_is_reported_at_each_read_and_kept(world: World, logged: Entries, copy: ReleaseLogCopy) -> None:
     wrong = rewritten(world, dated(logged[0], 2**62), *logged[1:])
     for _ in range(2):
         with pytest.raises(ReleaseLogBroken, match="record 1 is dated"):
@@ -66,11 +66,11 @@ def test_out_of_order_record_is_reported_at_each_read_and_kept(world: World, log
 
 def test_shard_omits_no_ticket_or_evidence_once_it_recorded_them(logged: Entries) -> None:
     """Control: a shard of before that kept neither, and keeps both now."""
-    assert list(out_of_order((replace(logged[0], right=None, grounds=None), *logged[1:]))) == []
-    (found,) = out_of_order((logged[0], replace(logged[1], right=None), logged[2]))
+    assert list(ordering_problems((replace(logged[0], right=None, grounds=None), *logged[1:]))) == []
+    (found,) = ordering_problems((logged[0], replace(logged[1], right=None), logged[2]))
     assert found == "record 1 has no ticket, and a record before it has"
-    (found,) = out_of_order((*logged[:2], replace(logged[2], grounds=None)))
-    assert found == "record 2 has no grounds, and a record before it has"
+    (found,) = ordering_problems((*logged[:2], replace(logged[2], grounds=None)))
+    assert found == "record 2 has no evidence, and a record before it has"
 
 
 def test_shard_with_a_lagging_node_records_nothing_until_it_caught_up(fresh: World) -> None:
@@ -90,7 +90,7 @@ def test_shard_with_a_lagging_node_records_nothing_until_it_caught_up(fresh: Wor
     fresh.chain.facts = replace(now, timestamp=NOW - LAG_S)
     fresh.release(shard, cases[1])
     entries = shard.log(0).entries
-    assert [each.record.decided_at for each in entries] == [NOW, NOW - LAG_S] and list(out_of_order(entries)) == []
+    assert [each.record.decided_at for each in entries] == [NOW, NOW - LAG_S] and list(ordering_problems(entries)) == []
 
 
 def test_small_steps_back_do_not_add_up_to_a_convicting_date(fresh: World) -> None:
@@ -105,7 +105,7 @@ def test_small_steps_back_do_not_add_up_to_a_convicting_date(fresh: World) -> No
         with pytest.raises(TryAgain, match=f"{2 * step} s older than the newest date on record"):
             fresh.release(asked, case)
     entries = shard.log(0).entries
-    assert [each.record.decided_at for each in entries] == [NOW, NOW - step] and list(out_of_order(entries)) == []
+    assert [each.record.decided_at for each in entries] == [NOW, NOW - step] and list(ordering_problems(entries)) == []
 
 
 @pytest.mark.parametrize("ahead", [AHEAD_S + 1, 10**9, 2**62])
@@ -125,14 +125,14 @@ def test_one_false_future_date_leaves_no_record_and_stops_no_shard(fresh: World,
     fresh.release(shard, case)
     fresh.chain.facts = replace(true, timestamp=NOW + AHEAD_S - LAG_S)
     fresh.release(shard, case)
-    assert list(out_of_order(shard.log(0).entries)) == []
+    assert list(ordering_problems(shard.log(0).entries)) == []
 
 
 def test_shard_with_a_slow_clock_reports_it_and_serves_once_it_is_right(fresh: World) -> None:
     shard, case = fresh.shard(1), fresh.case()
     fresh.chain.open(case)
     fresh.clock.seconds = NOW - AHEAD_S - 1
-    with pytest.raises(TryAgain, match="set the clock right if it is behind"):
+    with pytest.raises(TryAgain, match="set the clock if it is behind"):
         fresh.release(shard, case)
     with pytest.raises(TicketRefused):
         fresh.clock.seconds = NOW - AHEAD_S
@@ -148,4 +148,4 @@ def test_true_block_counts_beside_the_latest_accepted_date(fresh: World) -> None
         fresh.chain.open(case)
         fresh.chain.facts = replace(facts, timestamp=date)
         fresh.release(shard, case)
-    assert list(out_of_order(shard.log(0).entries)) == []
+    assert list(ordering_problems(shard.log(0).entries)) == []

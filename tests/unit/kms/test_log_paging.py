@@ -17,9 +17,9 @@ from fastapi import Request
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.keys.epochs import ReleaseLog, ShardRefusal
-from enclave.release_client import ask, open_channel
+from enclave.release_client import open_channel, request_release
 from kms.shard import http_limits
-from kms.shard.http_limits import Intake, Turns
+from kms.shard.http_limits import BodyBudget, TurnQueue
 from kms.shard.release import Shard
 from kms.shard_client import ShardBusy, ShardClient
 from tests.fixtures.kms.release_network import World, wait_until
@@ -54,7 +54,7 @@ def asked(world: World, many: int) -> Iterator[list["Future[bytes]"]]:
 
 
 def test_excess_page_request_is_deferred_and_a_release_is_answered(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_limits, "PAGE_WAIT_S", SHORT_S)
+    monkeypatch.setattr(http_limits, "TURN_WAIT_S", SHORT_S)
     shard, case, record, held = fresh.shard(1), fresh.case(), fresh.document.record.shards[0], Held(monkeypatch)
     fresh.chain.open(case)
     trusting = ssl.create_default_context(cafile=fresh.settings.shards[0].folder / "tls.pem")
@@ -71,7 +71,7 @@ def test_excess_page_request_is_deferred_and_a_release_is_answered(fresh: World,
                 client.call("GET", LOG, b"")
             assert client.call("GET", "/v1/info", b"") and held.begun == 1
             with open_channel(record, fresh.enclave(1), fresh.public, PATIENCE_S) as channel:
-                ask(channel, record, fresh.request(case), PATIENCE_S)
+                request_release(channel, record, fresh.request(case), PATIENCE_S)
         finally:
             held.go.set()
         assert first.result(PATIENCE_S) and client.call("GET", LOG, b"") == encode(shard.log(0))
@@ -82,11 +82,11 @@ def test_pages_are_made_in_turn_and_all_are_returned(fresh: World, monkeypatch: 
     """Control: without turns there are as many at once as asked."""
 
     @asynccontextmanager
-    async def none(_: Turns, _address: str) -> AsyncIterator[None]:
+    async def none(_: TurnQueue, _address: str) -> AsyncIterator[None]:
         yield
 
     if not turns:
-        monkeypatch.setattr(Turns, "turn", none)
+        monkeypatch.setattr(TurnQueue, "turn", none)
     shard, held = fresh.shard(1), Held(monkeypatch)
     with fresh.serving((1, shard)), asked(fresh, 3) as pages:
         try:
@@ -98,7 +98,7 @@ def test_pages_are_made_in_turn_and_all_are_returned(fresh: World, monkeypatch: 
 
 
 def test_page_queue_is_bounded_by_the_number_of_connections(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_limits, "CONNECTIONS", 2)
+    monkeypatch.setattr(http_limits, "MAX_TLS_CONNECTIONS", 2)
     shard, held = fresh.shard(1), Held(monkeypatch)
     with fresh.serving((1, shard)), asked(fresh, 6) as pages:
         try:
@@ -111,11 +111,11 @@ def test_page_queue_is_bounded_by_the_number_of_connections(fresh: World, monkey
 @pytest.mark.parametrize("counted", [True, False])
 def test_cancelled_page_request_blocks_no_other(fresh: World, monkeypatch: pytest.MonkeyPatch, counted: bool) -> None:
     """Control: where places are not counted by address, those of who is gone are all there are."""
-    real, names = Turns.turn, itertools.count()
+    real, names = TurnQueue.turn, itertools.count()
     if not counted:
-        monkeypatch.setattr(Turns, "turn", lambda turns, _: real(turns, str(next(names))))
-    monkeypatch.setattr(http_limits, "CONNECTIONS", 8)
-    monkeypatch.setattr(http_limits, "CONNECTIONS_FROM_ONE_ADDRESS", 4)
+        monkeypatch.setattr(TurnQueue, "turn", lambda turns, _: real(turns, str(next(names))))
+    monkeypatch.setattr(http_limits, "MAX_TLS_CONNECTIONS", 8)
+    monkeypatch.setattr(http_limits, "MAX_TLS_CONNECTIONS_PER_ADDRESS", 4)
     shard, held = fresh.shard(1), Held(monkeypatch)
     trusting = ssl.create_default_context(cafile=fresh.settings.shards[0].folder / "tls.pem")
     with fresh.serving((1, shard)), ThreadPoolExecutor(1) as pool:
@@ -149,7 +149,7 @@ def ghost(port: int, trusting: ssl.SSLContext) -> Iterator[None]:
 
 def test_body_of_a_closed_connection_is_released() -> None:
     """Control: one that came whole is given, and held until it is answered."""
-    held = Intake(most=64)
+    held = BodyBudget(most=64)
 
     def sender(*chunks: bytes, gone: bool) -> Request:
         waiting = [{"type": "http.request", "body": each, "more_body": True} for each in chunks]
@@ -162,10 +162,10 @@ def test_body_of_a_closed_connection_is_released() -> None:
 
     async def taken(request: Request) -> bytes:
         async with held.body(request, 16) as body:
-            assert held.held == len(body)
+            assert held.used == len(body)
             return body
 
     assert asyncio.run(taken(sender(b"ab", b"cd", gone=False))) == b"abcd"
-    with pytest.raises(TryAgain, match="the request ended in the middle"):
+    with pytest.raises(TryAgain, match="the request ended early"):
         asyncio.run(taken(sender(b"ab", gone=True)))
-    assert held.held == 0
+    assert held.used == 0

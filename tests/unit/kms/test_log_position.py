@@ -14,7 +14,7 @@ from bytewise.storage.engine import open_database, write_transaction
 from bytewise.storage.tables import ReleaseRow
 from kms.backup import back_up, restore
 from kms.storage import log_position
-from kms.storage.log_position import FILE, read_marks
+from kms.storage.log_position import FILE, read_positions
 from tests.fixtures.kms.log_position_fixture import copied, drop, folder_of, full, lost, release, started
 from tests.fixtures.kms.release_network import World
 
@@ -40,9 +40,12 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 GONE: dict[str, tuple[Callable[[World], None], str]] = {
-    "lost": (lost, "its log of key epoch 1 ends before record 1, which was signed: name this folder's database in database_url"),
-    "an older copy": (lambda world: drop(world, 1), "its log of key epoch 1 ends before record 1, which was signed"),
-    "another log": (forked, "its record 1 of key epoch 1 is another than was signed"),
+    "lost": (
+        lost,
+        "its log of key epoch 1 ends before record 1, which this shard signed: name this folder's database in database_url",
+    ),
+    "an older copy": (lambda world: drop(world, 1), "its log of key epoch 1 ends before record 1, which this shard signed"),
+    "another log": (forked, "its record 1 of key epoch 1 is not the record that was signed"),
 }
 
 
@@ -74,19 +77,19 @@ def test_control_shard_without_its_mark_signs_another_log(fresh: World, how: str
 def test_the_first_record_is_marked_before_its_answer(fresh: World) -> None:
     release(fresh, started(fresh), 1)
     lost(fresh)
-    with pytest.raises(StaleBackup, match="ends before record 0, which was signed"):
+    with pytest.raises(StaleBackup, match="ends before record 0, which this shard signed"):
         started(fresh)
 
 
 def test_burst_of_records_is_marked_in_part_and_later_records_each(
     fresh: World, monkeypatch: pytest.MonkeyPatch, seconds: Callable[[float], None]
 ) -> None:
-    monkeypatch.setattr(log_position, "EVERY", 3)
+    monkeypatch.setattr(log_position, "MAX_RECORDS_BEHIND", 3)
     shard, marked = started(fresh), list[int]()
     for number, later in enumerate((0, 0, 0, 0, 0.9, 0.1, 0, 1, 2), start=1):
         seconds(later)
         release(fresh, shard, number)
-        marked.append(read_marks(folder_of(fresh))[0].index)
+        marked.append(read_positions(folder_of(fresh))[0].index)
     assert marked == [0, 0, 0, 3, 3, 5, 5, 7, 8]
     drop(fresh, 8)
     with pytest.raises(StaleBackup, match="ends before record 8"):
@@ -107,20 +110,20 @@ def test_complete_log_starts_repeatedly_and_from_a_newer_copy(fresh: World, tmp_
 
 def test_shard_without_marks_gets_one_at_its_next_start(fresh: World) -> None:
     release(fresh, fresh.shard(1), 1, 2)
-    assert read_marks(folder_of(fresh)) == ()
+    assert read_positions(folder_of(fresh)) == ()
     log: ReleaseLog = started(fresh).log(0)
-    [mark] = read_marks(folder_of(fresh))
+    [mark] = read_positions(folder_of(fresh))
     assert (mark.epoch, mark.index) == (1, 1) and fresh.records(1).digest_of(1, 1) == mark.digest and len(log.entries) == 2
 
 
 def test_start_marks_an_unmarked_log_and_otherwise_writes_nothing(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_position, "EVERY", 3)
+    monkeypatch.setattr(log_position, "MAX_RECORDS_BEHIND", 3)
     release(fresh, started(fresh), 1)
     # The newest may be of a process that was killed in the middle of it.
     for number, marked in ((2, 0), (3, 0), (4, 3)):
         release(fresh, fresh.shard(1), number)
         started(fresh)
-        assert [mark.index for mark in read_marks(folder_of(fresh))] == [marked]
+        assert [mark.index for mark in read_positions(folder_of(fresh))] == [marked]
     monkeypatch.setattr(log_position, "replace_whole", full)
     started(fresh)
 
@@ -135,7 +138,7 @@ def test_marks_of_other_epochs_are_kept(fresh: World) -> None:
     with write_transaction(open_database(f"sqlite:///{folder_of(fresh) / 'kms.sqlite'}")) as connection:
         connection.execute(update(ReleaseRow).values(epoch=9))
     release(fresh, started(fresh), 2)
-    assert [(mark.epoch, mark.index) for mark in read_marks(folder_of(fresh))] == [(1, 0), (9, 0)]
+    assert [(mark.epoch, mark.index) for mark in read_positions(folder_of(fresh))] == [(1, 0), (9, 0)]
 
 
 def test_database_of_another_shard_leaves_no_mark(fresh: World) -> None:
@@ -150,7 +153,7 @@ def test_database_of_another_shard_leaves_no_mark(fresh: World) -> None:
     copied(database, own)
     with pytest.raises(ConfigurationError, match=f"database_url: has the release log of {other.signer.address}"):
         started(fresh)
-    assert read_marks(folder_of(fresh)) == ()
+    assert read_positions(folder_of(fresh)) == ()
     copied(fresh.folder / "right.sqlite", own)
     assert started(fresh).log(0).entries == ()
 
@@ -182,4 +185,4 @@ def test_no_key_is_restored_into_a_folder_ahead_of_its_database(fresh: World) ->
 def test_a_shard_without_records_starts_without_marks(fresh: World) -> None:
     for _ in range(2):
         assert started(fresh).log(0).entries == ()
-        assert read_marks(folder_of(fresh)) == ()
+        assert read_positions(folder_of(fresh)) == ()

@@ -17,7 +17,7 @@ from bytewise.storage.releases import ReleaseRecords
 from kms.shard.release import ADMISSIONS
 from kms.storage import log_position
 from kms.storage.files import replace_whole
-from kms.storage.log_position import FILE, LogMarks, MarkFile, read_marks
+from kms.storage.log_position import FILE, LogPositionFile, LogPositions, read_positions
 from tests.fixtures.kms.log_position_fixture import folder_of, full, release, started
 from tests.fixtures.kms.memory_chain import CONTRACTS
 from tests.fixtures.kms.release_network import World
@@ -30,7 +30,7 @@ def test_uncommitted_record_is_not_marked(fresh: World, monkeypatch: pytest.Monk
         patch.setattr("bytewise.storage.releases.writing", _stopped)
         with pytest.raises(InterruptedError):
             release(fresh, shard, 1)
-    assert read_marks(folder_of(fresh)) == ()
+    assert read_positions(folder_of(fresh)) == ()
     assert started(fresh).log(0).entries == ()
 
 
@@ -55,7 +55,7 @@ def test_unreadable_marks_are_not_deleted(fresh: World) -> None:
         started(fresh)
 
 
-NOT_MARKED = '"event":"kms.log_not_marked","file":"release-log.json","why":"No space left on device"'
+NOT_MARKED = '"event":"log_position.write_failed","file":"release-log.json","why":"No space left on device"'
 
 
 def test_mark_that_cannot_be_written_delays_no_answer_and_is_written_later(
@@ -69,29 +69,29 @@ def test_mark_that_cannot_be_written_delays_no_answer_and_is_written_later(
         assert capsys.readouterr().err.count(NOT_MARKED) == 1, "said once, not at each record"
         with pytest.raises(ConfigurationError, match=rf"{FILE}: No space left"):
             started(fresh)
-    assert read_marks(folder_of(fresh)) == ()
+    assert read_positions(folder_of(fresh)) == ()
     release(fresh, shard, 3)
-    assert [mark.index for mark in read_marks(folder_of(fresh))] == [2]
+    assert [mark.index for mark in read_positions(folder_of(fresh))] == [2]
     with monkeypatch.context() as patch:
         patch.setattr(log_position, "replace_whole", full)
-        patch.setattr(log_position, "SPACING_S", 0)
+        patch.setattr(log_position, "MIN_INTERVAL_S", 0)
         release(fresh, shard, 4)
         assert capsys.readouterr().err.count(NOT_MARKED) == 1, "it begins again"
     release(fresh, shard, 5)
-    assert [mark.index for mark in read_marks(folder_of(fresh))] == [2], "what is not due is still not due"
+    assert [mark.index for mark in read_positions(folder_of(fresh))] == [2], "what is not due is still not due"
 
 
 def test_marks_of_many_threads_never_go_back(
     fresh: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(log_position, "EVERY", 1)
+    monkeypatch.setattr(log_position, "MAX_RECORDS_BEHIND", 1)
     written, beside = list[int](), list[str]()
 
     def slowly(path: Path, data: bytes) -> None:
         beside.append("begun")
         threading.Event().wait(0.05)  # for whoever does not wait for its turn
         replace_whole(path, data)
-        written.append(decode(LogMarks, data).logs[0].index)
+        written.append(decode(LogPositions, data).logs[0].index)
         beside.append("ended")
 
     monkeypatch.setattr(log_position, "replace_whole", slowly)
@@ -103,21 +103,21 @@ def test_marks_of_many_threads_never_go_back(
         answers = [pool.submit(fresh.release, shard, case) for case in cases]
     assert len({each.result().record.index for each in answers}) == 16
     assert beside == ["begun", "ended"] * len(written), "one after the other"
-    assert written == sorted(written) and written[-1] == 15 and "kms.log_not_marked" not in capsys.readouterr().err
+    assert written == sorted(written) and written[-1] == 15 and "log_position.write_failed" not in capsys.readouterr().err
 
 
 def test_late_record_is_behind_its_mark(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_position, "SPACING_S", 0)
+    monkeypatch.setattr(log_position, "MIN_INTERVAL_S", 0)
     release(fresh, started(fresh), 1, 2, 3)
-    marks = MarkFile(folder_of(fresh), key_domain(CONTRACTS))
+    marks = LogPositionFile(folder_of(fresh), key_domain(CONTRACTS))
     marks.begin(fresh.records(1))
     marks.recorded(fresh.records(1).page(1, 0)[1])
-    assert [mark.index for mark in read_marks(folder_of(fresh))] == [2]
+    assert [mark.index for mark in read_positions(folder_of(fresh))] == [2]
 
 
 def test_mark_file_contains_only_marks_and_is_readable_by_its_owner(fresh: World) -> None:
     release(fresh, started(fresh), 1)
     path = folder_of(fresh) / FILE
     records: ReleaseRecords = fresh.records(1)
-    [mark] = decode(LogMarks, path.read_bytes()).logs
+    [mark] = decode(LogPositions, path.read_bytes()).logs
     assert mark.digest == records.digest_of(1, 0) and path.stat().st_mode & 0o777 == 0o600

@@ -1,4 +1,4 @@
-"""A scribe that collects every word of a resharing, tells the shards that it failed, and gives them to a curator."""
+"""A coordinator that collects every word of a resharing, tells the shards that it failed, and gives them to a curator."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,32 +12,32 @@ from bytewise.protocol.keys.ceremony_log import Confirm, Consent, Message, read_
 from bytewise.protocol.signing import verify_signature
 from bytewise.protocol.units import Address, Blob
 from bytewise.storage.ceremonies import StoredCeremony
-from kms.ceremony.coordinator import Scribe
-from kms.ceremony.participant import Desk
-from kms.ceremony.state import Ceremony, Phase, signed_shares
+from kms.ceremony.coordinator import Coordinator
+from kms.ceremony.participant import Participant
+from kms.ceremony.state import CeremonyPhase, CeremonyState, shares_digest
 from kms.storage import keyring
-from tests.fixtures.kms.ceremonies import SCRIBE
+from tests.fixtures.kms.ceremonies import COORDINATOR
 from tests.fixtures.kms.ceremony_runs import PHASE_S, numbered, on_chain, run
-from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, Turns, offices, plan, scribe_of
+from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, Turns, coordinator_of, offices, plan
 
 
-class LyingCoordinator(Scribe):
+class LyingCoordinator(Coordinator):
     """Keeps the words of the last phase to itself, and ends the ceremony for everybody else without them."""
 
     withheld: tuple[Message, ...] = ()
 
-    def _hear(self, address: Address, message: Message) -> bool:
-        if self.state.phase is not Phase.CONFIRMING:
-            return super()._hear(address, message)
+    def _receive(self, address: Address, message: Message) -> bool:
+        if self.state.phase is not CeremonyPhase.CONFIRMING:
+            return super()._receive(address, message)
         self.withheld += (message,)
         return False
 
 
-def moved_by(chain: OneEpoch, before: Ceremony, words: tuple[Message, ...]) -> tuple[Blob, ...]:
+def moved_by(chain: OneEpoch, before: CeremonyState, words: tuple[Message, ...]) -> tuple[Blob, ...]:
     """The commitments that the chain means when a curator shows it these words, as `KeyEpochs.reshare` judges them."""
     plan, result, bodies = before.plan, before.result, [read_message(each) for each in words]
     assert result is not None
-    what = signed_shares(plan, result)
+    what = shares_digest(plan, result)
     for kind, seats, needed in ((Confirm, plan.receivers, plan.quorum), (Consent, plan.dealers, chain.epoch.threshold)):
         signed = [(m.sender, b.signature) for m, b in zip(words, bodies, strict=True) if isinstance(b, kind)]
         assert {sender for sender, _ in signed} <= {seat.address for seat in seats} and len(set(signed)) >= needed
@@ -48,21 +48,21 @@ def moved_by(chain: OneEpoch, before: Ceremony, words: tuple[Message, ...]) -> t
 
 
 def betrayed(folder: Path, shards: list[Office], chain: OneEpoch) -> tuple[Blob, ...]:
-    """A key is dealt again, its scribe lies about the end, a curator moves the chain; the commitments in force."""
-    source = on_chain(chain, run(scribe_of(folder, plan(shards, 2, 2), shards)))
+    """A key is dealt again, its coordinator lies about the end, a curator moves the chain; the commitments in force."""
+    source = on_chain(chain, run(coordinator_of(folder, plan(shards, 2, 2), shards)))
     agreed = plan(shards, 2, 2, dealers=numbered(shards), source=source)
-    honest = scribe_of(folder, agreed, shards)
-    scribe = LyingCoordinator(agreed, SCRIBE, honest._records, honest._links)
-    states: list[Ceremony] = []
+    honest = coordinator_of(folder, agreed, shards)
+    coordinator = LyingCoordinator(agreed, COORDINATOR, honest._records, honest._links)
+    states: list[CeremonyState] = []
     turns = Turns()
 
     def clock() -> float:
-        states.append(scribe.state)
+        states.append(coordinator.state)
         return turns.clock()
 
-    assert scribe.run(PHASE_S, 1.0, clock, turns.wait).phase is Phase.FAILED
-    words = tuple({(each.sender, each.kind): each for each in scribe.withheld}.values())
-    return moved_by(chain, next(each for each in reversed(states) if each.phase is Phase.CONFIRMING), words)
+    assert coordinator.run(PHASE_S, 1.0, clock, turns.wait).phase is CeremonyPhase.FAILED
+    words = tuple({(each.sender, each.kind): each for each in coordinator.withheld}.values())
+    return moved_by(chain, next(each for each in reversed(states) if each.phase is CeremonyPhase.CONFIRMING), words)
 
 
 def test_coordinator_that_hides_messages_from_shards_loses_no_key(tmp_path: Path) -> None:
@@ -76,14 +76,14 @@ def test_coordinator_that_hides_messages_from_shards_loses_no_key(tmp_path: Path
 
 
 def test_control_participants_that_store_late_lose_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control: the same scribe and curator, and desks that do not store before they sign."""
-    at_the_end = Desk._store
+    """The control: the same coordinator and curator, and desks that do not store before they sign."""
+    at_the_end = Participant._store
 
-    def store(desk: Desk, state: Ceremony, kept: StoredCeremony) -> None:
-        if state.phase is Phase.DONE:
+    def store(desk: Participant, state: CeremonyState, kept: StoredCeremony) -> None:
+        if state.phase is CeremonyPhase.DONE:
             at_the_end(desk, state, kept)
 
-    monkeypatch.setattr(Desk, "_store", store)
+    monkeypatch.setattr(Participant, "_store", store)
     shards, chain = offices(tmp_path, 2)
     commitments = betrayed(tmp_path, shards, chain)
     for each in shards:

@@ -23,7 +23,7 @@ from chain.client.rpc import Read
 from chain.deployment.deploy import join
 from chain.deployment.params import ETHER
 from chain.reads.reader import SnapshotReader
-from kms.release_log.entitlement import Judged, Seen, Unjudged, judge, read_ahead
+from kms.release_log.entitlement import AuditBlock, LogFindings, UnjudgedReason, judge_log, prefetch
 from kms.settings import ShardSettings
 from kms.shard.chain_view import ChainKeyView
 from kms.shard_client import ShardClient
@@ -56,20 +56,20 @@ def test_drawn_seat_and_drawn_auditor_open_the_envelope_and_others_do_not(on_cha
     assert verify_log(log.entries, START, domain).next_index == 2
     assert [entry.record.ticket_hash for entry in log.entries] == [typed_digest(domain, t) for t in (seat, auditor)]
     court, last = reader(on_chain.anvil, on_chain.network), log.entries[1]
-    now = Seen(court.head(), last.record.decided_at, last.record.decided_at)
-    assert judge(log.entries, court, now) == Judged()
+    now = AuditBlock(court.head(), last.record.decided_at, last.record.decided_at)
+    assert judge_log(log.entries, court, now) == LogFindings()
     assert last.right is not None
     poor = replace(last, right=replace(last.right, ticket=replace(last.right.ticket, voter=signer(9).address)))
-    (problem,) = judge((poor,), court, now).wrong
+    (problem,) = judge_log((poor,), court, now).wrong
     assert f"{signer(9).address} was not drawn" in problem
     # What was right then is right for ever; the same ticket a minute later is not, nor at a time that no block has.
     on_chain.anvil.pass_time(61)
     later = court.block(court.head()).timestamp
-    now = Seen(court.head(), later, later)
-    assert judge(log.entries, court, now) == Judged()
-    for decided_at, problem in ((later, "expired at"), (later - 1, f"decided at {later - 1}, and no block has that time")):
+    now = AuditBlock(court.head(), later, later)
+    assert judge_log(log.entries, court, now) == LogFindings()
+    for decided_at, problem in ((later, "expired at"), (later - 1, f"its date is {later - 1}, and no block has that time")):
         late = [replace(each, record=replace(each.record, decided_at=U64(decided_at))) for each in log.entries]
-        assert [problem in each for each in judge(late, court, now).wrong] == [True, True]
+        assert [problem in each for each in judge_log(late, court, now).wrong] == [True, True]
     read_ahead_finds_the_same(on_chain, [*log.entries, poor, *late] * 8, now)
 
 
@@ -85,22 +85,22 @@ class CountedNode(ReadAheadClient):
         return super().read_many(reads)
 
 
-def read_ahead_finds_the_same(on_chain: OnChain, entries: list[SignedRelease], seen: Seen) -> None:
+def read_ahead_finds_the_same(on_chain: OnChain, entries: list[SignedRelease], seen: AuditBlock) -> None:
     """Many reads in a round trip judge as one read after the other does, also where several nodes must agree or one goes away."""
-    expected = judge(entries, reader(on_chain.anvil, on_chain.network), seen)
+    expected = judge_log(entries, reader(on_chain.anvil, on_chain.network), seen)
     assert expected.wrong and not expected.unjudged
     nodes = [CountedNode(on_chain.anvil.url, CHAIN_ID, 20.0) for _ in range(4)]
     for chain in (nodes[0], QuorumClient(nodes[1:3], 2)):
         court, told = SnapshotReader(chain, on_chain.network), list[int]()
-        read_ahead(entries, court, seen, told.append)
-        assert judge(entries, court, seen) == expected
+        prefetch(entries, court, seen, told.append)
+        assert judge_log(entries, court, seen) == expected
         assert told == sorted(told) and told[-1] == len(entries)
     # Of one entry alone the reads depend on one another in some ten steps.
     assert nodes[0].trips <= 20 < len(entries)
     nodes[3].limit = 2
     court = SnapshotReader(nodes[3], on_chain.network)
-    read_ahead(entries, court, seen, lambda _: None)
-    assert judge(entries, court, seen).unjudged == {Unjudged.NO_ANSWER: len(entries)} and nodes[3].trips == 3
+    prefetch(entries, court, seen, lambda _: None)
+    assert judge_log(entries, court, seen).unjudged == {UnjudgedReason.NO_ANSWER: len(entries)} and nodes[3].trips == 3
 
 
 @pytest.mark.e2e

@@ -14,9 +14,9 @@ from bytewise.protocol.keys.ceremony_log import make_exchange
 from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.units import Blob
 from kms.ceremony.coordinator import epoch_document
-from kms.ceremony.state import Phase
+from kms.ceremony.state import CeremonyPhase
 from kms.storage import keyring
-from tests.fixtures.kms.ceremonies import SCRIBE
+from tests.fixtures.kms.ceremonies import COORDINATOR
 from tests.fixtures.kms.ceremony_runs import (
     PHASE_S,
     numbered,
@@ -24,7 +24,7 @@ from tests.fixtures.kms.ceremony_runs import (
     run,
     shares_make_the_key,
 )
-from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, Turns, brought, offices, plan, scribe_of
+from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, Turns, brought, coordinator_of, offices, plan
 
 
 @pytest.fixture()
@@ -34,7 +34,7 @@ def pair(tmp_path: Path) -> tuple[list[Office], OneEpoch]:
 
 def test_participants_and_coordinator_make_refresh_and_repair_a_key(tmp_path: Path) -> None:
     shards, chain = offices(tmp_path, 3)
-    made = run(scribe_of(tmp_path, plan(shards, 2, 3), shards))
+    made = run(coordinator_of(tmp_path, plan(shards, 2, 3), shards))
     shares_make_the_key(made, numbered(shards))
     document = epoch_document(made)
     assert [keyring.open_share(each.folder, document).index for each in shards] == [1, 2, 3]
@@ -42,10 +42,10 @@ def test_participants_and_coordinator_make_refresh_and_repair_a_key(tmp_path: Pa
     (shards[0].folder / next(p.name for p in shards[0].folder.glob("share-3-*.json"))).unlink()
     helpers = {2: shards[1], 3: shards[2]}
     mending = plan(helpers.values(), 2, 2, dealers=helpers, source=source, heir=shards[0].seat(1))
-    mended = run(scribe_of(tmp_path, mending, shards))
-    assert mended.phase is Phase.DONE
+    mended = run(coordinator_of(tmp_path, mending, shards))
+    assert mended.phase is CeremonyPhase.DONE
     shares_make_the_key(made, numbered(shards))
-    renewed = run(scribe_of(tmp_path, plan(shards, 2, 3, dealers=numbered(shards), source=source), shards))
+    renewed = run(coordinator_of(tmp_path, plan(shards, 2, 3, dealers=numbered(shards), source=source), shards))
     shares_make_the_key(renewed, numbered(shards))
     assert renewed.result is not None and renewed.result.public_key == source.commitments[0]
     shares_make_the_key(made, numbered(shards))  # what was in force is still there until it is erased
@@ -53,27 +53,27 @@ def test_participants_and_coordinator_make_refresh_and_repair_a_key(tmp_path: Pa
 
 def test_shard_that_missed_the_end_gets_its_share_from_the_log(tmp_path: Path) -> None:
     shards, _ = offices(tmp_path, 3)
-    scribe, turns = scribe_of(tmp_path, plan(shards, 2, 2), shards), Turns()
+    coordinator, turns = coordinator_of(tmp_path, plan(shards, 2, 2), shards), Turns()
 
     def clock() -> float:
-        shards[0].away |= scribe.state.phase is Phase.CONFIRMING
+        shards[0].away |= coordinator.state.phase is CeremonyPhase.CONFIRMING
         return turns.clock()
 
-    state = scribe.run(PHASE_S, 1.0, clock, turns.wait)
+    state = coordinator.run(PHASE_S, 1.0, clock, turns.wait)
     with pytest.raises(ConfigurationError):
         shards[0].share(3, epoch_document(state).commitments)
     shards[0].away = False
-    scribe_of(tmp_path, state.plan, shards).turn()
+    coordinator_of(tmp_path, state.plan, shards).exchange_round()
     shares_make_the_key(state, numbered(shards))
 
 
 def test_partitioned_quorum_changes_nothing(tmp_path: Path, pair: tuple[list[Office], OneEpoch]) -> None:
     shards, chain = pair
-    made = run(scribe_of(tmp_path, plan(shards, 2, 2), shards))
+    made = run(coordinator_of(tmp_path, plan(shards, 2, 2), shards))
     source = on_chain(chain, made)
     shards[1].away = True
-    state = run(scribe_of(tmp_path, plan(shards, 2, 2, dealers=numbered(shards), source=source), shards))
-    assert state.phase is Phase.FAILED and state.result is None
+    state = run(coordinator_of(tmp_path, plan(shards, 2, 2, dealers=numbered(shards), source=source), shards))
+    assert state.phase is CeremonyPhase.FAILED and state.result is None
     shares_make_the_key(made, numbered(shards))
     assert len(list(shards[0].folder.glob("share-3*.json"))) == 1
 
@@ -87,7 +87,7 @@ def refused_plans(shards: list[Office], stranger: Office, source: SharesSource) 
     return {
         "another chain": replace(same, chain_id=type(same.chain_id)(1)),
         "another assurance": replace(same, assurance="none"),
-        "another scribe": replace(same, scribe=stranger.signer.address),
+        "another coordinator": replace(same, scribe=stranger.signer.address),
         "shares for a stranger": plan(others, 2, 2, dealers=numbered(shards), source=source),
         "a stranger as heir": plan(shards, 2, 2, dealers=numbered(shards), source=source, heir=stranger.seat(3)),
         "another dealer than the chain's": plan(shards, 2, 2, dealers=numbered([shards[0], stranger]), source=source),
@@ -100,17 +100,17 @@ def refused_plans(shards: list[Office], stranger: Office, source: SharesSource) 
 
 def test_plans_forbidden_by_the_chain_or_the_operator_are_refused(tmp_path: Path, pair: tuple[list[Office], OneEpoch]) -> None:
     shards, chain = pair
-    made = run(scribe_of(tmp_path, plan(shards, 2, 2), shards))
+    made = run(coordinator_of(tmp_path, plan(shards, 2, 2), shards))
     source = on_chain(chain, made)
     stranger = offices(tmp_path / "stranger", 1, first=9)[0][0]
     plans = refused_plans(shards, stranger, source)
     for what, refused in plans.items():
-        signer = stranger.signer if what == "another scribe" else SCRIBE
+        signer = stranger.signer if what == "another coordinator" else COORDINATOR
         with pytest.raises(CeremonyRefused):
             shards[0].exchange(make_exchange(signer, sign_plan(signer, refused), 0, (), refused.digest))
     with pytest.raises(Fault):
-        unsigned = replace(sign_plan(SCRIBE, plans["another key"]), signature=Blob(b""))
-        shards[0].exchange(make_exchange(SCRIBE, unsigned, 0, (), unsigned.plan.digest))
+        unsigned = replace(sign_plan(COORDINATOR, plans["another key"]), signature=Blob(b""))
+        shards[0].exchange(make_exchange(COORDINATOR, unsigned, 0, (), unsigned.plan.digest))
     with pytest.raises(NotCanonical):
         shards[0].restart().exchange(bytes(9 * 2**20))
     again = brought(plan(shards, 2, 2, dealers=numbered(shards), source=source))
@@ -131,21 +131,21 @@ def test_plans_forbidden_by_the_chain_or_the_operator_are_refused(tmp_path: Path
 
 def test_resharing_to_others_needs_the_operators_permission(tmp_path: Path, pair: tuple[list[Office], OneEpoch]) -> None:
     shards, chain = pair
-    source = on_chain(chain, run(scribe_of(tmp_path, plan(shards, 2, 2), shards)))
+    source = on_chain(chain, run(coordinator_of(tmp_path, plan(shards, 2, 2), shards)))
     fresh, other = offices(tmp_path / "fresh", 3, first=11)
     other.epoch = chain.epoch
     moving = plan(fresh, 3, 3, dealers=numbered(shards), source=source)
     for each in (*shards, *fresh):
         each.approved = frozenset({moving.digest})
         each.restart()
-    moved = run(scribe_of(tmp_path, moving, [*shards, *fresh]))
+    moved = run(coordinator_of(tmp_path, moving, [*shards, *fresh]))
     shares_make_the_key(moved, numbered(fresh))
     assert moved.result is not None and moved.result.public_key == source.commitments[0]
 
 
 def test_no_share_and_no_seed_is_readable_on_any_disk(tmp_path: Path, pair: tuple[list[Office], OneEpoch]) -> None:
     shards, _ = pair
-    state = run(scribe_of(tmp_path, plan(shards, 2, 2), shards))
+    state = run(coordinator_of(tmp_path, plan(shards, 2, 2), shards))
     assert state.result is not None
     shares = numbered(shards)
     values = {index: each.share(3, state.result.commitments) for index, each in shares.items()}

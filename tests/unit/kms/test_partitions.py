@@ -2,24 +2,24 @@
 
 from pathlib import Path
 
-from kms.ceremony.state import Phase
+from kms.ceremony.state import CeremonyPhase
 from tests.fixtures.kms.ceremony_runs import numbered, on_chain, run
-from tests.fixtures.kms.dkg_fixture import offices, plan, scribe_of
+from tests.fixtures.kms.dkg_fixture import coordinator_of, offices, plan
 from tests.fixtures.kms.partitions import Cut, all_or_nothing, run_cut
 
 CUTS = (
-    Cut(Phase.JOINING, frozenset({3}), "answer"),
-    Cut(Phase.DEALING, frozenset({1, 2}), "request"),
-    Cut(Phase.DEALING, frozenset({2}), "answer"),
-    Cut(Phase.JUDGING, frozenset({1, 2, 3}), "request"),
-    Cut(Phase.CONFIRMING, frozenset({1}), "answer"),
-    Cut(Phase.CONFIRMING, frozenset({2, 3}), "answer"),
+    Cut(CeremonyPhase.JOINING, frozenset({3}), "answer"),
+    Cut(CeremonyPhase.DEALING, frozenset({1, 2}), "request"),
+    Cut(CeremonyPhase.DEALING, frozenset({2}), "answer"),
+    Cut(CeremonyPhase.JUDGING, frozenset({1, 2, 3}), "request"),
+    Cut(CeremonyPhase.CONFIRMING, frozenset({1}), "answer"),
+    Cut(CeremonyPhase.CONFIRMING, frozenset({2, 3}), "answer"),
 )
 
 
 def test_partition_in_any_phase_gives_a_quorum_the_key_or_changes_nothing(tmp_path: Path) -> None:
     shards, chain = offices(tmp_path, 3)
-    made = run(scribe_of(tmp_path, plan(shards, 2, 3), shards))
+    made = run(coordinator_of(tmp_path, plan(shards, 2, 3), shards))
     source, ways = on_chain(chain, made), {each.signer.address: each for each in shards}
     for cut in CUTS:
         agreed = plan(shards, 2, 2, dealers=numbered(shards), source=source)

@@ -153,4 +153,4 @@ def test_attack_11_control_unchecked_point_reveals_the_share_modulo_three(world:
     ask_no_equation(monkeypatch)
     let_the_library_not_ask(monkeypatch)
     for shard in shards:
-        assert remainder(world, shard, case) == shard._renewal.share().scalar() % 3
+        assert remainder(world, shard, case) == shard._rotation.share().scalar() % 3

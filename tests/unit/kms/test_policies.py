@@ -25,7 +25,7 @@ from bytewise.protocol.keys.epochs import Decision
 from bytewise.protocol.units import U64, Digest
 from bytewise.service.clock import ForwardClock, SystemClock
 from bytewise.service.settings import child_environment
-from kms.shard.policy_approval import approve, changes
+from kms.shard.policy_approval import approve, policy_changes
 from kms.storage.keyring import POLICY_HISTORY
 from tests.fixtures.kms.governed_policy import (
     GOVERNORS,
@@ -213,18 +213,18 @@ def test_governor_signs_once_and_only_the_policy_the_others_signed(fresh: World,
 def test_policy_changes_are_shown_before_signing(fresh: World) -> None:
     own, other = fresh.policy.measurements[0], another_program(9)
     newer = replace(fresh.policy, serial=U64(2), measurements=(other, *fresh.policy.measurements[1:]))
-    lines = changes(fresh.policy, newer)
+    lines = policy_changes(fresh.policy, newer)
     assert [line.split(":")[0] for line in lines] == ["waits", "ends at once"]
     assert other.measurement.hex() in lines[0] and own.measurement.hex() in lines[1]
     worded = replace(
         fresh.policy, serial=U64(2), measurements=(replace(own, statement="in other words"), *fresh.policy.measurements[1:])
     )
-    assert [line.split(":")[0] for line in changes(fresh.policy, worded)] == ["counts at once", "ends at once"]
+    assert [line.split(":")[0] for line in policy_changes(fresh.policy, worded)] == ["counts at once", "ends at once"]
     with pytest.raises(PolicyRefused):
-        changes(newer, fresh.policy)
+        policy_changes(newer, fresh.policy)
     wide = replace(fresh.policy.rules[0], statuses=(TcbStatus.UP_TO_DATE, TcbStatus.OUT_OF_DATE))
     for rule, grace_s in ((wide, 0), (replace(wide, out_of_date_grace_s=86_400), 86_400)):
-        (added, _) = changes(fresh.policy, replace(fresh.policy, serial=U64(2), rules=(rule,)))
+        (added, _) = policy_changes(fresh.policy, replace(fresh.policy, serial=U64(2), rules=(rule,)))
         assert added.startswith("waits") and added.endswith(f": UpToDate, OutOfDate; out-of-date levels for {grace_s} s")
 
 
@@ -238,7 +238,7 @@ def test_command_approves_a_policy(fresh: World, tmp_path: Path) -> None:
     config.write_text('policy_file = "plain.json"\nkey_file = "governor.key"\nout_file = "signed.json"\n')
     command = [sys.executable, "-m", "kms", "approve", "--config", str(config)]
     ended = subprocess.run(command, cwd=ROOT, env=child_environment(), capture_output=True, timeout=60, check=False)
-    assert ended.returncode == 0 and b"kms.policy_approved" in ended.stderr + ended.stdout and b"5b5b" not in ended.stderr
+    assert ended.returncode == 0 and b"policy.approved" in ended.stderr + ended.stdout and b"5b5b" not in ended.stderr
     assert decode(SignedPolicy, (tmp_path / "signed.json").read_bytes()).policy == fresh.policy
 
 

@@ -53,7 +53,7 @@ def secrets_of(world: World) -> dict[str, dict[str, bytes]]:
     values = {
         "share": keyring.open_share(folder, world.document).scalar(),
         "storage key": int.from_bytes(read_key(folder / "storage.key")),
-        "signing key": int.from_bytes(accounts.signer(folder).secret),
+        "signing key": int.from_bytes(accounts.open_account(folder).secret),
     }
     return {name: scalar_forms(value) for name, value in values.items()}
 
@@ -121,7 +121,7 @@ def test_commands_harden_their_process_before_reading_a_shard_folder(fresh: Worl
     text = settings.read_text() + "".join(f"{verb}_command = {json.dumps(words)}\n" for verb, words in commands.items())
     settings.write_text(text)
     write_network(tmp_path / "network.json", NETWORK)
-    place = ["--url", "https://127.0.0.1:7001", "--channel", "127.0.0.1:7002", "--scribe", "0x" + "5c" * 20]
+    place = ["--url", "https://127.0.0.1:7001", "--channel", "127.0.0.1:7002", "--coordinator", "0x" + "5c" * 20]
     more = ["--network", str(tmp_path / "network.json"), "--simulated"]
     more += [word for verb, words in commands.items() for word in (f"--{verb}", shlex.join(words))]
     for program in (
@@ -145,4 +145,4 @@ def test_log_says_process_is_not_hardened_on_systems_other_than_linux() -> None:
         "confinement._libc = lambda: object()\nclose_process()\nprint('on')"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == "on\n" and '"kms.process_not_closed"' in done.stderr and "not Linux" in done.stderr
+    assert done.stdout == "on\n" and '"process.hardening_failed"' in done.stderr and "not Linux" in done.stderr

@@ -70,7 +70,7 @@ def test_rebuilt_key_and_shares_are_overwritten_on_success_and_failure(world: Wo
 
         return call
 
-    monkeypatch.setattr(reconstruction, "take", seen(reconstruction.take))
+    monkeypatch.setattr(reconstruction, "open_key_share", seen(reconstruction.open_key_share))
     monkeypatch.setattr(reconstruction, "interpolate", seen(interpolate))
     with world.listening(giving(world, 1), giving(world, 2)):
         source(world).open(world.job(disputed(world)), world.secret)
@@ -118,7 +118,7 @@ def test_opt_in_changes_nothing_in_an_epoch_of_partials(fresh: World) -> None:
     assert signed.record.decision == Decision.RELEASED
     with pytest.raises(MalformedValue, match="does not open"):
         hpke.open_from_transport(fresh.secret, of_share, sealed)
-    share = encode_scalar(giving(fresh, 1)[1]._renewal.share().scalar())
+    share = encode_scalar(giving(fresh, 1)[1]._rotation.share().scalar())
     given = hpke.open_from_transport(fresh.secret, of_partial, sealed)
     assert share not in given and share.hex().encode() not in given
     job = fresh.job(case)
@@ -133,7 +133,7 @@ def test_epoch_of_shares_releases_no_partials(world: World) -> None:
     with pytest.raises(MalformedValue, match="does not open"):
         hpke.open_from_transport(world.secret, of_partial, sealed)
     assert hpke.open_from_transport(world.secret, of_share, sealed) == encode_scalar(
-        giving(world, 1)[1]._renewal.share().scalar()
+        giving(world, 1)[1]._rotation.share().scalar()
     )
 
 

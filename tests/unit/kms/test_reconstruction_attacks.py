@@ -31,9 +31,9 @@ from bytewise.protocol.units import U8, U64, Blob, Digest
 from bytewise.service.secret import Secret
 from enclave import release_client
 from kms.shard.release import Shard
-from kms.shard.release_policy import Admitted
+from kms.shard.release_policy import AdmittedRequest
 from kms.storage import accounts, keyring
-from kms.storage.keyring import HeldShare
+from kms.storage.keyring import OpenedShare
 from tests.fixtures.kms.key_source import Blame
 from tests.fixtures.kms.memory_chain import CONTRACTS, Case
 from tests.fixtures.kms.rebuilt_epoch import DOMAIN, EPOCH, answer, disputed, giving, source
@@ -52,15 +52,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 class OtherShare(Shard):
     """Gives a share of some other key: of another epoch, or made up."""
 
-    def _sealed(self, request: ReleaseRequest, admitted: Admitted, share: HeldShare) -> Blob:
-        return super()._sealed(request, admitted, HeldShare(share.index, Secret(encode_scalar(random_scalar(os.urandom)))))
+    def _sealed(self, request: ReleaseRequest, admitted: AdmittedRequest, share: OpenedShare) -> Blob:
+        return super()._sealed(request, admitted, OpenedShare(share.index, Secret(encode_scalar(random_scalar(os.urandom)))))
 
 
 class SilentRecord(Shard):
     """Gives its share and signs that it gave a partial."""
 
     def _record(
-        self, request: ReleaseRequest, admitted: Admitted, facts: ChainFacts, head: LogHead, refused: Fault | None
+        self, request: ReleaseRequest, admitted: AdmittedRequest, facts: ChainFacts, head: LogHead, refused: Fault | None
     ) -> SignedRelease:
         true = super()._record(request, admitted, facts, head, refused)
         record = replace(true.record, decision=U8(Decision.RELEASED))
@@ -70,7 +70,7 @@ class SilentRecord(Shard):
 class Partials(Shard):
     """Gives a partial where a share is wanted."""
 
-    def _sealed(self, request: ReleaseRequest, admitted: Admitted, share: HeldShare) -> Blob:
+    def _sealed(self, request: ReleaseRequest, admitted: AdmittedRequest, share: OpenedShare) -> Blob:
         ticket = request.ticket
         base = decode_point(admitted.envelope.enc)
         partial = prove_partial(share.index, share.scalar(), base, ticket.receipt_id, os.urandom)
@@ -93,7 +93,7 @@ def test_control_without_share_check_wrong_share_makes_wrong_key_unnoticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world, blame = World(tmp_path, epoch=EPOCH), Blame()
-    monkeypatch.setattr(reconstruction, "times", lambda point, scalar: _claimed(world, point, scalar))
+    monkeypatch.setattr(reconstruction, "multiply_point", lambda point, scalar: _claimed(world, point, scalar))
     with world.listening(giving(world, 1, OtherShare), giving(world, 2)), pytest.raises(BytewiseError) as caught:
         source(world, blame).open(world.job(disputed(world)), world.secret)
     assert (type(caught.value).__name__, blame.failures) == ("EnvelopeDoesNotOpen", []), "an honest operator would be guilty"
@@ -118,19 +118,19 @@ def test_a_share_in_a_second_encoding_is_a_lie(added: int, good: bool) -> None:
     info, to = Digest(bytes(32)), TransportKey(*hpke.transport_keypair(os.urandom))
     sealed = sealed_share(5 + added, info, to)
     if good:
-        assert reconstruction.take(sealed, to, info, 1, GENERATOR * 5) == (5).to_bytes(32)
+        assert reconstruction.open_key_share(sealed, to, info, 1, GENERATOR * 5) == (5).to_bytes(32)
     else:
         with pytest.raises(ShardLied, match="shard 1 gave a wrong answer: its share does not fit"):
-            reconstruction.take(sealed, to, info, 1, GENERATOR * 5)
+            reconstruction.open_key_share(sealed, to, info, 1, GENERATOR * 5)
 
 
 @pytest.mark.parametrize("spoil", [lambda d: d[:-1], lambda d: d + b"\0", lambda d: b"", lambda d: d[:-1] + bytes([d[-1] ^ 1])])
 def test_bytes_not_sealed_as_a_share_are_refused(spoil: Callable[[bytes], bytes]) -> None:
     info, to = Digest(bytes(32)), TransportKey(*hpke.transport_keypair(os.urandom))
     with pytest.raises(MalformedValue):
-        reconstruction.take(spoil(sealed_share(5, info, to)), to, info, 1, GENERATOR * 5)
+        reconstruction.open_key_share(spoil(sealed_share(5, info, to)), to, info, 1, GENERATOR * 5)
     with pytest.raises(MalformedValue):
-        reconstruction.take(sealed_share(5, Digest(b"\1" * 32), to), to, info, 1, GENERATOR * 5)
+        reconstruction.open_key_share(sealed_share(5, Digest(b"\1" * 32), to), to, info, 1, GENERATOR * 5)
 
 
 @pytest.mark.parametrize("lied", [True, False])
@@ -147,7 +147,7 @@ def test_unused_share_is_erased_at_once(monkeypatch: pytest.MonkeyPatch, lied: b
 
     monkeypatch.setattr(hpke, "open_from_transport_into", watched)
     with pytest.raises(ShardLied if lied else MalformedValue):
-        reconstruction.take(sealed_share(6, info, to), to, info, 1, GENERATOR * 5)
+        reconstruction.open_key_share(sealed_share(6, info, to), to, info, 1, GENERATOR * 5)
     assert buffers == [(bytearray(32), (6).to_bytes(32))]
 
 
@@ -158,7 +158,7 @@ def test_log_that_swaps_a_share_and_a_partial_is_broken(world: World, fresh: Wor
         entries = shard.log(0).entries
         verify_log(entries, START, DOMAIN)
         record = replace(entries[0].record, decision=U8(lie))
-        signature = accounts.signer(each.settings.shards[1].folder).sign(typed_digest(DOMAIN, record))
+        signature = accounts.open_account(each.settings.shards[1].folder).sign(typed_digest(DOMAIN, record))
         with pytest.raises(ReleaseLogBroken, match=f"record 0 is {lie.name}, not for key epoch"):
             verify_log([replace(entries[0], record=record, signature=signature)], START, DOMAIN)
 
@@ -221,7 +221,7 @@ def test_control_key_is_released_where_the_seal_names_no_epoch(tmp_path: Path, m
     world.document = renumbered(world)
     _, sealed, (_, of_share) = answer(world, disputed(world))
     assert (
-        int.from_bytes(hpke.open_from_transport(world.secret, of_share, sealed)) == giving(world, 1)[1]._renewal.share().scalar()
+        int.from_bytes(hpke.open_from_transport(world.secret, of_share, sealed)) == giving(world, 1)[1]._rotation.share().scalar()
     )
 
 
@@ -234,10 +234,10 @@ def test_partials_and_shares_of_one_job_are_never_mixed(world: World) -> None:
     envelope = verify_receipt_envelope(anchor_domain(CONTRACTS), case.receipt, case.envelope)
     to = TransportKey(world.secret, world.public)
     with pytest.raises(MalformedValue):
-        release_client.take(as_partial, typed_digest(DOMAIN, job.ticket), envelope, shard, sealed, to)
-    piece = release_client.take(job, typed_digest(DOMAIN, job.ticket), envelope, shard, sealed, to)
-    assert piece.of_key == encode_scalar(giving(world, 1)[1]._renewal.share().scalar())
-    release_client.forget([piece])
+        release_client.open_answer(as_partial, typed_digest(DOMAIN, job.ticket), envelope, shard, sealed, to)
+    piece = release_client.open_answer(job, typed_digest(DOMAIN, job.ticket), envelope, shard, sealed, to)
+    assert piece.of_key == encode_scalar(giving(world, 1)[1]._rotation.share().scalar())
+    release_client.erase_answers([piece])
     assert piece.of_key == bytes(32)
 
 
@@ -245,5 +245,5 @@ def test_rebuilt_key_follows_from_its_shares() -> None:
     secret, point = random_scalar(os.urandom), GENERATOR * random_scalar(os.urandom)
     values, _ = split(secret, 3, 5, os.urandom)
     held = {index: bytearray(encode_scalar(values[index])) for index in (5, 1, 3)}
-    assert reconstruction.times_key(point, held) == point * secret
+    assert reconstruction.multiply_by_key(point, held) == point * secret
     assert set(map(bytes, held.values())) == {bytes(32)}

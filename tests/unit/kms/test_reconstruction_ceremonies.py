@@ -13,7 +13,7 @@ from enclave.release_client import ShardKeySource
 from kms.ceremony.coordinator import epoch_document
 from kms.shard.release import Shard
 from tests.fixtures.kms.ceremony_runs import numbered, on_chain, run
-from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, brought, offices, plan, scribe_of
+from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, brought, coordinator_of, offices, plan
 from tests.fixtures.kms.key_source import Blame
 from tests.fixtures.kms.memory_chain import Case, MemoryChain
 from tests.fixtures.kms.release_network import World
@@ -52,10 +52,10 @@ def test_participant_joins_only_if_its_operator_allows_it(tmp_path: Path) -> Non
 def test_ceremony_key_is_rebuilt_before_and_after_resharing(tmp_path: Path) -> None:
     world = World(tmp_path / "world", epoch=EPOCH)
     shards, chain = allowing(world, tmp_path)
-    made = run(scribe_of(tmp_path, plan(shards, 2, 3, epoch=EPOCH), shards))
+    made = run(coordinator_of(tmp_path, plan(shards, 2, 3, epoch=EPOCH), shards))
     first = epoch_document(made)
     renewal = plan(shards, 2, 3, dealers=numbered(shards), source=on_chain(chain, made), epoch=EPOCH)
-    second = epoch_document(run(scribe_of(tmp_path, renewal, shards)))
+    second = epoch_document(run(coordinator_of(tmp_path, renewal, shards)))
     assert second.record.public_key == first.record.public_key and second.commitments != first.commitments
     world.document, blame = second, Blame()
     case = world.case()

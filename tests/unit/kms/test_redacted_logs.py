@@ -58,15 +58,15 @@ def test_log_of_refusals_and_answers_contains_no_secret(fresh: World, capsys: py
     captured = capsys.readouterr()
     said = (captured.out + captured.err).encode()
     for value in (
-        shard._renewal.share().scalar(),
+        shard._rotation.share().scalar(),
         *(int.from_bytes(each) for each in (read_key(folder / "storage.key"), fresh.secret)),
     ):
         assert not [name for name, data in scalar_forms(value).items() if data in said]
-    signing = int.from_bytes(accounts.signer(folder).secret)
+    signing = int.from_bytes(accounts.open_account(folder).secret)
     assert not [name for name, data in scalar_forms(signing).items() if data in said]
     request, nonce = case.payload.request, case.payload.request.nonce
     assert nonce.hex().encode() not in said and pad(case.payload)[:64].hex().encode() not in said
     tokens = forms("no text", request.prompt)
     assert not [name for name in ("ids as json", "ids as compact json") if tokens[name] in said]
     # Control: it is the log, and what may be in it is found.
-    assert said.count(b'"kms.refused"') >= len(requests) and case.id.hex().encode() in said
+    assert said.count(b'"request.refused"') >= len(requests) and case.id.hex().encode() in said

@@ -112,7 +112,7 @@ def test_a_channel_without_a_transport_key_gets_nothing(world: World) -> None:
 
 TICKET_CHANGES: dict[str, dict[str, Any]] = {
     "another receipt": {"receipt_id": Digest(b"\x01" * 32)},
-    "another transport key": {"transport_key_hash": Digest(b"\x01" * 32)},
+    "a transport key that is not": {"transport_key_hash": Digest(b"\x01" * 32)},
     "expired": {"expires_at": U64(NOW)},
     "an unknown kind": {"kind": U8(3)},
     "an earlier round": {"round": U16(0)},

@@ -12,7 +12,7 @@ from bytewise.protocol.keys.epochs import Decision, ReleaseAnswer
 from bytewise.protocol.records.seal import unpad
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U8, U64, Digest
-from bytewise.tee.binding import Attested
+from bytewise.tee.binding import AttestedPeer
 from enclave.release_client import ShardKeySource
 from kms.shard.release import Shard
 from tests.fixtures.kms.key_source import disputed
@@ -37,7 +37,7 @@ class Otherwise(Shard):
 
     changes: dict[str, Any]
 
-    def release(self, body: bytes, peer: Attested) -> ReleaseAnswer:
+    def release(self, body: bytes, peer: AttestedPeer) -> ReleaseAnswer:
         answer = super().release(body, peer)
         record = replace(answer.record, **self.changes)
         return replace(answer, record=record, signature=self.signer.sign(typed_digest(key_domain(CONTRACTS), record)))

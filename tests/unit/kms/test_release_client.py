@@ -22,7 +22,7 @@ from bytewise.protocol.units import U64, Blob, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.service.shard_connection import place_of
 from bytewise.storage.releases import ReleaseRecords
-from bytewise.tee.binding import Attested
+from bytewise.tee.binding import AttestedPeer
 from bytewise.tee_simulated.quoter import SimulatedQuoter
 from bytewise.tee_simulated.root import Platform
 from enclave.release_client import ShardKeySource
@@ -41,7 +41,7 @@ from tests.fixtures.kms.release_network import World
 class ForgingShard(Shard):
     """Answers without a record of this release."""
 
-    def release(self, body: bytes, peer: Attested) -> ReleaseAnswer:
+    def release(self, body: bytes, peer: AttestedPeer) -> ReleaseAnswer:
         answer = super().release(body, peer)
         return replace(answer, record=replace(answer.record, ticket_hash=Digest(bytes(32))))
 
@@ -49,7 +49,7 @@ class ForgingShard(Shard):
 class UnsignedShard(Shard):
     """Answers with a record that somebody else signed."""
 
-    def release(self, body: bytes, peer: Attested) -> ReleaseAnswer:
+    def release(self, body: bytes, peer: AttestedPeer) -> ReleaseAnswer:
         answer = super().release(body, peer)
         stranger = LocalSigner(b"\x55" * 32)
         return replace(answer, signature=stranger.sign(typed_digest(key_domain(CONTRACTS), answer.record)))
@@ -245,13 +245,13 @@ def test_answer_above_the_cap_is_refused(world: World) -> None:
 
 def test_signing_key_of_a_shard_is_the_one_in_the_epoch(world: World) -> None:
     for shard, record in zip(world.settings.shards, world.document.record.shards, strict=True):
-        assert accounts.signer(shard.folder).address == record.address
+        assert accounts.open_account(shard.folder).address == record.address
         assert isinstance(world.records(record.index), ReleaseRecords)
 
 
 def test_malformed_partial_is_blamed_on_its_shard(world: World) -> None:
     class Garbling(Shard):
-        def release(self, body: bytes, peer: Attested) -> ReleaseAnswer:
+        def release(self, body: bytes, peer: AttestedPeer) -> ReleaseAnswer:
             return replace(super().release(body, peer), sealed_partial=Blob(b"\x00" * 200))
 
     case, blame, first = disputed(world), Blame(), world.shard(1)

@@ -8,14 +8,14 @@ import pytest
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.keys.epochs import EpochState, SignedRelease, SignedTicket
 from bytewise.protocol.units import U16, U64, ZERO_DIGEST, Digest
-from kms.release_log.entitlement import Judged, Seen, judge
+from kms.release_log.entitlement import AuditBlock, LogFindings, judge_log
 from kms.shard import release_policy
 from tests.fixtures.kms.log_court import Court
 from tests.fixtures.kms.log_entries import Entries, altered, of, three_records
 from tests.fixtures.kms.memory_chain import NOW, OTHER_VOTER, VOTER
 from tests.fixtures.kms.release_network import World
 
-SEEN = Seen(100, NOW, NOW)
+SEEN = AuditBlock(100, NOW, NOW)
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def logged(world: World) -> Entries:
 
 def test_release_to_a_ticket_without_entitlement_is_found(world: World, logged: Entries) -> None:
     court = Court(world.chain)
-    assert judge(logged, court, SEEN) == Judged()
+    assert judge_log(logged, court, SEEN) == LogFindings()
     assert logged[0].right and logged[1].right
     ticket = logged[0].right.ticket
     for changes, problem in (
@@ -35,9 +35,9 @@ def test_release_to_a_ticket_without_entitlement_is_found(world: World, logged: 
         ({"voter": OTHER_VOTER.address}, f"{OTHER_VOTER.address} had no seat in round 1"),
     ):
         claimed = replace(logged[0], right=SignedTicket(replace(ticket, **changes), logged[0].signature))
-        (found,) = judge((claimed,), court, SEEN).wrong
-        assert found.startswith("record 0 released without a right") and problem in found
-        assert judge((claimed,), court, SEEN._replace(timestamp=NOW - 1)).wrong == [], "the node may be behind"
+        (found,) = judge_log((claimed,), court, SEEN).wrong
+        assert found.startswith("record 0 released without entitlement") and problem in found
+        assert judge_log((claimed,), court, SEEN._replace(timestamp=NOW - 1)).wrong == [], "the node may be behind"
 
 
 def late(
@@ -46,7 +46,7 @@ def late(
     """What a shard released whose operator took the check of tickets out."""
     case, shard = world.case(seq), world.shard(1)
     world.chain.open(case, phase=phase)
-    monkeypatch.setattr(release_policy, "verify_right", lambda *_: 1)
+    monkeypatch.setattr(release_policy, "verify_entitlement", lambda *_: 1)
     world.release(shard, case, ticket=world.ticket(case, expires_at=U64(until)))
     return shard.log(0).entries[-1]
 
@@ -56,12 +56,12 @@ def test_release_after_its_deadline_is_found(fresh: World, monkeypatch: pytest.M
     court = Court(fresh.chain)
     final, expired = late(fresh, monkeypatch, 1, Phase.FINAL), late(fresh, monkeypatch, 2, until=NOW)
     for entry, problem in ((final, "dispute is in round 1, FINAL"), (expired, f"expired at {NOW}, protocol time {NOW}")):
-        (found,) = judge((entry,), court, SEEN).wrong
-        assert "released without a right: at block 100, when it was decided: " in found and problem in found
+        (found,) = judge_log((entry,), court, SEEN).wrong
+        assert "released without entitlement: at block 100, when it was decided: " in found and problem in found
     right = late(fresh, monkeypatch, 3)
-    assert judge((right,), court, SEEN) == Judged()
+    assert judge_log((right,), court, SEEN) == LogFindings()
     fresh.chain.facts = replace(fresh.chain.facts, epoch_state=EpochState.RETIRED)
-    (found,) = judge((right,), court, SEEN).wrong
+    (found,) = judge_log((right,), court, SEEN).wrong
     assert "RETIRED" in found
 
 
@@ -71,12 +71,12 @@ def test_late_audit_or_audit_by_an_outsider_of_the_pool_is_found(world: World, l
     assert logged[2].right is not None
     patient = replace(logged[2].right, ticket=replace(logged[2].right.ticket, expires_at=U64(court.clock + 10)))
     entry = replace(logged[2], right=patient)
-    assert judge((entry,), court, SEEN) == Judged()
+    assert judge_log((entry,), court, SEEN) == LogFindings()
     court.clock += 1
-    (found,) = judge((entry,), court, SEEN).wrong
+    (found,) = judge_log((entry,), court, SEEN).wrong
     assert "window of batch 0 is over" in found
     court.clock, court.pool = NOW, ZERO_DIGEST
-    (found,) = judge((entry,), court, SEEN).wrong
+    (found,) = judge_log((entry,), court, SEEN).wrong
     assert f"{VOTER.address} is not drawn" in found
 
 
@@ -84,9 +84,9 @@ def test_late_audit_or_audit_by_an_outsider_of_the_pool_is_found(world: World, l
 def test_audit_whose_ticket_names_something_else_is_found(world: World, logged: Entries, changes: dict[str, Any]) -> None:
     """No honest shard takes such a ticket: under another subject or round one audit would count as many."""
     court, right = Court(world.chain), logged[2].right
-    assert right is not None and judge(logged[2:], court, SEEN) == Judged()
-    (found,) = judge((replace(logged[2], right=replace(right, ticket=replace(right.ticket, **changes))),), court, SEEN).wrong
-    assert "an audit's subject is its receipt, its round 0" in found
+    assert right is not None and judge_log(logged[2:], court, SEEN) == LogFindings()
+    (found,) = judge_log((replace(logged[2], right=replace(right, ticket=replace(right.ticket, **changes))),), court, SEEN).wrong
+    assert "the subject of an audit must be its receipt and its round 0" in found
 
 
 def test_audit_decided_before_its_batch_was_drawn_is_found(
@@ -96,36 +96,36 @@ def test_audit_decided_before_its_batch_was_drawn_is_found(
     court = Court(world.chain)
     header = world.chain.batches[0]
     monkeypatch.setattr(court, "numbers_at", lambda timestamp, block: range(header.block, header.block + 1))
-    (found,) = judge(logged[2:], court, SEEN).wrong
+    (found,) = judge_log(logged[2:], court, SEEN).wrong
     assert f"at block {header.block}, when it was decided" in found and "no batch 0 or no beacon" in found
 
 
 def test_impossible_block_time_is_found_and_forgotten_block_judges_nothing(world: World, logged: Entries) -> None:
     court = Court(world.chain)
     timeless = replace(logged[0], record=replace(logged[0].record, decided_at=U64(NOW - 5)))
-    (found,) = judge((timeless,), court, SEEN).wrong
-    assert f"decided at {NOW - 5}, and no block has that time" in found
+    (found,) = judge_log((timeless,), court, SEEN).wrong
+    assert f"its date is {NOW - 5}, and no block has that time" in found
     court.forgets = True
-    assert judge(logged, court, SEEN) == Judged(undated=[0, 1, 2])
+    assert judge_log(logged, court, SEEN) == LogFindings(undated=[0, 1, 2])
     assert logged[0].right is not None
     ticket = replace(logged[0].right.ticket, round=U16(2))
-    assert judge((replace(logged[0], right=replace(logged[0].right, ticket=ticket)),), court, SEEN).wrong
+    assert judge_log((replace(logged[0], right=replace(logged[0].right, ticket=ticket)),), court, SEEN).wrong
 
 
 def test_audit_that_was_not_drawn_is_found(world: World, logged: Entries) -> None:
     court, place = Court(world.chain), of(logged[2]).audit
-    assert place is not None and judge(logged[2:], court, SEEN) == Judged()
+    assert place is not None and judge_log(logged[2:], court, SEEN) == LogFindings()
     for changes, problem in (
         ({"batch_id": 9}, "there is no batch 9"),
         ({"seq": U64(4)}, "the receipt is not in batch 0"),
         ({"proof": ()}, "the receipt is not in batch 0"),
     ):
         claimed = altered(logged[2], audit=replace(place, **changes))
-        (found,) = judge((claimed,), court, SEEN).wrong
-        assert found.startswith("record 2 released without a right") and problem in found
-    (early,) = judge(logged[2:], court, SEEN._replace(block=91)).wrong
+        (found,) = judge_log((claimed,), court, SEEN).wrong
+        assert found.startswith("record 2 released without entitlement") and problem in found
+    (early,) = judge_log(logged[2:], court, SEEN._replace(block=91)).wrong
     assert "nothing has drawn its auditors" in early
     court.stake = 0
-    (found,) = judge(logged[2:], court, SEEN).wrong
+    (found,) = judge_log(logged[2:], court, SEEN).wrong
     assert f"{VOTER.address} was not drawn to audit a receipt of batch 0" in found
-    assert judge((replace(logged[2], grounds=None),), court, SEEN).wrong == [], "of before grounds were kept"
+    assert judge_log((replace(logged[2], grounds=None),), court, SEEN).wrong == [], "of before grounds were kept"

@@ -16,7 +16,7 @@ from bytewise.protocol.records.statements import TicketKind
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U8, U16, U64, Digest
 from kms.release_log import copies
-from kms.release_log.copies import LogCopy
+from kms.release_log.copies import ReleaseLogCopy
 from tests.fixtures.kms.log_entries import (
     DOMAIN,
     Entries,
@@ -78,7 +78,7 @@ def test_tampered_log_is_refused(world: World, logged: Entries, how: str) -> Non
 
 @pytest.mark.parametrize("how", TAMPERED)
 def test_control_auditor_that_checks_no_chain_keeps_a_tampered_log(
-    world: World, logged: Entries, copy: LogCopy, how: str, monkeypatch: pytest.MonkeyPatch
+    world: World, logged: Entries, copy: ReleaseLogCopy, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = TAMPERED[how](world, logged)
     with pytest.raises(ReleaseLogBroken):
@@ -97,7 +97,7 @@ def test_log_of_another_shard_or_epoch_is_refused_for_this_one(world: World, log
             verify_owner(logged, shard, epoch)
 
 
-def test_copy_grows_with_the_log_and_continues_after_a_torn_line(logged: Entries, copy: LogCopy) -> None:
+def test_copy_grows_with_the_log_and_continues_after_a_torn_line(logged: Entries, copy: ReleaseLogCopy) -> None:
     assert copy.read(DOMAIN) == ((), START)
     assert copy.extend(paged(()), DOMAIN) == START
     assert copy.extend(paged(logged[:1]), DOMAIN).next_index == 1
@@ -119,7 +119,7 @@ def test_copy_grows_with_the_log_and_continues_after_a_torn_line(logged: Entries
     ids=["truncated", "emptied", "last record rewritten", "all records in another order, signed again"],
 )
 def test_consistent_log_that_contradicts_the_copy_is_found(
-    world: World, logged: Entries, copy: LogCopy, what: str, rewrite: Callable[[World, Entries], Entries]
+    world: World, logged: Entries, copy: ReleaseLogCopy, what: str, rewrite: Callable[[World, Entries], Entries]
 ) -> None:
     """A chain alone does not show any of these: the control accepts each of them."""
     other = rewrite(world, logged)
@@ -131,18 +131,18 @@ def test_consistent_log_that_contradicts_the_copy_is_found(
     assert copy.path.read_bytes() == kept
 
 
-def test_wrong_page_is_discarded_as_a_whole(logged: Entries, copy: LogCopy) -> None:
+def test_wrong_page_is_discarded_as_a_whole(logged: Entries, copy: ReleaseLogCopy) -> None:
     with pytest.raises(ReleaseLogBroken):
         copy.extend(paged((*logged[:2], logged[0])), DOMAIN)
     assert copy.read(DOMAIN)[0] == logged[:2]
 
 
-def test_altered_copy_is_not_believed(logged: Entries, copy: LogCopy) -> None:
+def test_altered_copy_is_not_believed(logged: Entries, copy: ReleaseLogCopy) -> None:
     copy.extend(paged(logged), DOMAIN)
     lines = copy.path.read_bytes().splitlines(keepends=True)
     for wrong in (lines[1:], [*lines[:2], b"{}\n"], [lines[1], lines[0]]):
         copy.path.write_bytes(b"".join(wrong))
-        with pytest.raises(ConfigurationError, match="is not as it was kept"):
+        with pytest.raises(ConfigurationError, match="was altered"):
             copy.read(DOMAIN)
 
 
@@ -169,7 +169,7 @@ def test_refusal_names_its_rule(fresh: World) -> None:
             replace(of(entry), refusal=text)
 
 
-def test_log_without_evidence_from_older_versions_is_accepted(logged: Entries, copy: LogCopy) -> None:
+def test_log_without_evidence_from_older_versions_is_accepted(logged: Entries, copy: ReleaseLogCopy) -> None:
     older = tuple(replace(each, grounds=None) for each in logged)
     assert b"grounds" not in encode(older[0]) and decode(SignedRelease, encode(older[0])) == older[0]
     copy.extend(paged(older), DOMAIN)

@@ -18,9 +18,9 @@ from bytewise.protocol.jobs import anchor_domain
 from bytewise.protocol.keys.epochs import MAX_RELEASE_BODY_BYTES, MAX_RELEASE_MARKS, Decision, ReleaseAnswer
 from bytewise.protocol.records.seal import envelope_hash
 from bytewise.protocol.units import Blob, Digest
-from bytewise.tee.appraisal import Appraised
-from bytewise.tee.binding import Attested, Hello
-from enclave.release_client import ask, open_channel
+from bytewise.tee.appraisal import AppraisalResult
+from bytewise.tee.binding import AttestedPeer, Hello
+from enclave.release_client import open_channel, request_release
 from kms.shard.release import ADMISSIONS, Shard
 from tests.fixtures.kms.memory_chain import CONTRACTS
 from tests.fixtures.kms.release_network import World, refused, wait_until
@@ -72,7 +72,7 @@ def test_the_longest_possible_proof_fits_the_bound_of_a_request(world: World) ->
 class BlockedPeer:
     """An attested enclave about which nothing is told until it is let go."""
 
-    def __init__(self, peer: Attested) -> None:
+    def __init__(self, peer: AttestedPeer) -> None:
         self.free = threading.Event()
         self.waiting = 0
         self._peer = peer
@@ -87,7 +87,7 @@ class BlockedPeer:
         return self._peer.hello
 
     @property
-    def evidence(self) -> Appraised:
+    def evidence(self) -> AppraisalResult:
         """Which program it is."""
         return self._peer.evidence
 
@@ -98,7 +98,7 @@ def full(world: World, shard: Shard, bodies: list[bytes]) -> Iterator[list["Futu
     peer = BlockedPeer(world.peer(shard))
     with ThreadPoolExecutor(ADMISSIONS) as pool:
         try:
-            running = [pool.submit(shard.release, body, cast(Attested, peer)) for body in bodies]
+            running = [pool.submit(shard.release, body, cast(AttestedPeer, peer)) for body in bodies]
             wait_until(lambda: peer.waiting == ADMISSIONS)
             yield running
         finally:
@@ -121,7 +121,7 @@ def test_full_shard_says_over_its_channel_to_retry(fresh: World) -> None:
     request, record = fresh.request(case), fresh.document.record.shards[0]
     with fresh.listening((1, shard)), open_channel(record, fresh.enclave(1), fresh.public, 60) as channel:
         with full(fresh, shard, [encode(request)] * ADMISSIONS) as running, pytest.raises(TryAgain, match="TryAgain"):
-            ask(channel, record, request, 60)
+            request_release(channel, record, request, 60)
         assert all(isinstance(each.exception(timeout=60), TryAgain) for each in running), "no dispute is open"
         with pytest.raises(TryAgain):
-            ask(channel, record, request, 60)
+            request_release(channel, record, request, 60)

@@ -13,10 +13,10 @@ import pytest
 from bytewise.protocol.keys.ceremony import CeremonyPlan
 from bytewise.service.clock import monotonic_s
 from bytewise.service.settings import library_variables
-from kms.ceremony.coordinator import seats
-from kms.ceremony.state import Ceremony, Phase
+from kms.ceremony.coordinator import seats_by_address
+from kms.ceremony.state import CeremonyPhase, CeremonyState
 from tests.fixtures.kms.ceremony_runs import numbered, on_chain, run, shares_make_the_key
-from tests.fixtures.kms.dkg_fixture import Office, plan, scribe_of, scribe_over
+from tests.fixtures.kms.dkg_fixture import Office, coordinator_of, coordinator_over, plan
 from tests.fixtures.kms.killed_shards import Network
 from tests.fixtures.kms.partitions import PHASES, Cut, losses, run_cut
 
@@ -32,7 +32,7 @@ class Town:
     def __init__(self, network: Network) -> None:
         self.network, self.shards = network, network.shards
         self.old, self.fresh = self.shards[:OLD], self.shards[OLD:]
-        self.made = run(scribe_of(network.folder, plan(self.old, 2, 3), self.old))
+        self.made = run(coordinator_of(network.folder, plan(self.old, 2, 3), self.old))
         self.source = on_chain(network.chain, self.made)
 
     def move(self, receivers: list[Office], threshold: int) -> CeremonyPlan:
@@ -41,7 +41,7 @@ class Town:
 
     def parties(self, agreed: CeremonyPlan) -> list[Office]:
         """Who has a seat."""
-        return [each for each in self.shards if each.signer.address in seats(agreed)]
+        return [each for each in self.shards if each.signer.address in seats_by_address(agreed)]
 
 
 @pytest.fixture()
@@ -84,8 +84,8 @@ def test_shard_that_loses_its_seed_when_killed_is_found(town: Town) -> None:
     network, agreed = town.network, town.move(town.fresh, 2)
     network.forgetful = town.fresh[:1]
     network.start([agreed])
-    state = scribe_over(network.folder, agreed, network.ways(town.shards)).run(30, 0.05, monotonic_s, threading.Event().wait)
-    assert (state.phase is Phase.FAILED and state.result is None) or town.fresh[0].signer.address in state.lies
+    state = coordinator_over(network.folder, agreed, network.ways(town.shards)).run(30, 0.05, monotonic_s, threading.Event().wait)
+    assert (state.phase is CeremonyPhase.FAILED and state.result is None) or town.fresh[0].signer.address in state.faults
     shares_make_the_key(town.made, numbered(town.old))
 
 
@@ -103,12 +103,12 @@ def test_partitioned_move_between_shard_sets_completes_or_changes_nothing(town: 
     print("moves cut off:", dict(done))
 
 
-def moved_or_not(town: Town, cut: Cut, state: Ceremony) -> None:
+def moved_or_not(town: Town, cut: Cut, state: CeremonyState) -> None:
     """Asserts that both new shards have the key unless somebody was away who was needed, and that the old shares open always."""
     old, fresh = (len([n for n in cut.shards if (n <= OLD) is both]) for both in (True, False))
     # Two dealers are enough; both receivers must join and prove their share.
-    away = {Phase.DEALING: old > 1, Phase.JUDGING: False}.get(cut.phase, old > 1 or fresh > 0)
-    assert not state.lies and (state.phase is Phase.FAILED) == away, cut
+    away = {CeremonyPhase.DEALING: old > 1, CeremonyPhase.JUDGING: False}.get(cut.phase, old > 1 or fresh > 0)
+    assert not state.faults and (state.phase is CeremonyPhase.FAILED) == away, cut
     if not away:
         shares_make_the_key(state, numbered(town.fresh))
     shares_make_the_key(town.made, numbered(town.old))

@@ -23,17 +23,17 @@ from bytewise.storage.engine import open_database
 from bytewise.storage.releases import ReleaseRecords
 from kms.backup import back_up, restore
 from kms.ceremony.coordinator import epoch_document
-from kms.ceremony.erasure import erase
-from kms.shard.service import build_desk, build_shard
+from kms.ceremony.erasure import erase_shares
+from kms.shard.service import build_participant, build_shard
 from kms.storage import keyring
 from kms.storage import sealing as sealing_module
 from kms.storage.files import read_key, write_whole
-from kms.storage.sealing import Sealing, ask, draw_key, open_sealer, wrap_folder
+from kms.storage.sealing import StorageKeySource, draw_key, open_sealer, run_key_command, wrap_folder
 from tests.fixtures.kms import key_wrapper
-from tests.fixtures.kms.ceremonies import SCRIBE
+from tests.fixtures.kms.ceremonies import COORDINATOR
 from tests.fixtures.kms.ceremony_runs import numbered, on_chain, run, shares_make_the_key
 from tests.fixtures.kms.dealt_again import dealt_again, mean
-from tests.fixtures.kms.dkg_fixture import OneEpoch, offices, plan, scribe_of
+from tests.fixtures.kms.dkg_fixture import OneEpoch, coordinator_of, offices, plan
 from tests.fixtures.kms.governed_policy import settings, start
 from tests.fixtures.kms.memory_chain import CONTRACTS
 from tests.fixtures.kms.release_network import World
@@ -42,29 +42,29 @@ WRAPPER = Path(key_wrapper.__file__)
 ONE, OTHER = (digests.labelled(Label.SHARE_AT_REST, 1, index) for index in (1, 2))
 
 
-def wrapped(folder: Path, wrap: str = "", unwrap: str = "", limit_s: float = 60.0) -> Sealing:
+def wrapped(folder: Path, wrap: str = "", unwrap: str = "", limit_s: float = 60.0) -> StorageKeySource:
     """A command with a key in this folder, which goes wrong as named."""
     service = folder / "service.key"
     if not service.exists():
         service.write_bytes(Fernet.generate_key())
     command = (sys.executable, str(WRAPPER), str(service))
-    return Sealing(None, (*command, "wrap", *wrap.split()), (*command, "unwrap", *unwrap.split()), limit_s)
+    return StorageKeySource(None, (*command, "wrap", *wrap.split()), (*command, "unwrap", *unwrap.split()), limit_s)
 
 
-KINDS: dict[str, Callable[[Path], Sealing]] = {
-    "a key in the folder": lambda folder: Sealing(),
-    "a key elsewhere": lambda folder: Sealing(folder / "elsewhere.key"),
+KINDS: dict[str, Callable[[Path], StorageKeySource]] = {
+    "a key in the folder": lambda folder: StorageKeySource(),
+    "a key elsewhere": lambda folder: StorageKeySource(folder / "elsewhere.key"),
     "a command": wrapped,
 }
 
 
 @pytest.fixture(params=list(KINDS.values()), ids=list(KINDS))
-def sealing(request: pytest.FixtureRequest, tmp_path: Path) -> Sealing:
-    made: Sealing = request.param(tmp_path)
+def sealing(request: pytest.FixtureRequest, tmp_path: Path) -> StorageKeySource:
+    made: StorageKeySource = request.param(tmp_path)
     return made
 
 
-def test_sealed_value_opens_for_its_purpose_only(sealing: Sealing, tmp_path: Path) -> None:
+def test_sealed_value_opens_for_its_purpose_only(sealing: StorageKeySource, tmp_path: Path) -> None:
     for name in ("shard", "stranger"):
         (tmp_path / name).mkdir()
     draw_key(tmp_path / "shard", sealing, os.urandom)
@@ -82,18 +82,18 @@ def test_sealed_value_opens_for_its_purpose_only(sealing: Sealing, tmp_path: Pat
         open_sealer(tmp_path / "stranger", stranger).open(sealed, ONE)
 
 
-def test_shares_are_made_renewed_erased_and_restored_under_each_sealing(sealing: Sealing, tmp_path: Path) -> None:
+def test_shares_are_made_renewed_erased_and_restored_under_each_sealing(sealing: StorageKeySource, tmp_path: Path) -> None:
     shards, chain = offices(tmp_path, 2, sealing=sealing)
-    made = run(scribe_of(tmp_path, plan(shards, 2, 2), shards))
+    made = run(coordinator_of(tmp_path, plan(shards, 2, 2), shards))
     source = on_chain(chain, made)
-    again = run(scribe_of(tmp_path, plan(shards, 2, 2, dealers=numbered(shards), source=source), shards))
+    again = run(coordinator_of(tmp_path, plan(shards, 2, 2, dealers=numbered(shards), source=source), shards))
     document, folder, first = epoch_document(again), shards[0].folder, shards[0]
     chain.epoch = replace(chain.epoch, commitments=Blob(b"".join(document.commitments)), version=1)
     records = ReleaseRecords(open_database(f"sqlite:///{folder / 'kms.sqlite'}"), key_domain(CONTRACTS))
     back_up(folder, tmp_path / "file", b"k" * 32, records, SystemClock(), os.urandom)
-    assert erase(folder, document, CONTRACTS, first.ceremonies(), chain, SystemClock(), sealing).statement.erased == 1
+    assert erase_shares(folder, document, CONTRACTS, first.ceremonies(), chain, SystemClock(), sealing).statement.erased == 1
     assert keyring.open_share(folder, document, first.sealer()).index == 1
-    assert (folder / "storage.key").exists() == (sealing == Sealing())
+    assert (folder / "storage.key").exists() == (sealing == StorageKeySource())
     for path in folder.iterdir():
         if path.name != "kms.sqlite":
             path.unlink()
@@ -132,7 +132,7 @@ def test_wrap_killed_while_wiping_the_key_is_resumed(tmp_path: Path, monkeypatch
     """Before the file is overwritten, with zeros in it, and when it is gone."""
     (tmp_path / "shard").mkdir()
     folder, sealing = tmp_path / "shard", wrapped(tmp_path)
-    draw_key(folder, Sealing(), os.urandom)
+    draw_key(folder, StorageKeySource(), os.urandom)
     sealed = open_sealer(folder).seal(b"a secret", ONE)
 
     def die(*_: object, **__: object) -> None:
@@ -163,14 +163,14 @@ def test_shard_starts_and_joins_ceremonies_with_its_configured_command(fresh: Wo
     start(fresh, fresh.policy)
     sealing, folder, renewed, case = wrapped(tmp_path), fresh.settings.shards[0].folder, dealt_again(fresh, 1), fresh.case()
     wrap_folder(folder, sealing)
-    plain = settings(fresh, scribe=SCRIBE.address)
+    plain = settings(fresh, coordinator=COORDINATOR.address)
     chosen = replace(plain, wrap_command=sealing.wrap, unwrap_command=sealing.unwrap)
     shard = build_shard(chosen, CONTRACTS, fresh.chain)
     mean(fresh, renewed)
     fresh.chain.open(case)
     assert fresh.release(shard, case).record.index == 0, "with the new share, which it finds without a restart"
-    build_desk(chosen, CONTRACTS, OneEpoch())
-    for build in (lambda of: build_shard(of, CONTRACTS, fresh.chain), lambda of: build_desk(of, CONTRACTS, OneEpoch())):
+    build_participant(chosen, CONTRACTS, OneEpoch())
+    for build in (lambda of: build_shard(of, CONTRACTS, fresh.chain), lambda of: build_participant(of, CONTRACTS, OneEpoch())):
         with pytest.raises(ConfigurationError, match=r"storage\.key"):
             build(plain)
         with pytest.raises(TryAgain, match="unwrap_command"):
@@ -181,7 +181,7 @@ WRONG_WRAPS = {
     "failing": (TryAgain, r"wrap_command \(.*\) is unavailable: it ended with exit code 3; run it by hand"),
     "silent": (ConfigurationError, "it must print its result on stdout"),
     "long": (ConfigurationError, "it printed 20000 bytes"),
-    **{f"open {form}": (ConfigurationError, "it wraps nothing") for form in ("bytes", "hex", "HEX", "base64")},
+    **{f"open {form}": (ConfigurationError, "it does not wrap it") for form in ("bytes", "hex", "HEX", "base64")},
 }
 WRONG_UNWRAPS = {
     "failing": (TryAgain, r"unwrap_command \(.*\) is unavailable: it ended with exit code 3; run it by hand"),
@@ -215,7 +215,7 @@ def test_late_or_missing_command_is_named(tmp_path: Path) -> None:
     with pytest.raises(TryAgain, match=r"no end after 0\.2 s, and it was killed.*wrap_limit_s"):
         draw_key(tmp_path, wrapped(tmp_path, wrap="slow", limit_s=0.2), os.urandom)
     with pytest.raises(ConfigurationError, match="it cannot be started: No such file"):
-        draw_key(tmp_path, Sealing(None, (str(tmp_path / "none"),), ("true",)), os.urandom)
+        draw_key(tmp_path, StorageKeySource(None, (str(tmp_path / "none"),), ("true",)), os.urandom)
     with pytest.raises(ConfigurationError, match="never wrapped"):
         open_sealer(tmp_path, wrapped(tmp_path))
 
@@ -223,7 +223,7 @@ def test_late_or_missing_command_is_named(tmp_path: Path) -> None:
 def test_children_of_a_late_command_end_with_it(tmp_path: Path) -> None:
     noted = tmp_path / "child"
     with pytest.raises(TryAgain):
-        ask("wrap_command", ("sh", "-c", f"sleep 600 & echo $! > {noted}; wait"), b"", 2.0)
+        run_key_command("wrap_command", ("sh", "-c", f"sleep 600 & echo $! > {noted}; wait"), b"", 2.0)
     stat = Path(f"/proc/{int(noted.read_text())}/stat")
     for _ in itertools.takewhile(lambda _: stat.exists() and stat.read_text().split()[2] != "Z", range(1000)):
         time.sleep(0.01)
@@ -233,15 +233,15 @@ def test_children_of_a_late_command_end_with_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("arguments", [(None, ("a",)), (None, (), ("a",)), (Path("k"), ("a",), ("b",)), (None, (), (), 0.0)])
 def test_contradictory_sealing_settings_are_refused(arguments: tuple[object, ...]) -> None:
     with pytest.raises(ConfigurationError):
-        Sealing(*arguments)  # type: ignore[arg-type]
+        StorageKeySource(*arguments)  # type: ignore[arg-type]
 
 
 def test_external_key_file_is_for_its_owner_only(tmp_path: Path) -> None:
-    draw_key(tmp_path, Sealing(tmp_path / "own.key"), os.urandom)
+    draw_key(tmp_path, StorageKeySource(tmp_path / "own.key"), os.urandom)
     assert len(read_key(tmp_path / "own.key")) == 32 and not (tmp_path / "storage.key").exists()
     (tmp_path / "own.key").chmod(0o644)
     with pytest.raises(ConfigurationError, match="only the owner"):
-        open_sealer(tmp_path, Sealing(tmp_path / "own.key"))
+        open_sealer(tmp_path, StorageKeySource(tmp_path / "own.key"))
 
 
 @pytest.mark.parametrize(
@@ -253,13 +253,13 @@ def test_existing_key_file_is_kept_only_if_it_is_a_key_of_its_owner_alone(
     (tmp_path / "own.key").write_text(content)
     (tmp_path / "own.key").chmod(mode)
     with pytest.raises(ConfigurationError, match=problem):
-        draw_key(tmp_path, Sealing(tmp_path / "own.key"), os.urandom)
+        draw_key(tmp_path, StorageKeySource(tmp_path / "own.key"), os.urandom)
     assert (tmp_path / "own.key").read_text() == content
 
 
 def test_unwrapped_or_malformed_wrapped_key_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="wrap_command: missing"):
-        wrap_folder(tmp_path, Sealing())
+        wrap_folder(tmp_path, StorageKeySource())
     (tmp_path / sealing_module.WRAPPED_KEY).write_bytes(b"{}")
     with pytest.raises(ConfigurationError, match=r"storage\.wrapped: .*"):
         open_sealer(tmp_path, wrapped(tmp_path))

@@ -43,9 +43,9 @@ def test_two_shard_processes_open_an_envelope_and_stop_cleanly(tmp_path: Path, e
             process.send_signal(signal.SIGTERM)
         logs = [process.communicate(timeout=60)[1] for process in processes]
     assert [process.returncode for process in processes] == [0, 0]
-    held = fresh.shard(1, release_shares=is_rebuilt(epoch))._renewal.share()
+    held = fresh.shard(1, release_shares=is_rebuilt(epoch))._rotation.share()
     secrets = [held.scalar().to_bytes(32, "big"), *([held.kem_seed()] if epoch == hybrid_epoch(1) else [])]
-    said = b"kms.share_released" if is_rebuilt(epoch) else b"kms.released"
+    said = b'"decision":"SHARE_RELEASED"' if is_rebuilt(epoch) else b'"decision":"RELEASED"'
     for log in logs:
         assert said in log and b"prompt" not in log and not any(each.hex().encode() in log for each in secrets)
 

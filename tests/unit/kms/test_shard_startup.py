@@ -20,9 +20,9 @@ from bytewise.storage.engine import open_database, write_transaction
 from bytewise.storage.tables import ReleaseRow
 from cli.demo.site import free_ports
 from kms.settings import ShardSettings
-from kms.shard.http_limits import listening
+from kms.shard.http_limits import listening_socket
 from kms.shard.policy_approval import approve
-from kms.shard.service import build_desk, build_shard, open_channels
+from kms.shard.service import build_participant, build_shard, open_channels
 from tests.fixtures.kms.dkg_fixture import OneEpoch
 from tests.fixtures.kms.governed_policy import GOVERNORS, settings
 from tests.fixtures.kms.memory_chain import CONTRACTS
@@ -77,7 +77,7 @@ def test_port_in_use_is_named_and_a_free_one_is_served(fresh: World) -> None:
 
 def test_ipv6_address_is_listened_on() -> None:
     try:
-        with listening("port", "::1", 0) as found:
+        with listening_socket("port", "::1", 0) as found:
             assert found.family == socket.AF_INET6
     except ConfigurationError as error:
         # A machine without IPv6.
@@ -88,7 +88,7 @@ FINALITY: dict[str, tuple[dict[str, Any], str]] = {
     "another": ({"finality": "safe"}, "finality safe"),
     "none in production": ({"finality": "latest", "production": True}, "finality latest in production"),
     "no governors in production": ({"production": True, "policy_governors": ()}, "no policy_governors in production"),
-    "a scribe that is no account": ({"scribe": "0x12"}, "scribe: 0x12 is no account"),
+    "a coordinator that is no account": ({"coordinator": "0x12"}, "coordinator: 0x12 is no account"),
 }
 
 
@@ -110,11 +110,11 @@ def test_simulated_epoch_is_served_on_test_chains_only(fresh: World) -> None:
 
 def test_a_database_of_another_schema_is_named(fresh: World) -> None:
     approved(fresh)
-    given = settings(fresh, scribe=GOVERNORS[0].address)
+    given = settings(fresh, coordinator=GOVERNORS[0].address)
     empty = replace(given, database_url=DatabaseUrl(f"sqlite:///{fresh.folder / 'empty.sqlite'}"))
-    assert build_desk(given, CONTRACTS, OneEpoch()) and build_shard(given, CONTRACTS, fresh.chain)
+    assert build_participant(given, CONTRACTS, OneEpoch()) and build_shard(given, CONTRACTS, fresh.chain)
     with pytest.raises(ConfigurationError, match=r"database: sqlite:.*empty.sqlite has no revision"):
-        build_desk(empty, CONTRACTS, OneEpoch())
+        build_participant(empty, CONTRACTS, OneEpoch())
     with pytest.raises(ConfigurationError, match=r"database: sqlite:.*empty.sqlite has no revision"):
         build_shard(empty, CONTRACTS, fresh.chain)
 

@@ -16,10 +16,10 @@ from bytewise.protocol.keys.epochs import Partial, partial_info
 from bytewise.protocol.keys.release_log import START, verify_log
 from bytewise.protocol.records.seal import Envelope, unpad
 from enclave.release_client import ShardKeySource
-from kms.shard.release import LOOK_S, Shard
-from kms.shard.share_rotation import SETTLE_S, SharesInForce, as_dealt
+from kms.shard.release import REFRESH_S, Shard
+from kms.shard.share_rotation import SETTLE_S, SharesInForce, with_verification_keys
 from kms.storage import keyring
-from kms.storage.keyring import points_of
+from kms.storage.keyring import split_commitments
 from tests.fixtures.kms.dealt_again import (
     dealt_again,
     in_force,
@@ -64,7 +64,7 @@ def test_refresh_needs_no_restart_and_interrupts_no_request(fresh: World) -> Non
     with fresh.listening(*shards):
         assert opened(fresh, case) == case.payload
         mean(fresh, new)
-        assert opened(fresh, case, epoch=as_dealt(fresh.document.record, new)) == case.payload
+        assert opened(fresh, case, epoch=with_verification_keys(fresh.document.record, new)) == case.payload
         with pytest.raises(NoKey, match="ShardLied"):
             opened(fresh, case)
     verify_log(shards[0][1].log(0).entries, START, key_domain(fresh.contracts))
@@ -75,7 +75,7 @@ def test_running_shard_releases_with_the_share_in_force(fresh: World) -> None:
     fresh.chain.open(case)
     base, old = decode_point(decode(Envelope, case.envelope).enc), fresh.document.record
     new = dealt_again(fresh, 1)
-    for record, other in ((old, as_dealt(old, new)), (as_dealt(old, new), old)):
+    for record, other in ((old, with_verification_keys(old, new)), (with_verification_keys(old, new), old)):
         mean(fresh, in_force(fresh) if record is old else new)
         given = partial(fresh, shard, case)
         mine, theirs = (decode_point(each.shards[0].verification_key) for each in (record, other))
@@ -88,7 +88,7 @@ def test_shard_without_the_share_in_force_asks_to_retry_and_then_answers(fresh: 
     case, shard = fresh.case(), fresh.shard(1)
     fresh.chain.open(case)
     mean(fresh, dealt_again(fresh, 2, 3))
-    with pytest.raises(TryAgain, match="the chain means others at block 100, and ours is not there yet"):
+    with pytest.raises(TryAgain, match="the chain has newer shares at block 100, and the folder lacks this shard's"):
         fresh.release(shard, case)
     assert shard.log(0).entries == ()
     mean(fresh, dealt_again(fresh, 1, suffix="-0c2d"))
@@ -101,10 +101,10 @@ def test_share_of_another_index_is_refused(fresh: World) -> None:
     fresh.chain.open(case)
     again = dealt_again(fresh, 2, suffix="-0e3f")
     (other,) = fresh.settings.shards[1].folder.glob("share-1-0e3f.json")
-    moved = keyring.find_share(fresh.settings.shards[1].folder, 1, points_of(again))
+    moved = keyring.find_share(fresh.settings.shards[1].folder, 1, split_commitments(again))
     keyring.seal_share(fresh.settings.shards[0].folder, 1, moved.index, moved.scalar(), "-0e3f")
     mean(fresh, again)
-    with pytest.raises(StaleBackup, match="ours is number 2 at block 100, and was 1"):
+    with pytest.raises(StaleBackup, match="this shard's is number 2 at block 100, and was 1"):
         fresh.release(shard, case)
     assert other.exists() and shard.log(0).entries == ()
 
@@ -218,7 +218,7 @@ def test_info_says_which_shares_are_served_and_whether_they_are_in_force(fresh: 
 
     def told() -> tuple[object, ...]:
         info = shard.info()
-        hands.now += LOOK_S
+        hands.now += REFRESH_S
         return info.shares, info.version, info.in_force
 
     assert told() == (keccak256(first), 0, True)
@@ -231,7 +231,7 @@ def test_info_says_which_shares_are_served_and_whether_they_are_in_force(fresh: 
     here = dealt_again(fresh, 1, suffix="-0c2d")
     mean(fresh, here)
     assert told() == (keccak256(here), 2, True), "nobody has to ask it for a release before it follows the chain"
-    hands.now -= LOOK_S
+    hands.now -= REFRESH_S
     fresh.chain.away = True
     assert told()[2] is True, "who only asks what it serves cannot make it read the chain all the time"
 
@@ -239,7 +239,7 @@ def test_info_says_which_shares_are_served_and_whether_they_are_in_force(fresh: 
 def test_info_gives_the_last_known_chain_state_during_another_read(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
     hands, shard, seen = Hands(monkeypatch), fresh.shard(1), []
     assert shard.info().in_force is True
-    hands.now += LOOK_S
+    hands.now += REFRESH_S
     shares = fresh.chain.shares
 
     def slow(epoch: int) -> SharesInForce:
@@ -267,8 +267,8 @@ def test_key_moved_to_other_shards_or_places_is_not_served(fresh: World) -> None
 
 def test_verification_keys_follow_from_the_commitments(fresh: World) -> None:
     record, new = fresh.document.record, dealt_again(fresh, 1, 2, 3)
-    assert as_dealt(record, b"".join(fresh.document.commitments)) == record
-    keys = as_dealt(record, new).shards
+    assert with_verification_keys(record, b"".join(fresh.document.commitments)) == record
+    keys = with_verification_keys(record, new).shards
     for n, shard in enumerate(fresh.settings.shards, start=1):
-        share = keyring.find_share(shard.folder, 1, keyring.points_of(new)).scalar()
+        share = keyring.find_share(shard.folder, 1, keyring.split_commitments(new)).scalar()
         assert keys[n - 1] == replace(record.shards[n - 1], verification_key=encode_point(GENERATOR * share))

@@ -1,4 +1,4 @@
-"""Who copies the folders of t shards, without their storage keys, and is the scribe, is no shard and gets no share.
+"""Who copies the folders of t shards, without their storage keys, and is the coordinator, is no shard and gets no share.
 
 Shards, desks and their operators are honest, and no plan is approved. The thief runs our desk over its copies, under a storage
 key of its own: as the heir of a repair, and as receivers of shares that others deal again.
@@ -16,12 +16,12 @@ from bytewise.protocol.errors.actors import CeremonyRefused, ConfigurationError
 from bytewise.protocol.keys.ceremony import CeremonyPlan
 from bytewise.protocol.signing import LocalSigner
 from bytewise.service.secret import write_secret
-from kms.ceremony.state import Ceremony
+from kms.ceremony.state import CeremonyState
 from kms.storage import accounts, keyring
 from kms.storage.files import read_key
-from kms.storage.sealing import STORAGE_KEY, Sealer, Sealing
+from kms.storage.sealing import STORAGE_KEY, Sealer, StorageKeySource
 from tests.fixtures.kms.ceremony_runs import numbered, on_chain, run
-from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, brought, offices, plan, scribe_of, scribe_over
+from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, brought, coordinator_of, coordinator_over, offices, plan
 
 THRESHOLD = 2
 
@@ -44,11 +44,11 @@ class Network:
         self.folder = folder
         self.shards, self.chain = [], OneEpoch()
         for number in range(1, count + 1):
-            sealing = Sealing(folder / f"{number}.key")
+            sealing = StorageKeySource(folder / f"{number}.key")
             made, _ = offices(folder, 1, number, sealing=sealing)
             made[0].chain = self.chain
             self.shards += made
-        state = run(scribe_of(folder, plan(self.shards, THRESHOLD, count), self.shards))
+        state = run(coordinator_of(folder, plan(self.shards, THRESHOLD, count), self.shards))
         assert state.result is not None
         self.source, self.key = on_chain(self.chain, state), state.result.public_key
 
@@ -56,10 +56,10 @@ class Network:
         """What the thief makes of a folder."""
         return Copy(self.shards[number - 1], self.folder / f"copy-{number}")
 
-    def conducted(self, agreed: CeremonyPlan, copies: dict[int, Copy], honest: list[int]) -> Ceremony:
-        """The plan with its corrupt scribe, who reaches copies in the place of the shards that they are of."""
+    def conducted(self, agreed: CeremonyPlan, copies: dict[int, Copy], honest: list[int]) -> CeremonyState:
+        """The plan with its corrupt coordinator, who reaches copies in the place of the shards that they are of."""
         links = {each.signer.address: each for each in (*(self.shards[n - 1] for n in honest), *copies.values())}
-        return run(scribe_over(self.folder, agreed, links))
+        return run(coordinator_over(self.folder, agreed, links))
 
 
 def by_repairs(network: Network) -> dict[int, int]:
@@ -70,7 +70,7 @@ def by_repairs(network: Network) -> dict[int, int]:
         helpers = {n: each for n, each in numbered(network.shards).items() if n != number}
         seat = network.shards[number - 1].seat(number)
         agreed = plan(helpers.values(), THRESHOLD, 2, dealers=helpers, source=network.source, heir=seat)
-        (network.folder / "scribe.sqlite").unlink()
+        (network.folder / "coordinator.sqlite").unlink()
         network.conducted(agreed, {number: copy}, list(helpers))
         got[number] = copy.share(3, network.source.commitments)
     return got
@@ -106,19 +106,19 @@ def test_control_with_open_signing_keys_copied_folders_are_the_private_key(
 ) -> None:
     """As it was: the storage key sealed shares, and shares alone."""
     monkeypatch.setattr(keyring, "draw_account", drawn_open)
-    monkeypatch.setattr(accounts, "signer", signer_of_the_open_key)
+    monkeypatch.setattr(accounts, "open_account", signer_of_the_open_key)
     steal, count = WAYS[way]
     network = Network(tmp_path / "net", count)
     assert encode_point(GENERATOR * combine_values(steal(network))) == network.key
 
 
 def drawn_open(folder: Path, sealer: Sealer, rng: Rng) -> None:
-    if not (folder / accounts.OPEN_KEY).exists():
-        write_secret(folder / accounts.OPEN_KEY, rng(32).hex().encode())
+    if not (folder / accounts.PLAIN_KEY).exists():
+        write_secret(folder / accounts.PLAIN_KEY, rng(32).hex().encode())
 
 
 def signer_of_the_open_key(folder: Path, sealer: Sealer | None = None) -> LocalSigner:
-    return LocalSigner(read_key(folder / accounts.OPEN_KEY))
+    return LocalSigner(read_key(folder / accounts.PLAIN_KEY))
 
 
 def test_holder_of_a_folder_with_another_account_is_no_repair_receiver(tmp_path: Path) -> None:
@@ -132,5 +132,5 @@ def test_holder_of_a_folder_with_another_account_is_no_repair_receiver(tmp_path:
     helpers = {n: each for n, each in numbered(network.shards).items() if n != 1}
     agreed = plan(helpers.values(), THRESHOLD, 2, dealers=helpers, source=network.source, heir=other.seat(1))
     for helper in helpers.values():
-        with pytest.raises(CeremonyRefused, match="our operator did not approve"):
+        with pytest.raises(CeremonyRefused, match="approved_plans of this shard does not list it"):
             helper.exchange(brought(agreed))

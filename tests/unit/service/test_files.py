@@ -13,8 +13,8 @@ from bytewise.protocol.keys.ceremony import CeremonyPurpose, SignedPlan
 from bytewise.protocol.units import U256
 from bytewise.service.files import replace_file
 from chain.client.address_book import read_network, write_network
-from kms.ceremony.session import agreed_plan
-from tests.fixtures.kms.ceremonies import SCRIBE
+from kms.ceremony.session import load_or_make_plan
+from tests.fixtures.kms.ceremonies import COORDINATOR
 from tests.fixtures.kms.crash_points import Crash, Fuse, watch_folder
 from tests.fixtures.kms.dkg_fixture import offices
 from tests.fixtures.kms.served_ceremony import CONTRACTS, settings_for
@@ -98,7 +98,7 @@ def test_coordinator_that_dies_writing_its_plan_resumes_by_the_command(tmp_path:
     fuse.lit = True
     while not seen:
         try:
-            seen.append(agreed_plan(settings, CeremonyPurpose.GENERATE, CONTRACTS, SCRIBE, os.urandom))
+            seen.append(load_or_make_plan(settings, CeremonyPurpose.GENERATE, CONTRACTS, COORDINATOR, os.urandom))
         except Crash:
             fuse.dead = False
     assert fuse.burnt and decode(SignedPlan, settings.plan_file.read_bytes()) == seen[0]

@@ -32,7 +32,7 @@ from bytewise.protocol.units import Blob
 from bytewise.tee import dcap
 from bytewise.tee.appraisal import CLOCK_SKEW_S, verify_evidence
 from bytewise.tee.dcap import verify_quote
-from bytewise.tee_simulated.collateral import LEVEL_AGE_S, Verdict
+from bytewise.tee_simulated.collateral import LEVEL_AGE_S, SimulatedStatus
 from bytewise.tee_simulated.quoter import LIFETIME_S
 from bytewise.tee_simulated.root import ROOT_KEY, _load_key, load_root
 from bytewise.tee_simulated.td_quote import TdBody
@@ -132,7 +132,7 @@ def test_expected_bytes_elsewhere_in_the_quote_are_no_binding(bench: Bench) -> N
 
 @pytest.mark.parametrize("status", TcbStatus)
 def test_every_status_is_refused_unless_the_rule_names_it(bench: Bench, status: TcbStatus) -> None:
-    data = bench.signed(bench.body, Verdict(status=status))
+    data = bench.signed(bench.body, SimulatedStatus(status=status))
     others = tuple(each for each in EVERY if each is not status)
     with pytest.raises(TcbRefused):
         bench.appraise(data, bench.with_rule(statuses=others, out_of_date_grace_s=LEVEL_AGE_S))
@@ -146,7 +146,7 @@ def test_every_status_is_refused_unless_the_rule_names_it(bench: Bench, status: 
 
 
 def test_a_refused_advisory_is_refused_whatever_the_status(bench: Bench) -> None:
-    data = bench.signed(bench.body, Verdict(advisories=("INTEL-SA-00001", "INTEL-SA-00002")))
+    data = bench.signed(bench.body, SimulatedStatus(advisories=("INTEL-SA-00001", "INTEL-SA-00002")))
     assert bench.appraise(data).claims.advisories == ("INTEL-SA-00001", "INTEL-SA-00002")
     with pytest.raises(TcbRefused):
         bench.appraise(data, bench.with_rule(refused_advisories=("INTEL-SA-00002",)))
@@ -155,7 +155,7 @@ def test_a_refused_advisory_is_refused_whatever_the_status(bench: Bench) -> None
 def test_an_older_evaluation_than_the_rule_demands_is_refused(bench: Bench) -> None:
     policy = bench.with_rule(min_evaluation=7)
     for evaluation, accepted in ((6, False), (7, True), (8, True)):
-        data = bench.signed(bench.body, Verdict(evaluation=evaluation))
+        data = bench.signed(bench.body, SimulatedStatus(evaluation=evaluation))
         if accepted:
             assert bench.appraise(data, policy).claims.evaluation == evaluation
         else:
@@ -165,7 +165,7 @@ def test_an_older_evaluation_than_the_rule_demands_is_refused(bench: Bench) -> N
 
 def test_evidence_accepted_by_the_library_is_judged_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Advisories and evaluation numbers are asked twice: a library that forgets them lets nothing in."""
-    data = bench.signed(bench.body, Verdict(advisories=("INTEL-SA-00001",), evaluation=6))
+    data = bench.signed(bench.body, SimulatedStatus(advisories=("INTEL-SA-00001",), evaluation=6))
     policy_of = dcap._policy
     monkeypatch.setattr(dcap, "_policy", lambda rule, now: policy_of(replace(rule, refused_advisories=(), min_evaluation=1), now))
     assert bench.appraise(data).claims.evaluation == 6

@@ -29,7 +29,7 @@ from bytewise.protocol.units import Blob
 from bytewise.service.clock import ForwardClock
 from bytewise.tee.claims import Claims
 from bytewise.tee.dcap import verify_quote
-from bytewise.tee_simulated.collateral import LEVEL_AGE_S, Verdict
+from bytewise.tee_simulated.collateral import LEVEL_AGE_S, SimulatedStatus
 from bytewise.tee_simulated.td_quote import measurement_of
 from tests.fixtures.tee.gpu_claims import (
     GPU_CLAIMS,
@@ -67,7 +67,7 @@ def test_attack_6_another_program_gets_nothing_until_the_policy_names_it(bench: 
 
 def test_attack_6_control_accepting_every_status_accepts_old_platforms(bench: Bench) -> None:
     """What the library's plain `verify` does for all but one status: our rule is what refuses."""
-    data = bench.signed(bench.body, Verdict(status=TcbStatus.OUT_OF_DATE, advisories=("INTEL-SA-00001",)))
+    data = bench.signed(bench.body, SimulatedStatus(status=TcbStatus.OUT_OF_DATE, advisories=("INTEL-SA-00001",)))
     with pytest.raises(TcbRefused):
         bench.appraise(data)
     everything = tuple(each for each in TcbStatus if each is not TcbStatus.REVOKED)
@@ -101,10 +101,10 @@ def test_attack_6_control_believing_a_supplied_root_accepts_any_platform(
 def test_attack_6_a_platform_key_that_was_revoked_is_refused(bench: Bench) -> None:
     serial = bench.platform.pck_ca.certificate.serial_number
     # Control: a list that names somebody else's certificate refuses nothing.
-    assert bench.appraise(bench.signed(bench.body, Verdict(revoked=(serial,))))
+    assert bench.appraise(bench.signed(bench.body, SimulatedStatus(revoked=(serial,))))
     evidence = bench.quoter.evidence(bench.body)
     leaf = x509.load_pem_x509_certificates(evidence.quote[evidence.quote.index(b"-----BEGIN") :])[0]
-    collateral = bench.quoter.evidence(bench.body, Verdict(revoked=(leaf.serial_number,))).collateral
+    collateral = bench.quoter.evidence(bench.body, SimulatedStatus(revoked=(leaf.serial_number,))).collateral
     with pytest.raises(TcbRefused, match="platform's key was revoked"):
         bench.appraise(encode(replace(evidence, collateral=collateral)))
 
@@ -115,12 +115,12 @@ def test_attack_6_a_platform_key_that_was_revoked_is_refused(bench: Bench) -> No
 def test_attack_7_stale_collateral_is_expired_or_of_an_older_evaluation(bench: Bench) -> None:
     """The attacker keeps yesterday's good word. With our clock set back it is believed, unless the policy's number grew."""
     yesterday = bench.now - 86_400
-    kept = encode(bench.quoter_at(yesterday).evidence(bench.body, Verdict(evaluation=4)))
+    kept = encode(bench.quoter_at(yesterday).evidence(bench.body, SimulatedStatus(evaluation=4)))
     from_then, grown = bench.with_rule(min_evaluation=4), bench.with_rule(min_evaluation=5)
     with pytest.raises(EvidenceRefused):
         bench.appraise(kept, from_then)
     short = bench.now - 301
-    kept = encode(bench.quoter_at(short).evidence(bench.body, Verdict(evaluation=4)))
+    kept = encode(bench.quoter_at(short).evidence(bench.body, SimulatedStatus(evaluation=4)))
     with pytest.raises(EvidenceExpired):
         bench.appraise(kept, from_then)
     assert bench.appraise(kept, from_then, now=short)

@@ -19,7 +19,7 @@ from bytewise.protocol.errors.evidence import ChannelBroken, EvidenceExpired, Ev
 from bytewise.protocol.errors.records import BadSignature
 from bytewise.protocol.units import U64, U256, Blob, Digest
 from bytewise.tee import binding
-from bytewise.tee.binding import VERSION, Hello, Proof, Statement
+from bytewise.tee.binding import VERSION, ChannelStatement, Hello, Proof
 from bytewise.tee.channel import Channel, EphemeralKey, accept, connect
 from tests.fixtures.kms.memory_chain import CONTRACTS
 from tests.fixtures.tee.channels import (
@@ -185,7 +185,7 @@ def test_each_defence_stops_its_attack_alone(name: str, kept: str, ends: Ends, m
 # --- genuine evidence that is about something else in one respect ---
 
 
-def elsewhere(statement: Statement, what: str) -> Statement:
+def elsewhere(statement: ChannelStatement, what: str) -> ChannelStatement:
     """The statement that an honest enclave made in a situation that differs in one thing."""
     hello = {
         "version": {"version": 2}, "role": {"role": SHARD}, "own_nonce": {"nonce": Digest(os.urandom(32))},
@@ -212,7 +212,7 @@ def about_something_else(ends: Ends, what: str) -> Task[Channel]:
     wire.put(HELLO, encode(said))
     answer = wire.hello()
     own, theirs = wire.tls.own_key, wire.tls.peer_key
-    right = Statement(CONTRACTS, said, wire.tls.exporter(), own, theirs, answer.nonce)
+    right = ChannelStatement(CONTRACTS, said, wire.tls.exporter(), own, theirs, answer.nonce)
     evidence = ends.quoter().quote(binding.report_data(elsewhere(right, what)))
     wire.put(PROOF, encode(Proof(evidence, Blob(b""))))
     return outcome(victim, wire)

@@ -17,7 +17,7 @@ from bytewise.protocol.errors.evidence import ChannelBroken, ChannelRefused
 from bytewise.protocol.units import Digest
 from bytewise.service.clock import SystemClock
 from bytewise.tee import binding
-from bytewise.tee.binding import MAX_HELLO_BYTES, MAX_PROOF_BYTES, Statement
+from bytewise.tee.binding import MAX_HELLO_BYTES, MAX_PROOF_BYTES, ChannelStatement
 from bytewise.tee.channel import EphemeralKey, accept, connect, verify_certificate
 from tests.fixtures.kms.memory_chain import CONTRACTS
 from tests.fixtures.tee.channel_alterations import (
@@ -44,7 +44,9 @@ def ends(bench: Bench) -> Ends:
 @settings(deadline=None, max_examples=60)
 def test_arbitrary_hello_or_proof_is_refused_by_name(ends: Ends, data: bytes, place: int) -> None:
     terms, genuine = ends.terms(SHARD), encode(plain_hello(ends))
-    said = Statement(CONTRACTS, plain_hello(ends), b"\x02" * 32, Digest(b"\x03" * 32), Digest(b"\x04" * 32), Digest(b"\x05" * 32))
+    said = ChannelStatement(
+        CONTRACTS, plain_hello(ends), b"\x02" * 32, Digest(b"\x03" * 32), Digest(b"\x04" * 32), Digest(b"\x05" * 32)
+    )
     with pytest.raises(Fault):
         binding.verify_proof(terms, said, data, 0)
     with pytest.raises(Fault):

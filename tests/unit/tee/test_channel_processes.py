@@ -14,7 +14,7 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.evidence import ChannelBroken
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import child_environment
-from bytewise.tee.channel import End, connect
+from bytewise.tee.channel import ChannelEndpoint, connect
 from bytewise.tee_simulated.quoter import SimulatedQuoter
 from bytewise.tee_simulated.root import Platform, issue, make_root
 from tests.fixtures.tee.channels import PATIENCE_S, SHARD, Ends
@@ -51,7 +51,7 @@ def server(bench: Bench) -> Iterator[Server]:
     server.process.communicate(timeout=PATIENCE_S)
 
 
-def stranger(ends: Ends, folder: Path) -> End:
+def stranger(ends: Ends, folder: Path) -> ChannelEndpoint:
     """The trusted program on a platform that the vendor never made."""
     make_root(folder / "root")
     issue(folder / "root", folder / "platform.key")

@@ -14,7 +14,7 @@ from bytewise.protocol.errors.evidence import EvidenceExpired, EvidenceFromFutur
 from bytewise.protocol.units import Blob
 from bytewise.tee.appraisal import verify_simulated
 from bytewise.tee.dcap import verify_quote
-from bytewise.tee_simulated.collateral import Verdict
+from bytewise.tee_simulated.collateral import SimulatedStatus
 from bytewise.tee_simulated.quoter import LIFETIME_S
 from bytewise.tee_simulated.root import ROOT_KEY, Platform, _load_key, issue, load_root
 from bytewise.tee_simulated.x509 import Authority, certificate, der, revocation_list
@@ -123,13 +123,13 @@ def test_tcb_info_about_something_else_is_refused(bench: Bench, name: str) -> No
     """Signed by whom the root names, each time."""
     wrong, right, error, words = TCB_INFO[name]
     with pytest.raises(error, match=words):
-        bench.appraise(bench.signed(bench.body, Verdict(tcb_info=wrong)))
-    assert bench.appraise(bench.signed(bench.body, Verdict(tcb_info=right)))
+        bench.appraise(bench.signed(bench.body, SimulatedStatus(tcb_info=wrong)))
+    assert bench.appraise(bench.signed(bench.body, SimulatedStatus(tcb_info=right)))
 
 
 def test_tcb_info_of_another_version_is_not_passed_to_the_library(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes every version from 3 on, and reads of each what it knows of 3. Control: without our question it accepts one."""
-    data = bench.signed(bench.body, Verdict(tcb_info={"version": 4, "whatIsNew": ["a demand"]}))
+    data = bench.signed(bench.body, SimulatedStatus(tcb_info={"version": 4, "whatIsNew": ["a demand"]}))
     with pytest.raises(EvidenceRefused, match="version 4"):
         bench.appraise(data)
     monkeypatch.setattr("bytewise.tee.dcap.TCB_INFO_VERSION", 4)
@@ -151,8 +151,8 @@ QE_IDENTITY: dict[str, tuple[Mapping[str, object], Mapping[str, object]]] = {
 def test_foreign_quoting_enclave_is_refused(bench: Bench, name: str) -> None:
     wrong, right = QE_IDENTITY[name]
     with pytest.raises(EvidenceRefused):
-        bench.appraise(bench.signed(bench.body, Verdict(qe_identity=wrong)))
-    assert bench.appraise(bench.signed(bench.body, Verdict(qe_identity=right)))
+        bench.appraise(bench.signed(bench.body, SimulatedStatus(qe_identity=wrong)))
+    assert bench.appraise(bench.signed(bench.body, SimulatedStatus(qe_identity=right)))
 
 
 # --- the root of a rule ---

@@ -21,7 +21,7 @@ from bytewise.protocol.evidence.appraisal_policy import EvidenceType, PlatformRu
 from bytewise.protocol.evidence.claims import Evidence
 from bytewise.protocol.units import Blob
 from bytewise.tee import mode, quoters
-from bytewise.tee.collateral import from_service
+from bytewise.tee.collateral import parse_collateral
 from bytewise.tee.dcap import verify_quote
 from bytewise.tee.quoters import MAX_OUTPUT_BYTES, ConfigfsQuoter
 from bytewise.tee.snp import verify_report
@@ -136,14 +136,14 @@ def test_collateral_answer_with_two_signers_or_bad_hex_is_malformed(bench: Bench
     collateral, root = bench.evidence.collateral, bench.policy.rules[0].root
     assert collateral is not None
     answer = json.loads(service_answer(collateral, root))
-    assert from_service(json.dumps(answer).encode()) == collateral
+    assert parse_collateral(json.dumps(answer).encode()) == collateral
     for name, value, words in (
         ("qe_identity_issuer_chain", answer["pck_crl_issuer_chain"], "two different keys"),
         ("pck_crl", "zz", "pck_crl is no hex"),
         ("tcb_info", None, "no tcb_info"),
     ):
         with pytest.raises(EvidenceMalformed, match=words):
-            from_service(json.dumps({**answer, name: value}).encode())
+            parse_collateral(json.dumps({**answer, name: value}).encode())
 
 
 def test_wrong_attestation_type_is_named_and_its_configfs_entry_removed(

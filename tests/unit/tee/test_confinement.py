@@ -208,11 +208,11 @@ def test_memory_lock_keeps_its_limit_on_success_and_restores_it_on_failure(
     limits = _Limits(addresses, hard)
     monkeypatch.setattr(confinement, "resource", limits)
     monkeypatch.setattr(confinement, "_libc", lambda: _Answering(0))
-    assert confinement.locked() == ("locked", "")
+    assert confinement.lock_memory() == ("locked", "")
     assert limits.now[resource.RLIMIT_MEMLOCK] == (soft, hard)
     monkeypatch.setattr(confinement, "_libc", lambda: _Answering(-1))
     limits.now[resource.RLIMIT_MEMLOCK] = (5, hard)
-    assert confinement.locked().missing and limits.now[resource.RLIMIT_MEMLOCK] == (5, hard)
+    assert confinement.lock_memory().missing and limits.now[resource.RLIMIT_MEMLOCK] == (5, hard)
 
 
 def _possible(limit: int) -> int:
@@ -238,20 +238,20 @@ def test_resource_limits_forbid_core_dumps() -> None:
 
 def test_missing_kernel_information_is_reported_and_not_fatal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(confinement, "_SIZES", tmp_path / "statm")
-    assert confinement.bounded(memory_bytes=1, cpu_s=1, files=1).missing == "FileNotFoundError"
+    assert confinement.limit_resources(memory_bytes=1, cpu_s=1, files=1).missing == "FileNotFoundError"
     monkeypatch.setattr(confinement, "_INTERFACES", tmp_path / "dev")
     monkeypatch.setattr(confinement, "_unshared", str)
-    assert confinement.no_network().missing == "FileNotFoundError"
+    assert confinement.isolate_network().missing == "FileNotFoundError"
 
 
 def test_unavailable_fences_give_their_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
-    assert confinement.no_sockets(forks=True).missing == "no filter for riscv64"
+    assert confinement.filter_calls(forks=True).missing == "no filter for riscv64"
     swaps = tmp_path / "swaps"
     swaps.write_text("Filename Type Size Used Priority\n/dev/sda2 partition 1 0 -2\n")
     monkeypatch.setattr(confinement, "_SWAPS", swaps)
     monkeypatch.setattr(confinement, "_libc", _refusing)
-    assert re.match("mlockall: |locked memory is limited to", confinement.no_swap().missing)
+    assert re.match("mlockall: |locked memory is limited to", confinement.avoid_swap().missing)
 
 
 class _Answering:

@@ -17,7 +17,7 @@ from bytewise.protocol.evidence.claims import Collateral, Evidence, ResultQuote,
 from bytewise.protocol.evidence.policy_updates import PolicyState
 from bytewise.protocol.units import Blob
 from bytewise.tee import dcap
-from bytewise.tee.collateral import from_service, issued_at
+from bytewise.tee.collateral import issued_at, parse_collateral
 from bytewise.tee.dcap import refusal, verify_quote
 from bytewise.tee.gpu import verify_gpu
 from bytewise.tee.snp import certificate_time, verify_report
@@ -42,14 +42,14 @@ MEMBERS = ("pck_crl_issuer_chain", "root_ca_crl", "pck_crl", "tcb_info_issuer_ch
 @settings(deadline=None, max_examples=40)
 def test_collateral_answers_decode_or_are_malformed(data: bytes) -> None:
     with pytest.raises(EvidenceMalformed):
-        from_service(data)
+        parse_collateral(data)
 
 
 @given(st.fixed_dictionaries({name: anything | st.just("00") for name in MEMBERS}))
 @settings(deadline=None, max_examples=40)
 def test_collateral_answers_with_the_right_members_decode_strictly(answer: dict[str, Any]) -> None:
     with pytest.raises(EvidenceMalformed):
-        from_service(json.dumps(answer).encode())
+        parse_collateral(json.dumps(answer).encode())
 
 
 @given(raw, anything, st.sampled_from(sorted(GPU_CLAIMS)))
@@ -78,7 +78,7 @@ def test_ambiguous_json_is_not_strict(document: bytes) -> None:
 def test_sgx_enclave_and_unknown_status_are_refused_whatever_library_says() -> None:
     with pytest.raises(EvidenceRefused, match="SGX enclave"):
         dcap._claims({"report": {"SgxEnclave": {"mr_enclave": "00" * 32}}})
-    with pytest.raises(TcbRefused, match="which we do not know"):
+    with pytest.raises(TcbRefused, match="which this program does not know"):
         dcap._status("Splendid")
 
 

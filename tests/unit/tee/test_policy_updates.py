@@ -32,7 +32,7 @@ from bytewise.protocol.evidence.policy_updates import (
 )
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, U256, Address, Blob
-from bytewise.tee.policy import follow_policy
+from bytewise.tee.policy import load_policy_state
 from tests.fixtures.tee.policy_succession import (
     FIRST,
     NOW,
@@ -234,7 +234,7 @@ def test_shard_remembers_accepted_policies_across_restarts(tmp_path: Path) -> No
 
     def start(policy: AppraisalPolicy, now: int = NOW, signers: int = 3) -> AppraisalPolicy:
         path.write_bytes(encode(signed(policy, GOVERNORS[:signers])))
-        return follow_policy(path, history, ADDRESSES, 3, 1, True, at(now)).at(now)
+        return load_policy_state(path, history, ADDRESSES, 3, 1, True, at(now)).at(now)
 
     assert start(FIRST) == FIRST
     newer = after(measurements=(program(1), program(3)))
@@ -256,7 +256,7 @@ def test_clocks_set_back_a_little_between_two_starts_shorten_no_wait(tmp_path: P
 
     def start(policy: AppraisalPolicy, now: int) -> PolicyState:
         path.write_bytes(encode(signed(policy, GOVERNORS)))
-        return follow_policy(path, history, ADDRESSES, 3, 1, True, at(now))
+        return load_policy_state(path, history, ADDRESSES, 3, 1, True, at(now))
 
     start(FIRST, NOW)
     newer = after(measurements=(program(1), program(3)))
@@ -274,5 +274,5 @@ def test_an_unsigned_policy_or_one_for_another_chain_does_not_start(tmp_path: Pa
     for data, chain_id in ((encode(FIRST), 1), (b"", 1), (encode(signed(FIRST, GOVERNORS)), 2)):
         path.write_bytes(data)
         with pytest.raises(ConfigurationError):
-            follow_policy(path, tmp_path / "history.json", ADDRESSES, 3, chain_id, True, at(NOW))
+            load_policy_state(path, tmp_path / "history.json", ADDRESSES, 3, chain_id, True, at(NOW))
     assert not (tmp_path / "history.json").exists()

@@ -32,12 +32,12 @@ from bytewise.protocol.evidence.appraisal_policy import (
 )
 from bytewise.protocol.evidence.claims import MAX_EVIDENCE_BYTES, Collateral, Evidence, SnpCertificates, signed_part
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Blob, Digest
-from bytewise.tee.appraisal import Appraised, is_vendor_root, verify_evidence
-from bytewise.tee.collateral import from_service, issued_at
+from bytewise.tee.appraisal import AppraisalResult, is_vendor_root, verify_evidence
+from bytewise.tee.collateral import issued_at, parse_collateral
 from bytewise.tee.dcap import td_measurement, verify_quote
 from bytewise.tee.gpu import verify_gpu
 from bytewise.tee.snp import parse_report, verify_report
-from bytewise.tee_simulated.collateral import Verdict
+from bytewise.tee_simulated.collateral import SimulatedStatus
 from bytewise.tee_simulated.td_quote import TdBody15
 from tests.fixtures.tee.simulated_platform import Bench
 from tests.source import PUBLISHED_VECTORS
@@ -58,7 +58,7 @@ def folder() -> Path:
 
 
 def quote_of(folder: Path, name: str) -> tuple[bytes, Collateral]:
-    return (folder / name).read_bytes(), from_service((folder / f"{name}_collateral.json").read_bytes())
+    return (folder / name).read_bytes(), parse_collateral((folder / f"{name}_collateral.json").read_bytes())
 
 
 def intel_root(quote: bytes) -> Blob:
@@ -107,7 +107,9 @@ def test_a_real_trust_domain_is_accepted_end_to_end(folder: Path) -> None:
     report = quote[TDX_REPORT_AT : TDX_REPORT_AT + REPORT_SIZE]
     evidence = encode(Evidence(EvidenceType.TDX, Blob(quote), collateral, None, Blob(b"")))
     assert len(evidence) < MAX_EVIDENCE_BYTES / 2
-    accepted: Appraised = verify_evidence(policy_of(rule, PlatformKind.TDX, claims.measurement), evidence, report, now, CHAIN_ID)
+    accepted: AppraisalResult = verify_evidence(
+        policy_of(rule, PlatformKind.TDX, claims.measurement), evidence, report, now, CHAIN_ID
+    )
     assert accepted.assurance == "hardware" and accepted.claims == claims
 
 
@@ -142,7 +144,9 @@ def test_the_body_of_a_real_trust_domain_of_tdx_15_is_read(folder: Path, bench: 
     members = {each.name: getattr(said, each.name) for each in fields(TdBody15)}
     body = TdBody15(**members)
     assert quote[48:TDX_15_BODY_AT] == b"\3\0\x88\2\0\0" and quote[TDX_15_BODY_AT:].startswith(body.encoded())
-    evidence = bench.quoter.evidence(body, Verdict(tcb_info={name: real[name] for name in ("tdxModule", "tdxModuleIdentities")}))
+    evidence = bench.quoter.evidence(
+        body, SimulatedStatus(tcb_info={name: real[name] for name in ("tdxModule", "tdxModuleIdentities")})
+    )
     assert evidence.collateral is not None and signed_part(evidence)[48:] == quote[48 : TDX_15_BODY_AT + 648]
     claims = verify_quote(bench.policy.rules[0], evidence.quote, evidence.collateral, bench.now)
     assert claims.measurement == td_measurement(**members) and claims.report_data == said.report_data
@@ -194,10 +198,10 @@ def test_collateral_service_answers_are_read_strictly(folder: Path) -> None:
             # Texts that are to be signed are not looked into here: a wrong one fails its signature.
             if not (name in ("tcb_info", "qe_identity") and value == "zz"):
                 with pytest.raises(EvidenceMalformed):
-                    from_service(json.dumps({**plain, name: value}).encode())
+                    parse_collateral(json.dumps({**plain, name: value}).encode())
     for data in (b"", b"[]", b"{}", b"\xff", b" " * (1 << 21)):
         with pytest.raises(EvidenceMalformed):
-            from_service(data)
+            parse_collateral(data)
 
 
 # --- SEV-SNP ---

@@ -12,7 +12,7 @@ from bytewise.protocol.errors.evidence import TcbRefused
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import MAX_OUT_OF_DATE_GRACE_S, AppraisalPolicy, TcbStatus, policy_digest
 from bytewise.protocol.evidence.policy_updates import ADDITION_DELAY_S, first_policy_state, is_narrower, update_policy
-from bytewise.tee_simulated.collateral import LEVEL_AGE_S, Verdict
+from bytewise.tee_simulated.collateral import LEVEL_AGE_S, SimulatedStatus
 from tests.fixtures.tee.body_changes import EVERY, OLD
 from tests.fixtures.tee.policy_succession import FIRST, NOW, RULE, after, at
 from tests.fixtures.tee.simulated_platform import Bench
@@ -29,11 +29,14 @@ def outdated_module(level_age_s: int, bench: Bench) -> Mapping[str, object]:
 
 
 AGED: dict[str, Callable[[Bench, int], bytes]] = {
-    "the platform": lambda bench, age: bench.signed(bench.body, Verdict(status=OLD[0], level_age_s=age)),
-    "the platform's configuration, too": lambda bench, age: bench.signed(bench.body, Verdict(status=OLD[1], level_age_s=age)),
-    "the quoting enclave": lambda bench, age: bench.signed(bench.body, Verdict(qe_status=OLD[0], level_age_s=age)),
+    "the platform": lambda bench, age: bench.signed(bench.body, SimulatedStatus(status=OLD[0], level_age_s=age)),
+    "the platform's configuration, too": lambda bench, age: bench.signed(
+        bench.body, SimulatedStatus(status=OLD[1], level_age_s=age)
+    ),
+    "the quoting enclave": lambda bench, age: bench.signed(bench.body, SimulatedStatus(qe_status=OLD[0], level_age_s=age)),
     "the module": lambda bench, age: bench.signed(
-        replace(bench.body, tee_tcb_svn=b"\2\1".ljust(16, b"\0")), Verdict(tcb_info=outdated_module(age, bench), level_age_s=age)
+        replace(bench.body, tee_tcb_svn=b"\2\1".ljust(16, b"\0")),
+        SimulatedStatus(tcb_info=outdated_module(age, bench), level_age_s=age),
     ),
 }
 
@@ -56,7 +59,7 @@ def test_outdated_status_is_accepted_for_the_grace_of_the_rule(bench: Bench, nam
 
 
 def test_up_to_date_level_may_be_of_any_age(bench: Bench) -> None:
-    data = bench.signed(bench.body, Verdict(level_age_s=10 * 365 * DAY_S))
+    data = bench.signed(bench.body, SimulatedStatus(level_age_s=10 * 365 * DAY_S))
     assert bench.appraise(data).claims.status is TcbStatus.UP_TO_DATE
 
 
@@ -83,7 +86,7 @@ def test_policy_without_the_grace_keeps_its_bytes_digest_and_meaning(bench: Benc
     assert b"grace" not in document and decode(AppraisalPolicy, document) == before
     assert policy_digest(document) == before.digest
     with pytest.raises(TcbRefused, match="out_of_date_grace_s of the rule is 0"):
-        bench.appraise(bench.signed(bench.body, Verdict(status=OLD[0])), decode(AppraisalPolicy, document))
+        bench.appraise(bench.signed(bench.body, SimulatedStatus(status=OLD[0])), decode(AppraisalPolicy, document))
     graced = bench.with_rule(statuses=EVERY, out_of_date_grace_s=DAY_S)
     assert decode(AppraisalPolicy, encode(graced)) == graced and graced.digest != before.digest
     with pytest.raises(MalformedValue, match="null"):

@@ -13,7 +13,7 @@ from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, TcbStat
 from bytewise.protocol.evidence.claims import evidence_digest, signed_part
 from bytewise.protocol.units import Blob
 from bytewise.tee import dcap
-from bytewise.tee_simulated.collateral import Verdict
+from bytewise.tee_simulated.collateral import SimulatedStatus
 from bytewise.tee_simulated.td_quote import TdBody, TdBody15
 from tests.fixtures.tee.body_changes import BODY_CHANGES
 from tests.fixtures.tee.simulated_platform import Bench
@@ -111,7 +111,7 @@ def levels(*given: tuple[int, str]) -> Mapping[str, object]:
 def ran(bench: Bench, launched: int, runs: int, tcb_info: Mapping[str, object]) -> bytes:
     """A domain that was launched under one number of the module, which was then replaced under it."""
     numbers = {"tee_tcb_svn": bytes([launched]).ljust(16, b"\0"), "tee_tcb_svn2": bytes([runs]).ljust(16, b"\0")}
-    return bench.signed(body15(bench, **numbers), Verdict(tcb_info=tcb_info))
+    return bench.signed(body15(bench, **numbers), SimulatedStatus(tcb_info=tcb_info))
 
 
 RELAUNCH = {
