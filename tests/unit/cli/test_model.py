@@ -37,6 +37,13 @@ def test_model_is_converted_shown_and_checked(checkpoint: Path, capsys: pytest.C
     assert told["equalisation"]["tokens"] == 128 and len(told["equalisation"]["pairs"]) == 9
 
 
+def test_model_is_made_and_not_converted_into_an_existing_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made, out = str(tmp_path / "made"), str(tmp_path / "artifact")
+    assert main(["model", "make", made, "--layers", "1", "--width", "64"]) == Exit.OK
+    assert main(["model", "convert", made, out]) == Exit.OK
+    assert main(["model", "convert", made, out]) == Exit.USAGE and "already exists" in capsys.readouterr().err
+
+
 def test_flipped_byte_ends_check_with_a_mismatch_that_names_it(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = checkpoint.parent / "artifact"
     assert main(["model", "convert", str(checkpoint), str(out), "--equalise", "off"]) == Exit.OK

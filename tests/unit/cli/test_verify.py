@@ -488,15 +488,6 @@ def test_receipts_are_listed_and_named_by_their_first_digits(run: Run, kept: Kep
     assert kept.receipt_id in run("verify", kept.receipt_id[:20]).stdout
 
 
-def test_models_are_made_and_converted(run: Run, kept: Kept, tmp_path: Path) -> None:
-    made, out = str(tmp_path / "made"), str(tmp_path / "artifact")
-    assert run("model", "make", made, "--layers", "1", "--width", "64").returncode == 0
-    done = run("model", "convert", made, out)
-    assert done.returncode == 0 and done.stdout.startswith("0x")
-    again = run("model", "convert", made, out)
-    assert again.returncode == 64 and "already exists" in again.stderr
-
-
 def test_command_is_a_process_with_that_exit_code(kept: Kept) -> None:
     verb = [sys.executable, "-X", "importtime", "-m", "cli", *command(kept, ("verify", kept.receipt_id))]
     done = subprocess.run(verb, cwd=ROOT, env=child_environment(), capture_output=True, text=True, timeout=60, check=False)
