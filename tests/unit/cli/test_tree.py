@@ -122,3 +122,10 @@ def test_run_replaces_the_process_by_the_program(monkeypatch: pytest.MonkeyPatch
         main([noun, "run", "--config", str(config)])
     modules = ["serving", "verifier", "committee", "enclave", "kms", "bytewise.da"]
     assert [each[0] for each in ran] == modules and all(each[-2:] == ["--config", str(config)] for each in ran)
+
+
+def test_version_as_json_names_the_profile_and_verify_its_algorithm(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["version", "--output", "json"]) == Exit.OK
+    assert json.loads(capsys.readouterr().out)["profile"] == "exact-1"
+    assert main(["verify", "--help"]) == Exit.OK
+    assert "Algorithm 3" in capsys.readouterr().out

@@ -494,8 +494,3 @@ def test_command_is_a_process_with_that_exit_code(kept: Kept) -> None:
     assert done.returncode == 3 and "INCONCLUSIVE" in done.stdout
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "web3" in loaded and not loaded & {"torch", "transformers", "openai"}, "who runs no model waits for none"
-
-
-def test_version_and_help_end_with_code_0(run: Run, kept: Kept) -> None:
-    assert json.loads(run("version", "--output", "json").stdout)["profile"] == "exact-1"
-    assert "Algorithm 3" in run("verify", "--help").stdout
