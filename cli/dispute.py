@@ -26,7 +26,7 @@ from cli.network import dispute_entry, disputes, seat_entry
 from cli.output import (
     LIMIT,
     LimitOption,
-    Output,
+    OutputFormat,
     OutputOption,
     by_prefix,
     emit,
@@ -50,7 +50,7 @@ def list_disputes(
     operator: OperatorOption = None,
     verdict: VerdictOption = None,
     limit: LimitOption = LIMIT,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """List disputes, the newest first: against whom, how far, which verdict, who was paid.
 
@@ -73,7 +73,7 @@ def show(
     dispute: DisputeArgument,
     network: NetworkOption = NETWORK_FILE,
     rpc: RpcOption = RPC_URLS,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Show one dispute with the seats and votes of its committee.
 

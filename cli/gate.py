@@ -20,7 +20,7 @@ from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.errors.records import NotCanonical
 from bytewise.service.clock import monotonic_s
 from bytewise.service.exit_codes import Exit
-from cli.output import Output, OutputOption, emit
+from cli.output import OutputFormat, OutputOption, emit
 
 # A client of an OpenAI-compatible endpoint that hands over whole answers, for verbs that look at every byte of them.
 
@@ -162,7 +162,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class DifferentAnswer:
     """The first byte in which two answers to one request differ."""
 
     request: str
@@ -180,7 +180,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class GateFinding:
     """What the gate saw."""
 
     answers: int
@@ -189,7 +189,7 @@ class Finding:
     """Comparisons of an answer with the first one."""
     bytes: int
     """Bytes that were compared."""
-    difference: Difference | None
+    difference: DifferentAnswer | None
     """The first one, or None."""
     replayed: bool
     """Whether two answers carry one receipt: then the endpoint repeated an answer and computed nothing."""
@@ -219,17 +219,17 @@ def comparable(reply: Body) -> dict[str, bytes]:
     return parts
 
 
-def first_difference(request: str, answer: str, first: dict[str, bytes], other: dict[str, bytes]) -> Difference | None:
+def first_difference(request: str, answer: str, first: dict[str, bytes], other: dict[str, bytes]) -> DifferentAnswer | None:
     """The first differing byte of two answers' parts."""
     for part in [*first, *(name for name in other if name not in first)]:
         left, right = first.get(part, b""), other.get(part, b"")
         if left != right:
             at = next((i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))
-            return Difference(request, answer, part, at, _around(left, at), _around(right, at))
+            return DifferentAnswer(request, answer, part, at, _around(left, at), _around(right, at))
     return None
 
 
-def run(endpoint: Endpoint, plan: Plan, told: Told) -> Finding:
+def run(endpoint: Endpoint, plan: Plan, told: Told) -> GateFinding:
     """Fires the plan, and stops at the first difference."""
     seen = _Seen()
     try:
@@ -238,8 +238,8 @@ def run(endpoint: Endpoint, plan: Plan, told: Told) -> Finding:
                 seen.compare(name, how, reply)
                 told(seen.answers, plan.total)
     except _Differs as found:
-        return Finding(seen.answers, seen.compared, seen.bytes, found.difference, seen.replayed)
-    return Finding(seen.answers, seen.compared, seen.bytes, None, seen.replayed)
+        return GateFinding(seen.answers, seen.compared, seen.bytes, found.difference, seen.replayed)
+    return GateFinding(seen.answers, seen.compared, seen.bytes, None, seen.replayed)
 
 
 def _alone(endpoint: Endpoint, plan: Plan) -> Iterator[tuple[str | None, Body]]:
@@ -262,7 +262,7 @@ def _among_traffic(endpoint: Endpoint, plan: Plan) -> Iterator[tuple[str | None,
 
 
 class _Differs(Exception):
-    def __init__(self, difference: Difference) -> None:
+    def __init__(self, difference: DifferentAnswer) -> None:
         self.difference = difference
 
 
@@ -346,7 +346,7 @@ def gate(
     tokens: Annotated[int, typer.Option("--tokens", min=1, max=2**20, help="New tokens of each answer.")] = 32,
     seed: Annotated[int, typer.Option("--seed", min=0, max=2**53 - 1, help="Sampler seed of the identical requests.")] = 1,
     api_key: Annotated[str, typer.Option("--api-key", help="Sent as bearer token.", envvar="BYTEWISE_API_KEY")] = "none",
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Fire identical requests at an endpoint; fail on the first differing byte.
 
@@ -373,13 +373,13 @@ def gate(
     raise typer.Exit(_exit(found))
 
 
-def _exit(found: Finding) -> Exit:
+def _exit(found: GateFinding) -> Exit:
     if found.difference is not None:
         return Exit.MISMATCH
     return Exit.INCONCLUSIVE if found.replayed else Exit.OK
 
 
-def _show(found: Finding, console: Console) -> None:
+def _show(found: GateFinding, console: Console) -> None:
     counted = f"{found.answers} answers, {found.compared} comparisons, {found.bytes} bytes"
     where = found.difference
     if where is not None:

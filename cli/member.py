@@ -14,7 +14,7 @@ from cli.output import (
     LIMIT,
     Fields,
     LimitOption,
-    Output,
+    OutputFormat,
     OutputOption,
     by_prefix,
     emit,
@@ -34,7 +34,7 @@ DisputeOption = Annotated[str | None, typer.Option("--dispute", help="Only membe
 
 def list_members(
     network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, dispute: DisputeOption = None,
-    limit: LimitOption = LIMIT, output: OutputOption = Output.TABLE,
+    limit: LimitOption = LIMIT, output: OutputOption = OutputFormat.TABLE,
 ) -> None:  # fmt: skip
     """List members of committees, the newest dispute first: seats, vote, pay and charges.
 
@@ -52,7 +52,7 @@ def list_members(
 
 def show(
     account: AccountArgument, network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:  # fmt: skip
     """Show one member: its seats in all committees, its votes, pay and charges.
 

@@ -17,7 +17,7 @@ from bytewise.protocol.errors.actors import ArtifactMismatch, ConfigurationError
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.units import ZERO_DIGEST, Digest, digest, hex0x, unhex
 from bytewise.service.exit_codes import Exit
-from cli.output import Output, OutputOption, emit, plain
+from cli.output import OutputFormat, OutputOption, emit, plain
 
 # `bytewise model pin` and `bytewise model fingerprint`: artifacts and environments of profile `pinned-1`.
 
@@ -196,7 +196,7 @@ def convert(
     print(hex0x(model_id))
 
 
-def show(artifact: Annotated[Path, typer.Argument(help="Artifact folder.")], output: OutputOption = Output.TABLE) -> None:
+def show(artifact: Annotated[Path, typer.Argument(help="Artifact folder.")], output: OutputOption = OutputFormat.TABLE) -> None:
     """Show what an artifact says of itself: shape, precision, channels, bound, sizes.
 
     The weights are not read.
@@ -205,7 +205,7 @@ def show(artifact: Annotated[Path, typer.Argument(help="Artifact folder.")], out
     from bytewise.protocol.encoding import to_json
 
     manifest = read_manifest(artifact)
-    if output is not Output.TABLE:
+    if output is not OutputFormat.TABLE:
         emit(output, {"model_id": hex0x(manifest.model_id), **to_json(manifest)}, lambda: None)
         return
     table = Table("", Column("", overflow="fold"), show_header=False, box=None)

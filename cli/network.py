@@ -33,7 +33,7 @@ from chain.reads.reader import SnapshotReader
 from chain.reads.records import MoneyTotals
 from cli.assurance import Labels, warn
 from cli.connect import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, connected
-from cli.output import Fields, Output, OutputOption, brief, emit, ether, print_entries
+from cli.output import Fields, OutputFormat, OutputOption, brief, emit, ether, print_entries
 
 # What the published result quote of a vote is worth: appraised under the round's policy, and compared with vote and chain.
 
@@ -375,7 +375,7 @@ def _claim_of(member: Mapping[str, Any]) -> str | None:
     return None if None in found else hex0x(claim_of(*(digest(unhex(each)) for each in found)))
 
 
-def show(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, output: OutputOption = Output.TABLE) -> None:
+def show(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, output: OutputOption = OutputFormat.TABLE) -> None:
     """Show receipts, verdicts and money of a network, read from the chain alone.
 
     Exit codes: 0 read, 5 the node does not answer, 64 wrong input.

@@ -10,14 +10,14 @@ from chain.reads.documents import RegistryDocuments
 from chain.reads.reader import SnapshotReader
 from cli.connect import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, connected
 from cli.network import holdings
-from cli.output import LIMIT, Fields, LimitOption, Output, OutputOption, brief, emit, limited, one_by_prefix, print_entries
+from cli.output import LIMIT, Fields, LimitOption, OutputFormat, OutputOption, brief, emit, limited, one_by_prefix, print_entries
 
 AccountArgument = Annotated[str, typer.Argument(metavar="ACCOUNT", help="Account, 0x-hex, or its first digits.")]
 
 
 def list_operators(
     network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, limit: LimitOption = LIMIT,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:  # fmt: skip
     """List operators: address, stake, and how many receipts each anchored.
 
@@ -32,7 +32,7 @@ def list_operators(
 
 def show(
     account: AccountArgument, network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:  # fmt: skip
     """Show one operator: address, stake, and how many receipts it anchored.
 

@@ -17,7 +17,7 @@ from bytewise.service.exit_codes import Exit
 T = TypeVar("T")
 
 
-class Output(enum.StrEnum):
+class OutputFormat(enum.StrEnum):
     """How a command tells its result."""
 
     TABLE = "table"
@@ -25,7 +25,9 @@ class Output(enum.StrEnum):
     JSONL = "jsonl"
 
 
-OutputOption = Annotated[Output, typer.Option("--output", help="For people, or for programs: one JSON value, or one a line.")]
+OutputOption = Annotated[
+    OutputFormat, typer.Option("--output", help="For people, or for programs: one JSON value, or one a line.")
+]
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Most entries, the newest first; 0: all.")]
 LIMIT = 50
 """Entries of a list where nobody says how many."""
@@ -35,11 +37,11 @@ _PREFIX = re.compile("0x[0-9a-fA-F]{1,64}|[0-9]{1,78}")
 Fields = Mapping[str, object]
 
 
-def emit(output: Output, value: object, show: Callable[[], object]) -> None:
+def emit(output: OutputFormat, value: object, show: Callable[[], object]) -> None:
     """Prints a value as JSON, or each entry of a list as a line of JSON, or calls `show`."""
-    if output is Output.TABLE:
+    if output is OutputFormat.TABLE:
         show()
-    elif output is Output.JSON:
+    elif output is OutputFormat.JSON:
         print(json.dumps(value, indent=2))
     else:
         for each in value if isinstance(value, list) else [value]:

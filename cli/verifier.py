@@ -14,7 +14,7 @@ from cli.output import (
     LIMIT,
     Fields,
     LimitOption,
-    Output,
+    OutputFormat,
     OutputOption,
     brief,
     by_prefix,
@@ -30,7 +30,7 @@ PoolOption = Annotated[str | None, typer.Option("--pool", help="Only verifiers o
 
 def list_verifiers(
     network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, pool: PoolOption = None, limit: LimitOption = LIMIT,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:  # fmt: skip
     """List verifiers: pool, units of stake that weigh now, and machine.
 
@@ -49,7 +49,7 @@ def list_verifiers(
 
 def show(
     account: AccountArgument, network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:  # fmt: skip
     """Show one verifier: pool, units of stake that weigh now, and machine.
 

@@ -29,7 +29,7 @@ from cli.connect import (
     connected,
     receipt_argument,
 )
-from cli.output import Output, OutputOption, emit, escaped, plain
+from cli.output import OutputFormat, OutputOption, emit, escaped, plain
 from cli.receipt import check as receipt_check
 from cli.receipt.check import FAIL, PASS, Check, Conclusion, Model, Rerun, Seen, Standing, Texts
 from cli.receipt.saved_answer import Choice, SavedAnswer, read_answer
@@ -189,7 +189,7 @@ class Asked(NamedTuple):
 
 def verify(
     subject: SubjectArgument, network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, da: DaOption = DA_URLS,
-    opening: OpeningOption = None, artifact: ArtifactOption = None, output: OutputOption = Output.TABLE,
+    opening: OpeningOption = None, artifact: ArtifactOption = None, output: OutputOption = OutputFormat.TABLE,
 ) -> None:  # fmt: skip
     """Check an answer or a receipt, by re-running it if you hold its opening.
 

@@ -4,10 +4,10 @@ import sys
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 
-from cli.output import Output, OutputOption, emit
+from cli.output import OutputFormat, OutputOption, emit
 
 
-def version(output: OutputOption = Output.TABLE) -> None:
+def version(output: OutputOption = OutputFormat.TABLE) -> None:
     """Print the versions of this program, its arithmetic profile and Python.
 
     Example: bytewise version --output json

@@ -23,7 +23,7 @@ from cli.chain.privileged_call import (
     deliver,
 )
 from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
-from cli.output import Output, OutputOption
+from cli.output import OutputFormat, OutputOption
 
 ContractArgument = Annotated[
     str, typer.Argument(metavar="CONTRACT", help="As in docs/reference/contracts.md: Guardian, Registry, …")
@@ -53,7 +53,7 @@ def call(
     key: KeyOption = None,
     devnet_account: DevnetOption = None,
     send: SendOption = False,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Try a call in the name of who may make it; with --key and --send, send it.
 

@@ -24,7 +24,7 @@ from chain.sending.fees import fees_at
 from chain.sending.keys import devnet_signer, load_signer
 from chain.sending.transactions import send_all
 from cli.connect import address_book, chain_of
-from cli.output import Output, printable
+from cli.output import OutputFormat, printable
 
 SEND_TIMEOUT_S = 120.0
 """For one transaction of a person: ten blocks of main net."""
@@ -46,7 +46,7 @@ class CallContext(NamedTuple):
     account: Address | None
     """Who will sign; None if nobody was named."""
     send: bool
-    output: Output
+    output: OutputFormat
 
     @property
     def network(self) -> Network:
@@ -62,7 +62,7 @@ class CallContext(NamedTuple):
 
 def call_context(
     file: Path, rpc: list[str], who: str | None, key: Path | None, devnet_account: int | None, send: bool,
-    output: Output = Output.TABLE,
+    output: OutputFormat = OutputFormat.TABLE,
 ) -> CallContext:  # fmt: skip
     """The network of an address book, its code checked, and who asks; `ConfigurationError` for what contradicts itself."""
     if sum(each is not None for each in (who, key, devnet_account)) > 1:
@@ -90,7 +90,7 @@ def deliver(of: CallContext, act: ContractCall, more: Mapping[str, Any] | None =
     except Fault as error:
         raise ConfigurationError(str(act), f"refused for {who}: {error}") from None
     request: dict[str, Any] = request_of(of.network, who, act)
-    if of.output is not Output.TABLE:
+    if of.output is not OutputFormat.TABLE:
         told = {"chain_id": of.network.chain_id, **request, **(more or {})}
         if of.signer is not None and of.send:
             done = _sent(of, of.signer, act)

@@ -22,7 +22,7 @@ from cli.chain.call import ArgumentsArgument, act_of
 from cli.chain.params import BlockOption, change_of
 from cli.chain.privileged_call import CallContext, DevnetOption, FromOption, KeyOption, SendOption, call_context, deliver, moment
 from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book
-from cli.output import LIMIT, LimitOption, Output, OutputOption, by_prefix, emit, limited, one_by_prefix, print_entries
+from cli.output import LIMIT, LimitOption, OutputFormat, OutputOption, by_prefix, emit, limited, one_by_prefix, print_entries
 
 # Files of calls that one proposal makes together: what nobody asked for must not be proposed, so nothing is passed over.
 
@@ -93,7 +93,7 @@ def propose(
     key: KeyOption = None,
     devnet_account: DevnetOption = None,
     send: SendOption = False,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Propose calls to the vote.
 
@@ -132,7 +132,7 @@ def proposals(
     rpc: RpcOption = RPC_URLS,
     state: StateOption = None,
     limit: LimitOption = LIMIT,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """List all proposals: what each does, how its vote stands, what comes next.
 
@@ -153,7 +153,7 @@ def show(
     proposal: ProposalArgument,
     network: NetworkOption = NETWORK_FILE,
     rpc: RpcOption = RPC_URLS,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Show one proposal: what it does, how its vote stands, what comes next.
 
@@ -197,7 +197,7 @@ def vote(
     key: KeyOption = None,
     devnet_account: DevnetOption = None,
     send: SendOption = False,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Vote, once.
 
@@ -223,7 +223,7 @@ def queue(
     key: KeyOption = None,
     devnet_account: DevnetOption = None,
     send: SendOption = False,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Start the short timelock of what was voted; anybody may.
 
@@ -242,7 +242,7 @@ def execute(
     key: KeyOption = None,
     devnet_account: DevnetOption = None,
     send: SendOption = False,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Do what a timelock has held for long enough; anybody may.
 
@@ -268,7 +268,7 @@ def cancel(
     key: KeyOption = None,
     devnet_account: DevnetOption = None,
     send: SendOption = False,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Take your own proposal back before its vote begins.
 

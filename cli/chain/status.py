@@ -18,7 +18,7 @@ from chain.reads.restaking import Restaking
 from chain.reads.roles import holders, irregularities
 from cli.assurance import warn
 from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
-from cli.output import Output, OutputOption, emit, ether, plain, print_entries
+from cli.output import OutputFormat, OutputOption, emit, ether, plain, print_entries
 
 # What `bytewise chain show` shows: plain JSON data, and tables for people. Amounts in wei as decimal strings.
 
@@ -131,7 +131,7 @@ def _table(title: str, columns: tuple[str, ...], rows: Any) -> Table:
     return table
 
 
-def status(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, output: OutputOption = Output.TABLE) -> None:
+def status(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, output: OutputOption = OutputFormat.TABLE) -> None:
     """Show whether the chain has what the address book says: code, roles, clock, pools, money.
 
     Exit codes: 0 all as it should be, 2 a role is held by somebody it should not, 5 the node does not answer, 64 other code.

@@ -11,7 +11,7 @@ from bytewise.protocol.suites import is_rebuilt
 from bytewise.service.installation import SOURCE_ROOT
 from cli.demo.build import MODEL_NAME, Models
 from cli.demo.plan import CHAIN_ID, OPERATORS, VERIFIERS, Options
-from cli.demo.processes import Network
+from cli.demo.processes import ProcessGroup
 from cli.demo.site import HOST, Site, write_toml
 
 ANVIL = "@foundry-rs/anvil-linux-amd64"
@@ -36,21 +36,21 @@ def anvil(folder: Path) -> Path:
     return Path(found)
 
 
-def start_chain(site: Site, network: Network) -> None:
+def start_chain(site: Site, network: ProcessGroup) -> None:
     """One anvil chain with a block each second and instant finality depth of two blocks."""
     command = [str(anvil(site.root)), "--host", HOST, "--port", str(site.ports.chain), "--chain-id", str(CHAIN_ID)]
     network.start("chain", [*command, "--block-time", "1", "--slots-in-an-epoch", "1", "--silent"])
     network.wait("chain", lambda: listening(site.ports.chain), READY_S)
 
 
-def start_stores(site: Site, network: Network) -> None:
+def start_stores(site: Site, network: ProcessGroup) -> None:
     """The DA store, and the node through which members see the chain."""
     config = write_toml(site.of("da") / "da.toml", {"directory": site.of("da") / "blobs", "port": site.ports.da})
     network.python("da", "bytewise.da", "serve", "--config", str(config))
     network.python("proxy", "adversaries.rpc_proxy", "--upstream", site.rpc_url, "--port", str(site.ports.proxy))
 
 
-def start_enclaves(site: Site, network: Network, models: Models) -> None:
+def start_enclaves(site: Site, network: ProcessGroup, models: Models) -> None:
     """One long-lived enclave for each verifier; it needs no chain."""
     for name in VERIFIERS:
         config = {
@@ -62,7 +62,7 @@ def start_enclaves(site: Site, network: Network, models: Models) -> None:
         network.python(f"{name}-enclave", "enclave", "--config", str(path))
 
 
-def start_operators(site: Site, network: Network, models: Models, options: Options) -> None:
+def start_operators(site: Site, network: ProcessGroup, models: Models, options: Options) -> None:
     """The honest operator, and the dishonest one unless the demo runs without an adversary."""
     for name in OPERATORS:
         folder = site.of(name)
@@ -84,7 +84,7 @@ def start_operators(site: Site, network: Network, models: Models, options: Optio
             network.python(name, "serving", "--config", path)
 
 
-def start_members(site: Site, network: Network, options: Options) -> None:
+def start_members(site: Site, network: ProcessGroup, options: Options) -> None:
     """One duty process for each verifier, and the watchtower, which has no stake and no enclave."""
     for name in VERIFIERS:
         extra = {
@@ -99,7 +99,7 @@ def start_members(site: Site, network: Network, options: Options) -> None:
     network.python("watchtower", "verifier", "--config", config)
 
 
-def start_challenger(site: Site, network: Network, receipt_id: str) -> None:
+def start_challenger(site: Site, network: ProcessGroup, receipt_id: str) -> None:
     """Somebody who disputes one honest receipt."""
     config = _node(site, "challenger", "watchtower", site.rpc_url, {})
     network.python("challenger", "adversaries.frivolous_challenger", "--config", config, receipt_id)
@@ -115,7 +115,7 @@ def _node(site: Site, name: str, role: str, rpc_url: str, extra: dict[str, Any])
     return str(write_toml(folder / "node.toml", config))
 
 
-def wait_ready(site: Site, network: Network) -> None:
+def wait_ready(site: Site, network: ProcessGroup) -> None:
     """Every process answers: ports are open, ready files are written."""
     ports = {"da": site.ports.da, "proxy": site.ports.proxy}
     ports |= {f"shard{i + 1}": port for i, port in enumerate(site.ports.shards)}

@@ -36,7 +36,7 @@ from chain.reads.reader import SnapshotReader
 from chain.sending.keys import devnet_signer, save_signer
 from cli.demo import ceremony, plan
 from cli.demo.plan import CHAIN_ID, OPERATORS, SHARDS, VERIFIERS
-from cli.demo.processes import Network as Processes
+from cli.demo.processes import ProcessGroup as Processes
 from cli.demo.site import Site
 
 MODEL_NAME = "lighthouse"

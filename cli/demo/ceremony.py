@@ -13,7 +13,7 @@ from chain.client.rpc import ChainClient
 from chain.sending.keys import load_signer, save_signer
 from cli.demo import plan
 from cli.demo.plan import SHARDS
-from cli.demo.processes import Network as Processes
+from cli.demo.processes import ProcessGroup as Processes
 from cli.demo.site import HOST, Site, write_toml
 from cli.key.ceremony import put_in_force
 from kms.ceremony.session import finished_ceremony

@@ -27,7 +27,7 @@ from chain.deployment.deploy import fund
 from chain.sending.keys import devnet_signer, save_signer
 from cli.demo import build, plan
 from cli.demo.plan import CHAIN_ID, OPERATORS, SHARDS, Options
-from cli.demo.processes import Network
+from cli.demo.processes import ProcessGroup
 from cli.demo.site import Site
 from cli.network import print_state
 
@@ -123,7 +123,7 @@ def show(site: Site, console: Console) -> None:
         _line(console, command)
 
 
-def stay(network: Network, console: Console) -> None:
+def stay(network: ProcessGroup, console: Console) -> None:
     """Until Ctrl-C; meanwhile it says which process ended, once each."""
     told: set[str] = set()
     while True:
@@ -132,7 +132,7 @@ def stay(network: Network, console: Console) -> None:
         time.sleep(LOOK_S)
 
 
-def news_of_the_dead(network: Network, told: set[str]) -> list[str]:
+def news_of_the_dead(network: ProcessGroup, told: set[str]) -> list[str]:
     """Which processes ended since the last time, how, and where each one's log is."""
     fresh = {name: code for name, code in network.ended().items() if name not in told}
     told.update(fresh)

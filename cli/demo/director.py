@@ -18,7 +18,7 @@ from bytewise.storage.nonce_lease import NonceLease
 from bytewise.storage.outbox import Outbox, OutboxState
 from chain.reads.reader import SnapshotReader
 from cli.demo.plan import CHAIN_ID, VERIFIERS
-from cli.demo.processes import Network
+from cli.demo.processes import ProcessGroup
 from cli.demo.site import Site
 
 MOST_SEATS = 5
@@ -59,7 +59,7 @@ class Fates:
 class Director:
     """Chooses, kills, restarts and sends away; called with each new snapshot."""
 
-    def __init__(self, site: Site, network: Network, accounts: dict[str, Address]) -> None:
+    def __init__(self, site: Site, network: ProcessGroup, accounts: dict[str, Address]) -> None:
         self._site = site
         self._network = network
         self._names = {accounts[name]: name for name in VERIFIERS}

@@ -49,7 +49,7 @@ _ENVIRONMENT = {
 }  # fmt: skip
 
 
-class Network:
+class ProcessGroup:
     """Every process of one run, with a log file each."""
 
     def __init__(self, folder: Path, root: Path, on_wait: Callable[[str], None]) -> None:

@@ -38,7 +38,7 @@ from cli.demo.build import MODEL_NAME, Built
 from cli.demo.client import Answer, Client
 from cli.demo.director import Director, Fates
 from cli.demo.plan import OPERATORS, VERIFIERS, Options, questions
-from cli.demo.processes import Network, ensure_up
+from cli.demo.processes import ProcessGroup, ensure_up
 from cli.demo.site import Site, new_site
 from cli.network import whole_snapshot
 from verifier.watch.list_reader import GOOD
@@ -123,7 +123,7 @@ class Demo:
         self.options = options
         self.story = Story(console)
         self.site: Site = new_site(root, options.folder, options.epoch)
-        self.network = Network(self.site.folder, root, self.story.waiting)
+        self.network = ProcessGroup(self.site.folder, root, self.story.waiting)
         self.canary = canary
         (self.site.openings / "canary.txt").write_text(canary)
         self.answers: list[Answer] = []

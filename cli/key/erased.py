@@ -17,7 +17,7 @@ from chain.client.address_book import verify_code
 from chain.reads.reader import SnapshotReader
 from chain.reads.share_history import share_history
 from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
-from cli.output import Output, OutputOption, emit, moment, printable
+from cli.output import OutputFormat, OutputOption, emit, moment, printable
 from kms.ceremony.erasure import JudgedStatement, SharesToErase, count_statements, judge_statement, shares_to_erase
 
 FilesArgument = Annotated[
@@ -29,7 +29,7 @@ def erased(
     files: FilesArgument,
     network: NetworkOption = NETWORK_FILE,
     rpc: RpcOption = RPC_URLS,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Verify erasure statements, and tell whether enough shards gave one.
 

@@ -18,7 +18,7 @@ from chain.client.access import Chain
 from cli.connect import NETWORK_FILE, NetworkOption, ReceiptArgument, address_book, chain_of, read_ahead_of, receipt_argument
 from cli.key.log_audit import Court, Known, Looked, court_of, judged, known_of, known_or_booked, look, worst
 from cli.key.log_table import Subject, print_found, print_progress, print_story
-from cli.output import Output, OutputOption
+from cli.output import OutputFormat, OutputOption
 from kms.release_log.copies import ReleaseLogCopy, find_copies
 from kms.release_log.opening_report import CopiedLog, SharesHistory, report_opening
 
@@ -45,7 +45,7 @@ def verify(
     epoch: EpochOption = 0,
     logs: LogsOption = LOGS,
     rpc: ChainOption = None,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Fetch the release log of every shard, check it, and keep what is new.
 
@@ -62,7 +62,7 @@ def verify(
     book = address_book(network)
     record, client = _epoch(book, epoch), _client(book, rpc)
     known = known_or_booked(book, record, client)
-    looked, tell = [], print_progress if output is Output.TABLE else _tell_nobody
+    looked, tell = [], print_progress if output is OutputFormat.TABLE else _tell_nobody
     for each in known.history.holders().values():
         looked.append(look(book, known.history, each, ReleaseLogCopy(logs, record.epoch, each.address)))
         tell(looked[-1])
@@ -81,7 +81,7 @@ def show(
     epoch: EpochOption = 0,
     logs: LogsOption = LOGS,
     rpc: HoldersOption = None,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Tell who asked for the key of a receipt, when, why, and under which evidence.
 

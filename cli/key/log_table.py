@@ -14,13 +14,13 @@ from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import Address, Digest, hex0x
 from cli.assurance import warn
 from cli.key.log_audit import Looked
-from cli.output import Output, emit, moment, plain
+from cli.output import OutputFormat, emit, moment, plain
 from kms.release_log.opening_report import OpeningReport, ReportedRelease, SharesHistory
 
 _NO_TICKET = "the shards kept no ticket"
 
 
-def print_found(record: EpochRecord, found: list[Looked], failure: str, output: Output) -> None:
+def print_found(record: EpochRecord, found: list[Looked], failure: str, output: OutputFormat) -> None:
     """Prints what was found at each shard of a key epoch, and its label; `failure`: why the chain judges nothing."""
     rows = [{**_row(each), "assurance": record.assurance} for each in found]
     emit(output, rows, lambda: _print_rows(record, rows))
@@ -87,7 +87,7 @@ class Subject(NamedTuple):
     """Whether the chain told that, not the address book."""
 
 
-def print_story(receipt: Digest, subject: Subject, story: OpeningReport, output: Output) -> None:
+def print_story(receipt: Digest, subject: Subject, story: OpeningReport, output: OutputFormat) -> None:
     """Prints the records of one receipt, oldest first, and who opened it under which shares."""
     rebuilt, history = is_rebuilt(subject.epoch), subject.history
     about: dict[str, Any] = {

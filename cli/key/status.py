@@ -20,7 +20,7 @@ from chain.client.address_book import verify_code
 from chain.reads.reader import SnapshotReader
 from cli.assurance import warn
 from cli.connect import NETWORK_FILE, RPC_URLS, TIMEOUT_S, NetworkOption, RpcOption, address_book, chain_of
-from cli.output import Fields, Output, OutputOption, emit, plain, print_entries
+from cli.output import Fields, OutputFormat, OutputOption, emit, plain, print_entries
 from kms.shard_client import PAGE_NOT_FOUND, ShardClient
 
 SERVED = (EpochState.ACTIVE, EpochState.DRAINING, EpochState.COMPROMISED)
@@ -154,7 +154,7 @@ def _share_said(info: ShardInfo, chains: Sequence[EpochOnChain]) -> tuple[str, b
 
 
 def list_epochs(
-    network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, output: OutputOption = Output.TABLE
+    network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, output: OutputOption = OutputFormat.TABLE
 ) -> None:  # fmt: skip
     """List key epochs as the chain has them, and what the shards of each say.
 
@@ -166,7 +166,7 @@ def list_epochs(
     Example: bytewise key list --network network.json
     """
     state = _collected(network, rpc, None)
-    emit(output, state["epochs"] if output is Output.JSONL else state, lambda: show(state, Console()))
+    emit(output, state["epochs"] if output is OutputFormat.JSONL else state, lambda: show(state, Console()))
     _end(state)
 
 
@@ -174,7 +174,7 @@ def show_epoch(
     epoch: Annotated[int, typer.Argument(metavar="EPOCH", min=1, max=2**64 - 1, help="Number of a key epoch.")],
     network: NetworkOption = NETWORK_FILE,
     rpc: RpcOption = RPC_URLS,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Show one key epoch as the chain has it, and what its shards say.
 

@@ -33,7 +33,7 @@ from cli.output import (
     LIMIT,
     Fields,
     LimitOption,
-    Output,
+    OutputFormat,
     OutputOption,
     by_prefix,
     emit,
@@ -61,7 +61,7 @@ def list_receipts(
     operator: OperatorOption = None,
     batch: BatchOption = None,
     limit: LimitOption = LIMIT,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """List receipts, the newest first: operator, batch, verdict.
 
@@ -158,7 +158,7 @@ def show(
     network: NetworkOption = NETWORK_FILE,
     rpc: RpcOption = RPC_URLS,
     da: DaOption = DA_URLS,
-    output: OutputOption = Output.JSON,
+    output: OutputOption = OutputFormat.JSON,
 ) -> None:
     """Print a receipt: its signed record, its batch, where its envelope lies.
 

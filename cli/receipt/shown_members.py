@@ -27,7 +27,7 @@ EXCERPT = 60
 """Characters of a text that are shown of a difference."""
 
 
-class Difference(NamedTuple):
+class MemberDifference(NamedTuple):
     """A shown member that is not what was signed."""
 
     member: str
@@ -43,7 +43,7 @@ class Comparison:
 
     compared: int = 0
     """Members that were compared."""
-    differences: list[Difference] = field(default_factory=list)
+    differences: list[MemberDifference] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
     """Paths of members that nothing at hand determines."""
     has_text: bool = False
@@ -87,14 +87,14 @@ class Comparison:
         if len(shown) != len(expected):
             self.compared += 1
             where = f"{path}[{len(expected)}]" if len(shown) > len(expected) else path
-            self.differences.append(Difference(where, f"{len(shown)} items", f"{len(expected)} items"))
+            self.differences.append(MemberDifference(where, f"{len(shown)} items", f"{len(expected)} items"))
 
     def _add_value(self, shown: object, expected: object, path: str) -> None:
         self.compared += 1
         self.has_text |= path.endswith(".message.content")
         is_same = shown == expected and isinstance(shown, bool) == isinstance(expected, bool)
         if not is_same and not (expected is None and shown in ("", [], {})):
-            self.differences.append(Difference(path, *_excerpts(shown, expected)))
+            self.differences.append(MemberDifference(path, *_excerpts(shown, expected)))
 
 
 def expected_answer(

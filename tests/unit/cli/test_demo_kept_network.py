@@ -19,7 +19,7 @@ from chain.sending.keys import load_signer
 from cli.demo import command as keeping
 from cli.demo.facts import FRAUDS
 from cli.demo.plan import CHAIN_ID, FUNDS_WEI, PARAMS, STAKE_WEI
-from cli.demo.processes import Network
+from cli.demo.processes import ProcessGroup
 from cli.demo.site import Ports, Site, new_site
 from tests.fixtures.chain.anvil import running_anvil
 from tests.fixtures.verifier.verifier_fixture import NETWORK
@@ -35,8 +35,8 @@ def site(tmp_path: Path) -> Site:
 
 
 @pytest.fixture
-def network(tmp_path: Path) -> Iterator[Network]:
-    network = Network(tmp_path, tmp_path, lambda what: None)
+def network(tmp_path: Path) -> Iterator[ProcessGroup]:
+    network = ProcessGroup(tmp_path, tmp_path, lambda what: None)
     yield network
     network.end()
 
@@ -110,7 +110,7 @@ def test_dishonest_operator_has_free_stake_for_receipts_after_its_frauds() -> No
     assert FUNDS_WEI > STAKE_WEI["dishonest"]
 
 
-def test_ended_process_of_a_kept_network_is_named_once_with_its_log(network: Network, tmp_path: Path) -> None:
+def test_ended_process_of_a_kept_network_is_named_once_with_its_log(network: ProcessGroup, tmp_path: Path) -> None:
     told: set[str] = set()
     network.start("lives", ["sleep", "1000"])
     network.start("fails", ["sh", "-c", "exit 3"])
@@ -126,7 +126,7 @@ def test_ended_process_of_a_kept_network_is_named_once_with_its_log(network: Net
     assert network.unclean(midway=False) == {"fails": 3, "dies": -9, "lives": -15}
 
 
-def test_process_stopped_before_it_listens_ended_cleanly_and_no_other(network: Network) -> None:
+def test_process_stopped_before_it_listens_ended_cleanly_and_no_other(network: ProcessGroup) -> None:
     network.start("early", ["sleep", "1000"])
     network.start("clean", [sys.executable, "-c", "pass"])
     network.start("fails", ["sh", "-c", "exit 3"])

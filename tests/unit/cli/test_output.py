@@ -11,7 +11,7 @@ from rich.console import Console
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.exit_codes import Exit
 from cli.__main__ import main
-from cli.output import Output, by_prefix, emit, limited, print_entries
+from cli.output import OutputFormat, by_prefix, emit, limited, print_entries
 from tests.fixtures.cli.surfaces import Judged
 
 IDS = [f"0x{digit * 64}" for digit in "abc"]
@@ -40,9 +40,9 @@ def test_control_characters_of_a_field_are_replaced() -> None:
 
 
 def test_jsonl_has_one_line_for_each_entry(capsys: pytest.CaptureFixture[str]) -> None:
-    emit(Output.JSONL, [{"a": 1}, {"a": 2}], lambda: None)
+    emit(OutputFormat.JSONL, [{"a": 1}, {"a": 2}], lambda: None)
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [{"a": 1}, {"a": 2}]
-    emit(Output.JSONL, {"a": 1}, lambda: None)
+    emit(OutputFormat.JSONL, {"a": 1}, lambda: None)
     assert capsys.readouterr().out == '{"a": 1}\n'
 
 
