@@ -135,7 +135,7 @@ finality = "finalized"
 # The only account whose key ceremonies it takes part in.
 coordinator = {coordinator}
 # Plans, by digest, that may give shares of its keys to other shards. Look at a plan (`bytewise key reshare --plan`) before.
-# approved = ["0x..."]
+# approved_plans = ["0x..."]
 
 # Who approves appraisal policies, and how many of them must.
 {governance}

@@ -18,12 +18,12 @@ from bytewise.protocol.units import U64, ZERO_DIGEST, Digest, hex0x
 from bytewise.service.exit_codes import Exit
 from bytewise.storage.tables import ReleaseRow
 from cli.chain.privileged_call import moment
-from tests.fixtures.cli.log_site import (
-    LogSite,
-)
+from tests.fixtures.cli.log_site import LogSite, site
 from tests.fixtures.kms.memory_chain import NOW, OTHER_VOTER, VOTER
 from tests.fixtures.kms.release_network import refused
 from tests.fixtures.verifier.verifier_fixture import NETWORK
+
+__all__ = ["site"]
 
 
 @pytest.mark.e2e

@@ -52,9 +52,9 @@ def test_retired_key_is_unrecoverable_once_enough_shards_confirm_erasure(site: K
     retire_epoch(site.anvil.client, site.network, CURATOR, 1, EpochState.DRAINING)
     first, second = erased_at(site, 1), erased_at(site, 2)
     site.said()
-    assert site.kms("erased", *files(first, first)) == Exit.INCONCLUSIVE
+    assert site.kms("verify-erasure", *files(first, first)) == Exit.INCONCLUSIVE
     assert "version 0: 1 of 3 shards say so; 2 must" in (told := site.said()) and "missing are shards 2 0x" in told
-    assert site.kms("erased", *files(first, second)) == Exit.OK
+    assert site.kms("verify-erasure", *files(first, second)) == Exit.OK
     assert (
         "version 0: 2 of 3 shards say so" in (told := site.said())
         and "out of reach, if they kept their word: the key of epoch 1" in told
@@ -62,14 +62,14 @@ def test_retired_key_is_unrecoverable_once_enough_shards_confirm_erasure(site: K
     assert "NOT" not in told and "has no share of the epoch since" in told
     forged = site.folder / "forged.json"
     forged.write_bytes(second.read_bytes().replace(b'"erased":1', b'"erased":9'))
-    assert site.kms("erased", *files(first, second, forged), "--output", "json") == Exit.MISMATCH
+    assert site.kms("verify-erasure", *files(first, second, forged), "--output", "json") == Exit.MISMATCH
     state = json.loads(site.said())
     (shares,) = state["versions"]
     assert (state["state"], shares["said"], shares["needed"], state["enough"]) == ("RETIRED", [1, 2], 2, True)
     assert len(shares["missing"]) == 1 and shares["enough"]
-    assert [bool(each["false"]) for each in state["statements"]] == [False, False, True]
+    assert [bool(each["invalid"]) for each in state["statements"]] == [False, False, True]
     forged.write_bytes(b"{}")
-    assert site.kms("erased", *files(forged)) == Exit.USAGE
+    assert site.kms("verify-erasure", *files(forged)) == Exit.USAGE
     assert "is no erasure statement (`bytewise shard erase` writes them)" in site.said()
 
 
@@ -79,11 +79,11 @@ def test_compromised_shares_are_erased_after_their_disputes(site: KeySite) -> No
     send_all(site.anvil.client, [act], 20.0)
     kept = erased_at(site, 1)
     assert kept.name == "erasure-1-v0.json"
-    assert site.kms("erased", *files(kept)) == Exit.INCONCLUSIVE
+    assert site.kms("verify-erasure", *files(kept)) == Exit.INCONCLUSIVE
     assert "keeps its share of the epoch" in site.said()
     site.anvil.pass_time(DEVNET.times.key_retention + 1)
     gone = [erased_at(site, index) for index in (1, 2)]
-    assert site.kms("erased", *files(kept, *gone)) == Exit.OK
+    assert site.kms("verify-erasure", *files(kept, *gone)) == Exit.OK
 
 
 @pytest.fixture(scope="module")

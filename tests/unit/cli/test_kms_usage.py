@@ -77,8 +77,8 @@ def test_malformed_node_address_is_a_usage_error(folder: Path, capsys: pytest.Ca
 
 
 def test_folder_in_place_of_a_file_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for given in (["status", "--network", "."], ["dkg", "--config", "."], ["retire", "1", "--key", "."]):
-        assert main(["kms", *given]) == Exit.USAGE
+    for given in (["list", "--network", "."], ["dkg", "--config", "."], ["retire", "1", "--key", "."]):
+        assert main(["key", *given]) == Exit.USAGE
         assert ".: Is a directory" in said(capsys)
 
 

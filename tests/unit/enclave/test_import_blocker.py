@@ -18,7 +18,7 @@ import json, sys
 from pathlib import Path
 from enclave import import_blocker
 if sys.argv[1] == "kept out":
-    import_blocker.keep_out()
+    import_blocker.block_imports()
 import torch
 from bytewise.inference.artifact import artifact
 from bytewise.inference.determinism import fixed
@@ -48,7 +48,7 @@ print(json.dumps([rows, {name: getattr(module, "__file__", None) for name, modul
 ASKED = """
 import json, sys
 from enclave import import_blocker
-import_blocker.keep_out()
+import_blocker.block_imports()
 said = {}
 for statement in json.load(sys.stdin):
     try:

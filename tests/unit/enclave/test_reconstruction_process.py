@@ -47,8 +47,8 @@ OF_BUFFERS = {"key, big", "share 1, big", "share 2, big"}
 
 ASKED = """
 from bytewise.tee.confinement import *
-no_network(), bounded(memory_bytes=2**32, cpu_s=9, files=99)
-print(locked().missing, end="")
+isolate_network(), limit_resources(memory_bytes=2**32, cpu_s=9, files=99)
+print(lock_memory().missing, end="")
 """
 
 

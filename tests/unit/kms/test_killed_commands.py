@@ -161,7 +161,7 @@ def move(shards: Shards) -> list[str]:
     digest = decode(SignedPlan, (shards.folder / "moved.plan").read_bytes()).plan.digest
     for number in (*ALL, *FRESH):
         path = shards.of(number) / "serve.toml"
-        path.write_text(f"approved = ['{hex0x(digest)}']\n" + path.read_text())
+        path.write_text(f"approved_plans = ['{hex0x(digest)}']\n" + path.read_text())
     with running(shards, serving=True), running(shards, serving=False, numbers=FRESH):
         deaths = ceremony(shards, "reshare", config)
         opens(shards, document(shards, "moved"), FRESH)

@@ -27,7 +27,7 @@ def _has_namespaces(*options: str) -> bool:
 
 
 INSIDE = """
-fence = no_network()
+fence = isolate_network()
 print(json.dumps([fence.missing, sorted(name for _, name in socket.if_nameindex()),
                   tried(lambda: socket.create_connection(("192.0.2.1", 9), timeout=20))]))
 """
@@ -44,13 +44,13 @@ def test_network_namespace_has_no_way_out_and_is_used_wherever_available() -> No
 
 @pytest.mark.e2e
 def test_unavailable_network_namespace_is_reported_with_the_kernels_reason() -> None:
-    code = "assert no_sockets(forks=True).missing == ''\nprint(json.dumps(no_network().missing))"
+    code = "assert filter_calls(forks=True).missing == ''\nprint(json.dumps(isolate_network().missing))"
     assert said(code) == "unshare: EPERM"
 
 
 ENTERED = """
 before = os.readlink("/proc/self/ns/user"), os.getuid()
-fence = no_network()
+fence = isolate_network()
 print(json.dumps([fence.missing, before == (os.readlink("/proc/self/ns/user"), os.getuid())]))
 """
 
@@ -68,7 +68,7 @@ def test_incomplete_user_namespace_is_not_entered() -> None:
 def _readable(fenced: bool) -> bool:
     """Whether one process of a user can read the memory of another that is, or is not, fenced in."""
     become = PROGRAM + "plain()\n"
-    inside = become + ("confinement.unseen()\n" if fenced else "")
+    inside = become + ("confinement.deny_inspection()\n" if fenced else "")
     target = subprocess.Popen(
         [sys.executable, "-c", f"{inside}print('here', flush=True)\nsys.stdin.read()"], cwd=ROOT, env=child_environment(),
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -103,7 +103,7 @@ print(json.dumps([hard != 0, os.WTERMSIG(status), os.WCOREDUMP(status)]))
 
 @pytest.mark.e2e
 def test_undumpable_process_leaves_no_core(tmp_path: Path) -> None:
-    assert said(DIES.format(folder=str(tmp_path), fence="unseen()"))[1:] == [signal.SIGABRT, False]
+    assert said(DIES.format(folder=str(tmp_path), fence="deny_inspection()"))[1:] == [signal.SIGABRT, False]
     assert list(tmp_path.iterdir()) == []
     possible, _, dumped = said(DIES.format(folder=str(tmp_path), fence="pass"))
     assert dumped or not possible or _no_cores(), "without the fence there is one (control)"
@@ -120,7 +120,7 @@ if {plain}:
     plain()
 resource.setrlimit(resource.RLIMIT_MEMLOCK, ({limit}, {limit}))
 confinement._SWAPS = Path({swaps!r})
-fence = no_swap()
+fence = avoid_swap()
 locked = re.search(r"VmLck:\\s+(\\d+)", Path("/proc/self/status").read_text())[1] != "0"
 print(json.dumps([fence.missing, locked, tried(lambda: mmap.mmap(-1, 2**26)), resource.getrlimit(resource.RLIMIT_MEMLOCK)]))
 """
@@ -158,10 +158,10 @@ confinement._SWAPS = confinement.Path({swaps!r})
 if {plain}:
     plain()
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
-limits = bounded(memory_bytes=2**28, cpu_s=50, files=64).missing
+limits = limit_resources(memory_bytes=2**28, cpu_s=50, files=64).missing
 lock = lambda: re.search(r"VmLck:\\s+(\\d+)", confinement.Path("/proc/self/status").read_text())[1] != "0"
-swap = no_swap().missing, lock()
-missing = locked().missing
+swap = avoid_swap().missing, lock()
+missing = lock_memory().missing
 print(json.dumps([limits, *swap, missing, lock(), tried(lambda: mmap.mmap(-1, 2**26)), tried(lambda: mmap.mmap(-1, 2**29))]))
 """
 
@@ -228,7 +228,8 @@ def _in_user_namespace() -> bool:
 @pytest.mark.e2e
 def test_resource_limits_forbid_core_dumps() -> None:
     code = (
-        "assert unseen() == ('unseen', '') and bounded(memory_bytes=2**28, cpu_s=50, files=64) == ('bounded', '')\n"
+        "assert deny_inspection() == ('unseen', '')\n"
+        "assert limit_resources(memory_bytes=2**28, cpu_s=50, files=64) == ('bounded', '')\n"
         "print(json.dumps([resource.getrlimit(resource.RLIMIT_CORE), resource.getrlimit(resource.RLIMIT_CPU), "
         "resource.getrlimit(resource.RLIMIT_NOFILE), tried(lambda: mmap.mmap(-1, 2**29)), tried(lambda: mmap.mmap(-1, 2**20)), "
         "tried(lambda: [os.dup(0) for _ in range(80)])]))"

@@ -28,7 +28,7 @@ REFUSED, GONE = "PermissionError", os.strerror(1)
 @pytest.mark.parametrize("forks", [True, False])
 def test_without_sockets_none_is_opened_and_an_inherited_one_works(forks: bool) -> None:
     seen = said(
-        f"made = socket.socket(socket.AF_UNIX)\nassert no_sockets(forks={forks}) == ('no_sockets', '')\n"
+        f"made = socket.socket(socket.AF_UNIX)\nassert filter_calls(forks={forks}) == ('no_sockets', '')\n"
         + TRIES.replace("pipe = socket.socket(socket.AF_UNIX)", "pipe = made")
     )
     refused = {"internet", "unix", "netlink", "connect", "bind", "program"}
@@ -57,7 +57,7 @@ print(json.dumps([tried(lambda: pair(UNIX, kind)) for kind in (socket.SOCK_STREA
 @pytest.mark.e2e
 def test_without_sockets_only_stream_pairs_can_be_made() -> None:
     assert said(SOCKETPAIRS) == ["done"] * 3, "the control"
-    assert said("assert no_sockets(forks=True).missing == ''" + SOCKETPAIRS) == ["done", REFUSED, REFUSED]
+    assert said("assert filter_calls(forks=True).missing == ''" + SOCKETPAIRS) == ["done", REFUSED, REFUSED]
 
 
 CALLED = """
@@ -86,19 +86,19 @@ mq_open mq_unlink msgget msgsnd msgrcv msgctl semget semop semtimedop semctl shm
 @pytest.mark.e2e
 def test_without_sockets_calls_that_could_recover_one_are_refused() -> None:
     """Each call by its name here, too: one that is no more in the table would be missed by nobody else."""
-    fence, tried = "assert no_sockets(forks=True).missing == ''", CALLED.format(table="CALLS", names=REACHING)
+    fence, tried = "assert filter_calls(forks=True).missing == ''", CALLED.format(table="CALLS", names=REACHING)
     assert said(fence + tried) == []
 
 
 @pytest.mark.e2e
 def test_without_writes_calls_that_change_or_share_files_are_refused() -> None:
-    fence, tried = "assert no_sockets(forks=True, writes=False).missing == ''", CALLED.format(table="CHANGES", names=CHANGING)
+    fence, tried = "assert filter_calls(forks=True, writes=False).missing == ''", CALLED.format(table="CHANGES", names=CHANGING)
     assert said(fence + tried) == []
 
 
 @pytest.mark.e2e
 def test_process_that_may_not_fork_forks_by_no_call() -> None:
-    fence = "assert no_sockets(forks=False).missing == ''"
+    fence = "assert filter_calls(forks=False).missing == ''"
     assert said(fence + CALLED.format(table="FORKS", names="fork vfork")) == []
 
 
@@ -116,7 +116,7 @@ print(json.dumps([cloned(0), cloned(0x10000000)]))
 
 @pytest.mark.e2e
 def test_process_that_may_fork_gets_no_new_namespace() -> None:
-    assert said("assert no_sockets(forks=True).missing == ''" + CLONED) == [True, False]
+    assert said("assert filter_calls(forks=True).missing == ''" + CLONED) == [True, False]
 
 
 FILES = """
@@ -153,7 +153,7 @@ def mapped(number, *arguments):
 
 @pytest.mark.e2e
 def test_without_writes_files_are_read_and_nothing_is_written(tmp_path: Path) -> None:
-    code = MAPPED + FILES.format(folder=str(tmp_path), fence="no_sockets(forks=False, writes=False).missing == ''")
+    code = MAPPED + FILES.format(folder=str(tmp_path), fence="filter_calls(forks=False, writes=False).missing == ''")
     others, changes = said(code)
     assert set(changes.values()) == {REFUSED}
     assert (others.pop("openat2"), set(others.values())) == (errno.ENOSYS, {"done"})
@@ -191,7 +191,7 @@ ours.close(); theirs.close()
 @pytest.mark.e2e
 def test_isolated_process_signals_only_itself_and_listed_processes() -> None:
     head = "import fcntl\ndef die():\n    libc.prctl(1, 9, 0, 0, 0)\nos.register_at_fork(after_in_child=die)\n"
-    signals, own = said(head + SIGNALLED.format(fence="no_sockets(forks=False, ends=(mine,)).missing == ''"))
+    signals, own = said(head + SIGNALLED.format(fence="filter_calls(forks=False, ends=(mine,)).missing == ''"))
     assert set(signals.values()) == {REFUSED, GONE} and set(own) == {"done"}
     signals, _ = said(head + SIGNALLED.format(fence="None"))
     assert not {REFUSED, GONE} & set(signals.values()), "without the fence none is refused (control)"
@@ -219,7 +219,7 @@ def test_call_with_another_architectures_numbers_is_killed() -> None:
     the kernel has no such architecture."""
     plain = said(AROUND)
     assert plain[0] == 0 and plain[1] in (0, -11)
-    assert said("assert no_sockets(forks=True).missing == ''" + AROUND) == [KILLED, KILLED if plain[1] == 0 else plain[1]]
+    assert said("assert filter_calls(forks=True).missing == ''" + AROUND) == [KILLED, KILLED if plain[1] == 0 else plain[1]]
 
 
 OLDER = """
@@ -242,5 +242,5 @@ def test_calls_unused_by_the_current_library_are_filtered_too(tmp_path: Path) ->
     """`open`, in whose place it calls `openat`; and `clone3`, of whose flags a filter sees nothing, is not there at all."""
     cloned, opened = said(OLDER.format(folder=str(tmp_path), fence=""))
     assert cloned not in (0, errno.ENOSYS, errno.EPERM) and opened == [0] * 5, "the control"
-    fence = "assert no_sockets(forks=True, writes=False).missing == ''"
+    fence = "assert filter_calls(forks=True, writes=False).missing == ''"
     assert said(OLDER.format(folder=str(tmp_path), fence=fence)) == [errno.ENOSYS, [0, *[errno.EPERM] * 4]]

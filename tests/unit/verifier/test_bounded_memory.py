@@ -95,7 +95,7 @@ def test_tables_do_not_grow_with_finished_work(tmp_path: Path, monkeypatch: pyte
     )
     live_through(setup, node, worker, 1, 8)
     early = sizes(auditor, tower, votes, executing, node, setup.records, worker)
-    assert early["Performer._recorded"] == RECORDED, "more than that was decided"
+    assert early["ActionExecutor._recorded"] == RECORDED, "more than that was decided"
     live_through(setup, node, worker, 9, 8)
     late = sizes(auditor, tower, votes, executing, node, setup.records, worker)
     worker.stop()

@@ -24,7 +24,7 @@ NO_SECRETS = {
     # What a ceremony's log says is public, and so is what follows from it.
     "kms.ceremony.state.CeremonyResult": {"qualified", "dealt", "commitments"},
     "kms.ceremony.state.CeremonyState": {
-        "length", "keys", "heir_key", "kem_keys", "commits", "deals", "polynomials", "said", "revealed", "hands", "partials",
+        "length", "keys", "repair_key", "kem_keys", "commits", "deals", "polynomials", "bodies", "revealed", "repair_values", "partials",
         "signatures", "consents",
     },
     "bytewise.crypto.hpke.Psk": {"id"},
@@ -35,8 +35,8 @@ NO_SECRETS = {
     "kms.release_log.entitlement.AuditBlock": {"block", "timestamp", "now"},
     "kms.release_log.entitlement._ChainState": {"clock"},
     "kms.release_log.opening_report.ReportedRelease": {"place"},
-    "kms.release_log.opening_report.CopiedLog": {"seen_at"},
-    "kms.release_log.opening_report.VersionReport": {"given", "unread"},
+    "kms.release_log.opening_report.CopiedLog": {"last_read_at"},
+    "kms.release_log.opening_report.VersionReport": {"given", "missing_logs"},
     "bytewise.crypto.mlkem.Encapsulated": {"ciphertext"},
     "bytewise.crypto.mlkem._Key": {"vector", "matrix", "digest"},
     "enclave.log_continuity.RecordedRelease": {"chain_id", "key_epoch", "next_index", "record", "signature"},
