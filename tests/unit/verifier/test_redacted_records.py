@@ -24,8 +24,8 @@ NO_SECRETS = {
     # What a ceremony's log says is public, and so is what follows from it.
     "kms.ceremony.state.CeremonyResult": {"qualified", "dealt", "commitments"},
     "kms.ceremony.state.CeremonyState": {
-        "length", "keys", "repair_key", "kem_keys", "commits", "deals", "polynomials", "bodies", "revealed", "repair_values", "partials",
-        "signatures", "consents",
+        "length", "keys", "repair_key", "kem_keys", "commits", "deals", "polynomials", "bodies", "revealed", "repair_values",
+        "partials", "signatures", "consents",
     },
     "bytewise.crypto.hpke.Psk": {"id"},
     "bytewise.crypto.hybrid.EnvelopeContext": {"key_epoch"},
