@@ -197,7 +197,7 @@ class Heard:
 class Hasty(Coordinator):
     """Stores what a turn brought when the turn is over: a few heads late."""
 
-    def _post(self, message: Message) -> None:
+    def _append(self, message: Message) -> None:
         self.state = apply(self.state, message)
         self._log.append(message)
         self.heads.append(self.state.head)

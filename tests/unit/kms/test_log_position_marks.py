@@ -27,7 +27,7 @@ def test_uncommitted_record_is_not_marked(fresh: World, monkeypatch: pytest.Monk
     """Else a shard whose machine stopped in between would never start again, though nobody had an answer."""
     shard = started(fresh)
     with monkeypatch.context() as patch:
-        patch.setattr("bytewise.storage.releases.writing", _stopped)
+        patch.setattr("bytewise.storage.releases.write_transaction", _stopped)
         with pytest.raises(InterruptedError):
             release(fresh, shard, 1)
     assert read_positions(folder_of(fresh)) == ()

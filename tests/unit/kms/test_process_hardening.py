@@ -27,7 +27,7 @@ from tests.fixtures.verifier.verifier_fixture import NETWORK
 ROOT = Path(__file__).resolve().parents[3]
 WRAPPER = Path(key_wrapper.__file__)
 UNFENCED = (
-    "import runpy, sys\nfrom kms.shard import service\nservice.close_process = lambda: None\nsys.argv = sys.argv[1:]\n"
+    "import runpy, sys\nfrom kms.shard import service\nservice.harden_process = lambda: None\nsys.argv = sys.argv[1:]\n"
     "runpy.run_module('tests.fixtures.kms.shard_process', run_name='__main__')"
 )
 """The shard of `shard_process` as it was before ADR-040."""
@@ -141,8 +141,8 @@ def test_commands_harden_their_process_before_reading_a_shard_folder(fresh: Worl
 @pytest.mark.e2e
 def test_log_says_process_is_not_hardened_on_systems_other_than_linux() -> None:
     code = (
-        "from bytewise.tee import confinement\nfrom kms.shard.process_hardening import close_process\n"
-        "confinement._libc = lambda: object()\nclose_process()\nprint('on')"
+        "from bytewise.tee import confinement\nfrom kms.shard.process_hardening import harden_process\n"
+        "confinement._libc = lambda: object()\nharden_process()\nprint('on')"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "on\n" and '"process.hardening_failed"' in done.stderr and "not Linux" in done.stderr

@@ -212,7 +212,7 @@ def test_faulty_unwrap_command_is_named_and_nothing_depends_on_it(tmp_path: Path
 
 
 def test_late_or_missing_command_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TryAgain, match=r"no end after 0\.2 s, and it was killed.*wrap_limit_s"):
+    with pytest.raises(TryAgain, match=r"it had not ended after 0\.2 s and was killed.*wrap_limit_s"):
         draw_key(tmp_path, wrapped(tmp_path, wrap="slow", limit_s=0.2), os.urandom)
     with pytest.raises(ConfigurationError, match="it cannot be started: No such file"):
         draw_key(tmp_path, StorageKeySource(None, (str(tmp_path / "none"),), ("true",)), os.urandom)

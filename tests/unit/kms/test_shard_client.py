@@ -26,7 +26,7 @@ def test_endless_answer_is_abandoned_in_time(world: World, part: str) -> None:
 
 
 def test_address_that_is_no_url_is_a_bug(world: World) -> None:
-    with pytest.raises(ConfigurationError, match="'https://host:port' is none"):
+    with pytest.raises(ConfigurationError, match="'https://host:port' is no URL"):
         ShardClient(replace(world.document.record.shards[0], url="https://host:port"))
     for nowhere in ("", "http://127.0.0.1:1", "https://", "https://" + "a" * 70 + ".example:1"):
         with ShardClient(replace(world.document.record.shards[0], url=nowhere)) as client, pytest.raises(TryAgain) as told:

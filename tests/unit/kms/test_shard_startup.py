@@ -52,7 +52,7 @@ def of_the_simulator(world: World, **changes: Any) -> ShardSettings:
 
 
 EVIDENCE: dict[str, tuple[dict[str, Any], int, str]] = {
-    "none": ({"evidence": None}, 31337, "evidence: missing: how is this shard attested"),
+    "none": ({"evidence": None}, 31337, "evidence: missing: name the kind of evidence"),
     "simulated in production": ({"production": True}, 31337, "evidence: simulated in production"),
     "simulated without the switch": ({"insecure_accept_simulated": False}, 31337, "needs insecure_accept_simulated"),
     "simulated on a real chain": ({}, 1, "simulated on chain 1, which is no test chain"),

@@ -141,7 +141,7 @@ def test_shard_misled_by_one_false_answer_serves_again_without_restart(
             fresh.release(shard, case)
     mean(fresh, true, version=0)
     if told:
-        with pytest.raises(TryAgain, match="believed if a later block says so 120 s later"):
+        with pytest.raises(TryAgain, match="accepted if a later block shows it after 120 s"):
             fresh.release(shard, case)
         hands.now += SETTLE_S
         with pytest.raises(TryAgain):

@@ -128,7 +128,7 @@ def test_wrong_write_count_and_a_report_in_progress_are_named(kernel: type[Kerne
     with pytest.raises(ConfigurationError, match="generation is no number"):
         quoter.quote(REPORT)
     Odd.odd = "outblob"
-    with pytest.raises(TryAgain, match="outblob is being made"):
+    with pytest.raises(TryAgain, match="outblob is not ready"):
         quoter.quote(REPORT)
 
 
