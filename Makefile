@@ -92,7 +92,7 @@ $(PACKAGES_READY): pyproject.toml constraints.txt
 $(ENGINE_READY): setup.py $(wildcard $(ENGINE)/*.c $(ENGINE)/*.h) | $(PACKAGES_READY)
 	@echo '==> the C engine'
 	@$(PY) setup.py --quiet build_ext --inplace --force
-	@$(PY) -c 'from bytewise.inference.native.library import absence as a; a() and print("    " + a())'
+	@$(PY) -c 'from bytewise.inference.native.library import unavailable_reason as why; why() and print("    " + why())'
 	@touch $@
 
 $(NODE_READY): $(CONTRACTS)/package.json $(CONTRACTS)/package-lock.json | $(PACKAGES_READY)
