@@ -73,7 +73,7 @@ contract ParamsTest is Check {
         else if (step == 7) p.times.drawTime += e;
         else if (step == 8) p.times.commitTime += e;
         else if (step == 9) p.times.revealTime += e;
-        else if (step == 10) p.times.appealTime += e;
+        else if (step == 10) (p.times.appealTime, p.times.breakerTime) = (p.times.appealTime + e, 30 days);
         (p.times.rerunTime, p.committee.maxReruns) = (step == 2 ? p.times.rerunTime : 0, 0);
         uint256 want = longest(p);
         p.times.unbondDelay = uint32(want);
