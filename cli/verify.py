@@ -31,7 +31,7 @@ from cli.connect import (
 )
 from cli.output import OutputFormat, OutputOption, emit, escaped, plain
 from cli.receipt import check as receipt_check
-from cli.receipt.check import FAIL, PASS, Check, Conclusion, Model, Rerun, Seen, Standing, Texts
+from cli.receipt.check import FAIL, PASS, Conclusion, Model, ReceiptCheck, Rerun, Seen, Standing, Texts
 from cli.receipt.saved_answer import Choice, SavedAnswer, read_answer
 from cli.receipt.search import Found
 from cli.receipt.show import not_found, progress, receipt_named, search_with_progress
@@ -287,7 +287,7 @@ def _verify(connection: Connection, found: Found, choice: Choice | None, asked: 
             seen = seen._replace(outcome=outcome)
     end = receipt_check.conclude(seen.checks, standing, seen.outcome, seen.shown)
     if failure:
-        seen.checks.append(Check("re-execution", receipt_check.UNKNOWN, failure))
+        seen.checks.append(ReceiptCheck("re-execution", receipt_check.UNKNOWN, failure))
         end = end._replace(reason=failure) if end.exit is Exit.INCONCLUSIVE else end
     return seen._replace(end=end)
 
@@ -323,7 +323,7 @@ def _compare(found: Found, choice: Choice, asked: Asked, words: "Tokenizer | Non
         seen = seen._replace(texts=Texts(words.text_with_control(choice.payload.request.prompt), content))
     if choice.shown is None or asked.saved is None or asked.saved.shown is None:
         seen.checks.append(
-            Check("shown answer", receipt_check.UNKNOWN, "the file has only the opening: no shown text to compare")
+            ReceiptCheck("shown answer", receipt_check.UNKNOWN, "the file has only the opening: no shown text to compare")
         )
         return seen
     is_several = asked.saved.is_several

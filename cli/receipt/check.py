@@ -36,7 +36,7 @@ PASS, FAIL, UNKNOWN = "PASS", "FAIL", "UNKNOWN"
 LoadProgress = Callable[[str, int, int], None]
 
 
-class Check(NamedTuple):
+class ReceiptCheck(NamedTuple):
     """One thing that was looked at."""
 
     name: str
@@ -94,7 +94,7 @@ class Seen(NamedTuple):
     """What a verification of one receipt saw."""
 
     identifier: Digest
-    checks: list[Check]
+    checks: list[ReceiptCheck]
     end: Conclusion
     standing: Standing | None = None
     outcome: Rerun | None = None
@@ -106,21 +106,23 @@ class Seen(NamedTuple):
     """None without an opening of this receipt or without the model's tokenizer."""
 
 
-def public_checks(connection: Connection, found: Found) -> list[Check]:
+def public_checks(connection: Connection, found: Found) -> list[ReceiptCheck]:
     """Everything that needs no right to open. Of a receipt that was found in its list, list, root, sequence and signature fit."""
     header, receipt = found.header, found.checked.signed.receipt
     label = label_of(connection, found)
     anchored = f"number {receipt.seq} in batch {header.batch_id}, block {header.block}"
     checks = [
-        Check("anchored", PASS, anchored)
+        ReceiptCheck("anchored", PASS, anchored)
         if found.is_listed
-        else Check("anchored", UNKNOWN, f"{anchored}, or another receipt is"),
-        Check("operator signature", PASS, receipt.operator),
-        Check("key epoch", PASS, f"epoch {receipt.key_epoch} is on-chain; assurance: {label}; {kind_of(receipt.key_epoch)}"),
-        Check("environment", PASS, f"{found.environment.profile}, registered as {hex0x(receipt.environment)}"),
+        else ReceiptCheck("anchored", UNKNOWN, f"{anchored}, or another receipt is"),
+        ReceiptCheck("operator signature", PASS, receipt.operator),
+        ReceiptCheck(
+            "key epoch", PASS, f"epoch {receipt.key_epoch} is on-chain; assurance: {label}; {kind_of(receipt.key_epoch)}"
+        ),
+        ReceiptCheck("environment", PASS, f"{found.environment.profile}, registered as {hex0x(receipt.environment)}"),
     ]
     fault = found.checked.fault
-    checks.append(Check("record", PASS, "no defect") if fault is None else Check("record", FAIL, str(fault)))
+    checks.append(ReceiptCheck("record", PASS, "no defect") if fault is None else ReceiptCheck("record", FAIL, str(fault)))
     checks.append(_envelope(connection, found))
     return checks
 
@@ -168,17 +170,19 @@ def label_of(connection: Connection, found: Found) -> str:
     return connection.reader.epoch_on_chain(found.checked.signed.receipt.key_epoch, found.head).assurance
 
 
-def check_opening(found: Found, identifier: Digest, payload: Payload) -> tuple[Check, Conclusion | None]:
+def check_opening(found: Found, identifier: Digest, payload: Payload) -> tuple[ReceiptCheck, Conclusion | None]:
     """Whether the opening is of this receipt; a conclusion if there is nothing left to re-run."""
     try:
         verify_opening(found.checked.signed.receipt, identifier, pad(payload), found.environment, found.header.anchored_at)
     except (RequestHashMismatch, TokensHashMismatch, ClientSignatureBad, PlaintextNotCanonical) as error:
         # Anybody can write a file: one that does not fit accuses nobody.
         reason = "record_incomplete: this opening is not of this receipt"
-        return Check("opening", FAIL, str(error)), Conclusion("INCONCLUSIVE", Exit.INCONCLUSIVE, reason)
+        return ReceiptCheck("opening", FAIL, str(error)), Conclusion("INCONCLUSIVE", Exit.INCONCLUSIVE, reason)
     except Fault as error:
-        return Check("opening", FAIL, str(error)), Conclusion("DEFECTIVE", Exit.MISMATCH, f"a defect of the record: {error}")
-    return Check("opening", PASS, "request and answer hash to the anchored receipt"), None
+        return ReceiptCheck("opening", FAIL, str(error)), Conclusion(
+            "DEFECTIVE", Exit.MISMATCH, f"a defect of the record: {error}"
+        )
+    return ReceiptCheck("opening", PASS, "request and answer hash to the anchored receipt"), None
 
 
 class Model(NamedTuple):
@@ -215,7 +219,7 @@ def rerun(receipt: Receipt, payload: Payload, model: Model) -> Rerun:
     return Rerun(divergence, expected, claimed, fields)
 
 
-def conclude(checks: list[Check], standing: Standing, outcome: Rerun | None, shown: Comparison | None) -> Conclusion:
+def conclude(checks: list[ReceiptCheck], standing: Standing, outcome: Rerun | None, shown: Comparison | None) -> Conclusion:
     """One word for everything that was seen. A re-execution of one's own is stronger than anybody's word."""
     failed = next((check for check in checks if check.result == FAIL), None)
     if outcome is not None and (outcome.fields or outcome.divergence is not None):
@@ -245,17 +249,17 @@ def altered(shown: Comparison) -> Conclusion:
     return Conclusion("MISMATCH", Exit.MISMATCH, f"the file shows what was not signed: {members}{more}")
 
 
-def check_shown(shown: Comparison, has_words: bool) -> Check:
+def check_shown(shown: Comparison, has_words: bool) -> ReceiptCheck:
     """The comparison of a saved answer in one line."""
     more = f" and {len(shown.unchecked) - 8} more" if len(shown.unchecked) > 8 else ""
     unchecked = f"; nothing at hand determines {', '.join(shown.unchecked[:8])}{more}" if shown.unchecked else ""
     if shown.differences:
-        return Check("shown answer", FAIL, f"{len(shown.differences)} of {shown.compared} members differ{unchecked}")
+        return ReceiptCheck("shown answer", FAIL, f"{len(shown.differences)} of {shown.compared} members differ{unchecked}")
     told = f"{shown.compared} members are what was signed{unchecked}"
     if shown.has_text:
-        return Check("shown answer", PASS, told)
+        return ReceiptCheck("shown answer", PASS, told)
     why = "the file shows no text" if has_words else "no text was compared: that takes opening and artifact"
-    return Check("shown answer", UNKNOWN, f"{why}; {told}")
+    return ReceiptCheck("shown answer", UNKNOWN, f"{why}; {told}")
 
 
 def without_list(standing: Standing, missing: Conclusion, outcome: Rerun | None, shown: Comparison | None = None) -> Conclusion:
@@ -304,13 +308,13 @@ def _from_chain(standing: Standing) -> Conclusion:
     return Conclusion("INCONCLUSIVE", Exit.INCONCLUSIVE, f"no right to open, no verdict, no audit: {still}")
 
 
-def _envelope(connection: Connection, found: Found) -> Check:
+def _envelope(connection: Connection, found: Found) -> ReceiptCheck:
     signed = found.checked.signed
     try:
         data = connection.da.get(signed.locator)
         verify_receipt_envelope(connection.network.anchor_domain, signed.receipt, data)
     except Unavailable as error:
-        return Check("sealed envelope", UNKNOWN, str(error))
+        return ReceiptCheck("sealed envelope", UNKNOWN, str(error))
     except Fault as error:
-        return Check("sealed envelope", FAIL, str(error))
-    return Check("sealed envelope", PASS, f"{len(data)} bytes on DA, sealed to epoch {signed.receipt.key_epoch}")
+        return ReceiptCheck("sealed envelope", FAIL, str(error))
+    return ReceiptCheck("sealed envelope", PASS, f"{len(data)} bytes on DA, sealed to epoch {signed.receipt.key_epoch}")

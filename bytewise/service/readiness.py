@@ -1,0 +1,131 @@
+"""Readiness of a process: named checks, each with value, threshold and advice.
+
+`/readyz` (`bytewise.service.listener`), `bytewise doctor` and the metric `bytewise_readiness` show the same records. A check is
+either recorded where its fact is known, for example by a duty tick from its snapshot, or computed by a function when somebody
+asks. A function that does not answer in time makes its check fail, so that asking never hangs.
+"""
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.service.clock import monotonic_s
+
+
+class Check(NamedTuple):
+    """Result of one check."""
+
+    name: str
+    """Short name with underscores, for example `head_age`; a label of the metric."""
+    ok: bool
+    """Whether the process can do its work as far as this check tells."""
+    value: str
+    """What was found, with its unit."""
+    threshold: str
+    """What `value` must be, with its unit."""
+    advice: str
+    """What to do if the check fails, in one sentence."""
+
+    def document(self) -> dict[str, Any]:
+        """The check as an object of JSON."""
+        return self._asdict()
+
+
+CheckFunction = Callable[[], Check]
+"""Computes a check. It may raise `BytewiseError`, which makes the check fail."""
+
+FRESH_S = 120.0
+"""Seconds for which a recorded check is valid by default: several blocks, so that a slow chain makes no check stale."""
+CACHE_S = 2.0
+"""Seconds for which the result of a function is used again, so that frequent questions cost nothing."""
+ANSWER_S = 3.0
+"""Longest time in seconds that a question waits for all functions together."""
+
+_NO_ANSWER = "Look at the log of this process: what this check asks for does not answer."
+_STALE = "Look at /livez and at the log: the loop that reports this check does not run."
+
+
+class _Probe:
+    """A function with its last result. At most one thread runs it, however often somebody asks."""
+
+    def __init__(self, name: str, function: CheckFunction) -> None:
+        self.name = name
+        self._function = function
+        self._lock = threading.Lock()
+        self._result: tuple[float, Check] | None = None
+        self._running: threading.Event | None = None
+
+    def start(self) -> threading.Event | None:
+        """Starts the function unless its last result is new; returns what tells the end of its run."""
+        with self._lock:
+            if self._result is not None and monotonic_s() - self._result[0] <= CACHE_S:
+                return None
+            if self._running is None:
+                self._running = threading.Event()
+                threading.Thread(target=self._run, args=(self._running,), name=f"check {self.name}", daemon=True).start()
+            return self._running
+
+    def result(self, is_done: bool) -> Check:
+        """The last result; a failing check if the run that was waited for has not ended."""
+        with self._lock:
+            if self._result is None or not is_done:
+                return Check(self.name, False, "no answer", f"an answer within {ANSWER_S:g} s", _NO_ANSWER)
+            return self._result[1]
+
+    def _run(self, done: threading.Event) -> None:
+        try:
+            found = self._function()
+        except BytewiseError as error:
+            found = Check(self.name, False, str(error), "an answer", _NO_ANSWER)
+        except Exception as error:  # noqa: BLE001  the top of a thread: a defect of one check must not hide the others
+            found = Check(self.name, False, f"defect: {type(error).__name__}", "an answer", "Report this as a defect.")
+        with self._lock:
+            self._result, self._running = (monotonic_s(), found), None
+        done.set()
+
+
+class ReadinessRegistry:
+    """The checks of one process. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._recorded: dict[str, tuple[float, Check]] = {}
+        self._probes: dict[str, _Probe] = {}
+
+    def add(self, name: str, function: CheckFunction) -> None:
+        """Adds a check that `function` computes when somebody asks. `ValueError` if the name is taken."""
+        with self._lock:
+            if name in self._probes:
+                raise ValueError(f"a check has the name {name} already")
+            self._probes[name] = _Probe(name, function)
+
+    def record(self, checks: Iterable[Check], fresh_s: float = FRESH_S) -> None:
+        """Keeps results that a loop knows. Each fails when it is older than `fresh_s` seconds."""
+        until = monotonic_s() + fresh_s
+        with self._lock:
+            self._recorded.update({check.name: (until, check) for check in checks})
+
+    def checks(self) -> tuple[Check, ...]:
+        """All checks by name, each as new as it can be within `ANSWER_S` seconds."""
+        with self._lock:
+            recorded, probes = dict(self._recorded), tuple(self._probes.values())
+        now = monotonic_s()
+        found = [_fresh(check, until, now) for until, check in recorded.values()]
+        runs = [(probe, probe.start()) for probe in probes]
+        for probe, run in runs:
+            left = max(now + ANSWER_S - monotonic_s(), 0.0)
+            found.append(probe.result(run is None or run.wait(left)))
+        return tuple(sorted(found))
+
+
+def _fresh(check: Check, until: float, now: float) -> Check:
+    if now <= until:
+        return check
+    return Check(check.name, False, f"{check.value} ({now - until:.0f} s out of date)", check.threshold, _STALE)
+
+
+def readiness_document(checks: Iterable[Check]) -> dict[str, Any]:
+    """What `/readyz` answers: whether the process is ready, and every check, failing ones first."""
+    listed = sorted(checks, key=lambda check: (check.ok, check.name))
+    return {"ready": all(check.ok for check in listed), "checks": [check.document() for check in listed]}
