@@ -55,7 +55,7 @@ def run_shard(config: ConfigOption) -> None:
 
     Before its first epoch it only takes part in key ceremonies. `bytewise shard init` makes the settings.
 
-    Example: bytewise shard run --config shard1/serve.toml
+    Example: bytewise shard run --config shard1/bytewise.toml
     """
     _become("kms", config, "serve")
 
@@ -65,7 +65,7 @@ def erase_shares(config: ConfigOption) -> None:
 
     The shard must be stopped. It writes a signed statement, which `bytewise key verify-erasure` counts.
 
-    Example: bytewise shard erase --config shard1/serve.toml
+    Example: bytewise shard erase --config shard1/bytewise.toml
     """
     _become("kms", config, "erase")
 
@@ -75,7 +75,7 @@ def wrap_storage_key(config: ConfigOption) -> None:
 
     The setting `wrap_command` names the command. Afterwards the folder has no key that opens its shares without that command.
 
-    Example: bytewise shard wrap --config shard1/serve.toml
+    Example: bytewise shard wrap --config shard1/bytewise.toml
     """
     _become("kms", config, "wrap")
 

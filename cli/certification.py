@@ -27,7 +27,7 @@ from chain.deployment.calls import ContractCall, dry_run
 from chain.reads.documents import RegistryDocuments
 from chain.reads.reader import SnapshotReader
 from chain.reads.records import RegistryItem, Status
-from chain.sending.keys import load_signer
+from chain.sending.keys import open_signer
 from verifier.orders import CERTIFY, certification_subject
 from verifier.settings import NodeSettings
 
@@ -116,8 +116,8 @@ class Member(NamedTuple):
 def _member(config: Path) -> Member:
     settings = load_settings(NodeSettings, config)
     network = read_network(settings.network_file)
-    client = open_chain(*settings.rpc, network.chain_id, settings.rpc_timeout_s)
-    return Member(settings, load_signer(settings.key_file), SnapshotReader(client, verify_code(client, network)))
+    client = open_chain(*settings.chain.rpc, network.chain_id, settings.chain.timeout_s)
+    return Member(settings, open_signer(settings.signer), SnapshotReader(client, verify_code(client, network)))
 
 
 def _proposed(member: Member, name: Digest) -> RegistryItem:
@@ -189,7 +189,7 @@ def _tell_differences(found: Vectors, proposed: RegistryItem, theirs: Vectors | 
 
 
 def _order(member: Member, name: Digest, proposed: RegistryItem) -> None:
-    database = open_database(member.settings.database)
+    database = open_database(member.settings.db.location)
     check_revision(database)
     # Not into the outbox: the member's process alone plans what its account sends.
     subject = certification_subject(name, proposed.vectors, proposed.certify_until)

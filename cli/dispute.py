@@ -19,7 +19,7 @@ from chain.client.access import open_chain
 from chain.client.address_book import read_network, verify_code
 from chain.deployment.calls import ContractCall, dry_run
 from chain.reads.reader import SnapshotReader
-from chain.sending.keys import load_signer
+from chain.sending.keys import open_signer
 from cli.assurance import warn
 from cli.connect import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, connected
 from cli.network import dispute_entry, disputes, seat_entry
@@ -111,8 +111,8 @@ def appeal(
     too late, appealed before, last level).
     """
     settings = load_settings(OperatorSettings, config)
-    network, account = read_network(settings.network.file), load_signer(settings.keys.operator_file).address
-    client = open_chain(*settings.network.endpoints, network.chain_id, settings.network.timeout_s)
+    network, account = read_network(settings.network_file), open_signer(settings.signer).address
+    client = open_chain(*settings.chain.rpc, network.chain_id, settings.chain.timeout_s)
     reader = SnapshotReader(client, verify_code(client, network))
     head = reader.head()
     case = reader.dispute(name := _named(reader, dispute, head), head)
@@ -132,7 +132,7 @@ def appeal(
     print(_terms(case, balance, reader.epoch_on_chain(case.key_epoch, head).assurance))
     if dry:
         return
-    database = open_database(settings.database_url)
+    database = open_database(settings.db.location)
     check_revision(database)
     # The chain takes an appeal now, so an order that ended before (a reorganisation moved its time) is open again.
     Duties(database, SystemClock()).order(APPEAL, name, case.appeal_end)

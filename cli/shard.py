@@ -4,8 +4,6 @@ import json
 import os
 import secrets
 import shlex
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +27,7 @@ from chain.client.address_book import verify_code
 from chain.client.node import verify_url
 from chain.reads.reader import SnapshotReader
 from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, address_book
+from cli.new_folder import SETTINGS, new_folder
 from kms.backup import back_up
 from kms.backup import restore as restore_file
 from kms.settings import ShardSettings
@@ -52,7 +51,7 @@ def backup(config: ShardOption, key: KeyOption, out: Annotated[Path, typer.Argum
 
     Exit codes: 0 written, 6 the database lacks what the shard signed, 64 wrong input.
     """
-    settings = load_settings(ShardSettings, config)
+    settings = load_settings(ShardSettings, config, "shard")
     records = _records(settings, address_book(settings.network_file))
     made = back_up(settings.folder, out, read_key(key), records, SystemClock(), secrets.token_bytes)
     print(f"{len(made.files)} files of shard {made.shard} in {out}")
@@ -75,7 +74,7 @@ def restore(
     Exit codes: 0 restored, 5 the node does not answer, 6 the file or the database is stale, 64 wrong input (another key
     than that of `storage_key_file` sealed the shares, say).
     """
-    settings = load_settings(ShardSettings, config)
+    settings = load_settings(ShardSettings, config, "shard")
     book = address_book(settings.network_file)
     client = open_chain(*settings.rpc, book.chain_id)
     view = ChainCeremonyView(SnapshotReader(client, verify_code(client, book), settings.finality))
@@ -92,13 +91,16 @@ def _records(settings: ShardSettings, book: Network) -> ReleaseRecords:
     return ReleaseRecords(engine, book.epochs_domain)
 
 
-SETTINGS, DATABASE = "serve.toml", "shard.sqlite"
+DATABASE = "shard.sqlite"
 AUDITS_PER_EPOCH = 1000
 """For a start: what it costs is one proven partial each."""
 
 _TEMPLATE = """\
 # Settings of the key shard at {url}, made by `bytewise shard init`.
-# Start it with `bytewise shard run --config` and the path of this file. A relative path here is one beside this file.
+# Start it with `bytewise run --config` and the path of this file. A relative path here is one beside this file.
+role = "shard"
+
+[shard]
 
 # Where it listens: HTTPS for its public log and for ceremonies, and attested channels, over which alone it gives partials. Others
 # reach both at the addresses in entry.json, which differ behind a proxy.
@@ -210,8 +212,8 @@ def init(
 
     The settings have a comment for each.
 
-    Then: give FOLDER/entry.json, which is public, to who plans the ceremony; start the shard, `bytewise shard run --config
-    FOLDER/serve.toml`; when the ceremony is done, put its epoch document into FOLDER/epoch.json and restart. Everything else in
+    Then: give FOLDER/entry.json, which is public, to who plans the ceremony; start the shard, `bytewise run --config
+    FOLDER/bytewise.toml`; when the ceremony is done, put its epoch document into FOLDER/epoch.json and restart. All else in
     FOLDER is secret: share and account are sealed under FOLDER/storage.key, so a copy of the folder is the shard, unless
     `--storage-key` puts that key elsewhere, or `--wrap` and `--unwrap` keep it with a key service, a token or a TPM.
     `docs/guide/key-ceremony.md` tells the whole story.
@@ -226,7 +228,7 @@ def init(
     account = make_folder(folder.absolute(), choices)
     print(
         f"shard {account} in {folder}: give {folder / keyring.ENTRY} to the coordinator, "
-        f"then bytewise shard run --config {folder / SETTINGS}"
+        f"then bytewise run --config {folder / SETTINGS}"
     )
 
 
@@ -242,12 +244,12 @@ def make_folder(folder: Path, choices: Choices) -> str:
     text = settings_text(folder, choices)
     if folder.exists():
         raise ConfigurationError(str(folder), "exists; keys in it are never overwritten")
-    with _key_elsewhere(folder, choices.sealing.key_file), _becoming(folder) as draft:
+    with _key_elsewhere(folder, choices.sealing.key_file), new_folder(folder) as draft:
         keyring.create_keys(draft, choices.url, secrets.token_bytes, choices.sealing)
         entry = keyring.shard_entry(draft, choices.url, choices.channel)
         (draft / keyring.ENTRY).write_bytes(encode(entry))
         (draft / SETTINGS).write_text(text)
-        load_settings(ShardSettings, draft / SETTINGS)
+        load_settings(ShardSettings, draft / SETTINGS, "shard")
         migrate(f"sqlite:///{draft / DATABASE}")
     return entry.address
 
@@ -330,22 +332,6 @@ def _key_elsewhere(folder: Path, key_file: Path | None) -> Iterator[None]:
     except BaseException:
         wipe(key_file)
         raise
-
-
-@contextmanager
-def _becoming(folder: Path) -> Iterator[Path]:
-    """A folder beside it that takes its name at the end; gone if that is not reached."""
-    try:
-        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    except OSError as error:
-        raise ConfigurationError(str(folder), error.strerror or "cannot be made") from None
-    try:
-        yield draft
-        os.rename(draft, folder)
-    except OSError as error:
-        raise ConfigurationError(str(folder), f"{error.strerror}: nothing was made") from None
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
 
 
 def _toml(value: Any) -> str:

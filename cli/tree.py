@@ -93,7 +93,7 @@ _KEY = Noun(
 
 _SHARD = Noun(
     "A key shard, which holds one share of each key: make its folder, run it, keep its backup.\n\n"
-    "Example: bytewise shard run --config shard1/serve.toml",
+    "Example: bytewise shard run --config shard1/bytewise.toml",
     {
         "init": Verb("cli.shard:init", "Make the folder of a new key shard: keys that only it has, its database, its settings."),
         "run": Verb("cli.actors:run_shard", "Run a key shard until SIGTERM."),
@@ -174,6 +174,7 @@ TREE = Noun(
                     "cli.operator:list_operators", "List operators: address, stake, and how many receipts each anchored."
                 ),
                 "show": Verb("cli.operator:show", "Show one operator: address, stake, and how many receipts it anchored."),
+                "register": Verb("cli.node.register:register_operator", "Deposit stake and register as an operator."),
                 "run": Verb("cli.actors:run_operator", "Run an operator until SIGTERM."),
             },
         ),
@@ -183,6 +184,10 @@ TREE = Noun(
             {
                 "list": Verb("cli.verifier:list_verifiers", "List verifiers: pool, units of stake that weigh now, and machine."),
                 "show": Verb("cli.verifier:show", "Show one verifier: pool, units of stake that weigh now, and machine."),
+                "register": Verb(
+                    "cli.node.register:register_verifier",
+                    "Deposit stake, announce this machine, and join a pool as a verifier.",
+                ),
                 "run": Verb("cli.actors:run_verifier", "Run a watchtower, or a verifier that audits, until SIGTERM."),
             },
         ),
@@ -199,6 +204,19 @@ TREE = Noun(
         "da": Noun(
             "The data availability store of a test network.\n\nExample: bytewise da run --config da.toml",
             {"run": Verb("cli.actors:run_da", "Run the data availability store until SIGTERM.")},
+        ),
+        "init": Verb(
+            "cli.node.init:init",
+            "Make the folder of a new node: commented settings, an encrypted account key, a migrated database.",
+        ),
+        "doctor": Verb(
+            "cli.node.doctor:doctor",
+            "Check everything that this node needs: chain, contracts, account, stake, enclave, model, DA, database, disk.",
+        ),
+        "run": Verb("cli.node.run:run", "Run all processes of a node until SIGTERM or Ctrl-C."),
+        "status": Verb(
+            "cli.node.status:status",
+            "Tell how a node is: healthy or not and why, what it did, what is due next, its seats, earnings and losses.",
         ),
         "verify": Verb("cli.verify:verify", "Check an answer or a receipt, by re-running it if you hold its opening."),
         "gate": Verb("cli.gate:gate", "Fire identical requests at an endpoint; fail on the first differing byte."),

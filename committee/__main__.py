@@ -27,8 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def work() -> int:
         settings = load_settings(NodeSettings, config)
-        if settings.role is not Role.VERIFIER:
-            raise ConfigurationError("role", "a committee member is a verifier")
+        if settings.role is not Role.MEMBER:
+            raise ConfigurationError("role", f"{settings.role}: this program runs a member; start others with `verifier run`")
         return run("committee", settings, build_node, stop_on_signals())
 
     return run_entry("committee", work)
@@ -42,7 +42,7 @@ def build_node(context: NodeContext) -> Node:
         Protection(context.database, context.clock, context.lease), context.journal, context.signer, enclave, context.worker,
         os.urandom, context.settings.votes,
     )  # fmt: skip
-    auditor = context.auditor(enclave) if context.settings.audits else None
+    auditor = context.auditor(enclave) if context.settings.policy.audits else None
     return context.node(auditor, None, ballots, ballots)
 
 

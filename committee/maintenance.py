@@ -28,7 +28,7 @@ from bytewise.storage.protection import Protection
 from chain.client.access import open_chain
 from chain.client.address_book import read_network, verify_code
 from chain.reads.reader import SnapshotReader
-from chain.sending.keys import load_signer
+from chain.sending.keys import open_signer
 from committee.ballots import KIND
 from verifier.settings import NodeSettings
 
@@ -45,7 +45,7 @@ def decline(settings: NodeSettings, dispute: str) -> int:
         raise ConfigurationError(
             "DISPUTE", "must be 0x and 64 hex digits, as `bytewise network show --output json` has it"
         ) from None
-    database = open_database(settings.database)
+    database = open_database(settings.db.location)
     check_revision(database)
     duties = Duties(database, SystemClock())
     known = duties.find(KIND, subject)
@@ -61,7 +61,7 @@ def decline(settings: NodeSettings, dispute: str) -> int:
 
 def _case(settings: NodeSettings, dispute: Digest) -> Dispute | None:
     network = read_network(settings.network_file)
-    client = open_chain(*settings.rpc, network.chain_id, settings.rpc_timeout_s)
+    client = open_chain(*settings.chain.rpc, network.chain_id, settings.chain.timeout_s)
     try:
         reader = SnapshotReader(client, verify_code(client, network))
         return reader.dispute(dispute, reader.head())
@@ -108,9 +108,9 @@ def resume(settings: NodeSettings) -> str:
 @contextmanager
 def _stopped_member(settings: NodeSettings) -> Iterator[NonceLease]:
     # Who holds the nonce lease is the one process of this account: while we do, no member can start.
-    database = open_database(settings.database)
+    database = open_database(settings.db.location)
     check_revision(database)
-    network, account = read_network(settings.network_file), load_signer(settings.key_file).address
+    network, account = read_network(settings.network_file), open_signer(settings.signer).address
     lease = NonceLease(database, SystemClock(), network.chain_id, account)
     with hold_lease(lease, threading.Event(), wait=False):
         yield lease

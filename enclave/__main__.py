@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     telemetry.configure("enclave", details=False)
     sys.excepthook = report_failure
     try:
-        return _run(load_settings(EnclaveSettings, config))
+        return _run(load_settings(EnclaveSettings, config, "enclave"))
     except Exception as failure:  # noqa: BLE001  (a traceback shows values, and values here can be plaintext)
         report_failure(type(failure), failure, failure.__traceback__)
         return exit_of(failure)

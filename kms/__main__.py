@@ -54,7 +54,7 @@ def _approve(config: Path) -> int:
 
 
 def _erase(config: Path) -> int:
-    settings = load_settings(ShardSettings, config)
+    settings = load_settings(ShardSettings, config, "shard")
     network = read_network(settings.network_file)
     view = ChainCeremonyView(_reader(settings, network))
     engine = open_database(settings.database_url)
@@ -68,7 +68,7 @@ def _erase(config: Path) -> int:
 
 
 def _wrap(config: Path) -> int:
-    settings = load_settings(ShardSettings, config)
+    settings = load_settings(ShardSettings, config, "shard")
     with folder_lock.lock_for_change(settings.folder):
         if settings.wrap_command:
             wrap_folder(settings.folder, settings.sealing)
@@ -85,7 +85,7 @@ def _reader(settings: ShardSettings, network: Network) -> SnapshotReader:
 
 
 def _serve(config: Path) -> int:
-    settings = load_settings(ShardSettings, config)
+    settings = load_settings(ShardSettings, config, "shard")
     network = read_network(settings.network_file)
     reader = _reader(settings, network)
     view = ChainKeyView(reader, accounts.address_of(settings.folder))

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bytewise.protocol.errors.actors import ConfigurationError
-from bytewise.service.settings import DatabaseUrl, Endpoints, rpc_endpoints
+from bytewise.service.sections import SCHEMA_VERSION, ChainSettings, DaSettings, DatabaseSettings, SignerSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,54 +38,19 @@ class ModelSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class NetworkSettings:
-    """Section `[network]`: where the world is."""
+class AcceptSettings:
+    """Section `[accept]`, optional: key epochs that the operator seals to although they promise less than others."""
 
-    file: Path
-    """`network.json`: chain id, addresses, deployment block, epochs."""
-    da: tuple[str, ...]
-    """URLs of EigenDA proxies or of our store, in order of preference."""
-    rpc: str = ""
-    """URL of an Ethereum JSON-RPC node; this, or `rpc_urls`."""
-    rpc_urls: tuple[str, ...] = ()
-    """URLs of several nodes, best by different providers: what fewer than `rpc_quorum` say alike is not acted on."""
-    rpc_quorum: int = 0
-    """How many of `rpc_urls` must agree; 0: more than half."""
-    timeout_s: float = 20.0
-    """Of one call."""
-    accept_simulated: bool = False
+    simulated: bool = False
     """Whether to seal to a key epoch whose enclaves are simulated; without it such a network is refused (fence 5)."""
-    accept_rebuilt: bool = False
+    rebuilt: bool = False
     """Whether to seal to a key epoch whose key enclaves rebuild (ADR-038): one that is broken then reads all of the epoch."""
-
-    def __post_init__(self) -> None:
-        # Whatever is wrong with them is said at the start.
-        _ = self.endpoints
-
-    @property
-    def endpoints(self) -> Endpoints:
-        """The chain's endpoints."""
-        return rpc_endpoints(self.rpc, self.rpc_urls, self.rpc_quorum)
-
-
-@dataclass(frozen=True, slots=True)
-class KeySettings:
-    """Section `[keys]`: secp256k1 keys as 0x-hex in files of mode 0600."""
-
-    operator_file: Path
-    """Of the account with the bonded stake: signs receipts, sends batches."""
-    gateway_file: Path
-    """Signs requests of clients that have no key of their own (`client=delegated`)."""
-    journal_file: Path
-    """Ed25519 key of the journal; made if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class LimitSettings:
     """Section `[limits]`, optional: times and sizes."""
 
-    tick_s: float = 2.0
-    """How often the chain is read and batches are built."""
     queue: int = 16
     """Most requests in flight; more are answered 429."""
     answer_timeout_s: float = 600.0
@@ -116,10 +81,25 @@ class LimitSettings:
 class OperatorSettings:
     """The whole file."""
 
-    database_url: DatabaseUrl
-    """`sqlite:///FILE` or `postgresql+psycopg://…`, migrated by the starter."""
+    network_file: Path
+    """Address book: chain id, addresses, deployment block, epochs."""
+    gateway_key_file: Path
+    """Key that signs requests of clients that have no key of their own (`client=delegated`), as `signer.key_file`."""
+    chain: ChainSettings
+    da: DaSettings
+    signer: SignerSettings
+    db: DatabaseSettings
     listen: ListenSettings
     model: ModelSettings
-    network: NetworkSettings
-    keys: KeySettings
+    schema_version: int = SCHEMA_VERSION
+    """Version of this file's format."""
+    role: str = "operator"
+    """Always `operator`: says what the file is for."""
+    accept: AcceptSettings = field(default_factory=AcceptSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
+
+    def __post_init__(self) -> None:
+        if self.role != "operator":
+            raise ConfigurationError("role", f"{self.role}: this program runs an operator")
+        if self.schema_version != SCHEMA_VERSION:
+            raise ConfigurationError("schema_version", f"{self.schema_version}: this program reads {SCHEMA_VERSION}")

@@ -42,7 +42,7 @@ from chain.acts.actor import ContractSender, contract_sender
 from chain.client.access import open_chain
 from chain.client.address_book import read_network, verify_code
 from chain.reads.reader import SnapshotReader
-from chain.sending.keys import load_signer
+from chain.sending.keys import load_signer, open_signer
 from serving.answer import NamedReceipt
 from serving.api import Gate, build_api
 from serving.batch_duties import BatchDuties
@@ -221,7 +221,7 @@ class Operator:
         try:
             with hold_lease(self._lease(), self._stop) as lease:
                 work = self._open(lease)
-                self._exit_code = schedule.run_ticks(work.tick, self._settings.limits.tick_s, self._stop, name="batch")
+                self._exit_code = schedule.run_ticks(work.tick, self._settings.chain.poll_s, self._stop, name="batch")
                 work.queue.close()
         except BytewiseError as error:
             telemetry.log_error("operator.failed", error)
@@ -233,29 +233,29 @@ class Operator:
 
     def _lease(self) -> NonceLease:
         """The operator's nonce lease: two processes of one account would sign under each other's numbers."""
-        database = open_database(self._settings.database_url)
+        database = open_database(self._settings.db.location)
         check_revision(database)
-        network, operator = read_network(self._settings.network.file), load_signer(self._settings.keys.operator_file)
+        network, operator = read_network(self._settings.network_file), open_signer(self._settings.signer)
         return NonceLease(database, SystemClock(), network.chain_id, operator.address)
 
     def _open(self, lease: NonceLease) -> OperatorWork:
         settings, clock, database = self._settings, lease.clock, lease.engine
-        network = read_network(settings.network.file)
-        operator = load_signer(settings.keys.operator_file)
+        network = read_network(settings.network_file)
+        operator = open_signer(settings.signer)
         model, environment = settings.model, _environment(settings.model.environment_file)
         engine = _engine(model, environment)
         offer, tokenizer = _offer(settings, engine, environment, network.chain_id), Tokenizer(engine.artifact)
-        gateway = load_signer(settings.keys.gateway_file)
+        gateway = load_signer(settings.gateway_key_file)
         telemetry.log("operator.warmed_up", tokens=warm_up(engine, offer, tokenizer, gateway))
         deps = PipelineDeps(
             engine=self._wrap(engine), tokenizer=tokenizer, operator=operator, gateway=gateway,
-            blobs=DaClient(settings.network.da, settings.network.timeout_s),
+            blobs=DaClient(settings.da.urls, settings.da.timeout_s),
             receipt_store=ReceiptStore(database, clock, operator.address),
-            journal=Journal(database, journal_key(settings.keys.journal_file), clock),
-            watch=ReadinessWatch(max(FRESH_S, FRESH_TICKS * settings.limits.tick_s), monotonic_s), clock=clock, rng=os.urandom,
+            journal=Journal(database, journal_key(settings.db.journal_key_file), clock),
+            watch=ReadinessWatch(max(FRESH_S, FRESH_TICKS * settings.chain.poll_s), monotonic_s), clock=clock, rng=os.urandom,
             anchor=network.anchor_domain,
         )  # fmt: skip
-        client = open_chain(*settings.network.endpoints, network.chain_id, settings.network.timeout_s)
+        client = open_chain(*settings.chain.rpc, network.chain_id, settings.chain.timeout_s)
         reader = SnapshotReader(client, verify_code(client, network))
         sender = contract_sender(client, network, lease, operator, "operator")
         readiness = ChainReadiness(reader, operator.address, offer.environment.digest, offer.model_id)
@@ -282,8 +282,8 @@ class Operator:
     def _opened(self, offer: Offer, deps: PipelineDeps) -> RequestQueue:
         limits, owner = self._settings.limits, deps.operator.address
         queue = RequestQueue(deps.receipt_store.answer_from, limits.queue, self._bug)
-        network = self._settings.network
-        pipeline = Pipeline(offer, deps, limits.anchor_within_s, network.accept_simulated, network.accept_rebuilt)
+        accept = self._settings.accept
+        pipeline = Pipeline(offer, deps, limits.anchor_within_s, accept.simulated, accept.rebuilt)
         self._gate.service = ServedModel(
             offer.model_name, owner, deps.clock.now(), queue, deps.watch, offer.environment.limits.max_context, pipeline,
             deps.receipt_store, deps.anchor,

@@ -66,6 +66,9 @@ NETWORK_CALLS = re.compile(
 
 BOOK_ASKED_ELSEWHERE = {
     "cli/connect.py address_book": "how the verbs read it",
+    "cli/node/folder.py make_node_folder": "copies it; the node's processes and `doctor` check it",
+    "cli/node/folder.py make_shard_folder": "checks only that it is one",
+    "cli/node/view.py network": "`NodeView.reader` asks",
     "cli/shard.py init": "only whether it is a book: the shard asks when it starts",
     "cli/key/log.py verify": "`key_log_look.known_of` asks, where a node is named",
     "cli/key/log.py show": "the same",

@@ -245,6 +245,22 @@ class ActionExecutor:
         telemetry.log("action.begun", action=type(action).__name__, subject=subject)
 
 
+class ObservingExecutor:
+    """Logs what a watchtower would do, and does nothing: what a watchtower has without the strategy `challenge`."""
+
+    def __init__(self) -> None:
+        self._told: OrderedDict[Action, None] = OrderedDict()
+
+    def perform_all(self, actions: tuple[Action, ...], snapshot: Snapshot) -> None:
+        """Logs each action once, however often it is decided."""
+        for action in actions:
+            if action not in self._told:
+                self._told[action] = None
+                telemetry.log("action.foregone", action=type(action).__name__, would=str(action), block=snapshot.number)
+        while len(self._told) > MAX_RECORDED:
+            self._told.popitem(last=False)
+
+
 def _present(part: T | None) -> T:
     if part is None:
         raise Bug("an action for a part that this role does not have")

@@ -15,7 +15,6 @@ from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.service import telemetry
 from verifier.audits.auditor import Auditor
-from verifier.executor import ActionExecutor
 from verifier.jobs.enclave_presence import EnclaveAway
 from verifier.jobs.worker import FinishedJob, JobKey, Worker
 from verifier.watch.open_windows import SnapshotPages
@@ -27,6 +26,14 @@ class TransactionPump(Protocol):
 
     def pump(self) -> int:
         """One step; how many transactions stay open."""
+        ...
+
+
+class Executor(Protocol):
+    """Who carries out what was decided, or logs it."""
+
+    def perform_all(self, actions: tuple[Action, ...], snapshot: Snapshot) -> None:
+        """Each action, in order."""
         ...
 
 
@@ -50,7 +57,7 @@ class Node:
     """One duty process."""
 
     def __init__(
-        self, chain: BlockView, pump: TransactionPump, pages: SnapshotPages, records: Records, executor: ActionExecutor,
+        self, chain: BlockView, pump: TransactionPump, pages: SnapshotPages, records: Records, executor: Executor,
         moves: MovePolicy, parts: Sequence[NodePart], worker: Worker | None = None, auditor: Auditor | None = None,
         votes: VotePart | None = None,
     ) -> None:  # fmt: skip

@@ -8,7 +8,8 @@ from bytewise.protocol.decisions.audits import WatchPolicy
 from bytewise.protocol.decisions.demands import DemandPolicy
 from bytewise.protocol.decisions.disputes import MovePolicy, VotePolicy
 from bytewise.protocol.errors.actors import ConfigurationError
-from bytewise.service.settings import DatabaseUrl, Endpoints, rpc_endpoints
+from bytewise.service.sections import SCHEMA_VERSION, ChainSettings, DaSettings, DatabaseSettings, SignerSettings
+from bytewise.service.settings import OtherProcess
 
 
 class Role(enum.StrEnum):
@@ -17,12 +18,16 @@ class Role(enum.StrEnum):
     WATCHTOWER = "watchtower"
     """Checks receipts and challenges on posted audits; no stake, no enclave."""
     VERIFIER = "verifier"
-    """Checks receipts and runs light audits in its enclave; `committee` adds votes."""
+    """Checks receipts and runs light audits in its enclave."""
+    MEMBER = "member"
+    """A verifier that also votes in the disputes for which it is drawn."""
+    MONITOR = "monitor"
+    """A watchtower that only observes. Its account is a name for its database and never needs money."""
 
 
 @dataclass(frozen=True, slots=True)
 class HintListener:
-    """Where a watchtower takes hints."""
+    """Section `[hint_listener]`: where a watchtower takes hints."""
 
     port: int
     """Port of its own."""
@@ -34,6 +39,55 @@ class HintListener:
     """Address to listen on."""
 
 
+class Strategy(enum.StrEnum):
+    """What a watchtower does about what it finds."""
+
+    OBSERVE = "observe"
+    """It checks and reports in its log and metrics, and sends no transaction."""
+    CHALLENGE = "challenge"
+    """It also opens disputes, demands what is withheld, and reports equivocation, within the limits of its sections."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySettings:
+    """Section `[policy]`: what the node does by itself."""
+
+    strategy: Strategy = Strategy.OBSERVE
+    """What a watchtower does about what it finds; a verifier's duties do not depend on it."""
+    audits: bool = True
+    """Whether a verifier runs and posts the light audits for which it is drawn."""
+    challenges: bool = True
+    """Whether a watchtower that challenges opens disputes."""
+    demands: bool = True
+    """Whether a watchtower that challenges demands what is withheld. Every other node only ends demands that nobody answered."""
+    fetch_deadline_s: int = 60
+    """Chain time after anchoring when missing bytes become the finding Withheld."""
+    audit_margin_s: int = 5
+    """Chain time before the end of the window when no audit starts any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorSettings:
+    """Section `[executor]`: the own enclave, as the duty process reaches it."""
+
+    socket: Path
+    """Job socket of the enclave."""
+    prepare_timeout_s: float = 30.0
+    """How long the enclave may be busy with something else."""
+    ticket_ttl_s: int = 120
+    """Chain time for which a ticket is valid."""
+
+
+@dataclass(frozen=True, slots=True)
+class HintSettings:
+    """Section `[hints]`: watchtowers that an auditor tells what it found."""
+
+    urls: tuple[str, ...]
+    """`https://…` each."""
+    certificate_file: Path
+    """Their certificates, PEM."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
     """One duty process. Times are seconds of wall clock unless they say chain time."""
@@ -42,52 +96,21 @@ class NodeSettings:
     """What it does."""
     network_file: Path
     """Address book."""
-    key_file: Path
-    """Account key: 32 bytes in hex, readable by the owner only."""
-    database: DatabaseUrl
-    """SQLAlchemy URL of its own migrated database."""
-    journal_key_file: Path
-    """Ed25519 key of the journal; made at the first start."""
-    da_urls: tuple[str, ...]
-    """EigenDA proxies, in order of preference."""
-    rpc_url: str = ""
-    """JSON-RPC of a chain node; this, or `rpc_urls`."""
-    rpc_urls: tuple[str, ...] = ()
-    """JSON-RPC of several nodes, best by different providers: what fewer than `rpc_quorum` say alike is not acted on."""
-    rpc_quorum: int = 0
-    """How many of `rpc_urls` must agree; 0: more than half."""
-    enclave_socket: Path | None = None
-    """Job socket of the own enclave; needed by role verifier."""
-    confirmations: int = 2
-    """Blocks after which an own transaction is believed."""
-    poll_s: float = 0.5
-    """Pause between ticks."""
-    rpc_timeout_s: float = 10.0
-    """One chain call."""
-    da_timeout_s: float = 10.0
-    """One DA call."""
-    prepare_timeout_s: float = 30.0
-    """How long the enclave may be busy with something else."""
-    fetch_deadline_s: int = 60
-    """Chain time after anchoring when missing bytes become the finding Withheld."""
-    ticket_ttl_s: int = 120
-    """Chain time for which a ticket is valid."""
-    audit_margin_s: int = 5
-    """Chain time before the end of the window when no audit starts any more."""
-    audits: bool = True
-    """Whether drawn light audits are run and posted."""
-    challenges: bool = True
-    """Whether a watchtower opens disputes."""
-    demands: bool = True
-    """Whether a watchtower demands what is withheld; anybody follows demands, and ends those that nobody answered."""
+    chain: ChainSettings
+    da: DaSettings
+    signer: SignerSettings
+    db: DatabaseSettings
+    schema_version: int = SCHEMA_VERSION
+    """Version of this file's format."""
+    policy: PolicySettings = field(default_factory=PolicySettings)
+    executor: ExecutorSettings | None = None
+    """Needed by the roles verifier and member."""
     inbox_folder: Path | None = None
     """Folder in which clients' receipts are put: the `receipt.signed` member of an answer, a file `….json` each."""
-    hints: HintListener | None = None
+    hint_listener: HintListener | None = None
     """Where a watchtower hears from auditors what the verdict will say; without it the opener's share is never its own."""
-    hint_urls: tuple[str, ...] = ()
-    """Watchtowers that an auditor tells what it found, `https://…` each."""
-    hint_certificate_file: Path | None = None
-    """Their certificates, PEM; needed with `hint_urls`."""
+    hints: HintSettings | None = None
+    """Whom a verifier tells what its audits found."""
     moves: MovePolicy = field(default_factory=MovePolicy)
     """Moves that anybody may make."""
     votes: VotePolicy = field(default_factory=VotePolicy)
@@ -96,20 +119,23 @@ class NodeSettings:
     """When a watchtower risks its bond."""
     demand: DemandPolicy = field(default_factory=DemandPolicy)
     """When a watchtower risks the bond of a demand."""
+    enclave: OtherProcess | None = None
+    """Section of the node's enclave process, which reads and checks it by itself."""
     ready_file: Path | None = None
     """Written after the first complete tick, for whoever started the process."""
 
     def __post_init__(self) -> None:
-        if self.role is Role.VERIFIER and self.enclave_socket is None:
-            raise ConfigurationError("enclave_socket", "role verifier needs one")
-        if self.hint_urls and self.hint_certificate_file is None:
-            raise ConfigurationError("hint_certificate_file", "hint_urls need one")
-        if not self.da_urls:
-            raise ConfigurationError("da_urls", "none")
-        # Whatever is wrong with them is said at the start.
-        _ = self.rpc
+        if self.role in (Role.VERIFIER, Role.MEMBER) and self.executor is None:
+            raise ConfigurationError("executor", f"role {self.role} needs one: the socket of its enclave")
+        if self.schema_version != SCHEMA_VERSION:
+            raise ConfigurationError("schema_version", f"{self.schema_version}: this program reads {SCHEMA_VERSION}")
 
     @property
-    def rpc(self) -> Endpoints:
-        """The chain's endpoints."""
-        return rpc_endpoints(self.rpc_url, self.rpc_urls, self.rpc_quorum)
+    def watches(self) -> bool:
+        """Whether it judges every receipt by public records, and has no duties."""
+        return self.role in (Role.WATCHTOWER, Role.MONITOR)
+
+    @property
+    def observes(self) -> bool:
+        """Whether it sends nothing, whatever it finds."""
+        return self.role is Role.MONITOR or (self.role is Role.WATCHTOWER and self.policy.strategy is Strategy.OBSERVE)

@@ -32,7 +32,7 @@ from chain.client.access import open_chain
 from chain.client.address_book import read_network, verify_code
 from chain.reads.documents import RegistryDocuments
 from chain.reads.reader import SnapshotReader
-from chain.sending.keys import load_signer
+from chain.sending.keys import open_signer
 from chain.sending.sender import SenderPolicy
 from kms.shard.share_rotation import with_verification_keys
 from verifier.audits.audit_hints import HintBox, HintSender
@@ -41,12 +41,12 @@ from verifier.audits.hint_server import HintServer, KnownVerifiers
 from verifier.demands.demander import Demander, DemandOptions
 from verifier.disputes.equivocation_reporter import EquivocationReporter
 from verifier.disputes.watchtower import Watchtower
-from verifier.executor import ActionExecutor, VoteExecutor
+from verifier.executor import ActionExecutor, ObservingExecutor, VoteExecutor
 from verifier.jobs.enclave_client import EnclaveClient
 from verifier.jobs.worker import Worker
-from verifier.node import Node, NodePart, VotePart
+from verifier.node import Executor, Node, NodePart, VotePart
 from verifier.orders import OrderedDuties
-from verifier.settings import NodeSettings, Role
+from verifier.settings import ExecutorSettings, NodeSettings, Role
 from verifier.stake.deferred_slashes import DeferredPayments, RefusedSlashes
 from verifier.stake.stake_record import StakeRecorder
 from verifier.watch.absence_check import ProbedStore
@@ -106,24 +106,24 @@ class NodeContext:
         self.settings = settings
         self.clock = SystemClock()
         self.network = read_network(settings.network_file)
-        self.signer = load_signer(settings.key_file)
-        self.database = open_database(settings.database)
+        self.signer = open_signer(settings.signer)
+        self.database = open_database(settings.db.location)
         check_revision(self.database)
-        client = open_chain(*settings.rpc, self.network.chain_id, settings.rpc_timeout_s)
+        client = open_chain(*settings.chain.rpc, self.network.chain_id, settings.chain.timeout_s)
         self.chain = FollowingReader(client, verify_code(client, self.network))
-        self.journal = Journal(self.database, journal_key(settings.journal_key_file), self.clock)
+        self.journal = Journal(self.database, journal_key(settings.db.journal_key_file), self.clock)
         self.lease = NonceLease(self.database, self.clock, self.network.chain_id, self.signer.address)
-        policy = SenderPolicy(confirmations=settings.confirmations)
+        policy = SenderPolicy(confirmations=settings.chain.confirmations)
         self.sender = contract_sender(client, self.network, self.lease, self.signer, settings.role.value, policy)
         archive, cursor = Archive(self.database, self.clock), Cursor(self.database, "batches")
         # One try per proxy: the backlog and the vote ask again by themselves, and a tick must not wait for three timeouts.
-        self.da = ProbedStore(DaClient(settings.da_urls, settings.da_timeout_s, attempts=1), os.urandom)
+        self.da = ProbedStore(DaClient(settings.da.urls, settings.da.timeout_s, attempts=1), os.urandom)
         documents = RegistryDocuments(self.chain)
         self.archive = archive
         # Nobody else reads it.
-        self.leaves = LeafIndex(self.network.anchor_domain) if settings.role is Role.WATCHTOWER else None
+        self.leaves = LeafIndex(self.network.anchor_domain) if settings.watches else None
         self.records = Records(
-            self.chain, documents, self.da, archive, cursor, self.network, settings.fetch_deadline_s, leaves=self.leaves
+            self.chain, documents, self.da, archive, cursor, self.network, settings.policy.fetch_deadline_s, leaves=self.leaves
         )  # fmt: skip
         self.given = None if settings.inbox_folder is None else ReceiptInbox(settings.inbox_folder, self.network.anchor_domain)
         self.worker = Worker()
@@ -132,22 +132,27 @@ class NodeContext:
 
     def enclave(self) -> EnclaveClient:
         """The own enclave."""
-        settings = self.settings
-        if settings.enclave_socket is None:
-            raise ConfigurationError("enclave_socket", "this role needs one")
-        return EnclaveClient(settings.enclave_socket, settings.prepare_timeout_s)
+        executor = self.executor
+        return EnclaveClient(executor.socket, executor.prepare_timeout_s)
+
+    @property
+    def executor(self) -> ExecutorSettings:
+        """Section `[executor]`, which verifiers and members have."""
+        if self.settings.executor is None:
+            raise ConfigurationError("executor", f"role {self.settings.role} has none")
+        return self.settings.executor
 
     def auditor(self, enclave: EnclaveClient) -> Auditor:
         """The part that runs light audits."""
         settings, audits = self.settings, LightAudits(self.database, self.clock)
         return Auditor(
             self.chain, self.network, self.records, audits, self.journal, self.signer, enclave, self.worker, os.urandom,
-            settings.audit_margin_s, settings.ticket_ttl_s, self._hint_sender(),
+            settings.policy.audit_margin_s, self.executor.ticket_ttl_s, self._hint_sender(),
         )  # fmt: skip
 
     def watchtower(self) -> Watchtower:
         """The part that challenges on posted audits."""
-        listen, box = self.settings.hints, None
+        listen, box = self.settings.hint_listener, None
         if listen is not None:
             self.members = KnownVerifiers(self.chain, self.records)
             box = HintBox(self.network.disputes_domain, self.members)
@@ -157,7 +162,7 @@ class NodeContext:
     def demander(self, disputes: bool, audits: bool) -> Demander:
         """The part that looks after demands; only a watchtower makes any, and who needs no envelopes fetches none."""
         settings = self.settings
-        makes = settings.demands and settings.role is Role.WATCHTOWER
+        makes = settings.watches and settings.policy.demands
         policy = settings.demand if makes else replace(settings.demand, budget_wei=0)
         means = DemandOptions(self.signer.address, policy, settings.moves, disputes, fetches=disputes or audits)
         return Demander(self.chain, self.network, self.records, self.da, means, self.given)
@@ -176,8 +181,8 @@ class NodeContext:
         self.worker.stop()
 
     def _hint_sender(self) -> HintSender | None:
-        urls, certificate = self.settings.hint_urls, self.settings.hint_certificate_file
-        return HintSender(urls, certificate) if urls and certificate is not None else None
+        hints = self.settings.hints
+        return None if hints is None else HintSender(hints.urls, hints.certificate_file)
 
     def node(
         self,
@@ -197,7 +202,11 @@ class NodeContext:
         orders = OrderedDuties(Duties(self.database, self.clock), self.sender)
         everything = (EpochLabel(self.chain), votes, auditor, self.members, watchtower, reporter, demander, *stake, orders)
         parts: list[NodePart] = [part for part in everything if part is not None]
-        executor = ActionExecutor(self.sender, self.journal, auditor, watchtower, voting, demander, reporter)
+        executor: Executor = (
+            ObservingExecutor()
+            if self.settings.observes
+            else ActionExecutor(self.sender, self.journal, auditor, watchtower, voting, demander, reporter)
+        )
         return Node(
             self.chain, self.sender, SnapshotPages(self.chain, me, first), self.records, executor, self.settings.moves, parts,
             self.worker, auditor, votes,
@@ -217,7 +226,7 @@ def run(name: str, settings: NodeSettings, build: Callable[[NodeContext], Node],
             if settings.ready_file is not None and node.ticks == 1:
                 settings.ready_file.write_text(context.signer.address)
 
-        code = run_ticks(tick, settings.poll_s, stop, name=name)
+        code = run_ticks(tick, settings.chain.poll_s, stop, name=name)
         context.close()
     return code
 
@@ -225,6 +234,8 @@ def run(name: str, settings: NodeSettings, build: Callable[[NodeContext], Node],
 def build_node(context: NodeContext) -> Node:
     """The node of the role that the settings name."""
     settings = context.settings
-    if settings.role is Role.WATCHTOWER:
-        return context.node(None, context.watchtower() if settings.challenges else None)
-    return context.node(context.auditor(context.enclave()) if settings.audits else None, None)
+    if settings.role is Role.MEMBER:
+        raise ConfigurationError("role", "a member also votes: start it with `bytewise member run`")
+    if settings.watches:
+        return context.node(None, context.watchtower() if settings.policy.challenges else None)
+    return context.node(context.auditor(context.enclave()) if settings.policy.audits else None, None)

@@ -60,9 +60,9 @@ def sealing_key(epoch: EpochRecord, accept_simulated: bool, accept_rebuilt: bool
     """The key to seal to; `ConfigurationError` for an epoch that is simulated, or whose key enclaves rebuild, unless the caller's
     settings accept it."""
     if epoch.assurance != HARDWARE and not accept_simulated:
-        raise ConfigurationError(f"key epoch {epoch.epoch}", f"is {epoch.assurance}, and accept_simulated is not set")
+        raise ConfigurationError(f"key epoch {epoch.epoch}", f"is {epoch.assurance}: set accept.simulated to seal to it")
     if is_rebuilt(epoch.epoch) and not accept_rebuilt:
-        raise ConfigurationError(f"key epoch {epoch.epoch}", "has a key that enclaves rebuild, and accept_rebuilt is not set")
+        raise ConfigurationError(f"key epoch {epoch.epoch}", "has a key that enclaves rebuild: set accept.rebuilt to seal to it")
     return epoch.public_key
 
 

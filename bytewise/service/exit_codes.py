@@ -45,6 +45,8 @@ class Exit(enum.IntEnum):
     """A service does not answer. The same command may succeed later."""
     REFUSED = 6
     """Refused: the command would do harm, or change nothing."""
+    NOT_READY = 7
+    """A check of `doctor` fails, or the node of `status` is not healthy."""
     USAGE = 64
     """Wrong input: an option, a file or a setting must change first (EX_USAGE of sysexits)."""
     INTERNAL = 70

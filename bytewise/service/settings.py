@@ -54,19 +54,29 @@ DatabaseUrl = NewType("DatabaseUrl", str)
 """URL of a database. A relative file, `sqlite:///name`, is beside the settings file, as every relative path is, so the
 command's working folder does not matter."""
 
+OtherProcess = NewType("OtherProcess", dict[str, Any])
+"""Table of a file that several processes share. It belongs to another process, which checks it."""
+
 PREFIX = "BYTEWISE__"
 """Every variable with this prefix must name a setting. Other variables are ignored."""
 
 _DEVELOPER = "BYTEWISE_"
 
 
-def load_settings(cls: type[T], path: Path) -> T:
-    """Settings of class `cls` from a file and the environment. `ConfigurationError` lists every problem."""
+def load_settings(cls: type[T], path: Path, table: str = "") -> T:
+    """Settings of class `cls` from a file and the environment. `ConfigurationError` lists every problem.
+
+    With `table`, the file may be shared with other processes: if it has a table of this name, the settings are in it.
+    Otherwise the whole file is this process's own.
+    """
     problems: list[str] = []
-    document = _read_document(path)
-    overrides = {name: text for name, text in os.environ.items() if name.startswith(PREFIX)}
+    document = read_document(path)
+    prefix = PREFIX
+    if table in document:
+        document, prefix = document[table], f"{PREFIX}{table.upper()}__"
+    overrides = {name: text for name, text in setting_variables().items() if name.startswith(prefix)}
     for name, text in sorted(overrides.items()):
-        _override(cls, document, name, text, problems)
+        _override(cls, document, name.removeprefix(prefix), text, problems)
     settings = _build(cls, document, "", path.parent, problems)
     if problems:
         raise ConfigurationError(path.name, "; ".join(problems))
@@ -84,12 +94,18 @@ def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return kept | dict(extra or {})
 
 
+def setting_variables() -> dict[str, str]:
+    """The variables that name settings, for a child process that reads the same file."""
+    return {name: text for name, text in os.environ.items() if name.startswith(PREFIX)}
+
+
 def library_variables(names: Sequence[str]) -> dict[str, str]:
     """The named variables that are set. Libraries obey them by themselves; they are read here to be recorded."""
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
-def _read_document(path: Path) -> dict[str, Any]:
+def read_document(path: Path) -> dict[str, Any]:
+    """The tables of a settings file, TOML or canonical JSON. `ConfigurationError` if it is missing or neither."""
     try:
         raw = path.read_bytes()
         value = encoding.parse(raw) if path.suffix == ".json" else tomllib.loads(raw.decode())
@@ -103,14 +119,16 @@ def _read_document(path: Path) -> dict[str, Any]:
 
 
 def _override(cls: type, document: dict[str, Any], name: str, text: str, problems: list[str]) -> None:
-    *sections, key = name.removeprefix(PREFIX).lower().split("__")
+    *sections, key = name.lower().split("__")
     table, kind = document, cast(Any, cls)
     for section in sections:
         kind = _field(kind, section)
+        if kind is OtherProcess:
+            return
         table = table.setdefault(section, {}) if isinstance(table, dict) else {}
     target = _field(kind, key)
     if target is None or not isinstance(table, dict):
-        problems.append(f"{name}: unknown setting")
+        problems.append(f"{PREFIX}…{name}: unknown setting")
         return
     table[key] = _parse_override(target, text)
 
@@ -146,6 +164,8 @@ def _build(cls: Any, table: Any, where: str, folder: Path, problems: list[str]) 
 
 def _read(kind: Any, value: Any, where: str, folder: Path, problems: list[str]) -> Any:
     kind = _required(kind)
+    if kind is OtherProcess:
+        return value
     if dataclasses.is_dataclass(kind):
         return _build(kind, value, where + ".", folder, problems)
     if typing.get_origin(kind) is tuple:

@@ -115,6 +115,11 @@ class NonceLease:
         with read_transaction(self.engine) as connection:
             return connection.execute(select(NonceLeaseRow.stop_reason).where(self._own())).scalar_one_or_none() or ""
 
+    def leased_until(self) -> int:
+        """Unix second at which the lease ends that a process holds; 0 if none ever did or it was given back."""
+        with read_transaction(self.engine) as connection:
+            return connection.execute(select(NonceLeaseRow.leased_until).where(self._own())).scalar_one_or_none() or 0
+
     def _create(self, connection: Connection) -> None:
         insert_if_new(
             connection, NonceLeaseRow, chain_id=str(self.chain_id), account=self.account, next_nonce=0, owner="", fencing_token=0,

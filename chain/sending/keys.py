@@ -10,6 +10,7 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS
 from bytewise.protocol.signing import LocalSigner
 from bytewise.service.secret import Secret, read_secret, write_secret
+from bytewise.service.sections import SignerSettings
 
 _ANVIL_MNEMONIC = "test test test test test test test test test test test junk"
 
@@ -31,6 +32,11 @@ def load_signer(path: Path, password: Secret | None = None) -> LocalSigner:
         raise ConfigurationError(
             path.name, "contains no private key, or the password is wrong: name the right key file and password file"
         ) from None
+
+
+def open_signer(settings: SignerSettings) -> LocalSigner:
+    """The account that section `[signer]` names; errors as `load_signer`."""
+    return load_signer(settings.key_file, None if settings.password_file is None else read_secret(settings.password_file))
 
 
 def save_signer(path: Path, signer: LocalSigner) -> None:

@@ -67,15 +67,15 @@ def start_operators(site: Site, network: ProcessGroup, models: Models, options: 
     for name in OPERATORS:
         folder = site.of(name)
         config = {
-            "database_url": site.database(name),
+            "role": "operator", "network_file": site.network_file, "gateway_key_file": folder / "gateway.key",
+            "chain": {"rpc_url": site.rpc_url, "timeout_s": 20, "poll_s": 1}, "da": {"urls": [site.da_url], "timeout_s": 20},
+            "signer": {"key_file": folder / "account.key"},
+            "db": {"url": site.database(name), "journal_key_file": folder / "journal.key"},
             "listen": {"certificate_file": folder / "tls.pem", "key_file": folder / "tls.key",
                        "host": HOST, "port": site.ports.operators[OPERATORS.index(name)]},
             "model": {"name": MODEL_NAME, "artifact": models.served, "environment_file": site.environment_file},
-            "network": {"file": site.network_file, "rpc": site.rpc_url, "da": [site.da_url], "accept_simulated": True,
-                        "accept_rebuilt": is_rebuilt(site.epoch)},
-            "keys": {"operator_file": folder / "account.key", "gateway_file": folder / "gateway.key",
-                     "journal_file": folder / "journal.key"},
-            "limits": {"tick_s": 1, "anchor_within_s": 60, "request_ttl_s": 600},
+            "accept": {"simulated": True, "rebuilt": is_rebuilt(site.epoch)},
+            "limits": {"anchor_within_s": 60, "request_ttl_s": 600},
         }  # fmt: skip
         path = str(write_toml(folder / "operator.toml", config))
         if name == "dishonest" and options.adversary:
@@ -88,29 +88,31 @@ def start_members(site: Site, network: ProcessGroup, options: Options) -> None:
     """One duty process for each verifier, and the watchtower, which has no stake and no enclave."""
     for name in VERIFIERS:
         extra = {
-            "enclave_socket": site.of(name) / "enclave.sock", "audits": options.audits, "hint_urls": [site.hints_url],
-            "hint_certificate_file": site.of("watchtower") / "tls.pem",
+            "executor": {"socket": site.of(name) / "enclave.sock"}, "policy": {"audits": options.audits},
+            "hints": {"urls": [site.hints_url], "certificate_file": site.of("watchtower") / "tls.pem"},
         }  # fmt: skip
-        config = _node(site, name, "verifier", site.member_rpc_url(name), extra)
+        config = _node(site, name, "member", site.member_rpc_url(name), extra)
         network.python(name, "committee", "--config", config)
     tower = site.of("watchtower")
     hints = {"port": site.ports.hints, "certificate_file": tower / "tls.pem", "tls_key_file": tower / "tls.key"}
-    config = _node(site, "watchtower", "watchtower", site.rpc_url, {"challenges": options.watchtower, "hints": hints})
+    policy = {"strategy": "challenge", "challenges": options.watchtower}
+    config = _node(site, "watchtower", "watchtower", site.rpc_url, {"policy": policy, "hint_listener": hints})
     network.python("watchtower", "verifier", "--config", config)
 
 
 def start_challenger(site: Site, network: ProcessGroup, receipt_id: str) -> None:
     """Somebody who disputes one honest receipt."""
-    config = _node(site, "challenger", "watchtower", site.rpc_url, {})
+    config = _node(site, "challenger", "watchtower", site.rpc_url, {"policy": {"strategy": "challenge"}})
     network.python("challenger", "adversaries.frivolous_challenger", "--config", config, receipt_id)
 
 
 def _node(site: Site, name: str, role: str, rpc_url: str, extra: dict[str, Any]) -> str:
     folder = site.of(name)
     config = {
-        "role": role, "rpc_url": rpc_url, "network_file": site.network_file, "key_file": folder / "account.key",
-        "database": site.database(name), "journal_key_file": folder / "journal.key", "da_urls": [site.da_url],
-        "ready_file": folder / "ready", "rpc_timeout_s": 5, **extra,
+        "role": role, "network_file": site.network_file, "ready_file": folder / "ready",
+        "chain": {"rpc_url": rpc_url, "timeout_s": 5, "poll_s": 0.5}, "da": {"urls": [site.da_url]},
+        "signer": {"key_file": folder / "account.key"},
+        "db": {"url": site.database(name), "journal_key_file": folder / "journal.key"}, **extra,
     }  # fmt: skip
     return str(write_toml(folder / "node.toml", config))
 

@@ -160,7 +160,7 @@ def retire(
     reader = SnapshotReader(client, verify_code(client, book))
     found = reader.epoch_on_chain(epoch, reader.head())
     retire_epoch(client, book, curator, epoch, found.state)
-    now = "each of its shards is stopped and runs `bytewise shard erase --config serve.toml` now"
+    now = "each of its shards is stopped and runs `bytewise shard erase --config bytewise.toml` now"
     print(f"key epoch {epoch} ({found.assurance}) is retired; {now}")
 
 

@@ -39,7 +39,7 @@ def show(config: ShardOption, out: OutOption = None) -> None:
 
     Exit codes: 0 no second log is kept, 2 a coordinator is proven to have signed two, 64 wrong input.
     """
-    settings = load_settings(ShardSettings, config)
+    settings = load_settings(ShardSettings, config, "shard")
     engine = open_database(settings.database_url)
     check_revision(engine)
     copies = Ceremonies(engine).copies()

@@ -23,6 +23,7 @@ from bytewise.protocol.errors.branches import Bug, BytewiseError, Fault, Unavail
 from bytewise.protocol.errors.catalogue import CLASSES
 from bytewise.protocol.errors.records import Defect
 from bytewise.service.exit_codes import Exit
+from bytewise.service.field_texts import field_texts
 from cli.__main__ import app
 from cli.tree import LazyCommand
 from enclave.settings import EnclaveSettings
@@ -98,11 +99,7 @@ def _tables(cls: type, section: str) -> Iterator[str]:
 
 
 def _field_texts(cls: type) -> dict[str, str]:
-    return {
-        node.target.id: _cell(ast.literal_eval(below.value))
-        for node, below in itertools.pairwise(_body(cls))
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and isinstance(below, ast.Expr)
-    }
+    return {name: _cell(text) for name, text in field_texts(cls).items()}
 
 
 def _body(cls: type) -> list[ast.stmt]:
@@ -118,7 +115,7 @@ def _kind(kind: Any) -> str:
         return f"list of {_kind(inner[0])}"
     if inner:
         return _kind(inner[0])
-    names = {"str": "text", "int": "integer", "float": "number", "bool": "true or false", "Path": "path"}
+    names = {"str": "text", "int": "integer", "float": "number", "bool": "true or false", "Path": "path", "OtherProcess": "table"}
     return names.get(str(kind.__name__), str(kind.__name__))
 
 

@@ -33,6 +33,7 @@ from cli.__main__ import main
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.fixtures.chain.devnet import ENVIRONMENT, POOL, VERIFIERS, deployed, empty_database, mine, reader, signer, word
 from tests.fixtures.inference.models import small_artifact
+from tests.fixtures.verifier.node_file import node_file
 from tests.source import ROOT
 from verifier.orders import CERTIFY, OrderedDuties, certification_subject
 from verifier.watch.open_windows import SnapshotPages
@@ -121,12 +122,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         write_network(folder / "network.json", network)
         save_signer(folder / "account.key", MEMBER)
         (folder / "actor.db").write_bytes(empty_database())
-        settings = {
-            "role": "verifier", "rpc_url": anvil.url, "network_file": "network.json", "key_file": "account.key",
-            "database": f"sqlite:///{folder / 'actor.db'}", "journal_key_file": "journal.key",
-            "da_urls": ["http://127.0.0.1:1"], "enclave_socket": "s", "ready_file": "ready",
-        }  # fmt: skip
-        (folder / "node.json").write_bytes(encoding.encode(settings))
+        node_file(folder, f"sqlite:///{folder / 'actor.db'}", anvil.url, ready_file="ready")
         made = small_artifact(folder / "model", 7)
         assert main(["model", "vectors", str(folder / "model" / "artifact"), str(folder / "vectors.json")]) == Exit.OK
         yield Place(anvil, network, folder, made.model_id)

@@ -16,13 +16,13 @@ from tests.fixtures.kms.dkg_fixture import Office, brought, coordinator_of, offi
 
 def show(shard: Office, *more: str) -> int:
     """As the shard's operator asks; the exit code."""
-    (shard.folder / "serve.toml").write_text(
+    (shard.folder / "bytewise.toml").write_text(
         'folder = "."\nepoch_file = "epoch.json"\npolicy_file = "policy.json"\n'
         'network_file = "network.json"\nhost = "127.0.0.1"\nport = 1\nchannel_port = 2\n'
         'rpc_url = "http://127.0.0.1:1"\naudits_per_epoch = 1\nproduction = false\n'
         f'database_url = "sqlite:///{shard.folder / "kms.sqlite"}"\n'
     )
-    return main(["key", "forks", "show", "--config", str(shard.folder / "serve.toml"), *more])
+    return main(["key", "forks", "show", "--config", str(shard.folder / "bytewise.toml"), *more])
 
 
 def verify(*arguments: object) -> int:
@@ -65,8 +65,8 @@ def test_honest_coordinators_logs_convict_nobody_and_bad_files_are_named(
     shards, _ = offices(tmp_path, 2)
     assert show(shards[0]) == Exit.OK
     assert "0 logs of this shard" in capsys.readouterr().out
-    assert show(shards[0], "--out", str(shards[0].folder / "serve.toml")) == Exit.USAGE
-    assert "--out: serve.toml: File exists" in capsys.readouterr().err
+    assert show(shards[0], "--out", str(shards[0].folder / "bytewise.toml")) == Exit.USAGE
+    assert "--out: bytewise.toml: File exists" in capsys.readouterr().err
     for _ in range(2):
         run(coordinator_of(tmp_path, plan(shards, 2, 2), shards))
     for number, shard in enumerate(shards):

@@ -65,7 +65,7 @@ def governed(*more: str) -> list[str]:
 def test_test_network_shard_gets_keys_database_and_settings_that_load(init: Init, tmp_path: Path) -> None:
     assert init("shard", "--simulated") == Exit.OK
     folder = tmp_path / "shard"
-    settings = load_settings(ShardSettings, folder / "serve.toml")
+    settings = load_settings(ShardSettings, folder / "bytewise.toml", "shard")
     assert (settings.host, settings.port, settings.channel_port, settings.coordinator) == (
         "shard-1.example",
         7001,
@@ -85,7 +85,7 @@ def test_test_network_shard_gets_keys_database_and_settings_that_load(init: Init
 
 def test_real_network_shard_needs_governors_and_several_nodes_as_quorum(init: Init, tmp_path: Path) -> None:
     assert init("shard", *governed(), "--rpc", "http://a", "--rpc", "http://b", "--rpc", "http://c") == Exit.OK
-    settings = load_settings(ShardSettings, tmp_path / "shard" / "serve.toml")
+    settings = load_settings(ShardSettings, tmp_path / "shard" / "bytewise.toml", "shard")
     assert settings.production and settings.policy_governors == tuple(GOVERNORS) and settings.policy_threshold == 2
     assert (settings.rpc.urls, settings.rpc.quorum) == (("http://a", "http://b", "http://c"), 2)
 
@@ -98,7 +98,7 @@ def test_two_shards_share_no_key(init: Init, tmp_path: Path) -> None:
 
 def test_every_shard_setting_is_explained_directly_or_by_its_group(init: Init, tmp_path: Path) -> None:
     assert init("shard", *governed()) == init("test", "--simulated") == Exit.OK
-    lines = [line for name in ("shard", "test") for line in (tmp_path / name / "serve.toml").read_text().splitlines()]
+    lines = [line for name in ("shard", "test") for line in (tmp_path / name / "bytewise.toml").read_text().splitlines()]
     named = {line.removeprefix("# ").partition(" = ")[0] for line in lines if " = " in line}
     assert {field.name for field in dataclasses.fields(ShardSettings)} - named == {"rpc_urls"}
     assert "set rpc_urls" in "\n".join(lines)
@@ -135,13 +135,13 @@ def test_sealing_key_is_elsewhere_or_wrapped_if_asked_for_now_or_later(
     assert init("elsewhere", "--simulated", "--storage-key", str(tmp_path / "own.key")) == Exit.OK
     assert init("wrapped", "--simulated", "--wrap", shlex.join(wrap), "--unwrap", shlex.join(unwrap)) == Exit.OK
     assert init("later", "--simulated") == Exit.OK
-    later = tmp_path / "later" / "serve.toml"
+    later = tmp_path / "later" / "bytewise.toml"
     sealed = open_sealer(tmp_path / "later").seal(b"a share", ZERO_DIGEST)
     later.write_text(later.read_text() + f"\nwrap_command = {json.dumps(wrap)}\nunwrap_command = {json.dumps(unwrap)}\n")
     monkeypatch.setattr(sys, "argv", ["kms", "wrap", "--config", str(later)])
     assert kms.__main__.main() == 0
     for name, has in {"elsewhere": set(), "wrapped": {"storage.wrapped"}, "later": {"storage.wrapped"}}.items():
-        settings = load_settings(ShardSettings, tmp_path / name / "serve.toml")
+        settings = load_settings(ShardSettings, tmp_path / name / "bytewise.toml", "shard")
         assert {path.name for path in settings.folder.glob("storage.*")} == has
         sealer = open_sealer(settings.folder, settings.sealing)
         assert sealer.open(sealer.seal(b"x", ZERO_DIGEST), ZERO_DIGEST).reveal() == b"x"

@@ -20,6 +20,7 @@ from chain.sending.keys import save_signer
 from cli.__main__ import main
 from tests.fixtures.builders import signer
 from tests.fixtures.storage.stored_records import vote
+from tests.fixtures.verifier.node_file import node_file
 from tests.fixtures.verifier.verifier_fixture import NETWORK
 
 KEY = signer("protect")
@@ -44,13 +45,8 @@ def member(folder: Path) -> Member:
     migrate(url)
     save_signer(folder / "account.key", KEY)
     (folder / "network.json").write_bytes(encoding.encode(NETWORK))
-    settings = {
-        "role": "verifier", "rpc_url": "http://127.0.0.1:1", "network_file": "network.json", "key_file": "account.key",
-        "database": url, "journal_key_file": "journal.key", "da_urls": ["http://127.0.0.1:1"], "enclave_socket": "s",
-    }  # fmt: skip
-    (folder / "node.json").write_bytes(encoding.encode(settings))
     engine, clock = open_database(url), SystemClock()
-    return Member(folder / "node.json", Protection(engine, clock), NonceLease(engine, clock, NETWORK.chain_id, KEY.address))
+    return Member(node_file(folder, url), Protection(engine, clock), NonceLease(engine, clock, NETWORK.chain_id, KEY.address))
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bytewise.protocol.address_book import CodeHash
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import ConfigurationError, NoProgress
 from bytewise.protocol.units import ZERO_DIGEST, hex0x
 from bytewise.service.clock import SystemClock
@@ -26,20 +26,14 @@ from tests.fixtures.builders import word
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import mine
 from tests.fixtures.court.session import TRUE, DisputeFixture
+from tests.fixtures.verifier.node_file import node_file
 from tests.fixtures.verifier.verifier_fixture import NETWORK
 from tests.source import ROOT
 from verifier.settings import NodeSettings
 
 
-def config(folder: Path, **changes: object) -> Path:
-    url = f"sqlite:///{folder / 'actor.db'}"
-    plain = {
-        "role": "verifier", "rpc_url": "http://127.0.0.1:1", "network_file": "network.json", "key_file": "account.key",
-        "database": url, "journal_key_file": "journal.key", "da_urls": ["http://127.0.0.1:1"], "enclave_socket": "s",
-    }  # fmt: skip
-    path = folder / "node.json"
-    path.write_bytes(encode({name: value for name, value in (plain | changes).items() if value is not None}))
-    return path
+def config(folder: Path, **changes: Any) -> Path:
+    return node_file(folder, f"sqlite:///{folder / 'actor.db'}", **changes)
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -89,7 +83,17 @@ def test_declining_an_ended_or_unknown_duty_is_refused(anvil: Anvil, tmp_path: P
 
 @pytest.mark.parametrize(
     "changes",
-    [{"enclave_socket": None}, {"unheard_of": 1}, {"da_urls": []}, {"role": "king"}, {"rpc_url": None}, {"rpc_urls": ["u"]}],
+    [
+        {"executor": None},
+        {"unheard_of": 1},
+        {"da": {"urls": []}},
+        {"role": "king"},
+        {"chain": {"rpc_url": None}},
+        {"chain": {"rpc_urls": ["u"]}},
+        {"schema_version": 2},
+        {"db": {"url": None}},
+        {"db": {"url_file": "f"}},
+    ],
 )
 def test_impossible_member_settings_are_refused_by_name(tmp_path: Path, changes: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError):

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import pytest
 from sqlalchemy import select
 
-from bytewise.protocol import encoding
 from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
 from bytewise.service.exit_codes import Exit
@@ -26,6 +25,7 @@ from chain.sending.keys import save_signer
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.fixtures.chain.devnet import VERIFIERS, deployed, empty_database
 from tests.fixtures.storage.stored_records import vote
+from tests.fixtures.verifier.node_file import node_file
 from tests.source import ROOT
 
 MEMBER = VERIFIERS[0]
@@ -40,13 +40,7 @@ class Place(NamedTuple):
 
     def start(self, ready: str = "ready") -> subprocess.Popen[bytes]:
         """The member as its own process; its log is `ready`.log."""
-        settings = {
-            "role": "verifier", "rpc_url": self.anvil.url, "network_file": "network.json", "key_file": "account.key",
-            "database": self.url, "journal_key_file": "journal.key", "da_urls": ["http://127.0.0.1:1"],
-            "enclave_socket": "s", "ready_file": ready,
-        }  # fmt: skip
-        config = self.folder / f"{ready}.json"
-        config.write_bytes(encoding.encode(settings))
+        config = node_file(self.folder, self.url, self.anvil.url, ready_file=ready).rename(self.folder / f"{ready}.json")
         with (self.folder / f"{ready}.log").open("wb") as log:
             command = [sys.executable, "-m", "committee", "--config", str(config)]
             return subprocess.Popen(command, cwd=ROOT, env=child_environment(), stderr=log)

@@ -53,7 +53,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
 def test_exit_codes_distinguish_permanent_from_temporary_failures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "serve.toml"
+    path = tmp_path / "bytewise.toml"
     for command in ("serve", "erase", "wrap", "approve"):
         assert run(monkeypatch, command, "--config", str(path)) == 64
     path.write_text(SETTINGS.replace("channel_port", "chanel_port"))
@@ -76,8 +76,8 @@ def test_interrupted_command_reports_no_bug_and_loses_nothing(tmp_path: Path) ->
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     begun = tmp_path / "begun"
     wrap = ["sh", "-c", f"touch {begun}; sleep 60"]
-    (tmp_path / "serve.toml").write_text(SETTINGS + f'wrap_command = {json.dumps(wrap)}\nunwrap_command = ["cat"]\n')
-    words = [sys.executable, "-m", "kms", "wrap", "--config", str(tmp_path / "serve.toml")]
+    (tmp_path / "bytewise.toml").write_text(SETTINGS + f'wrap_command = {json.dumps(wrap)}\nunwrap_command = ["cat"]\n')
+    words = [sys.executable, "-m", "kms", "wrap", "--config", str(tmp_path / "bytewise.toml")]
     process = subprocess.Popen(words, cwd=ROOT, env=child_environment(), stderr=subprocess.PIPE, preexec_fn=interruptible)
     wait_until(begun.exists, timeout_s=60)
     process.send_signal(signal.SIGINT)

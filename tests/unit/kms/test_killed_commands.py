@@ -117,7 +117,7 @@ def erase(shards: Shards, number: int, kept: set[str], flaw: str = "none") -> bo
     """A shard's command, killed. Whether it ended well, had what it keeps at all times, and gave its word last."""
     folder, version = shards.of(number), on_the_chain(shards).version
     leave(shards, number)
-    words = ["kms", "erase", "--config", folder / "serve.toml"]
+    words = ["kms", "erase", "--config", folder / "bytewise.toml"]
     found = command(shards, folder, f"erase-{number}-v{version}-{flaw}", *words, flaw=flaw)
     word = f"erasure-{EPOCH}-v{version}{'' if kept else '-none'}.json"
     honest = found.code == 0 and (folder / word).exists() and not stored(shards, number).running()
@@ -160,7 +160,7 @@ def move(shards: Shards) -> list[str]:
     assert main(["key", "reshare", "--config", str(config), "--plan"]) == Exit.OK
     digest = decode(SignedPlan, (shards.folder / "moved.plan").read_bytes()).plan.digest
     for number in (*ALL, *FRESH):
-        path = shards.of(number) / "serve.toml"
+        path = shards.of(number) / "bytewise.toml"
         path.write_text(f"approved_plans = ['{hex0x(digest)}']\n" + path.read_text())
     with running(shards, serving=True), running(shards, serving=False, numbers=FRESH):
         deaths = ceremony(shards, "reshare", config)

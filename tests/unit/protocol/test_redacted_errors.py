@@ -80,7 +80,7 @@ def test_number_that_is_too_large_is_not_shown(key: str, field: str) -> None:
 @given(HEX_KEYS)
 def test_a_settings_file_that_is_a_key_is_not_shown(key: str) -> None:
     with TemporaryDirectory() as folder:
-        for name in ("serve.toml", "serve.json"):
+        for name in ("bytewise.toml", "serve.json"):
             (path := Path(folder) / name).write_text(key)
             show_nothing(key, said_by(lambda path=path: load_settings(ApproveSettings, path)))  # type: ignore[misc]
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.service.sections import ChainSettings
 from bytewise.service.settings import Endpoints, load_settings, rpc_endpoints
 from kms.settings import ShardSettings
-from serving.settings import NetworkSettings
 
 URLS = ("http://a", "http://b", "http://c")
 SHARD = """
@@ -78,9 +78,9 @@ def test_file_names_the_endpoints_and_the_old_setting_stays_valid(tmp_path: Path
             load_settings(ShardSettings, file)
 
 
-def test_operator_names_endpoints_in_its_section() -> None:
-    network = NetworkSettings(file=Path("n"), da=("http://da",), rpc="http://a")
-    assert network.endpoints == Endpoints(("http://a",), 1)
-    assert replace(network, rpc="", rpc_urls=URLS, rpc_quorum=3).endpoints == Endpoints(URLS, 3)
+def test_actors_name_endpoints_in_the_section_of_the_chain() -> None:
+    chain = ChainSettings(rpc_url="http://a")
+    assert chain.rpc == Endpoints(("http://a",), 1)
+    assert replace(chain, rpc_url="", rpc_urls=URLS, rpc_quorum=3).rpc == Endpoints(URLS, 3)
     with pytest.raises(ConfigurationError, match="not both"):
-        replace(network, rpc_urls=URLS)
+        replace(chain, rpc_urls=URLS)

@@ -10,6 +10,7 @@ import pytest
 from bytewise.protocol.errors.actors import BadRequest, ConfigurationError
 from bytewise.protocol.units import U64, Address, Digest
 from bytewise.service.secret import Secret, read_secret, write_secret
+from bytewise.service.sections import DatabaseSettings
 from bytewise.service.settings import DatabaseUrl, load_settings
 from kms.settings import CeremonySettings, ShardSettings
 from serving.settings import OperatorSettings
@@ -180,6 +181,14 @@ def test_relative_database_is_beside_the_file_that_names_it(
     assert loaded.database_url == meant.format(folder=tmp_path)
 
 
-@pytest.mark.parametrize("settings", [ShardSettings, CeremonySettings, OperatorSettings, NodeSettings])
+@pytest.mark.parametrize("settings", [ShardSettings, CeremonySettings, DatabaseSettings])
 def test_every_database_of_a_settings_file_is_beside_it(settings: type) -> None:
-    assert [kind for name, kind in get_type_hints(settings).items() if name.startswith("database")] == [DatabaseUrl]
+    assert [kind for name, kind in get_type_hints(settings).items() if name in ("database_url", "url")] in (
+        [DatabaseUrl],
+        [DatabaseUrl | None],
+    )
+
+
+@pytest.mark.parametrize("settings", [OperatorSettings, NodeSettings])
+def test_actors_share_the_section_of_the_database(settings: type) -> None:
+    assert get_type_hints(settings)["db"] is DatabaseSettings

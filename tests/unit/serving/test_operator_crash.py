@@ -109,7 +109,7 @@ def test_operator_without_opt_in_seals_nothing_to_a_simulated_epoch(operator: Op
     receipt_store = operator.receipt_store
     before = receipt_store.last_issued()
     strict = operator.folder / "strict.toml"
-    strict.write_text((operator.folder / "operator.toml").read_text().replace("accept_simulated = true", ""))
+    strict.write_text((operator.folder / "operator.toml").read_text().replace("simulated = true", ""))
     body = BODY.replace(b"Remember", b"Refuse")
     with process(operator.folder, "serving", "--config", str(strict), exit_code=Exit.INTERNAL) as child:
         wait_ready(operator, child)
@@ -118,4 +118,4 @@ def test_operator_without_opt_in_seals_nothing_to_a_simulated_epoch(operator: Op
         assert answer.status_code == 500 and "error" in answer.json()
         assert child.wait(60) == Exit.INTERNAL
     assert receipt_store.last_issued() == before
-    assert "accept_simulated" in operator.log()
+    assert "accept.simulated" in operator.log()

@@ -1,0 +1,69 @@
+"""What an account earned and lost in a network, by reason, from the events of the ledger.
+
+A bond that comes back is no earning, and is shown beside what was put in.
+"""
+
+import enum
+from collections import Counter
+from typing import NamedTuple
+
+from bytewise.protocol.units import Address
+from chain.client.rpc import reading_answer
+from chain.reads.history import CourtHistory
+
+
+class TakenFrom(enum.IntEnum):
+    """Why an account paid into a pot, numbered as in `ILedger.Source`."""
+
+    NONE = 0
+    BOND = 1
+    APPEAL_BOND = 2
+    DEMAND_BOND = 3
+    SLASH = 4
+    PENALTY = 5
+    ADVANCE = 6
+    FEE = 7
+
+
+class CreditReason(enum.IntEnum):
+    """Why an account was credited, numbered as in `ILedger.Reason`."""
+
+    NONE = 0
+    BOND_BACK = 1
+    CHALLENGER_SHARE = 2
+    SEAT_PAY = 3
+    OPERATOR_SHARE = 4
+    REPORT = 5
+    DEMAND_ANSWERED = 6
+    BOUNTY = 7
+
+
+class Earnings(NamedTuple):
+    """Sums of one account in wei, by reason in lower case."""
+
+    credited: dict[str, int]
+    """What the ledger credited; `withdrawn` or not."""
+    paid: dict[str, int]
+    """What it paid: bonds, fees, slashes and penalties."""
+
+    @property
+    def net_wei(self) -> int:
+        """All that was credited, less all that was paid."""
+        return sum(self.credited.values()) - sum(self.paid.values())
+
+
+def earnings(history: CourtHistory, account: Address, from_block: int, to_block: int) -> Earnings:
+    """Sums of an account over a closed range of blocks."""
+    credited: Counter[str] = Counter()
+    paid: Counter[str] = Counter()
+    for each in history.movements(from_block, to_block):
+        values = each.values
+        with reading_answer(each.event):
+            if each.event == "Taken" and values["from"] == account:
+                paid[TakenFrom(values["source"]).name.lower()] += values["amount"]
+            elif each.event == "Credited" and values["account"] == account:
+                credited[CreditReason(values["reason"]).name.lower()] += values["amount"]
+            elif each.event == "CreditedEach" and account in values["accounts"]:
+                times = list(values["accounts"]).count(account)
+                credited[CreditReason(values["reason"]).name.lower()] += times * values["amount"]
+    return Earnings(dict(credited), dict(paid))

@@ -1,0 +1,34 @@
+"""A node's folder, which is made whole or not at all."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bytewise.protocol.errors.actors import ConfigurationError
+
+SETTINGS = "bytewise.toml"
+"""The settings file of a node's folder."""
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A draft beside `folder`, which takes its name at the end. If the end is not reached, nothing is left.
+
+    `ConfigurationError` if the folder exists, because keys in it are never overwritten, or cannot be made.
+    """
+    if folder.exists():
+        raise ConfigurationError(str(folder), "exists; keys in it are never overwritten: name a new folder")
+    try:
+        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    except OSError as error:
+        raise ConfigurationError(str(folder), error.strerror or "cannot be made") from None
+    try:
+        yield draft
+        os.rename(draft, folder)
+    except OSError as error:
+        raise ConfigurationError(str(folder), f"{error.strerror}: nothing was made") from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)

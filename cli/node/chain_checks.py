@@ -1,0 +1,230 @@
+"""Checks of `bytewise doctor` that ask the chain: its nodes, the contracts, the account and its duties."""
+
+import statistics
+import time
+from collections.abc import Iterator
+
+from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.decisions.snapshot import Holdings
+from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.protocol.units import ZERO_DIGEST, hex0x
+from bytewise.service.clock import SystemClock, monotonic_s
+from bytewise.service.readiness import Check
+from chain.client.rpc import LOGS_PER_CALL_BLOCKS, ChainClient, at_number
+from chain.sending.fees import fees_at
+from cli.node.roles import JUDGES, NodeRole
+from cli.node.view import CheckOfNode, NodeView
+from cli.output import ether
+from verifier.settings import NodeSettings
+
+HEAD_AGE_S = 120
+"""Ten blocks of main net."""
+CLOCK_S = 30
+"""How far our clock may be behind the newest block's time; what is ahead shows in the head's age."""
+AGREED_DEPTH = 64
+"""Blocks below the lowest head at which nodes must have the same block: two epochs of main net."""
+CALLS, RTT_S = 9, 2.0
+VOTE_GAS = 1_500_000
+"""Gas of all transactions of one seat through three rounds, rounded up (bench/results/gas.json)."""
+DISPUTES_AT_ONCE = 3
+"""Disputes for which the balance must suffice at one time."""
+
+
+def chain_id(view: NodeView) -> Check:
+    """Whether every node is on the chain of the address book."""
+    wanted, wrong = view.network.chain_id, []
+    for place, node in enumerate(view.nodes, 1):
+        try:
+            node.head()
+        except BytewiseError as error:
+            wrong.append(f"node {place}: {error}")
+    found = "; ".join(wrong) or f"{wanted} on {len(view.nodes)} of {len(view.nodes)} nodes"
+    return Check("chain_id", not wrong, found, f"chain {wanted} on every node", "Correct [chain] rpc_url, or the address book.")
+
+
+def contract_code(view: NodeView) -> Check:
+    """Whether the contracts' code and wiring are what the address book says."""
+    addresses = len(view.reader.network.code)
+    return Check(
+        "contract_code", True, f"{addresses} contracts as the book says", "every code hash of the address book",
+        "Take the address book from the network's deployer again.",
+    )  # fmt: skip
+
+
+def head_age(view: NodeView) -> Check:
+    """How old the oldest of the nodes' newest blocks is, by our clock."""
+    ages = [max(SystemClock().now() - node.head().timestamp, 0) for node in view.nodes]
+    return Check(
+        "head_age", max(ages) <= HEAD_AGE_S, f"{max(ages)} s", f"at most {HEAD_AGE_S} s",
+        "Wait until the node has synchronised, or name another one.",
+    )  # fmt: skip
+
+
+def node_agreement(view: NodeView) -> Check:
+    """Whether all nodes have the same block some epochs below the head."""
+    heads = [node.head().number for node in view.nodes]
+    at = max(min(heads) - AGREED_DEPTH, 0)
+    hashes = {node.block(at).hash for node in view.nodes}
+    found = f"{len(hashes)} different blocks at height {at}" if len(hashes) > 1 else f"{len(heads)} nodes agree at height {at}"
+    return Check(
+        "node_agreement", len(hashes) == 1 and max(heads) - min(heads) <= AGREED_DEPTH, found, "one block on all nodes",
+        "One node is on a fork or far behind: replace it.",
+    )  # fmt: skip
+
+
+def node_count(view: NodeView) -> Check:
+    """Whether one lying or broken node can mislead a node that has money at stake."""
+    count, needed = len(view.nodes), 1 if view.role in (NodeRole.WATCHTOWER, NodeRole.MONITOR) else 2
+    is_test = view.network.chain_id == 31337
+    return Check(
+        "node_count", count >= needed or is_test, f"{count}" + (" (a development chain)" if is_test else ""),
+        f"at least {needed}, of different providers", "Name more nodes in [chain] rpc_urls: one alone can mislead this node.",
+    )  # fmt: skip
+
+
+def log_range(view: NodeView) -> Check:
+    """Whether every node answers a query for events over as many blocks as this program asks for."""
+    network = view.network
+    for node in view.nodes:
+        head = node.head().number
+        first = max(head - LOGS_PER_CALL_BLOCKS + 1, 0)
+        node.logs("ReceiptAnchor", network.addresses.receipt_anchor, ["BatchAnchored"], first, head)
+    return Check(
+        "log_range", True, f"{LOGS_PER_CALL_BLOCKS} blocks in one call", f"{LOGS_PER_CALL_BLOCKS} blocks in one call",
+        "Choose a node that allows it.",
+    )  # fmt: skip
+
+
+def old_state(view: NodeView) -> Check:
+    """Whether the state at the beginning of a challenge window can still be read."""
+    seconds = _params(view).times.window + _params(view).times.max_anchor_delay
+    newest = view.chain.head()
+    blocks = newest.number - view.reader.network.deploy_block
+    older = view.chain.block(max(newest.number - min(blocks, 100), 0))
+    pace = max((newest.timestamp - older.timestamp) / max(newest.number - older.number, 1), 0.1)
+    at = max(newest.number - int(seconds / pace), int(view.network.deploy_block))
+    view.reader.client.balance(view.network.addresses.ledger, at_number(at))
+    return Check(
+        "old_state", True, f"readable at block {at}", f"{seconds} s back", "Choose a node that keeps the state for as long.",
+    )  # fmt: skip
+
+
+def round_trip(view: NodeView) -> Check:
+    """How long one call takes."""
+    times = sorted(_round_trips(view.nodes[0]))
+    median, worst = statistics.median(times), times[-1]
+    return Check(
+        "round_trip", worst <= RTT_S, f"median {1000 * median:.0f} ms, worst of {CALLS} {1000 * worst:.0f} ms",
+        f"worst at most {1000 * RTT_S:.0f} ms", "Choose a node that is nearer or less busy.",
+    )  # fmt: skip
+
+
+def _round_trips(node: ChainClient) -> Iterator[float]:
+    node.head()
+    for _ in range(CALLS):
+        began = monotonic_s()
+        node.rpc("eth_blockNumber")
+        yield monotonic_s() - began
+
+
+def clock(view: NodeView) -> Check:
+    """Whether our clock is behind the chain's, and whether the system says that it is synchronised."""
+    behind = view.chain.head().timestamp - time.time()
+    is_late = behind > CLOCK_S
+    return Check(
+        "clock", not is_late, f"{behind:.0f} s behind the newest block" if behind > 1 else "not behind the newest block",
+        f"at most {CLOCK_S} s behind", "Start a time service (chrony, systemd-timesyncd).",
+    )  # fmt: skip
+
+
+def registration(view: NodeView) -> Check:
+    """Whether the account is registered as what the role needs, and is not suspended."""
+    mine = _holdings(view)
+    if view.role is NodeRole.OPERATOR:
+        found = "suspended" if mine.is_suspended else "registered" if mine.is_operator else "not registered"
+        return Check(
+            "registration", mine.is_operator and not mine.is_suspended, f"{view.account} is {found}", "a registered operator",
+            "`bytewise operator register`; a suspended operator is readmitted by the curator.",
+        )  # fmt: skip
+    pool = "no pool" if mine.pool == ZERO_DIGEST else f"pool {hex0x(mine.pool)[:10]}…"
+    return Check(
+        "registration", mine.pool != ZERO_DIGEST, f"{view.account} is in {pool}", "a verifier of a pool",
+        "`bytewise verifier register`",
+    )  # fmt: skip
+
+
+def stake(view: NodeView) -> Check:
+    """Whether the stake suffices for the role."""
+    mine, money = _holdings(view), _params(view).money
+    least = money.min_operator_stake + money.slash_amount if view.role is NodeRole.OPERATOR else money.min_verifier_stake
+    return Check(
+        "stake", mine.stake_wei >= least, ether(mine.stake_wei), f"at least {ether(least)}",
+        "Deposit more: `bytewise chain call StakeVault deposit --value WEI`.",
+    )  # fmt: skip
+
+
+def balance(view: NodeView) -> Check:
+    """Whether the account can pay for the worst case of its role."""
+    mine, least = _holdings(view).balance_wei, worst_case_wei(view)
+    return Check(
+        "balance", mine >= least, ether(mine), f"at least {ether(least)}: bonds and gas of {DISPUTES_AT_ONCE} disputes at once",
+        f"Send ether to {view.account}.",
+    )  # fmt: skip
+
+
+def worst_case_wei(view: NodeView) -> int:
+    """What the role may have to pay before anything comes back: bonds of a watchtower, the appeal of an operator, gas."""
+    if isinstance(view.settings, NodeSettings) and view.settings.observes:
+        return 0
+    snapshot = view.reader.snapshot(view.account, view.head)
+    gas = VOTE_GAS * fees_at(view.chain.head().base_fee_wei).max_fee
+    bonds = snapshot.required_bond_wei if view.role in (NodeRole.WATCHTOWER, NodeRole.OPERATOR) else 0
+    return DISPUTES_AT_ONCE * (gas + bonds)
+
+
+def key_shards(view: NodeView) -> Check:
+    """Whether enough shards of the key epoch in force can be reached to open an envelope."""
+    from bytewise.service.shard_connection import dial
+
+    snapshot = view.reader.snapshot(view.account, view.head)
+    if not snapshot.active_epoch:
+        return Check("key_shards", False, "no key epoch is in force", "a key epoch", "Wait for the network's key ceremony.")
+    record, reached = view.reader.epoch(snapshot.active_epoch, view.head), 0
+    for shard in record.shards:
+        try:
+            dial(shard, 5.0).close()
+            reached += 1
+        except (OSError, BytewiseError):
+            continue
+    return Check(
+        "key_shards", reached >= record.threshold, f"{reached} of {len(record.shards)}", f"at least {record.threshold}",
+        "Look at the firewall of this machine: shards listen at the addresses of `bytewise key list`.",
+    )  # fmt: skip
+
+
+def vote_time(view: NodeView) -> Check:
+    """Whether a seat has time for one re-execution and its transactions."""
+    times = _params(view).times
+    return Check(
+        "vote_time", times.commit_time >= 2 * times.execution_bound, f"{times.commit_time} s to commit",
+        f"twice the longest execution, {times.execution_bound} s", "The parameters leave no time: do not join this network.",
+    )  # fmt: skip
+
+
+def _holdings(view: NodeView) -> Holdings:
+    return view.reader.holdings(view.account, view.head)
+
+
+def _params(view: NodeView) -> ParamSet:
+    return view.reader.params(view.reader.params_version(view.head), view.head)
+
+
+EVERYBODY = (chain_id, contract_code, head_age, node_agreement, node_count, log_range, old_state, round_trip, clock)
+
+
+def checks_of(role: NodeRole) -> tuple[CheckOfNode, ...]:
+    """The checks that apply to a role, in the order in which they are shown."""
+    staked = (registration, stake) if role in (*JUDGES, NodeRole.OPERATOR) else ()
+    paying = (balance,) if role not in (NodeRole.MONITOR, NodeRole.SHARD) else ()
+    judging = (key_shards, vote_time) if role in JUDGES else ()
+    return (*EVERYBODY, *staked, *paying, *judging)

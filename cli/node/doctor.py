@@ -1,0 +1,93 @@
+"""`bytewise doctor`: everything that a node needs, checked before it costs money."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+
+from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.service.exit_codes import Exit
+from bytewise.service.readiness import Check, readiness_document
+from cli.new_folder import SETTINGS
+from cli.node.run import ConfigOption
+from cli.output import OutputFormat, OutputOption, emit, plain
+
+if TYPE_CHECKING:
+    from cli.node.view import NodeView
+
+CHECK_S = 60.0
+"""Longest time of one check, in seconds: a large model is hashed in it."""
+
+
+def doctor(config: ConfigOption = Path(SETTINGS), output: OutputOption = OutputFormat.TABLE) -> None:
+    """Check everything that this node needs: chain, contracts, account, stake, enclave, model, DA, database, disk.
+
+    Nothing is sent or changed, so it may run at any time, also beside the node. Each check has a value, what it must be, and what
+    to do if it is not.
+
+    Exit codes: 0 all checks pass, 7 a check fails, 64 the settings cannot be read.
+
+    Example: bytewise doctor --config bytewise-watchtower/bytewise.toml
+    """
+    from cli.node.view import NodeView  # imports web3, which takes longer than a help page
+
+    view = NodeView(config)
+    console = Console()
+    found: list[Check] = []
+    for check in run_checks(view):
+        found.append(check)
+        if output is OutputFormat.TABLE:
+            _print(console, check)
+    failed = [each for each in found if not each.ok]
+    emit(output, readiness_document(found) | {"role": view.role}, lambda: _conclude(console, found, failed))
+    raise typer.Exit(Exit.NOT_READY if failed else Exit.OK)
+
+
+def run_checks(view: "NodeView") -> Iterator[Check]:
+    """All checks that apply to a node, as each ends. What depends on a check that failed is not asked again."""
+    from cli.node import chain_checks, host_checks
+
+    _ = view.settings, view.enclave  # wrong settings are reported whole, and end the command
+    functions = [*host_checks.checks_of(view), *chain_checks.checks_of(view.role)]
+    for function in functions:
+        yield checked(function, view)
+
+
+def checked(function: Callable[["NodeView"], Check], view: "NodeView") -> Check:
+    """The result of a check; its error, or that it took too long, is a failed check."""
+    name = function.__name__
+    results: list[Check] = []
+
+    def work() -> None:
+        try:
+            results.append(function(view))
+        except BytewiseError as error:
+            results.append(Check(name, False, str(error), _needs(function), "Repair what the value names, then run this again."))
+
+    # In a thread that does not keep the process: no timeout of a library bounds all that a check does.
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(CHECK_S)
+    slow = Check(name, False, f"no result in {CHECK_S:.0f} s", _needs(function), "Look at what it asks: it does not answer.")
+    return results[0] if results else slow
+
+
+def _needs(function: Callable[["NodeView"], Check]) -> str:
+    return (function.__doc__ or "").split("\n")[0].rstrip(".")
+
+
+def _print(console: Console, check: Check) -> None:
+    mark, style = ("ok  ", "green") if check.ok else ("FAIL", "bold red")
+    console.print(plain(f"{mark} {check.name}: {check.value}", style), soft_wrap=True)
+    if not check.ok:
+        console.print(plain(f"     must be: {check.threshold}"), soft_wrap=True)
+        console.print(plain(f"     to do:   {check.advice}"), soft_wrap=True)
+
+
+def _conclude(console: Console, found: Sequence[Check], failed: Sequence[Check]) -> None:
+    names = ", ".join(each.name for each in failed)
+    text = f"{len(failed)} of {len(found)} checks fail: {names}" if failed else f"all {len(found)} checks pass"
+    console.print(plain(text, "bold"), soft_wrap=True)

@@ -1,0 +1,164 @@
+"""What `bytewise init` writes: settings, keys and database of a node, all of it or nothing."""
+
+import json
+import secrets
+import shutil
+from pathlib import Path
+from typing import Any
+
+from eth_account import Account
+
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.evidence.appraisal_policy import EvidenceType
+from bytewise.protocol.signing import LocalSigner
+from bytewise.service.certificates import make_certificate
+from bytewise.service.secret import Secret, write_secret
+from bytewise.service.settings import load_settings
+from bytewise.storage.migrate import migrate
+from chain.sending.keys import load_signer, save_signer
+from cli.connect import address_book
+from cli.new_folder import SETTINGS, new_folder
+from cli.node.choices import NodeChoices, ShardChoices
+from cli.node.roles import JUDGES, NodeRole
+from cli.node.settings_text import section_text, settings_text
+from cli.shard import Choices as ShardFolderChoices
+from cli.shard import make_folder
+from enclave.settings import EnclaveSettings
+from serving.settings import OperatorSettings
+from verifier.settings import NodeSettings
+
+NETWORK, KEYSTORE, JOURNAL, DATABASE, SOCKET = "network.json", "account.json", "journal.key", "node.db", "enclave.sock"
+GATEWAY, CERTIFICATE, TLS_KEY = "gateway.key", "tls.pem", "tls.key"
+
+_OMITTED = {
+    NodeRole.WATCHTOWER: {"executor", "hints", "votes"},
+    NodeRole.MONITOR: {"executor", "hints", "votes", "moves", "hint_listener"},
+    NodeRole.VERIFIER: {"hint_listener", "watch", "demand", "inbox_folder", "votes"},
+    NodeRole.MEMBER: {"hint_listener", "watch", "demand", "inbox_folder"},
+}
+"""Sections and settings of a duty process that a role has no use for."""
+
+_HEAD = """\
+# Settings of a Bytewise {role}, made by `bytewise init`. Every setting is here; what begins with `#` has its default.
+# Relative paths are beside this file. A secret is never a setting: a setting names its file.
+# An environment variable BYTEWISE__SECTION__SETTING wins over this file.
+
+"""
+
+
+def make_node_folder(folder: Path, choices: NodeChoices) -> str:
+    """Makes the folder; returns the node's account.
+
+    `ConfigurationError` for a choice that cannot be right, with its option; then nothing was made.
+    """
+    network = address_book(choices.network_file)
+    _verify_choices(choices, network.chain_id)
+    signer = LocalSigner(secrets.token_bytes(32)) if choices.key_file is None else _existing(choices)
+    with new_folder(folder) as draft:
+        shutil.copyfile(choices.network_file, draft / NETWORK)
+        write_secret(draft / KEYSTORE, _keystore(signer, choices.password.value))
+        if choices.password.is_new and choices.password.file is not None:
+            write_secret(draft / choices.password.file, choices.password.value.reveal())
+        if choices.role is NodeRole.OPERATOR:
+            save_signer(draft / GATEWAY, LocalSigner(secrets.token_bytes(32)))
+            make_certificate(draft / CERTIFICATE, draft / TLS_KEY, choices.host, "bytewise operator")
+        (draft / SETTINGS).write_text(_settings(choices, network.chain_id))
+        migrate(_check_settings(draft / SETTINGS, choices.role))
+    return signer.address
+
+
+def make_shard_folder(folder: Path, network_file: Path, rpc: list[str], shard: ShardChoices) -> str:
+    """The same for a key shard (`bytewise shard init` has more choices); returns the shard's account."""
+    for option, given in (("--url", shard.url), ("--channel", shard.channel), ("--coordinator", shard.coordinator)):
+        if not given:
+            raise ConfigurationError(option, "missing: a key shard needs it")
+    address_book(network_file)
+    needed = len(shard.governors) // 2 + 1
+    return make_folder(folder, ShardFolderChoices(
+        shard.url, shard.channel, shard.coordinator, network_file, rpc, shard.governors, needed, shard.simulated
+    ))  # fmt: skip
+
+
+def _existing(choices: NodeChoices) -> LocalSigner:
+    assert choices.key_file is not None
+    is_keystore = choices.key_file.is_file() and choices.key_file.read_bytes().lstrip().startswith(b"{")
+    if is_keystore and choices.password.is_new:
+        raise ConfigurationError("--key", f"{choices.key_file.name} is a keystore: give --password-file or --prompt")
+    return load_signer(choices.key_file, choices.password.value)
+
+
+def _keystore(signer: LocalSigner, password: Secret) -> bytes:
+    return json.dumps(Account.encrypt(signer.secret, password.reveal().decode())).encode()
+
+
+def _verify_choices(choices: NodeChoices, chain_id: int) -> None:
+    """`ConfigurationError` naming the first option that a role lacks or that contradicts another."""
+    role = choices.role
+    needed: dict[str, object] = {}
+    if role in JUDGES or role is NodeRole.OPERATOR:
+        needed["--artifact"] = choices.artifact
+    if role is NodeRole.OPERATOR:
+        needed |= {"--environment": choices.environment_file, "--model-name": choices.model_name}
+    if choices.evidence == EvidenceType.SIMULATED.value and role in JUDGES:
+        needed["--platform-file"] = choices.platform_file
+    for option, given in needed.items():
+        if not given:
+            raise ConfigurationError(option, f"missing: role {role} needs it")
+        if isinstance(given, Path) and not given.exists():
+            raise ConfigurationError(option, f"{given} does not exist")
+    if choices.evidence not in [each.value for each in EvidenceType]:
+        raise ConfigurationError("--evidence", f"{choices.evidence[:40]} is none of {', '.join(EvidenceType)}")
+
+
+def _settings(choices: NodeChoices, chain_id: int) -> str:
+    values = _common(choices)
+    head = _HEAD.format(role=choices.role)
+    if choices.role is NodeRole.OPERATOR:
+        return head + settings_text(OperatorSettings, values | _operator(choices), frozenset({"role", "schema_version"}))
+    if choices.role in JUDGES:
+        values["executor"] = {"socket": SOCKET}
+    text = head + settings_text(NodeSettings, values, frozenset(_OMITTED[choices.role]))
+    return text + section_text("enclave", EnclaveSettings, _enclave(choices, chain_id)) if choices.role in JUDGES else text
+
+
+def _common(choices: NodeChoices) -> dict[str, Any]:
+    password, rpc, url_file = choices.password.file, choices.rpc, choices.database_url_file
+    database = {"url": f"sqlite:///{DATABASE}"} if url_file is None else {"url_file": url_file.absolute()}
+    return {
+        "schema_version": 1, "role": choices.role.value, "network_file": NETWORK,
+        "chain": {"rpc_url": rpc[0]} if len(rpc) == 1 else {"rpc_urls": rpc},
+        "da": {"urls": choices.da}, "signer": {"key_file": KEYSTORE, "password_file": password},
+        "db": {"journal_key_file": JOURNAL, **database},
+    }  # fmt: skip
+
+
+def _operator(choices: NodeChoices) -> dict[str, Any]:
+    return {
+        "gateway_key_file": GATEWAY,
+        "listen": {"certificate_file": CERTIFICATE, "key_file": TLS_KEY, "host": choices.host, "port": choices.port},
+        "model": {"name": choices.model_name, "artifact": _absolute(choices.artifact),
+                  "environment_file": _absolute(choices.environment_file)},
+    }  # fmt: skip
+
+
+def _enclave(choices: NodeChoices, chain_id: int) -> dict[str, Any]:
+    simulated = choices.evidence == EvidenceType.SIMULATED.value
+    return {
+        "artifact": _absolute(choices.artifact), "socket": SOCKET, "chain_id": chain_id, "evidence": choices.evidence,
+        "platform_file": _absolute(choices.platform_file), "insecure_accept_simulated": True if simulated else None,
+        "endorsements": None if simulated else "endorsements",
+    }  # fmt: skip
+
+
+def _absolute(path: Path | None) -> Path | None:
+    return None if path is None else path.absolute()
+
+
+def _check_settings(file: Path, role: NodeRole) -> str:
+    """Reads the settings as the processes will; the database's URL."""
+    if role is NodeRole.OPERATOR:
+        return load_settings(OperatorSettings, file).db.location
+    if role in JUDGES:
+        (file.parent / "endorsements").mkdir(exist_ok=True)
+        load_settings(EnclaveSettings, file, "enclave")
+    return load_settings(NodeSettings, file).db.location

@@ -1,0 +1,228 @@
+"""Checks of `bytewise doctor` that look at this machine and at services: database, key, DA, disk, ports, enclave, model."""
+
+import secrets
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx2
+
+from bytewise.protocol.digests import sha256
+from bytewise.protocol.evidence.appraisal_policy import EvidenceType
+from bytewise.protocol.signing import recover
+from bytewise.protocol.units import Digest, hex0x
+from bytewise.service.clock import SystemClock
+from bytewise.service.installation import SOURCE_ROOT
+from bytewise.service.readiness import Check
+from bytewise.storage.health import database_health
+from bytewise.storage.nonce_lease import NonceLease
+from bytewise.tee.measurement import ENCLAVE_ENTRY, measure
+from bytewise.tee_simulated.td_quote import measurement_of
+from chain.client.rpc import at_number
+from chain.reads.records import Status
+from cli.node.roles import JUDGES, NodeRole
+from cli.node.view import CheckOfNode, NodeView
+from serving.settings import OperatorSettings
+from verifier.settings import NodeSettings
+
+FREE_BYTES = 5 * 2**30
+CALL_S = 5.0
+
+
+def settings(view: NodeView) -> Check:
+    """Whether every settings file can be read; anything else would fail for the same reason."""
+    _ = view.settings, view.enclave
+    return Check("settings", True, view.config.name, "no unknown, missing or impossible setting", "Correct the named settings.")
+
+
+def signer(view: NodeView) -> Check:
+    """Whether the account key opens, and signs as its account."""
+    digest = Digest(sha256(secrets.token_bytes(32)))
+    signs = recover(digest, view.signer.sign(digest)) == view.signer.address
+    return Check("signer", signs, view.signer.address, "a signature of its own account", "Name the right key and password file.")
+
+
+def database(view: NodeView) -> Check:
+    """Whether the database has this program's revision and keeps what was committed."""
+    health = database_health(view.database)
+    found = f"{health.kind}, {health.size_bytes / 2**20:.1f} MiB, {'' if health.is_durable else 'not '}durable"
+    return Check(
+        "database", health.is_durable, found, "the newest revision; commits are on the disk",
+        "PostgreSQL: set fsync, full_page_writes and synchronous_commit to on.",
+    )  # fmt: skip
+
+
+def lease(view: NodeView) -> Check:
+    """Whether sending is allowed: nobody else sent with this key."""
+    reason = NonceLease(view.database, SystemClock(), view.network.chain_id, view.account).stop_reason()
+    return Check(
+        "sending", not reason, reason or "allowed", "not stopped",
+        "Find out who else sent with this key; then `bytewise member resume`.",
+    )  # fmt: skip
+
+
+def disk(view: NodeView) -> Check:
+    """Free space where the node writes."""
+    usage = shutil.disk_usage(view.config.absolute().parent)
+    return Check(
+        "disk", usage.free >= FREE_BYTES, f"{usage.free / 2**30:.1f} GiB free", f"at least {FREE_BYTES / 2**30:.0f} GiB",
+        "Free space, or move the folder: a full disk ends duties.",
+    )  # fmt: skip
+
+
+def da(view: NodeView) -> Check:
+    """Whether every DA proxy answers."""
+    assert view.da is not None
+    found = []
+    for url in view.da.urls:
+        place = urlsplit(url).hostname or url
+        try:
+            status = httpx2.get(f"{url}/health", timeout=CALL_S).status_code
+            found.append(f"{place}: {status}")
+        except httpx2.HTTPError as error:
+            found.append(f"{place}: {type(error).__name__}")
+    answer = sum(each.endswith(": 200") for each in found)
+    return Check(
+        "da", answer == len(found), ", ".join(found), "status 200 of every proxy",
+        "Start the proxy, or name another in [da] urls.",
+    )  # fmt: skip
+
+
+def enclave_answers(view: NodeView) -> Check:
+    """Whether the enclave takes connections."""
+    where = view.settings.executor.socket if isinstance(view.settings, NodeSettings) and view.settings.executor else None
+    assert where is not None, "roles with an enclave have this section"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+        peer.settimeout(CALL_S)
+        try:
+            peer.connect(str(where))
+            found = "connected"
+        except OSError as error:
+            found = f"{where.name}: {error.strerror or type(error).__name__}"
+    return Check(
+        "enclave", found == "connected", found, "a connection",
+        "`bytewise run` starts it from section [enclave]; look at its log.",
+    )  # fmt: skip
+
+
+def measurement_approved(view: NodeView) -> Check:
+    """Whether the network allows verifiers with this program and model in their enclave."""
+    found = own_measurement(view)
+    if found is None:
+        return Check(
+            "measurement", True, "known on the hardware only", "a measurement that the network allows",
+            "`bytewise verifier register` asks the contract before it sends.",
+        )  # fmt: skip
+    registry = view.reader.network.addresses.registry
+    allowed = bool(view.chain.call("Registry", registry, "isAllowed", found, block=at_number(view.head)))
+    return Check(
+        "measurement", allowed, f"{hex0x(found)[:18]}… is {'' if allowed else 'not '}allowed", "one that the network allows",
+        "Run the release that the network approved, with its model; or wait until this one is approved.",
+    )  # fmt: skip
+
+
+def own_measurement(view: NodeView) -> Digest | None:
+    """What this machine's enclave would be measured as; None where only the hardware can tell."""
+    from bytewise.inference.artifact import artifact
+
+    enclave = view.enclave
+    if enclave is None or enclave.evidence is not EvidenceType.SIMULATED:
+        return None
+    return measurement_of(measure(SOURCE_ROOT, ENCLAVE_ENTRY, artifact.model_id_of(enclave.artifact)))
+
+
+def model(view: NodeView) -> Check:
+    """Whether every byte of the model is there, and the network lists it as active."""
+    from bytewise.inference.artifact import artifact
+
+    model_id = artifact.load(_artifact(view)).model_id
+    status = view.reader.item(model_id, view.head).status
+    return Check(
+        "model", status is Status.ACTIVE, f"{hex0x(model_id)[:18]}… is whole, {status.name} on the chain",
+        "all bytes, active on the chain", "`bytewise model check` says which file differs; a curator activates models.",
+    )  # fmt: skip
+
+
+def arithmetic(view: NodeView) -> Check:
+    """Whether this machine computes the profile's known answers."""
+    from bytewise.inference.exact.matmul import BACKENDS
+    from bytewise.inference.known_answers.self_test import first_exact, verify_profile
+
+    backend = first_exact(BACKENDS)
+    return Check(
+        "arithmetic", True, f"{backend.name}: {hex0x(verify_profile(backend))[:18]}…", "the profile's known answers",
+        "This processor or library is not exact: run on another machine.",
+    )  # fmt: skip
+
+
+def endorsements(view: NodeView) -> Check:
+    """Whether there is collateral for quotes of hardware."""
+    enclave = view.enclave
+    folder = None if enclave is None else enclave.endorsements
+    files = [] if folder is None or not folder.is_dir() else [path for path in folder.iterdir() if path.is_file()]
+    return Check(
+        "endorsements", bool(files), f"{len(files)} files in {folder.name if folder else 'no folder'}",
+        "collateral of this machine",
+        "docs/reference/attestation.md says which files and how to keep them current.",
+    )  # fmt: skip
+
+
+def device(view: NodeView) -> Check:
+    """Whether the GPU that the settings name is there."""
+    found = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
+    return Check(
+        "device", bool(found), ", ".join(found) or "no GPU", "an NVIDIA device", 'Install its driver, or set device = "cpu".'
+    )
+
+
+def ports(view: NodeView) -> Check:
+    """Whether the node's ports are free, or taken by a node that runs."""
+    taken = [f"{host}:{port}" for host, port in _listeners(view) if not _can_bind(host, port)]
+    return Check(
+        "ports", True, f"{', '.join(taken)} in use" if taken else "free", "free, or used by this node",
+        "If this node is not running, another program has its port.",
+    )  # fmt: skip
+
+
+def _listeners(view: NodeView) -> Iterator[tuple[str, int]]:
+    settings = view.settings
+    if isinstance(settings, OperatorSettings):
+        yield settings.listen.host, settings.listen.port
+    elif isinstance(settings, NodeSettings):
+        if settings.hint_listener is not None:
+            yield settings.hint_listener.host, settings.hint_listener.port
+    else:
+        yield from ((settings.host, settings.port), (settings.host, settings.channel_port))
+
+
+def _can_bind(host: str, port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def _artifact(view: NodeView) -> Path:
+    if isinstance(view.settings, OperatorSettings):
+        return view.settings.model.artifact
+    assert view.enclave is not None
+    return view.enclave.artifact
+
+
+def checks_of(view: NodeView) -> tuple[CheckOfNode, ...]:
+    """The checks that apply to a node, in the order in which they are shown."""
+    role, enclave = view.role, view.enclave
+    has_model = role is NodeRole.OPERATOR or enclave is not None
+    account = () if role is NodeRole.SHARD else (signer, lease)
+    return (
+        *account, database, disk, ports, *(() if role is NodeRole.SHARD else (da,)),
+        *((enclave_answers,) if role in JUDGES else ()),
+        *((model, arithmetic) if has_model else ()), *((measurement_approved,) if enclave is not None else ()),
+        *((endorsements,) if enclave is not None and enclave.evidence is not EvidenceType.SIMULATED else ()),
+        *((device,) if enclave is not None and enclave.device != "cpu" else ()),
+    )  # fmt: skip

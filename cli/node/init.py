@@ -1,0 +1,112 @@
+"""`bytewise init`: the folder of a new node."""
+
+import getpass
+import secrets
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.service.secret import Secret, read_secret
+from cli.connect import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
+from cli.new_folder import SETTINGS
+from cli.node.choices import ChosenPassword, NodeChoices, ShardChoices
+from cli.node.roles import JUDGES, NodeRole
+
+PASSWORD = "account.password"
+
+
+FolderArgument = Annotated[Path | None, typer.Argument(metavar="[FOLDER]", help="A new folder; by default bytewise-ROLE.")]
+DaOption = Annotated[list[str], typer.Option("--da", help="URL of an EigenDA proxy; repeat it.")]
+KeyOption = Annotated[Path | None, typer.Option("--key", help="Key file of your account, hex or keystore; else a new one.")]
+PasswordOption = Annotated[
+    Path | None, typer.Option("--password-file", help="File with the keystore's password; it stays where it is.")
+]
+PromptOption = Annotated[bool, typer.Option("--prompt", help="Ask for the password now and at each start.")]
+DatabaseOption = Annotated[
+    Path | None, typer.Option("--database-url-file", help="File with a PostgreSQL URL; else SQLite in FOLDER.")
+]
+ArtifactOption = Annotated[
+    Path | None, typer.Option("--artifact", help="Converted model that the node runs (operator, verifier, member).")
+]
+EnvironmentOption = Annotated[Path | None, typer.Option("--environment", help="Registered environment, JSON (operator).")]
+ModelNameOption = Annotated[str, typer.Option("--model-name", help="Name under which an operator serves the model.")]
+EvidenceOption = Annotated[str, typer.Option("--evidence", help="How the enclave is attested: tdx, snp, simulated.")]
+PlatformOption = Annotated[
+    Path | None, typer.Option("--platform-file", help="Key file of a simulated platform (--evidence simulated).")
+]
+HostOption = Annotated[str, typer.Option("--host", help="Address on which an operator listens.")]
+PortOption = Annotated[int, typer.Option("--port", min=1, max=65535, help="Its port.")]
+UrlOption = Annotated[str, typer.Option("--url", help="Address at which others reach a key shard: https://host:port.")]
+ChannelOption = Annotated[str, typer.Option("--channel", help="Where they reach its attested channels: host:port.")]
+CoordinatorOption = Annotated[str, typer.Option("--coordinator", help="Account that runs a shard's key ceremonies.")]
+GovernorOption = Annotated[list[str] | None, typer.Option("--governor", help="Account that approves a shard's policies.")]
+SimulatedOption = Annotated[bool, typer.Option("--simulated", help="A shard of a test network: simulated enclaves count.")]
+
+
+def init(
+    role: Annotated[NodeRole, typer.Option("--role", help="What the node does.")],
+    folder: FolderArgument = None, network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, da: DaOption = DA_URLS,
+    key: KeyOption = None, password: PasswordOption = None, prompt: PromptOption = False, database: DatabaseOption = None,
+    artifact: ArtifactOption = None, environment: EnvironmentOption = None, model_name: ModelNameOption = "",
+    evidence: EvidenceOption = "tdx", platform: PlatformOption = None, host: HostOption = "127.0.0.1", port: PortOption = 8443,
+    url: UrlOption = "", channel: ChannelOption = "", coordinator: CoordinatorOption = "", governor: GovernorOption = None,
+    simulated: SimulatedOption = False,
+) -> None:  # fmt: skip
+    """Make the folder of a new node: commented settings, an encrypted account key, a migrated database.
+
+    Nothing is sent. Afterwards it prints what to do next, in order. The account key is a Web3 keystore; its password is in
+    FOLDER/account.password unless --password-file or --prompt says otherwise. Keep the two apart in backups. A key shard has keys
+    of another kind, and more choices: `bytewise shard init --help`.
+
+    Exit codes: 0 made, 64 wrong input (the folder exists, say); unless 0, nothing was made.
+
+    Example: bytewise init --role watchtower --network network.json --rpc https://node.example
+    """
+    from cli.node.folder import make_node_folder, make_shard_folder  # imports web3, which takes longer than a help page
+
+    where = (folder or Path(f"bytewise-{role}")).absolute()
+    if role is NodeRole.SHARD:
+        account = make_shard_folder(where, network, rpc, ShardChoices(url, channel, coordinator, governor or [], simulated))
+    else:
+        choices = NodeChoices(
+            role, network, rpc, da, _password(password, prompt), key, database, artifact, environment, model_name, evidence,
+            platform, host, port,
+        )  # fmt: skip
+        account = make_node_folder(where, choices)
+    print(f"{role} {account} in {where}")
+    for number, line in enumerate(_next_steps(role, where), 1):
+        print(f"{number}. {line}")
+
+
+def _password(file: Path | None, prompt: bool) -> ChosenPassword:
+    if file is not None and prompt:
+        raise ConfigurationError("--prompt", "contradicts --password-file: give one of them")
+    if file is not None:
+        return ChosenPassword(read_secret(file), file.absolute(), is_new=False)
+    if not prompt:
+        return ChosenPassword(Secret(secrets.token_hex(24).encode()), Path(PASSWORD), is_new=True)
+    if not sys.stdin.isatty():
+        raise ConfigurationError("--prompt", "needs a terminal: give --password-file instead")
+    first = getpass.getpass("Password of the account key: ")
+    if not first or first != getpass.getpass("The same again: "):
+        raise ConfigurationError("--prompt", "empty, or not the same twice: nothing was made")
+    return ChosenPassword(Secret(first.encode()), None, is_new=False)
+
+
+def _next_steps(role: NodeRole, folder: Path) -> list[str]:
+    config = f"--config {folder / SETTINGS}"
+    steps = [f"read the settings, then check everything: bytewise doctor {config}"]
+    if role is NodeRole.SHARD:
+        steps.append(f"give {folder / 'entry.json'}, which is public, to the coordinator of the key ceremony")
+    if role not in (NodeRole.MONITOR, NodeRole.SHARD):
+        steps.append("send ether for gas and bonds to the account above")
+    if role in JUDGES:
+        steps.append(f"stake and join: bytewise verifier register {config} --stake WEI --dry-run")
+    if role is NodeRole.OPERATOR:
+        steps.append(f"stake and register: bytewise operator register {config} --stake WEI --endpoint URL --dry-run")
+    if role is NodeRole.WATCHTOWER:
+        steps.append('it observes and sends nothing until you set strategy = "challenge" under [policy]')
+    return [*steps, f"start it: bytewise run {config}", f"look at it: bytewise status {config}"]

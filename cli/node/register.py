@@ -1,0 +1,101 @@
+"""`bytewise verifier register` and `bytewise operator register`: stake and registration, printed first and then sent."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.service.exit_codes import Exit
+from cli.new_folder import SETTINGS
+from cli.node.roles import JUDGES, NodeRole
+from cli.node.run import ConfigOption
+from cli.output import OutputFormat, OutputOption, emit, ether, printable
+
+if TYPE_CHECKING:
+    from cli.node.registration import Step
+    from cli.node.view import NodeView
+
+StakeOption = Annotated[int, typer.Option("--stake", min=0, help="Stake in wei that the account shall have afterwards.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only print each call, its value and its gas.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Send without asking.")]
+
+
+def register_verifier(
+    stake: StakeOption,
+    config: ConfigOption = Path(SETTINGS),
+    pool: Annotated[str | None, typer.Option("--pool", help="Pool to join, 0x-hex; needed if there are several.")] = None,
+    platform_id: Annotated[str | None, typer.Option("--platform-id", help="Id of this machine, 0x-hex (tdx, snp).")] = None,
+    measurement: Annotated[str | None, typer.Option("--measurement", help="Of its enclave, 0x-hex (tdx, snp).")] = None,
+    dry: DryRunOption = False, yes: YesOption = False, output: OutputOption = OutputFormat.TABLE,
+) -> None:  # fmt: skip
+    """Deposit stake, announce this machine, and join a pool as a verifier.
+
+    What is done already is left out, so the same command continues an interrupted registration. Machine and enclave are computed
+    where evidence is simulated; on hardware, give both. Stop the node first: two senders of one account take each other's nonces.
+    Stake weighs from the next stake epoch on.
+
+    Exit codes: 0 registered (or printed), 5 a node does not answer, 6 this account's node runs, 64 wrong input or refused.
+
+    Example: bytewise verifier register --stake 10000000000000000000 --dry-run
+    """
+    from cli.node.registration import verifier_steps
+
+    view = _view(config, JUDGES)
+    _carry_out(view, verifier_steps(view, stake, pool, platform_id, measurement), dry, yes, output)
+
+
+def register_operator(
+    stake: StakeOption, endpoint: Annotated[str, typer.Option("--endpoint", help="URL at which clients reach you, https://….")],
+    config: ConfigOption = Path(SETTINGS), dry: DryRunOption = False, yes: YesOption = False,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:  # fmt: skip
+    """Deposit stake and register as an operator.
+
+    What is done already is left out. Stop the node first: two senders of one account take each other's nonces.
+
+    Exit codes: 0 registered (or printed), 5 a node does not answer, 6 this account's node runs, 64 wrong input or refused.
+
+    Example: bytewise operator register --stake 20000000000000000000 --endpoint https://operator.example:8443 --dry-run
+    """
+    from cli.node.registration import operator_steps
+
+    view = _view(config, (NodeRole.OPERATOR,))
+    _carry_out(view, operator_steps(view, stake, endpoint), dry, yes, output)
+
+
+def _view(config: Path, roles: tuple[NodeRole, ...]) -> "NodeView":
+    from cli.node.view import NodeView  # imports web3, which takes longer than a help page
+
+    view = NodeView(config)
+    if view.role not in roles:
+        raise ConfigurationError("role", f"{view.role} cannot register here, only {' or '.join(roles)}")
+    return view
+
+
+def _carry_out(view: "NodeView", steps: "list[Step]", dry: bool, yes: bool, output: OutputFormat) -> None:
+    from cli.node import registration
+
+    if not steps:
+        emit(output, [], lambda: print(f"{view.account} is registered with that stake: nothing to do"))
+        return
+    listed, most = list(registration.quotes(view, steps)), registration.cost_wei(view, steps)
+    emit(output, listed, lambda: _print(view, listed, most))
+    if dry:
+        return
+    balance = view.reader.holdings(view.account, view.head).balance_wei
+    if balance < most:
+        raise ConfigurationError("balance", f"{view.account} has {ether(balance)}; this may cost {ether(most)}: send it the rest")
+    if not yes and not typer.confirm("Send these transactions?"):
+        raise typer.Exit(Exit.OK)
+    registration.send(view, steps, lambda step, where: print(f"done: {step.purpose} ({where})"))
+
+
+def _print(view: "NodeView", listed: list[dict[str, Any]], most: int) -> None:
+    print(f"{view.account} on chain {view.network.chain_id} would send, in this order:")
+    for number, each in enumerate(listed, 1):
+        print(f"{number}. {each['purpose']}")
+        print(printable(f"   call {each['call']}, value {ether(each['value_wei'])}"))
+        print(f"   to {each['target']}, gas {each['gas'] or 'known after the step before'}")
+        print(f"   calldata {each['calldata']}")
+    print(f"all together at most {ether(most)}")

@@ -1,0 +1,31 @@
+"""Roles of nodes, and the role that a settings file names."""
+
+import enum
+from pathlib import Path
+
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.service.settings import read_document
+
+
+class NodeRole(enum.StrEnum):
+    """What a node is."""
+
+    OPERATOR = "operator"
+    VERIFIER = "verifier"
+    MEMBER = "member"
+    WATCHTOWER = "watchtower"
+    SHARD = "shard"
+    MONITOR = "monitor"
+
+
+JUDGES = (NodeRole.VERIFIER, NodeRole.MEMBER)
+"""Roles with an enclave."""
+
+
+def role_of(config: Path) -> NodeRole:
+    """The role that a settings file names. `ConfigurationError` if it names none."""
+    role = read_document(config).get("role")
+    if role not in list(NodeRole):
+        roles = ", ".join(NodeRole)
+        raise ConfigurationError(f"{config.name}: role", f"{str(role)[:40]} is none of {roles}; `bytewise init` writes this file")
+    return NodeRole(role)

@@ -1,0 +1,97 @@
+"""`bytewise run`: all processes of a node under one supervisor."""
+
+import getpass
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.service import telemetry
+from bytewise.service.schedule import stop_on_signals
+from bytewise.service.settings import child_environment, read_document, setting_variables
+from cli.new_folder import SETTINGS
+from cli.node.roles import NodeRole, role_of
+from cli.node.supervisor import NodeSupervisor, PasswordPipe, Program, python_module
+
+ConfigOption = Annotated[Path, typer.Option("--config", help="Settings file of the node (`bytewise init` writes it).")]
+
+LOOK_S = 60.0
+"""Longest first look at the node, in seconds."""
+NOT_YET = ("process", "enclave")
+"""What cannot be there before the start."""
+
+_PROGRAMS = {
+    NodeRole.OPERATOR: ("operator", "serving"),
+    NodeRole.VERIFIER: ("node", "verifier"),
+    NodeRole.MEMBER: ("node", "committee"),
+    NodeRole.WATCHTOWER: ("node", "verifier"),
+    NodeRole.MONITOR: ("node", "verifier"),
+}
+
+
+def run(config: ConfigOption = Path(SETTINGS)) -> None:
+    """Run all processes of a node until SIGTERM or Ctrl-C.
+
+    A verifier or member whose settings have a section [enclave] has its enclave started too. A process that fails is started
+    again, with growing pauses. Wrong settings, and a refusal that keeps the account safe, end the node: read the last lines.
+    Each line is JSON; `component` says which process wrote it.
+
+    Exit codes: 0 stopped, 6 refused, 64 wrong settings, 75 a process had to be killed.
+
+    Example: bytewise run --config bytewise-watchtower/bytewise.toml
+    """
+    programs, password = programs_of(config), _password(config)
+    telemetry.configure("supervisor")
+    stop = stop_on_signals()
+    _tell_problems(config)
+    raise typer.Exit(NodeSupervisor(programs, password).run(stop))
+
+
+def programs_of(config: Path) -> list[Program]:
+    """The processes of the node that a settings file describes; an enclave comes first."""
+    role, where = role_of(config), ("--config", str(config))
+    if role is NodeRole.SHARD:
+        return [Program("shard", python_module("kms", "serve", *where), needs_account=False)]
+    name, module = _PROGRAMS[role]
+    node = Program(name, python_module(module, *where), needs_account=True)
+    if "enclave" not in read_document(config):
+        return [node]
+    return [Program("enclave", python_module("enclave", *where), needs_account=False), node]
+
+
+def _tell_problems(config: Path) -> None:
+    """Logs what this node lacks, before anything else: without stake or enclave it would look healthy and do nothing.
+
+    In a process of its own, so that the supervisor does not keep web3 in its memory for months.
+    """
+    command = python_module("cli", "status", "--config", str(config), "--output", "json")
+    try:
+        told = subprocess.run(
+            command, capture_output=True, env=child_environment(setting_variables()), timeout=LOOK_S, check=False
+        )
+        state = json.loads(told.stdout)
+    except (subprocess.TimeoutExpired, ValueError):
+        telemetry.log("node.not_checked", do="`bytewise doctor` says what does not answer")
+        return
+    problems = [each for each in state["problems"] if each["name"] not in NOT_YET]
+    for each in problems:
+        telemetry.log("node.not_ready", check=each["name"], found=each["value"], must_be=each["threshold"], do=each["advice"])
+    if not problems:
+        telemetry.log("node.ready", role=state["role"], account=state["account"])
+
+
+def _password(config: Path) -> PasswordPipe | None:
+    """The password of a keystore for which the settings name no file; asked for at a terminal."""
+    signer = read_document(config).get("signer", {})
+    key_file = config.parent / str(signer.get("key_file", ""))
+    if signer.get("password_file") or not key_file.is_file() or not key_file.read_bytes().lstrip().startswith(b"{"):
+        return None
+    if not sys.stdin.isatty():
+        raise ConfigurationError(
+            "signer.password_file", f"missing: {key_file.name} is a keystore, and there is no terminal to ask for its password"
+        )
+    return PasswordPipe(getpass.getpass(f"Password of {key_file}: ").encode())

@@ -1,0 +1,119 @@
+"""What `bytewise status` tells, as plain data: amounts in wei, digests as 0x-hex, times in seconds of the protocol clock."""
+
+from collections import Counter
+from typing import Any
+
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.snapshot import Snapshot
+from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.protocol.units import hex0x
+from bytewise.service.clock import SystemClock
+from bytewise.service.readiness import Check
+from bytewise.storage.archive import LightAudits
+from bytewise.storage.duties import PENDING, Duties
+from bytewise.storage.nonce_lease import NonceLease
+from bytewise.storage.outbox import OPEN, Outbox, OutboxState
+from bytewise.storage.protection import Protection
+from chain.reads.earnings import Earnings, earnings
+from chain.reads.history import CourtHistory
+from cli.node import chain_checks, host_checks
+from cli.node.doctor import checked
+from cli.node.roles import JUDGES, NodeRole
+from cli.node.view import CheckOfNode, NodeView
+
+SENT = {
+    OutboxState.CONFIRMED: "transactions confirmed",
+    OutboxState.FINAL: "transactions final",
+    OutboxState.REVERTED: "transactions reverted",
+}
+
+
+def node_state(view: NodeView) -> dict[str, Any]:
+    """All of it. What cannot be read is a problem in the list, and its figures are zero or empty."""
+    _ = view.settings
+    problems = [check for check in (checked(each, view) for each in _vital_checks(view)) if not check.ok]
+    found: dict[str, Any] = {"role": view.role, "chain_id": view.network.chain_id, "account": view.account}
+    process = _process(view)
+    if not process.ok:
+        problems.insert(0, process)
+    found |= _of_chain(view, problems)
+    found |= _of_database(view, problems, found["clock"])
+    return found | {
+        "process": process.value, "healthy": not problems, "problems": [each.document() for each in problems],
+    }  # fmt: skip
+
+
+def _vital_checks(view: NodeView) -> tuple[CheckOfNode, ...]:
+    """The checks of `doctor` that a running node may stop passing."""
+    role = view.role
+    staked = (chain_checks.registration, chain_checks.stake) if role in (*JUDGES, NodeRole.OPERATOR) else ()
+    own = () if role is NodeRole.SHARD else (host_checks.lease, host_checks.da)
+    paying = (chain_checks.balance,) if role not in (NodeRole.SHARD, NodeRole.MONITOR) else ()
+    enclave = (host_checks.enclave_answers, host_checks.measurement_approved) if role in JUDGES else ()
+    return (host_checks.database, host_checks.disk, *own, chain_checks.head_age, *staked, *paying, *enclave)
+
+
+def _process(view: NodeView) -> Check:
+    """Whether a process holds the account's lease: it renews it all the time."""
+    advice = "Start it: `bytewise run`."
+    if view.role is NodeRole.SHARD:
+        ports = host_checks.ports(view)
+        return Check("process", "in use" in ports.value, f"ports {ports.value}", "a running process", advice)
+    try:
+        until = NonceLease(view.database, SystemClock(), view.network.chain_id, view.account).leased_until()
+    except BytewiseError as error:
+        return Check("process", False, str(error), "a running process", advice)
+    left = until - SystemClock().now()
+    return Check("process", left > 0, "running" if left > 0 else "not running", "a running process", advice)
+
+
+def _of_chain(view: NodeView, problems: list[Check]) -> dict[str, Any]:
+    empty = {
+        "block": 0, "balance_wei": 0, "worst_case_wei": 0, "credit_wei": 0, "stake_wei": 0, "credited_wei": {}, "paid_wei": {},
+        "net_wei": 0, "seats": [], "clock": 0,
+    }  # fmt: skip
+    try:
+        head, account = view.head, view.account
+        history, first = CourtHistory(view.reader), int(view.network.deploy_block)
+        snapshot = view.reader.snapshot(account, head, view.reader.opened(first, head))
+        sums: Earnings = earnings(history, account, first, head)
+        worst = 0 if view.role is NodeRole.SHARD else chain_checks.worst_case_wei(view)
+    except BytewiseError as error:
+        problems.append(Check("chain", False, str(error), "an answer", "Is the node up, and is [chain] right?"))
+        return empty
+    return {
+        "block": head, "balance_wei": snapshot.me.balance_wei, "worst_case_wei": worst, "credit_wei": snapshot.me.credit_wei,
+        "stake_wei": snapshot.me.stake_wei, "credited_wei": sums.credited, "paid_wei": sums.paid, "net_wei": sums.net_wei,
+        "seats": _seats(view, snapshot), "clock": snapshot.clock,
+    }  # fmt: skip
+
+
+def _seats(view: NodeView, snapshot: Snapshot) -> list[dict[str, Any]]:
+    return [
+        {"dispute": hex0x(case.id), "round": case.round, "phase": case.phase.name, "seats": mine.seat_mask.bit_count()}
+        for case in snapshot.disputes
+        for mine in [case.seat_of(view.account)]
+        if mine is not None and case.phase is not Phase.FINAL
+    ]
+
+
+def _of_database(view: NodeView, problems: list[Check], now: int) -> dict[str, Any]:
+    if view.role is NodeRole.SHARD:
+        return {"did": {}, "due": []}
+    try:
+        clock = SystemClock()
+        lease = NonceLease(view.database, clock, view.network.chain_id, view.account)
+        duties, sent, audits = Duties(view.database, clock).all(), Outbox(lease).all(), LightAudits(view.database, clock).audits()
+        votes = Protection(view.database, clock).rows()
+    except BytewiseError as error:
+        problems.append(Check("database", False, str(error), "readable", "Look at [db]."))
+        return {"did": {}, "due": []}
+    states = Counter(each.state for each in sent)
+    did = {"votes signed": len(votes), "audits signed": sum(each.result is not None for each in audits)}
+    did |= {f"{each.lower()} duties": count for each, count in Counter(each.state for each in duties).items()}
+    did |= {words: states[state] for state, words in SENT.items()}
+    did |= {"transactions under way": sum(states[each] for each in OPEN)}
+    due = sorted((each.deadline, each.kind, hex0x(each.subject)) for each in duties if each.state == PENDING)
+    due += sorted((each.deadline, "audit", hex0x(each.receipt_id)) for each in audits if each.state == "PENDING")
+    listed = [{"kind": kind, "subject": subject, "in_s": deadline - now} for deadline, kind, subject in due if deadline > now]
+    return {"did": did, "due": listed}

@@ -1,0 +1,67 @@
+"""`bytewise status`: one screen about a node: healthy or not and why, what it did, what is due, what it earned and lost."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from bytewise.service.exit_codes import Exit
+from cli.new_folder import SETTINGS
+from cli.node.run import ConfigOption
+from cli.output import OutputFormat, OutputOption, emit, ether, plain
+
+
+def status(config: ConfigOption = Path(SETTINGS), output: OutputOption = OutputFormat.TABLE) -> None:
+    """Tell how a node is: healthy or not and why, what it did, what is due next, its seats, earnings and losses.
+
+    It reads the node's settings and database and asks the chain; the node may be running or not.
+
+    Exit codes: 0 healthy, 7 not healthy (each reason is printed), 64 the settings cannot be read.
+
+    Example: bytewise status --config bytewise-watchtower/bytewise.toml
+    """
+    from cli.node.state import node_state
+    from cli.node.view import NodeView  # both import web3, which takes longer than a help page
+
+    state = node_state(NodeView(config))
+    emit(output, state, lambda: _print(Console(), state))
+    raise typer.Exit(Exit.OK if state["healthy"] else Exit.NOT_READY)
+
+
+def _print(console: Console, state: Mapping[str, Any]) -> None:
+    def say(text: str, style: str = "") -> None:
+        console.print(plain(text, style), soft_wrap=True)
+
+    say(f"{state['role']} {state['account']} on chain {state['chain_id']}, block {state['block']}", "bold")
+    problems: Sequence[Mapping[str, str]] = state["problems"]
+    say("healthy" if not problems else "NOT healthy", "bold green" if not problems else "bold red")
+    for each in problems:
+        say(f"  {each['name']}: {each['value']} (must be: {each['threshold']})", "red")
+        say(f"    to do: {each['advice']}")
+    say(f"process   {state['process']}")
+    say(f"money     balance {ether(state['balance_wei'])}, worst case {ether(state['worst_case_wei'])}, "
+        f"credit {ether(state['credit_wei'])}, stake {ether(state['stake_wei'])}")  # fmt: skip
+    say(f"earned    {_sums(state['credited_wei'])}")
+    say(f"paid      {_sums(state['paid_wei'])}")
+    say(f"net       {ether(state['net_wei'])}")
+    say(f"did       {_counts(state['did'])}")
+    say(f"seats     {_seats(state['seats'])}")
+    say(f"due next  {_due(state['due'])}")
+
+
+def _sums(sums: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {ether(wei)}" for name, wei in sorted(sums.items())) or "nothing yet"
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "nothing yet"
+
+
+def _seats(seats: Sequence[Mapping[str, Any]]) -> str:
+    return "; ".join(f"{each['seats']} in dispute {each['dispute'][:10]}… ({each['phase']})" for each in seats) or "none open"
+
+
+def _due(due: Sequence[Mapping[str, Any]]) -> str:
+    return "; ".join(f"{each['kind']} {each['subject'][:10]}… in {each['in_s']} s" for each in due[:5]) or "nothing"

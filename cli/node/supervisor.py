@@ -1,0 +1,142 @@
+"""Starts the processes of a node, starts again what fails, and stops all of them cleanly.
+
+The exit code of a process decides (`bytewise.service.exit_codes`). Wrong settings and refusals end the node, because a restart
+would end alike. A defect or a hung tick is followed by another start, with pauses that double up to a minute.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from bytewise.service import telemetry
+from bytewise.service.clock import monotonic_s
+from bytewise.service.exit_codes import Exit
+from bytewise.service.settings import PREFIX, child_environment, setting_variables
+
+STOP_S = 9.0
+"""Longest time that all processes together have to stop, in seconds."""
+POLL_S = 0.1
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+STEADY_S = 300.0
+"""A process that ran so long starts again after the first pause."""
+FINAL = frozenset({Exit.USAGE, Exit.REFUSED, Exit.INTERRUPTED})
+"""Exit codes after which another start would end alike."""
+
+
+class PasswordPipe:
+    """Gives a process a password by a pipe, so that no file, argument or variable has it."""
+
+    def __init__(self, password: bytes) -> None:
+        self._password = password
+
+    def open(self) -> tuple[int, dict[str, str]]:
+        """A descriptor for one process, which the caller closes after the start, and the variable that names it."""
+        reader, writer = os.pipe()
+        os.write(writer, self._password)
+        os.close(writer)
+        return reader, {f"{PREFIX}SIGNER__PASSWORD_FILE": f"/dev/fd/{reader}"}
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One process of a node."""
+
+    name: str
+    """Its name in the log."""
+    command: tuple[str, ...]
+    """What is started."""
+    needs_account: bool
+    """Whether it reads the account key."""
+
+
+class _Process:
+    """A program that should run."""
+
+    def __init__(self, program: Program, start: Callable[[Program], "subprocess.Popen[bytes]"]) -> None:
+        self.program = program
+        self._start = start
+        self._pause_s = FIRST_PAUSE_S
+        self.running: subprocess.Popen[bytes] | None = None
+        self._started_at = self._due_at = monotonic_s()
+
+    def look(self) -> int | None:
+        """Starts it if that is due; its exit code if it ended for good, else None."""
+        now = monotonic_s()
+        if self.running is None:
+            if now >= self._due_at:
+                self.running, self._started_at = self._start(self.program), now
+                telemetry.log("process.started", name=self.program.name, pid=self.running.pid)
+            return None
+        code = self.running.poll()
+        if code is None:
+            return None
+        self.running = None
+        if code in FINAL or code == Exit.OK:
+            telemetry.log("process.ended", name=self.program.name, code=code)
+            return code
+        self._pause_s = FIRST_PAUSE_S if now - self._started_at >= STEADY_S else self._pause_s
+        self._due_at = now + self._pause_s
+        telemetry.count("bytewise_process_restarts_total", process=self.program.name)
+        telemetry.log("process.restarting", name=self.program.name, code=code, pause_s=self._pause_s)
+        self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+        return None
+
+
+class NodeSupervisor:
+    """The processes of one node."""
+
+    def __init__(self, programs: Sequence[Program], password: PasswordPipe | None = None) -> None:
+        self._password = password
+        self._processes = [_Process(each, self._begin) for each in programs]
+
+    def run(self, stop: threading.Event) -> int:
+        """Runs them until `stop`, or until one ends for good; returns the node's exit code."""
+        code: int | None = None
+        try:
+            while code is None and not stop.wait(POLL_S):
+                code = next((ended for ended in [each.look() for each in self._processes] if ended is not None), None)
+        finally:
+            killed = self._stop_all()
+        if code is not None:
+            return code
+        return Exit.HUNG if killed else Exit.OK
+
+    def _begin(self, program: Program) -> "subprocess.Popen[bytes]":
+        # The settings' own variables reach the processes, and no other variable does.
+        environment = child_environment(setting_variables())
+        if self._password is None or not program.needs_account:
+            return subprocess.Popen(program.command, stdin=subprocess.DEVNULL, env=environment, start_new_session=True)
+        reader, variable = self._password.open()
+        try:
+            return subprocess.Popen(
+                program.command, stdin=subprocess.DEVNULL, env=environment | variable, pass_fds=(reader,), start_new_session=True
+            )
+        finally:
+            os.close(reader)
+
+    def _stop_all(self) -> bool:
+        """Asks all to stop; whether one had to be killed."""
+        alive = [each for each in self._processes if each.running is not None and each.running.poll() is None]
+        for each in alive:
+            assert each.running is not None
+            each.running.send_signal(signal.SIGTERM)
+        deadline, killed = monotonic_s() + STOP_S, False
+        for each in alive:
+            assert each.running is not None
+            try:
+                each.running.wait(max(0.1, deadline - monotonic_s()))
+            except subprocess.TimeoutExpired:
+                telemetry.log("process.killed", name=each.program.name)
+                each.running.kill()
+                each.running.wait()
+                killed = True
+        return killed
+
+
+def python_module(module: str, *arguments: str) -> tuple[str, ...]:
+    """Command of one of our programs. `-P`: the module is the installed one, whatever the current folder holds."""
+    return (sys.executable, "-P", "-m", module, *arguments)

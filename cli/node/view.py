@@ -1,0 +1,129 @@
+"""A node as `doctor`, `status` and `register` see it: its settings, opened one part at a time. Nothing is changed."""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.keys.ceremony import ShardContact
+from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.units import Address
+from bytewise.service.readiness import Check
+from bytewise.service.sections import DaSettings, SignerSettings
+from bytewise.service.settings import Endpoints, load_settings, read_document
+from bytewise.storage.engine import check_revision, open_database
+from chain.client.access import Chain, open_chain
+from chain.client.address_book import read_network, verify_code
+from chain.client.rpc import ChainClient
+from chain.reads.reader import SnapshotReader
+from chain.sending.keys import open_signer
+from cli.node.roles import JUDGES, NodeRole, role_of
+from enclave.settings import EnclaveSettings
+from kms.settings import ShardSettings
+from kms.storage import keyring
+from serving.settings import OperatorSettings
+from verifier.settings import NodeSettings
+
+TIMEOUT_S = 10.0
+"""Of one call to a chain node."""
+
+
+class NodeView:
+    """One node. Each property opens its part when it is first asked, and raises that part's errors."""
+
+    def __init__(self, config: Path) -> None:
+        self.config = config
+        self.role: NodeRole = role_of(config)
+
+    @functools.cached_property
+    def settings(self) -> OperatorSettings | NodeSettings | ShardSettings:
+        """The settings of its main process. `ConfigurationError` lists every problem."""
+        if self.role is NodeRole.OPERATOR:
+            return load_settings(OperatorSettings, self.config)
+        if self.role is NodeRole.SHARD:
+            return load_settings(ShardSettings, self.config, "shard")
+        return load_settings(NodeSettings, self.config)
+
+    @functools.cached_property
+    def enclave(self) -> EnclaveSettings | None:
+        """The settings of its enclave; None if another file has them, or the role has none."""
+        if self.role in JUDGES and "enclave" in read_document(self.config):
+            return load_settings(EnclaveSettings, self.config, "enclave")
+        return None
+
+    @functools.cached_property
+    def network(self) -> Network:
+        """The address book."""
+        return read_network(self.settings.network_file)
+
+    @property
+    def endpoints(self) -> Endpoints:
+        """Chain nodes that it asks."""
+        settings = self.settings
+        return settings.rpc if isinstance(settings, ShardSettings) else settings.chain.rpc
+
+    @functools.cached_property
+    def nodes(self) -> tuple[ChainClient, ...]:
+        """A client for each of them."""
+        return tuple(ChainClient(url, self.network.chain_id, TIMEOUT_S) for url in self.endpoints.urls)
+
+    @functools.cached_property
+    def chain(self) -> Chain:
+        """The chain as the node sees it, its quorum included."""
+        return open_chain(*self.endpoints, self.network.chain_id, TIMEOUT_S)
+
+    @functools.cached_property
+    def reader(self) -> SnapshotReader:
+        """Reads of the contracts. `ConfigurationError` unless their code is what the address book says."""
+        return SnapshotReader(self.chain, verify_code(self.chain, self.network))
+
+    @functools.cached_property
+    def head(self) -> int:
+        """The block at which everything is read."""
+        return self.reader.head()
+
+    @property
+    def da(self) -> DaSettings | None:
+        """Its DA proxies; a shard has none."""
+        settings = self.settings
+        return None if isinstance(settings, ShardSettings) else settings.da
+
+    @property
+    def signer_settings(self) -> SignerSettings | None:
+        """Its account key; a shard's is sealed in its folder."""
+        settings = self.settings
+        return None if isinstance(settings, ShardSettings) else settings.signer
+
+    @functools.cached_property
+    def signer(self) -> LocalSigner:
+        """The account key. Only roles with an account of this kind have it."""
+        settings = self.signer_settings
+        assert settings is not None, "a shard's account is sealed"
+        return open_signer(settings)
+
+    @property
+    def account(self) -> Address:
+        """The node's account."""
+        settings = self.settings
+        if isinstance(settings, ShardSettings):
+            return decode(ShardContact, (settings.folder / keyring.ENTRY).read_bytes()).address
+        return self.signer.address
+
+    @property
+    def database_url(self) -> str:
+        """URL of its database."""
+        settings = self.settings
+        return settings.database_url if isinstance(settings, ShardSettings) else settings.db.location
+
+    @functools.cached_property
+    def database(self) -> Any:
+        """Its database. `ConfigurationError` unless it is migrated to this program's revision."""
+        engine = open_database(self.database_url)
+        check_revision(engine)
+        return engine
+
+
+CheckOfNode = Callable[[NodeView], Check]
+"""One check of `bytewise doctor`."""
