@@ -72,7 +72,7 @@ class Ours:
 
     def logits(self, tokens: Sequence[int]) -> Sequence[float]:
         """Logits after the last token."""
-        path = self._engine._path  # No verb of the engine gives logits away, and a second path would be measured as its memory.
+        path = self._engine.path  # No verb of the engine gives logits away, and a second path would be measured as its memory.
         with fixed(self._threads):
             [[row]] = path.teacher_force(path.cache(1, len(tokens)), [tokens], [len(tokens) - 1], len(tokens))
         assert row.logits is not None, "the logits are not finite"

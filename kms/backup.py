@@ -33,7 +33,7 @@ from kms.storage.sealing import IN_FOLDER, STORAGE_KEY, WRAPPED_KEY, Sealer, Sto
 
 NONCE_BYTES = 12
 _SHARE = re.compile(r"share-(\d+)(?:-[0-9a-f]+)?\.json|kem-(\d+)(?:-[0-9a-f]+)?\.sealed")
-_FILE_NAMES = (
+FILE_NAMES = (
     STORAGE_KEY,
     WRAPPED_KEY,
     accounts.SEALED_KEY,
@@ -42,6 +42,7 @@ _FILE_NAMES = (
     keyring.POLICY_HISTORY,
     keyring.ENTRY,
 )
+"""Files of a backup, where the folder has them; shares and statements come on top."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ def restore(
     share.
     """
     backup = open_backup(file, key)
-    _verify_logs(backup, records)
+    verify_logs(backup, records)
     verify_positions(read_positions(folder), records)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with folder_lock.lock_for_change(folder) as served, _staging_folder(folder / keyring.RESTORING) as draft:
@@ -128,7 +129,7 @@ def restore(
             raise ConfigurationError(str(folder), "a process serves from it: stop it first. Nothing was written")
         for each in backup.files:
             write_whole(draft / Path(each.name).name, each.content)
-        dropped = tuple(sorted(_drop_stale(draft, backup.shard, view, sealing)))
+        dropped = tuple(sorted(drop_stale_shares(draft, backup.shard, view, sealing)))
         written = tuple(sorted(path.name for path in draft.iterdir()))
         _verify_vacant(draft, folder, written)
         for name in written:
@@ -161,14 +162,15 @@ def _verify_vacant(draft: Path, folder: Path, names: tuple[str, ...]) -> Path:
     return folder
 
 
-def _verify_logs(backup: Backup, records: ReleaseRecords) -> Backup:
+def verify_logs(backup: Backup, records: ReleaseRecords) -> Backup:
+    """The backup, if the release log has every record that the backup names; else `StaleBackup` or `StoreCorrupt`."""
     for mark in backup.logs:
         records.verify_chain(mark.epoch)
     verify_positions(backup.logs, records)
     return backup
 
 
-def _drop_stale(draft: Path, shard: Address, view: CeremonyView | None, sealing: StorageKeySource) -> Iterator[str]:
+def drop_stale_shares(draft: Path, shard: Address, view: CeremonyView | None, sealing: StorageKeySource) -> Iterator[str]:
     """Removes shares that are not in force and yields their names; `StaleBackup` if the chain expects others of this shard."""
     by_epoch: dict[int, list[Path]] = {}
     for path in draft.iterdir():
@@ -225,7 +227,7 @@ def _positions(records: ReleaseRecords) -> Iterator[LogPosition]:
 
 
 def _files(folder: Path) -> list[Path]:
-    named = [folder / name for name in _FILE_NAMES if (folder / name).exists()]
+    named = [folder / name for name in FILE_NAMES if (folder / name).exists()]
     kept = (each for pattern in ("share-*.json", "kem-*.sealed", "erasure-*.json") for each in sorted(folder.glob(pattern)))
     return [*named, *kept]
 

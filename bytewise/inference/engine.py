@@ -122,30 +122,31 @@ class ExactEngine:
         of them.
         """
         with memory_bounded(), fixed(threads):
-            self._path: AnyPath = open_path(artifact, threads, path, backend, kernel)
+            self.path: AnyPath = open_path(artifact, threads, path, backend, kernel)
+            """What computes the logits."""
         self.artifact = artifact
         self._words = TokenTexts(artifact.content[TOKENIZER_FILE], artifact.manifest.architecture.vocabulary)
         self.verify_passes = 0
         self._threads, self._guard, self._asked_chunk = threads, guard, chunk
-        self._chunk = self._path.chunk if chunk is None else chunk
-        self._library_threads = 1 if self._path.own_threads else threads
+        self._chunk = self.path.chunk if chunk is None else chunk
+        self._library_threads = 1 if self.path.own_threads else threads
         self._second: ExactEngine | None = None
         weights = sum(file.size for file in artifact.manifest.files)
-        self.allowance = memory.allowance(self._path.memory(), weights) if cache_bytes is None else cache_bytes
+        self.allowance = memory.allowance(self.path.memory(), weights) if cache_bytes is None else cache_bytes
         longest = artifact.manifest.architecture.max_context
         # Leave room for more than this answer only where even the longest answer fits.
         roomy = longest if self._fits(1, longest) else 0
         self._prefix = Prefix(lambda capacity: self._cache(1, capacity), roomy) if reuse_prefix else None
         with memory_bounded(), fixed(self._library_threads), guarded(True):
             # Two chunks of prefill, then one token of decode: every operation that any request can reach.
-            cache = self._path.cache(1, 4)
-            self._path.teacher_force(cache, [[0, 0, 0]], [0], 2)
-            self._path.feed(cache, 0, 3)
+            cache = self.path.cache(1, 4)
+            self.path.teacher_force(cache, [[0, 0, 0]], [0], 2)
+            self.path.feed(cache, 0, 3)
 
     @property
     def backend(self) -> str:
         """Name of the path in use: `native-` with its kernel, or `torch-` with its way to multiply."""
-        return self._path.name
+        return self.path.name
 
     def generate(self, request: Request) -> Generated:
         """The one answer to the request; `OutsideLimits` or `CannotExecute` if there is none."""
@@ -154,7 +155,7 @@ class ExactEngine:
         with memory_bounded(), fixed(self._library_threads), guarded(self._guard):
             answer = self._answer(request)
             cache, known = self._prefix.take(request.prompt, capacity) if self._prefix else (self._cache(1, capacity), 0)
-            rows = self._path.teacher_force(
+            rows = self.path.teacher_force(
                 cache, [request.prompt[known:]], [len(request.prompt) - 1 - known], self._chunk, answer.scored
             )
             answer.add(self._bounded(rows[0][0]))
@@ -204,7 +205,7 @@ class ExactEngine:
         """An engine of the same artifact on a path that shares no product with this one. `CannotExecute` if none passes."""
         if self._second is None:
             with memory_bounded(), fixed(self._threads):
-                name = other_backend(self._path, self._threads)
+                name = other_backend(self.path, self._threads)
             self._second = ExactEngine(
                 self.artifact,
                 threads=self._threads,
@@ -218,18 +219,18 @@ class ExactEngine:
     def vectors(self) -> Digest:
         """Runs the known answers and the profile's golden vectors on this path; `NotExact` names what differs."""
         with memory_bounded(), fixed(self._library_threads):
-            return self._path.vectors()
+            return self.path.vectors()
 
     def verify_room(self, tokens: int, jobs: int = 1) -> None:
         """`CannotExecute` (RESOURCES) unless the caches of so many jobs with so many tokens each may be in memory together."""
         if not self._fits(jobs, tokens):
-            needed = self._path.cache_bytes(jobs, tokens)
+            needed = self.path.cache_bytes(jobs, tokens)
             what = f"a cache of {jobs} times {tokens} tokens needs {needed} bytes, allowed are {self.allowance}"
             raise CannotExecute(what, CannotReason.RESOURCES)
 
     def close(self) -> None:
         """Frees what the paths hold. Do not use the engine afterwards."""
-        self._path.close()
+        self.path.close()
         if self._second is not None:
             self._second.close()
 
@@ -269,11 +270,11 @@ class ExactEngine:
             return None if divisible else [error] * len(judges)
 
     def _fits(self, batch: int, capacity: int) -> bool:
-        return self._path.cache_bytes(batch, capacity) <= self.allowance
+        return self.path.cache_bytes(batch, capacity) <= self.allowance
 
     def _cache(self, batch: int, capacity: int) -> Any:
         self.verify_room(capacity, batch)
-        return self._path.cache(batch, capacity)
+        return self.path.cache(batch, capacity)
 
     def _teacher_force(self, judges: Sequence[Judge]) -> Any:
         # Feed in pieces, so that only the rows of one piece are in memory, however long the claims are.
@@ -285,7 +286,7 @@ class ExactEngine:
         piece = self._piece(longest, len(judges), scored)
         for start in range(0, longest, piece):
             keep = [max(len(request.prompt) - 1 - start, 0) for request in requests]
-            rows = self._path.teacher_force(cache, [ids[start : start + piece] for ids in inputs], keep, piece, scored)
+            rows = self.path.teacher_force(cache, [ids[start : start + piece] for ids in inputs], keep, piece, scored)
             for judge, mine in zip(judges, rows, strict=True):
                 judge.take(map(self._bounded, mine))
         return cache
@@ -305,7 +306,7 @@ class ExactEngine:
         return judge.verdict()
 
     def _feed(self, cache: Any, answer: AnswerBuilder) -> HeadRow:
-        return self._bounded(self._path.feed(cache, answer.steps[-1].token, position_of_next(answer), answer.scored))
+        return self._bounded(self.path.feed(cache, answer.steps[-1].token, position_of_next(answer), answer.scored))
 
     def _bounded(self, row: HeadRow) -> HeadRow:
         # A row that is not finite ends the answer, so every request has one. A finite row above the proven bound is a bug.

@@ -38,7 +38,8 @@ microsecond of parsing. The limit exceeds the bytes of the largest bucket, so no
 MAX_DEPTH = 32
 """Deepest nesting of lists and objects that is parsed. The deepest record has 6 levels."""
 
-_MARKS = (b"{", b"[", b",", b"\\")
+MARKS = (b"{", b"[", b",", b"\\")
+"""What `MAX_MARKS` counts."""
 _BRACKET = re.compile(rb'(?:[^][{}"]++|"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z))*+([][{}]|\Z)', re.DOTALL)
 """Matches the next bracket outside of strings, or the end. It always matches, so nothing is scanned twice."""
 
@@ -65,12 +66,14 @@ def parse(data: bytes, max_marks: int = MAX_MARKS) -> Any:
     """
     if len(data) > MAX_DOCUMENT_BYTES:
         raise TooLarge(f"{len(data)} bytes, at most {MAX_DOCUMENT_BYTES}")
-    marks = sum(data.count(mark) for mark in _MARKS)
+    marks = sum(data.count(mark) for mark in MARKS)
     if marks > max_marks:
         raise TooLarge(f"{marks} marks, at most {max_marks}")
     verify_depth(data)
     try:
-        value = json.loads(data, object_pairs_hook=_object, parse_int=_integer, parse_float=_refuse, parse_constant=_refuse)
+        value = json.loads(
+            data, object_pairs_hook=distinct_members, parse_int=_integer, parse_float=_refuse, parse_constant=_refuse
+        )
         if _canonical(value) != data:
             raise NotCanonical("re-encodes to other bytes")
     except (ValueError, RecursionError) as error:
@@ -100,7 +103,7 @@ def parse_typed(data: bytes) -> Any:
     `NotCanonical` if it is no JSON, is nested too deep, or repeats a key.
     """
     try:
-        return json.loads(verify_depth(data), object_pairs_hook=_object)
+        return json.loads(verify_depth(data), object_pairs_hook=distinct_members)
     except ValueError as error:
         raise NotCanonical(_reason(error)) from None
 
@@ -156,7 +159,8 @@ def _integer(text: str) -> int:
     return value
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def distinct_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object with these members; `ValueError` if a name is repeated."""
     members = dict(pairs)
     if len(members) != len(pairs):
         raise ValueError("repeated key")

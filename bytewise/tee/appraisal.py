@@ -219,7 +219,7 @@ def _appraise(
     rule, claims = _accepted(policy, evidence, now)
     if not hmac.compare_digest(claims.report_data, bound):
         raise EvidenceReplayed(WRONG_REPORT_DATA)
-    program = _program(policy, evidence, claims, role)
+    program = trusted_program(policy, evidence, claims, role)
     gpu = _gpu(program, evidence, expected, claims.issued_at if now is None else now)
     return AppraisalResult(evidence.type, named_evidence(evidence), expected, program, rule, claims, gpu)
 
@@ -271,7 +271,8 @@ def _verified(rule: PlatformRule, evidence: Evidence, now: int | None) -> Claims
     return claims
 
 
-def _program(policy: AppraisalPolicy, evidence: Evidence, claims: Claims, role: MeasurementRole) -> TrustedMeasurement:
+def trusted_program(policy: AppraisalPolicy, evidence: Evidence, claims: Claims, role: MeasurementRole) -> TrustedMeasurement:
+    """The entry of the policy that lists the measured program for this role; else `MeasurementRefused`."""
     for entry in policy.measurements:
         if entry.measurement == claims.measurement and TYPE_OF[entry.platform] is evidence.type and entry.role is role:
             return entry

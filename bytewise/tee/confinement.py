@@ -18,9 +18,8 @@ from bytewise.tee import seccomp
 _PR_SET_PDEATHSIG, _PR_GET_DUMPABLE, _PR_SET_DUMPABLE = 1, 3, 4
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
-_SWAPS = Path("/proc/swaps")
-_INTERFACES = Path("/proc/self/net/dev")
-_SIZES = Path("/proc/self/statm")
+SWAPS, INTERFACES, SIZES = Path("/proc/swaps"), Path("/proc/self/net/dev"), Path("/proc/self/statm")
+"""Swap areas, network interfaces and memory of this process, as the kernel lists them."""
 _SETGROUPS, _GID_MAP, _UID_MAP = Path("/proc/self/setgroups"), Path("/proc/self/gid_map"), Path("/proc/self/uid_map")
 _LOOPBACK = "lo"
 _FINE = "fine"
@@ -41,11 +40,11 @@ def deny_inspection() -> Fence:
     Processes that this one starts have no core dump either. They stay open to their user until they call this, too.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    libc = _libc()
-    if not hasattr(libc, "prctl"):
+    library = c_library()
+    if not hasattr(library, "prctl"):
         return Fence("unseen", "no prctl: this system is not Linux")
-    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-    return Fence("unseen", "" if libc.prctl(_PR_GET_DUMPABLE, 0, 0, 0, 0) == 0 else "the process can be dumped")
+    library.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    return Fence("unseen", "" if library.prctl(_PR_GET_DUMPABLE, 0, 0, 0, 0) == 0 else "the process can be dumped")
 
 
 def isolate_network() -> Fence:
@@ -70,7 +69,7 @@ def avoid_swap() -> Fence:
     """Memory never reaches a disk: there is no swap, or all memory of this process, present and future, is locked; not its
     children's."""
     with contextlib.suppress(OSError):
-        if len(_SWAPS.read_text().splitlines()) <= 1:
+        if len(SWAPS.read_text().splitlines()) <= 1:
             return Fence("no_swap", "")
     return Fence("no_swap", _locked())
 
@@ -86,7 +85,7 @@ def lock_memory() -> Fence:
 def limit_resources(*, memory_bytes: int, cpu_s: int, files: int) -> Fence:
     """Permanent limits of address space beyond the present one, of processor time and of open files."""
     try:
-        mapped = int(_SIZES.read_text().split()[0]) * resource.getpagesize()
+        mapped = int(SIZES.read_text().split()[0]) * resource.getpagesize()
         wanted = ((resource.RLIMIT_AS, mapped + memory_bytes), (resource.RLIMIT_CPU, cpu_s), (resource.RLIMIT_NOFILE, files))
         for which, most in wanted:
             hard = resource.getrlimit(which)[1]
@@ -99,7 +98,7 @@ def limit_resources(*, memory_bytes: int, cpu_s: int, files: int) -> Fence:
 
 def die_with_parent(parent: int, signal_number: int) -> None:
     """Makes the kernel send this process a signal when process `parent`, which started it, ends; at once if it has ended."""
-    _libc().prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0)
+    c_library().prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal_number)
 
@@ -112,7 +111,7 @@ def _locked() -> str:
     # kernel locks only for processes with the capability, which no limit binds then.
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (hard if enough else 0, hard))
     # Pages are locked when they are used: most mapped memory is never touched.
-    holds = _libc().mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) == 0
+    holds = c_library().mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) == 0
     problem = f"mlockall: {_error()}" if enough else f"locked memory is limited to {hard} bytes"
     if not (holds and enough):
         # A process that locked within the limit needs it, because later mappings count, too.
@@ -121,7 +120,7 @@ def _locked() -> str:
 
 
 def _unshared() -> str:
-    if _libc().unshare(_CLONE_NEWNET) == 0:
+    if c_library().unshare(_CLONE_NEWNET) == 0:
         return ""
     # A process without the privilege may still be allowed to in its own user namespace, where it is the same user. A namespace
     # without its maps belongs to nobody, and there is no way back, so a child tries first.
@@ -147,7 +146,7 @@ def _try_out(writing: int) -> NoReturn:
 
 def _into_user_namespace() -> str:
     user, group = os.getuid(), os.getgid()
-    if _libc().unshare(_CLONE_NEWUSER | _CLONE_NEWNET) != 0:
+    if c_library().unshare(_CLONE_NEWUSER | _CLONE_NEWNET) != 0:
         return f"unshare: {_error()}"
     for path, text in ((_SETGROUPS, "deny"), (_GID_MAP, f"{group} {group} 1"), (_UID_MAP, f"{user} {user} 1")):
         try:
@@ -158,10 +157,11 @@ def _into_user_namespace() -> str:
 
 
 def _interfaces() -> list[str]:
-    return [line.split(":")[0].strip() for line in _INTERFACES.read_text().splitlines() if ":" in line]
+    return [line.split(":")[0].strip() for line in INTERFACES.read_text().splitlines() if ":" in line]
 
 
-def _libc() -> ctypes.CDLL:
+def c_library() -> ctypes.CDLL:
+    """The C library of this process, which keeps the error of its last call."""
     return ctypes.CDLL(None, use_errno=True)
 
 

@@ -66,7 +66,7 @@ _BODIES = ("TD10", "TD15")
 """Accepted bodies, by the library's names. TDX 1.5 adds a second TCB, which the library judges, and a service domain, which it
 refuses. Nothing judges what the extended body adds (devices, service domains)."""
 
-_MEASURED = (
+MEASURED = (
     "td_attributes",
     "xfam",
     "mr_td",
@@ -78,6 +78,7 @@ _MEASURED = (
     "rt_mr2",
     "rt_mr3",
 )
+"""Registers of a trust domain that its measurement covers."""
 
 
 def verify_quote(rule: PlatformRule, quote: bytes, collateral: Collateral, now: int) -> Claims:
@@ -101,7 +102,7 @@ def verify_quote(rule: PlatformRule, quote: bytes, collateral: Collateral, now: 
 def _verified(rule: PlatformRule, quote: bytes, collateral: Collateral, now: int) -> dict[str, Any]:
     try:
         claims = dcap_qvl.QuoteVerifier(bytes(rule.root)).verify_with_policy(
-            bytes(quote), _collateral(rule, collateral), now, _policy(rule, now)
+            bytes(quote), _collateral(rule, collateral), now, quote_policy(rule, now)
         )
     except (ValueError, OverflowError) as error:
         said = str(error)
@@ -136,7 +137,8 @@ def refusal(said: str) -> EvidenceRefused:
     return kind(text)
 
 
-def _policy(rule: PlatformRule, now: int) -> dcap_qvl.QuotePolicy:
+def quote_policy(rule: PlatformRule, now: int) -> dcap_qvl.QuotePolicy:
+    """The library's own policy for a rule."""
     grace_s = rule.out_of_date_grace_s or 0
     policy = dcap_qvl.QuotePolicy.strict(now).platform_grace_period(grace_s).qe_grace_period(grace_s)
     for status in rule.statuses:
@@ -165,7 +167,7 @@ def _claims(found: dict[str, Any]) -> Claims:
     report = _registers(found["report"])
     # For a trust domain that outlived its module, the library names the module of its launch; the running one counts as well.
     levels = [found["tcb"]["advisory_ids"], (found["platform"]["current_tcb_level"] or {}).get("advisoryIDs", [])]
-    registers = [bytes.fromhex(report[name]) for name in _MEASURED]
+    registers = [bytes.fromhex(report[name]) for name in MEASURED]
     simulated = bytes.fromhex(report["mr_config_id"]) == SIMULATED_MARK
     return Claims(
         measurement=digests.labelled(Label.TD_MEASUREMENT, *registers),
@@ -194,7 +196,7 @@ def _registers(report: dict[str, Any]) -> dict[str, Any]:
 def td_measurement(**registers: bytes) -> Digest:
     """The measurement of a trust domain with these registers (`mr_td`, `rt_mr0`, …); the others are zero."""
     sizes = {"td_attributes": 8, "xfam": 8}
-    return digests.labelled(Label.TD_MEASUREMENT, *(registers.get(name, bytes(sizes.get(name, 48))) for name in _MEASURED))
+    return digests.labelled(Label.TD_MEASUREMENT, *(registers.get(name, bytes(sizes.get(name, 48))) for name in MEASURED))
 
 
 def _explain_chain(rule: PlatformRule, quote: bytes, collateral: Collateral, now: int) -> None:

@@ -7,8 +7,11 @@ from bytewise.protocol.errors.actors import ConfigurationError
 SIMULATOR = "bytewise.tee_simulated"
 
 
-class _Mode:
+class ProcessMode:
+    """The mode of this process."""
+
     production = False
+    """Whether it is in production; set by `enter_production` only."""
 
 
 def enter_production() -> None:
@@ -16,10 +19,10 @@ def enter_production() -> None:
     loaded = sorted(name for name in sys.modules if name.startswith(SIMULATOR + "."))
     if loaded:
         raise ConfigurationError("production", f"{loaded[0]} is loaded")
-    _Mode.production = True
+    ProcessMode.production = True
 
 
 def refuse_in_production() -> None:
     """Called by every module of the simulator at its import; `ConfigurationError` in a production process."""
-    if _Mode.production:
+    if ProcessMode.production:
         raise ConfigurationError(SIMULATOR, "imported in a production process")

@@ -44,7 +44,8 @@ _PRODUCTS = (b"Milan", b"Genoa")
 """Products with this layout of TCB versions. Later ones have another layout, which this program does not read yet, and are
 refused."""
 
-_POLICY_DEBUG, _POLICY_MIGRATION_AGENT = 1 << 19, 1 << 18
+POLICY_DEBUG, _POLICY_MIGRATION_AGENT = 1 << 19, 1 << 18
+"""Bits of a guest's policy: it can be debugged, a migration agent may take it."""
 _PLATFORM_SMT = 1
 _MASKED_CHIP_KEY, _SIGNING_KEY_SHIFT = 1 << 1, 2
 
@@ -176,7 +177,7 @@ def _verify_chip(report: SnpReport, vcek: x509.Certificate) -> None:
 def _verify_guest(rule: PlatformRule, report: SnpReport) -> None:
     if report.version < 2:
         raise EvidenceMalformed(f"report version {report.version}")
-    if report.policy & _POLICY_DEBUG:
+    if report.policy & POLICY_DEBUG:
         raise EvidenceRefused("debug is on")
     if report.policy & _POLICY_MIGRATION_AGENT:
         raise EvidenceRefused("a migration agent may move the guest")

@@ -16,7 +16,7 @@ from cli.demo.plan import OPERATORS, SHARDS, VERIFIERS
 
 # Ports for the processes of a network on one machine, handed out before the processes exist.
 
-_HOST = "127.0.0.1"
+HOST = "127.0.0.1"
 
 _FIRST, _END, _BLOCK = 10_000, 32_768, 512
 """Below those that Linux takes by itself where nobody set it otherwise, for outgoing connections and for port 0 (ip(7),
@@ -39,7 +39,7 @@ def free_ports(count: int) -> list[int]:
     """
     found = list(itertools.islice(filter(_is_free, itertools.islice(_own().rest, _BLOCK - 1)), count))
     if len(found) < count:
-        raise ConfigurationError("ports", f"{len(found)} of {_HOST} are free where {count} are needed: end processes left over")
+        raise ConfigurationError("ports", f"{len(found)} of {HOST} are free where {count} are needed: end processes left over")
     return found
 
 
@@ -54,7 +54,7 @@ def _claim(firsts: Iterable[int]) -> _Block:
         if _binds(claim, first):
             return _Block(claim, itertools.cycle(range(first + 1, first + _BLOCK)))
         claim.close()
-    raise ConfigurationError("ports", f"all blocks from {_FIRST} to {_END} of {_HOST} are taken: end processes left over")
+    raise ConfigurationError("ports", f"all blocks from {_FIRST} to {_END} of {HOST} are taken: end processes left over")
 
 
 def _is_free(port: int) -> bool:
@@ -66,15 +66,12 @@ def _is_free(port: int) -> bool:
 
 def _binds(probe: socket.socket, port: int) -> bool:
     try:
-        probe.bind((_HOST, port))
+        probe.bind((HOST, port))
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
-            raise ConfigurationError("ports", f"{_HOST}:{port}: {error.strerror}") from None
+            raise ConfigurationError("ports", f"{HOST}:{port}: {error.strerror}") from None
         return False
     return True
-
-
-HOST = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,7 +156,7 @@ def erase_shares(
         statement = Erasure(contracts.chain_id, contracts.key_epochs, epoch, on_chain.version, kept, 0, U64(clock.now()))
         before = _earlier_statement(folder, statement)
         meant = () if over else keyring.split_commitments(on_chain.commitments)
-        return _write_statement(folder, statement, before, _erase_files(folder, statement, meant, records, sealer), signer)
+        return write_statement(folder, statement, before, erase_files(folder, statement, meant, records, sealer), signer)
 
 
 def statement_file(statement: Erasure) -> str:
@@ -173,17 +173,17 @@ def _verify_unserved(folder: Path, kept: Digest, served: Digest | None) -> Path:
     return folder
 
 
-def _erase_files(folder: Path, said: Erasure, meant: Sequence[Blob], records: Ceremonies, sealer: Sealer) -> int:
+def erase_files(folder: Path, said: Erasure, meant: Sequence[Blob], records: Ceremonies, sealer: Sealer) -> int:
     """Erases what the statement says and returns how many files that was. `meant`: commitments of the shares in force, if any."""
     if said.kept == ZERO_DIGEST:
-        _end_ceremonies(records, said.epoch, meant)
+        end_ceremonies(records, said.epoch, meant)
         return keyring.erase_all(folder, said.epoch)
     keyring.find_share(folder, said.epoch, meant, sealer)
-    _end_ceremonies(records, said.epoch, meant)
+    end_ceremonies(records, said.epoch, meant)
     return keyring.erase_others(folder, said.epoch, meant, sealer)
 
 
-def _end_ceremonies(records: Ceremonies, epoch: U64, meant: Sequence[Blob]) -> None:
+def end_ceremonies(records: Ceremonies, epoch: U64, meant: Sequence[Blob]) -> None:
     """Erases the seeds of all ceremonies of an epoch, except those that start from the shares in force."""
     for plan in records.running():
         goes_on = plan.source is not None and tuple(plan.source.commitments) == tuple(meant)
@@ -205,9 +205,8 @@ def _earlier_statement(folder: Path, said: Erasure) -> SignedErasure | None:
     return before
 
 
-def _write_statement(
-    folder: Path, said: Erasure, before: SignedErasure | None, erased: int, signer: LocalSigner
-) -> SignedErasure:
+def write_statement(folder: Path, said: Erasure, before: SignedErasure | None, erased: int, signer: LocalSigner) -> SignedErasure:
+    """Signs and writes the statement that so many more files were erased; the earlier one stays if it says the same."""
     if before is not None and not erased:
         return before
     statement = replace(said, erased=erased + (before.statement.erased if before is not None else 0))

@@ -55,6 +55,72 @@ class ParticipantConfig:
     """Seals shares and seeds."""
 
 
+class ParticipantKeys:
+    """Seeds and shares of one shard: what a ceremony needs of them, and the new share that it makes."""
+
+    def __init__(self, config: ParticipantConfig, view: CeremonyView, rng: Rng) -> None:
+        self._config = config
+        self._view = view
+        self._rng = rng
+
+    def new_seed(self, ceremony: Digest) -> bytes:
+        """A fresh sealed seed for a ceremony."""
+        return self._config.sealer.seal(self._rng(SEED_BYTES), seed_context(ceremony))
+
+    def secrets(self, state: CeremonyState, kept: StoredCeremony) -> ParticipantSecrets:
+        """The shard's secrets in a ceremony, with the seed that it stored."""
+        seed = self._config.sealer.open(kept.seed, seed_context(state.id))
+        return ParticipantSecrets(self._config.signer, seed, self._old_share(state.plan, state.phase))
+
+    def store(self, state: CeremonyState, kept: StoredCeremony) -> None:
+        """Stores the new share, and its ML-KEM key, beside the old one, once.
+
+        `ShareMissing` if the ceremony gave this shard none, `CeremonyRefused` if the chain needs no such share any more.
+        """
+        plan, result, folder, own = state.plan, state.result, self._config.folder, self._config.signer.address
+        secrets = self.secrets(state, kept)
+        share = new_share(state, secrets)
+        if result is None:
+            raise ShareMissing(own, "no result")
+        if not is_wanted(plan, result.commitments, self._view.key_epoch(plan.epoch)):
+            raise CeremonyRefused(state.id.hex()[:16], f"the chain needs no such share of key epoch {plan.epoch} any more")
+        index = next(each.index for each in receiving_seats(plan) if each.address == own)
+        self._store_kem(state, index, secrets)
+        try:
+            # It exists if it was stored before signing, or before a crash.
+            keyring.find_share(folder, plan.epoch, result.commitments, self._config.sealer)
+        except ConfigurationError:
+            value = int.from_bytes(share.reveal())
+            keyring.seal_share(folder, plan.epoch, index, value, f"-{state.id.hex()[:16]}", self._config.sealer)
+
+    def _old_share(self, plan: CeremonyPlan, phase: CeremonyPhase) -> Secret | None:
+        own = next((seat for seat in plan.dealers if seat.address == self._config.signer.address), None)
+        if plan.source is None or own is None or phase > CeremonyPhase.DEALING:
+            return None
+        try:
+            held = keyring.find_share(self._config.folder, plan.epoch, plan.source.commitments, self._config.sealer)
+        except ConfigurationError as error:
+            telemetry.log_error("ceremony.share_not_found", error)
+            return None
+        return Secret(held.scalar().to_bytes(32, "big")) if held.index == own.index else None
+
+    def _store_kem(self, state: CeremonyState, index: int, secrets: ParticipantSecrets) -> None:
+        plan, folder = state.plan, self._config.folder
+        if not plan.hybrid:
+            return
+        seed = kem_seed(state, secrets).reveal()
+        try:
+            # It exists after a crash between this file and the share.
+            keyring.find_kem(folder, plan.epoch, index, state.kem_keys[index], self._config.sealer)
+        except ConfigurationError:
+            keyring.seal_kem(folder, plan.epoch, index, seed, f"-{state.id.hex()[:16]}", self._config.sealer)
+
+
+def seed_context(ceremony: Digest) -> Digest:
+    """What a sealed seed is bound to: it opens as the seed of no other ceremony."""
+    return digests.labelled(Label.CEREMONY_SEED, ceremony)
+
+
 class Participant:
     """All ceremonies of one shard. It handles one exchange at a time."""
 
@@ -62,7 +128,7 @@ class Participant:
         self._config = config
         self._records = records
         self._view = view
-        self._rng = rng
+        self._keys = ParticipantKeys(config, view, rng)
         self._states: dict[Digest, CeremonyState] = {}
         self._lock = threading.Lock()
 
@@ -90,7 +156,7 @@ class Participant:
         plan = signed.plan
         verify_authority(plan, self._config.trust, self._config.signer.address, self._view)
         self._verify_own_seat(plan)
-        return self._records.open(signed, self._config.sealer.seal(self._rng(SEED_BYTES), _bound(plan.digest)))
+        return self._records.open(signed, self._keys.new_seed(plan.digest))
 
     def _verify_own_seat(self, plan: CeremonyPlan) -> CeremonyPlan:
         certificate = keyring.certificate(self._config.folder)
@@ -141,27 +207,12 @@ class Participant:
         if state.phase in (CeremonyPhase.DONE, CeremonyPhase.FAILED):
             self._end(state, kept)
             return ()
-        bodies = due_messages(state, self._secrets(state, kept))
+        bodies = due_messages(state, self._keys.secrets(state, kept))
         if any(isinstance(body, Confirm) for body in bodies):
             # The coordinator may show the chain this message, and the shard a log without it in which the ceremony failed. The
             # share must therefore be stored before the shard confirms.
-            self._store(state, kept)
+            self._keys.store(state, kept)
         return tuple(self._records.keep(sign_message(self._config.signer, state.id, body)) for body in bodies)
-
-    def _secrets(self, state: CeremonyState, kept: StoredCeremony) -> ParticipantSecrets:
-        seed = self._config.sealer.open(kept.seed, _bound(state.id))
-        return ParticipantSecrets(self._config.signer, seed, self._old_share(state.plan, state.phase))
-
-    def _old_share(self, plan: CeremonyPlan, phase: CeremonyPhase) -> Secret | None:
-        own = next((seat for seat in plan.dealers if seat.address == self._config.signer.address), None)
-        if plan.source is None or own is None or phase > CeremonyPhase.DEALING:
-            return None
-        try:
-            held = keyring.find_share(self._config.folder, plan.epoch, plan.source.commitments, self._config.sealer)
-        except ConfigurationError as error:
-            telemetry.log_error("ceremony.share_not_found", error)
-            return None
-        return Secret(held.scalar().to_bytes(32, "big")) if held.index == own.index else None
 
     def _end(self, state: CeremonyState, kept: StoredCeremony) -> None:
         """Erases the seed. A receiver that could not sign for its new share stores it now, if the ceremony made one."""
@@ -169,46 +220,10 @@ class Participant:
         how = state.phase.name.lower()
         if state.phase is CeremonyPhase.DONE and any(each.address == own for each in receiving_seats(plan)):
             try:
-                self._store(state, kept)
+                self._keys.store(state, kept)
             except (ShareMissing, CeremonyRefused) as error:
                 how = "missing" if isinstance(error, ShareMissing) else "unwanted"
                 telemetry.log_error("ceremony.share_missed", error)
         self._records.end(state.id, how)
         self._states.pop(state.id, None)
         telemetry.log("ceremony.ended", ceremony=state.id.hex(), how=how, reason=state.reason, liars=len(state.faults))
-
-    def _store(self, state: CeremonyState, kept: StoredCeremony) -> None:
-        """Stores the new share, and its ML-KEM key, beside the old one, once.
-
-        `ShareMissing` if the ceremony gave this shard none, `CeremonyRefused` if the chain needs no such share any more.
-        """
-        plan, result, folder, own = state.plan, state.result, self._config.folder, self._config.signer.address
-        secrets = self._secrets(state, kept)
-        share = new_share(state, secrets)
-        if result is None:
-            raise ShareMissing(own, "no result")
-        if not is_wanted(plan, result.commitments, self._view.key_epoch(plan.epoch)):
-            raise CeremonyRefused(state.id.hex()[:16], f"the chain needs no such share of key epoch {plan.epoch} any more")
-        index = next(each.index for each in receiving_seats(plan) if each.address == own)
-        self._store_kem(state, index, secrets)
-        try:
-            # It exists if it was stored before signing, or before a crash.
-            keyring.find_share(folder, plan.epoch, result.commitments, self._config.sealer)
-        except ConfigurationError:
-            value = int.from_bytes(share.reveal())
-            keyring.seal_share(folder, plan.epoch, index, value, f"-{state.id.hex()[:16]}", self._config.sealer)
-
-    def _store_kem(self, state: CeremonyState, index: int, secrets: ParticipantSecrets) -> None:
-        plan, folder = state.plan, self._config.folder
-        if not plan.hybrid:
-            return
-        seed = kem_seed(state, secrets).reveal()
-        try:
-            # It exists after a crash between this file and the share.
-            keyring.find_kem(folder, plan.epoch, index, state.kem_keys[index], self._config.sealer)
-        except ConfigurationError:
-            keyring.seal_kem(folder, plan.epoch, index, seed, f"-{state.id.hex()[:16]}", self._config.sealer)
-
-
-def _bound(ceremony: Digest) -> Digest:
-    return digests.labelled(Label.CEREMONY_SEED, ceremony)

@@ -91,7 +91,7 @@ def new_share(state: CeremonyState, secrets: ParticipantSecrets) -> Secret:
     seat = _seat(plan.receivers if plan.repair_target is None else (plan.repair_target,), secrets)
     if result is None or seat is None:
         raise ShareMissing(secrets.signer.address, f"none in phase {state.phase.name}")
-    value = _dealt_value(state, secrets, seat.index) if plan.repair_target is None else _repaired_share(state, secrets, result)
+    value = dealt_value(state, secrets, seat.index) if plan.repair_target is None else _repaired_share(state, secrets, result)
     if value == 0 or GENERATOR * value != result.verification_key(seat.index):
         raise ShareMissing(seat.index, "does not fit the commitments")
     return Secret(encode_scalar(value))
@@ -150,7 +150,7 @@ def _repair_value(state: CeremonyState, secrets: ParticipantSecrets) -> Iterator
     if seat is None or seat.index not in state.keys or heir is None or state.repair_key is None or state.result is None:
         return
     try:
-        value = _dealt_value(state, secrets, seat.index)
+        value = dealt_value(state, secrets, seat.index)
     except ShareMissing:
         return
     rng = _rng(state, secrets, b"hand", state.result.transcript, state.repair_key)
@@ -180,7 +180,8 @@ def _consent(state: CeremonyState, secrets: ParticipantSecrets) -> Iterator[Body
         yield Consent(result.transcript, secrets.signer.sign(shares_digest(plan, result)))
 
 
-def _dealt_value(state: CeremonyState, secrets: ParticipantSecrets, receiver: int) -> int:
+def dealt_value(state: CeremonyState, secrets: ParticipantSecrets, receiver: int) -> int:
+    """The sum of what the qualified dealers sealed for this receiver; `ShareMissing` if one of their deals does not open."""
     result = state.result
     if result is None or receiver not in state.keys:
         raise ShareMissing(receiver, "was not dealt")

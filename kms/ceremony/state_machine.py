@@ -85,12 +85,12 @@ def _close_joining(state: CeremonyState) -> CeremonyState:
 
 def _close_dealing(state: CeremonyState) -> CeremonyState:
     if state.plan.source is None:
-        _verify_opened(state)
+        verify_all_opened(state)
     _require(state, "deals", len(state.polynomials), state.plan.fewest_dealers)
     return replace(state, phase=CeremonyPhase.JUDGING)
 
 
-def _verify_opened(state: CeremonyState) -> CeremonyState:
+def verify_all_opened(state: CeremonyState) -> CeremonyState:
     """Returns the ceremony if every dealer of a new key that committed also dealt, or was excluded; else fails it and names the
     others.
 

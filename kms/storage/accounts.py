@@ -79,7 +79,7 @@ def seal_account(folder: Path, sealer: Sealer) -> bool:
 
 def _store(folder: Path, key: Secret, sealer: Sealer) -> None:
     address = _address(key)
-    write_whole(folder / SEALED_KEY, encode(SealedAccount(address, Blob(sealer.seal(key.reveal(), _bound(address))))))
+    write_whole(folder / SEALED_KEY, encode(SealedAccount(address, Blob(sealer.seal(key.reveal(), account_context(address))))))
 
 
 def _address(key: Secret) -> Address:
@@ -92,7 +92,7 @@ def _address(key: Secret) -> Address:
 def _opened(folder: Path, sealer: Sealer) -> LocalSigner:
     stored = _read(folder)
     try:
-        return LocalSigner(sealer.open(stored.sealed, _bound(stored.address)).reveal())
+        return LocalSigner(sealer.open(stored.sealed, account_context(stored.address)).reveal())
     except ConfigurationError:
         why = "does not open under the storage key of the settings: another key sealed it, or it was altered"
         do = "name the key that sealed this folder (storage_key_file, wrap_command); if that is lost, so is the account"
@@ -108,5 +108,6 @@ def _read(folder: Path) -> SealedAccount:
         raise ConfigurationError(SEALED_KEY, str(error)[:200]) from None
 
 
-def _bound(address: Address) -> Digest:
+def account_context(address: Address) -> Digest:
+    """What a sealed account key is bound to: it opens as the key of no other account."""
     return digests.labelled(Label.ACCOUNT_AT_REST, bytes.fromhex(address[2:]))

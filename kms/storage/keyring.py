@@ -67,7 +67,7 @@ def shard_entry(folder: Path, url: str, channel: str) -> ShardContact:
 def seal_share(folder: Path, epoch: int, index: int, share: int, suffix: str = "", sealer: Sealer | None = None) -> Path:
     """Seals and writes a share; `ConfigurationError` if the epoch has one with that suffix."""
     path = folder / f"share-{epoch}{suffix}{SHARE_SUFFIX}"
-    sealed = (sealer or open_sealer(folder)).seal(encode_scalar(share), _bound(epoch, index))
+    sealed = (sealer or open_sealer(folder)).seal(encode_scalar(share), share_context(epoch, index))
     write_whole(path, encode(SealedShare(U64(epoch), index, Blob(sealed[:_HEAD_BYTES]), Blob(sealed[_HEAD_BYTES:]))))
     return path
 
@@ -75,7 +75,7 @@ def seal_share(folder: Path, epoch: int, index: int, share: int, suffix: str = "
 def seal_kem(folder: Path, epoch: int, index: int, seed: bytes, suffix: str = "", sealer: Sealer | None = None) -> Path:
     """Seals and writes an ML-KEM-768 key beside the share of that suffix; `ConfigurationError` if there is one."""
     path = folder / f"kem-{epoch}{suffix}{KEM_SUFFIX}"
-    write_whole(path, (sealer or open_sealer(folder)).seal(seed, _kem_bound(epoch, index)))
+    write_whole(path, (sealer or open_sealer(folder)).seal(seed, kem_context(epoch, index)))
     return path
 
 
@@ -84,7 +84,7 @@ def find_kem(folder: Path, epoch: int, index: int, key: Blob, sealer: Sealer | N
     sealer = sealer or open_sealer(folder)
     for path in _named(folder, "kem", epoch, KEM_SUFFIX):
         try:
-            seed = sealer.open(path.read_bytes(), _kem_bound(epoch, index))
+            seed = sealer.open(path.read_bytes(), kem_context(epoch, index))
         except ConfigurationError:
             continue
         if hpke.kem_key(seed.reveal()) == key:
@@ -241,17 +241,19 @@ def _fitting(sealer: Sealer, epoch: int, path: Path, commitments: Sequence[Blob]
 def _opened(sealer: Sealer, epoch: int, path: Path) -> OpenedShare:
     stored = decode(SealedShare, path.read_bytes())
     try:
-        return OpenedShare(stored.index, sealer.open(stored.nonce + stored.ciphertext, _bound(epoch, stored.index)))
+        return OpenedShare(stored.index, sealer.open(stored.nonce + stored.ciphertext, share_context(epoch, stored.index)))
     except ConfigurationError:
         why = "does not open: it was altered, or sealed under another storage key, epoch or index"
         raise ConfigurationError(path.name, why) from None
 
 
-def _bound(epoch: int, index: int) -> Digest:
+def share_context(epoch: int, index: int) -> Digest:
+    """What a sealed share is bound to: it opens under no other epoch or index."""
     return digests.labelled(Label.SHARE_AT_REST, epoch, index)
 
 
-def _kem_bound(epoch: int, index: int) -> Digest:
+def kem_context(epoch: int, index: int) -> Digest:
+    """What a sealed ML-KEM key is bound to: it opens under no other epoch or index."""
     return digests.labelled(Label.KEM_AT_REST, epoch, index)
 
 

@@ -30,7 +30,7 @@ def verify_opening(receipt: Receipt, receipt_id: Digest, plaintext: bytes, envir
         payload = unpad(plaintext)
     except Fault as fault:
         raise PlaintextNotCanonical(receipt_id.hex(), fault) from None
-    _verify_hashes(payload, receipt)
+    verify_hashes(payload, receipt)
     request = payload.request
     try:
         signed = client_digest(request.req_hash, receipt.chain_id)
@@ -58,12 +58,14 @@ def verify_limits(request: Request, environment: Environment) -> Request:
     return request
 
 
-def _verify_hashes(payload: Payload, receipt: Receipt) -> None:
+def verify_hashes(payload: Payload, receipt: Receipt) -> Payload:
+    """The payload, if the receipt names its request and its tokens; else the `Defect`."""
     request, output = payload.request, payload.output
     if request.req_hash != receipt.req_hash:
         raise RequestHashMismatch(request.req_hash.hex(), receipt.req_hash.hex())
     if output.tokens_hash != receipt.tokens_hash:
         raise TokensHashMismatch(output.tokens_hash.hex(), receipt.tokens_hash.hex())
+    return payload
 
 
 def _verify_agreement(request: Request, receipt: Receipt, environment: Environment) -> None:

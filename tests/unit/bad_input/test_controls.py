@@ -106,7 +106,7 @@ def saturated(court: Court) -> ExactEngine:
     """An engine on a processor whose int8 product saturates, which nobody has tested against known answers."""
     engine = ExactEngine(court.model)
     with fixed(1):
-        engine._path = Runner(court.model, Saturating())
+        engine.path = Runner(court.model, Saturating())
     return engine
 
 

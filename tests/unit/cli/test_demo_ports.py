@@ -85,6 +85,6 @@ def test_exhausted_port_blocks_are_reported_to_the_user() -> None:
 
 
 def test_port_that_this_user_may_not_bind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(site, "_HOST", "192.0.2.1")
+    monkeypatch.setattr(site, "HOST", "192.0.2.1")
     with pytest.raises(ConfigurationError, match=r"ports: 192.0.2.1:\d+: Cannot assign requested address"):
         free_ports(1)

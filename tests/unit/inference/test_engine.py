@@ -105,7 +105,7 @@ def test_seat_whose_vectors_fail_at_the_confirmation_cannot_execute(model: Artif
     """A machine that was exact when the engine started, and is not when a conviction hangs on it."""
     engine = ExactEngine(model)
     wrong = engine.verify(asked, output_for(asked, truth.output.token_ids[:4], "stop"), truth.out_hash)
-    engine._path = Runner(model, OffByOne())
+    engine.path = Runner(model, OffByOne())
     with pytest.raises(CannotExecute, match="known answer") as caught:
         engine.confirm(asked, wrong)
     assert caught.value.values[1] is CannotReason.BACKEND

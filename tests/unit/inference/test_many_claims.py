@@ -81,7 +81,7 @@ def test_claim_that_cannot_be_judged_has_its_own_result_and_harms_no_other(
 def test_claims_too_large_together_are_judged_in_several_passes(model: Artifact, claims: list[Claim], path: str) -> None:
     plain = ExactEngine(model, path=path)
     most = max(len(asked.prompt) + asked.decode.max_new_tokens for asked, _, _ in claims)
-    tight = ExactEngine(model, path=path, cache_bytes=plain._path.cache_bytes(2, most))
+    tight = ExactEngine(model, path=path, cache_bytes=plain.path.cache_bytes(2, most))
     assert tight.verify_many(claims) == plain.verify_many(claims)
     assert tight.verify_passes >= 2 and plain.verify_passes == 1
 
@@ -90,12 +90,12 @@ def test_claim_too_large_alone_is_refused_before_memory_is_allocated(
     model: Artifact, claims: list[Claim], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tight = ExactEngine(model)
-    tight.allowance = tight._path.cache_bytes(1, 40)
+    tight.allowance = tight.path.cache_bytes(1, 40)
     opened: list[int] = []
-    really = tight._path.cache
-    monkeypatch.setattr(tight._path, "cache", lambda batch, capacity: opened.append(capacity) or really(batch, capacity))  # type: ignore[func-returns-value]
+    really = tight.path.cache
+    monkeypatch.setattr(tight.path, "cache", lambda batch, capacity: opened.append(capacity) or really(batch, capacity))  # type: ignore[func-returns-value]
     large = request(model, b"large", policy(200))
-    needed = tight._path.cache_bytes(1, 205)
+    needed = tight.path.cache_bytes(1, 205)
     with pytest.raises(CannotExecute, match=rf"205 tokens needs {needed} bytes, allowed are {tight.allowance}") as caught:
         tight.generate(large)
     assert caught.value.values[1] is CannotReason.RESOURCES
@@ -108,19 +108,19 @@ def test_claim_too_large_alone_is_refused_before_memory_is_allocated(
 def test_cached_conversation_takes_no_more_memory_than_allowed(model: Artifact) -> None:
     asked = request(model, b"again", policy(4))
     plain = ExactEngine(model)
-    tight = ExactEngine(model, reuse_prefix=True, cache_bytes=plain._path.cache_bytes(1, 9))
+    tight = ExactEngine(model, reuse_prefix=True, cache_bytes=plain.path.cache_bytes(1, 9))
     assert tight.generate(asked) == tight.generate(asked) == plain.generate(asked)
 
 
 def test_cache_size_equals_the_computed_bytes(model: Artifact) -> None:
     """Of tensors; `starved` asks the same of C's arrays."""
-    path: Any = ExactEngine(model, backend="float64")._path
+    path: Any = ExactEngine(model, backend="float64").path
     tensors = path.cache(3, 250)
     assert path.cache_bytes(3, 250) == tensors._values.nbytes + tensors._scale.nbytes
 
 
 def test_operator_whose_longest_request_does_not_fit_does_not_start(model: Artifact) -> None:
-    needed = ExactEngine(model)._path.cache_bytes(1, 256)
+    needed = ExactEngine(model).path.cache_bytes(1, 256)
     assert open_engine(model.path, None, cache_bytes=needed, room=256)
     with pytest.raises(CannotExecute, match=f"256 tokens needs {needed} bytes, allowed are {needed - 1}"):
         open_engine(model.path, None, cache_bytes=needed - 1, room=256)

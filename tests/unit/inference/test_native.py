@@ -165,13 +165,13 @@ def test_a_batch_is_multiplied_together(
 ) -> None:
     """One forward call has a chunk of every sequence: weights are read once for all of them."""
     path, seen = NativePath(models["llama"]), []
-    run = path._run
+    forward = path.pool.library.native_forward
 
-    def counted(*asked: Any) -> Any:
-        seen.append(len(asked[1]))
-        return run(*asked)
+    def counted(engine: int, cache: int, tokens: int, *arguments: Any) -> Any:
+        seen.append(tokens)
+        return forward(engine, cache, tokens, *arguments)
 
-    monkeypatch.setattr(path, "_run", counted)
+    monkeypatch.setattr(path.pool.library, "native_forward", counted)
     path.teacher_force(path.cache(5, 20), [list(range(20))] * 5, [19] * 5, chunk)
     path.close()
     assert len(seen) == calls and sum(seen) == 100

@@ -120,7 +120,7 @@ def test_leaves_and_draws_of_the_specification_are_reproduced(engine: ExactEngin
     answer = engine.generate(asked)
     execution = hashes.execution(engine.artifact.model_id, json.loads(encode(asked.decode)), asked.prompt)
     tokens = [*asked.prompt, *answer.output.token_ids]
-    path = engine._path
+    path = engine.path
     rows = path.teacher_force(path.cache(1, len(tokens)), [tokens[:-1]], [len(asked.prompt) - 1], len(tokens))[0]
     for i, (row, token) in enumerate(zip(rows, answer.output.token_ids, strict=True)):
         assert hashes.leaf(asked.nonce, i, row.row, row.exponent, token) == answer.leaves[i]

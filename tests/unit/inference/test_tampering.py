@@ -69,8 +69,8 @@ def altered(scene: Scene) -> tuple[Output, Digest]:
 def altered_with_its_leaf(scene: Scene) -> tuple[Output, Digest]:
     """One token replaced, in the text and in the leaf: the rows are the true ones."""
     engine, prompt = scene.engine, scene.asked.prompt
-    cache = engine._path.cache(1, len(prompt) + NEW)
-    rows = engine._path.teacher_force(cache, [[*prompt, *scene.ids[:-1]]], [len(prompt) - 1], 8)[0]
+    cache = engine.path.cache(1, len(prompt) + NEW)
+    rows = engine.path.teacher_force(cache, [[*prompt, *scene.ids[:-1]]], [len(prompt) - 1], 8)[0]
     ids = (*scene.ids[:5], scene.ids[5] ^ 1, *scene.ids[6:])
     steps = [TraceStep(row.row, row.exponent, token) for row, token in zip(rows, ids, strict=True)]
     return scene.under(scene.output(ids), trace_root(trace_leaves(scene.asked.nonce, steps)))
@@ -179,9 +179,9 @@ def test_tampered_claims_in_one_batch_are_judged_as_each_alone(scene: Scene) -> 
 def test_gap_is_the_exact_distance_of_the_two_best_logits(scene: Scene) -> None:
     found = scene.engine.verify(scene.asked, *altered(scene)).divergence
     assert found is not None and found.gap is not None
-    cache = scene.engine._path.cache(1, 40)
+    cache = scene.engine.path.cache(1, 40)
     ids = [*scene.asked.prompt, *scene.ids[:5]]
-    logits = scene.engine._path.teacher_force(cache, [ids], [len(ids) - 1], 40)[0][0].logits
+    logits = scene.engine.path.teacher_force(cache, [ids], [len(ids) - 1], 40)[0][0].logits
     assert logits is not None
     best, second = sorted(logits.tolist(), reverse=True)[:2]
     assert fraction(found.gap) == Fraction(best) - Fraction(second)

@@ -93,7 +93,7 @@ def test_old_backup_restores_the_plaintext_key_which_is_then_sealed(fresh: World
     folder, records = folder_of(fresh), fresh.records(1)
     account, key = accounts.address_of(folder), as_before(folder)
     with pytest.MonkeyPatch.context() as old:
-        old.setattr(backup, "_FILE_NAMES", (STORAGE_KEY, PLAIN_KEY))
+        old.setattr(backup, "FILE_NAMES", (STORAGE_KEY, PLAIN_KEY))
         old.setattr(accounts, "address_of", lambda _: account)
         back_up(folder, tmp_path / "before", b"k" * 32, records, SystemClock(), os.urandom)
     for path in folder.glob("*.key"):

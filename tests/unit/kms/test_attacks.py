@@ -98,7 +98,7 @@ def test_attack_21_old_backup_restores_share_only_where_chain_is_not_asked(
         station.restore()
     assert station.content() == {}
     # Control: two such shards, and the key is what it was before the resharing that was to make old shares worthless.
-    monkeypatch.setattr(backup, "_drop_stale", lambda draft, shard, view, sealing: iter(()))
+    monkeypatch.setattr(backup, "drop_stale_shares", lambda draft, shard, view, sealing: iter(()))
     station.restore()
     assert keyring.find_share(station.folder, 1, station.world.document.commitments).index == 1
 
@@ -111,7 +111,7 @@ def test_attack_19_receipt_over_other_content_is_invalid_where_rehashed(world: W
     with pytest.raises(RequestHashMismatch):
         verify_opening(honest.receipt, honest.id, pad(sealed), ENVIRONMENT, NOW)
     # Control: an enclave that compares no hashes takes the same receipt, and judges a question that it does not say.
-    monkeypatch.setattr(opening, "_verify_hashes", lambda payload, receipt: None)
+    monkeypatch.setattr(opening, "verify_hashes", lambda payload, receipt: None)
     assert verify_opening(honest.receipt, honest.id, pad(sealed), ENVIRONMENT, NOW) == sealed
 
 
@@ -162,7 +162,7 @@ def test_attack_23_elements_are_counted_before_they_are_built(
     bomb = b"[" + b"{}," * 2**16 + b"0]"
     assert peak_bytes(lambda: parse(bomb, MAX_RELEASE_MARKS)) < len(bomb) // 10
     # Control: our parser, which counts no mark.
-    monkeypatch.setattr(encoding, "_MARKS", ())
+    monkeypatch.setattr(encoding, "MARKS", ())
     assert peak_bytes(lambda: parse(bomb, MAX_RELEASE_MARKS)) > 10 * len(bomb)
 
 
@@ -175,7 +175,7 @@ def test_attack_23_duplicate_key_is_refused_and_hides_a_value_otherwise(
         with pytest.raises(NotCanonical, match="repeated key"):
             read(said)
     # Control: what a person wrote has no other check; a record's bytes must also be those that it is written in.
-    monkeypatch.setattr(encoding, "_object", dict)
+    monkeypatch.setattr(encoding, "distinct_members", dict)
     assert parse_typed(said) == {"address": "0x02"}
     with pytest.raises(NotCanonical, match="other bytes"):
         parse(said)

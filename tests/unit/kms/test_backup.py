@@ -187,7 +187,7 @@ def test_control_keys_beside_another_log_sign_two_records_of_one_number(
     first = station.world.shard(1).log(1).entries[-1]
     drop(station, 1)
     before = station.lose()
-    monkeypatch.setattr(backup, "_verify_logs", lambda backup, records: backup)
+    monkeypatch.setattr(backup, "verify_logs", lambda backup, records: backup)
     station.restore()
     assert station.content() == before
     station.release(3)

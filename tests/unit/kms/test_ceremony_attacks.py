@@ -161,7 +161,7 @@ def half_dealt() -> tuple[Town, bool]:
     """2 of 3 shards make a key; the first deals a false value to the third alone. Whether the others' sums make the key."""
     town = all_but_closed(ceremony_with("wrong share"))
     assert town.state.result is not None and town.state.result.qualified == (2, 3)
-    sums = {i: responses._dealt_value(town.state, town.parties[i - 1].member, i) for i in (2, 3)}
+    sums = {i: responses.dealt_value(town.state, town.parties[i - 1].member, i) for i in (2, 3)}
     makes_key = encode_point(GENERATOR * combine_values(sums)) == town.state.result.public_key
     town.close()
     return town, makes_key
@@ -173,7 +173,7 @@ def test_attack_14_receivers_that_sum_local_deals_hold_shares_of_no_key(
     town, makes_key = half_dealt()
     assert makes_key and town.state.phase is CeremonyPhase.DONE and set(town.shares()) == {2, 3}
     # Control: each sums what opens for it, and a dealer that lies to one shard alone has ended the ceremony.
-    monkeypatch.setattr(responses, "_dealt_value", sum_of_what_opens)
+    monkeypatch.setattr(responses, "dealt_value", sum_of_what_opens)
     town, makes_key = half_dealt()
     assert not makes_key and town.state.phase is CeremonyPhase.FAILED and "1 confirmations, 2 needed" in town.state.reason
 

@@ -14,7 +14,7 @@ from bytewise.service.secret import Secret
 from bytewise.storage.ceremonies import StoredCeremony
 from kms.ceremony.coordinator import epoch_document
 from kms.ceremony.erasure import erase_shares
-from kms.ceremony.participant import Participant
+from kms.ceremony.participant import ParticipantKeys
 from kms.ceremony.responses import SEED_BYTES, ParticipantSecrets
 from kms.ceremony.state import CeremonyPhase, CeremonyState
 from tests.fixtures.kms.ceremony_runs import numbered, on_chain, run, shares_make_the_key
@@ -37,11 +37,13 @@ def test_shard_crashing_at_any_point_signs_nothing_twice_and_has_its_share(tmp_p
 
 
 def test_control_shard_that_stores_no_seed_contradicts_itself_on_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def of_this_life(desk: Participant, state: CeremonyState, _kept: StoredCeremony) -> ParticipantSecrets:
-        seed = vars(desk).setdefault("seed", Secret(os.urandom(SEED_BYTES)))
-        return ParticipantSecrets(desk._config.signer, seed, desk._old_share(state.plan, state.phase))
+    of_the_file = ParticipantKeys.secrets
 
-    monkeypatch.setattr(Participant, "_secrets", of_this_life)
+    def of_this_life(keys: ParticipantKeys, state: CeremonyState, kept: StoredCeremony) -> ParticipantSecrets:
+        seed = vars(keys).setdefault("seed", Secret(os.urandom(SEED_BYTES)))
+        return of_the_file(keys, state, kept)._replace(seed=seed)
+
+    monkeypatch.setattr(ParticipantKeys, "secrets", of_this_life)
     shards, _ = offices(tmp_path, 2)
     shards[0].fuse = Fuse(lit=True)
     shards[0].restart()

@@ -75,7 +75,7 @@ def test_control_silent_dealers_choose_between_two_keys_where_left_out(
     def unasked(state: CeremonyState) -> CeremonyState:
         return state
 
-    monkeypatch.setattr(state_machine, "_verify_opened", unasked)
+    monkeypatch.setattr(state_machine, "verify_all_opened", unasked)
     town = attack()
     without = constants_dealt(town)
     town.close()

@@ -90,7 +90,7 @@ def test_erased_share_returns_from_the_log_only_where_seeds_stay(
     shards, state, bring = missed_its_end(tmp_path)
     shards[0].chain.epoch = replace(shards[0].chain.epoch, state=EpochState.RETIRED)
     if not seeds_end:
-        monkeypatch.setattr(erasure, "_end_ceremonies", lambda records, epoch, kept: None)
+        monkeypatch.setattr(erasure, "end_ceremonies", lambda records, epoch, kept: None)
     if not chain_is_asked:
         monkeypatch.setattr(participant, "is_wanted", lambda plan, commitments, epoch: True)
     assert erased(shards[0], epoch_document(state)).statement.kept == ZERO_DIGEST

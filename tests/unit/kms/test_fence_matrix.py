@@ -106,7 +106,7 @@ class Attempt:
         return shard.release(encode(world.request(case)), peer).record.decision
 
     def _quoter(self) -> Quoter:
-        self.patch.setattr(mode._Mode, "production", OWN_PACKAGE in self.standing)
+        self.patch.setattr(mode.ProcessMode, "production", OWN_PACKAGE in self.standing)
         # As in a process that has not loaded it yet.
         simulator = runpy.run_module("bytewise.tee_simulated.quoter")["SimulatedQuoter"]
         quoter: SimulatedQuoter = simulator(Platform(self.world.folder / "platform.key"), program(), SystemClock())

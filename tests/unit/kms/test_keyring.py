@@ -114,10 +114,10 @@ def test_sealed_value_opens_only_for_its_purpose(world: World) -> None:
     """Shares, ML-KEM keys, the account and seeds of ceremonies lie under one key: whoever writes files could swap them."""
     sealer = open_sealer(world.settings.shards[0].folder)
     names = [(epoch, index) for epoch in (1, 2) for index in (1, 2)]
-    accounts_of = [accounts._bound(each.address) for each in world.document.record.shards]
+    accounts_of = [accounts.account_context(each.address) for each in world.document.record.shards]
     contexts = [
-        *(keyring._bound(*each) for each in names), *(keyring._kem_bound(*each) for each in names), *accounts_of,
-        *(participant._bound(Digest(bytes([n]) * 32)) for n in (1, 2)),
+        *(keyring.share_context(*each) for each in names), *(keyring.kem_context(*each) for each in names), *accounts_of,
+        *(participant.seed_context(Digest(bytes([n]) * 32)) for n in (1, 2)),
     ]  # fmt: skip
     for own in contexts:
         sealed = sealer.seal(b"secret", own)

@@ -13,7 +13,7 @@ from bytewise.protocol.signing import verify_signature
 from bytewise.protocol.units import Address, Blob
 from bytewise.storage.ceremonies import StoredCeremony
 from kms.ceremony.coordinator import Coordinator
-from kms.ceremony.participant import Participant
+from kms.ceremony.participant import ParticipantKeys
 from kms.ceremony.state import CeremonyPhase, CeremonyState, shares_digest
 from kms.storage import keyring
 from tests.fixtures.kms.ceremonies import COORDINATOR
@@ -76,14 +76,14 @@ def test_coordinator_that_hides_messages_from_shards_loses_no_key(tmp_path: Path
 
 
 def test_control_participants_that_store_late_lose_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control: the same coordinator and curator, and desks that do not store before they sign."""
-    at_the_end = Participant._store
+    """The control: the same coordinator and curator, and participants that do not store before they sign."""
+    at_the_end = ParticipantKeys.store
 
-    def store(desk: Participant, state: CeremonyState, kept: StoredCeremony) -> None:
+    def store(keys: ParticipantKeys, state: CeremonyState, kept: StoredCeremony) -> None:
         if state.phase is CeremonyPhase.DONE:
-            at_the_end(desk, state, kept)
+            at_the_end(keys, state, kept)
 
-    monkeypatch.setattr(Participant, "_store", store)
+    monkeypatch.setattr(ParticipantKeys, "store", store)
     shards, chain = offices(tmp_path, 2)
     commitments = betrayed(tmp_path, shards, chain)
     for each in shards:

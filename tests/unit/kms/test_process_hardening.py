@@ -142,7 +142,7 @@ def test_commands_harden_their_process_before_reading_a_shard_folder(fresh: Worl
 def test_log_says_process_is_not_hardened_on_systems_other_than_linux() -> None:
     code = (
         "from bytewise.tee import confinement\nfrom kms.shard.process_hardening import harden_process\n"
-        "confinement._libc = lambda: object()\nharden_process()\nprint('on')"
+        "confinement.c_library = lambda: object()\nharden_process()\nprint('on')"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "on\n" and '"process.hardening_failed"' in done.stderr and "not Linux" in done.stderr

@@ -216,7 +216,7 @@ def test_key_of_partials_is_not_released_under_an_epoch_of_shares(tmp_path: Path
 
 
 def test_control_key_is_released_where_the_seal_names_no_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyring, "_bound", lambda _epoch, index: digests.labelled(Label.SHARE_AT_REST, 0, index))
+    monkeypatch.setattr(keyring, "share_context", lambda _epoch, index: digests.labelled(Label.SHARE_AT_REST, 0, index))
     world = World(tmp_path)
     world.document = renumbered(world)
     _, sealed, (_, of_share) = answer(world, disputed(world))

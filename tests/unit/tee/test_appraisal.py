@@ -166,8 +166,10 @@ def test_an_older_evaluation_than_the_rule_demands_is_refused(bench: Bench) -> N
 def test_evidence_accepted_by_the_library_is_judged_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Advisories and evaluation numbers are asked twice: a library that forgets them lets nothing in."""
     data = bench.signed(bench.body, SimulatedStatus(advisories=("INTEL-SA-00001",), evaluation=6))
-    policy_of = dcap._policy
-    monkeypatch.setattr(dcap, "_policy", lambda rule, now: policy_of(replace(rule, refused_advisories=(), min_evaluation=1), now))
+    policy_of = dcap.quote_policy
+    monkeypatch.setattr(
+        dcap, "quote_policy", lambda rule, now: policy_of(replace(rule, refused_advisories=(), min_evaluation=1), now)
+    )
     assert bench.appraise(data).claims.evaluation == 6
     for changes in ({"refused_advisories": ("INTEL-SA-00001",)}, {"min_evaluation": 7}):
         with pytest.raises(TcbRefused, match=r"advisories .*, evaluation 6"):

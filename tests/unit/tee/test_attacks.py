@@ -79,7 +79,7 @@ def test_attack_6_control_without_measurement_check_another_program_passes(bench
     data = bench.signed(replace(bench.body, mr_td=b"\x66" * 48))
     with pytest.raises(MeasurementRefused):
         bench.appraise(data)
-    monkeypatch.setattr("bytewise.tee.appraisal._program", lambda policy, *_: policy.measurements[0])
+    monkeypatch.setattr("bytewise.tee.appraisal.trusted_program", lambda policy, *_: policy.measurements[0])
     assert bench.appraise(data).program == bench.policy.measurements[0]
 
 

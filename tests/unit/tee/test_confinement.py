@@ -119,7 +119,7 @@ from pathlib import Path
 if {plain}:
     plain()
 resource.setrlimit(resource.RLIMIT_MEMLOCK, ({limit}, {limit}))
-confinement._SWAPS = Path({swaps!r})
+confinement.SWAPS = Path({swaps!r})
 fence = avoid_swap()
 locked = re.search(r"VmLck:\\s+(\\d+)", Path("/proc/self/status").read_text())[1] != "0"
 print(json.dumps([fence.missing, locked, tried(lambda: mmap.mmap(-1, 2**26)), resource.getrlimit(resource.RLIMIT_MEMLOCK)]))
@@ -154,7 +154,7 @@ def test_process_without_a_lock_limit_locks_all_memory(swaps: str) -> None:
 
 
 WITHOUT_SWAP = """
-confinement._SWAPS = confinement.Path({swaps!r})
+confinement.SWAPS = confinement.Path({swaps!r})
 if {plain}:
     plain()
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
@@ -207,10 +207,10 @@ def test_memory_lock_keeps_its_limit_on_success_and_restores_it_on_failure(
 ) -> None:
     limits = _Limits(addresses, hard)
     monkeypatch.setattr(confinement, "resource", limits)
-    monkeypatch.setattr(confinement, "_libc", lambda: _Answering(0))
+    monkeypatch.setattr(confinement, "c_library", lambda: _Answering(0))
     assert confinement.lock_memory() == ("locked", "")
     assert limits.now[resource.RLIMIT_MEMLOCK] == (soft, hard)
-    monkeypatch.setattr(confinement, "_libc", lambda: _Answering(-1))
+    monkeypatch.setattr(confinement, "c_library", lambda: _Answering(-1))
     limits.now[resource.RLIMIT_MEMLOCK] = (5, hard)
     assert confinement.lock_memory().missing and limits.now[resource.RLIMIT_MEMLOCK] == (5, hard)
 
@@ -238,10 +238,10 @@ def test_resource_limits_forbid_core_dumps() -> None:
 
 
 def test_missing_kernel_information_is_reported_and_not_fatal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(confinement, "_SIZES", tmp_path / "statm")
+    monkeypatch.setattr(confinement, "SIZES", tmp_path / "statm")
     assert confinement.limit_resources(memory_bytes=1, cpu_s=1, files=1).missing == "FileNotFoundError"
-    monkeypatch.setattr(confinement, "_INTERFACES", tmp_path / "dev")
-    monkeypatch.setattr(confinement, "_unshared", str)
+    monkeypatch.setattr(confinement, "INTERFACES", tmp_path / "dev")
+    monkeypatch.setattr(confinement, "c_library", lambda: _Answering(0))
     assert confinement.isolate_network().missing == "FileNotFoundError"
 
 
@@ -250,8 +250,8 @@ def test_unavailable_fences_give_their_reason(monkeypatch: pytest.MonkeyPatch, t
     assert confinement.filter_calls(forks=True).missing == "no filter for riscv64"
     swaps = tmp_path / "swaps"
     swaps.write_text("Filename Type Size Used Priority\n/dev/sda2 partition 1 0 -2\n")
-    monkeypatch.setattr(confinement, "_SWAPS", swaps)
-    monkeypatch.setattr(confinement, "_libc", _refusing)
+    monkeypatch.setattr(confinement, "SWAPS", swaps)
+    monkeypatch.setattr(confinement, "c_library", _refusing)
     assert re.match("mlockall: |locked memory is limited to", confinement.avoid_swap().missing)
 
 

@@ -61,7 +61,7 @@ def let_the_library_not_ask(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> No
 
 def measure_no_attributes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> AppraisalPolicy:
     """A build that measures no attributes; the policy that names the trusted program as such a build does."""
-    monkeypatch.setattr(dcap, "_MEASURED", tuple(name for name in dcap._MEASURED if name != "td_attributes"))
+    monkeypatch.setattr(dcap, "MEASURED", tuple(name for name in dcap.MEASURED if name != "td_attributes"))
     trusted = replace(bench.policy.measurements[0], measurement=measurement_of(bench.program))
     return replace(bench.policy, measurements=(trusted,))
 

@@ -242,8 +242,8 @@ def test_attack_6_control_without_debug_check_a_readable_guest_gets_keys(amd: Am
     evidence = encode(Evidence(EvidenceType.SNP, Blob(amd.report(guest)), None, amd.certificates(), Blob(b"")))
     with pytest.raises(EvidenceRefused, match="debug"):
         verify_evidence(policy, evidence, guest.report_data, NOW, 1)
-    monkeypatch.setattr(snp, "_POLICY_DEBUG", 0)
+    monkeypatch.setattr(snp, "POLICY_DEBUG", 0)
     with pytest.raises(MeasurementRefused):
         verify_evidence(policy, evidence, guest.report_data, NOW, 1)
-    monkeypatch.setattr("bytewise.tee.appraisal._program", lambda policy, *_: policy.measurements[0])
+    monkeypatch.setattr("bytewise.tee.appraisal.trusted_program", lambda policy, *_: policy.measurements[0])
     assert verify_evidence(policy, evidence, guest.report_data, NOW, 1).program == listed

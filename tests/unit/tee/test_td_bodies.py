@@ -154,8 +154,8 @@ def test_advisories_of_the_running_module_count_beside_those_of_the_launch(bench
     for name in ("INTEL-SA-00002", "INTEL-SA-00003"):
         with pytest.raises(TcbRefused, match=name):
             bench.appraise(data, policy(name))
-    asked = dcap._policy
-    monkeypatch.setattr(dcap, "_policy", lambda rule, now: asked(replace(rule, refused_advisories=()), now))
+    asked = dcap.quote_policy
+    monkeypatch.setattr(dcap, "quote_policy", lambda rule, now: asked(replace(rule, refused_advisories=()), now))
     for name in ("INTEL-SA-00002", "INTEL-SA-00003"):
         with pytest.raises(TcbRefused, match=name):
             bench.appraise(data, policy(name))
