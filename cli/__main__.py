@@ -9,16 +9,16 @@ from typer.exceptions import TyperException
 
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.service.exit_codes import Exit, advice_of
+from bytewise.service.installation import package_version
 from cli.output import plain
 from cli.tree import TREE, Root
-from cli.version import number
 
 app = typer.Typer(cls=Root, no_args_is_help=True, help=TREE.help)
 
 
 def _print_version(asked: bool) -> None:
     if asked:
-        print(f"bytewise {number()}")
+        print(f"bytewise {package_version()}")
         raise typer.Exit()
 
 

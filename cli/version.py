@@ -1,9 +1,8 @@
 """`bytewise version` and `bytewise --version`."""
 
 import sys
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed
 
+from bytewise.service.installation import package_version
 from cli.output import OutputFormat, OutputOption, emit
 
 
@@ -15,13 +14,5 @@ def version(output: OutputOption = OutputFormat.TABLE) -> None:
     # Imported here: records need eth_abi, whose import takes as long as all of a help page.
     from bytewise.protocol.records.environment import PROFILE_EXACT_1
 
-    found = {"bytewise": number(), "profile": PROFILE_EXACT_1, "python": sys.version.split()[0]}
+    found = {"bytewise": package_version(), "profile": PROFILE_EXACT_1, "python": sys.version.split()[0]}
     emit(output, found, lambda: print(" ".join(f"{name} {value}" for name, value in found.items())))
-
-
-def number() -> str:
-    """The version that is installed."""
-    try:
-        return installed("bytewise")
-    except PackageNotFoundError:
-        return "unknown"

@@ -20,7 +20,7 @@ from bytewise.protocol.jobs import JobResult
 from bytewise.protocol.records.statements import Outcome, Vote
 from bytewise.protocol.signing import Signer
 from bytewise.protocol.units import U8, U16, U256, ZERO_DIGEST, Address, Blob, Digest, hex0x
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from bytewise.storage.duties import Duties
 from bytewise.storage.journal import Journal
 from bytewise.storage.protection import Protection, StoredVote
@@ -113,7 +113,7 @@ class Ballots:
             if sure and self._control.works():
                 self._protect(action, Outcome.UNAVAILABLE, None)
             elif last:
-                telemetry.count("bytewise_votes_without_da_total")
+                metrics.VOTES_WITHOUT_DA.inc()
                 telemetry.log("vote.da_failed", dispute=action.dispute, round=action.round)
             return
         if self._worker.away():
@@ -182,6 +182,7 @@ class Ballots:
         self._protection.sign_once(vote, quote)
         body = {"outcome": outcome.name, "code": int(vote.code), "round": action.round, "receipt": hex0x(action.receipt_id)}
         self._journal.append("vote.protected", action.dispute, body)
+        metrics.VOTES.labels(choice=outcome.name.lower()).inc()
         telemetry.log("vote.protected", dispute=action.dispute, round=action.round, outcome=outcome.name)
 
     def _forget_others(self, current: set[Digest]) -> None:

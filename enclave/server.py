@@ -66,7 +66,6 @@ def _converse(peer: socket.socket, context: JobContext) -> None:
         frames.send(peer, session.run(job))
     except (Fault, Unavailable) as error:
         telemetry.log_error("enclave_job.failed", error)
-        telemetry.count("bytewise_enclave_failures_total", error=type(error).__name__)
         _send_failure(peer, JobFailed(type(error).__name__, isinstance(error, Unavailable)))
 
 

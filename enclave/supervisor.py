@@ -66,7 +66,6 @@ class Supervisor:
         if code < 0 and taken:
             # The machine or the time limit ended it, which the next job may not meet.
             telemetry.log("enclave_job.killed", by=signal.Signals(-code).name)
-            telemetry.count("bytewise_enclave_jobs_ended_total", signal=signal.Signals(-code).name)
             return 0
         return code if code >= 0 else Exit.INTERNAL
 

@@ -9,6 +9,7 @@ from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.suites import is_key_epoch
 from bytewise.protocol.units import U64, ZERO_ADDRESS, Address, Digest, address
+from bytewise.service.listener import MetricsSettings
 from bytewise.service.settings import DatabaseUrl, Endpoints, rpc_endpoints
 from kms.storage.sealing import LIMIT_S, StorageKeySource
 
@@ -136,6 +137,8 @@ class ShardSettings:
     """Program and arguments that unwrap it; run once at each start."""
     wrap_limit_s: float = LIMIT_S
     """Longest time in seconds that either of them may take."""
+    metrics: MetricsSettings | None = None
+    """Where metrics and probes are served; without the section, nowhere."""
     finality: str = "finalized"
     """Blocks that decide a release: `finalized` (design section 8), or `latest` on a chain that finalizes none."""
 

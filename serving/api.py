@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.jobs import EpochRecord
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from serving.answer import RECEIPT_HEADER, NamedReceipt, name_start, receipt_body, receipt_ids
 from serving.json_numbers import parse_json
 from serving.openai import ChatRequest, models_body, read_chat_request
@@ -178,7 +178,7 @@ async def _http_error(request: Request, error: HTTPException) -> Response:
 
 
 async def _our_error(_request: Request, error: BytewiseError) -> Response:
-    telemetry.count("bytewise_requests_failed_total", error=type(error).__name__)
+    metrics.REQUESTS_FAILED.labels(error=type(error).__name__).inc()
     known = refusal(error)
     if known is None:
         telemetry.log_error("request.failed", error)
@@ -186,7 +186,7 @@ async def _our_error(_request: Request, error: BytewiseError) -> Response:
 
 
 async def _other_error(_request: Request, error: Exception) -> Response:
-    telemetry.count("bytewise_requests_failed_total", error=type(error).__name__)
+    metrics.REQUESTS_FAILED.labels(error=type(error).__name__).inc()
     telemetry.log_error("request.failed", error)
     return _refused(failure())
 

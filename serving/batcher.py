@@ -28,7 +28,7 @@ from bytewise.protocol.records.receipt import (
 )
 from bytewise.protocol.signing import Domain, Signer
 from bytewise.protocol.units import U32, U64, U256, Digest
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from bytewise.storage.journal import Journal
 from bytewise.storage.receipt_store import ReceiptStore
 from serving.anchoring_order import (
@@ -51,6 +51,9 @@ FEE_MARGIN = 2
 LIST_BYTES = 126_976
 """For the receipts of one list. A demand is answered by one transaction that carries the list and its leaves, and nodes pass on
 none above 128 KiB; 4 KiB are left for the rest. An operator that cannot answer loses a slash (`Demands.expire`)."""
+
+_SKIP_REASONS = {EXPIRED: "expired", CLOSED: "closed", NO_RECEIPT: "no_receipt"}
+"""Why a number is skipped, as a label."""
 
 LEAF_BYTES = 22 * 32
 """Of one receipt and its signature among the arguments of `answerList`: 16 words and 5, and one to spare."""
@@ -112,6 +115,8 @@ class Batcher:
         if readiness.last_seq >= next_seq:
             # Signing on would reuse numbers, which is equivocation. Only a restored or foreign database leads here.
             raise ConfigurationError("database", f"the chain has receipt {readiness.last_seq}, our next would be {next_seq}")
+        metrics.RECEIPT_ROOM.set(readiness.room)
+        metrics.RECEIPTS_UNANCHORED.set(next_seq - 1 - readiness.last_seq)
         self._finish_anchored(readiness)
         self.watch.update(readiness, self._behind(readiness))
         self._publish(readiness)
@@ -122,6 +127,7 @@ class Batcher:
         header = self.receipt_store.open_batch()
         if header is not None and readiness.last_seq >= header.first_seq + header.count - 1:
             self.receipt_store.anchored(header.first_seq)
+            metrics.BATCHES_ANCHORED.inc()
             telemetry.log("batch.anchored", first_seq=header.first_seq, count=header.count, block=readiness.number)
 
     def _publish(self, readiness: Readiness) -> None:
@@ -201,7 +207,7 @@ class Batcher:
         leaf = EmptyLeaf(self.operator.address, U64(slot.seq), U256(self.anchor.chain_id))
         identifier = receipt_id(self.anchor, leaf)
         self.journal.append("receipt.skip", identifier, {"seq": str(slot.seq), "why": slot.why})
-        telemetry.count("bytewise_receipts_skipped_total")
+        metrics.RECEIPTS_SKIPPED.labels(reason=_SKIP_REASONS[slot.why]).inc()
         telemetry.log("receipt.skipped", seq=slot.seq, why=slot.why)
         return SignedEmptyLeaf(leaf, self.operator.sign(identifier))
 

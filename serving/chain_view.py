@@ -7,7 +7,7 @@ from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.records.receipt import anchor_subject
 from bytewise.protocol.units import Address, Digest
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from chain.reads.reader import SnapshotReader
 from chain.reads.records import Status
 from serving.anchoring_order import ServiceTerms
@@ -29,10 +29,12 @@ class ChainReadiness:
         reader = self._reader
         block = reader.head()
         snapshot = reader.snapshot(self._operator, block)
+        metrics.BALANCE.set(snapshot.me.balance_wei)
+        metrics.STAKE.set(snapshot.me.stake_wei)
         epoch = snapshot.active_epoch
         record = reader.epoch(epoch, block) if self._listed(epoch) else None
         if record is not None:
-            telemetry.key_epoch(record.epoch, record.assurance)
+            metrics.set_key_epoch(record.epoch, record.assurance)
             if reader.epoch_state(epoch, block) is not EpochState.ACTIVE:
                 record = None
         params = reader.params(snapshot.params_version, block)

@@ -18,7 +18,7 @@ from bytewise.protocol.records.receipt import SignedReceipt, batch_leaves
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Address, Digest
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from bytewise.service.clock import monotonic_s
 from bytewise.storage.duties import Duties
 from bytewise.storage.receipt_store import ReceiptStore
@@ -108,12 +108,12 @@ class OperatorDisputes:
         if self._said.get(case.id) == now:
             return
         if case.id not in self._said:
-            telemetry.count("bytewise_disputes_against_us_total")
+            metrics.DISPUTES_AGAINST.inc()
         self._said[case.id] = now
         facts = {"dispute": case.id, "receipt": case.receipt_id, "round": case.round, "phase": case.phase.name}
         telemetry.log("dispute.against_us", verdict=case.verdict.name, **facts)
         if case.phase is Phase.APPEAL and case.verdict is not Verdict.UPHELD:
-            telemetry.count("bytewise_disputes_to_appeal_total")
+            metrics.DISPUTES_TO_APPEAL.inc()
             telemetry.log("dispute.can_be_appealed", bond_wei=str(case.appeal_bond_wei), until=case.appeal_end, **facts)
 
     def _appeal(self, own: Mapping[Digest, Dispute], snapshot: Snapshot) -> None:

@@ -20,7 +20,7 @@ from bytewise.protocol.records.request import Request
 from bytewise.protocol.records.seal import Payload, envelope_hash, seal_context
 from bytewise.protocol.signing import Domain, Signer
 from bytewise.protocol.units import U8, U64, U256, ZERO_DIGEST, Blob, Digest, hex0x
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from bytewise.storage.journal import Journal
 from bytewise.storage.receipt_store import IssuedReceipt, ReceiptStore
 from serving.anchoring_order import verify_time_left
@@ -82,6 +82,10 @@ class Pipeline:
         return lambda: self._answer(key, asked, once)
 
     def _answer(self, key: Digest, asked: list[tuple[Request, Blob]], once: bool) -> bytes:
+        with metrics.ANSWER_SECONDS.time():
+            return self._signed_answer(key, asked, once)
+
+    def _signed_answer(self, key: Digest, asked: list[tuple[Request, Blob]], once: bool) -> bytes:
         deps = self._deps
         generated = [deps.engine.generate(request) for request, _ in asked]
         # The chain may have moved while the engine ran: the receipts name the epoch that is open now.
@@ -119,7 +123,7 @@ class Pipeline:
         response = encode(several(answers)) if len(answers) > 1 else issued[0].response
         deps.receipt_store.issue(key, [replace(issued[0], response=response), *issued[1:]], once)
         for kept in issued:
-            telemetry.count("bytewise_receipts_signed_total")
+            metrics.RECEIPTS_SIGNED.inc()
             telemetry.log("receipt.signed", receipt_id=kept.identifier, seq=kept.signed.receipt.seq, assurance=assurance)
         return response
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.jobs import EpochRecord
+from bytewise.service.chain_head import ChainHead
+from bytewise.service.readiness import Check, ReadinessRegistry
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +71,39 @@ class Readiness:
         return last
 
 
+def operator_checks(readiness: Readiness, behind: str | None) -> tuple[Check, ...]:
+    """What one reading of the chain says about this operator, as checks of `/readyz`."""
+    closed = readiness.closed_because or behind
+    return (
+        Check(
+            "registration", readiness.registered, "registered" if readiness.registered else "not registered",
+            "a registered operator", "Register the account as an operator and stake for it.",
+        ),
+        Check(
+            "suspension", not readiness.suspended, "suspended" if readiness.suspended else "not suspended", "not suspended",
+            "Too many disputes about your receipts ended in a draw: find out why your envelopes are not found.",
+        ),
+        Check(
+            "stake", readiness.room > 0, f"room for {readiness.room} receipts", "room for a receipt",
+            "Add stake, or wait until open receipts free what they bind.",
+        ),
+        Check(
+            "serving", closed is None, closed or "requests are accepted", "requests are accepted",
+            "See the reason; requests are answered 503 meanwhile.",
+        ),
+    )  # fmt: skip
+
+
 class ReadinessWatch:
     """The last reading, for as long as it is fresh. Written by the batch tick, read by every request."""
 
-    def __init__(self, fresh_s: float, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self, fresh_s: float, monotonic: Callable[[], float], registry: ReadinessRegistry | None = None,
+        head: ChainHead | None = None,
+    ) -> None:  # fmt: skip
+        """`registry` and `head` are told of each reading, for `/readyz`."""
+        self._registry = registry
+        self._head = head
         self._fresh_s = fresh_s
         self._monotonic = monotonic
         self._lock = threading.Lock()
@@ -84,6 +115,11 @@ class ReadinessWatch:
         with self._lock:
             self._held = (self._monotonic(), readiness)
             self._behind = behind
+        if self._head is not None:
+            self._head.note(readiness.number, readiness.timestamp)
+        if self._registry is not None:
+            self._registry.record(operator_checks(readiness, behind))
+            self._registry.started()
 
     def open(self) -> tuple[Readiness, EpochRecord]:
         """The reading and the epoch to seal to, if requests may be accepted; otherwise `TryAgain` with the reason."""

@@ -16,7 +16,7 @@ from bytewise.protocol.digests import Label, labelled
 from bytewise.protocol.errors.actors import BadRequest
 from bytewise.protocol.errors.branches import Bug, Unavailable
 from bytewise.protocol.units import Digest
-from bytewise.service import telemetry
+from bytewise.service import metrics
 from serving.refusals import Busy, Code
 
 MAX_KEY_CHARACTERS = 255
@@ -117,7 +117,7 @@ class RequestQueue:
             if known is not None:
                 return known
             if len(self._runs) >= self._limit:
-                telemetry.count("bytewise_requests_refused_total", reason="queue")
+                metrics.REQUESTS_REFUSED.labels(reason="queue").inc()
                 raise Busy("queue", f"{self._limit} requests are waiting")
             run = _Run(asked, self._executor.submit(work), asked.retry)
             self._runs.append(run)
@@ -145,14 +145,14 @@ class RequestQueue:
         # Under the lock. An answer is stored before its future ends, so it is found in one place or the other.
         run = self._running(asked)
         if run is not None:
-            telemetry.count("bytewise_requests_joined_total", how="in_flight")
+            metrics.REQUESTS_JOINED.labels(how="in_flight").inc()
             run.retry = max(run.retry, asked.retry)
             return run.future
         found = self._remembered(asked.start)
         if found is None:
             return None
         _verify_same(asked, found[0])
-        telemetry.count("bytewise_requests_joined_total", how="remembered")
+        metrics.REQUESTS_JOINED.labels(how="remembered").inc()
         done: Future[bytes] = Future()
         done.set_result(found[1])
         return done

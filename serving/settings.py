@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.service.listener import MetricsSettings
 from bytewise.service.sections import SCHEMA_VERSION, ChainSettings, DaSettings, DatabaseSettings, SignerSettings
 
 
@@ -97,6 +98,8 @@ class OperatorSettings:
     """Always `operator`: says what the file is for."""
     accept: AcceptSettings = field(default_factory=AcceptSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
+    metrics: MetricsSettings | None = None
+    """Where metrics and probes are served; without the section, nowhere."""
 
     def __post_init__(self) -> None:
         if self.role != "operator":

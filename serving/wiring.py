@@ -12,7 +12,6 @@ import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -30,14 +29,20 @@ from bytewise.protocol.records.environment import PROFILE_EXACT_1, Environment
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.signing import Domain, Signer
 from bytewise.protocol.units import Address
-from bytewise.service import schedule, telemetry
+from bytewise.service import liveness, metrics, schedule, telemetry
+from bytewise.service.chain_head import ChainHead
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.service.exit_codes import Exit, exit_of
+from bytewise.service.installation import package_version
+from bytewise.service.listener import serve_metrics
+from bytewise.service.metrics import Actor
+from bytewise.service.readiness import ReadinessRegistry
 from bytewise.storage.duties import Duties as Orders
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.nonce_lease import NonceLease, hold_lease
 from bytewise.storage.receipt_store import ReceiptStore
+from bytewise.storage.storage_checks import add_storage_checks
 from chain.acts.actor import ContractSender, contract_sender
 from chain.client.access import open_chain
 from chain.client.address_book import read_network, verify_code
@@ -119,7 +124,9 @@ def unchanged_engine(engine: Engine) -> Engine:
 def run(settings: OperatorSettings, wrap_engine: Callable[[Engine], Engine] = unchanged_engine) -> int:
     """Runs an operator until SIGTERM; returns the exit code of the process. Whoever wraps the engine is no honest operator."""
     telemetry.configure("operator")
-    return Operator(settings, wrap_engine).run()
+    readiness = ReadinessRegistry()
+    with serve_metrics(settings.metrics, Actor.OPERATOR, readiness):
+        return Operator(settings, wrap_engine, readiness).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +191,10 @@ class OperatorWork:
 class Operator:
     """One operator process; `run` is its life."""
 
-    def __init__(self, settings: OperatorSettings, wrap_engine: Callable[[Engine], Engine]) -> None:
+    def __init__(
+        self, settings: OperatorSettings, wrap_engine: Callable[[Engine], Engine], readiness: ReadinessRegistry | None = None
+    ) -> None:
+        self._readiness = readiness or ReadinessRegistry()
         self._settings = settings
         self._wrap = wrap_engine
         self._stop = threading.Event()
@@ -199,7 +209,7 @@ class Operator:
                 ssl_keyfile=str(listen.key_file), ssl_version=ssl.PROTOCOL_TLS_SERVER, log_config=None, access_log=False,
                 lifespan="off", server_header=False, timeout_graceful_shutdown=DRAIN_S,
                 # The address tells callers apart: nobody may say another one.
-                proxy_headers=False,
+                proxy_headers=False, callback_notify=liveness.beat_http, timeout_notify=liveness.HTTP_BEAT_S,
             )
         )  # fmt: skip
 
@@ -247,12 +257,17 @@ class Operator:
         offer, tokenizer = _offer(settings, engine, environment, network.chain_id), Tokenizer(engine.artifact)
         gateway = load_signer(settings.gateway_key_file)
         telemetry.log("operator.warmed_up", tokens=warm_up(engine, offer, tokenizer, gateway))
+        head = ChainHead(clock)
+        self._readiness.add("head_age", head.check)
+        add_storage_checks(self._readiness, database, lease)
+        metrics.CONFIG_INFO.labels(network=str(network.chain_id), role="operator").set(1)
+        fresh_s = max(FRESH_S, FRESH_TICKS * settings.chain.poll_s)
         deps = PipelineDeps(
             engine=self._wrap(engine), tokenizer=tokenizer, operator=operator, gateway=gateway,
             blobs=DaClient(settings.da.urls, settings.da.timeout_s),
             receipt_store=ReceiptStore(database, clock, operator.address),
             journal=Journal(database, journal_key(settings.db.journal_key_file), clock),
-            watch=ReadinessWatch(max(FRESH_S, FRESH_TICKS * settings.chain.poll_s), monotonic_s), clock=clock, rng=os.urandom,
+            watch=ReadinessWatch(fresh_s, monotonic_s, self._readiness, head), clock=clock, rng=os.urandom,
             anchor=network.anchor_domain,
         )  # fmt: skip
         client = open_chain(*settings.chain.rpc, network.chain_id, settings.chain.timeout_s)
@@ -328,8 +343,4 @@ def _offer(settings: OperatorSettings, engine: AnyEngine, environment: Environme
 
 
 def _version() -> dict[str, Any]:
-    try:
-        number = version("bytewise")
-    except PackageNotFoundError:
-        number = "unknown"
-    return {"version": number, "profile": PROFILE_EXACT_1}
+    return {"version": package_version(), "profile": PROFILE_EXACT_1}

@@ -44,7 +44,7 @@ from bytewise.protocol.decisions.actions import (
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.errors.branches import Bug, Fault, Unavailable
 from bytewise.protocol.units import Address, Digest, hex0x
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from bytewise.storage.journal import Journal
 from verifier.audits.auditor import Auditor
 from verifier.demands.demander import Demander
@@ -197,7 +197,7 @@ class ActionExecutor:
                 self._perform(action, snapshot)
             except (Fault, Unavailable) as error:
                 name = type(action).__name__
-                telemetry.count("bytewise_action_failures_total", action=name, error=type(error).__name__)
+                metrics.ACTION_FAILURES.labels(action=name, error=type(error).__name__).inc()
                 telemetry.log_error("action.failed", error, action=name)
 
     def _perform(self, action: Action, snapshot: Snapshot) -> None:

@@ -13,7 +13,7 @@ from bytewise.protocol.decisions.actions import Action, RunAudit, RunVoteJob
 from bytewise.protocol.decisions.disputes import MovePolicy, decide_expiries, decide_moves
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.errors.branches import Fault, Unavailable
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from verifier.audits.auditor import Auditor
 from verifier.jobs.enclave_presence import EnclaveAway
 from verifier.jobs.worker import FinishedJob, JobKey, Worker
@@ -59,8 +59,9 @@ class Node:
     def __init__(
         self, chain: BlockView, pump: TransactionPump, pages: SnapshotPages, records: Records, executor: Executor,
         moves: MovePolicy, parts: Sequence[NodePart], worker: Worker | None = None, auditor: Auditor | None = None,
-        votes: VotePart | None = None,
+        votes: VotePart | None = None, observe: Callable[[Snapshot], None] = lambda _: None,
     ) -> None:  # fmt: skip
+        """`observe` is called with each snapshot after what has a deadline."""
         self._chain = chain
         self._pump = pump
         self._records = records
@@ -73,6 +74,7 @@ class Node:
         self._number = -1
         self._finished: list[FinishedJob] = []
         self._pages = pages
+        self._observe = observe
         self.ticks = 0
 
     def tick(self) -> None:
@@ -87,6 +89,7 @@ class Node:
         followed = self._follow(snapshot)
         whole = self._finish("vote", self._votes, snapshot) if followed else False
         whole &= self._keep_deadlines(snapshot, followed)
+        whole &= self._apart("observation", lambda: self._observe(snapshot))
         if followed and self._judge(snapshot) and whole:
             # Only now: a tick that failed half-way is repeated, not skipped.
             self._number = head
@@ -118,7 +121,7 @@ class Node:
         try:
             step()
         except (Fault, Unavailable) as error:
-            telemetry.count("bytewise_part_failures_total", part=part, error=type(error).__name__)
+            metrics.PART_FAILURES.labels(part=part, error=type(error).__name__).inc()
             telemetry.log_error("part.failed", error, part=part)
             return False
         return True
@@ -128,7 +131,7 @@ class Node:
         try:
             self._records.follow(snapshot)
         except (Fault, Unavailable) as error:
-            telemetry.count("bytewise_follow_failures_total", error=type(error).__name__)
+            metrics.PART_FAILURES.labels(part="follow", error=type(error).__name__).inc()
             telemetry.log_error("follow.failed", error)
             return False
         return True
@@ -152,7 +155,7 @@ class Node:
         try:
             self._pump.pump()
         except (Fault, Unavailable) as error:
-            telemetry.count("bytewise_pump_failures_total", error=type(error).__name__)
+            metrics.PART_FAILURES.labels(part="sender", error=type(error).__name__).inc()
             telemetry.log_error("pump.failed", error)
 
     def _finish(self, kind: str, part: VotePart | Auditor | None, snapshot: Snapshot) -> bool:

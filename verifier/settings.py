@@ -8,6 +8,7 @@ from bytewise.protocol.decisions.audits import WatchPolicy
 from bytewise.protocol.decisions.demands import DemandPolicy
 from bytewise.protocol.decisions.disputes import MovePolicy, VotePolicy
 from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.service.listener import MetricsSettings
 from bytewise.service.sections import SCHEMA_VERSION, ChainSettings, DaSettings, DatabaseSettings, SignerSettings
 from bytewise.service.settings import OtherProcess
 
@@ -119,6 +120,8 @@ class NodeSettings:
     """When a watchtower risks its bond."""
     demand: DemandPolicy = field(default_factory=DemandPolicy)
     """When a watchtower risks the bond of a demand."""
+    metrics: MetricsSettings | None = None
+    """Where metrics and probes are served; without the section, nowhere."""
     enclave: OtherProcess | None = None
     """Section of the node's enclave process, which reads and checks it by itself."""
     ready_file: Path | None = None

@@ -18,8 +18,12 @@ from bytewise.protocol.errors.actors import (
 )
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys.epochs import EpochOnChain
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
+from bytewise.service.chain_head import ChainHead
 from bytewise.service.clock import SystemClock
+from bytewise.service.listener import serve_metrics
+from bytewise.service.metrics import Actor
+from bytewise.service.readiness import ReadinessRegistry
 from bytewise.service.schedule import run_ticks
 from bytewise.storage.archive import Archive, LightAudits
 from bytewise.storage.cursor import Cursor
@@ -27,6 +31,7 @@ from bytewise.storage.duties import Duties
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.nonce_lease import NonceLease, hold_lease
+from bytewise.storage.storage_checks import add_storage_checks
 from chain.acts.actor import contract_sender
 from chain.client.access import open_chain
 from chain.client.address_book import read_network, verify_code
@@ -45,6 +50,7 @@ from verifier.executor import ActionExecutor, ObservingExecutor, VoteExecutor
 from verifier.jobs.enclave_client import EnclaveClient
 from verifier.jobs.worker import Worker
 from verifier.node import Executor, Node, NodePart, VotePart
+from verifier.observation import NodeObserver
 from verifier.orders import OrderedDuties
 from verifier.settings import ExecutorSettings, NodeSettings, Role
 from verifier.stake.deferred_slashes import DeferredPayments, RefusedSlashes
@@ -75,7 +81,7 @@ class EpochLabel:
         """Tells the epoch when it is another than before; an epoch keeps its label for good."""
         epoch = snapshot.active_epoch
         if epoch not in (0, self._told):
-            telemetry.key_epoch(epoch, self._chain.epoch_on_chain(epoch, snapshot.number).assurance)
+            metrics.set_key_epoch(epoch, self._chain.epoch_on_chain(epoch, snapshot.number).assurance)
             self._told = epoch
         return ()
 
@@ -102,8 +108,9 @@ class FollowingReader(SnapshotReader):
 class NodeContext:
     """The adapters and repositories of one duty process."""
 
-    def __init__(self, settings: NodeSettings) -> None:
+    def __init__(self, settings: NodeSettings, readiness: ReadinessRegistry | None = None) -> None:
         self.settings = settings
+        self.readiness = readiness or ReadinessRegistry()
         self.clock = SystemClock()
         self.network = read_network(settings.network_file)
         self.signer = open_signer(settings.signer)
@@ -113,8 +120,8 @@ class NodeContext:
         self.chain = FollowingReader(client, verify_code(client, self.network))
         self.journal = Journal(self.database, journal_key(settings.db.journal_key_file), self.clock)
         self.lease = NonceLease(self.database, self.clock, self.network.chain_id, self.signer.address)
-        policy = SenderPolicy(confirmations=settings.chain.confirmations)
-        self.sender = contract_sender(client, self.network, self.lease, self.signer, settings.role.value, policy)
+        self.policy = SenderPolicy(confirmations=settings.chain.confirmations)
+        self.sender = contract_sender(client, self.network, self.lease, self.signer, settings.role.value, self.policy)
         archive, cursor = Archive(self.database, self.clock), Cursor(self.database, "batches")
         # One try per proxy: the backlog and the vote ask again by themselves, and a tick must not wait for three timeouts.
         self.da = ProbedStore(DaClient(settings.da.urls, settings.da.timeout_s, attempts=1), os.urandom)
@@ -209,25 +216,37 @@ class NodeContext:
         )
         return Node(
             self.chain, self.sender, SnapshotPages(self.chain, me, first), self.records, executor, self.settings.moves, parts,
-            self.worker, auditor, votes,
+            self.worker, auditor, votes, self._observer().observe,
         )  # fmt: skip
+
+    def _observer(self) -> NodeObserver:
+        """What tells metrics and readiness of each block; adds the checks that are computed when somebody asks."""
+        settings, head = self.settings, ChainHead(self.clock)
+        add_storage_checks(self.readiness, self.database, self.lease)
+        metrics.CONFIG_INFO.labels(network=str(self.network.chain_id), role=settings.role.value).set(1)
+        max_fee_wei = 0 if settings.observes else self.policy.max_fee_wei
+        return NodeObserver(self.readiness, head, self.chain, self.signer.address, settings.role, max_fee_wei)
 
 
 def run(name: str, settings: NodeSettings, build: Callable[[NodeContext], Node], stop: threading.Event) -> int:
     """Ticks until `stop`, alone with its account; returns the exit code. `LeaseTaken` if another process runs for the account."""
     telemetry.configure(name)
-    context = NodeContext(settings)
-    with hold_lease(context.lease, stop):
-        node = build(context)
-        telemetry.log("node.started", role=settings.role.value, account=context.signer.address)
+    readiness = ReadinessRegistry()
+    with serve_metrics(settings.metrics, Actor(settings.role.value), readiness):
+        context = NodeContext(settings, readiness)
+        with hold_lease(context.lease, stop):
+            node = build(context)
+            telemetry.log("node.started", role=settings.role.value, account=context.signer.address)
 
-        def tick() -> None:
-            node.tick()
-            if settings.ready_file is not None and node.ticks == 1:
-                settings.ready_file.write_text(context.signer.address)
+            def tick() -> None:
+                node.tick()
+                if node.ticks == 1:
+                    readiness.started()
+                if settings.ready_file is not None and node.ticks == 1:
+                    settings.ready_file.write_text(context.signer.address)
 
-        code = run_ticks(tick, settings.chain.poll_s, stop, name=name)
-        context.close()
+            code = run_ticks(tick, settings.chain.poll_s, stop, name=name)
+            context.close()
     return code
 
 

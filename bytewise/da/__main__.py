@@ -11,10 +11,14 @@ import uvicorn
 
 from bytewise.da.settings import StoreSettings
 from bytewise.da.store import build_app
-from bytewise.service import telemetry
+from bytewise.service import liveness, metrics, telemetry
 from bytewise.service.clock import SystemClock
+from bytewise.service.disk import watch_disk
 from bytewise.service.entry_point import Parser, run_entry
 from bytewise.service.exit_codes import Exit
+from bytewise.service.listener import serve_metrics
+from bytewise.service.metrics import Actor
+from bytewise.service.readiness import ReadinessRegistry
 from bytewise.service.schedule import stop_on_signals
 from bytewise.service.settings import load_settings
 
@@ -32,13 +36,20 @@ def _serve(config: Path) -> int:
     settings = load_settings(StoreSettings, config)
     # uvicorn raises the signal again after its own shutdown; our handler then makes that a clean end.
     stop_on_signals()
-    server_config = uvicorn.Config(
-        build_app(settings, SystemClock()), host=settings.host, port=settings.port, log_config=None, access_log=False,
-        timeout_graceful_shutdown=_DRAIN_S, h11_max_incomplete_event_size=64 * 1024,
-    )  # fmt: skip
-    server = uvicorn.Server(server_config)
-    telemetry.log("da.starting", port=settings.port)
-    server.run()
+    readiness = ReadinessRegistry()
+    with serve_metrics(settings.metrics, Actor.DA, readiness):
+        store = build_app(settings, SystemClock())
+        watch_disk(readiness, settings.directory)
+        metrics.CONFIG_INFO.labels(network="", role="da").set(1)
+        server_config = uvicorn.Config(
+            store, host=settings.host, port=settings.port, log_config=None, access_log=False,
+            timeout_graceful_shutdown=_DRAIN_S, h11_max_incomplete_event_size=64 * 1024,
+            callback_notify=liveness.beat_http, timeout_notify=liveness.HTTP_BEAT_S,
+        )  # fmt: skip
+        server = uvicorn.Server(server_config)
+        telemetry.log("da.starting", port=settings.port)
+        readiness.started()
+        server.run()
     telemetry.log("da.stopped")
     return Exit.OK if server.started else Exit.USAGE
 

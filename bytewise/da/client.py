@@ -17,7 +17,8 @@ from bytewise.protocol.encoding import verify_depth
 from bytewise.protocol.errors.actors import BadCertificate, CallerError, ConfigurationError, FailOver, TryAgain
 from bytewise.protocol.errors.branches import Unavailable
 from bytewise.protocol.errors.records import NotCanonical
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
+from bytewise.service.clock import monotonic_s
 
 ATTEMPTS = 3
 """Tries per proxy before the next one. The proxy itself retries three times."""
@@ -102,8 +103,9 @@ class DaClient:
         for attempt in range(self._attempts):
             if attempt:
                 self._pause(BACKOFF_S * 2 ** (attempt - 1))
+            began = monotonic_s()
             reply = self._ask(method, address, data)
-            telemetry.count("bytewise_da_requests_total", method=method, verdict=reply.verdict.name.lower())
+            _count(_OPERATIONS[method], reply, len(reply.body if data is None else data), monotonic_s() - began)
             if reply.verdict is not ReplyClass.RETRY:
                 return reply
         telemetry.log("da.unavailable", url=url, detail=reply.detail)
@@ -121,6 +123,16 @@ class DaClient:
         except httpx2.HTTPError as error:
             return _Reply(ReplyClass.RETRY, b"", type(error).__name__)
         return _Reply(classify(response.status_code), bytes(body), _detail(response.status_code, bytes(body)))
+
+
+_OPERATIONS = {"POST": "put", "GET": "get"}
+
+
+def _count(operation: str, reply: _Reply, size: int, seconds: float) -> None:
+    metrics.DA_REQUESTS.labels(op=operation, status=reply.verdict.name.lower()).inc()
+    metrics.DA_SECONDS.labels(op=operation).observe(seconds)
+    if reply.verdict is ReplyClass.OK:
+        metrics.DA_BYTES.labels(op=operation).inc(size)
 
 
 def _detail(status: int, body: bytes) -> str:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from bytewise.service.listener import MetricsSettings
+
 
 @dataclass(frozen=True)
 class StoreSettings:
@@ -18,5 +20,7 @@ class StoreSettings:
     """How long a blob is kept, in seconds; two weeks, as with EigenDA."""
     max_total_bytes: int = 4 * 2**30
     """Size of the folder at which uploads are answered with 503."""
+    metrics: MetricsSettings | None = None
+    """Where metrics and probes are served; without the section, nowhere."""
     memstore: bool = False
     """Whether the fault settings under /memstore/config exist; for tests only."""

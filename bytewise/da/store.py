@@ -36,7 +36,7 @@ from bytewise.protocol.encoding import verify_depth
 from bytewise.protocol.errors.actors import FailOver
 from bytewise.protocol.errors.branches import Unavailable
 from bytewise.protocol.errors.records import MalformedValue, NotCanonical
-from bytewise.service import telemetry
+from bytewise.service import metrics
 from bytewise.service.clock import SystemClock
 
 _UNITS_S = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
@@ -181,8 +181,9 @@ class StoreServer:
         try:
             await anyio.to_thread.run_sync(self._blobs.put, certificate, payload, now, now + faults.expiration_s, faults.refusal)
         except FailOver as error:
+            metrics.STORE_FULL.inc()
             raise _ErrorReply(503, str(error)) from None
-        telemetry.count("bytewise_da_puts_total")
+        metrics.STORE_REQUESTS.labels(op="put").inc()
         prefix = b"" if _is_standard(request.query_params) else _OP_GENERIC
         return Response(prefix + certificate.encode(), media_type="application/octet-stream")
 
@@ -200,7 +201,7 @@ class StoreServer:
             raise _ErrorReply(500, str(error)) from None
         if stored.refusal is not None:
             return _teapot(stored.refusal)
-        telemetry.count("bytewise_da_gets_total")
+        metrics.STORE_REQUESTS.labels(op="get").inc()
         encoded = request.query_params.get("return_encoded_payload")
         payload = (
             encode_payload(stored.payload) if encoded is not None and encoded.lower() in ("", "true", "1") else stored.payload

@@ -6,6 +6,7 @@ package of ours would be another project's.
 
 import importlib.util
 import re
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import bytewise
@@ -29,6 +30,14 @@ def is_wheel(root: Path = SOURCE_ROOT) -> bool:
 def own_file(name: str, root: Path = SOURCE_ROOT) -> Path:
     """A file or folder of the repository by its path there, for example `constraints.txt`; it may be absent."""
     return root / _PACKAGED / name if is_wheel(root) else root / name
+
+
+def package_version() -> str:
+    """Version of this program; `unknown` where it was not installed."""
+    try:
+        return version("bytewise")
+    except PackageNotFoundError:
+        return "unknown"
 
 
 def check_packages(root: Path = SOURCE_ROOT) -> None:

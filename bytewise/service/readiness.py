@@ -5,11 +5,13 @@ either recorded where its fact is known, for example by a duty tick from its sna
 asks. A function that does not answer in time makes its check fail, so that asking never hangs.
 """
 
+import math
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.service import metrics
 from bytewise.service.clock import monotonic_s
 
 
@@ -85,12 +87,16 @@ class _Probe:
         done.set()
 
 
+_STARTED = "the first pass is complete"
+
+
 class ReadinessRegistry:
-    """The checks of one process. Thread-safe."""
+    """The checks of one process. Thread-safe. It begins with the check `started`, which fails until `started` is called."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._recorded: dict[str, tuple[float, Check]] = {}
+        first = Check("started", False, "starting", _STARTED, "Wait; if it stays so, look at the log of this process.")
+        self._recorded: dict[str, tuple[float, Check]] = {"started": (math.inf, first)}
         self._probes: dict[str, _Probe] = {}
 
     def add(self, name: str, function: CheckFunction) -> None:
@@ -106,6 +112,10 @@ class ReadinessRegistry:
         with self._lock:
             self._recorded.update({check.name: (until, check) for check in checks})
 
+    def started(self) -> None:
+        """The process has done its work once, so that all checks are there."""
+        self.record([Check("started", True, "started", _STARTED, "Nothing to do.")], math.inf)
+
     def checks(self) -> tuple[Check, ...]:
         """All checks by name, each as new as it can be within `ANSWER_S` seconds."""
         with self._lock:
@@ -116,6 +126,8 @@ class ReadinessRegistry:
         for probe, run in runs:
             left = max(now + ANSWER_S - monotonic_s(), 0.0)
             found.append(probe.result(run is None or run.wait(left)))
+        for check in found:
+            metrics.READY.labels(check=check.name).set(check.ok)
         return tuple(sorted(found))
 
 

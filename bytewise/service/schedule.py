@@ -17,11 +17,14 @@ from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from bytewise.protocol.errors.branches import Fault, Unavailable
-from bytewise.service import telemetry
-from bytewise.service.clock import monotonic_s
+from bytewise.service import liveness, metrics, telemetry
+from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.service.exit_codes import Exit
 
 _POLL_S = 0.2
+
+ALIVE_S = 120.0
+"""Seconds beyond its interval in which a loop that lives has passed: several times what a slow chain and DA may cost a tick."""
 
 
 class _Loop:
@@ -36,17 +39,20 @@ class _Loop:
     def run(self) -> None:
         if not self._sound:
             return  # after a `Bug` no tick may run, not even while the process is ending
-        self._sound, self.started_at = False, monotonic_s()
+        began, result = monotonic_s(), "bug"
+        self._sound, self.started_at = False, began
         try:
             self._tick()
-            self._sound = True
+            self._sound, result = True, "ok"
+            metrics.LOOP_SUCCESS.labels(loop=self.name).set(SystemClock().now())
         except (Fault, Unavailable) as error:
-            self._sound = True
-            telemetry.count("bytewise_tick_failures_total", loop=self.name, error=type(error).__name__)
+            self._sound, result = True, "failed"
             telemetry.log_error("tick.failed", error, loop=self.name)
         finally:
             self.started_at = None
-        telemetry.beat(self.name)
+            metrics.LOOP_RUNS.labels(loop=self.name, result=result).inc()
+            metrics.LOOP_SECONDS.labels(loop=self.name).observe(monotonic_s() - began)
+        liveness.beat(self.name)
 
     def running_s(self) -> float:
         started = self.started_at
@@ -88,7 +94,7 @@ def run_ticks(
         broken.set()
 
     def late(_event: JobEvent) -> None:
-        telemetry.count("bytewise_tick_overruns_total", loop=name)
+        metrics.LOOP_OVERRUNS.labels(loop=name).inc()
 
     scheduler = BackgroundScheduler(executors={"default": ThreadPoolExecutor(1)}, timezone=UTC)
     scheduler.add_listener(failed, EVENT_JOB_ERROR)
@@ -97,11 +103,13 @@ def run_ticks(
         loop.run, "interval", seconds=every_s, max_instances=1, coalesce=True, misfire_grace_time=None,
         next_run_time=datetime.now(UTC),
     )  # fmt: skip
+    liveness.expect(name, every_s + ALIVE_S)
     scheduler.start()
     while not stop.wait(_POLL_S) and not broken.is_set():
         if loop.running_s() > hung_after_s:
             _abandon(name)
     _shut_down(scheduler, loop, drain_s)
+    liveness.forget(name)
     return Exit.INTERNAL if broken.is_set() else Exit.OK
 
 

@@ -1,4 +1,4 @@
-"""JSON log lines, counters and health of a process. A line has an event name and fields, and no free text.
+"""JSON log lines of a process. A line has an event name and fields, and no free text.
 
 Nothing secret gets out: `Secret` values, live secrets inside text, and fields named like plaintext are blanked.
 """
@@ -6,20 +6,18 @@ Nothing secret gets out: `Secret` values, live secrets inside text, and fields n
 import re
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any, TextIO
 
 import structlog
 
 from bytewise.protocol.assurance import warning
 from bytewise.protocol.errors.branches import BytewiseError
-from bytewise.service.clock import SystemClock, monotonic_s
+from bytewise.service.clock import SystemClock
 from bytewise.service.secret import Secret, scrub
 
 _EVENT = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
 _PRIVATE = re.compile(r"(^|_)(secret|password|passphrase|prompt|plaintext|messages|token_ids|private_key)($|_)")
-EPOCH_GAUGE = "bytewise_key_epoch_info"
-"""Gauge that is always 1. Its labels say which kind of key epoch all other figures rest on."""
 _LONGEST_FIELD = 500
 """Most characters of one field. A log line is for reading, not for storing payloads."""
 
@@ -35,12 +33,11 @@ class _Lines:
 
 
 class Telemetry:
-    """Log and counters of one process. `configure` sets where lines go and whether error values are shown."""
+    """Log of one process. `configure` sets where lines go and whether error values are shown."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counts: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
-        self._beats: dict[str, float] = {}
+        self._on_error: Callable[[str], object] = lambda _: None
         self._epoch: tuple[int, str] | None = None
         self._details = True
         self._logger: Any = None
@@ -79,46 +76,23 @@ class Telemetry:
                 about["reason"] = error.reason
         if self._details:
             about["detail"] = str(error)
+        self._on_error(event)
         self.log(event, **about, **fields)
 
+    def on_error(self, report: Callable[[str], object]) -> None:
+        """Calls `report` with the event of each line about an error. `bytewise.service.metrics` counts them.
+
+        This module does not import metrics, because an enclave logs and serves none.
+        """
+        self._on_error = report
+
     def key_epoch(self, epoch: int, assurance: str) -> None:
-        """Sets the key epoch of this process and its label. Logs them if they are new, and exposes them as a metric."""
+        """Logs the key epoch of this process and its label if they are new (`metrics.set_key_epoch`)."""
         with self._lock:
             known, self._epoch = self._epoch, (epoch, assurance)
         if known != (epoch, assurance):
             told = warning(assurance)
             self.log("key_epoch.reported", epoch=epoch, assurance=assurance, **({"warning": told} if told else {}))
-
-    def count(self, name: str, by: int = 1, **labels: str) -> None:
-        """Adds to a counter. Labels must have few values, so never ids."""
-        key = (name, tuple(sorted(labels.items())))
-        with self._lock:
-            self._counts[key] = self._counts.get(key, 0) + by
-
-    def counters(self) -> dict[str, int]:
-        """Every counter by its exposition name, `name{label="value"}`."""
-        with self._lock:
-            return {_exposed(name, labels): value for (name, labels), value in sorted(self._counts.items())}
-
-    def metrics_text(self) -> str:
-        """Counters and key epoch in Prometheus' text format."""
-        told = dict(self.counters())
-        with self._lock:
-            if self._epoch is not None:
-                epoch, assurance = self._epoch
-                told[_exposed(EPOCH_GAUGE, (("assurance", assurance), ("epoch", str(epoch))))] = 1
-        return "".join(f"{name} {value}\n" for name, value in told.items())
-
-    def beat(self, name: str) -> None:
-        """Records that the loop `name` is alive now."""
-        with self._lock:
-            self._beats[name] = monotonic_s()
-
-    def health(self, limits_s: Mapping[str, float]) -> dict[str, bool]:
-        """For each named loop, whether its last beat is within its limit in seconds."""
-        with self._lock:
-            now = monotonic_s()
-            return {name: now - self._beats.get(name, float("-inf")) <= limit for name, limit in limits_s.items()}
 
 
 _PROCESS = Telemetry()
@@ -126,11 +100,7 @@ configure = _PROCESS.configure
 log = _PROCESS.log
 log_error = _PROCESS.log_error
 key_epoch = _PROCESS.key_epoch
-count = _PROCESS.count
-counters = _PROCESS.counters
-metrics_text = _PROCESS.metrics_text
-beat = _PROCESS.beat
-health = _PROCESS.health
+on_error = _PROCESS.on_error
 
 
 def _plain(value: object) -> object:
@@ -143,8 +113,3 @@ def _plain(value: object) -> object:
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value[:50]]
     return scrub(str(value))[:_LONGEST_FIELD]
-
-
-def _exposed(name: str, labels: tuple[tuple[str, str], ...]) -> str:
-    inner = ",".join(f'{key}="{value}"' for key, value in labels)
-    return f"{name}{{{inner}}}" if inner else name

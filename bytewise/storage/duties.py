@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Engine, select, update
 
 from bytewise.ports import Clock
+from bytewise.service import metrics
 from bytewise.storage.engine import insert_if_new, read_transaction, write_transaction
 from bytewise.storage.tables import DutyRow
 
@@ -64,7 +65,9 @@ class Duties:
 
     def pending(self) -> tuple[Duty, ...]:
         """Open duties, most urgent first."""
-        return self._select(DutyRow.state == PENDING)
+        found = self._select(DutyRow.state == PENDING)
+        metrics.DUTIES_PENDING.set(len(found))
+        return found
 
     def all(self) -> tuple[Duty, ...]:
         """Every duty by deadline."""
@@ -96,7 +99,9 @@ class Duties:
     def _end(self, kind: str, subject: bytes, state: str, detail: str) -> Duty:
         change = update(DutyRow).where(DutyRow.kind == kind, DutyRow.subject == subject, DutyRow.state == PENDING)
         with write_transaction(self._engine) as connection:
-            connection.execute(change.values(state=state, detail=detail, updated_at=self._clock.now()))
+            ended = connection.execute(change.values(state=state, detail=detail, updated_at=self._clock.now())).rowcount
+        if ended:
+            metrics.DUTIES.labels(kind=kind.partition(".")[0], result=state.lower()).inc()
         found = self.find(kind, subject)
         assert found is not None, "a duty is added before it ends"
         return found

@@ -19,7 +19,7 @@ from bytewise.ports import Clock
 from bytewise.protocol.errors.actors import LeaseLost, LeaseTaken
 from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 from bytewise.protocol.units import Address
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from bytewise.service.clock import monotonic_s
 from bytewise.storage.engine import insert_if_new, read_transaction, write_transaction
 from bytewise.storage.tables import NonceLeaseRow
@@ -79,6 +79,15 @@ class NonceLease:
             if row is not None and (row.owner, row.fencing_token) == (self.owner, self._fence):
                 self._write(connection, owner="", leased_until=0)
         self._fence = -1
+
+    def is_ours(self) -> bool:
+        """Whether the lease is ours now. It only reads."""
+        columns = (NonceLeaseRow.owner, NonceLeaseRow.fencing_token, NonceLeaseRow.leased_until)
+        with read_transaction(self.engine) as connection:
+            row = connection.execute(select(*columns).where(self._own())).one_or_none()
+        if row is None or (row.owner, row.fencing_token) != (self.owner, self._fence):
+            return False
+        return bool(row.leased_until > self.clock.now())
 
     def require_in(self, connection: Connection) -> Row[Any]:
         """The locked row, if our fencing token is still the one in it; otherwise `LeaseLost`."""
@@ -172,6 +181,7 @@ def _take(lease: NonceLease, stop: threading.Event, wait: bool) -> int:
         try:
             return lease.acquire()
         except LeaseTaken as error:
+            metrics.LEASE_CONFLICTS.labels(kind="held").inc()
             is_over = not wait or monotonic_s() - began > lease.ttl_s + _GRACE_S
             if is_over or stop.wait(_POLL_S):
                 raise
@@ -197,6 +207,7 @@ class _Renewer(threading.Thread):
                 self._renew()
             ended = True
         except BytewiseError as error:
+            metrics.LEASE_CONFLICTS.labels(kind="lost").inc()
             telemetry.log_error("nonce_lease.lost", error, do="this process ends: find out which other one runs for its account")
         finally:
             if not ended:

@@ -18,6 +18,7 @@ from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import WrongFields
 from bytewise.protocol.records.statements import Vote
 from bytewise.protocol.units import ZERO_DIGEST, Address, Blob, Digest, hex0x, unhex
+from bytewise.service import metrics
 from bytewise.storage.engine import insert_if_new, read_transaction, write_transaction
 from bytewise.storage.nonce_lease import NonceLease
 from bytewise.storage.tables import ProtectedVoteRow
@@ -55,6 +56,7 @@ class Protection:
         """The vote that the chain shows as ours; `ProtectionMissing` if the table does not know it."""
         stored = self.known(dispute, round_number, voter)
         if stored is None:
+            metrics.PROTECT_REFUSALS.labels(kind="missing").inc()
             raise ProtectionMissing(hex0x(dispute), round_number)
         return stored
 
@@ -94,6 +96,7 @@ class Protection:
         )  # fmt: skip
         row = connection.execute(_query(vote.dispute, vote.round, vote.voter)).one()
         if row.content_digest != digest:
+            metrics.PROTECT_REFUSALS.labels(kind="second_vote").inc()
             raise SecondVote(hex0x(row.content_digest), hex0x(vote.dispute), vote.round)
         return _stored(row)
 

@@ -80,4 +80,6 @@ def open_chain(
 ) -> Chain:  # fmt: skip
     """The chain behind one endpoint, or behind several of which `quorum` must agree (`service.settings` checks the settings)."""
     clients = [make(url, chain_id, timeout_s) for url in urls]
+    for place, each in enumerate(clients):
+        each.name_place(place)
     return clients[0] if len(clients) == 1 else QuorumClient(clients, quorum)

@@ -1,7 +1,8 @@
 """HTTP to one node: single calls as web3 makes them, and several calls in one round trip, matched to their answers by id."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +15,8 @@ from web3.types import RPCEndpoint, RPCResponse
 from bytewise.protocol.encoding import verify_depth
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.errors.records import TooLarge
+from bytewise.service import metrics
+from bytewise.service.clock import monotonic_s
 
 _NO_BATCHES = "if it stays so, this node takes no JSON-RPC batches, or none so long: have it take them, or name another node"
 _WRONG_IDS = "this node, or a proxy before it, mixes answers up: name another node if it stays so"
@@ -28,12 +31,16 @@ class NodeHTTPProvider(HTTPProvider):
     Answers are returned as they came. The caller reads whether one refuses its call.
     """
 
+    place = 0
+    """Its place among the endpoints of the settings."""
+
     def single(self, method: str, params: Sequence[Any]) -> Any:
         """The answer to one call."""
-        try:
-            return self.make_request(RPCEndpoint(method), list(params))
-        except _BROKEN as error:
-            raise TryAgain("chain", type(error).__name__) from error
+        with self._measured(method):
+            try:
+                return self.make_request(RPCEndpoint(method), list(params))
+            except _BROKEN as error:
+                raise TryAgain("chain", type(error).__name__) from error
 
     def batch(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[Mapping[str, Any]]:
         """The answers to several calls, in the order of the calls.
@@ -42,6 +49,10 @@ class NodeHTTPProvider(HTTPProvider):
         """
         if not calls:
             return []
+        with self._measured("batch"):
+            return self._batch(calls)
+
+    def _batch(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[Mapping[str, Any]]:
         ids = [next(self.request_counter) for _ in calls]
         asked = zip(ids, calls, strict=True)
         said = self._said(
@@ -63,6 +74,17 @@ class NodeHTTPProvider(HTTPProvider):
     def decode_rpc_response(raw_response: bytes) -> RPCResponse:
         """The answer's JSON. `TooLarge` if it is nested so deep that parsing it would end the process."""
         return HTTPProvider.decode_rpc_response(verify_depth(raw_response))
+
+    @contextmanager
+    def _measured(self, method: str) -> Iterator[None]:
+        """Counts a request and its duration. A node that refuses a call has answered."""
+        began, result = monotonic_s(), "failed"
+        try:
+            yield
+            result = "ok"
+        finally:
+            metrics.RPC_REQUESTS.labels(provider=str(self.place), method=method, result=result).inc()
+            metrics.RPC_SECONDS.labels(provider=str(self.place)).observe(monotonic_s() - began)
 
     def _said(self, batch: list[dict[str, Any]]) -> Any:
         body = json.dumps(batch).encode()

@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from bytewise.protocol.errors.actors import ChainReverted, ConfigurationError, NoAgreement, RpcRefused
 from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 from bytewise.protocol.units import Address, Digest
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from bytewise.service.clock import monotonic_s
 from chain.client.artifacts import Log, View
 from chain.client.rpc import Block, ChainClient, Inclusion, OtherChain, at_hash
@@ -57,7 +57,6 @@ class EndpointBackoff:
             self.took_s = self._now() - began
             self._failures += 1
             self._until = self._now() + min(FIRST_BACKOFF_S * 2.0 ** min(self._failures - 1, 10), LONGEST_BACKOFF_S)
-            telemetry.count("bytewise_rpc_failures_total", endpoint=str(self.place), error=type(error).__name__)
             telemetry.log_error("chain.endpoint_failed", error, endpoint=self.place)
             raise
         self._answered(began)
@@ -254,7 +253,7 @@ class QuorumClient:
 
     def _report(self, what: str, places: Sequence[int]) -> None:
         for place in places:
-            telemetry.count("bytewise_rpc_disagreements_total", endpoint=str(place))
+            metrics.PROVIDER_DISAGREEMENTS.labels(provider=str(place)).inc()
         if places:
             telemetry.log("chain.disagreed", what=what, endpoints=",".join(str(place) for place in sorted(places)))
 

@@ -68,6 +68,8 @@ class Inclusion(NamedTuple):
     """Whether it did not revert."""
     gas_used: int
     transaction: Digest
+    gas_price_wei: int
+    """What it paid for each gas, with the tip."""
 
 
 class Read(NamedTuple):
@@ -92,6 +94,10 @@ class ChainClient:
         self.chain_id = chain_id
         self._node = NodeHTTPProvider(url, request_kwargs={"timeout": timeout_s}, exception_retry_configuration=None)
         self._checked = False
+
+    def name_place(self, place: int) -> None:
+        """Says at which place of the settings this endpoint is; its metrics name it so."""
+        self._node.place = place
 
     def rpc(self, method: str, *params: Any) -> Any:
         """Result of one call, after the chain id was checked."""
@@ -307,6 +313,7 @@ def _inclusion(transaction: Digest, raw: Any) -> Inclusion:
         succeeded=quantity(raw["status"]) == 1,
         gas_used=quantity(raw["gasUsed"]),
         transaction=transaction,
+        gas_price_wei=quantity(raw.get("effectiveGasPrice", "0x0")),
     )
 
 

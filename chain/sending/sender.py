@@ -21,7 +21,7 @@ from bytewise.protocol.errors.actors import ChainReverted, LeaseStopped, RpcRefu
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Address
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from bytewise.storage.outbox import OPEN, Attempt, Intent, Outbox, OutboxItem, OutboxState, SignedTransaction
 from chain.client.access import Chain
 from chain.client.rpc import Block, Inclusion, at_number
@@ -61,7 +61,7 @@ def isolate_errors(function: str, step: Callable[[], None]) -> bool:
     except LeaseStopped:
         raise
     except (Fault, Unavailable) as error:
-        telemetry.count("bytewise_sender_step_failures_total", function=function, error=type(error).__name__)
+        metrics.TX_STEP_FAILURES.labels(function=function, error=type(error).__name__).inc()
         telemetry.log_error("sender.step_failed", error, function=function)
         return False
 
@@ -168,6 +168,8 @@ class TransactionSender:
         self._classify = classify
         self._policy = policy or SenderPolicy()
         self._suspects: dict[int, int] = {}
+        self._unmined_since: int | None = None
+        """When the first version of the oldest transaction that is in no block was signed, Unix seconds."""
         self._aftercare = FinalityTracker(client, outbox, self._policy.final_after)
 
     def plan(self, intent: Intent, repeatable: bool = False) -> OutboxItem:
@@ -214,20 +216,32 @@ class TransactionSender:
         `LeaseTaken` while another process writes for this account, `LeaseStopped` until a person resumes sending, and
         `Unavailable` while the node does not say what its newest block is. The next tick tries again.
         """
-        if not self.outbox.open_rows() and not self.outbox.leavable_rows():
+        if not self._pending() and not self.outbox.leavable_rows():
             return 0
         lease = self.outbox.lease
         lease.acquire()
-        if reason := lease.stop_reason():
+        reason = lease.stop_reason()
+        metrics.TX_STOPPED.set(bool(reason))
+        if reason:
             raise LeaseStopped(lease.account, reason)
         # Read the count before the receipts: a nonce below it has its receipt on this node.
         used = self.client.nonce(self._signer.address)
+        metrics.TX_NONCE.set(used)
         head = self.client.head()
         self._aftercare.step(used, head)
+        self._unmined_since = None
         for item in self.outbox.open_rows():
             step = self._start if item.nonce is None else self._follow
             isolate_errors(item.intent.function, functools.partial(step, item, used, head))
-        return len(self.outbox.open_rows())
+        return len(self._pending())
+
+    def _pending(self) -> tuple[OutboxItem, ...]:
+        """Open rows. Their number, and how long the oldest signed one waits for a block, are metrics."""
+        found = self.outbox.open_rows()
+        since = self._unmined_since
+        metrics.TX_PENDING.set(len(found))
+        metrics.TX_OLDEST.set(self.outbox.lease.clock.now() - since if since is not None and found else 0)
+        return found
 
     def _spent(self, item: OutboxItem) -> bool:
         """Whether a transaction was signed too often to be planned again. Empty transactions do not count."""
@@ -316,7 +330,9 @@ class TransactionSender:
             return
         if receipt.succeeded:
             self.outbox.mark(item.id, OutboxState.CONFIRMED)
-            telemetry.count("sender_confirmed", function=item.intent.function)
+            metrics.TRANSACTIONS.labels(function=item.intent.function, state="confirmed").inc()
+            metrics.TX_FEES.inc(receipt.gas_used * receipt.gas_price_wei)
+            metrics.TX_CONFIRM_SECONDS.observe(self.outbox.lease.clock.now() - item.created_at)
             return
         intent = item.intent
         call = TransactionCall(self._signer, intent.contract, intent.calldata, intent.value_wei, receipt.gas_used * 2)
@@ -334,6 +350,7 @@ class TransactionSender:
 
     def _push(self, item: OutboxItem, attempts: tuple[Attempt, ...], head: Block) -> None:
         last, now = attempts[-1], self.outbox.lease.clock.now()
+        self._unmined_since = min(self._unmined_since or now, attempts[0].signed_at)
         late = is_past(item.intent, head) or is_stale(item.intent, attempts, now)
         good = is_empty(last.raw) or not late
         # Broadcast stored bytes before making others: a crash may have come before their first broadcast.
@@ -342,6 +359,7 @@ class TransactionSender:
         higher = self._emptied(last, head) if late else self._higher(item, attempts, head)
         if higher is not None:
             last = self.outbox.replace(item.id, higher)
+            metrics.TX_BUMPS.inc()
             telemetry.log("sender.fee_raised", id=item.id, attempt=last.attempt, function=item.intent.function)
             self._hand_in(item, last)
         elif good and item.state is OutboxState.BROADCAST and not self.client.knows(last.tx_hash):
@@ -397,7 +415,7 @@ class TransactionSender:
     def _end(self, item: OutboxItem, state: OutboxState, why: str, **block: Any) -> None:
         self.outbox.mark(item.id, state, detail=why, **block)
         telemetry.log("sender.ended", id=item.id, function=item.intent.function, state=state, why=why)
-        telemetry.count("sender_ended", function=item.intent.function, state=state)
+        metrics.TRANSACTIONS.labels(function=item.intent.function, state=state.lower()).inc()
 
 
 _ENDS = {

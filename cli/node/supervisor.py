@@ -80,7 +80,6 @@ class _Process:
             return code
         self._pause_s = FIRST_PAUSE_S if now - self._started_at >= STEADY_S else self._pause_s
         self._due_at = now + self._pause_s
-        telemetry.count("bytewise_process_restarts_total", process=self.program.name)
         telemetry.log("process.restarting", name=self.program.name, code=code, pause_s=self._pause_s)
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
         return None

@@ -24,6 +24,7 @@ from bytewise.protocol.errors.catalogue import CLASSES
 from bytewise.protocol.errors.records import Defect
 from bytewise.service.exit_codes import Exit
 from bytewise.service.field_texts import field_texts
+from bytewise.service.metrics import DECLARED, Actor, DeclaredMetric
 from cli.__main__ import app
 from cli.tree import LazyCommand
 from enclave.settings import EnclaveSettings
@@ -228,9 +229,10 @@ def _plain(text: str) -> str:
 
 # --- metrics and log events ---
 
-_METRICS = """Each process keeps its own counters. `telemetry.metrics_text` writes them in Prometheus' text format
-(`bytewise/service/telemetry.py`); no process serves them over HTTP. `bytewise_key_epoch_info` is always 1; its labels name the
-key epoch and its assurance.
+_METRICS = """A process with a section `[metrics]` in its settings serves its metrics at `/metrics` in Prometheus' text format.
+Beside it are `/livez`, `/readyz` and `/version` (`bytewise/service/listener.py`). `bytewise/service/metrics.py` declares every
+metric. A label with listed values has no others. `process_*` and `python_gc_*` are those of the Prometheus client. An enclave
+serves none.
 """
 _EVENTS = """A log line is one JSON object: the event's name, the component, the time and the fields below. An error adds class,
 rule and reason. No field holds a secret or plaintext.
@@ -238,11 +240,17 @@ rule and reason. No field holds a secret or plaintext.
 
 
 def metrics() -> str:
-    """Every counter and log event with its labels or fields, and where it is told."""
-    parts = [HEAD, "# Metrics and log events\n", "## Counters\n", _METRICS]
-    parts += ["| counter | labels | file |", "|---|---|---|", *_told("count"), ""]
+    """Every metric with its meaning, labels and actors; then every log event with its fields, and where it is told."""
+    parts = [HEAD, "# Metrics and log events\n", "## Metrics\n", _METRICS]
+    parts += ["| metric | type | meaning | labels | actors |", "|---|---|---|---|---|", *map(_metric, DECLARED.values()), ""]
     parts += ["## Log events\n", _EVENTS, "| event | fields | file |", "|---|---|---|", *_told("log", "log_error"), ""]
     return "\n".join(parts)
+
+
+def _metric(each: DeclaredMetric) -> str:
+    labels = ", ".join(f"`{name}`" + (f" ({', '.join(values)})" if values else "") for name, values in each.labels.items())
+    actors = "all" if each.actors == frozenset(Actor) else ", ".join(sorted(each.actors))
+    return f"| `{each.name}` | {each.kind} | {_cell(each.help)} | {labels} | {actors} |"
 
 
 def _told(*functions: str) -> Iterator[str]:

@@ -15,7 +15,7 @@ from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.errors.evidence import ChannelBroken
 from bytewise.protocol.keys.epochs import MAX_RELEASE_BODY_BYTES, ReleaseReply
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from bytewise.tee.channel import HANDSHAKE_S, Channel, ChannelEndpoint, accept
 from kms.shard.refusals import refusal
 from kms.shard.release import Shard
@@ -139,7 +139,7 @@ class ChannelServer:
                     threading.Event().wait(_PAUSE_S)
                 continue
             if not self._slots.admit(host):
-                telemetry.count("bytewise_kms_channels_total", outcome="full")
+                metrics.KMS_CHANNELS.labels(outcome="full").inc()
                 peer.close()
                 continue
             thread = threading.Thread(target=self._attend, args=(peer, host), name=f"channel {host}", daemon=True)
@@ -153,14 +153,14 @@ class ChannelServer:
         try:
             with accept(peer, self._end, timeout_s=self._handshake_s) as channel:
                 attested = self._slots.promote(host)
-                telemetry.count("bytewise_kms_channels_total", outcome="attested" if attested else "crowded")
+                metrics.KMS_CHANNELS.labels(outcome="attested" if attested else "crowded").inc()
                 if attested:
                     self._serve(channel)
                 else:
                     channel.send(encode(ReleaseReply(None, refusal(TryAgain("shard", "is busy with other enclaves: ask again")))))
         except BytewiseError as error:
             if not attested:
-                telemetry.count("bytewise_kms_channels_total", outcome="refused")
+                metrics.KMS_CHANNELS.labels(outcome="refused").inc()
             if not (attested and isinstance(error, ChannelBroken)):  # every channel ends so
                 telemetry.log_error("channel.refused", error)
         finally:

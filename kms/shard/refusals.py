@@ -9,7 +9,7 @@ from collections import Counter
 from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 from bytewise.protocol.keys.epochs import ShardRefusal
 from bytewise.protocol.units import Address
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 
 REFUSALS_A_DAY = 50
 """Most refusals of one verifier that a shard records in a day of the chain. Further ones are in its log only."""
@@ -20,7 +20,7 @@ _DAY_S = 86_400
 def refusal(error: BytewiseError) -> ShardRefusal:
     """The refusal for an error. Logs and counts it."""
     telemetry.log_error("request.refused", error)
-    telemetry.count("bytewise_kms_refusals_total", rule=error.rule)
+    metrics.KMS_REFUSALS.labels(rule=error.rule).inc()
     return ShardRefusal(type(error).__name__, error.rule, isinstance(error, Unavailable))
 
 

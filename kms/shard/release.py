@@ -48,7 +48,7 @@ from bytewise.protocol.records.statements import Release, TicketKind
 from bytewise.protocol.signing import Signer, typed_digest
 from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import U8, U64, Blob
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from bytewise.storage.releases import ReleaseRecords, Usage
 from bytewise.tee.appraisal import AppraisalResult
 from bytewise.tee.binding import AttestedPeer, PeerRequirements
@@ -230,6 +230,7 @@ class Shard:
 
     def _refuse(self, request: ReleaseRequest, admitted: AdmittedRequest, facts: ChainFacts, fault: Fault) -> None:
         ticket = request.ticket
+        metrics.KMS_RELEASES.labels(decision="refused").inc()
         telemetry.log("release.refused", receipt=ticket.receipt_id, rule=fault.rule, reason=fault.reason, voter=ticket.voter)
 
         def recorded(usage: Usage, head: LogHead) -> SignedRelease:
@@ -266,6 +267,7 @@ class Shard:
         self, request: ReleaseRequest, admitted: AdmittedRequest, signed: SignedRelease, share: OpenedShare
     ) -> ReleaseAnswer:
         sealed, shown = self._sealed(request, admitted, share), admitted.peer.evidence
+        metrics.KMS_RELEASES.labels(decision="released").inc()
         telemetry.log(
             "release.recorded", receipt=request.ticket.receipt_id, voter=request.ticket.voter,
             decision=Decision(signed.record.decision).name, index=signed.record.index, assurance=shown.assurance,

@@ -13,9 +13,13 @@ from bytewise.protocol.evidence.policy_updates import PolicyState, PolicyTimes, 
 from bytewise.protocol.jobs import Contracts, EpochRecord, key_domain
 from bytewise.protocol.keys.epochs import EpochDocument, EpochState
 from bytewise.protocol.units import Address, address
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from bytewise.service.clock import ForwardClock, SystemClock
+from bytewise.service.disk import watch_disk
 from bytewise.service.exit_codes import Exit
+from bytewise.service.listener import serve_metrics
+from bytewise.service.metrics import Actor
+from bytewise.service.readiness import Check, ReadinessRegistry
 from bytewise.service.schedule import stop_on_signals
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import check_revision, open_database
@@ -57,7 +61,7 @@ def build_shard(
     document = keyring.load_document(settings.epoch_file)
     _verify_assurance(document.record.assurance, contracts.chain_id, settings.production)
     _verify_governed(settings, document.record, contracts.chain_id)
-    telemetry.key_epoch(document.record.epoch, document.record.assurance)
+    metrics.set_key_epoch(document.record.epoch, document.record.assurance)
     standing = _policy_in_force(settings, contracts.chain_id, view)
     engine = open_database(settings.database_url)
     check_revision(engine)
@@ -112,7 +116,10 @@ def serve_shard(
     # uvicorn raises the signal again after its shutdown. With this handler the process then exits with code 0.
     stop_on_signals()
     folder: Path = settings.folder
-    with folder_lock.lock_for_serving(folder) as report_share, contextlib.ExitStack() as stack:
+    readiness = ReadinessRegistry()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(serve_metrics(settings.metrics, Actor.SHARD, readiness))
+        report_share = stack.enter_context(folder_lock.lock_for_serving(folder))
         participant = (
             build_participant(settings, contracts, ceremonies) if settings.coordinator and ceremonies is not None else None
         )
@@ -128,6 +135,7 @@ def serve_shard(
             )
         else:
             stack.callback(open_channels(settings, shard, contracts.chain_id, simulator, clock).close)
+        _add_checks(readiness, settings, shard, contracts.chain_id)
         serve(
             build_app(shard, participant),
             settings.host,
@@ -136,6 +144,24 @@ def serve_shard(
             folder / keyring.TLS_KEY,
         )
     return Exit.OK
+
+
+def _add_checks(readiness: ReadinessRegistry, settings: ShardSettings, shard: Shard | None, chain_id: int) -> None:
+    metrics.CONFIG_INFO.labels(network=str(chain_id), role="shard").set(1)
+    watch_disk(readiness, settings.folder)
+    readiness.add("share", lambda: share_check(shard))
+    readiness.started()
+
+
+def share_check(shard: Shard | None) -> Check:
+    """Whether the shard holds a share that the chain has in force, which also says whether it can read the chain."""
+    threshold, do = "in force", "See the log: the chain does not answer, or the folder lacks the newest share."
+    if shard is None:
+        do = "Put the epoch document there after the ceremony, then restart."
+        return Check("share", False, "no key epoch", threshold, do)
+    info = shard.info()
+    value = {True: "in force", False: "not in force", None: "the chain was not read"}[info.in_force]
+    return Check("share", info.in_force is True, f"epoch {info.epoch}, {value}", threshold, do)
 
 
 def open_channels(settings: ShardSettings, shard: Shard, chain_id: int, simulator: Simulator, clock: Clock) -> ChannelServer:

@@ -19,7 +19,7 @@ from bytewise.protocol.errors.actors import ConfigurationError, StaleBackup, Try
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys.epochs import ChainFacts, EpochDocument
 from bytewise.protocol.units import Address, Blob, Digest
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from kms.storage import folder_lock
 from kms.storage.keyring import OpenedShare, split_commitments
 
@@ -109,6 +109,7 @@ class ShareRotation:
         """The chain could not be read."""
         with self._lock:
             self._in_force = None
+            metrics.SHARE_IN_FORCE.set(0)
 
     @contextlib.contextmanager
     def borrow(self, current: SharesInForce) -> Iterator[OpenedShare]:
@@ -138,12 +139,15 @@ class ShareRotation:
 
     def _follow(self, current: SharesInForce) -> OpenedShare:
         self._in_force = False
+        metrics.SHARE_IN_FORCE.set(0)
         if current.commitments != self._commitments:
             self._share = self._find_share(current)
             self._commitments = bytes(current.commitments)
             self._report()
             telemetry.log("share.replaced", epoch=self._record.epoch, block=current.number, version=current.version)
         self._version, self._contradiction, self._in_force = current.version, None, True
+        metrics.SHARE_IN_FORCE.set(1)
+        metrics.HEAD_BLOCK.set(current.number)
         return self._share
 
     def _report(self) -> None:

@@ -24,7 +24,7 @@ from bytewise.protocol.records.receipt import BatchHeader, Receipt
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult, CannotReason, Outcome, audit_commitment
 from bytewise.protocol.signing import Signer, typed_digest
 from bytewise.protocol.units import U8, U64, Address, Digest, hex0x
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from bytewise.storage.archive import LightAudits
 from bytewise.storage.journal import Journal
 from verifier.audits.audit_hints import AuditHint
@@ -206,6 +206,7 @@ class Auditor:
             self._sign(outcome, snapshot)
         else:
             self._audits.mark(receipt_id, FAILED, f"{type(outcome).__name__} after {MAX_ATTEMPTS} attempts")
+            metrics.AUDITS.labels(outcome="failed").inc()
             telemetry.log("audit.failed", receipt=receipt_id, error=type(outcome).__name__)
 
     def post(self, action: PostAudit, sender: AuditSender) -> None:
@@ -252,6 +253,7 @@ class Auditor:
         rate = params.shares.audit_rate_bps
         if audit_is_drawn(self._beacons[header.batch_id], receipt_id, self._signer.address, rate, seats):
             self._audits.add(receipt_id, batch.window_end)
+            metrics.AUDITS_DRAWN.inc()
             telemetry.log("audit.drawn", receipt=receipt_id, batch=header.batch_id)
         self._drawn.add(receipt_id)
 
@@ -277,6 +279,7 @@ class Auditor:
             hint = AuditHint(found.result, signature, job.outcome, job.code, job.tokens_hash, job.trace_root, found.salt)
             self._hand_over(hint)
         result, cause = found.result.result, found.cause.value
+        metrics.AUDITS.labels(outcome=AuditOutcome(result).name.lower()).inc()
         telemetry.log("audit.signed", receipt=job.receipt_id, result=result, cause=cause, assurance=assurance)
 
     def _checklist(self, job: JobResult, live: LiveReceipt, place: Environment, snapshot: Snapshot, assurance: str) -> Preflight:

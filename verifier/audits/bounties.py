@@ -14,7 +14,7 @@ from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.records.statements import AuditOutcome
 from bytewise.protocol.units import Address, Digest, unhex
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from bytewise.storage.archive import LightAudit, LightAudits
 from verifier.watch.records import LiveReceipt, Records
 
@@ -59,6 +59,7 @@ class Bounties:
     def duties(self, snapshot: Snapshot) -> list[AuditDuty]:
         """What there is to do, after a look at what the chain shows of it."""
         rows = [row for state in (PENDING, SIGNED, POSTED, OPENED) for row in self._audits.audits(state)]
+        metrics.AUDIT_QUEUE.set(sum(row.state == PENDING for row in rows))
         due = [self._duty(row, snapshot) for row in rows]
         claims = [self._duty(row, snapshot) for row in self._claimable(snapshot)]
         return [duty for duty in due if duty is not None and not duty.agreed] + [duty for duty in claims if duty is not None]

@@ -20,7 +20,7 @@ from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.units import Address, Digest
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from bytewise.service.clock import monotonic_s
 from verifier.audits.audit_hints import PATH, AuditHint, HintBox
 from verifier.watch.records import Records
@@ -138,7 +138,7 @@ class _Server(ThreadingHTTPServer):
         """A thread for the connection, if there is room."""
         who = str(client_address[0])
         if not self._take(who):
-            telemetry.count("bytewise_hints_refused_total", reason="connections")
+            metrics.HINTS_REFUSED.labels(reason="connections").inc()
             self.shutdown_request(request)
             return
         try:
@@ -156,7 +156,7 @@ class _Server(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A connection that broke is its client's affair; the library would print a trace."""
-        telemetry.count("bytewise_hints_refused_total", reason="broken")
+        metrics.HINTS_REFUSED.labels(reason="broken").inc()
 
     def _take(self, who: str) -> bool:
         with self._lock:
@@ -210,7 +210,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.box.put(decode(AuditHint, self.rfile.read(int(length))))
             self._answer(204)
         except BytewiseError as error:
-            telemetry.count("bytewise_hints_refused_total", reason=type(error).__name__)
+            metrics.HINTS_REFUSED.labels(reason=type(error).__name__).inc()
             telemetry.log_error("hint.refused", error)
             self._answer(403)
 

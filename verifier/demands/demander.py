@@ -33,7 +33,7 @@ from bytewise.protocol.errors.actors import NotServed, TryAgain
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.records.receipt import BatchHeader, SignedReceipt, anchor_subject, list_subject
 from bytewise.protocol.units import Address, Digest
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from verifier.audits.auditor import AuditSortition
 from verifier.demands.demand_index import DemandIndex
 from verifier.stake.refusals import Refusals
@@ -147,7 +147,7 @@ class UnpaidPenalties:
             return Expire(subject, self._times.times(subject, snapshot))
         except (Fault, Unavailable) as error:
             # One that cannot be counted now keeps back no other.
-            telemetry.count("bytewise_arrears_failures_total", error=type(error).__name__)
+            metrics.PENALTY_CHECK_FAILURES.labels(error=type(error).__name__).inc()
             telemetry.log_error("penalty.check_failed", error, subject=subject)
             return None
 

@@ -16,7 +16,7 @@ from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.records.receipt import SignedReceipt
 from bytewise.protocol.units import Address, Digest
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from bytewise.storage.archive import Archive
 from verifier.stake.refusals import Refusals
 from verifier.watch.event_counter import EventCounter
@@ -84,7 +84,7 @@ class EquivocationReporter:
             return kind(*number, self._times[kind].times(number, snapshot))
         except (Fault, Unavailable) as error:
             # One that cannot be counted now keeps back no other.
-            telemetry.count("bytewise_report_failures_total", error=type(error).__name__)
+            metrics.REPORT_FAILURES.labels(error=type(error).__name__).inc()
             telemetry.log_error("report.check_failed", error, operator=number.operator, seq=number.seq)
             return None
 

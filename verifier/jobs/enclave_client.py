@@ -12,7 +12,7 @@ from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.jobs import Dial, Dialled, JobFailed, JobResult, Prepare, Prepared, RunJob
 from bytewise.protocol.units import Digest
-from bytewise.service import frames, shard_connection, telemetry
+from bytewise.service import frames, metrics, shard_connection, telemetry
 from bytewise.service.clock import monotonic_s
 
 DIAL_TIMEOUT_S = 5.0
@@ -47,7 +47,7 @@ class EnclaveClient:
         self._until = monotonic_s() + prepared.limit_s + ENDING_S
         if prepared.unfenced:
             telemetry.log("enclave.unfenced", missing=prepared.unfenced)
-            telemetry.count("bytewise_unfenced_jobs_total")
+            metrics.UNFENCED_JOBS.inc()
         return prepared
 
     def run(self, job: RunJob) -> JobResult:

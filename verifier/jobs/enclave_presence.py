@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 from bytewise.protocol.errors.actors import TryAgain
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from bytewise.service.clock import monotonic_s
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 5.0
@@ -48,6 +48,7 @@ class EnclavePresence:
                 self._lost_at = now
             self._pause_s = FIRST_PAUSE_S if first else min(2 * self._pause_s, LONGEST_PAUSE_S)
             self._not_before = now + self._pause_s
+        metrics.ENCLAVE_UP.set(0)
         if first:
             telemetry.log_error("enclave.lost", error)
 
@@ -56,5 +57,6 @@ class EnclavePresence:
         with self._lock:
             back, away_s = self._pause_s > 0, self._monotonic() - self._lost_at
             self._pause_s = 0.0
+        metrics.ENCLAVE_UP.set(1)
         if back:
             telemetry.log("enclave.returned", away_s=round(away_s))

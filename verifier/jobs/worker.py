@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from bytewise.protocol.errors.branches import Bug, BytewiseError
 from bytewise.protocol.jobs import JobResult
+from bytewise.protocol.records.statements import Outcome
 from bytewise.protocol.units import Digest
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from bytewise.service.clock import monotonic_s
 from verifier.jobs.enclave_presence import EnclaveAway, EnclavePresence
 
@@ -66,6 +67,7 @@ class Worker:
             self._jobs[key] = job
             self._count += 1
             heapq.heappush(self._waiting, (priority, self._count, key))
+            metrics.JOBS_WAITING.set(len(self._jobs))
             self._condition.notify()
 
     def collect(self) -> tuple[FinishedJob, ...]:
@@ -76,6 +78,7 @@ class Worker:
             finished, self._finished = tuple(self._finished), []
             for each in finished:
                 del self._jobs[each.key]
+            metrics.JOBS_WAITING.set(len(self._jobs))
             return finished
 
     def stop(self) -> None:
@@ -95,7 +98,9 @@ class Worker:
                     continue
                 _, _, key = heapq.heappop(self._waiting)
                 job = self._jobs[key]
+            began = monotonic_s()
             outcome = self._run(job)
+            _count(key[0], outcome, monotonic_s() - began)
             if outcome is None:
                 return
             with self._condition:
@@ -124,3 +129,11 @@ class Worker:
     def _break(self, error: BaseException) -> None:
         with self._condition:
             self._broken = error
+
+
+def _count(kind: str, outcome: JobResult | BytewiseError | None, seconds: float) -> None:
+    if outcome is None or isinstance(outcome, EnclaveAway):
+        return  # nothing was tried
+    found = Outcome(outcome.outcome).name.lower() if isinstance(outcome, JobResult) else "failed"
+    metrics.REPLAYS.labels(kind=kind, outcome=found).inc()
+    metrics.REPLAY_SECONDS.labels(kind=kind).observe(seconds)

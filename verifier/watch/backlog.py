@@ -23,6 +23,9 @@ class Backlog(Generic[K]):
     def __init__(self) -> None:
         self._tries: dict[K, _Tries] = {}
 
+    def __len__(self) -> int:
+        return len(self._tries)
+
     def add(self, key: K) -> None:
         """Puts a key on the list; one that is there keeps its failures."""
         self._tries.setdefault(key, _Tries(0, 0))

@@ -15,7 +15,7 @@ from bytewise.protocol.evidence.appraisal_policy import policy_digest
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.receipt import BatchHeader, list_subject
 from bytewise.protocol.units import ZERO_DIGEST, Blob, Digest
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from bytewise.storage.archive import Archive
 from verifier.watch.batch_check import CheckedBatch, verify_batch, verify_leaves
 from verifier.watch.blob_fetcher import BlobFetcher
@@ -114,5 +114,6 @@ class ListReader:
         for each in checked.receipts:
             finding, detail = (GOOD, "") if each.fault is None else (type(each.fault).__name__, str(each.fault))
             self._archive.add_receipt(each.receipt_id, header.batch_id, each.signed, each.proof, finding, detail)
+            metrics.RECEIPTS_SEEN.labels(result=finding).inc()
             telemetry.log("receipt.checked", receipt=each.receipt_id, batch=header.batch_id, finding=finding)
         self._archive.mark_batch(header.batch_id, CHECKED)

@@ -17,7 +17,7 @@ from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.receipt import BatchHeader
 from bytewise.protocol.units import Digest
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from bytewise.storage.archive import Archive, SeenReceipt
 from bytewise.storage.cursor import BlockMark, Cursor
 from verifier.jobs.tickets import JobCase
@@ -90,12 +90,14 @@ class Records:
         self._verify_unmoved(common, snapshot)
         # Whatever fails between here and the end is begun again as after a start.
         clean, self._followed = self._followed is not None, None
-        if common != seen:
+        if common != seen and seen is not None:
+            metrics.REORG_DEPTH.observe(seen.number - start + 1)
             telemetry.log("chain.reorganised", back_to=start - 1)
         if common != seen or not clean:
             self._take_back(start - 1, snapshot)
         self._store(start, found, snapshot)
         self._followed = snapshot.block_hash
+        metrics.INDEXED_BLOCK.set(snapshot.number)
 
     def step(self, snapshot: Snapshot) -> None:
         """Follows, then fetches and checks what is missing, as long as the tick's budget lasts. After all that has a deadline."""
@@ -105,6 +107,7 @@ class Records:
         for key in [key for key, live in self._live.items() if not _is_open(live.header, snapshot)]:
             del self._live[key]
             self._backlog.drop(key)
+        metrics.FETCH_BACKLOG.set(len(self._backlog))
 
     def obtain(self, receipt_id: Digest, batch_id: int, snapshot: Snapshot) -> bytes:
         """Ciphertext of a disputed receipt: kept, or else asked of DA now, whatever was found before; the list first if need be.
@@ -205,6 +208,7 @@ class Records:
             seen = self._archive.add_batch(header, NEW)
             if seen.state == NEW:
                 self._await(header)
+            metrics.BATCHES_SEEN.inc()
             telemetry.log("batch.seen", batch=header.batch_id, operator=header.operator, count=header.count)
         if found or snapshot.number - start >= CURSOR_STRIDE:
             self._cursor.advance(snapshot.number, snapshot.block_hash)
@@ -232,6 +236,7 @@ class Records:
         except NotServed as error:
             if self._is_late(header, snapshot):
                 self._archive.mark_batch(batch_id, WITHHELD, str(error))
+                metrics.WITHHELD.labels(what="list").inc()
                 telemetry.log("batch.withheld", batch=batch_id, detail=str(error))
         except (Unavailable, Fault) as error:
             # Not a word about the list: the chain could not be read, and only that.
@@ -281,6 +286,7 @@ class Records:
         except NotServed as error:
             if self._is_late(live.header, snapshot) and live.seen.finding == GOOD:
                 self._mark(live, WITHHELD_FINDING, str(error))
+                metrics.WITHHELD.labels(what="envelope").inc()
                 telemetry.log("receipt.withheld", receipt=receipt_id, detail=str(error))
             self._backlog.failed(receipt_id, snapshot.timestamp)
         else:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from bytewise.protocol.errors.actors import LeaseStopped
-from bytewise.service import telemetry
 from bytewise.storage.outbox import OutboxState
 from chain.acts.actor import ContractSender
 from chain.client.quorum import LONGEST_BACKOFF_S
@@ -18,6 +17,7 @@ from chain.sending.transactions import TransactionCall, sign
 from tests.fixtures.chain.devnet import FEE_WEI, batch, pump, sender, signer
 from tests.fixtures.chain.lying_endpoints import REFUSAL, Change
 from tests.fixtures.chain.quorum_fixture import ACCOUNT, LIES, QuorumFixture, standing
+from tests.fixtures.metric_values import value_of
 
 
 @pytest.fixture(scope="module")
@@ -66,13 +66,9 @@ def behind(number: int) -> Change:
     return change
 
 
-def counted(name: str) -> int:
-    return telemetry.counters().get(name, 0)
-
-
 def test_lying_and_lagging_endpoints_do_not_stop_the_account(square: QuorumFixture, tmp_path: Path) -> None:
     """One denies a receipt, the other does not know it yet: together they are no quorum for a stranger with our key."""
-    true, named = SnapshotReader(square.alone, square.network), 'bytewise_rpc_disagreements_total{endpoint="0"}'
+    true, named = SnapshotReader(square.alone, square.network), "bytewise_chain_provider_disagreements_total"
     last = true.holdings(ACCOUNT, true.head()).last_seq
     operator: ContractSender = sender(square.anvil, square.network, signer(1), tmp_path, client=square.client())
     operator.anchor(batch(square.network, signer(1), last + 1, 2, 0).header, FEE_WEI)
@@ -86,10 +82,10 @@ def test_lying_and_lagging_endpoints_do_not_stop_the_account(square: QuorumFixtu
     (row,) = operator.transactions.outbox.all()
     assert row.state is OutboxState.BROADCAST and operator.transactions.outbox.lease.stop_reason() == ""
     assert true.holdings(ACCOUNT, true.head()).last_seq == last + 2, "it was mined all the while"
-    square.endpoints[1].change, before = None, counted(named)
+    square.endpoints[1].change, before = None, value_of(named, provider="0")
     square.clock.seconds += LONGEST_BACKOFF_S
     pump(square.anvil, [operator])
-    assert operator.transactions.outbox.all()[0].state is OutboxState.CONFIRMED and counted(named) > before
+    assert operator.transactions.outbox.all()[0].state is OutboxState.CONFIRMED and value_of(named, provider="0") > before
 
 
 def test_foreign_use_of_our_key_is_seen_beside_a_lying_endpoint(square: QuorumFixture, tmp_path: Path) -> None:
@@ -125,11 +121,11 @@ def test_disagreement_of_endpoints_delays_no_other_action(square: QuorumFixture,
 
     square.endpoints[0].change = about_one(REFUSAL)
     square.endpoints[1].change = about_one({"error": {"code": 3, "message": "execution reverted"}})
-    failures = 'bytewise_sender_step_failures_total{error="NoAgreement",function="post"}'
-    before = counted(failures)
+    failures = {"error": "NoAgreement", "function": "post"}
+    before = value_of("bytewise_tx_step_failures_total", **failures)
     pump(square.anvil, [operator], rounds=3)
     assert [row.state for row in operator.transactions.outbox.all()] == [OutboxState.PLANNED, OutboxState.CONFIRMED]
-    assert counted(failures) > before
+    assert value_of("bytewise_tx_step_failures_total", **failures) > before
     square.endpoints[0].change = None
     pump(square.anvil, [operator])
     assert [row.state for row in operator.transactions.outbox.all()] == [OutboxState.CONFIRMED] * 2

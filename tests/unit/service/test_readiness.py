@@ -7,34 +7,55 @@ import pytest
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.service import readiness
 from bytewise.service.readiness import Check, ReadinessRegistry, readiness_document
+from tests.fixtures.metric_values import value_of
 
 
 def passing(name: str = "stake") -> Check:
     return Check(name, True, "1 ETH", "at least 1 ETH", "Add stake.")
 
 
-def test_recorded_and_computed_checks_are_listed_by_name() -> None:
+@pytest.fixture
+def registry() -> ReadinessRegistry:
+    """Of a process that has done its work once."""
+    made = ReadinessRegistry()
+    made.started()
+    return made
+
+
+def others(registry: ReadinessRegistry) -> tuple[Check, ...]:
+    return tuple(check for check in registry.checks() if check.name != "started")
+
+
+def test_process_is_not_ready_before_its_first_pass() -> None:
     registry = ReadinessRegistry()
+    (first,) = registry.checks()
+    assert (first.name, first.ok, first.value) == ("started", False, "starting")
+    registry.started()
+    (first,) = registry.checks()
+    assert first.ok and value_of("bytewise_readiness", check="started") == 1
+
+
+def test_recorded_and_computed_checks_are_listed_by_name(registry: ReadinessRegistry) -> None:
     registry.record([passing("stake"), passing("balance")])
     registry.add("enclave", lambda: passing("enclave"))
-    assert [check.name for check in registry.checks()] == ["balance", "enclave", "stake"]
+    assert [check.name for check in registry.checks()] == ["balance", "enclave", "stake", "started"]
     assert all(check.ok for check in registry.checks())
 
 
-def test_recorded_check_fails_when_its_loop_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    registry, now = ReadinessRegistry(), [100.0]
+def test_recorded_check_fails_when_its_loop_stops(registry: ReadinessRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
     monkeypatch.setattr(readiness, "monotonic_s", lambda: now[0])
     registry.record([passing()], fresh_s=10.0)
     now[0] = 110.0
-    assert registry.checks() == (passing(),)
+    assert others(registry) == (passing(),)
     now[0] = 117.0
-    (stale,) = registry.checks()
+    (stale,) = others(registry)
     assert not stale.ok and stale.value == "1 ETH (7 s out of date)" and "/livez" in stale.advice
 
 
-def test_function_that_does_not_answer_fails_its_check_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_function_that_does_not_answer_fails_its_check_only(registry: ReadinessRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "ANSWER_S", 0.05)
-    registry, release, runs = ReadinessRegistry(), threading.Event(), []
+    release, runs = threading.Event(), []
 
     def slow() -> Check:
         runs.append(1)
@@ -44,16 +65,14 @@ def test_function_that_does_not_answer_fails_its_check_only(monkeypatch: pytest.
     registry.add("slow", slow)
     registry.add("fast", lambda: passing("fast"))
     for _ in range(3):
-        assert {check.name: check.ok for check in registry.checks()} == {"fast": True, "slow": False}
+        assert {check.name: check.ok for check in others(registry)} == {"fast": True, "slow": False}
     assert len(runs) == 1, "one thread asks, however often the checks are read"
     release.set()
     monkeypatch.setattr(readiness, "ANSWER_S", 30.0)
     assert all(check.ok for check in registry.checks())
 
 
-def test_error_of_a_function_is_the_value_of_its_check() -> None:
-    registry = ReadinessRegistry()
-
+def test_error_of_a_function_is_the_value_of_its_check(registry: ReadinessRegistry) -> None:
     def unavailable() -> Check:
         raise TryAgain("enclave", "is not there")
 
@@ -62,7 +81,7 @@ def test_error_of_a_function_is_the_value_of_its_check() -> None:
 
     registry.add("enclave", unavailable)
     registry.add("broken", broken)
-    defect, enclave = registry.checks()
+    defect, enclave = others(registry)
     assert not enclave.ok and "is not there" in enclave.value and enclave.advice
     assert not defect.ok and defect.value == "defect: KeyError"
 

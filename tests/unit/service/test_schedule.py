@@ -14,7 +14,7 @@ from tests.source import ROOT
 PROGRAM = """
 import sys, threading
 from bytewise.protocol.errors.actors import BadRequest, SecondVote, TryAgain
-from bytewise.service import schedule, telemetry
+from bytewise.service import liveness, metrics, schedule, telemetry
 
 telemetry.configure("test", sys.stdout)
 what, ticks = sys.argv[1], 0
@@ -22,7 +22,7 @@ what, ticks = sys.argv[1], 0
 def tick():
     global ticks
     ticks += 1
-    print("tick", ticks, flush=True)
+    print("tick", ticks, "alive", [name for name, loop in liveness.loops().items() if loop.alive], flush=True)
     if what == "hang":
         threading.Event().wait(30)
     if what == "soft":
@@ -34,7 +34,7 @@ def tick():
 bound_s = 0.5 if what == "hang" else 60.0
 stop = schedule.stop_on_signals()
 code = schedule.run_ticks(tick, 0.05, stop, hung_after_s=bound_s, drain_s=bound_s)
-print("counters", telemetry.counters(), flush=True)
+print(metrics.exposition(metrics.Actor.DA).decode(), liveness.loops(), flush=True)
 sys.exit(code)
 """
 
@@ -48,7 +48,7 @@ def run(what: str, stop_after: int | None = None) -> tuple[int, str]:
     lines = []
     for line in process.stdout:
         lines.append(line)
-        if stop_after is not None and line == f"tick {stop_after}\n":
+        if stop_after is not None and line.startswith(f"tick {stop_after} "):
             process.send_signal(signal.SIGTERM)
     return process.wait(timeout=60), "".join(lines)
 
@@ -65,7 +65,16 @@ def test_a_bug_ends_the_process(what: str, error: str) -> None:
 def test_faults_and_outages_are_counted_and_ticks_continue() -> None:
     code, output = run("soft", stop_after=4)
     assert code == Exit.OK
-    assert 'error="TryAgain"' in output and 'error="BadRequest"' in output
+    assert '"error":"TryAgain"' in output and '"error":"BadRequest"' in output
+    assert 'bytewise_loop_runs_total{loop="tick",result="failed"} ' in output and 'topic="tick.failed"' in output
+    assert 'bytewise_loop_seconds_count{loop="tick"} ' in output
+
+
+def test_loop_is_alive_from_its_announcement_to_its_end() -> None:
+    code, output = run("", stop_after=2)
+    assert code == Exit.OK
+    assert "tick 1 alive ['tick']" in output and output.rstrip().endswith(" {}")
+    assert 'bytewise_loop_last_success_timestamp_seconds{loop="tick"}' in output
 
 
 def test_hanging_tick_ends_the_process() -> None:

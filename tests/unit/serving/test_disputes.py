@@ -21,6 +21,7 @@ from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
 from serving.disputes import APPEAL, SERVE_BUDGET_S, OperatorDisputes
 from tests.fixtures import snapshot_builders
+from tests.fixtures.metric_values import value_of
 from tests.fixtures.serving.batch_scene import ANCHOR, OPERATOR, BatchScene
 from tests.fixtures.snapshot_builders import NOW, word
 from tests.fixtures.work_counter import calls
@@ -119,18 +120,14 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return lines
 
 
-def counted(name: str) -> int:
-    return telemetry.counters().get(name, 0)
-
-
 def test_dispute_is_logged_once_and_an_available_envelope_left_alone(accused: Accused, told: list[str]) -> None:
     signed = accused.accuse()
     accused.scene.blobs[signed.locator] = ENVELOPE
-    before, part = counted("bytewise_disputes_against_us_total"), accused.part()
+    before, part = value_of("bytewise_disputes_against_us_total"), accused.part()
     for _ in range(3):
         accused.step(part)
     assert accused.sent == [] and accused.asked == 1
-    assert counted("bytewise_disputes_against_us_total") == before + 1
+    assert value_of("bytewise_disputes_against_us_total") == before + 1
     assert told == ["dispute.against_us"]
 
 

@@ -13,10 +13,10 @@ import pytest
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import CommitmentMismatch, NotAMember
 from bytewise.protocol.units import Address, Digest
-from bytewise.service import telemetry
 from bytewise.service.certificates import make_certificate
 from chain.reads.records import Membership, PoolMember
 from tests.fixtures.builders import DISPUTES, signer, word
+from tests.fixtures.metric_values import value_of
 from tests.fixtures.snapshot_builders import snapshot
 from tests.fixtures.verifier.verifier_fixture import VerifierFixture
 from tests.fixtures.verifier.watchtower_town import EVERYBODY, KEY, hint
@@ -150,11 +150,11 @@ def test_byte_by_byte_sending_extends_no_deadline(hasty: Office) -> None:
 
 
 def test_broken_connection_is_counted_and_prints_nothing(office: Office, capfd: pytest.CaptureFixture[str]) -> None:
-    name = 'bytewise_hints_refused_total{reason="broken"}'
-    before = telemetry.counters().get(name, 0)
+    name = "bytewise_hints_refused_total"
+    before = value_of(name, reason="broken")
     with office.silent() as client:
         client.sendall(b"this is no handshake\r\n\r\n")
-    wait(lambda: telemetry.counters().get(name, 0) > before)
+    wait(lambda: value_of(name, reason="broken") > before)
     wait(lambda: office.server.connections == 0)
     assert "Traceback" not in capfd.readouterr().err
 

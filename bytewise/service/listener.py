@@ -1,0 +1,219 @@
+"""HTTP listener of a process: `/metrics`, `/livez`, `/readyz` and `/version`, on an address of its own (section `[metrics]`).
+
+A process without the section has no listener, so that many of them can run on one machine as in the demo; `bytewise init` writes
+the section. Answers are public facts about the process, without a secret, and nothing can be changed here. The listener runs in
+daemon threads beside whatever else the process does: a tick that hangs does not keep it from saying so.
+
+An answer costs a thread for at most `DEADLINE_S`. At most `MAX_CONNECTIONS` are served at the same time. A request with a body is
+refused.
+"""
+
+import contextlib
+import http.server
+import json
+import platform
+import socket
+import socketserver
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.service import liveness, metrics, telemetry
+from bytewise.service.clock import monotonic_s
+from bytewise.service.installation import package_version
+from bytewise.service.metrics import Actor
+from bytewise.service.readiness import ReadinessRegistry, readiness_document
+
+IDLE_S = 5.0
+"""Seconds of silence after which a connection is closed."""
+DEADLINE_S = 15.0
+"""Seconds after which a connection is closed, whatever was sent: above the time that all readiness checks may take."""
+MAX_CONNECTIONS = 8
+"""Most connections at the same time: a scraper, an orchestrator and people. A further one is closed at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    """Section `[metrics]`: where the process serves `/metrics`, `/livez`, `/readyz` and `/version`; without it, nowhere."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on. Whoever reaches it can read all figures: keep it on a private network."""
+    port: int = 9464
+    """TCP port; 0: the system chooses one, and the log line `metrics.served` names it."""
+
+
+class HttpAnswer(NamedTuple):
+    """An answer before it is sent."""
+
+    status: HTTPStatus
+    content_type: str
+    body: bytes
+
+
+_JSON = "application/json"
+
+
+def _json(status: HTTPStatus, document: dict[str, Any]) -> HttpAnswer:
+    return HttpAnswer(status, _JSON, json.dumps(document, indent=1).encode() + b"\n")
+
+
+class Listener(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    """The listener of one process, from its creation until `close`."""
+
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 16
+
+    def __init__(self, settings: MetricsSettings, actor: Actor, readiness: ReadinessRegistry) -> None:
+        """`ConfigurationError` for an address that cannot be used."""
+        self._actor = actor
+        self._readiness = readiness
+        self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._open: dict[socket.socket, float] = {}
+        self._lock = threading.Lock()
+        self.address_family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+        try:
+            super().__init__((settings.host, settings.port), _ProbeHandler)
+        except (OSError, OverflowError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            do = "name a free port of this machine, or stop the process that has it"
+            raise ConfigurationError("metrics.port", f"{settings.host}:{settings.port}: {why}; {do}") from None
+        self._thread = threading.Thread(target=self.serve_forever, name="metrics", daemon=True)
+
+    def start(self) -> None:
+        """Serves from now on."""
+        metrics.UP.set(1)
+        metrics.BUILD_INFO.labels(version=package_version(), python=platform.python_version()).set(1)
+        self._thread.start()
+        host, port, *_ = self.server_address
+        telemetry.log("metrics.served", host=str(host), port=port)
+
+    def close(self) -> None:
+        """Stops serving."""
+        if self._thread.is_alive():
+            self.shutdown()
+            self._thread.join(IDLE_S)
+        self.server_close()
+
+    @property
+    def port(self) -> int:
+        """TCP port."""
+        return int(self.server_address[1])
+
+    def answer(self, path: str) -> HttpAnswer:
+        """The answer to a GET of this path."""
+        routes: dict[str, Callable[[], HttpAnswer]] = {
+            "/metrics": self._metrics,
+            "/livez": self._livez,
+            "/readyz": self._readyz,
+            "/version": self._version,
+        }
+        route = routes.get(path.partition("?")[0])
+        return route() if route is not None else _json(HTTPStatus.NOT_FOUND, {"paths": sorted(routes)})
+
+    def _metrics(self) -> HttpAnswer:
+        self._readiness.checks()  # sets `bytewise_readiness`
+        return HttpAnswer(HTTPStatus.OK, CONTENT_TYPE_LATEST, metrics.exposition(self._actor))
+
+    def _livez(self) -> HttpAnswer:
+        loops = liveness.loops()
+        alive = all(loop.alive for loop in loops.values())
+        status = HTTPStatus.OK if alive else HTTPStatus.SERVICE_UNAVAILABLE
+        return _json(status, {"alive": alive, "loops": {name: loop._asdict() for name, loop in loops.items()}})
+
+    def _readyz(self) -> HttpAnswer:
+        document = readiness_document(self._readiness.checks())
+        return _json(HTTPStatus.OK if document["ready"] else HTTPStatus.SERVICE_UNAVAILABLE, document)
+
+    def _version(self) -> HttpAnswer:
+        about = {"version": package_version(), "python": platform.python_version(), "actor": self._actor.value}
+        return _json(HTTPStatus.OK, about)
+
+    # --- limits ---
+
+    def server_bind(self) -> None:
+        """Binds without asking DNS for the name of this machine, as the library would."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """A thread for the connection, if there is room."""
+        if not self._slots.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        with self._lock:
+            self._open[request] = monotonic_s()
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """In the thread: one request."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self._lock:
+                self._open.pop(request, None)
+            self._slots.release()
+
+    def service_actions(self) -> None:
+        """Twice a second: ends connections that are past their deadline."""
+        now = monotonic_s()
+        with self._lock:
+            late = [request for request, began in self._open.items() if now - began > DEADLINE_S]
+        for request in late:
+            with contextlib.suppress(OSError):
+                request.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A connection that broke is its client's affair; the library would print a traceback."""
+
+
+class _ProbeHandler(http.server.BaseHTTPRequestHandler):
+    """One request. HTTP/1.0: the connection ends with the answer."""
+
+    server: Listener
+    timeout = IDLE_S
+    error_message_format = "%(code)d %(message)s\n"
+    error_content_type = "text/plain; charset=utf-8"
+
+    def do_GET(self) -> None:
+        """Answers a probe or a scrape."""
+        if self.headers.get("content-length", "0") != "0" or "transfer-encoding" in self.headers:
+            self.send_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "no body is taken here")
+            return
+        try:
+            answer = self.server.answer(self.path)
+        except Exception as error:  # noqa: BLE001  the top of a thread: a defect here must not hide
+            telemetry.log_error("metrics.request_failed", error)
+            answer = _json(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": type(error).__name__})
+        self.send_response(answer.status)
+        self.send_header("Content-Type", answer.content_type)
+        self.send_header("Content-Length", str(len(answer.body)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        self.wfile.write(answer.body)
+
+    def version_string(self) -> str:
+        """Name of the server, without versions of the library and of Python."""
+        return "bytewise"
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the library's name
+        """Writes nothing: a scrape every few seconds is no event."""
+
+
+@contextlib.contextmanager
+def serve_metrics(settings: MetricsSettings | None, actor: Actor, readiness: ReadinessRegistry) -> Iterator[Listener | None]:
+    """Serves inside the block if there are settings. `ConfigurationError` at once for an address that cannot be used."""
+    if settings is None:
+        yield None
+        return
+    listener = Listener(settings, actor, readiness)
+    listener.start()
+    try:
+        yield listener
+    finally:
+        listener.close()

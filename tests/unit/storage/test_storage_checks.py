@@ -1,0 +1,71 @@
+"""Readiness of a process's storage: the database, the disk, the lease and a stop."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from bytewise.service import disk
+from bytewise.service.disk import watch_disk
+from bytewise.service.readiness import ReadinessRegistry
+from bytewise.storage.engine import open_database
+from bytewise.storage.nonce_lease import NonceLease, hold_lease
+from bytewise.storage.storage_checks import add_storage_checks, database_check, lease_check, sending_check
+from tests.fixtures.metric_values import value_of
+from tests.fixtures.storage.hand_clock import HandClock
+from tests.fixtures.storage.stored_records import ACCOUNT
+
+
+def lease(engine: Engine, clock: HandClock) -> NonceLease:
+    return NonceLease(engine, clock, 1, ACCOUNT)
+
+
+def test_lease_is_ready_only_in_the_process_that_holds_it(engine: Engine, clock: HandClock) -> None:
+    ours, other = lease(engine, clock), lease(engine, clock)
+    assert not lease_check(ours).ok
+    with hold_lease(ours, threading.Event()):
+        assert lease_check(ours).ok and not lease_check(other).ok
+    assert not lease_check(ours).ok
+
+
+def test_lease_that_ended_is_not_ours(engine: Engine, clock: HandClock) -> None:
+    ours = lease(engine, clock)
+    ours.acquire()
+    assert ours.is_ours()
+    clock.seconds += ours.ttl_s
+    assert not ours.is_ours()
+
+
+def test_stopped_sending_is_reported_with_its_reason(engine: Engine, clock: HandClock) -> None:
+    ours = lease(engine, clock)
+    assert sending_check(ours).ok
+    ours.stop("nonce 7 was used by somebody else")
+    found = sending_check(ours)
+    assert not found.ok and found.value == "nonce 7 was used by somebody else" and "resume" in found.advice
+
+
+def test_database_of_this_program_is_ready_and_measured(engine: Engine) -> None:
+    assert database_check(engine).ok and value_of("bytewise_db_size_bytes") > 1000
+
+
+def test_database_without_schema_is_not_ready(tmp_path: Path) -> None:
+    found = database_check(open_database(f"sqlite:///{tmp_path / 'empty.db'}"))
+    assert not found.ok and "no revision" in found.value
+
+
+def test_storage_of_a_file_has_four_checks(tmp_path: Path, clock: HandClock) -> None:
+    registry = ReadinessRegistry()
+    file = open_database(f"sqlite:///{tmp_path / 'node.db'}")
+    add_storage_checks(registry, file, lease(file, clock))
+    names = {check.name for check in registry.checks()}
+    assert names == {"database", "disk", "nonce_lease", "sending", "started"}
+    assert value_of("bytewise_disk_free_bytes", path="data") > 0
+
+
+def test_full_disk_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = ReadinessRegistry()
+    watch_disk(registry, tmp_path)
+    monkeypatch.setattr(disk, "MIN_FREE_BYTES", 2**62)
+    found = next(check for check in registry.checks() if check.name == "disk")
+    assert not found.ok and "Free space" in found.advice

@@ -1,0 +1,147 @@
+"""What a duty process tells about itself from the snapshot of each block: metrics, and the checks of `/readyz`.
+
+The checks say whether the node can do its duties now: a node without stake, registration, balance or enclave logs no error of its
+own, because nothing is due yet.
+"""
+
+import math
+from typing import Protocol
+
+from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.snapshot import Dispute, Snapshot
+from bytewise.protocol.jobs import EpochRecord
+from bytewise.protocol.units import Address
+from bytewise.service import metrics
+from bytewise.service.chain_head import ChainHead
+from bytewise.service.readiness import Check, ReadinessRegistry
+from verifier.jobs.shard_presence import ShardPresence
+from verifier.settings import Role
+
+JUDGES = frozenset({Role.VERIFIER, Role.MEMBER})
+"""Roles with stake and an enclave."""
+JUDGE_GAS, WATCHTOWER_GAS = 1_000_000, 2_000_000
+"""Gas that one dispute may cost the account at once (`bench/results/gas.json`): commit, reveal with a quote, and a settlement; or
+a watchtower's opening, demand, and opening of its alternative."""
+
+ETHER = 10**18
+
+
+class ObservedChain(Protocol):
+    """What is read of the chain: once for each version of the parameters, and once for each key epoch."""
+
+    def params(self, version: int, block: int) -> ParamSet:
+        """A version of all parameters."""
+        ...
+
+    def epoch(self, epoch: int, block: int) -> EpochRecord:
+        """A key epoch with its shards."""
+        ...
+
+
+def required_wei(snapshot: Snapshot, role: Role, params: ParamSet, max_fee_wei: int) -> int:
+    """Balance that an account needs in the worst case: gas at `max_fee_wei`, the highest fee that it pays, and a watchtower's
+    bonds. 0 for a node that observes only, which pays no fee."""
+    if max_fee_wei == 0:
+        return 0
+    if role in JUDGES:
+        return JUDGE_GAS * max_fee_wei
+    return WATCHTOWER_GAS * max_fee_wei + snapshot.required_bond_wei + params.money.demand_bond
+
+
+class NodeObserver:
+    """Sets metrics and records checks; called once for each snapshot."""
+
+    def __init__(
+        self, readiness: ReadinessRegistry, head: ChainHead, chain: ObservedChain, me: Address, role: Role, max_fee_wei: int
+    ) -> None:
+        """`max_fee_wei`: largest fee per gas that the account pays; 0 if it sends nothing.
+
+        It adds the checks that are computed when somebody asks.
+        """
+        self._readiness = readiness
+        self._head = head
+        self._chain = chain
+        self._me = me
+        self._role = role
+        self._max_fee_wei = max_fee_wei
+        self._shards = ShardPresence()
+        self._epoch = 0
+        readiness.add("head_age", head.check)
+        if role in JUDGES:
+            readiness.add("key_shards", self._shards.check)
+
+    def observe(self, snapshot: Snapshot) -> None:
+        """Tells what this block shows."""
+        self._head.note(snapshot.number, snapshot.timestamp)
+        metrics.BALANCE.set(snapshot.me.balance_wei)
+        metrics.STAKE.set(snapshot.me.stake_wei)
+        set_disputes(snapshot, self._me)
+        params = self._chain.params(snapshot.params_version, snapshot.number)
+        required = required_wei(snapshot, self._role, params, self._max_fee_wei)
+        metrics.REQUIRED.set(required)
+        checks = [
+            Check(
+                "balance", snapshot.me.balance_wei >= required, _ether(snapshot.me.balance_wei), f"at least {_ether(required)}",
+                f"Send ETH to {self._me}.",
+            ),
+            Check(
+                "key_epoch", snapshot.active_epoch != 0, f"epoch {snapshot.active_epoch}", "an active key epoch",
+                "Nothing to do here: the shards' ceremony has to end before receipts can be sealed.",
+            ),
+        ]  # fmt: skip
+        if self._role in JUDGES:
+            checks += _membership(snapshot, params, self._me)
+        self._readiness.record(checks)
+        if snapshot.active_epoch not in (0, self._epoch):
+            self._shards.note(self._chain.epoch(snapshot.active_epoch, snapshot.number))
+            self._epoch = snapshot.active_epoch
+
+
+def _membership(snapshot: Snapshot, params: ParamSet, me: Address) -> list[Check]:
+    registered, least = any(snapshot.me.pool), params.money.min_verifier_stake
+    return [
+        Check(
+            "registration", registered, f"pool 0x{snapshot.me.pool.hex()[:8]}" if registered else "no pool",
+            "a verifier of a pool", f"Register {me} as a verifier.",
+        ),
+        Check(
+            "stake", snapshot.me.stake_wei >= least, _ether(snapshot.me.stake_wei), f"at least {_ether(least)}",
+            f"Stake for {me}: below this it is never drawn.",
+        ),
+    ]  # fmt: skip
+
+
+def set_disputes(snapshot: Snapshot, me: Address) -> None:
+    """Metrics of the disputes that can still change, and of the next deadline of own seats."""
+    parts = {"member": 0, "challenger": 0, "observer": 0}
+    for dispute in snapshot.disputes:
+        parts[_part_in(dispute, me)] += 1
+    for part, number in parts.items():
+        metrics.DISPUTES_OPEN.labels(role=part).set(number)
+    for stage, phase in (("commit", Phase.COMMIT), ("reveal", Phase.REVEAL)):
+        due = [each for each in snapshot.disputes if each.phase is phase and _is_due(each, phase, me)]
+        ends = [(each.commit_end, each.commit_s) for each in due] if phase is Phase.COMMIT else [
+            (each.reveal_end, each.reveal_end - each.commit_end) for each in due
+        ]  # fmt: skip
+        end, length = min(ends, default=(math.inf, math.inf))
+        metrics.DISPUTE_DEADLINE.labels(stage=stage).set(end - snapshot.clock)
+        metrics.DISPUTE_STAGE.labels(stage=stage).set(length)
+
+
+def _part_in(dispute: Dispute, me: Address) -> str:
+    if dispute.seat_of(me) is not None:
+        return "member"
+    return "challenger" if dispute.challenger.account == me else "observer"
+
+
+def _is_due(dispute: Dispute, phase: Phase, me: Address) -> bool:
+    """Whether an own seat has still to act in this phase. Who did not commit has nothing to reveal."""
+    seat = dispute.seat_of(me)
+    if seat is None:
+        return False
+    return not seat.committed if phase is Phase.COMMIT else any(seat.commitment)
+
+
+def _ether(wei: int) -> str:
+    return f"{wei / ETHER:.4g} ETH"
