@@ -22,6 +22,7 @@ from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.suites import hybrid_epoch, rebuilt_epoch
 from bytewise.protocol.units import Address, hex0x
 from bytewise.service.files import replace_file
+from bytewise.tee_simulated.root import issue
 from chain.client.rpc import ChainClient
 from chain.deployment.deploy import fund
 from chain.sending.keys import devnet_signer, save_signer
@@ -84,6 +85,7 @@ def variables(site: Site, book: Book, accounts: dict[str, Address]) -> dict[str,
         "ENVIRONMENT": site.environment_file,
         "EPOCH_FILE": site.epoch_file,
         "SPARE_KEY": site.spare_key,
+        "SPARE_PLATFORM": site.spare_platform,
         **{f"ACCOUNT_{name.upper()}": account for name, account in accounts.items()},
         **{f"CONTRACT_{each.name.upper()}": getattr(addresses, each.name) for each in fields(addresses)},
     }
@@ -109,6 +111,11 @@ def make_spare(site: Site) -> Address:
     client = ChainClient(site.rpc_url, CHAIN_ID, build.RPC_TIMEOUT_S)
     fund(client, devnet_signer(CHAIN_ID, 0), {signer.address: plan.FUNDS_WEI})
     return signer.address
+
+
+def make_spare_machine(site: Site) -> None:
+    """A simulated machine that no process uses: with it a sixth verifier can join."""
+    issue(site.of("tee"), site.spare_platform)
 
 
 def show(site: Site, console: Console) -> None:
@@ -250,6 +257,7 @@ def _keep(running: "Demo", console: Console) -> None:
 
     assert running.book is not None, "the story was told"
     spare = make_spare(running.site)
+    make_spare_machine(running.site)
     write_variables(running.site, running.book, {**running.accounts, "spare": spare})
     show(running.site, console)
     stay(running.network, console)

@@ -165,6 +165,11 @@ class Site:
         return self.folder / "spare" / "account.key"
 
     @property
+    def spare_platform(self) -> Path:
+        """Key file of a simulated machine that no process uses; there if the network stays up."""
+        return self.folder / "spare" / "platform.pem"
+
+    @property
     def policy_file(self) -> Path:
         """The appraisal policy."""
         return self.folder / "policy.json"
