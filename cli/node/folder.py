@@ -52,7 +52,7 @@ def make_node_folder(folder: Path, choices: NodeChoices) -> str:
     `ConfigurationError` for a choice that cannot be right, with its option; then nothing was made.
     """
     network = address_book(choices.network_file)
-    _verify_choices(choices, network.chain_id)
+    _verify_choices(choices)
     signer = LocalSigner(secrets.token_bytes(32)) if choices.key_file is None else _existing(choices)
     with new_folder(folder) as draft:
         shutil.copyfile(choices.network_file, draft / NETWORK)
@@ -91,7 +91,7 @@ def _keystore(signer: LocalSigner, password: Secret) -> bytes:
     return json.dumps(Account.encrypt(signer.secret, password.reveal().decode())).encode()
 
 
-def _verify_choices(choices: NodeChoices, chain_id: int) -> None:
+def _verify_choices(choices: NodeChoices) -> None:
     """`ConfigurationError` naming the first option that a role lacks or that contradicts another."""
     role = choices.role
     needed: dict[str, object] = {}
@@ -106,8 +106,9 @@ def _verify_choices(choices: NodeChoices, chain_id: int) -> None:
             raise ConfigurationError(option, f"missing: role {role} needs it")
         if isinstance(given, Path) and not given.exists():
             raise ConfigurationError(option, f"{given} does not exist")
-    if choices.evidence not in [each.value for each in EvidenceType]:
-        raise ConfigurationError("--evidence", f"{choices.evidence[:40]} is none of {', '.join(EvidenceType)}")
+    kinds = [each.value for each in EvidenceType]
+    if choices.evidence not in kinds:
+        raise ConfigurationError("--evidence", f"{choices.evidence[:40]} is none of {', '.join(kinds)}")
 
 
 def _settings(choices: NodeChoices, chain_id: int) -> str:

@@ -11,6 +11,7 @@ import typer
 
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service import telemetry
+from bytewise.service.exit_codes import Exit
 from bytewise.service.schedule import stop_on_signals
 from bytewise.service.settings import child_environment, read_document, setting_variables
 from cli.new_folder import SETTINGS
@@ -73,6 +74,9 @@ def _tell_problems(config: Path) -> None:
         told = subprocess.run(
             command, capture_output=True, env=child_environment(setting_variables()), timeout=LOOK_S, check=False
         )
+        if told.returncode == Exit.USAGE:
+            sys.stderr.buffer.write(told.stderr)
+            raise typer.Exit(Exit.USAGE)
         state = json.loads(told.stdout)
     except (subprocess.TimeoutExpired, ValueError):
         telemetry.log("node.not_checked", do="`bytewise doctor` says what does not answer")

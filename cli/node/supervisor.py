@@ -88,8 +88,9 @@ class _Process:
 class NodeSupervisor:
     """The processes of one node."""
 
-    def __init__(self, programs: Sequence[Program], password: PasswordPipe | None = None) -> None:
+    def __init__(self, programs: Sequence[Program], password: PasswordPipe | None = None, stop_s: float = STOP_S) -> None:
         self._password = password
+        self._stop_s = stop_s
         self._processes = [_Process(each, self._begin) for each in programs]
 
     def run(self, stop: threading.Event) -> int:
@@ -123,7 +124,7 @@ class NodeSupervisor:
         for each in alive:
             assert each.running is not None
             each.running.send_signal(signal.SIGTERM)
-        deadline, killed = monotonic_s() + STOP_S, False
+        deadline, killed = monotonic_s() + self._stop_s, False
         for each in alive:
             assert each.running is not None
             try:

@@ -1,0 +1,226 @@
+"""`bytewise doctor`, `register`, `status` on a real chain: what a new node lacks, what it does about that, and its state."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.units import U256
+from bytewise.service.clock import SystemClock
+from bytewise.service.exit_codes import Exit
+from bytewise.service.settings import load_settings
+from bytewise.storage.engine import open_database
+from bytewise.storage.migrate import migrate
+from bytewise.storage.nonce_lease import NonceLease
+from chain.client.address_book import read_network, write_network
+from chain.deployment.params import ETHER
+from chain.sending.keys import open_signer, save_signer
+from cli.__main__ import main
+from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
+from tests.fixtures.chain.devnet import MEASUREMENT, POOL, deployed, reader, word
+from tests.fixtures.verifier.node_file import node_file
+from verifier.settings import NodeSettings
+
+STAKE = 32 * ETHER
+NO_HISTORY = "old_state"
+"""A chain from a saved state has no states before it: this check fails here, as it would on a node that prunes too much."""
+
+
+class Node(NamedTuple):
+    """A node's folder beside a network."""
+
+    anvil: Anvil
+    folder: Path
+    role: str
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "node" / "bytewise.toml"
+
+    @property
+    def settings(self) -> NodeSettings:
+        return load_settings(NodeSettings, self.config)
+
+    @property
+    def account(self) -> str:
+        return open_signer(self.settings.signer).address
+
+    def lease(self) -> NonceLease:
+        engine = open_database(self.settings.db.location)
+        return NonceLease(engine, SystemClock(), CHAIN_ID, open_signer(self.settings.signer).address)
+
+    def fund(self, wei: int) -> None:
+        self.anvil.rpc("anvil_setBalance", self.account, hex(wei))
+
+
+def verb(capsys: pytest.CaptureFixture[str], *words: str, wanted: Exit) -> Any:
+    """What a verb prints as JSON; its exit code must be the wanted one."""
+    capsys.readouterr()
+    assert main([*words, "--output", "json"]) == wanted, capsys.readouterr()
+    return json.loads(capsys.readouterr().out)
+
+
+def failing(document: Any) -> dict[str, Any]:
+    return {each["name"]: each for each in document["checks"] if not each["ok"]}
+
+
+@pytest.fixture(scope="module")
+def chain() -> Iterator[Anvil]:
+    with running_anvil() as anvil:
+        anvil.automine(True)
+        yield anvil
+
+
+@pytest.fixture
+def watchtower(chain: Anvil, tmp_path: Path) -> Node:
+    return made(chain, tmp_path, "watchtower")
+
+
+def made(chain: Anvil, folder: Path, role: str) -> Node:
+    """A new node of a network that has operators, verifiers and a key epoch."""
+    write_network(folder / "network.json", deployed(chain))
+    chain.automine(True)
+    words = ["init", "--role", role, str(folder / "node"), "--network", str(folder / "network.json"), "--rpc", chain.url]
+    assert main([*words, "--da", "http://127.0.0.1:1"]) == Exit.OK
+    return Node(chain, folder, role)
+
+
+def member(chain: Anvil, folder: Path) -> Path:
+    """Settings of a member whose enclave is described elsewhere."""
+    network = deployed(chain)
+    chain.automine(True)
+    write_network(folder / "network.json", network)
+    save_signer(folder / "account.key", LocalSigner(word("new member")))
+    migrate(f"sqlite:///{folder / 'actor.db'}")
+    return node_file(folder, f"sqlite:///{folder / 'actor.db'}", chain.url)
+
+
+def test_doctor_names_all_that_an_observer_lacks_and_nothing_else(watchtower: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    found = verb(capsys, "doctor", "--config", str(watchtower.config), wanted=Exit.NOT_READY)
+    assert set(failing(found)) - {NO_HISTORY} == {"da"} and "127.0.0.1" in failing(found)["da"]["value"]
+    assert all(each["advice"] and each["threshold"] and each["value"] for each in found["checks"])
+
+
+def test_watchtower_that_challenges_needs_money_for_its_bonds(watchtower: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    text = watchtower.config.read_text()
+    watchtower.config.write_text(text.replace('# strategy = "observe"', 'strategy = "challenge"'))
+    words = ("doctor", "--config", str(watchtower.config))
+    lacking = failing(verb(capsys, *words, wanted=Exit.NOT_READY))
+    assert set(lacking) - {NO_HISTORY} == {"da", "balance"} and watchtower.account in lacking["balance"]["advice"]
+    watchtower.fund(10 * ETHER)
+    assert set(failing(verb(capsys, *words, wanted=Exit.NOT_READY))) - {NO_HISTORY} == {"da"}
+
+
+def test_another_chain_and_a_dead_node_are_told_by_every_check_that_needs_them(
+    watchtower: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, words = watchtower.config.read_text(), ("doctor", "--config", str(watchtower.config))
+    watchtower.config.write_text(text.replace(watchtower.anvil.url, "http://127.0.0.1:1"))
+    lacking = failing(verb(capsys, *words, wanted=Exit.NOT_READY))
+    assert {"chain_id", "contract_code", "head_age", "da"} <= set(lacking)
+    book = replace(read_network(watchtower.config.parent / "network.json"), chain_id=U256(31338))
+    write_network(watchtower.config.parent / "network.json", book)
+    watchtower.config.write_text(text)
+    lacking = failing(verb(capsys, *words, wanted=Exit.NOT_READY))
+    assert "31337" in lacking["chain_id"]["value"] and "contract_code" in lacking
+
+
+def test_stopped_sending_is_told_by_doctor_and_status(watchtower: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    watchtower.lease().stop("nonce 7 was used by somebody else")
+    for words in ("doctor", "status"):
+        found = verb(capsys, words, "--config", str(watchtower.config), wanted=Exit.NOT_READY)
+        told = {each["name"]: each["value"] for each in found.get("checks", found.get("problems"))}
+        assert "somebody else" in told["sending"]
+
+
+def test_doctor_changes_nothing(watchtower: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path.name: path.read_bytes() for path in watchtower.config.parent.iterdir() if not path.name.startswith("node.db-")}
+    head = watchtower.anvil.client.head().number
+    verb(capsys, "doctor", "--config", str(watchtower.config), wanted=Exit.NOT_READY)
+    after = {path.name: path.read_bytes() for path in watchtower.config.parent.iterdir() if not path.name.startswith("node.db-")}
+    assert before == after and watchtower.anvil.client.head().number == head
+
+
+@pytest.mark.parametrize("words", ["doctor", "status", "run"])
+def test_settings_that_cannot_be_read_end_each_verb_with_every_problem(
+    watchtower: Node, words: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = watchtower.config.read_text()
+    watchtower.config.write_text(text.replace("[da]\n", "[da]\nkolour = 3\n").replace("urls = ", "# urls = "))
+    assert main([words, "--config", str(watchtower.config)]) == Exit.USAGE
+    said = " ".join(capfd.readouterr().err.split())
+    assert "da.kolour: unknown setting" in said and "da.urls: missing" in said and "process.started" not in said
+
+
+def test_status_says_who_runs_and_what_is_wrong(watchtower: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("status", "--config", str(watchtower.config))
+    found = verb(capsys, *words, wanted=Exit.NOT_READY)
+    assert {each["name"] for each in found["problems"]} == {"process", "da"} and found["net_wei"] == 0
+    lease = watchtower.lease()
+    lease.ttl_s = 600
+    lease.acquire()
+    found = verb(capsys, *words, wanted=Exit.NOT_READY)
+    assert {each["name"] for each in found["problems"]} == {"da"} and found["process"] == "running"
+
+
+def test_verifier_is_registered_once_in_steps_that_were_shown_before(
+    chain: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = member(chain, tmp_path)
+    settings = load_settings(NodeSettings, config)
+    account = open_signer(settings.signer).address
+    machine, program = "0x" + word("new machine").hex(), "0x" + MEASUREMENT.hex()
+    words = ["verifier", "register", "--config", str(config), "--stake", str(STAKE), "--platform-id", machine]
+    assert main([*words, "--dry-run"]) == Exit.USAGE and "--measurement" in capsys.readouterr().err
+    words += ["--measurement", program]
+    assert main([*words, "--yes"]) == Exit.USAGE and "balance" in capsys.readouterr().err
+    chain.rpc("anvil_setBalance", account, hex(40 * ETHER))
+    shown = verb(capsys, *words, "--dry-run", wanted=Exit.OK)
+    assert [each["call"] for each in shown] == ["StakeVault.deposit", "Registry.announce", "Registry.join"]
+    assert sum(each["value_wei"] for each in shown) == STAKE
+    court = reader(chain, read_network(settings.network_file))
+    assert court.holdings(account, court.head()).stake_wei == 0
+    chain.rpc("evm_setIntervalMining", 1)
+    assert main([*words, "--yes"]) == Exit.OK
+    chain.rpc("evm_setIntervalMining", 0)
+    mine = court.holdings(account, court.head())
+    assert mine.stake_wei == STAKE and mine.pool == POOL
+    assert verb(capsys, *words, "--yes", wanted=Exit.OK) == []
+
+
+def test_registration_beside_a_running_node_is_refused(chain: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = member(chain, tmp_path)
+    settings = load_settings(NodeSettings, config)
+    account = open_signer(settings.signer).address
+    chain.rpc("anvil_setBalance", account, hex(40 * ETHER))
+    NonceLease(open_database(settings.db.location), SystemClock(), CHAIN_ID, account).acquire()
+    words = ["verifier", "register", "--config", str(config), "--stake", str(STAKE), "--yes"]
+    machine = ["--platform-id", "0x" + "22" * 32, "--measurement", "0x" + MEASUREMENT.hex()]
+    assert main([*words, *machine]) == Exit.REFUSED
+    assert reader(chain, read_network(settings.network_file)).holdings(account, chain.client.head().number).stake_wei == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        (["--pool", "0x" + "33" * 32], "--pool"),
+        (["--platform-id", "0x22"], "--platform-id"),
+        (["--measurement", "nothing"], "--measurement"),
+    ],
+)
+def test_wrong_registration_is_named(
+    chain: Anvil, tmp_path: Path, wrong: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = member(chain, tmp_path)
+    machine = ["--platform-id", "0x" + "22" * 32, "--measurement", "0x" + MEASUREMENT.hex()]
+    assert main(["verifier", "register", "--config", str(config), "--stake", "1", "--dry-run", *machine, *wrong]) == Exit.USAGE
+    assert named in capsys.readouterr().err
+
+
+def test_role_without_registration_is_refused(watchtower: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verifier", "register", "--config", str(watchtower.config), "--stake", "1"]) == Exit.USAGE
+    assert "watchtower" in capsys.readouterr().err

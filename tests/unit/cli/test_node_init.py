@@ -1,0 +1,154 @@
+"""`bytewise init`: a folder that every process of the role can read, with every setting in it; or nothing at all."""
+
+import json
+import re
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from eth_account import Account
+
+from bytewise.protocol.encoding import encode
+from bytewise.service.exit_codes import Exit
+from bytewise.service.secret import read_secret
+from bytewise.service.settings import load_settings
+from bytewise.storage.engine import check_revision, open_database
+from bytewise.tee_simulated.root import issue, make_root
+from chain.sending.keys import open_signer
+from cli.__main__ import main
+from cli.node.roles import NodeRole
+from enclave.settings import EnclaveSettings
+from kms.settings import ShardSettings
+from serving.settings import OperatorSettings
+from tests.fixtures.chain.devnet import ENVIRONMENT
+from tests.fixtures.inference.models import small_artifact
+from tests.fixtures.verifier.verifier_fixture import NETWORK
+from verifier.settings import NodeSettings, Strategy
+
+KEY = bytes(range(1, 33))
+DUTY_ROLES = (NodeRole.VERIFIER, NodeRole.MEMBER, NodeRole.WATCHTOWER, NodeRole.MONITOR)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """An address book, a model, an environment and a simulated machine."""
+    (tmp_path / "network.json").write_bytes(encode(NETWORK))
+    (tmp_path / "environment.json").write_bytes(encode(ENVIRONMENT))
+    small_artifact(tmp_path / "model", 7)
+    make_root(tmp_path / "tee")
+    issue(tmp_path / "tee", tmp_path / "platform.pem")
+    return tmp_path
+
+
+def options(place: Path, role: NodeRole) -> list[str]:
+    """What a person gives for a role."""
+    common = ["--network", str(place / "network.json"), "--rpc", "http://127.0.0.1:1", "--da", "http://127.0.0.1:2"]
+    model = ["--artifact", str(place / "model" / "artifact")]
+    simulated = ["--evidence", "simulated", "--platform-file", str(place / "platform.pem")]
+    more = {
+        NodeRole.OPERATOR: [*model, "--environment", str(place / "environment.json"), "--model-name", "tiny"],
+        NodeRole.VERIFIER: [*model, *simulated],
+        NodeRole.MEMBER: [*model, *simulated],
+        NodeRole.SHARD: [
+            "--url", "https://127.0.0.1:7000", "--channel", "127.0.0.1:7001", "--simulated", "--coordinator", "0x" + "11" * 20,
+        ],
+    }  # fmt: skip
+    return [*common, *more.get(role, [])]
+
+
+def init(place: Path, role: NodeRole, *more: str) -> int:
+    """The verb; its exit code."""
+    return main(["init", "--role", role, str(place / "node"), *options(place, role), *more])
+
+
+@pytest.mark.parametrize("role", NodeRole)
+def test_each_process_of_a_new_node_reads_its_settings(place: Path, role: NodeRole, capsys: pytest.CaptureFixture[str]) -> None:
+    assert init(place, role) == Exit.OK
+    folder = place / "node"
+    file, told = folder / "bytewise.toml", capsys.readouterr().out
+    if role is NodeRole.SHARD:
+        url: str = load_settings(ShardSettings, file, "shard").database_url
+    elif role is NodeRole.OPERATOR:
+        settings = load_settings(OperatorSettings, file)
+        url = settings.db.location
+        assert open_signer(settings.signer).address in told
+    else:
+        node = load_settings(NodeSettings, file)
+        url = node.db.location
+        assert node.role == role and open_signer(node.signer).address in told
+        assert node.policy.strategy is Strategy.OBSERVE and node.observes == (role in ("watchtower", "monitor"))
+        if node.executor is not None:
+            assert load_settings(EnclaveSettings, file, "enclave").socket == node.executor.socket
+    check_revision(open_database(url))
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    for name in ("account.json", "account.password", "gateway.key", "tls.key"):
+        assert not (folder / name).exists() or stat.S_IMODE((folder / name).stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("role", DUTY_ROLES)
+def test_each_default_in_the_file_is_the_one_that_counts(place: Path, role: NodeRole) -> None:
+    assert init(place, role) == Exit.OK
+    file = place / "node" / "bytewise.toml"
+    before, text = load_settings(NodeSettings, file), file.read_text()
+    # Sections that are commented out as a whole stay so: they say what they need, and have no defaults.
+    parts = [part for part in re.split(r"\n(?=\n)", text) if "\n# [" not in part and "\n[enclave]" not in part]
+    told = re.sub(r'^# (\w+ = (?!""$).*)$', r"\1", "\n".join(parts), flags=re.MULTILINE)
+    assert told.count("\n#") < text.count("\n#") - 10
+    file.write_text(told)
+    assert replace(load_settings(NodeSettings, file), enclave=None) == replace(before, enclave=None)
+
+
+def test_existing_account_keeps_its_key_and_the_password_stays_where_it_is(place: Path) -> None:
+    plain, password = place / "old.key", place / "secret"
+    plain.write_text("0x" + KEY.hex())
+    password.write_text("a long password\n")
+    plain.chmod(0o600)
+    password.chmod(0o600)
+    assert init(place, NodeRole.WATCHTOWER, "--key", str(plain), "--password-file", str(password)) == Exit.OK
+    folder = place / "node"
+    stored = json.loads((folder / "account.json").read_text())
+    assert Account.decrypt(stored, "a long password") == KEY
+    assert not (folder / "account.password").exists()
+    everything = b"".join(path.read_bytes() for path in folder.iterdir() if path.is_file())
+    assert KEY.hex().encode() not in everything and b"a long password" not in everything
+    assert (
+        open_signer(load_settings(NodeSettings, folder / "bytewise.toml").signer).address.lower()
+        == f"0x{stored['address'].removeprefix('0x').lower()}"
+    )
+    # A keystore of another node is taken over with its password.
+    words = ["init", "--role", "monitor", str(place / "second"), *options(place, NodeRole.MONITOR)]
+    assert main([*words, "--key", str(folder / "account.json"), "--password-file", str(password)]) == Exit.OK
+    assert json.loads((place / "second" / "account.json").read_text())["address"] == stored["address"]
+
+
+@pytest.mark.parametrize(
+    ("role", "wrong", "named"),
+    [
+        (NodeRole.WATCHTOWER, ["--network", "nothing.json"], "nothing.json"),
+        (NodeRole.WATCHTOWER, ["--key", "nothing.key"], "nothing.key"),
+        (NodeRole.WATCHTOWER, ["--password-file", "nothing"], "nothing"),
+        (NodeRole.WATCHTOWER, ["--prompt"], "terminal"),
+        (NodeRole.WATCHTOWER, ["--rpc", "http://127.0.0.1:1"], "twice"),
+        (NodeRole.WATCHTOWER, ["--database-url-file", "nothing"], "nothing"),
+        (NodeRole.MEMBER, ["--artifact", "nothing"], "--artifact"),
+        (NodeRole.MEMBER, ["--evidence", "sgx"], "--evidence"),
+        (NodeRole.MEMBER, ["--platform-file", "nothing"], "--platform-file"),
+        (NodeRole.OPERATOR, ["--model-name", ""], "--model-name"),
+        (NodeRole.SHARD, ["--coordinator", ""], "--coordinator"),
+        (NodeRole.SHARD, ["--url", "somewhere"], "somewhere"),
+    ],
+)
+def test_wrong_choice_is_named_and_nothing_is_made(
+    place: Path, role: NodeRole, wrong: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert init(place, role, *wrong) == Exit.USAGE
+    assert named in capsys.readouterr().err
+    assert not (place / "node").exists() and not list(place.glob(".node*"))
+
+
+def test_keys_of_an_existing_folder_are_never_overwritten(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert init(place, NodeRole.WATCHTOWER) == Exit.OK
+    password = read_secret(place / "node" / "account.password")
+    assert init(place, NodeRole.WATCHTOWER) == Exit.USAGE
+    assert "never overwritten" in capsys.readouterr().err and read_secret(place / "node" / "account.password") == password

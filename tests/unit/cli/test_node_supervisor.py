@@ -1,0 +1,80 @@
+"""The supervisor of a node: what ends it, what is started again, and that it stops cleanly; with real processes."""
+
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from bytewise.service.clock import monotonic_s
+from bytewise.service.exit_codes import Exit
+from cli.node.supervisor import NodeSupervisor, PasswordPipe, Program
+
+LIMIT_S = 30.0
+
+
+def program(name: str, source: str, *, needs_account: bool = False) -> Program:
+    """A process of a few lines."""
+    return Program(name, (sys.executable, "-c", source), needs_account)
+
+
+def lives(folder: Path, name: str) -> str:
+    """Source of a process that says so and waits for SIGTERM."""
+    return (
+        f"import signal, sys, pathlib\npathlib.Path({str(folder / name)!r}).touch()\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\nsignal.pause()"
+    )
+
+
+def run_until(supervisor: NodeSupervisor, done: Path, count: int = 1) -> int:
+    """Runs it until a file has so many bytes (or just exists, for 1); its exit code."""
+    stop, codes = threading.Event(), []
+    thread = threading.Thread(target=lambda: codes.append(supervisor.run(stop)))
+    thread.start()
+    began = monotonic_s()
+    while thread.is_alive() and not (done.exists() and done.stat().st_size >= count - 1):
+        assert monotonic_s() - began < LIMIT_S
+        threading.Event().wait(0.05)
+    stop.set()
+    thread.join(LIMIT_S)
+    return int(codes[0])
+
+
+def test_asked_to_stop_it_stops_every_process(tmp_path: Path) -> None:
+    supervisor = NodeSupervisor([program("a", lives(tmp_path, "a")), program("b", lives(tmp_path, "b"))])
+    assert run_until(supervisor, tmp_path / "b") == Exit.OK
+
+
+@pytest.mark.parametrize("code", [Exit.USAGE, Exit.REFUSED])
+def test_end_that_another_start_would_repeat_ends_the_node(tmp_path: Path, code: Exit) -> None:
+    source = f"import sys, pathlib; pathlib.Path({str(tmp_path / 'n')!r}).open('a').write('x'); sys.exit({int(code)})"
+    supervisor = NodeSupervisor([program("stays", lives(tmp_path, "a")), program("ends", source)])
+    assert run_until(supervisor, tmp_path / "n", 99) == code
+    assert (tmp_path / "n").read_text() == "x"
+
+
+def test_process_that_failed_is_started_again(tmp_path: Path) -> None:
+    source = f"import sys, pathlib; pathlib.Path({str(tmp_path / 'n')!r}).open('a').write('x'); sys.exit({int(Exit.INTERNAL)})"
+    assert run_until(NodeSupervisor([program("fails", source)]), tmp_path / "n", 4) == Exit.OK
+    assert len((tmp_path / "n").read_text()) >= 2
+
+
+def test_process_that_does_not_stop_is_killed_and_told(tmp_path: Path) -> None:
+    deaf = (
+        f"import signal, pathlib\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\npathlib.Path({str(tmp_path / 'a')!r}).touch()\n"
+    )
+    supervisor = NodeSupervisor([program("deaf", deaf + "while True: signal.pause()")], stop_s=0.5)
+    assert run_until(supervisor, tmp_path / "a") == Exit.HUNG
+
+
+def test_password_reaches_only_who_needs_the_account_and_by_a_pipe(tmp_path: Path) -> None:
+    source = (
+        "import os, sys, pathlib\nname = os.environ.get('BYTEWISE__SIGNER__PASSWORD_FILE')\n"
+        "got = open(name).read() if name else 'nothing'\nshown = ' '.join(sys.argv) + str(dict(os.environ))\n"
+        f"pathlib.Path({str(tmp_path)!r}, sys.argv[1]).write_text(got + ('!' if 'sesame' in shown else ''))\n"
+        "sys.exit(64)"
+    )
+    for name, needs_account, got in (("node", True, "sesame"), ("enclave", False, "nothing")):
+        each = Program(name, (sys.executable, "-c", source, name), needs_account)
+        assert NodeSupervisor([each], PasswordPipe(b"sesame")).run(threading.Event()) == Exit.USAGE
+        assert (tmp_path / name).read_text() == got
