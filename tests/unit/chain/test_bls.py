@@ -10,7 +10,7 @@ from py_ecc.bls.ciphersuites import G2ProofOfPossession as Suite
 from py_ecc.bls.g2_primitives import G1_to_pubkey, G2_to_signature
 from py_ecc.optimized_bls12_381.optimized_curve import G1, curve_order, neg
 
-from bytewise.crypto import bls
+from bytewise.crypto import bls, bls_points
 from bytewise.crypto.bls import BlsSignature, BlsSigner, PublicKey
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.records import BadSignature, MalformedValue
@@ -21,7 +21,7 @@ from tests.vectors import make_bls
 
 DOMAIN = Domain(31337, Address("0x" + "b1" * 20))
 MESSAGE = make_bls.word("message")
-NEGATIVE_GENERATOR = bls._encoded(neg(G1))
+NEGATIVE_GENERATOR = bls_points.encode_point(neg(G1))
 MAP_TO_G2, ADD_G1, PAIRING = 0x11, 0x0B, 0x0F
 
 
@@ -41,12 +41,13 @@ def test_the_committed_vectors_are_what_the_script_writes() -> None:
 
 
 def test_the_suite_is_the_one_of_the_reference() -> None:
+    assert (bls.MESSAGE_TAG, bls.POSSESSION_TAG) == (Suite.DST, Suite.POP_TAG)
     secret = 7**40
     key = BlsSigner(secret.to_bytes(32))
     signature = key.sign(MESSAGE)
-    compressed = G2_to_signature(bls._point_of_g2(signature))
+    compressed = G2_to_signature(bls_points.point_of_g2(signature))
     assert compressed == Suite.Sign(secret, MESSAGE)
-    assert G1_to_pubkey(bls._point_of_g1(key.public_key)) == Suite.SkToPk(secret)
+    assert G1_to_pubkey(bls_points.point_of_g1(key.public_key)) == Suite.SkToPk(secret)
 
 
 def test_the_chain_accepts_what_python_signs(chain: Anvil) -> None:

@@ -1,0 +1,126 @@
+"""Points of BLS12-381 as `bytewise.crypto.bls` encodes them, computed by `py_ecc`.
+
+Import this module where it is used, inside the function: `py_ecc` computes tables for half a second when it is imported, and
+most processes never sign a certificate.
+"""
+
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import Any
+
+from py_ecc.bls.g2_primitives import subgroup_check
+from py_ecc.bls.hash_to_curve import hash_to_G2
+from py_ecc.fields import optimized_bls12_381_FQ as Fq
+from py_ecc.fields import optimized_bls12_381_FQ2 as Fq2
+from py_ecc.optimized_bls12_381.optimized_curve import (
+    G1,
+    Z1,
+    Z2,
+    add,
+    b,
+    b2,
+    curve_order,
+    field_modulus,
+    is_inf,
+    is_on_curve,
+    multiply,
+    neg,
+    normalize,
+)
+from py_ecc.optimized_bls12_381.optimized_pairing import final_exponentiate, pairing
+
+from bytewise.protocol.errors.records import MalformedValue
+from bytewise.protocol.units import Digest, digest
+
+ORDER = curve_order
+"""Order of the groups."""
+
+_FIELD_BYTES = 64
+_KEY_SIZE, _SIGNATURE_SIZE = 2 * _FIELD_BYTES, 4 * _FIELD_BYTES
+
+
+def key_of(scalar: int) -> bytes:
+    """The generator of G1 times a scalar."""
+    return encode_point(multiply(G1, scalar))
+
+
+def hash_to_curve(message: Digest, tag: bytes, scalar: int = 1) -> bytes:
+    """The RFC 9380 point of G2 for a message of 32 bytes, times a scalar."""
+    return encode_point(multiply(_hashed(message, tag), scalar))
+
+
+def sum_of_keys(parts: Iterable[tuple[bytes, int]]) -> bytes:
+    """Sum of points of G1, each multiplied; `MalformedValue` for a point outside the group, or times less than 1."""
+    total = Z1
+    for key, times in parts:
+        total = add(total, multiply(point_of_g1(key), _positive(times)))
+    return encode_point(total)
+
+
+def sum_of_signatures(parts: Iterable[tuple[bytes, int]]) -> bytes:
+    """The same of points of G2."""
+    total = Z2
+    for signature, times in parts:
+        total = add(total, multiply(point_of_g2(signature), _positive(times)))
+    return encode_point(total)
+
+
+def verifies(key: bytes, message: Digest, signature: bytes, tag: bytes) -> bool:
+    """Whether the key's owner signed the message; `MalformedValue` for a bad point, or a key at infinity."""
+    signer, given = point_of_g1(key), point_of_g2(signature)
+    if is_inf(signer):
+        raise MalformedValue("BLS key", "infinity")
+    # e(key, hash) = e(generator, signature), as one product with one final exponentiation.
+    left = pairing(_hashed(message, tag), signer, final_exponentiate=False)
+    right = pairing(given, neg(G1), final_exponentiate=False)
+    return bool(final_exponentiate(left * right) == type(left).one())
+
+
+def encode_point(point: Any) -> bytes:
+    """Bytes of a point of `py_ecc`."""
+    if is_inf(point):
+        return bytes(_SIGNATURE_SIZE if isinstance(point[0], Fq2) else _KEY_SIZE)
+    numbers = [part for each in normalize(point) for part in (each.coeffs if isinstance(each, Fq2) else (each,))]
+    return b"".join(int(number).to_bytes(_FIELD_BYTES) for number in numbers)
+
+
+def point_of_g1(key: bytes) -> Any:
+    """The point of `py_ecc`; `MalformedValue` if it is not of the group."""
+    x, y = _numbers("BLS key", key, _KEY_SIZE)
+    return Z1 if x == y == 0 else _of_the_group("BLS key", (Fq(x), Fq(y), Fq(1)), b)
+
+
+def point_of_g2(signature: bytes) -> Any:
+    """The point of `py_ecc`; `MalformedValue` if it is not of the group."""
+    x0, x1, y0, y1 = _numbers("BLS signature", signature, _SIGNATURE_SIZE)
+    if x0 == x1 == y0 == y1 == 0:
+        return Z2
+    return _of_the_group("BLS signature", (Fq2([x0, x1]), Fq2([y0, y1]), Fq2([1, 0])), b2)
+
+
+def _hashed(message: Digest, tag: bytes) -> Any:
+    function: Any = sha256  # the library's annotation asks for a hash object, its code for the constructor
+    return hash_to_G2(digest(message), tag, function)
+
+
+def _positive(times: int) -> int:
+    if times < 1:
+        raise MalformedValue("seats", str(times))
+    return times
+
+
+def _numbers(what: str, data: bytes, size: int) -> list[int]:
+    if len(data) != size:
+        raise MalformedValue(what, f"{len(data)} bytes instead of {size}")
+    numbers = [int.from_bytes(data[i : i + _FIELD_BYTES]) for i in range(0, size, _FIELD_BYTES)]
+    if max(numbers) >= field_modulus:
+        raise MalformedValue(what, "a coordinate is not below the field's modulus")
+    return numbers
+
+
+def _of_the_group(what: str, point: Any, constant: Any) -> Any:
+    if not is_on_curve(point, constant):
+        raise MalformedValue(what, "not on the curve")
+    if not subgroup_check(point):
+        raise MalformedValue(what, "outside the subgroup")
+    return point
