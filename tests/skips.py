@@ -1,8 +1,9 @@
 """Counts skipped tests, prints them, and fails a whole run whose skips are not the expected ones (`make test`).
 
 `tests/expected_skips.txt` has one test per line, or one function or module for all its tests; lines under `[without NAME]` count
-only where the environment variable NAME is unset, those under `[without compiler]` where the C engine is not built and could
-not be. A test that stops running is then a failure, never a smaller number that nobody reads.
+only where the environment variable NAME is unset. Those under `[without compiler]` count where the C engine is not built and
+could not be, those under `[without promtool]` where that program is not installed. A test that stops running is then a failure,
+never a smaller number that nobody reads.
 """
 
 import os
@@ -36,11 +37,12 @@ def differences(skipped: frozenset[str], expected: frozenset[str]) -> list[str]:
 
 
 def surroundings() -> frozenset[str]:
-    """Names of the set environment variables, and `compiler` where the C engine is built or could be."""
+    """Names of the set environment variables, `compiler` where the C engine is built or could be, and `promtool` where it is."""
     library = (EXPECTED.parents[1] / "bytewise/inference/native").glob("_engine*.so")
     command = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
     # A compiler without an engine is no excuse: then the build is broken.
-    return frozenset(os.environ) | ({"compiler"} if any(library) or shutil.which(command) else set())
+    found = {"compiler"} if any(library) or shutil.which(command) else set()
+    return frozenset(os.environ) | found | ({"promtool"} if shutil.which("promtool") else set())
 
 
 def _line_of(name: str, expected: frozenset[str]) -> str | None:

@@ -22,7 +22,6 @@ from bytewise.storage.protection import Protection
 from bytewise.storage.tables import NonceLeaseRow
 from chain.client.address_book import write_network
 from chain.sending.keys import save_signer
-from cli.__main__ import main
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.fixtures.chain.devnet import VERIFIERS, deployed, empty_database
 from tests.fixtures.storage.stored_records import vote
@@ -31,7 +30,6 @@ from tests.source import ROOT
 
 MEMBER = VERIFIERS[0]
 LIMIT_S = 60
-Capture = pytest.CaptureFixture[str]
 
 
 class Place(NamedTuple):
@@ -66,9 +64,13 @@ class Place(NamedTuple):
         """What the process with that log said."""
         return (self.folder / f"{ready}.log").read_text()
 
-    def protect(self, verb: str, *files: Path) -> int:
-        """Exit code of one verb of `bytewise member`, run in this process."""
-        return main(["member", verb, "--config", str(self.folder / "ready.json"), *map(str, files)])
+    def protect(self, verb: str, *files: Path) -> subprocess.CompletedProcess[str]:
+        """One verb of `bytewise member export-votes`, as its own process."""
+        where = ["--config", str(self.folder / "ready.json"), *map(str, files)]
+        command = [sys.executable, "-m", "cli", "member", verb, *where]
+        return subprocess.run(
+            command, cwd=ROOT, env=child_environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
 
     @property
     def url(self) -> str:
@@ -97,57 +99,47 @@ def book(anvil: Anvil, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def place(anvil: Anvil, book: Path, tmp_path: Path) -> Place:
-    return made_place(anvil, book, tmp_path)
-
-
-def made_place(anvil: Anvil, book: Path, folder: Path) -> Place:
-    """A member that has signed one vote, not started yet."""
-    (folder / "network.json").write_bytes(book.read_bytes())
-    save_signer(folder / "account.key", MEMBER)
-    (folder / "actor.db").write_bytes(empty_database())
-    made = Place(anvil, folder)
+    (tmp_path / "network.json").write_bytes(book.read_bytes())
+    save_signer(tmp_path / "account.key", MEMBER)
+    (tmp_path / "actor.db").write_bytes(empty_database())
+    made = Place(anvil, tmp_path)
     Protection(open_database(made.url), SystemClock()).sign_once(vote(dispute=1), Blob(b""))
     return made
 
 
-Running = tuple[Place, "subprocess.Popen[bytes]"]
-
-
-@pytest.fixture(scope="module")
-def running(anvil: Anvil, book: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """An idle member that runs until a test ends it."""
-    place = made_place(anvil, book, tmp_path_factory.mktemp("running"))
-    with place.running() as member:
-        yield place, member
-
-
-def test_votes_are_not_exported_beside_an_idle_running_member(running: Running, tmp_path: Path, capfd: Capture) -> None:
-    place, member = running
+def test_votes_are_not_exported_beside_an_idle_running_member(place: Place, tmp_path: Path) -> None:
     out, old = tmp_path / "votes.json", tmp_path / "old.json"
-    old.write_bytes(Protection(open_database(place.url), SystemClock()).export())
-    for verb, *files in (("export-votes", out), ("import-votes", old), ("resume",)):
-        assert place.protect(str(verb), *map(Path, files)) == Exit.REFUSED, verb
-        said = " ".join(capfd.readouterr().err.split())
-        assert f":{member.pid}:" in said and "Stop the process" in said
-    assert not out.exists() and member.poll() is None
+    with place.running() as member:
+        old.write_bytes(Protection(open_database(place.url), SystemClock()).export())
+        for verb, *files in (("export-votes", out), ("import-votes", old), ("resume",)):
+            refused = place.protect(str(verb), *map(Path, files))
+            said = " ".join(refused.stderr.split())
+            assert refused.returncode == Exit.REFUSED, f"{verb}: {refused.stdout}{said}"
+            assert f":{member.pid}:" in said and "Stop the process" in said
+        assert not out.exists() and member.poll() is None
+        member.terminate()
+        assert member.wait(LIMIT_S) == 0
+        assert place.protect("export-votes", out).returncode == Exit.OK, "who ends well gives the nonce lease back at once"
+    assert out.exists()
 
 
-def test_second_member_on_one_database_ends_and_names_the_first(running: Running) -> None:
-    place, first = running
-    second = place.start("second")
-    assert second.wait(LIMIT_S) == Exit.REFUSED, "it does not run beside the first"
-    assert f":{first.pid}:" in place.said("second") and "LeaseTaken" in place.said("second")
-    assert not (place.folder / "second").exists() and first.poll() is None
+def test_killed_member_frees_its_account_within_a_lease_time(place: Place, tmp_path: Path) -> None:
+    with place.running() as member:
+        member.kill()
+        member.wait(LIMIT_S)
+        assert place.leased_for() <= DEFAULT_TTL_S
+        while place.leased_for() > 0:
+            threading.Event().wait(0.2)
+        done = place.protect("export-votes", tmp_path / "votes.json")
+        assert done.returncode == Exit.OK, done.stderr
 
 
-def test_killed_member_frees_its_account_within_a_lease_time(running: Running, tmp_path: Path) -> None:
-    place, member = running
-    member.kill()
-    member.wait(LIMIT_S)
-    assert place.leased_for() <= DEFAULT_TTL_S
-    while place.leased_for() > 0:
-        threading.Event().wait(0.2)
-    assert place.protect("export-votes", tmp_path / "votes.json") == Exit.OK
+def test_second_member_on_one_database_ends_and_names_the_first(place: Place) -> None:
+    with place.running() as first:
+        second = place.start("second")
+        assert second.wait(LIMIT_S) == Exit.REFUSED, "it does not run beside the first"
+        assert f":{first.pid}:" in place.said("second") and "LeaseTaken" in place.said("second")
+        assert not (place.folder / "second").exists() and first.poll() is None
 
 
 def test_member_that_slept_past_its_lease_ends_when_another_took_over(place: Place) -> None:
@@ -174,5 +166,3 @@ def test_member_waits_at_start_for_the_lease_of_a_killed_one(place: Place) -> No
     with place.running() as member:
         member.terminate()
         assert member.wait(LIMIT_S) == 0
-        done = place.protect("export-votes", place.folder / "votes.json")
-        assert done == Exit.OK, "who ends well gives the nonce lease back at once"

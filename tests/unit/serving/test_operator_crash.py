@@ -5,7 +5,6 @@ import shutil
 import signal
 import socket
 import ssl
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,23 +46,63 @@ def post_and_leave(operator: Operator) -> None:
             tls.sendall(f"{head}Content-Length: {len(BODY)}\r\n\r\n".encode() + BODY)
 
 
-@pytest.fixture(scope="module")
-def restarted(operator: Operator) -> Iterator["subprocess.Popen[bytes]"]:
-    """An operator that was killed when it had signed an answer that nobody read, and was started again, with a log of its own."""
+def test_answer_signed_and_never_delivered_is_returned_after_a_crash(operator: Operator) -> None:
+    receipt_store = operator.receipt_store
     config = str(operator.folder / "operator.toml")
     with process(operator.folder, "serving", "--config", config, exit_code=-signal.SIGKILL) as child:
         wait_ready(operator, child)
         post_and_leave(operator)
         deadline = monotonic_s() + READY_S
-        while operator.receipt_store.last_issued() < 1:
+        while receipt_store.last_issued() < 1:
             assert monotonic_s() < deadline
         child.kill()
-    (operator.folder / "serving.log").unlink()
-    with serving(operator) as child:
-        yield child
+    stored = receipt_store.unbatched(1) or receipt_store.in_batch(1)
+    with serving(operator), operator.http() as http:
+        headers = {"content-type": "application/json", "x-stainless-retry-count": "1"}
+        answer = http.post(f"{operator.url}/v1/chat/completions", content=BODY, headers=headers).json()
+        assert answer["receipt"]["signed"]["signature"] == "0x" + stored[0].signature.hex()
+        assert receipt_store.last_issued() == 1
+        operator.wait_anchored(1)
+    reader = SnapshotReader(operator.anvil.client, operator.network)
+    assert len(reader.batches(operator.network.deploy_block, reader.head())) == 1
 
 
-# The first two need the operator's database for themselves.
+def test_second_operator_on_one_database_ends_and_names_the_first(operator: Operator) -> None:
+    second = operator.folder / "second.toml"
+    settings = (operator.folder / "operator.toml").read_text()
+    second.write_text(settings.replace(str(operator.port), str(free_ports(1)[0])))
+    with serving(operator) as first:
+        with process(operator.folder, "serving", "--config", str(second), exit_code=Exit.REFUSED) as child:
+            assert child.wait(60) == Exit.REFUSED
+        assert "LeaseTaken" in operator.log() and f":{first.pid}:" in operator.log() and first.poll() is None
+
+
+def test_without_the_c_engine_one_line_says_that_torch_is_used(operator: Operator, tmp_path: Path) -> None:
+    config = str(operator.folder / "operator.toml")
+    with process(operator.folder, "serving", "--config", config) as child:
+        wait_ready(operator, child)
+    assert "engine.torch" not in operator.log() or not kernels()
+    written = len((operator.folder / "serving.log").read_text())
+    for package in ("bytewise", "serving", "chain", "kms"):
+        shutil.copytree(
+            ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("node_modules", "__pycache__", "_engine*")
+        )
+    with process(operator.folder, "serving", "--config", config, root=tmp_path) as child:
+        wait_ready(operator, child)
+    lines = (operator.folder / "serving.log").read_text()[written:].splitlines()
+    (told,) = [json.loads(line) for line in lines if "engine.torch" in line]
+    assert "no C engine" in told["why"] and "make install" in told["why"]
+
+
+def test_database_behind_the_chain_is_refused(operator: Operator) -> None:
+    config = operator.folder / "operator.toml"
+    other = operator.folder / "restored.toml"
+    empty = f"sqlite:///{operator.folder / 'empty.db'}"
+    migrate(empty)
+    other.write_text(config.read_text().replace(operator.database_url, empty))
+    with process(operator.folder, "serving", "--config", str(other), exit_code=Exit.INTERNAL) as child:
+        assert child.wait(60) == Exit.INTERNAL
+    assert "R-55" in operator.log()
 
 
 def test_operator_without_opt_in_seals_nothing_to_a_simulated_epoch(operator: Operator) -> None:
@@ -80,57 +119,3 @@ def test_operator_without_opt_in_seals_nothing_to_a_simulated_epoch(operator: Op
         assert child.wait(60) == Exit.INTERNAL
     assert receipt_store.last_issued() == before
     assert "accept.simulated" in operator.log()
-
-
-def test_without_the_c_engine_one_line_says_that_torch_is_used(operator: Operator, tmp_path: Path) -> None:
-    config, log = str(operator.folder / "operator.toml"), operator.folder / "serving.log"
-    written = len(log.read_text()) if log.exists() else 0
-    for package in ("bytewise", "serving", "chain", "kms"):
-        shutil.copytree(
-            ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("node_modules", "__pycache__", "_engine*")
-        )
-    with process(operator.folder, "serving", "--config", config, root=tmp_path) as child:
-        wait_ready(operator, child)
-    (told,) = [json.loads(line) for line in log.read_text()[written:].splitlines() if "engine.torch" in line]
-    assert "no C engine" in told["why"] and "make install" in told["why"]
-
-
-def test_answer_signed_and_never_delivered_is_returned_after_a_crash(
-    operator: Operator, restarted: "subprocess.Popen[bytes]"
-) -> None:
-    receipt_store = operator.receipt_store
-    stored = receipt_store.unbatched(1) or receipt_store.in_batch(1)
-    with operator.http() as http:
-        headers = {"content-type": "application/json", "x-stainless-retry-count": "1"}
-        answer = http.post(f"{operator.url}/v1/chat/completions", content=BODY, headers=headers).json()
-        assert answer["receipt"]["signed"]["signature"] == "0x" + stored[0].signature.hex()
-        assert receipt_store.last_issued() == 1
-        operator.wait_anchored(1)
-    reader = SnapshotReader(operator.anvil.client, operator.network)
-    assert len(reader.batches(operator.network.deploy_block, reader.head())) == 1
-    assert restarted.poll() is None
-    assert "engine.torch" not in (operator.folder / "serving.log").read_text() or not kernels(), "it has the C engine"
-
-
-def test_second_operator_on_one_database_ends_and_names_the_first(
-    operator: Operator, restarted: "subprocess.Popen[bytes]"
-) -> None:
-    second = operator.folder / "second.toml"
-    settings = (operator.folder / "operator.toml").read_text()
-    second.write_text(settings.replace(str(operator.port), str(free_ports(1)[0])))
-    with process(operator.folder, "serving", "--config", str(second), exit_code=Exit.REFUSED) as child:
-        assert child.wait(60) == Exit.REFUSED
-    assert "LeaseTaken" in operator.log() and f":{restarted.pid}:" in operator.log() and restarted.poll() is None
-
-
-@pytest.mark.usefixtures("restarted")
-def test_database_behind_the_chain_is_refused(operator: Operator) -> None:
-    operator.wait_anchored(1)
-    other = operator.folder / "restored.toml"
-    empty = f"sqlite:///{operator.folder / 'empty.db'}"
-    migrate(empty)
-    settings = (operator.folder / "operator.toml").read_text().replace(operator.database_url, empty)
-    other.write_text(settings.replace(str(operator.port), str(free_ports(1)[0])))
-    with process(operator.folder, "serving", "--config", str(other), exit_code=Exit.INTERNAL) as child:
-        assert child.wait(60) == Exit.INTERNAL
-    assert "R-55" in operator.log()
