@@ -1,35 +1,27 @@
 """`bytewise model vectors` and `bytewise member certify`: what a model must answer, and a verifier that computed it too."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
 
-from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import CannotExecute, ConfigurationError, NotExact
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import MalformedValue, UnknownEnvironment
-from bytewise.protocol.records.environment import Environment
-from bytewise.protocol.records.model_vectors import Vectors
-from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import ZERO_DIGEST, Digest, digest, hex0x, unhex
-from bytewise.service.clock import SystemClock
 from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import load_settings
-from bytewise.storage.duties import Duties
-from bytewise.storage.engine import check_revision, open_database
-from chain.client.access import open_chain
-from chain.client.address_book import read_network, verify_code
-from chain.deployment.calls import ContractCall, dry_run
-from chain.reads.documents import RegistryDocuments
-from chain.reads.reader import SnapshotReader
-from chain.reads.records import RegistryItem, Status
-from chain.sending.keys import open_signer
-from verifier.orders import CERTIFY, certification_subject
-from verifier.settings import NodeSettings
+from cli.output import bar_of, progress_bars
+
+if TYPE_CHECKING:
+    from bytewise.protocol.records.environment import Environment
+    from bytewise.protocol.records.model_vectors import Vectors
+    from bytewise.protocol.signing import LocalSigner
+    from chain.reads.reader import SnapshotReader
+    from chain.reads.records import RegistryItem
+    from verifier.settings import NodeSettings
+
 
 ArtifactArgument = Annotated[Path, typer.Argument(help="Folder of the model's artifact.")]
 EnvironmentOption = Annotated[
@@ -54,6 +46,8 @@ def vectors(
 
     Exit codes: 0 written, 3 this machine cannot tell, 64 wrong input.
     """
+    from bytewise.protocol.encoding import encode
+
     if out.exists():
         raise ConfigurationError(out.name, "exists already")
     if not out.parent.is_dir():
@@ -108,20 +102,29 @@ def certify(
 class Member(NamedTuple):
     """Whose word it will be."""
 
-    settings: NodeSettings
-    signer: LocalSigner
-    reader: SnapshotReader
+    settings: "NodeSettings"
+    signer: "LocalSigner"
+    reader: "SnapshotReader"
 
 
 def _member(config: Path) -> Member:
+    from chain.client.access import open_chain
+    from chain.client.address_book import read_network, verify_code
+    from chain.reads.reader import SnapshotReader
+    from chain.sending.keys import open_signer
+    from verifier.settings import NodeSettings
+
     settings = load_settings(NodeSettings, config)
     network = read_network(settings.network_file)
     client = open_chain(*settings.chain.rpc, network.chain_id, settings.chain.timeout_s)
     return Member(settings, open_signer(settings.signer), SnapshotReader(client, verify_code(client, network)))
 
 
-def _proposed(member: Member, name: Digest) -> RegistryItem:
+def _proposed(member: Member, name: Digest) -> "RegistryItem":
     """The item, if the contract takes this member's word for it now: to compute it may take long."""
+    from chain.deployment.calls import ContractCall, dry_run
+    from chain.reads.records import Status
+
     reader = member.reader
     proposed = reader.item(name, reader.head())
     if proposed.status is not Status.PROPOSED:
@@ -135,7 +138,10 @@ def _proposed(member: Member, name: Digest) -> RegistryItem:
     return proposed
 
 
-def _published(file: Path, proposed: RegistryItem) -> Vectors:
+def _published(file: Path, proposed: "RegistryItem") -> "Vectors":
+    from bytewise.protocol.encoding import decode
+    from bytewise.protocol.records.model_vectors import Vectors
+
     try:
         theirs = decode(Vectors, file.read_bytes())
     except OSError as error:
@@ -147,8 +153,10 @@ def _published(file: Path, proposed: RegistryItem) -> Vectors:
     return theirs
 
 
-def _place(member: Member, name: Digest, proposed: RegistryItem, file: Path | None) -> Environment | None:
+def _place(member: Member, name: Digest, proposed: "RegistryItem", file: Path | None) -> "Environment | None":
     """The environment that is certified, as the chain has it; of a model, that of the file."""
+    from chain.reads.documents import RegistryDocuments
+
     if proposed.pool == ZERO_DIGEST:
         return _environment(file)
     if file is not None:
@@ -159,7 +167,7 @@ def _place(member: Member, name: Digest, proposed: RegistryItem, file: Path | No
         raise ConfigurationError("ITEM", str(error)) from None
 
 
-def _computed(artifact: Path, environment: Environment | None, device: str, threads: int) -> Vectors:
+def _computed(artifact: Path, environment: "Environment | None", device: str, threads: int) -> "Vectors":
     # Here, since only these verbs of many need torch, which takes seconds to import.
     from bytewise.inference.manifest import MANIFEST_FILE
     from bytewise.inference.profiles import open_engine, profile_of
@@ -171,15 +179,15 @@ def _computed(artifact: Path, environment: Environment | None, device: str, thre
         said = f"is of profile {profile_of(artifact)[:40]}, the environment of {environment.profile[:40]}"
         raise ConfigurationError("ARTIFACT", said)
     try:
-        with Progress(console=Console(stderr=True), transient=True) as bars:
-            engine = open_engine(artifact, environment, threads=threads, device=device, progress=_teller(bars, "reading"))
-            return vectors_of(engine, _teller(bars, "computing"))
+        with progress_bars() as bars:
+            engine = open_engine(artifact, environment, threads=threads, device=device, progress=bar_of(bars, "reading"))
+            return vectors_of(engine, bar_of(bars, "computing"))
     except (CannotExecute, NotExact) as error:
         Console(stderr=True).print(f"this machine cannot tell: {error}", style="red", markup=False)
         raise typer.Exit(Exit.INCONCLUSIVE) from None
 
 
-def _tell_differences(found: Vectors, proposed: RegistryItem, theirs: Vectors | None) -> None:
+def _tell_differences(found: "Vectors", proposed: "RegistryItem", theirs: "Vectors | None") -> None:
     errors = Console(stderr=True)
     other = "" if proposed.pool == ZERO_DIGEST else ", or ARTIFACT is another model than the proposer's"
     said = f"this engine gives {hex0x(found.digest)}, proposed is {hex0x(proposed.vectors)}{other}"
@@ -188,7 +196,12 @@ def _tell_differences(found: Vectors, proposed: RegistryItem, theirs: Vectors | 
         errors.print(line, style="red", markup=False)
 
 
-def _order(member: Member, name: Digest, proposed: RegistryItem) -> None:
+def _order(member: Member, name: Digest, proposed: "RegistryItem") -> None:
+    from bytewise.service.clock import SystemClock
+    from bytewise.storage.duties import Duties
+    from bytewise.storage.engine import check_revision, open_database
+    from verifier.orders import CERTIFY, certification_subject
+
     database = open_database(member.settings.db.location)
     check_revision(database)
     # Not into the outbox: the member's process alone plans what its account sends.
@@ -196,7 +209,10 @@ def _order(member: Member, name: Digest, proposed: RegistryItem) -> None:
     Duties(database, SystemClock()).order(CERTIFY, subject, proposed.certify_until)
 
 
-def _environment(file: Path | None) -> Environment | None:
+def _environment(file: Path | None) -> "Environment | None":
+    from bytewise.protocol.encoding import decode
+    from bytewise.protocol.records.environment import Environment
+
     try:
         return None if file is None else decode(Environment, file.read_bytes())
     except OSError as error:
@@ -210,12 +226,3 @@ def _digest(text: str) -> Digest:
         return digest(unhex(text.lower()))
     except MalformedValue:
         raise ConfigurationError("ITEM", "must be 0x and 64 hex digits") from None
-
-
-def _teller(bars: Progress, doing: str) -> Callable[[str, int, int], None]:
-    task = bars.add_task(doing, total=None)
-
-    def tell(name: str, done: int, total: int) -> None:
-        bars.update(task, description=f"{doing} {name}", completed=done, total=total)
-
-    return tell

@@ -1,28 +1,18 @@
 """`bytewise dispute`: shows disputes, and appeals a verdict for an operator."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from bytewise.protocol.decisions.snapshot import Dispute
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import Fault
-from bytewise.protocol.records.statements import Verdict
-from bytewise.protocol.units import Digest, digest, hex0x, unhex
-from bytewise.service.clock import SystemClock
+from bytewise.protocol.units import Address, Digest, digest, hex0x, unhex
 from bytewise.service.settings import load_settings
-from bytewise.storage.duties import Duties
-from bytewise.storage.engine import check_revision, open_database
-from chain.client.access import open_chain
-from chain.client.address_book import read_network, verify_code
-from chain.deployment.calls import ContractCall, dry_run
-from chain.reads.reader import SnapshotReader
-from chain.sending.keys import open_signer
 from cli.assurance import warn
-from cli.connect import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, connected
-from cli.network import dispute_entry, disputes, seat_entry
+from cli.network import dispute_entry, seat_entry
+from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
 from cli.output import (
     LIMIT,
     LimitOption,
@@ -34,8 +24,11 @@ from cli.output import (
     one_by_prefix,
     print_entries,
 )
-from serving.disputes import APPEAL
-from serving.settings import OperatorSettings
+
+if TYPE_CHECKING:
+    from bytewise.protocol.decisions.snapshot import Dispute
+    from chain.reads.reader import SnapshotReader
+
 
 OperatorOption = Annotated[
     str | None, typer.Option("--operator", help="Only disputes against this account, or its first digits.")
@@ -58,6 +51,10 @@ def list_disputes(
 
     Example: bytewise dispute list --verdict overturned --output jsonl
     """
+    from bytewise.protocol.records.statements import Verdict
+    from bytewise_client.connection import connected
+    from bytewise_client.network_state import disputes
+
     if verdict is not None and verdict.upper() not in Verdict.__members__:
         raise ConfigurationError("--verdict", f"{verdict} is none of {', '.join(Verdict.__members__).lower()}")
     with connected(network, rpc, DA_URLS) as connection:
@@ -81,6 +78,9 @@ def show(
 
     Example: bytewise dispute show 0x71e0
     """
+    from bytewise_client.connection import connected
+    from bytewise_client.network_state import disputes
+
     with connected(network, rpc, DA_URLS) as connection:
         found = {each["dispute"]: each for each in disputes(connection.reader)}
     row = found[one_by_prefix("DISPUTE", dispute, found)]
@@ -110,14 +110,32 @@ def appeal(
     Exit codes: 0 ordered or possible, 5 the node does not answer, 64 wrong input, or refused by the contract (another phase,
     too late, appealed before, last level).
     """
+    from chain.client.access import open_chain
+    from chain.client.address_book import read_network, verify_code
+    from chain.reads.reader import SnapshotReader
+    from chain.sending.keys import open_signer
+    from serving.settings import OperatorSettings
+
     settings = load_settings(OperatorSettings, config)
     network, account = read_network(settings.network_file), open_signer(settings.signer).address
     client = open_chain(*settings.chain.rpc, network.chain_id, settings.chain.timeout_s)
     reader = SnapshotReader(client, verify_code(client, network))
     head = reader.head()
-    case = reader.dispute(name := _named(reader, dispute, head), head)
+    case, balance = _appealable(reader, account, dispute, head)
+    print(_terms(case, balance, reader.epoch_on_chain(case.key_epoch, head).assurance))
+    if not dry:
+        _order_appeal(settings.db.location, case)
+        print("ordered; the running operator sends it")
+
+
+def _appealable(reader: "SnapshotReader", account: Address, text: str, head: int) -> "tuple[Dispute, int]":
+    """The dispute that an operator may appeal now, and its balance in wei; `ConfigurationError` says why it may not."""
+    from bytewise.protocol.records.statements import Verdict
+    from chain.deployment.calls import ContractCall, dry_run
+
+    case = reader.dispute(_named(reader, text, head), head)
     if case is None:
-        raise ConfigurationError("DISPUTE", f"there is no dispute {dispute} on this network")
+        raise ConfigurationError("DISPUTE", f"there is no dispute {text} on this network")
     if case.operator != account:
         raise ConfigurationError("DISPUTE", f"is against {case.operator}, not against this operator, {account}")
     if case.verdict is Verdict.UPHELD:
@@ -126,20 +144,25 @@ def appeal(
     if balance < case.appeal_bond_wei:
         raise ConfigurationError("balance", f"{account} has {balance} wei, an appeal takes {case.appeal_bond_wei}")
     try:
-        dry_run(client, network, account, ContractCall("Disputes", "appeal", (name,), case.appeal_bond_wei))
+        dry_run(reader.client, reader.network, account, ContractCall("Disputes", "appeal", (case.id,), case.appeal_bond_wei))
     except Fault as error:
         raise ConfigurationError("DISPUTE", f"cannot be appealed now: {error}") from None
-    print(_terms(case, balance, reader.epoch_on_chain(case.key_epoch, head).assurance))
-    if dry:
-        return
-    database = open_database(settings.db.location)
+    return case, balance
+
+
+def _order_appeal(database_url: str, case: "Dispute") -> None:
+    from bytewise.service.clock import SystemClock
+    from bytewise.storage.duties import Duties
+    from bytewise.storage.engine import check_revision, open_database
+    from serving.disputes import APPEAL
+
+    database = open_database(database_url)
     check_revision(database)
     # The chain takes an appeal now, so an order that ended before (a reorganisation moved its time) is open again.
-    Duties(database, SystemClock()).order(APPEAL, name, case.appeal_end)
-    print("ordered; the running operator sends it")
+    Duties(database, SystemClock()).order(APPEAL, case.id, case.appeal_end)
 
 
-def _named(reader: SnapshotReader, text: str, head: int) -> Digest:
+def _named(reader: "SnapshotReader", text: str, head: int) -> Digest:
     """The dispute that a user typed; `ConfigurationError` if it is none of this network."""
     known = (hex0x(each.id) for each in reader.opened(reader.network.deploy_block, head))
     found = by_prefix("DISPUTE", text, known)
@@ -148,7 +171,7 @@ def _named(reader: SnapshotReader, text: str, head: int) -> Digest:
     return digest(unhex(found))
 
 
-def _terms(case: Dispute, balance_wei: int, label: str) -> str:
+def _terms(case: "Dispute", balance_wei: int, label: str) -> str:
     return (
         f"verdict {case.verdict.name} in round {case.round} (assurance: {label}), to be appealed until {case.appeal_end} "
         f"(protocol clock); bond {case.appeal_bond_wei} wei of {balance_wei}, lost if the next committee says the same"

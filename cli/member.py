@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from bytewise.service.settings import load_settings
-from cli.connect import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, connected
-from cli.network import disputes, seat_entry
+from cli.network import seat_entry
+from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
 from cli.output import (
     LIMIT,
     Fields,
@@ -22,8 +22,10 @@ from cli.output import (
     one_by_prefix,
     print_entries,
 )
-from committee import maintenance
-from verifier.settings import NodeSettings
+
+if TYPE_CHECKING:
+    from verifier.settings import NodeSettings
+
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="Settings file of the member (`bytewise member run`).")]
 
@@ -67,6 +69,9 @@ def show(
 
 
 def _seats(network: Path, rpc: list[str]) -> list[dict[str, Any]]:
+    from bytewise_client.connection import connected
+    from bytewise_client.network_state import disputes
+
     with connected(network, rpc, DA_URLS) as connection:
         found = disputes(connection.reader)
     return [
@@ -93,6 +98,8 @@ def decline(
 
     Example: bytewise member decline 0x71e0… --config member.toml
     """
+    from committee import maintenance
+
     raise typer.Exit(maintenance.decline(_member(config), dispute))
 
 
@@ -103,6 +110,8 @@ def export_votes(config: ConfigOption, out: Annotated[Path, typer.Argument(metav
 
     Example: bytewise member export-votes votes.json --config member.toml
     """
+    from committee import maintenance
+
     print(f"{maintenance.export_votes(_member(config), out)} votes written to {out}")
 
 
@@ -113,6 +122,8 @@ def import_votes(config: ConfigOption, file: Annotated[Path, typer.Argument(meta
 
     Example: bytewise member import-votes votes.json --config member.toml
     """
+    from committee import maintenance
+
     print(f"{maintenance.import_votes(_member(config), file)} votes read from {file}")
 
 
@@ -121,9 +132,13 @@ def resume(config: ConfigOption) -> None:
 
     Example: bytewise member resume --config member.toml
     """
+    from committee import maintenance
+
     reason = maintenance.resume(_member(config))
     print(f"resumed; it was stopped: {reason}" if reason else "it was not stopped")
 
 
-def _member(config: Path) -> NodeSettings:
+def _member(config: Path) -> "NodeSettings":
+    from verifier.settings import NodeSettings
+
     return load_settings(NodeSettings, config)

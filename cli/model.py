@@ -2,14 +2,12 @@
 
 import enum
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Column, Table
 
 from bytewise.protocol.encoding import encode, to_json
@@ -17,7 +15,7 @@ from bytewise.protocol.errors.actors import ArtifactMismatch, ConfigurationError
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.units import ZERO_DIGEST, Digest, digest, hex0x, unhex
 from bytewise.service.exit_codes import Exit
-from cli.output import OutputFormat, OutputOption, emit, plain
+from cli.output import LIMIT, Fields, LimitOption, OutputFormat, OutputOption, emit, limited, plain, print_entries, progress_of
 
 # `bytewise model pin` and `bytewise model fingerprint`: artifacts and environments of profile `pinned-1`.
 
@@ -35,12 +33,7 @@ def pin(
     """
     from bytewise.inference.pinned.checkpoint import pin as pin_checkpoint
 
-    with Progress(console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task("copying", total=None)
-
-        def tell(name: str, done: int, total: int) -> None:
-            bars.update(task, description=f"copying {name}", completed=done, total=total)
-
+    with progress_of("copying") as tell:
         print(hex0x(pin_checkpoint(checkpoint, out, tell)))
 
 
@@ -191,7 +184,7 @@ def convert(
         raise ConfigurationError("--calibration", "nothing is measured with --equalise off")
     wide_head = None if head_bits is None else int(head_bits)
     options = ConversionOptions(int(bits), wide_head, equalise is Equalise.AUTO, calibration, context)
-    with _progress("converting") as tell:
+    with progress_of("converting") as tell:
         model_id = convert_checkpoint(checkpoint, out, tell, options=options)
     print(hex0x(model_id))
 
@@ -214,6 +207,60 @@ def show(artifact: Annotated[Path, typer.Argument(help="Artifact folder.")], out
     Console().print(table)
 
 
+def list_models(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder of artifacts, or an artifact.")] = Path("."),
+    limit: LimitOption = LIMIT,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """List the artifacts of a folder: model id, profile, family, context, size.
+
+    The weights are not read (`bytewise model check` hashes them).
+
+    Exit codes: 0 listed, 2 a manifest is damaged (it is named, the others are listed), 64 wrong input.
+
+    Example: bytewise model list artifacts --output jsonl
+    """
+    from bytewise.inference.manifest import MANIFEST_FILE
+
+    if not folder.is_dir():
+        raise ConfigurationError("FOLDER", f"{folder} is no folder: name one that has artifacts (`bytewise model convert`)")
+    rows, damaged = list[dict[str, Any]](), list[str]()
+    for each in (folder, *sorted(folder.iterdir())):
+        if (each / MANIFEST_FILE).is_file():
+            try:
+                rows.append(_artifact(each))
+            except ArtifactMismatch as error:
+                damaged.append(str(error))
+    rows = limited(rows, limit)
+    emit(output, rows, lambda: print_entries(map(_artifact_entry, rows), f"artifacts in {folder}", Console()))
+    for line in damaged:
+        Console(stderr=True).print(plain(line, "red"), soft_wrap=True)
+    raise typer.Exit(Exit.MISMATCH if damaged else Exit.OK)
+
+
+def _artifact(folder: Path) -> dict[str, Any]:
+    from bytewise.inference.artifact.artifact import read_manifest
+    from bytewise.inference.pinned.checkpoint import read_manifest as read_pinned
+    from bytewise.inference.profiles import profile_of
+    from bytewise.protocol.records.environment import PROFILE_PINNED_1
+
+    is_pinned = profile_of(folder) == PROFILE_PINNED_1
+    manifest = read_pinned(folder) if is_pinned else read_manifest(folder)
+    return {
+        "model_id": hex0x(manifest.model_id),
+        "folder": str(folder),
+        "profile": manifest.profile,
+        "family": manifest.architecture.family,
+        "context": manifest.architecture.max_context,
+        "bytes": sum(each.size for each in manifest.files),
+    }
+
+
+def _artifact_entry(row: Mapping[str, Any]) -> tuple[str, Fields]:
+    sized = {"context": f"{row['context']} tokens", "size": f"{row['bytes']:,} bytes"}
+    return row["model_id"], {"folder": row["folder"], "profile": row["profile"], "family": row["family"], **sized}
+
+
 def check(artifact: Annotated[Path, typer.Argument(help="Artifact folder.")]) -> None:
     """Hash every byte of an artifact, prove its bound again, and print its model id.
 
@@ -228,22 +275,10 @@ def check(artifact: Annotated[Path, typer.Argument(help="Artifact folder.")]) ->
     from bytewise.inference.convert.bound import verify_bound
 
     try:
-        with _progress("hashing") as tell:
+        with progress_of("hashing") as tell:
             loaded = load(artifact, tell)
             verify_bound(loaded)
     except ArtifactMismatch as error:
         Console(stderr=True).print(plain(str(error), "red"))
         raise typer.Exit(Exit.MISMATCH) from None
     print(hex0x(loaded.model_id))
-
-
-@contextmanager
-def _progress(doing: str) -> Iterator[Callable[[str, int, int], None]]:
-    # On standard error, so that standard output stays what was asked for.
-    with Progress(console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task(doing, total=None)
-
-        def tell(name: str, done: int, total: int) -> None:
-            bars.update(task, description=f"{doing} {name}", completed=done, total=total)
-
-        yield tell

@@ -1,16 +1,17 @@
 """`bytewise operator list` and `show`: operators of a network, their stake, and what they anchored."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from chain.reads.documents import RegistryDocuments
-from chain.reads.reader import SnapshotReader
-from cli.connect import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, connected
-from cli.network import holdings
+from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
 from cli.output import LIMIT, Fields, LimitOption, OutputFormat, OutputOption, brief, emit, limited, one_by_prefix, print_entries
+
+if TYPE_CHECKING:
+    from chain.reads.reader import SnapshotReader
+
 
 AccountArgument = Annotated[str, typer.Argument(metavar="ACCOUNT", help="Account, 0x-hex, or its first digits.")]
 
@@ -25,6 +26,8 @@ def list_operators(
 
     Example: bytewise operator list --network network.json
     """
+    from bytewise_client.connection import connected
+
     with connected(network, rpc, DA_URLS) as connection:
         rows = limited(_operators(connection.reader), limit)
     emit(output, rows, lambda: print_entries(map(_entry, rows), "operators", Console()))
@@ -40,13 +43,18 @@ def show(
 
     Example: bytewise operator show 0x70997970
     """
+    from bytewise_client.connection import connected
+
     with connected(network, rpc, DA_URLS) as connection:
         found = {each["account"]: each for each in _operators(connection.reader)}
     row = found[one_by_prefix("ACCOUNT", account, found)]
     emit(output, row, lambda: print_entries([_entry(row)], "operators", Console()))
 
 
-def _operators(reader: SnapshotReader) -> list[dict[str, Any]]:
+def _operators(reader: "SnapshotReader") -> list[dict[str, Any]]:
+    from bytewise_client.network_state import holdings
+    from chain.reads.documents import RegistryDocuments
+
     block = reader.head()
     batches = reader.batches(reader.network.deploy_block, block)
     return [

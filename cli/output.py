@@ -4,8 +4,9 @@ import enum
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from rich.console import Console
@@ -13,6 +14,9 @@ from rich.text import Text
 
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.exit_codes import Exit
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 T = TypeVar("T")
 
@@ -103,6 +107,32 @@ def one_by_prefix(argument: str, text: str, known: Iterable[str]) -> str:
         )
         raise typer.Exit(Exit.NOT_FOUND)
     return found
+
+
+@contextmanager
+def progress_bars() -> "Iterator[Progress]":
+    """Bars for people, on standard error, so that standard output stays what was asked for."""
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bars:
+        yield bars
+
+
+def bar_of(bars: "Progress", doing: str) -> Callable[[str, int, int], None]:
+    """One bar: the caller tells the name of what is worked on, how much is done, and of how much."""
+    task = bars.add_task(doing, total=None)
+
+    def tell(name: str, done: int, total: int) -> None:
+        bars.update(task, description=f"{doing} {name}", completed=done, total=total)
+
+    return tell
+
+
+@contextmanager
+def progress_of(doing: str) -> Iterator[Callable[[str, int, int], None]]:
+    """One bar by itself (`bar_of`)."""
+    with progress_bars() as bars:
+        yield bar_of(bars, doing)
 
 
 _LAST_YEAR = 253_402_300_799

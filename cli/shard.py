@@ -7,34 +7,24 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import typer
 
-from bytewise.protocol.address_book import Network
-from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import ZERO_ADDRESS, Address, address
-from bytewise.service.clock import SystemClock
 from bytewise.service.settings import load_settings
-from bytewise.storage.engine import check_revision, open_database
-from bytewise.storage.migrate import migrate
-from bytewise.storage.releases import ReleaseRecords
-from chain.client.access import open_chain
-from chain.client.address_book import verify_code
-from chain.client.node import verify_url
-from chain.reads.reader import SnapshotReader
-from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, address_book
 from cli.new_folder import SETTINGS, new_folder
-from kms.backup import back_up
-from kms.backup import restore as restore_file
-from kms.settings import ShardSettings
-from kms.shard.chain_view import ChainCeremonyView
-from kms.storage import keyring
-from kms.storage.files import KEY_BYTES, create_file, read_key, wipe
-from kms.storage.sealing import IN_FOLDER, LIMIT_S, StorageKeySource
+from cli.options import NETWORK_FILE, RPC_URLS, NetworkOption
+
+if TYPE_CHECKING:
+    from bytewise.protocol.address_book import Network
+    from bytewise.storage.releases import ReleaseRecords
+    from kms.settings import ShardSettings
+    from kms.storage.sealing import StorageKeySource
+
 
 ShardOption = Annotated[Path, typer.Option("--config", help="Settings of the shard (`bytewise shard run`).")]
 KeyOption = Annotated[Path, typer.Option("--key", help="Key of the backup: a file with 32 bytes as hex, kept elsewhere than it.")]
@@ -51,6 +41,12 @@ def backup(config: ShardOption, key: KeyOption, out: Annotated[Path, typer.Argum
 
     Exit codes: 0 written, 6 the database lacks what the shard signed, 64 wrong input.
     """
+    from bytewise.service.clock import SystemClock
+    from bytewise_client.connection import address_book
+    from kms.backup import back_up
+    from kms.settings import ShardSettings
+    from kms.storage.files import read_key
+
     settings = load_settings(ShardSettings, config, "shard")
     records = _records(settings, address_book(settings.network_file))
     made = back_up(settings.folder, out, read_key(key), records, SystemClock(), secrets.token_bytes)
@@ -74,6 +70,15 @@ def restore(
     Exit codes: 0 restored, 5 the node does not answer, 6 the file or the database is stale, 64 wrong input (another key
     than that of `storage_key_file` sealed the shares, say).
     """
+    from bytewise_client.connection import address_book
+    from chain.client.access import open_chain
+    from chain.client.address_book import verify_code
+    from chain.reads.reader import SnapshotReader
+    from kms.backup import restore as restore_file
+    from kms.settings import ShardSettings
+    from kms.shard.chain_view import ChainCeremonyView
+    from kms.storage.files import read_key
+
     settings = load_settings(ShardSettings, config, "shard")
     book = address_book(settings.network_file)
     client = open_chain(*settings.rpc, book.chain_id)
@@ -85,7 +90,10 @@ def restore(
         print(f"{name} stays out" + ("" if without else ": the chain means it no more"))
 
 
-def _records(settings: ShardSettings, book: Network) -> ReleaseRecords:
+def _records(settings: "ShardSettings", book: "Network") -> "ReleaseRecords":
+    from bytewise.storage.engine import check_revision, open_database
+    from bytewise.storage.releases import ReleaseRecords
+
     engine = open_database(settings.database_url)
     check_revision(engine)
     return ReleaseRecords(engine, book.epochs_domain)
@@ -186,7 +194,7 @@ class Choices(NamedTuple):
     """How many of them must."""
     simulated: bool
     """Whether this is a shard of a test network."""
-    sealing: StorageKeySource = IN_FOLDER
+    sealing: "StorageKeySource"
     """Where its storage key is."""
 
 
@@ -221,11 +229,23 @@ def init(
     Exit codes: 0 made, 5 the command of `--wrap` or `--unwrap` fails, 64 wrong input (the folder or the key's file
     exists, say); unless 0, nothing was made.
     """
-    governors = governor or []
-    sealing = StorageKeySource(key.absolute() if key else None, _words("--wrap", wrap), _words("--unwrap", unwrap))
+    from bytewise_client.connection import address_book
+
+    governors, sealing = governor or [], _sealing(key, wrap, unwrap)
     choices = Choices(url, channel, coordinator, network, rpc, governors, needed or len(governors) // 2 + 1, simulated, sealing)
     address_book(network)
-    account = make_folder(folder.absolute(), choices)
+    _print_made(folder, make_folder(folder.absolute(), choices))
+
+
+def _sealing(key: Path | None, wrap: str, unwrap: str) -> "StorageKeySource":
+    from kms.storage.sealing import StorageKeySource
+
+    return StorageKeySource(key.absolute() if key else None, _words("--wrap", wrap), _words("--unwrap", unwrap))
+
+
+def _print_made(folder: Path, account: str) -> None:
+    from kms.storage import keyring
+
     print(
         f"shard {account} in {folder}: give {folder / keyring.ENTRY} to the coordinator, "
         f"then bytewise run --config {folder / SETTINGS}"
@@ -237,6 +257,11 @@ def make_folder(folder: Path, choices: Choices) -> str:
 
     `ConfigurationError` if the folder or the storage key's file exists, or a choice cannot be right.
     """
+    from bytewise.protocol.encoding import encode
+    from bytewise.storage.migrate import migrate
+    from kms.settings import ShardSettings
+    from kms.storage import keyring
+
     if not choices.simulated and not choices.governors:
         raise ConfigurationError("--governor", "missing: who approves policies? (`--simulated` for a test network)")
     if choices.governors and not choices.needed <= len(set(choices.governors)):
@@ -256,6 +281,8 @@ def make_folder(folder: Path, choices: Choices) -> str:
 
 def settings_text(folder: Path, choices: Choices) -> str:
     """The settings file, TOML; `ConfigurationError` for an address that is none."""
+    from chain.client.node import verify_url
+
     host, port = _place("--url", choices.url, "https://")
     channel_host, channel_port = _place("--channel", choices.channel, "")
     if (host, port) == (channel_host, channel_port):
@@ -278,7 +305,9 @@ def settings_text(folder: Path, choices: Choices) -> str:
     )  # fmt: skip
 
 
-def _sealing_text(sealing: StorageKeySource) -> str:
+def _sealing_text(sealing: "StorageKeySource") -> str:
+    from kms.storage.sealing import LIMIT_S
+
     given = {
         "storage_key_file": str(sealing.key_file) if sealing.key_file else None,
         "wrap_command": list(sealing.wrap) or None,
@@ -320,6 +349,8 @@ def _place(option: str, text: str, scheme: str) -> tuple[str, int]:
 @contextmanager
 def _key_elsewhere(folder: Path, key_file: Path | None) -> Iterator[None]:
     """Draws the storage key there, where nothing was; gone if the end is not reached."""
+    from kms.storage.files import KEY_BYTES, create_file, wipe
+
     if key_file is None:
         yield
         return

@@ -108,6 +108,7 @@ _MODEL = Noun(
     "Models and the artifacts that engines run: make, convert, pin, show and check them.\n\n"
     "Example: bytewise model convert ./Qwen3-0.6B ./artifact",
     {
+        "list": Verb("cli.model:list_models", "List the artifacts of a folder: model id, profile, family, context, size."),
         "show": Verb("cli.model:show", "Show what an artifact says of itself: shape, precision, channels, bound, sizes."),
         "make": Verb("cli.model:make", "Write a small Llama-family checkpoint from a seed: the same bytes on every machine."),
         "convert": Verb("cli.model:convert", "Convert a checkpoint to an artifact and print its model id."),
@@ -144,14 +145,20 @@ TREE = Noun(
         "network": Noun(
             "A network as its chain shows it to anybody: receipts, verdicts, accounts and money.\n\n"
             "Example: bytewise network show --network network.json --rpc http://127.0.0.1:8545",
-            {"show": Verb("cli.network:show", "Show receipts, verdicts and money of a network, read from the chain alone.")},
+            {
+                "list": Verb(
+                    "cli.network:list_networks",
+                    "List the address books of a folder: chain, key epochs, and whether the node has this network.",
+                ),
+                "show": Verb("cli.network:show", "Show receipts, verdicts and money of a network, read from the chain alone."),
+            },
         ),
         "receipt": Noun(
             "Receipts that operators signed and anchored on the chain.\n\n"
             "Example: bytewise receipt show 0x5f1c… --network network.json",
             {
-                "list": Verb("cli.receipt.show:list_receipts", "List receipts, the newest first: operator, batch, verdict."),
-                "show": Verb("cli.receipt.show:show", "Print a receipt: its signed record, its batch, where its envelope lies."),
+                "list": Verb("cli.receipt:list_receipts", "List receipts, the newest first: operator, batch, verdict."),
+                "show": Verb("cli.receipt:show", "Print a receipt: its signed record, its batch, where its envelope lies."),
             },
         ),
         "dispute": Noun(

@@ -1,15 +1,13 @@
 """`bytewise verifier list` and `show`: verifiers of a network, their pools, machines and stake."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from bytewise.protocol.units import hex0x
-from chain.reads.reader import SnapshotReader
-from cli.connect import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, connected
-from cli.network import holdings
+from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
 from cli.output import (
     LIMIT,
     Fields,
@@ -23,6 +21,10 @@ from cli.output import (
     one_by_prefix,
     print_entries,
 )
+
+if TYPE_CHECKING:
+    from chain.reads.reader import SnapshotReader
+
 
 AccountArgument = Annotated[str, typer.Argument(metavar="ACCOUNT", help="Account, 0x-hex, or its first digits.")]
 PoolOption = Annotated[str | None, typer.Option("--pool", help="Only verifiers of this pool, 0x-hex, or its first digits.")]
@@ -38,6 +40,8 @@ def list_verifiers(
 
     Example: bytewise verifier list --output jsonl
     """
+    from bytewise_client.connection import connected
+
     with connected(network, rpc, DA_URLS) as connection:
         rows = _verifiers(connection.reader)
     if pool is not None:
@@ -57,13 +61,17 @@ def show(
 
     Example: bytewise verifier show 0x3c44cddd
     """
+    from bytewise_client.connection import connected
+
     with connected(network, rpc, DA_URLS) as connection:
         found = {each["account"]: each for each in _verifiers(connection.reader)}
     row = found[one_by_prefix("ACCOUNT", account, found)]
     emit(output, row, lambda: print_entries([_entry(row)], "verifiers", Console()))
 
 
-def _verifiers(reader: SnapshotReader) -> list[dict[str, Any]]:
+def _verifiers(reader: "SnapshotReader") -> list[dict[str, Any]]:
+    from bytewise_client.network_state import holdings
+
     block = reader.head()
     return [
         {

@@ -5,7 +5,9 @@ must name its parameter in the envelope that the official client understands.
 """
 
 import asyncio
+import json
 import os
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
@@ -14,11 +16,13 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.errors.actors import BadRequest, TryAgain
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.jobs import EpochRecord
+from bytewise.protocol.records.answer import COMPLETION_PREFIX, receipt_members
+from bytewise.protocol.records.receipt import SignedReceipt
+from bytewise.protocol.units import Digest
 from bytewise.service import metrics, telemetry
-from serving.answer import RECEIPT_HEADER, NamedReceipt, name_start, receipt_body, receipt_ids
 from serving.json_numbers import parse_json
 from serving.openai import ChatRequest, models_body, read_chat_request
 from serving.refusals import ApiRefusal, Late, error_body, failure, refusal
@@ -26,6 +30,12 @@ from serving.request_queue import RequestQueue, RequestTicket, request_ticket
 
 NO_RETRY = {"x-should-retry": "false"}
 """Read by the official client: a receipt exists, so do not ask again."""
+RECEIPT_HEADER = "x-bytewise-receipt"
+"""Response header with the receipt ids of the choices, for clients whose types have no place for a receipt."""
+NamedReceipt = tuple[Digest, SignedReceipt]
+"""A receipt and its id."""
+
+_NAME = re.compile(f"0x([0-9a-f]{{64}})|{COMPLETION_PREFIX}([0-9a-f]{{32}})")
 
 
 class Counter(Protocol):
@@ -110,7 +120,7 @@ def build_api(gate: Gate, version: dict[str, Any], max_body_bytes: int, answer_t
     @app.get("/v1/receipts/{name}")
     async def receipt(name: str) -> Response:
         # Public, as it is in the operator's list on DA; what opens it is only in the answer.
-        return _told(name, await to_thread.run_sync(gate.loaded().receipt, name_start(name)))
+        return _told(name, await to_thread.run_sync(gate.loaded().receipt, _name_start(name)))
 
     @app.post("/v1/chat/completions")
     async def chat(request: Request) -> Response:
@@ -121,7 +131,7 @@ def build_api(gate: Gate, version: dict[str, Any], max_body_bytes: int, answer_t
             answer = await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), answer_timeout_s)
         except TimeoutError:
             raise Late("answer", f"not within {answer_timeout_s:.0f} s; ask again to wait for it") from None
-        headers = NO_RETRY | {RECEIPT_HEADER: ", ".join(receipt_ids(answer))}
+        headers = NO_RETRY | {RECEIPT_HEADER: ", ".join(_receipt_ids(answer))}
         return Response(answer, media_type="application/json", headers=headers)
 
     return app
@@ -131,7 +141,23 @@ def _told(name: str, found: NamedReceipt | None) -> Response:
     if found is None:
         body = error_body(f"this operator signed no receipt {name}", "invalid_request_error", "id", "receipt_not_found")
         return JSONResponse(body, 404)
-    return JSONResponse(receipt_body(*found))
+    identifier, signed = found
+    return JSONResponse({"object": "receipt", **receipt_members(identifier, signed), "eigendalink": signed.locator})
+
+
+def _name_start(name: str) -> bytes:
+    """With what the id of a receipt begins that is asked for by its own id or by the id of its completion; else `BadRequest`."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        wanted = f"must be a receipt id (0x and 64 hex digits) or a completion id ({COMPLETION_PREFIX} and 32), in lower case"
+        raise BadRequest("id", wanted)
+    return bytes.fromhex(found[1] or found[2])
+
+
+def _receipt_ids(answer: bytes) -> list[str]:
+    """Ids of the receipts of an answer's choices, in order, 0x-hex."""
+    whole = json.loads(answer)
+    return [str(each["receipt"]["receipt_id"]) for each in whole.get("answers", [whole])]
 
 
 def _accept(gate: Gate, request: Request, body: bytes) -> Any:

@@ -14,6 +14,7 @@ from bytewise.crypto.hybrid import recipients
 from bytewise.ports import BlobStore, Clock, Engine
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.jobs import EpochRecord
+from bytewise.protocol.records.answer import completion, several
 from bytewise.protocol.records.compare import Generated
 from bytewise.protocol.records.receipt import ClientMode, Mode, Receipt, SignedReceipt, plain_enclave_key, receipt_id
 from bytewise.protocol.records.request import Request
@@ -24,7 +25,6 @@ from bytewise.service import metrics, telemetry
 from bytewise.storage.journal import Journal
 from bytewise.storage.receipt_store import IssuedReceipt, ReceiptStore
 from serving.anchoring_order import verify_time_left
-from serving.answer import completion, several
 from serving.openai import ChatRequest
 from serving.readiness import Readiness, ReadinessWatch
 from serving.request_builder import ChatTokenizer, Offer, Rng, make_choices, make_request

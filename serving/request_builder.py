@@ -9,6 +9,7 @@ from typing import Protocol
 
 from bytewise.protocol.errors.actors import BadRequest, UnsupportedModel
 from bytewise.protocol.errors.records import MalformedValue, OutsideLimits
+from bytewise.protocol.records.answer import AnswerTokenizer
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.opening import verify_limits
 from bytewise.protocol.records.request import MAX_LOGPROBS, REQUEST_VERSION, DecodePolicy, Request, choice_seed
@@ -22,7 +23,7 @@ Rng = Callable[[int], bytes]
 """Random bytes, injected: `os.urandom` in the service."""
 
 
-class ChatTokenizer(Protocol):
+class ChatTokenizer(AnswerTokenizer, Protocol):
     """The artifact's tokenizer, as far as the gateway needs it."""
 
     @property
@@ -37,14 +38,6 @@ class ChatTokenizer(Protocol):
 
     def render(self, messages: list[dict[str, str]]) -> tuple[int, ...]:
         """Prompt of a conversation, by the artifact's chat template."""
-        ...
-
-    def text(self, token_ids: tuple[int, ...], stop_strings: tuple[str, ...] = ()) -> str:
-        """Text of tokens, up to the first stop string."""
-        ...
-
-    def written(self, token_ids: tuple[int, ...]) -> bytes:
-        """Bytes of tokens."""
         ...
 
     def refusal(self, schema: str) -> str:

@@ -48,8 +48,7 @@ from chain.client.access import open_chain
 from chain.client.address_book import read_network, verify_code
 from chain.reads.reader import SnapshotReader
 from chain.sending.keys import load_signer, open_signer
-from serving.answer import NamedReceipt
-from serving.api import Gate, build_api
+from serving.api import Gate, NamedReceipt, build_api
 from serving.batch_duties import BatchDuties
 from serving.batcher import Batcher
 from serving.chain_view import BatchPages, ChainReadiness, DisputePages

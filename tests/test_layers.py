@@ -21,6 +21,8 @@ PLANTS = {
         ("bytewise/crypto/planted.py", "import bytewise.ports"),
         ("kms/planted.py", "import enclave"),
         ("verifier/planted.py", "import cli"),
+        ("verifier/planted.py", "import bytewise_client"),
+        ("bytewise_client/planted.py", "import serving"),
     ],
     "pure": [
         ("bytewise/protocol/planted.py", "from time import time"),
@@ -31,8 +33,10 @@ PLANTS = {
     "torch-free": [
         ("committee/planted.py", "import bytewise.inference"),
         ("kms/planted.py", "import torch"),
+        ("bytewise_client/planted.py", "def late() -> None:\n    import torch"),
         ("verifier/planted.py", "def late() -> None:\n    import transformers"),
     ],
+    "client": [("bytewise_client/planted.py", "import typer"), ("bytewise_client/planted.py", "import bytewise.storage")],
     "operators": [("serving/planted.py", "import kms.shard")],
     "enclave": [("verifier/planted.py", "import enclave"), ("committee/planted.py", "import enclave")],
     "simulator": [("kms/planted.py", "import bytewise.tee_simulated"), ("verifier/planted.py", "import bytewise.tee_simulated")],

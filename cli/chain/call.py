@@ -1,29 +1,23 @@
 """`bytewise chain call`: any call of the contracts, by names; what guardian, curator and everybody else may do at once."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import Address
-from chain.client.arguments import read_arguments, signature
-from chain.client.artifacts import ADAPTERS, BESIDE, Interface
-from chain.deployment.calls import ContractCall
-from chain.deployment.plan import code, names
-from chain.reads.bond_pools import verify_bond_pool
-from chain.reads.roles import ROLES, holders
 from cli.chain.privileged_call import (
     CallContext,
-    DevnetOption,
-    FromOption,
-    KeyOption,
-    SendOption,
     account_option,
     call_context,
     deliver,
 )
-from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
-from cli.output import OutputFormat, OutputOption
+from cli.options import CallOptions, with_call_options
+
+if TYPE_CHECKING:
+    from chain.client.artifacts import Interface
+    from chain.deployment.calls import ContractCall
+
 
 ContractArgument = Annotated[
     str, typer.Argument(metavar="CONTRACT", help="As in docs/reference/contracts.md: Guardian, Registry, …")
@@ -41,19 +35,14 @@ ArgumentsArgument = Annotated[
 AtOption = Annotated[str | None, typer.Option("--at", help="Where a BondPool is, 0x-hex: no address book has it.")]
 
 
+@with_call_options
 def call(
+    asked: CallOptions,
     contract: ContractArgument,
     function: FunctionArgument = None,
     arguments: ArgumentsArgument = None,
     at: AtOption = None,
     value: Annotated[int, typer.Option("--value", min=0, max=2**256 - 1, help="Wei that go with it.")] = 0,
-    network: NetworkOption = NETWORK_FILE,
-    rpc: RpcOption = RPC_URLS,
-    sender: FromOption = None,
-    key: KeyOption = None,
-    devnet_account: DevnetOption = None,
-    send: SendOption = False,
-    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Try a call in the name of who may make it; with --key and --send, send it.
 
@@ -66,12 +55,16 @@ def call(
 
     Exit codes: 0 the contract takes it (or took it), 5 the node does not answer, 64 wrong input, or refused by the contract.
     """
+    from chain.client.arguments import signature
+    from chain.client.artifacts import BESIDE
+    from chain.reads.bond_pools import verify_bond_pool
+
     interface = interface_of(contract, BESIDE)
     if function is None:
         print("\n".join(signature(entry) for _, entry in sorted(interface.writing().items())))
         return
     act = act_of(contract, function, arguments or [], value, BESIDE)._replace(at=_place(contract, at))
-    of = call_context(network, rpc, sender, key, devnet_account, send, output)
+    of = call_context(asked)
     if act.at:
         verify_bond_pool(of.client, of.network, act.at)
     deliver(of if of.account else of._replace(account=_holder(of, act)), act)
@@ -79,6 +72,8 @@ def call(
 
 def _place(contract: str, at: str | None) -> Address | None:
     """Where a contract is that no address book has; None for another."""
+    from chain.client.artifacts import BESIDE
+
     if (contract in BESIDE) != (at is not None):
         is_missing = "no address book has it: name its address" if contract in BESIDE else "the address book says where that is"
         raise ConfigurationError("--at", f"{contract}: {is_missing}")
@@ -87,8 +82,11 @@ def _place(contract: str, at: str | None) -> Address | None:
 
 def act_of(
     contract: str, function: str | None, arguments: list[str], value_wei: int = 0, beside: tuple[str, ...] = ()
-) -> ContractCall:
+) -> "ContractCall":
     """The act that a user typed; `ConfigurationError` for a contract, function or argument that is none."""
+    from chain.client.arguments import read_arguments
+    from chain.deployment.calls import ContractCall
+
     known = interface_of(contract, beside).writing()
     if function is None or function not in known:
         listed, given = ", ".join(sorted(known)) or "none", "" if function is None else f"; {function} is none that writes"
@@ -96,16 +94,21 @@ def act_of(
     return ContractCall(contract, function, read_arguments(known[function], arguments), value_wei)
 
 
-def interface_of(contract: str, beside: tuple[str, ...] = ()) -> Interface:
+def interface_of(contract: str, beside: tuple[str, ...] = ()) -> "Interface":
     """The interface of a contract of the address book or `beside` it; `ConfigurationError` for another name."""
+    from chain.client.artifacts import ADAPTERS
+    from chain.deployment.plan import code, names
+
     known = (*names(()), *ADAPTERS, *beside)
     if contract not in known:
         raise ConfigurationError("CONTRACT", f"{contract} is none of {', '.join(known)}")
     return code(contract)
 
 
-def _holder(of: CallContext, act: ContractCall) -> Address:
+def _holder(of: CallContext, act: "ContractCall") -> Address:
     """Who holds the role that a call needs; `ConfigurationError` if anybody may make it, or only a vote."""
+    from chain.reads.roles import ROLES, holders
+
     manager, asked = of.network.addresses.access_manager, (act.target(of.network), act.calldata[:4])
     role: int = of.client.call("AccessManager", manager, "getTargetFunctionRole", *asked, block="latest")
     name = ROLES.get(role, str(role))

@@ -3,67 +3,61 @@
 import enum
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
-from bytewise.protocol.address_book import StakeSource
-from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.errors.actors import ConfigurationError, RpcRefused, TryAgain
 from bytewise.protocol.errors.branches import BytewiseError, Fault
 from bytewise.protocol.errors.records import MalformedValue
-from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS
-from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Address, Digest, digest, hex0x, unhex
-from chain.client.access import Chain
-from chain.client.address_book import write_network
-from chain.deployment import deploy as deploying
-from chain.deployment.draft import Draft, first_nonce, path_of, read_draft, steps_taken, write_draft
-from chain.deployment.eigenlayer import MANAGER, MAX_AGE, SET, STRATEGY, verify_eigenlayer, verify_operator_set
-from chain.deployment.params import DEVNET, changed, complete, read_changes
-from chain.deployment.plan import (
-    DEVNET_SHAPE,
-    LEAST_LONG_DELAY_DAYS,
-    LONG_DELAY_DAYS,
-    MAIN_NET,
-    DeploymentPlan,
-    EigenLayerSettings,
-    GovernanceSettings,
-    Shape,
-    default_max_age,
-    longest_for,
-    steps,
-)
 from cli.chain.privileged_call import account_option, signer_of
-from cli.connect import NETWORK_FILE, RPC_URLS, RpcOption, chain_of
+from cli.options import NETWORK_FILE, RPC_URLS, RpcOption
 
-# Options of `bytewise chain deploy` that say who holds the stake.
+if TYPE_CHECKING:
+    from bytewise.protocol.court.params import ParamSet
+    from bytewise.protocol.signing import LocalSigner
+    from chain.client.access import Chain
+    from chain.deployment import deploy as deploying
+    from chain.deployment.draft import Draft
+    from chain.deployment.plan import DeploymentPlan, EigenLayerSettings, GovernanceSettings, Shape
+
+
+# Options that say who holds the stake. Their names and bounds are those of `chain.deployment`, which a help page does not import.
 
 _PANEL = "Stake"
 
+
+class StakeName(enum.StrEnum):
+    """Who holds the stake (`bytewise.protocol.address_book.StakeSource`)."""
+
+    NATIVE = "native"
+    EIGENLAYER = "eigenlayer"
+
+
 StakeOption = Annotated[
-    StakeSource, typer.Option("--stake", help="Who holds the stake, for good: a vault of the network's own, or EigenLayer.",
+    StakeName, typer.Option("--stake", help="Who holds the stake, for good: a vault of the network's own, or EigenLayer.",
                               rich_help_panel=_PANEL)
 ]  # fmt: skip
 ManagerOption = Annotated[
-    str | None, typer.Option(MANAGER, help="EigenLayer's AllocationManager on this chain, 0x-hex.", rich_help_panel=_PANEL)
+    str | None,
+    typer.Option("--allocation-manager", help="EigenLayer's AllocationManager on this chain, 0x-hex.", rich_help_panel=_PANEL),
 ]
 StrategyOption = Annotated[
-    str | None, typer.Option(STRATEGY, help="EigenLayer's strategy of wrapped ether, 0x-hex.", rich_help_panel=_PANEL)
+    str | None, typer.Option("--strategy", help="EigenLayer's strategy of wrapped ether, 0x-hex.", rich_help_panel=_PANEL)
 ]
 SetOption = Annotated[
     str | None,
     typer.Option(
-        SET, metavar="AVS:ID", rich_help_panel=_PANEL,
+        "--operator-set", metavar="AVS:ID", rich_help_panel=_PANEL,
         help="Operator set: its slasher and recipient must be the stake source, whose address --plan prints.",
     ),
 ]  # fmt: skip
 MaxAgeOption = Annotated[
     int | None,
     typer.Option(
-        MAX_AGE, min=1, max=2**32 - 1, rich_help_panel=_PANEL, show_default="three stake epochs",
+        "--max-age", min=1, max=2**32 - 1, rich_help_panel=_PANEL, show_default="three stake epochs",
         help="Blocks for which a record of stake counts. Processes renew theirs at half of it: less makes more transactions, "
         "more leaves less of EigenLayer's 14 days for a dispute.",
     ),
@@ -71,12 +65,15 @@ MaxAgeOption = Annotated[
 
 
 def restaked(
-    stake: StakeSource, manager: str | None, strategy: str | None, operator_set: str | None, max_age: int | None,
-    params: ParamSet, shape: Shape,
-) -> EigenLayerSettings | None:  # fmt: skip
+    stake: StakeName, manager: str | None, strategy: str | None, operator_set: str | None, max_age: int | None,
+    params: "ParamSet", shape: "Shape",
+) -> "EigenLayerSettings | None":  # fmt: skip
     """Where the stake is, None for a vault of the network's own; `ConfigurationError` names an option too many or too few."""
+    from chain.deployment.eigenlayer import MANAGER, MAX_AGE, SET, STRATEGY
+    from chain.deployment.plan import EigenLayerSettings, default_max_age, longest_for
+
     given = {MANAGER: manager, STRATEGY: strategy, SET: operator_set, MAX_AGE: max_age}
-    if stake is StakeSource.NATIVE:
+    if stake is StakeName.NATIVE:
         extra = [option for option, value in given.items() if value is not None]
         if extra:
             raise ConfigurationError(
@@ -92,6 +89,8 @@ def restaked(
 
 
 def _operator_set(text: str) -> tuple[Address, int]:
+    from chain.deployment.eigenlayer import SET
+
     avs, _, number = text.partition(":")
     if not (number.isascii() and number.isdecimal() and int(number) < 2**32):
         raise ConfigurationError(SET, f"{text[:80]} is none: the service's account, a colon, and the set's number (0x…:0)")
@@ -111,7 +110,7 @@ class ShapeName(enum.StrEnum):
 
 AccountOption = Annotated[str | None, typer.Option(help="Account, 0x-hex; the deployer's by default.")]
 _SLOW = "Days before what moves stake: with 64 or more all can leave first, whatever a guardian stops."
-LongDelayOption = Annotated[int, typer.Option("--long-delay", min=LEAST_LONG_DELAY_DAYS, max=3_650, help=_SLOW)]
+LongDelayOption = Annotated[int, typer.Option("--long-delay", min=34, max=3_650, help=_SLOW)]
 
 
 def deploy(
@@ -125,8 +124,8 @@ def deploy(
     guardian: AccountOption = None,
     curator: AccountOption = None,
     votes: AccountOption = None,
-    long_delay: LongDelayOption = LONG_DELAY_DAYS,
-    stake: StakeOption = StakeSource.NATIVE,
+    long_delay: LongDelayOption = 64,
+    stake: StakeOption = StakeName.NATIVE,
     allocation_manager: ManagerOption = None,
     strategy: StrategyOption = None,
     operator_set: SetOption = None,
@@ -144,26 +143,33 @@ def deploy(
     Exit codes: 0 done, 5 the node does not answer or transactions of the account wait for a block, 64 wrong input (a parameter
     outside its bounds or too little money, say; nothing was sent) or another run by the account has deployed in its place.
     """
+    from bytewise_client.connection import chain_of
+    from chain.deployment import deploy as deploying
+
     _verify_place(out)
-    client = chain_of(rpc, chain_id)
-    deployer = signer_of(chain_id, key, devnet_account)
-    vote = _vote(deployer.address, (guardian, curator, votes), long_delay)
-    chosen = _first(chain_id, params), DEVNET_SHAPE if shape is ShapeName.DEVNET else MAIN_NET
+    client, deployer = chain_of(rpc, chain_id), signer_of(chain_id, key, devnet_account)
+    vote, chosen = _vote(deployer.address, (guardian, curator, votes), long_delay), _chosen(chain_id, params, shape)
     held = restaked(stake, allocation_manager, strategy, operator_set, max_age, *chosen)
     draft, nonce = _begun(client, deployer, out)
     site = deploying.survey(client, deployer.address, *chosen, _pools(pool or []), vote, nonce, held)
     _run(client, deployer, site, draft, nonce, out, plan)
 
 
-def _begun(client: Chain, deployer: LocalSigner, out: Path) -> tuple[Draft | None, int]:
+def _begun(client: "Chain", deployer: "LocalSigner", out: Path) -> "tuple[Draft | None, int]":
     """The draft of a deployment that was begun, if one was, and the nonce of its first transaction."""
+    from chain.deployment.draft import first_nonce, read_draft
+
     draft = read_draft(out)
     return draft, first_nonce(client, deployer.address) if draft is None else int(draft.nonce)
 
 
 def _run(
-    client: Chain, deployer: LocalSigner, site: DeploymentPlan, draft: Draft | None, nonce: int, out: Path, plan: bool
+    client: "Chain", deployer: "LocalSigner", site: "DeploymentPlan", draft: "Draft | None", nonce: int, out: Path, plan: bool
 ) -> None:
+    from chain.client.address_book import write_network
+    from chain.deployment import deploy as deploying
+    from chain.deployment.draft import path_of, write_draft
+
     taken = 0 if draft is None else _gone_on_with(client, draft, out, site)
     _verify(client, site, taken, plan)
     if plan:
@@ -176,20 +182,28 @@ def _run(
     print(out)
 
 
-def _gone_on_with(client: Chain, draft: Draft, out: Path, site: DeploymentPlan) -> int:
+def _gone_on_with(client: "Chain", draft: "Draft", out: Path, site: "DeploymentPlan") -> int:
+    from chain.deployment.draft import path_of, steps_taken
+    from chain.deployment.plan import steps
+
     taken = steps_taken(client, draft, out, site)
     print(f"{path_of(out)}: goes on after {taken} of {len(steps(site))} transactions")
     return taken
 
 
-def _vote(deployer: Address, offices: tuple[str | None, str | None, str | None], long_delay_days: int) -> GovernanceSettings:
+def _vote(deployer: Address, offices: tuple[str | None, str | None, str | None], long_delay_days: int) -> "GovernanceSettings":
+    from chain.deployment.plan import GovernanceSettings
+
     options = zip(("--guardian", "--curator", "--votes"), offices, strict=True)
     guardian, curator, holder = (_account(option, text) if text is not None else deployer for option, text in options)
     return GovernanceSettings(guardian, curator, holder, long_delay_s=long_delay_days * 86_400)
 
 
-def _verify(client: Chain, site: DeploymentPlan, taken: int, plan: bool) -> None:
+def _verify(client: "Chain", site: "DeploymentPlan", taken: int, plan: bool) -> None:
     """What the chain can say before anything is sent; printed if it is only planned, also what cannot be paid."""
+    from chain.deployment import deploy as deploying
+    from chain.deployment.eigenlayer import verify_eigenlayer
+
     try:
         deploying.verify_parameters(client, site)
     except Fault as error:
@@ -203,7 +217,9 @@ def _verify(client: Chain, site: DeploymentPlan, taken: int, plan: bool) -> None
     _verify_money(client, site, taken, told=plan)
 
 
-def _send(client: Chain, deployer: LocalSigner, site: DeploymentPlan, taken: int, out: Path) -> None:
+def _send(client: "Chain", deployer: "LocalSigner", site: "DeploymentPlan", taken: int, out: Path) -> None:
+    from chain.deployment import deploy as deploying
+
     try:
         deploying.send_steps(client, deployer, site, taken)
     except RpcRefused as error:
@@ -214,6 +230,8 @@ def _send(client: Chain, deployer: LocalSigner, site: DeploymentPlan, taken: int
 
 
 def _how_to_go_on(out: Path) -> str:
+    from chain.deployment.draft import path_of
+
     return f"the deployment has begun, its addresses are in {path_of(out)}: give the same command again to go on"
 
 
@@ -227,7 +245,9 @@ def _verify_place(out: Path) -> None:
         raise ConfigurationError("--out", f"nothing can be written in {out.parent}: name a file elsewhere")
 
 
-def _verify_set(client: Chain, site: DeploymentPlan, stake: EigenLayerSettings, told: bool) -> None:
+def _verify_set(client: "Chain", site: "DeploymentPlan", stake: "EigenLayerSettings", told: bool) -> None:
+    from chain.deployment.eigenlayer import verify_operator_set
+
     if told:
         print(
             f"stake source: {site.at['StakeVault']}, as long as {site.deployer} sends nothing else first; set "
@@ -237,7 +257,9 @@ def _verify_set(client: Chain, site: DeploymentPlan, stake: EigenLayerSettings, 
     verify_operator_set(client, site, stake)
 
 
-def _verify_money(client: Chain, site: DeploymentPlan, taken: int, told: bool) -> None:
+def _verify_money(client: "Chain", site: "DeploymentPlan", taken: int, told: bool) -> None:
+    from chain.deployment import deploy as deploying
+
     needs, have = deploying.most_wei(client, site, taken), client.balance(site.deployer, "latest")
     line = f"{site.deployer} has {_ether(have)} ETH, this may take {_ether(needs)} ETH at the fees of now"
     if have < needs:
@@ -250,9 +272,15 @@ def _ether(wei: int) -> str:
     return f"{wei / 10**18:.6f}"
 
 
-def _first(chain_id: int, file: Path | None) -> ParamSet:
+def _chosen(chain_id: int, file: Path | None, shape: ShapeName) -> "tuple[ParamSet, Shape]":
+    """The first parameters, and the lengths that never change."""
+    from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS
+    from chain.deployment.params import DEVNET, changed, complete, read_changes
+    from chain.deployment.plan import DEVNET_SHAPE, MAIN_NET
+
     values = read_changes(file) if file else {}
-    return changed(DEVNET, values) if chain_id in TEST_CHAIN_IDS else complete(values)
+    params = changed(DEVNET, values) if chain_id in TEST_CHAIN_IDS else complete(values)
+    return params, DEVNET_SHAPE if shape is ShapeName.DEVNET else MAIN_NET
 
 
 def _account(option: str, text: str) -> Address:
@@ -279,7 +307,9 @@ def _pools(texts: list[str]) -> list[Digest]:
     return found
 
 
-def _print_plan(client: Chain, plan: list[deploying.RehearsedStep]) -> None:
+def _print_plan(client: "Chain", plan: "list[deploying.RehearsedStep]") -> None:
+    from rich.table import Table
+
     table = Table(title=f"{len(plan)} transactions", title_justify="left")
     for heading in ("contract", "act", "address", "bytes", "gas: estimate", "at most"):
         table.add_column(heading, justify="left" if heading in ("contract", "act", "address") else "right", overflow="fold")

@@ -3,20 +3,19 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import Fault
-from chain.acts.governed import set_params
-from chain.client.address_book import address_of, verify_code
-from chain.deployment.calls import ContractCall, dry_run
-from chain.deployment.lengths import measured_block_s, read_lengths, verify_lengths
-from chain.deployment.params import changed, read_changes
-from chain.reads.reader import SnapshotReader
-from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
+from cli.options import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
+
+if TYPE_CHECKING:
+    from bytewise.protocol.court.params import ParamSet
+    from chain.deployment.calls import ContractCall
+    from chain.reads.reader import SnapshotReader
+
 
 SetOption = Annotated[Path | None, typer.Option("--set", help="TOML file with tables times, committee, money, shares.")]
 BlockOption = Annotated[int | None, typer.Option("--block-s", min=1, help="Seconds of a block; as measured by default.")]
@@ -39,6 +38,10 @@ def params(
     Exit codes: 0 shown or legal, 5 the node does not answer, 64 outside the bounds, against the static law, or too short for
     the stake epochs of a pool.
     """
+    from bytewise_client.connection import address_book, chain_of
+    from chain.client.address_book import address_of, verify_code
+    from chain.reads.reader import SnapshotReader
+
     book = address_book(network)
     client = chain_of(rpc, book.chain_id)
     reader = SnapshotReader(client, verify_code(client, book))
@@ -49,11 +52,16 @@ def params(
     print("legal" if dry else f"target {address_of(book, act.contract)}\ncalldata 0x{act.calldata.hex()}")
 
 
-def change_of(reader: SnapshotReader, file: Path, version: int = 0, block_s: int | None = None) -> ContractCall:
+def change_of(reader: "SnapshotReader", file: Path, version: int = 0, block_s: int | None = None) -> "ContractCall":
     """The vote's act that changes parameters as a file says, if contract and stake epochs let it; else `ConfigurationError`.
 
     From `version`, 0 for the one in force; `block_s` seconds are a block's, None for as long as they are.
     """
+    from chain.acts.governed import set_params
+    from chain.deployment.calls import dry_run
+    from chain.deployment.lengths import measured_block_s, read_lengths, verify_lengths
+    from chain.deployment.params import changed, read_changes
+
     new, book = changed(_present(reader, version), read_changes(file)), reader.network
     act = set_params(new)
     try:
@@ -67,7 +75,7 @@ def change_of(reader: SnapshotReader, file: Path, version: int = 0, block_s: int
     return act
 
 
-def _present(reader: SnapshotReader, version: int) -> ParamSet:
+def _present(reader: "SnapshotReader", version: int) -> "ParamSet":
     head = reader.head()
     newest = reader.params_version(head)
     if version > newest:
@@ -75,7 +83,7 @@ def _present(reader: SnapshotReader, version: int) -> ParamSet:
     return reader.params(version or newest, head)
 
 
-def _as_toml(params: ParamSet) -> str:
+def _as_toml(params: "ParamSet") -> str:
     def written(value: Any) -> str:
         return str(list(value)) if isinstance(value, tuple) else json.dumps(value)
 

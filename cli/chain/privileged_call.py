@@ -4,52 +4,41 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import typer
-
-from bytewise.protocol.address_book import Network
 from bytewise.protocol.errors.actors import ConfigurationError, RpcRefused
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import MalformedValue
-from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Address, hex0x
-from chain.client.access import Chain
-from chain.client.address_book import verify_code
-from chain.client.arguments import read_address
-from chain.client.rpc import Inclusion
-from chain.deployment.calls import ContractCall, dry_run, measured, request_of
-from chain.reads.reader import SnapshotReader
-from chain.sending.fees import fees_at
-from chain.sending.keys import devnet_signer, load_signer
-from chain.sending.transactions import send_all
-from cli.connect import address_book, chain_of
+from cli.options import CallOptions
 from cli.output import OutputFormat, printable
+
+if TYPE_CHECKING:
+    from bytewise.protocol.address_book import Network
+    from bytewise.protocol.signing import LocalSigner
+    from chain.client.access import Chain
+    from chain.client.rpc import Inclusion
+    from chain.deployment.calls import ContractCall
+    from chain.reads.reader import SnapshotReader
+
 
 SEND_TIMEOUT_S = 120.0
 """For one transaction of a person: ten blocks of main net."""
-
-FromOption = Annotated[
-    str | None, typer.Option("--from", help="Account that will sign elsewhere, 0x-hex: the call is tried in its name.")
-]
-KeyOption = Annotated[Path | None, typer.Option("--key", help="Or: key file of that account, 0x-hex, readable by you alone.")]
-DevnetOption = Annotated[int | None, typer.Option("--devnet-account", min=0, help="Or: this account of anvil.")]
-SendOption = Annotated[bool, typer.Option("--send", help="Sign with --key and send; without it nothing is sent.")]
 
 
 class CallContext(NamedTuple):
     """Who asks, on which network."""
 
-    client: Chain
-    reader: SnapshotReader
-    signer: LocalSigner | None
+    client: "Chain"
+    reader: "SnapshotReader"
+    signer: "LocalSigner | None"
     account: Address | None
     """Who will sign; None if nobody was named."""
     send: bool
     output: OutputFormat
 
     @property
-    def network(self) -> Network:
+    def network(self) -> "Network":
         """The address book."""
         return self.reader.network
 
@@ -60,28 +49,32 @@ class CallContext(NamedTuple):
         return self.account
 
 
-def call_context(
-    file: Path, rpc: list[str], who: str | None, key: Path | None, devnet_account: int | None, send: bool,
-    output: OutputFormat = OutputFormat.TABLE,
-) -> CallContext:  # fmt: skip
+def call_context(asked: CallOptions) -> CallContext:
     """The network of an address book, its code checked, and who asks; `ConfigurationError` for what contradicts itself."""
-    if sum(each is not None for each in (who, key, devnet_account)) > 1:
+    from bytewise_client.connection import address_book, chain_of
+    from chain.client.address_book import verify_code
+    from chain.reads.reader import SnapshotReader
+
+    key, account = asked.key, asked.devnet_account
+    if sum(each is not None for each in (asked.sender, key, account)) > 1:
         raise ConfigurationError("account", "give one of --from, --key and --devnet-account")
-    book = address_book(file)
-    signer = signer_of(book.chain_id, key, devnet_account) if (key, devnet_account) != (None, None) else None
-    if send and signer is None:
+    book = address_book(asked.network)
+    signer = signer_of(book.chain_id, key, account) if (key, account) != (None, None) else None
+    if asked.send and signer is None:
         raise ConfigurationError("--send", "needs the key of who sends: --key FILE")
-    client = chain_of(rpc, book.chain_id)
+    client = chain_of(asked.rpc, book.chain_id)
     reader = SnapshotReader(client, verify_code(client, book))
-    named = account_of(who) if who else None
-    return CallContext(client, reader, signer, signer.address if signer else named, send, output)
+    named = account_of(asked.sender) if asked.sender else None
+    return CallContext(client, reader, signer, signer.address if signer else named, asked.send, asked.output)
 
 
-def deliver(of: CallContext, act: ContractCall, more: Mapping[str, Any] | None = None) -> None:
+def deliver(of: CallContext, act: "ContractCall", more: Mapping[str, Any] | None = None) -> None:
     """Tries an act in the name of who will sign, prints it, and sends it if that was asked; `more` is printed with it.
 
     `ConfigurationError` with the contract's reason if it would refuse the act now.
     """
+    from chain.deployment.calls import dry_run, request_of
+
     who = of.named()
     if act.value_wei:
         _verify_balance(of, who, act.value_wei, "wei go with the call")
@@ -106,8 +99,10 @@ def deliver(of: CallContext, act: ContractCall, more: Mapping[str, Any] | None =
         print(f"done in block {done.number}, transaction {hex0x(done.transaction)}")
 
 
-def signer_of(chain_id: int, key: Path | None, devnet_account: int | None) -> LocalSigner:
+def signer_of(chain_id: int, key: Path | None, devnet_account: int | None) -> "LocalSigner":
     """The key of a file, or of an account of anvil; `ConfigurationError` unless it is one of the two."""
+    from chain.sending.keys import devnet_signer, load_signer
+
     if (key is None) == (devnet_account is None):
         raise ConfigurationError("key", "give --key or --devnet-account, one of them")
     if key is not None:
@@ -118,6 +113,8 @@ def signer_of(chain_id: int, key: Path | None, devnet_account: int | None) -> Lo
 
 def account_of(text: str) -> Address:
     """The account that a user typed; `ConfigurationError` if it is none."""
+    from chain.client.arguments import read_address
+
     try:
         return read_address(text)
     except MalformedValue:
@@ -150,8 +147,12 @@ def _verify_balance(of: CallContext, who: Address, wei: int, what: str) -> int:
     return have
 
 
-def _sent(of: CallContext, signer: LocalSigner, act: ContractCall) -> Inclusion:
+def _sent(of: CallContext, signer: "LocalSigner", act: "ContractCall") -> "Inclusion":
     """Sends the act; what the chain says of it."""
+    from chain.deployment.calls import measured
+    from chain.sending.fees import fees_at
+    from chain.sending.transactions import send_all
+
     try:
         call = measured(of.client, of.network, signer, act)
         most = act.value_wei + call.gas * fees_at(of.client.head().base_fee_wei).max_fee

@@ -3,26 +3,24 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from bytewise.protocol.encoding import parse_typed
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import NotCanonical
 from bytewise.protocol.units import ZERO_ADDRESS
-from chain.acts import proposals as voting
-from chain.acts.proposals import GOVERNOR, Proposal, ProposalState, Support, calls_for_court
-from chain.client.address_book import verify_code
-from chain.client.artifacts import legible
-from chain.client.rpc import at_number
-from chain.deployment.calls import ContractCall
 from cli.chain.call import ArgumentsArgument, act_of
 from cli.chain.params import BlockOption, change_of
-from cli.chain.privileged_call import CallContext, DevnetOption, FromOption, KeyOption, SendOption, call_context, deliver, moment
-from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book
+from cli.chain.privileged_call import CallContext, call_context, deliver, moment
+from cli.options import NETWORK_FILE, RPC_URLS, CallOptions, NetworkOption, RpcOption, with_call_options
 from cli.output import LIMIT, LimitOption, OutputFormat, OutputOption, by_prefix, emit, limited, one_by_prefix, print_entries
+
+if TYPE_CHECKING:
+    from chain.acts.proposals import Proposal, ProposalState
+    from chain.deployment.calls import ContractCall
+
 
 # Files of calls that one proposal makes together: what nobody asked for must not be proposed, so nothing is passed over.
 
@@ -30,11 +28,13 @@ _NEEDED = {"contract": str, "function": str, "arguments": list}
 _TYPES: dict[str, type] = {**_NEEDED, "value": int}
 
 
-def acts_of(file: Path) -> list[ContractCall]:
+def acts_of(file: Path) -> "list[ContractCall]":
     """The calls of a JSON list of objects with contract, function, arguments and, if wei go with it, value.
 
     `ConfigurationError` names the first that is anything else, or no call of the contracts.
     """
+    from bytewise.protocol.encoding import parse_typed
+
     try:
         listed = parse_typed(file.read_bytes())
     except OSError as error:
@@ -46,7 +46,7 @@ def acts_of(file: Path) -> list[ContractCall]:
     return [_act(f"{file.name}[{place}]", asked) for place, asked in enumerate(listed)]
 
 
-def _act(where: str, asked: Any) -> ContractCall:
+def _act(where: str, asked: Any) -> "ContractCall":
     if not isinstance(asked, dict) or not _NEEDED.keys() <= asked.keys() <= _TYPES.keys():
         raise ConfigurationError(where, 'is no {"contract", "function", "arguments": […]}, nor that with "value"')
     for name, given in asked.items():
@@ -78,7 +78,9 @@ _COURT = "Or: address book of a new court that is deployed and wired; its roles,
 CourtOption = Annotated[Path | None, typer.Option("--court", help=_COURT)]
 
 
+@with_call_options
 def propose(
+    asked: CallOptions,
     contract: Annotated[str | None, typer.Argument(metavar="CONTRACT", help="As for `bytewise chain call`.")] = None,
     function: ListedFunction = None,
     arguments: ArgumentsArgument = None,
@@ -87,13 +89,6 @@ def propose(
     court: CourtOption = None,
     description: Annotated[str, typer.Option("--description", help="What it is for; it tells two proposals apart.")] = "",
     block_s: BlockOption = None,
-    network: NetworkOption = NETWORK_FILE,
-    rpc: RpcOption = RPC_URLS,
-    sender: FromOption = None,
-    key: KeyOption = None,
-    devnet_account: DevnetOption = None,
-    send: SendOption = False,
-    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Propose calls to the vote.
 
@@ -103,9 +98,11 @@ def propose(
 
     Exit codes: 0 can be proposed (or was), 5 the node does not answer, 64 wrong input, or refused by a contract.
     """
+    from chain.acts import proposals as voting
+
     if [contract, params, calls, court].count(None) != 3:
         raise ConfigurationError("proposal", "give CONTRACT FUNCTION ARGUMENTS, --params, --calls or --court, one of them")
-    of = call_context(network, rpc, sender, key, devnet_account, send, output)
+    of = call_context(asked)
     if params is not None:
         acts = [change_of(of.reader, params, block_s=block_s)]
     elif contract is not None:
@@ -120,7 +117,11 @@ def propose(
     deliver(of, voting.propose(contents), {"proposal": str(number), "does": does})
 
 
-def _acts_of_court(of: CallContext, court: Path) -> list[ContractCall]:
+def _acts_of_court(of: CallContext, court: Path) -> "list[ContractCall]":
+    from bytewise_client.connection import address_book
+    from chain.acts.proposals import calls_for_court
+    from chain.client.address_book import verify_code
+
     return calls_for_court(of.network, verify_code(of.client, address_book(court)))
 
 
@@ -140,9 +141,12 @@ def proposals(
 
     Example: bytewise chain proposal list --state active
     """
+    from chain.acts import proposals as voting
+    from chain.acts.proposals import ProposalState
+
     if state is not None and state.upper() not in ProposalState.__members__:
         raise ConfigurationError("--state", f"{state} is none of {', '.join(ProposalState.__members__).lower()}")
-    of = call_context(network, rpc, None, None, None, send=False)
+    of = call_context(CallOptions(network, rpc))
     head = of.reader.head()
     rows = [_row(of, each, head) for each in reversed(voting.proposals(of.client, of.network, head))]
     rows = limited([each for each in rows if state is None or each["state"] == state.upper()], limit)
@@ -161,14 +165,21 @@ def show(
 
     Example: bytewise chain proposal show 7311
     """
-    of = call_context(network, rpc, None, None, None, send=False)
+    from chain.acts import proposals as voting
+
+    of = call_context(CallOptions(network, rpc))
     head = of.reader.head()
     listed = {str(each.id): each for each in voting.proposals(of.client, of.network, head)}
     row = _row(of, listed[one_by_prefix("PROPOSAL", proposal, listed)], head)
     emit(output, row, lambda: print_entries([_entry(row)], "proposal"))
 
 
-def _row(of: CallContext, proposal: Proposal, head: int) -> dict[str, Any]:
+def _row(of: CallContext, proposal: "Proposal", head: int) -> dict[str, Any]:
+    from chain.acts import proposals as voting
+    from chain.acts.proposals import GOVERNOR
+    from chain.client.artifacts import legible
+    from chain.client.rpc import at_number
+
     where = (GOVERNOR, of.network.addresses.bytewise_governor)
     votes: Mapping[str, int] = of.client.call(*where, "proposalVotes", proposal.id, block=at_number(head))
     state = voting.state_of(of.client, of.network, proposal.id, head)
@@ -188,24 +199,22 @@ def _entry(row: dict[str, Any]) -> tuple[str, dict[str, str]]:
     return row["proposal"], {**{k: v for k, v in row.items() if k != "proposal"}, "does": "; ".join(row["does"]), "votes": votes}
 
 
+@with_call_options
 def vote(
+    asked: CallOptions,
     proposal: ProposalArgument,
     support: Annotated[str, typer.Argument(metavar="SUPPORT", help="for, against or abstain.")],
-    network: NetworkOption = NETWORK_FILE,
-    rpc: RpcOption = RPC_URLS,
-    sender: FromOption = None,
-    key: KeyOption = None,
-    devnet_account: DevnetOption = None,
-    send: SendOption = False,
-    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Vote, once.
 
     Exit codes: 0 the vote counts (or was sent), 5 the node does not answer, 64 wrong input, or too early or late.
     """
+    from chain.acts import proposals as voting
+    from chain.acts.proposals import GOVERNOR, ProposalState, Support
+
     if support.upper() not in Support.__members__:
         raise ConfigurationError("SUPPORT", f"{support} is none of for, against, abstain")
-    of = call_context(network, rpc, sender, key, devnet_account, send, output)
+    of = call_context(asked)
     found, _ = _found(of, proposal, ProposalState.ACTIVE)
     weight: int = of.client.call(
         GOVERNOR, of.network.addresses.bytewise_governor, "getVotes", of.named(), found.vote_start, block="latest"
@@ -215,34 +224,27 @@ def vote(
     deliver(of, voting.cast_vote(found.id, Support[support.upper()]), {"votes": str(weight)})
 
 
+@with_call_options
 def queue(
+    asked: CallOptions,
     proposal: ProposalArgument,
-    network: NetworkOption = NETWORK_FILE,
-    rpc: RpcOption = RPC_URLS,
-    sender: FromOption = None,
-    key: KeyOption = None,
-    devnet_account: DevnetOption = None,
-    send: SendOption = False,
-    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Start the short timelock of what was voted; anybody may.
 
     Exit codes: 0 can be queued (or was), 5 the node does not answer, 64 wrong input, or too early or late.
     """
-    of = _anybody(call_context(network, rpc, sender, key, devnet_account, send, output))
+    from chain.acts import proposals as voting
+    from chain.acts.proposals import ProposalState
+
+    of = _anybody(call_context(asked))
     found, _ = _found(of, proposal, ProposalState.SUCCEEDED)
     deliver(of, voting.queue(found.contents))
 
 
+@with_call_options
 def execute(
+    asked: CallOptions,
     proposal: ProposalArgument,
-    network: NetworkOption = NETWORK_FILE,
-    rpc: RpcOption = RPC_URLS,
-    sender: FromOption = None,
-    key: KeyOption = None,
-    devnet_account: DevnetOption = None,
-    send: SendOption = False,
-    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Do what a timelock has held for long enough; anybody may.
 
@@ -250,7 +252,10 @@ def execute(
 
     Exit codes: 0 can be done (or was), 5 the node does not answer, 64 wrong input, or too early or late.
     """
-    of = _anybody(call_context(network, rpc, sender, key, devnet_account, send, output))
+    from chain.acts import proposals as voting
+    from chain.acts.proposals import GOVERNOR, ProposalState
+
+    of = _anybody(call_context(asked))
     found, state = _found(of, proposal, ProposalState.QUEUED, ProposalState.EXECUTED)
     if state is ProposalState.EXECUTED:
         deliver(of, _slow(of, found))
@@ -260,26 +265,26 @@ def execute(
     deliver(of, voting.execute(found.contents))
 
 
+@with_call_options
 def cancel(
+    asked: CallOptions,
     proposal: ProposalArgument,
-    network: NetworkOption = NETWORK_FILE,
-    rpc: RpcOption = RPC_URLS,
-    sender: FromOption = None,
-    key: KeyOption = None,
-    devnet_account: DevnetOption = None,
-    send: SendOption = False,
-    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Take your own proposal back before its vote begins.
 
     Exit codes: 0 can be taken back (or was), 5 the node does not answer, 64 wrong input, too late, or not yours.
     """
-    of = call_context(network, rpc, sender, key, devnet_account, send, output)
+    from chain.acts import proposals as voting
+    from chain.acts.proposals import ProposalState
+
+    of = call_context(asked)
     found, _ = _found(of, proposal, ProposalState.PENDING)
     deliver(of, voting.cancel(found.contents))
 
 
-def _found(of: CallContext, text: str, *wanted: ProposalState) -> tuple[Proposal, ProposalState]:
+def _found(of: CallContext, text: str, *wanted: "ProposalState") -> "tuple[Proposal, ProposalState]":
+    from chain.acts import proposals as voting
+
     head = of.reader.head()
     listed = {str(each.id): each for each in voting.proposals(of.client, of.network, head)}
     number = by_prefix("PROPOSAL", text, listed)
@@ -292,8 +297,12 @@ def _found(of: CallContext, text: str, *wanted: ProposalState) -> tuple[Proposal
     return found, state
 
 
-def _next(of: CallContext, proposal: Proposal, state: ProposalState, head: int) -> str:
+def _next(of: CallContext, proposal: "Proposal", state: "ProposalState", head: int) -> str:
     """What comes next, for people."""
+    from chain.acts import proposals as voting
+    from chain.acts.proposals import GOVERNOR, ProposalState
+    from chain.client.rpc import at_number
+
     if state is ProposalState.PENDING:
         return f"its vote begins after block {proposal.vote_start}; this is block {head}"
     if state is ProposalState.ACTIVE:
@@ -308,7 +317,9 @@ def _next(of: CallContext, proposal: Proposal, state: ProposalState, head: int) 
     return "to be queued" if state is ProposalState.SUCCEEDED else "nothing"
 
 
-def _slow(of: CallContext, proposal: Proposal) -> ContractCall:
+def _slow(of: CallContext, proposal: "Proposal") -> "ContractCall":
+    from chain.acts import proposals as voting
+
     operation, head = voting.slow_operation(of.network, proposal.contents), of.reader.head()
     ready = 0 if operation is None else voting.slow_ready_at(of.client, of.network, operation, head)
     if operation is None or ready <= 1:

@@ -1,30 +1,33 @@
 """`bytewise chain`: deploy the contracts, look at a deployment; calls, votes and parameters are in modules of their own."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
-from bytewise.protocol.address_book import StakeSource
 from bytewise.protocol.units import ZERO_ADDRESS, hex0x
 from bytewise.service.exit_codes import Exit
-from chain.client.address_book import contracts, verify_code
-from chain.client.rpc import at_number
-from chain.reads.reader import SnapshotReader
-from chain.reads.records import MoneyTotals
-from chain.reads.restaking import Restaking
-from chain.reads.roles import holders, irregularities
 from cli.assurance import warn
-from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
+from cli.options import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
 from cli.output import OutputFormat, OutputOption, emit, ether, plain, print_entries
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from chain.reads.reader import SnapshotReader
+    from chain.reads.restaking import Restaking
+
 
 # What `bytewise chain show` shows: plain JSON data, and tables for people. Amounts in wei as decimal strings.
 
 
-def collect(reader: SnapshotReader) -> dict[str, Any]:
+def collect(reader: "SnapshotReader") -> dict[str, Any]:
     """A deployment at the newest block; its code is checked before (`book.verify_code`)."""
+    from chain.client.address_book import contracts
+    from chain.reads.records import MoneyTotals
+    from chain.reads.roles import holders, irregularities
+
     block, network = reader.head(), reader.network
     snapshot = reader.snapshot(ZERO_ADDRESS, block)
     held = holders(reader, block)
@@ -52,8 +55,10 @@ def collect(reader: SnapshotReader) -> dict[str, Any]:
     }
 
 
-def _stake(found: Restaking | None) -> dict[str, Any]:
+def _stake(found: "Restaking | None") -> dict[str, Any]:
     """Who holds the stake, and what records of it count for."""
+    from bytewise.protocol.address_book import StakeSource
+
     if found is None:
         return {"source": StakeSource.NATIVE.value}
     return {
@@ -69,13 +74,15 @@ def _stake(found: Restaking | None) -> dict[str, Any]:
     }
 
 
-def _long_delay_s(reader: SnapshotReader, block: int) -> int:
+def _long_delay_s(reader: "SnapshotReader", block: int) -> int:
     """Seconds that what moves stake waits: with less than 64 days a guardian can hold stake for longer (ADR-051)."""
+    from chain.client.rpc import at_number
+
     where = ("TimelockController", reader.network.addresses.long_timelock)
     return int(reader.client.call(*where, "getMinDelay", block=at_number(block)))
 
 
-def _pool(reader: SnapshotReader, digest: Any, block: int) -> dict[str, Any]:
+def _pool(reader: "SnapshotReader", digest: Any, block: int) -> dict[str, Any]:
     pool = reader.pool(digest, block)
     if pool is None:
         return {"pool": hex0x(digest), "added": False}
@@ -93,6 +100,8 @@ def _pool(reader: SnapshotReader, digest: Any, block: int) -> dict[str, Any]:
 
 def show(state: Mapping[str, Any], console: Console) -> None:
     """Prints a collected state."""
+    from bytewise.protocol.address_book import StakeSource
+
     clock = state["clock"]
     stands = "stands still" if clock["paused"] else "runs"
     console.print(f"chain {state['chain_id']}, block {state['block']}; the clock {stands} at {clock['clock']}", style="bold")
@@ -122,7 +131,9 @@ def show(state: Mapping[str, Any], console: Console) -> None:
     warn(console, state["assurance"])
 
 
-def _table(title: str, columns: tuple[str, ...], rows: Any) -> Table:
+def _table(title: str, columns: tuple[str, ...], rows: Any) -> "Table":
+    from rich.table import Table
+
     table = Table(title=title, title_justify="left")
     for each in columns:
         table.add_column(each, overflow="fold")
@@ -136,6 +147,10 @@ def status(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, out
 
     Exit codes: 0 all as it should be, 2 a role is held by somebody it should not, 5 the node does not answer, 64 other code.
     """
+    from bytewise_client.connection import address_book, chain_of
+    from chain.client.address_book import verify_code
+    from chain.reads.reader import SnapshotReader
+
     book = address_book(network)
     client = chain_of(rpc, book.chain_id)
     verify_code(client, book)

@@ -31,6 +31,7 @@ from bytewise.protocol.units import ZERO_DIGEST, Address, hex0x
 from bytewise.service.clock import SystemClock
 from bytewise.storage.archive import Archive
 from bytewise.storage.engine import open_database
+from bytewise_client.network_state import whole_snapshot
 from chain.client.rpc import ChainClient
 from chain.reads.reader import SnapshotReader
 from cli.demo import actors, build, ceremony, facts, plan
@@ -40,7 +41,6 @@ from cli.demo.director import Director, Fates
 from cli.demo.plan import OPERATORS, VERIFIERS, Options, questions
 from cli.demo.processes import ProcessGroup, ensure_up
 from cli.demo.site import Site, new_site
-from cli.network import whole_snapshot
 from verifier.watch.list_reader import GOOD
 from verifier.watch.open_windows import is_over
 

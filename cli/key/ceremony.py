@@ -4,36 +4,22 @@ import json
 import secrets
 from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bytewise.protocol.address_book import Network
 from bytewise.protocol.errors.actors import CeremonyFailed, ConfigurationError
-from bytewise.protocol.keys.ceremony import CeremonyPlan, CeremonyPurpose
-from bytewise.protocol.keys.epochs import EpochState
-from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import hex0x
-from bytewise.service import telemetry
 from bytewise.service.settings import load_settings
-from bytewise.storage.migrate import migrate
-from chain.acts.epochs import CeremonySignatures, open_epoch, reshare_epoch, retire_epoch
-from chain.client.access import Chain
-from chain.client.address_book import verify_code, write_network
-from chain.reads.reader import SnapshotReader
-from chain.sending.keys import load_signer
-from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
-from kms.ceremony.coordinator import (
-    epoch_document,
-    share_consents,
-    share_signatures,
-    transcript_of,
-    unproven_shares,
-    verify_shares_proven,
-)
-from kms.ceremony.session import finished_ceremony, load_or_make_plan, run_ceremony
-from kms.ceremony.state import CeremonyState
-from kms.settings import CeremonySettings
+from cli.options import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
+
+if TYPE_CHECKING:
+    from bytewise.protocol.address_book import Network
+    from bytewise.protocol.keys.ceremony import CeremonyPlan, CeremonyPurpose
+    from bytewise.protocol.signing import LocalSigner
+    from chain.client.access import Chain
+    from kms.ceremony.state import CeremonyState
+
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="Settings of the ceremony (kms.settings.CeremonySettings).")]
 CuratorOption = Annotated[Path, typer.Option("--key", help="Key file of the curator.")]
@@ -55,6 +41,8 @@ def dkg(config: ConfigOption, plan: DryOption = False) -> None:
 
     Exit codes: 0 made, 3 it failed and nothing changed, 64 wrong input.
     """
+    from bytewise.protocol.keys.ceremony import CeremonyPurpose
+
     _ceremony(config, CeremonyPurpose.GENERATE, plan)
 
 
@@ -65,6 +53,8 @@ def reshare(config: ConfigOption, plan: DryOption = False) -> None:
 
     Exit codes: 0 done, 3 it failed and the old shares stay, 64 wrong input.
     """
+    from bytewise.protocol.keys.ceremony import CeremonyPurpose
+
     _ceremony(config, CeremonyPurpose.RESHARE, plan)
 
 
@@ -75,6 +65,8 @@ def repair(config: ConfigOption, plan: DryOption = False) -> None:
 
     Exit codes: 0 done, 3 it failed, 64 wrong input.
     """
+    from bytewise.protocol.keys.ceremony import CeremonyPurpose
+
     _ceremony(config, CeremonyPurpose.REPAIR, plan)
 
 
@@ -95,6 +87,14 @@ def open_(
     Exit codes: 0 in force, 3 the ceremony is not done, or shards proved no share and are not named, 5 the node does not answer,
     64 wrong input (a shard that proved its share is named, say).
     """
+    from bytewise.protocol.keys.epochs import EpochState
+    from bytewise_client.connection import address_book, chain_of
+    from chain.client.address_book import verify_code, write_network
+    from chain.reads.reader import SnapshotReader
+    from chain.sending.keys import load_signer
+    from kms.ceremony.session import finished_ceremony
+    from kms.settings import CeremonySettings
+
     state, book = finished_ceremony(load_settings(CeremonySettings, config)), address_book(network)
     client = chain_of(rpc, book.chain_id)
     opened = put_in_force(client, verify_code(client, book), load_signer(key), state, without or ())
@@ -106,12 +106,17 @@ def open_(
 
 
 def put_in_force(
-    client: Chain, book: Network, curator: LocalSigner, state: CeremonyState, without: Collection[int] = ()
-) -> Network:
+    client: "Chain", book: "Network", curator: "LocalSigner", state: "CeremonyState", without: Collection[int] = ()
+) -> "Network":
     """The address book after the chain was told what a ceremony made, with its signatures. What was told before is not again.
 
     Nothing is told if a shard but those of `without` did not prove its share (`kms.ceremony.coordinator.verify_shares_proven`).
     """
+    from bytewise.protocol.keys.ceremony import CeremonyPurpose
+    from chain.acts.epochs import CeremonySignatures, open_epoch, reshare_epoch
+    from chain.reads.reader import SnapshotReader
+    from kms.ceremony.coordinator import epoch_document, share_consents, share_signatures, transcript_of, verify_shares_proven
+
     verify_shares_proven(state, without)
     document, reader = epoch_document(state), SnapshotReader(client, book)
     signed = CeremonySignatures(transcript_of(state), share_signatures(state), share_consents(state))
@@ -139,6 +144,8 @@ def rotate(
     Exit codes: 0 in force, 3 nothing changed: the ceremony failed, or shards proved no share and are not named, 5 the node does
     not answer, 64 wrong input.
     """
+    from bytewise.protocol.keys.ceremony import CeremonyPurpose
+
     _ceremony(config, CeremonyPurpose.GENERATE, dry=False)
     open_(config, key, network, rpc, without)
 
@@ -155,6 +162,12 @@ def retire(
 
     Exit codes: 0 retired, 5 too early or the node does not answer, 64 wrong input (the epoch is in force, say).
     """
+    from bytewise_client.connection import address_book, chain_of
+    from chain.acts.epochs import retire_epoch
+    from chain.client.address_book import verify_code
+    from chain.reads.reader import SnapshotReader
+    from chain.sending.keys import load_signer
+
     book, curator = address_book(network), load_signer(key)
     client = chain_of(rpc, book.chain_id)
     reader = SnapshotReader(client, verify_code(client, book))
@@ -164,7 +177,14 @@ def retire(
     print(f"key epoch {epoch} ({found.assurance}) is retired; {now}")
 
 
-def _ceremony(config: Path, purpose: CeremonyPurpose, dry: bool) -> None:
+def _ceremony(config: Path, purpose: "CeremonyPurpose", dry: bool) -> None:
+    from bytewise.service import telemetry
+    from bytewise.storage.migrate import migrate
+    from bytewise_client.connection import address_book
+    from chain.sending.keys import load_signer
+    from kms.ceremony.session import load_or_make_plan, run_ceremony
+    from kms.settings import CeremonySettings
+
     settings = load_settings(CeremonySettings, config)
     signer, network = load_signer(settings.coordinator_key_file), address_book(settings.network_file)
     signed = load_or_make_plan(settings, purpose, network.contracts, signer, secrets.token_bytes)
@@ -180,7 +200,7 @@ def _ceremony(config: Path, purpose: CeremonyPurpose, dry: bool) -> None:
         raise CeremonyFailed(state.id.hex()[:16], state.reason)
 
 
-def _agreed(plan: CeremonyPlan) -> dict[str, object]:
+def _agreed(plan: "CeremonyPlan") -> dict[str, object]:
     """What whoever approves the plan has to look at."""
     return {
         "purpose": plan.purpose.name,
@@ -196,8 +216,10 @@ def _agreed(plan: CeremonyPlan) -> dict[str, object]:
     }
 
 
-def _told(state: CeremonyState) -> dict[str, object]:
+def _told(state: "CeremonyState") -> dict[str, object]:
     """What everybody may know of a ceremony."""
+    from kms.ceremony.coordinator import unproven_shares
+
     result = state.result
     if result is None and not state.reason:
         raise ConfigurationError("ceremony", f"stands in {state.phase.name}")

@@ -2,23 +2,21 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import Fault
-from bytewise.protocol.keys.ceremony import Erasure, SignedErasure
-from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import ZERO_DIGEST, Address
 from bytewise.service.exit_codes import Exit
-from chain.client.address_book import verify_code
-from chain.reads.reader import SnapshotReader
-from chain.reads.share_history import share_history
-from cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
+from cli.options import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
 from cli.output import OutputFormat, OutputOption, emit, moment, printable
-from kms.ceremony.erasure import JudgedStatement, SharesToErase, count_statements, judge_statement, shares_to_erase
+
+if TYPE_CHECKING:
+    from bytewise.protocol.keys.ceremony import Erasure, SignedErasure
+    from kms.ceremony.erasure import JudgedStatement, SharesToErase
+
 
 FilesArgument = Annotated[
     list[Path], typer.Argument(metavar="FILE...", help="Statements of one key epoch: `erasure-*.json` of the shards' folders.")
@@ -42,6 +40,12 @@ def erased(
     Exit codes: 0 enough say so of each version, 2 a statement is forged or of another network, 3 too few say so of one yet,
     5 the node does not answer, 64 wrong input.
     """
+    from bytewise_client.connection import address_book, chain_of
+    from chain.client.address_book import verify_code
+    from chain.reads.reader import SnapshotReader
+    from chain.reads.share_history import share_history
+    from kms.ceremony.erasure import count_statements, judge_statement, shares_to_erase
+
     said = [_read(file) for file in files]
     epochs = sorted({each.statement.epoch for each in said})
     if len(epochs) != 1:
@@ -66,22 +70,27 @@ def _print(*parts: Iterable[str]) -> None:
             print(printable(line))
 
 
-def _best(signed: SignedErasure, wanted: Sequence[SharesToErase]) -> JudgedStatement:
+def _best(signed: "SignedErasure", wanted: "Sequence[SharesToErase]") -> "JudgedStatement":
     """What a statement says about the version for which it counts, or else about the newest of which its shard had a share."""
+    from kms.ceremony.erasure import judge_statement
+
     judged = [judge_statement(signed, each) for each in reversed(wanted)]
     held = [each for each, shares in zip(judged, reversed(wanted), strict=True) if signed.shard in shares.holders]
     return next((each for each in judged if not (each.invalid or each.irrelevant)), (held or judged)[0])
 
 
-def _is_enough(wanted: SharesToErase, counts: Mapping[int, Erasure]) -> bool:
+def _is_enough(wanted: "SharesToErase", counts: "Mapping[int, Erasure]") -> bool:
     return len(counts) >= wanted.needed
 
 
-def _missing(wanted: SharesToErase, counts: Mapping[int, Erasure]) -> dict[int, Address]:
+def _missing(wanted: "SharesToErase", counts: "Mapping[int, Erasure]") -> dict[int, Address]:
     return {index: each for index, each in enumerate(wanted.holders, start=1) if index not in counts}
 
 
-def _read(file: Path) -> SignedErasure:
+def _read(file: Path) -> "SignedErasure":
+    from bytewise.protocol.encoding import decode
+    from bytewise.protocol.keys.ceremony import SignedErasure
+
     try:
         return decode(SignedErasure, file.read_bytes())
     except (OSError, Fault) as error:
@@ -89,7 +98,7 @@ def _read(file: Path) -> SignedErasure:
         raise ConfigurationError(str(file), why) from None
 
 
-def _told(file: Path, judged: JudgedStatement) -> str:
+def _told(file: Path, judged: "JudgedStatement") -> str:
     if judged.invalid:
         return f"{file}: FALSE: {judged.invalid}"
     if judged.irrelevant:
@@ -100,7 +109,9 @@ def _told(file: Path, judged: JudgedStatement) -> str:
     return f"{file}: {judged.signed.shard} has {kept} since {when}; {said.erased} files erased"
 
 
-def _summed(wanted: Sequence[SharesToErase], counts: Sequence[Mapping[int, Erasure]]) -> Iterator[str]:
+def _summed(wanted: "Sequence[SharesToErase]", counts: "Sequence[Mapping[int, Erasure]]") -> Iterator[str]:
+    from bytewise.protocol.suites import is_rebuilt
+
     newest = wanted[-1]
     yield f"key epoch {newest.epoch} ({newest.on_chain.assurance})"
     for shares, counted in zip(wanted, counts, strict=True):
@@ -123,9 +134,9 @@ def _summed(wanted: Sequence[SharesToErase], counts: Sequence[Mapping[int, Erasu
 
 def _state(
     files: Sequence[Path],
-    judged: Sequence[JudgedStatement],
-    wanted: Sequence[SharesToErase],
-    counts: Sequence[Mapping[int, Erasure]],
+    judged: "Sequence[JudgedStatement]",
+    wanted: "Sequence[SharesToErase]",
+    counts: "Sequence[Mapping[int, Erasure]]",
 ) -> dict[str, Any]:
     newest = wanted[-1]
     return {

@@ -3,22 +3,21 @@
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import MalformedValue
-from bytewise.protocol.keys.ceremony_log import CeremonyLogCopy, Fork, fork_of_copies, read_copy, verify_fork
 from bytewise.protocol.units import Address, address, hex0x
 from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import load_settings
-from bytewise.storage.ceremonies import Ceremonies
-from bytewise.storage.engine import check_revision, open_database
 from cli.shard import ShardOption
-from kms.settings import ShardSettings
+
+if TYPE_CHECKING:
+    from bytewise.protocol.keys.ceremony_log import CeremonyLogCopy, Fork
+
 
 OutOption = Annotated[
     Path | None, typer.Option("--out", help="Folder for one file of each ceremony, which `verify` reads; all of it is public.")
@@ -39,6 +38,10 @@ def show(config: ShardOption, out: OutOption = None) -> None:
 
     Exit codes: 0 no second log is kept, 2 a coordinator is proven to have signed two, 64 wrong input.
     """
+    from bytewise.storage.ceremonies import Ceremonies
+    from bytewise.storage.engine import check_revision, open_database
+    from kms.settings import ShardSettings
+
     settings = load_settings(ShardSettings, config, "shard")
     engine = open_database(settings.database_url)
     check_revision(engine)
@@ -57,6 +60,8 @@ def verify(files: FilesArgument, coordinator: CoordinatorOption = "") -> None:
     Exit codes: 0 no coordinator is proven to have signed two logs, 2 one is, 64 a file is not what a shard writes, or of another
     coordinator.
     """
+    from bytewise.protocol.keys.ceremony_log import fork_of_copies
+
     expected = _coordinator(coordinator)
     copies = [_read(file, expected) for file in files]
     between = (fork_of_copies(one, other) for one, other in combinations(copies, 2))
@@ -64,7 +69,7 @@ def verify(files: FilesArgument, coordinator: CoordinatorOption = "") -> None:
     _conclude(f"{len(copies)} logs of {len({copy.plan.plan.digest for copy in copies})} ceremonies", found)
 
 
-def _conclude(what: str, forks: Sequence[Fork]) -> None:
+def _conclude(what: str, forks: "Sequence[Fork]") -> None:
     """Prints who is convicted of what, once for each ceremony, and ends the verb."""
     for fork in {each.plan.plan.digest: each for each in reversed(forks)}.values():
         for line in _told(fork):
@@ -74,7 +79,9 @@ def _conclude(what: str, forks: Sequence[Fork]) -> None:
     print(f"{what}: no coordinator signed two of one ceremony")
 
 
-def _told(fork: Fork) -> Iterable[str]:
+def _told(fork: "Fork") -> Iterable[str]:
+    from bytewise.protocol.keys.ceremony_log import verify_fork
+
     plan, at = verify_fork(fork), fork.shorter.length
     yield f"coordinator {plan.coordinator} signed two logs of ceremony {hex0x(plan.digest)}"
     yield f"  of key epoch {plan.epoch} on chain {plan.chain_id}, KeyEpochs {plan.key_epochs}"
@@ -83,7 +90,9 @@ def _told(fork: Fork) -> Iterable[str]:
     yield f"  the other {hex0x(fork.at)}{further}"
 
 
-def _write(folder: Path, copies: Iterable[CeremonyLogCopy]) -> None:
+def _write(folder: Path, copies: "Iterable[CeremonyLogCopy]") -> None:
+    from bytewise.protocol.encoding import encode
+
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for copy in copies:
@@ -92,7 +101,9 @@ def _write(folder: Path, copies: Iterable[CeremonyLogCopy]) -> None:
         raise ConfigurationError("--out", f"{folder.name}: {error.strerror}") from None
 
 
-def _read(file: Path, coordinator: Address | None) -> CeremonyLogCopy:
+def _read(file: Path, coordinator: Address | None) -> "CeremonyLogCopy":
+    from bytewise.protocol.keys.ceremony_log import read_copy
+
     try:
         copy = read_copy(file.read_bytes())
     except (OSError, Fault) as error:

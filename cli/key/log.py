@@ -1,26 +1,25 @@
 """`bytewise key log`: what the shards released, fetched and checked by anybody, trusting none of them."""
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
-from bytewise.protocol.address_book import Network
 from bytewise.protocol.errors.actors import ConfigurationError
-from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.suites import is_rebuilt
-from bytewise.protocol.units import Digest, hex0x
+from bytewise.protocol.units import ZERO_DIGEST, Digest, hex0x
 from bytewise.service.exit_codes import Exit
-from chain.client.access import Chain
-from cli.connect import NETWORK_FILE, NetworkOption, ReceiptArgument, address_book, chain_of, read_ahead_of, receipt_argument
-from cli.key.log_audit import Court, Known, Looked, court_of, judged, known_of, known_or_booked, look, worst
-from cli.key.log_table import Subject, print_found, print_progress, print_story
-from cli.output import OutputFormat, OutputOption
-from kms.release_log.copies import ReleaseLogCopy, find_copies
-from kms.release_log.opening_report import CopiedLog, SharesHistory, report_opening
+from cli.options import NETWORK_FILE, NetworkOption, ReceiptArgument, receipt_argument
+from cli.output import OutputFormat, OutputOption, by_prefix, progress_bars
+
+if TYPE_CHECKING:
+    from bytewise.protocol.address_book import Network
+    from bytewise.protocol.jobs import EpochRecord
+    from chain.client.access import Chain
+    from cli.key.log_audit import Court, Known, Looked
+    from kms.release_log.opening_report import CopiedLog, SharesHistory
+
 
 LOGS = Path("release-logs")
 
@@ -59,6 +58,11 @@ def verify(
     cannot be judged, or what a former shard released cannot be told, 5 a shard or the node does not answer, 64 wrong input, or
     a copy was altered. Of several 2 goes before 64, 64 before 5, and 5 before 3; what was found at each shard is told.
     """
+    from bytewise_client.connection import address_book
+    from cli.key.log_audit import known_or_booked, look, worst
+    from cli.key.log_table import print_found, print_progress
+    from kms.release_log.copies import ReleaseLogCopy
+
     book = address_book(network)
     record, client = _epoch(book, epoch), _client(book, rpc)
     known = known_or_booked(book, record, client)
@@ -86,7 +90,6 @@ def show(
     """Tell who asked for the key of a receipt, when, why, and under which evidence.
 
     What it tells comes from the copies that `bytewise key log verify` keeps.
-
     A seat opened a receipt if as many holders of one version of the shares as open with them released to it, under one ticket or
     under several of its own. Where shards released to several seats that many together, it says so: they would have to collude.
     In a key epoch whose key enclaves rebuild, a share opens every receipt, whichever it was released for.
@@ -96,15 +99,18 @@ def show(
     Exit codes: 0 shown, 3 whether it was opened cannot be told from these copies, 4 not opened and no record of this receipt,
     5 the node does not answer, 64 wrong input, or no copies: run `bytewise key log verify` first.
     """
-    book, wanted = address_book(network), receipt_argument(receipt)
+    from bytewise.protocol.suites import is_rebuilt
+    from bytewise_client.connection import address_book
+    from cli.key.log_audit import known_of
+    from cli.key.log_table import Subject, print_story
+    from kms.release_log.opening_report import report_opening
+
+    book = address_book(network)
+    wanted = _receipt_named(book, logs, receipt)
     found, unread = _copies_with(book, logs, wanted)
     record = _epoch(book, epoch or found)
     history = known_of(book, record, _client(book, rpc)).history
-    kept = list(_kept(book, history, record.epoch, logs))
-    if not any(each.last_read_at or each.entries for each in kept):
-        do = "`bytewise key log verify` fetches them; --epoch names another"
-        raise ConfigurationError(str(logs), f"has no log of key epoch {record.epoch}: {do}")
-    story = report_opening(wanted, history, kept, is_rebuilt(record.epoch))
+    story = report_opening(wanted, history, _kept(book, history, record.epoch, logs), is_rebuilt(record.epoch))
     print_story(wanted, Subject(record.epoch, record.assurance, history, bool(rpc)), story, output)
     elsewhere = unread if not (epoch or found) else []
     if elsewhere:
@@ -115,11 +121,37 @@ def show(
     raise typer.Exit(Exit.OK if story.records else Exit.NOT_FOUND)
 
 
-def _copies_with(book: Network, logs: Path, receipt: Digest) -> tuple[int, list[int]]:
+_RECORDED = re.compile(rb'"receipt_id":"(0x[0-9a-f]{64})"')
+
+
+def _receipt_named(book: "Network", logs: Path, text: str) -> Digest:
+    """The receipt that a user typed, in full or by its first digits, of which a copy has a record.
+
+    `ConfigurationError` for no id, for the beginning of several, and for the beginning of none: without a record nothing can be
+    said of a receipt whose id is not known in full.
+    """
+    from kms.release_log.copies import find_copies
+
+    if len(text) == _IDENTIFIER_LENGTH:
+        return receipt_argument(text)
+    copies = [each.path for epoch in book.epochs for each in find_copies(logs, epoch.record.epoch) if each.path.is_file()]
+    recorded = {found.decode() for path in copies for found in _RECORDED.findall(path.read_bytes())}
+    name = by_prefix("RECEIPT_ID", text, recorded)
+    if name is None:
+        raise ConfigurationError("RECEIPT_ID", f"no copy has a record of a receipt that begins with {text}: give the id in full")
+    return receipt_argument(name)
+
+
+_IDENTIFIER_LENGTH = len(hex0x(ZERO_DIGEST))
+
+
+def _copies_with(book: "Network", logs: Path, receipt: Digest) -> tuple[int, list[int]]:
     """The key epoch in whose copies a receipt is named, 0 if in none; and those of which there is no copy.
 
     Nothing is verified here: it only says where to look.
     """
+    from kms.release_log.copies import find_copies
+
     unread: list[int] = []
     named, wanted = 0, hex0x(receipt).encode()
     for epoch in sorted(each.record.epoch for each in book.epochs):
@@ -132,26 +164,35 @@ def _copies_with(book: Network, logs: Path, receipt: Digest) -> tuple[int, list[
     return named, unread
 
 
-def _kept(book: Network, history: SharesHistory, epoch: int, logs: Path) -> Iterator[CopiedLog]:
-    """Copies of everybody who had shares, and of whoever else there is a copy."""
-    strangers = (each.shard for each in find_copies(logs, epoch))
-    for shard in dict.fromkeys((*history.holders(), *strangers)):
-        copy = ReleaseLogCopy(logs, epoch, shard)
-        yield CopiedLog(shard, copy.read(book.epochs_domain)[0], copy.last_read_at())
+def _kept(book: "Network", history: "SharesHistory", epoch: int, logs: Path) -> "list[CopiedLog]":
+    """Copies of everybody who had shares, and of whoever else there is a copy; `ConfigurationError` where nothing was fetched."""
+    from kms.release_log.copies import ReleaseLogCopy, find_copies
+    from kms.release_log.opening_report import CopiedLog
+
+    others = (each.shard for each in find_copies(logs, epoch))
+    copies = [ReleaseLogCopy(logs, epoch, shard) for shard in dict.fromkeys((*history.holders(), *others))]
+    kept = [CopiedLog(each.shard, each.read(book.epochs_domain)[0], each.last_read_at()) for each in copies]
+    if not any(each.last_read_at or each.entries for each in kept):
+        do = "`bytewise key log verify` fetches them; --epoch names another"
+        raise ConfigurationError(str(logs), f"has no log of key epoch {epoch}: {do}")
+    return kept
 
 
 def _judged(
-    book: Network, known: Known, looked: Sequence[Looked], rpc: list[str] | None, tell: Callable[[Looked], None]
-) -> tuple[Court, list[Looked]]:
+    book: "Network", known: "Known", looked: "Sequence[Looked]", rpc: list[str] | None, tell: "Callable[[Looked], None]"
+) -> "tuple[Court, list[Looked]]":
     """What the chain says of each log, with a bar of how many releases are read for: each takes up to a dozen reads."""
+    from bytewise_client.connection import read_ahead_of
+    from cli.key.log_audit import court_of, judged
+
     ahead, before = read_ahead_of(rpc, book.chain_id) if rpc else None, 0
-    with Progress(console=Console(stderr=True), transient=True) as bars:
+    with progress_bars() as bars:
         task = bars.add_task("judging releases", total=sum(len(each.kept.entries) for each in looked), visible=bool(rpc))
 
         def count(done: int) -> None:
             bars.update(task, completed=before + done)
 
-        def finish(each: Looked) -> None:
+        def finish(each: "Looked") -> None:
             nonlocal before
             before += len(each.kept.entries)
             count(0)
@@ -161,15 +202,17 @@ def _judged(
         return court, judged(looked, court, finish)
 
 
-def _tell_nobody(_: Looked) -> None:
+def _tell_nobody(_: "Looked") -> None:
     """Who reads JSON reads all of it at the end."""
 
 
-def _client(book: Network, rpc: list[str] | None) -> Chain | None:
+def _client(book: "Network", rpc: list[str] | None) -> "Chain | None":
+    from bytewise_client.connection import chain_of
+
     return chain_of(rpc, book.chain_id) if rpc else None
 
 
-def _epoch(book: Network, number: int) -> EpochRecord:
+def _epoch(book: "Network", number: int) -> "EpochRecord":
     records = {document.record.epoch: document.record for document in book.epochs}
     if not records or (number and number not in records):
         raise ConfigurationError("network.json", f"has no key epoch {number or ''}; it has {sorted(records)}")

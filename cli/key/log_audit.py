@@ -12,12 +12,12 @@ from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import ZERO_ADDRESS
 from bytewise.service.clock import SystemClock
 from bytewise.service.exit_codes import Exit
+from bytewise_client.connection import TIMEOUT_S
 from chain.client.access import Chain
 from chain.client.address_book import verify_code
 from chain.client.rpc import OtherChain
 from chain.reads.reader import SnapshotReader
 from chain.reads.share_history import share_history
-from cli.connect import TIMEOUT_S
 from kms.release_log.copies import ReleaseLogCopy, log_client, ordering_problems, page_reader
 from kms.release_log.entitlement import RETRYABLE, AuditBlock, LogFindings, UnjudgedReason, judge_log, prefetch, unjudged_log
 from kms.release_log.opening_report import CopiedLog, SharesHistory, releases_out_of_force, share_index, shares_history

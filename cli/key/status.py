@@ -2,49 +2,47 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from bytewise.protocol.digests import keccak256
-from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.actors import ShardRefused
 from bytewise.protocol.errors.branches import Fault, Unavailable
-from bytewise.protocol.jobs import ShardRecord
-from bytewise.protocol.keys.epochs import EpochDocument, EpochOnChain, EpochState, ShardInfo
-from bytewise.protocol.suites import kind_of, suite_of
 from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Digest
 from bytewise.service.exit_codes import Exit
-from chain.client.address_book import verify_code
-from chain.reads.reader import SnapshotReader
 from cli.assurance import warn
-from cli.connect import NETWORK_FILE, RPC_URLS, TIMEOUT_S, NetworkOption, RpcOption, address_book, chain_of
+from cli.options import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
 from cli.output import Fields, OutputFormat, OutputOption, emit, plain, print_entries
-from kms.shard_client import PAGE_NOT_FOUND, ShardClient
 
-SERVED = (EpochState.ACTIVE, EpochState.DRAINING, EpochState.COMPROMISED)
-"""States in which shards must answer."""
+if TYPE_CHECKING:
+    from bytewise.protocol.jobs import ShardRecord
+    from bytewise.protocol.keys.epochs import EpochDocument, EpochOnChain, ShardInfo
+    from chain.reads.reader import SnapshotReader
+
 
 _NOTHING = "nothing"
 
 _AWAITS = "serves no epoch yet: its operator puts the epoch's document at its epoch_file, and starts it again"
 
-Ask = Callable[[ShardRecord], ShardInfo]
+Ask = Callable[["ShardRecord"], "ShardInfo"]
 """What a shard says of itself; a `Fault` or `Unavailable` if it does not."""
 
 
 def ask_over_https(timeout_s: float) -> Ask:
     """Asks the shard's `/v1/info`, trusting its pinned certificate only."""
+    from bytewise.protocol.encoding import decode
+    from bytewise.protocol.keys.epochs import ShardInfo
+    from kms.shard_client import ShardClient
 
-    def ask(shard: ShardRecord) -> ShardInfo:
+    def ask(shard: "ShardRecord") -> "ShardInfo":
         with ShardClient(shard, timeout_s) as client:
             return decode(ShardInfo, client.call("GET", "/v1/info", b""))
 
     return ask
 
 
-def collect(reader: SnapshotReader, ask: Ask, only: int | None = None) -> dict[str, Any]:
+def collect(reader: "SnapshotReader", ask: Ask, only: int | None = None) -> dict[str, Any]:
     """Key epochs of the address book at the newest block, as plain data; `wrong` and `silent` list what should not be.
 
     All of them, or the one of the number `only`.
@@ -84,14 +82,18 @@ def _entry(shard: Mapping[str, Any]) -> tuple[str, Fields]:
     return shard["account"], {"shard": shard["index"], "at": shard["url"], "says:": shard["says"]}
 
 
-def _chains(reader: SnapshotReader, epoch: int, block: int, final: int | None) -> tuple[EpochOnChain, ...]:
+def _chains(reader: "SnapshotReader", epoch: int, block: int, final: int | None) -> "tuple[EpochOnChain, ...]":
     """A key epoch at the newest block, and at the newest final one."""
     return tuple(reader.epoch_on_chain(epoch, number) for number in (block, final) if number is not None)
 
 
-def _epoch(document: EpochDocument, chains: Sequence[EpochOnChain], policy: Digest, ask: Ask) -> dict[str, Any]:
+def _epoch(document: "EpochDocument", chains: "Sequence[EpochOnChain]", policy: Digest, ask: Ask) -> dict[str, Any]:
+    from bytewise.protocol.keys.epochs import EpochState
+    from bytewise.protocol.suites import kind_of, suite_of
+
     record, on_chain = document.record, chains[0]
-    served = on_chain.state in SERVED
+    # States in which shards must answer.
+    served = on_chain.state in (EpochState.ACTIVE, EpochState.DRAINING, EpochState.COMPROMISED)
     shards = [_shard(each, record.epoch, policy, ask, chains if served else ()) for each in record.shards]
     name = f"key epoch {record.epoch}"
     wrong = [f"{name}: shard {each['index']} {each['says']}" for each in shards if each["wrong"]]
@@ -113,12 +115,14 @@ def _epoch(document: EpochDocument, chains: Sequence[EpochOnChain], policy: Dige
     }
 
 
-def _shard(shard: ShardRecord, epoch: int, policy: Digest, ask: Ask, chains: Sequence[EpochOnChain]) -> dict[str, Any]:
+def _shard(shard: "ShardRecord", epoch: int, policy: Digest, ask: Ask, chains: "Sequence[EpochOnChain]") -> dict[str, Any]:
     says, wrong = _said(shard, epoch, policy, ask, chains) if chains else ("not asked", False)
     return {"index": shard.index, "account": shard.address, "url": shard.url, "says": says, "wrong": wrong}
 
 
-def _said(shard: ShardRecord, epoch: int, policy: Digest, ask: Ask, chains: Sequence[EpochOnChain]) -> tuple[str, bool]:
+def _said(shard: "ShardRecord", epoch: int, policy: Digest, ask: Ask, chains: "Sequence[EpochOnChain]") -> tuple[str, bool]:
+    from kms.shard_client import PAGE_NOT_FOUND
+
     try:
         info = ask(shard)
     except Unavailable:
@@ -137,8 +141,10 @@ def _said(shard: ShardRecord, epoch: int, policy: Digest, ask: Ask, chains: Sequ
     return _share_said(info, chains)
 
 
-def _share_said(info: ShardInfo, chains: Sequence[EpochOnChain]) -> tuple[str, bool]:
+def _share_said(info: "ShardInfo", chains: "Sequence[EpochOnChain]") -> tuple[str, bool]:
     """What follows of the shares that it has: it answers with those of the final block, from which the newest may differ."""
+    from bytewise.protocol.digests import keccak256
+
     if info.shares is None:
         return "serves; of an earlier build, it does not say which shares", False
     newest, version = chains[0], "unknown" if info.version is None else info.version
@@ -193,6 +199,10 @@ def show_epoch(
 
 
 def _collected(network: Path, rpc: list[str], only: int | None) -> dict[str, Any]:
+    from bytewise_client.connection import TIMEOUT_S, address_book, chain_of
+    from chain.client.address_book import verify_code
+    from chain.reads.reader import SnapshotReader
+
     book = address_book(network)
     client = chain_of(rpc, book.chain_id)
     return collect(SnapshotReader(client, verify_code(client, book)), ask_over_https(TIMEOUT_S), only)

@@ -15,8 +15,8 @@ from bytewise.service.certificates import make_certificate
 from bytewise.service.secret import Secret, write_secret
 from bytewise.service.settings import load_settings
 from bytewise.storage.migrate import migrate
+from bytewise_client.connection import address_book
 from chain.sending.keys import load_signer, save_signer
-from cli.connect import address_book
 from cli.new_folder import SETTINGS, new_folder
 from cli.node.choices import NodeChoices, ShardChoices
 from cli.node.roles import JUDGES, NodeRole

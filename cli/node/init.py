@@ -10,10 +10,10 @@ import typer
 
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.secret import Secret, read_secret
-from cli.connect import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
 from cli.new_folder import SETTINGS
 from cli.node.choices import ChosenPassword, NodeChoices, ShardChoices
 from cli.node.roles import JUDGES, NodeRole
+from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
 
 PASSWORD = "account.password"
 

@@ -34,7 +34,7 @@ from verifier.settings import NodeSettings
 
 FOLDER = Path(__file__).resolve().parents[1]
 FAULTS = FOLDER.parent / "chain" / "contracts" / "tools" / "faults.toml"
-ACTOR_FOLDERS = ("bytewise", "chain", "serving", "verifier", "committee", "kms", "enclave")
+ACTOR_FOLDERS = ("bytewise", "bytewise_client", "chain", "serving", "verifier", "committee", "kms", "enclave")
 HEAD = "<!-- Written by docs/tools/reference_pages.py (`make reference`). Do not edit. -->\n"
 
 

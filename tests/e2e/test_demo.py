@@ -29,10 +29,11 @@ from bytewise.service.clock import SystemClock
 from bytewise.service.settings import library_variables
 from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key
-from cli.connect import Connection, connected, receipt_argument
-from cli.demo.command import COMMANDS
+from bytewise_client.connection import Connection, connected
+from bytewise_client.receipt_search import find_receipt
+from cli.demo.kept_network import COMMANDS
 from cli.demo.plan import OPERATORS, SHARDS, THRESHOLD, VERIFIERS
-from cli.receipt.search import find_receipt
+from cli.options import receipt_argument
 from kms.storage.keyring import OpenedShare, load_document, open_share
 from tests.fixtures import memory_search
 

@@ -9,7 +9,7 @@ import pytest
 
 from bytewise.protocol.assurance import HARDWARE, SIMULATED, warning
 from bytewise.protocol.units import U64
-from cli.network import collect
+from bytewise_client.network_state import collect
 from tests.fixtures.chain.devnet import OPERATORS, POLICY, SHARDS, batch, epoch_document, fee_wei, reader, signer
 from tests.fixtures.cli.surfaces import SURFACES, Answered, Judged, Kind, Released
 from tests.fixtures.kms.vouched_epochs import key_in_force

@@ -1,22 +1,27 @@
 """`bytewise chain deploy`: what cannot work is refused before anything is sent, and a run that stopped is gone on with."""
 
 import dataclasses
+import inspect
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from bytewise.protocol.address_book import StakeSource
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.units import U64
 from bytewise.service.exit_codes import Exit
 from chain.client.address_book import read_network, verify_code
 from chain.deployment import deploy as deploying
 from chain.deployment.draft import path_of, read_draft
+from chain.deployment.eigenlayer import MANAGER, MAX_AGE, SET, STRATEGY
 from chain.deployment.plan import LEAST_LONG_DELAY_DAYS, LONG_DELAY_DAYS
 from chain.sending.keys import save_signer
 from chain.sending.transactions import TransactionCall, send_all
 from cli.__main__ import main
+from cli.chain.deploy import StakeName, deploy
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil
 from tests.fixtures.chain.devnet import POOL, signer
 from tests.fixtures.cli.killed_deploy import Killed, stop_after
@@ -235,3 +240,13 @@ def test_the_long_delay_is_the_one_asked_for_and_the_least_is_the_charters(
         assert anvil.client.call("TimelockController", at.long_timelock, "getMinDelay", block="latest") == days * 86_400
         least = anvil.client.call("Charter", at.charter, "LONG_DELAY", block="latest")
         assert (LEAST_LONG_DELAY_DAYS - 1) * 86_400 < least <= LEAST_LONG_DELAY_DAYS * 86_400
+
+
+def test_options_have_the_names_and_bounds_of_the_deployment() -> None:
+    """The options are written out, so that a help page need not import the deployment."""
+    parameters = inspect.signature(deploy, eval_str=True).parameters
+    about = {name: get_args(each.annotation)[1] for name, each in parameters.items() if get_args(each.annotation)}
+    names = {about[each].default for each in ("allocation_manager", "strategy", "operator_set", "max_age")}
+    assert names == {MANAGER, STRATEGY, SET, MAX_AGE}
+    assert about["long_delay"].min == LEAST_LONG_DELAY_DAYS and parameters["long_delay"].default == LONG_DELAY_DAYS
+    assert {each.value for each in StakeName} == {each.value for each in StakeSource}

@@ -15,10 +15,10 @@ import pytest
 
 from bytewise.service.clock import monotonic_s
 from bytewise.service.exit_codes import Exit
-from cli import gate as endpoints
+from bytewise_client import endpoint as endpoints
+from bytewise_client.endpoint import MAX_ANSWER_BYTES, Plan, comparable, first_difference
 from cli.__main__ import main
 from cli.demo.facts import gated
-from cli.gate import MAX_ANSWER_BYTES, Plan, comparable, first_difference
 from tests.fixtures.serving.operator_site import READY_S, Operator, make_artifact, process, running_operator_site
 
 SHORT = ("--runs", "2", "--traffic", "2", "--tokens", "12")

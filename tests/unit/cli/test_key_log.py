@@ -54,6 +54,11 @@ def test_log_show_names_opener_time_reason_and_evidence(site: LogSite) -> None:
     assert site.log("show", hex0x(case.id)) == Exit.OK
     assert f"opened by {VOTER.address}: {dispute}; shards [1, 2] of version 0 released, 2 are needed" in site.said()
     assert site.log("show", hex0x(other.id)) == Exit.NOT_FOUND
+    site.said()
+    assert site.log("show", hex0x(case.id)[:10], "--output", "json") == Exit.OK
+    assert json.loads(site.said())["receipt"] == hex0x(case.id)
+    assert site.log("show", hex0x(other.id)[:10]) == Exit.USAGE
+    assert "no copy has a record of a receipt that begins with" in " ".join(site.said().split())
 
 
 @pytest.mark.e2e
@@ -230,6 +235,6 @@ def test_unavailable_shard_is_not_called_a_liar(site: LogSite) -> None:
 def test_wrong_input_to_the_key_log_is_named(site: LogSite) -> None:
     assert site.log("verify", "--epoch", "9") == Exit.USAGE
     assert "has no key epoch 9; it has [1]" in site.said()
-    assert site.log("show", "0x12") == Exit.USAGE
+    assert site.log("show", "0x12") == site.log("show", "nonsense") == Exit.USAGE
     (site.folder / "network.json").write_text("{}")
     assert site.log("verify") == Exit.USAGE and "is no address book" in site.said()

@@ -37,6 +37,28 @@ def test_model_is_converted_shown_and_checked(checkpoint: Path, capsys: pytest.C
     assert told["equalisation"]["tokens"] == 128 and len(told["equalisation"]["pairs"]) == 9
 
 
+def test_artifacts_of_a_folder_are_listed_and_a_damaged_one_is_named(
+    checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    folder = checkpoint.parent
+    for name in ("one", "other"):
+        assert main(["model", "convert", str(checkpoint), str(folder / name), "--equalise", "off"]) == Exit.OK
+    assert main(["model", "pin", str(checkpoint), str(folder / "pinned")]) == Exit.OK
+    ids = capsys.readouterr().out.split()
+    assert main(["model", "list", str(folder), "--output", "json"]) == Exit.OK
+    rows = json.loads(capsys.readouterr().out)
+    assert [each["model_id"] for each in rows] == ids
+    assert [each["profile"] for each in rows] == ["exact-1", "exact-1", "pinned-1"]
+    assert {Path(each["folder"]).name for each in rows} == {"one", "other", "pinned"} and all(each["bytes"] for each in rows)
+    assert main(["model", "list", str(folder / "one")]) == Exit.OK and ids[0] in capsys.readouterr().out
+    (folder / "other" / "manifest.json").write_text("{}")
+    assert main(["model", "list", str(folder)]) == Exit.MISMATCH
+    listed = capsys.readouterr()
+    assert ids[2] in listed.out and "other" in listed.err
+    assert main(["model", "list", str(checkpoint)]) == Exit.OK and "no artifacts in" in capsys.readouterr().out
+    assert main(["model", "list", str(folder / "nowhere")]) == Exit.USAGE
+
+
 def test_model_is_made_and_not_converted_into_an_existing_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made, out = str(tmp_path / "made"), str(tmp_path / "artifact")
     assert main(["model", "make", made, "--layers", "1", "--width", "64"]) == Exit.OK

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -10,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import openai
 import pytest
 
 from bytewise.inference.profiles import open_engine
@@ -20,44 +20,18 @@ from bytewise.protocol.records.receipt import SignedReceipt, receipt_id
 from bytewise.protocol.records.seal import Payload
 from bytewise.protocol.units import U64, ZERO_DIGEST, hex0x
 from bytewise.service.settings import child_environment
+from bytewise_client.checks import Standing, conclude
 from cli.__main__ import main
-from cli.receipt.check import Model, Standing, conclude, rerun
-from tests.fixtures.serving.operator_site import MODEL_NAME, ROOT, Operator, make_artifact, running_operator_site, serving
-
-
-class Kept(NamedTuple):
-    """A network with one anchored answer, and what the client kept of it."""
-
-    operator: Operator
-    answer: dict[str, Any]
-    file: Path
-
-    @property
-    def receipt_id(self) -> str:
-        return str(self.answer["receipt"]["receipt_id"])
+from cli.verify import LocalModel
+from tests.fixtures.serving.kept_answers import Kept, kept_answers
+from tests.fixtures.serving.operator_site import ROOT, make_artifact
 
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Kept, ...]]:
     """Four frauds of a dishonest operator, an honest answer, one with two choices, and one with logprobs, all anchored."""
-    folder = tmp_path_factory.mktemp("verify")
-    with running_operator_site(folder) as site:
-        other = str(make_artifact(folder, seed=2))
-        with serving(site, "adversaries.dishonest_operator", "--other", other), site.http() as http:
-            with openai.OpenAI(base_url=f"{site.url}/v1", api_key="x", http_client=http, timeout=60.0) as api:
-                kept = tuple(keep(site, api, number) for number in range(5))
-                kept += (keep(site, api, 5, n=2), keep(site, api, 6, logprobs=True, top_logprobs=2))
-            site.wait_anchored(8)
+    with kept_answers(tmp_path_factory.mktemp("verify")) as kept:
         yield kept
-
-
-def keep(site: Operator, api: openai.OpenAI, number: int, **more: Any) -> Kept:
-    """Asks once, and keeps the answer in a file."""
-    messages: Any = [{"role": "user", "content": f"Keep this, please: {number}."}]
-    reply = api.chat.completions.create(model=MODEL_NAME, messages=messages, max_tokens=10, temperature=0.7, seed=3, **more)
-    file = site.folder / f"answer-{number}.json"
-    file.write_text(reply.model_dump_json())
-    return Kept(site, json.loads(file.read_text()), file)
 
 
 @pytest.fixture(scope="module")
@@ -357,9 +331,9 @@ def test_each_hash_that_an_operator_signs_is_compared_by_itself(kept: Kept) -> N
         (lie, replace(honest, tokens_hash=lie.output.tokens_hash, out_hash=ZERO_DIGEST), ("tokensHash", "outHash")),
     ]
     loaded = open_engine(kept.operator.artifact, None)
-    model = Model(loaded, Tokenizer(loaded.artifact))
+    model = LocalModel(loaded, Tokenizer(loaded.artifact))
     for claimed, receipt, fields in cases:
-        outcome = rerun(receipt, claimed, model)
+        outcome = model.rerun(receipt, claimed)
         assert outcome.fields == fields and (outcome.divergence is None) == (fields == ())
         end = conclude([], Standing(True, "", None, {"match": 0, "mismatch": 0}, ""), outcome, None)
         assert (end.exit == 0) == (fields == ()) and all(name in end.reason for name in fields)
@@ -373,6 +347,23 @@ def test_an_altered_second_choice_is_found(run: Run, answers: tuple[Kept, ...], 
     second = answers[5]._replace(answer=several["answers"][1])
     code, told = verified(run, second, "--opening", str(file), "--artifact", str(second.operator.artifact))
     assert code == 3 and "record_incomplete" in told["reason"]
+
+
+def test_example_of_the_guide_verifies_a_saved_answer(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    section = (ROOT / "docs/guide/verify-a-receipt.md").read_text().partition("## From Python")[2]
+    code = "\n".join(line[4:] for line in section.splitlines() if line.startswith("    ") or not line)
+    site = kept.operator
+    for there, here in (("http://127.0.0.1:8545", site.anvil.url), ("http://127.0.0.1:3100", site.da_url)):
+        assert there in code
+        code = code.replace(there, here)
+    monkeypatch.chdir(site.folder)
+    shutil.copyfile(kept.file, "answer.json")
+    exec(code, {})
+    told = capsys.readouterr().out
+    assert "operator signature PASS" in told and "shown answer UNKNOWN" in told
+    assert told.splitlines()[-1].startswith("INCONCLUSIVE model_missing")
 
 
 def test_table_agrees_with_the_json_output(run: Run, kept: Kept) -> None:

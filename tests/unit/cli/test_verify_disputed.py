@@ -9,11 +9,11 @@ import pytest
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.units import Digest, hex0x
+from bytewise_client.checks import chain_standing
+from bytewise_client.connection import connected
+from bytewise_client.receipt_search import Found, Search
 from chain.client.address_book import write_network
 from cli.__main__ import main
-from cli.connect import connected
-from cli.receipt.check import chain_standing
-from cli.receipt.search import Found, Search
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import ENVIRONMENT, OPERATORS, batch, mine, word
 from tests.fixtures.court.session import TRUE, DisputeFixture

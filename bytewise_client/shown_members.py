@@ -1,7 +1,8 @@
 """What an answer shows, member by member, against what its receipt, its opening and its tokens determine.
 
-The expected answer is made as the operator makes it (`serving.answer`), from what was checked: the anchored receipt, the
-registered environment, the chain's label, and an opening that hashes to the receipt. Other members are named as unchecked.
+The expected answer is made as the operator makes it (`bytewise.protocol.records.answer`), from what was checked: the anchored
+receipt, the registered environment, the chain's label, and an opening that hashes to the receipt. Other members are named as
+unchecked.
 """
 
 from collections.abc import Mapping
@@ -9,13 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.records.answer import AnswerTokenizer, completion, opened_members, public_members
 from bytewise.protocol.records.receipt import SignedReceipt
 from bytewise.protocol.records.seal import Payload
 from bytewise.protocol.signing import verify_signature
 from bytewise.protocol.units import Digest
-from cli.receipt.search import Found
-from serving.answer import completion, opened_members, public_members
-from serving.request_builder import ChatTokenizer
+from bytewise_client.receipt_search import Found
 
 NOTHING = ("tool_calls", "function_call", "audio", "annotations", "reasoning_content", "reasoning")
 """Members of a message that clients show beside the text: no tokens of this profile decode to any of them."""
@@ -102,7 +102,7 @@ def expected_answer(
     identifier: Digest,
     label: str,
     payload: Payload | None,
-    words: ChatTokenizer | None,
+    words: AnswerTokenizer | None,
     signed: SignedReceipt | None,
 ) -> dict[str, Any]:
     """The answer of a receipt as far as it is determined: without an opening what is public, without `words` all but the text.

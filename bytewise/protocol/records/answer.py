@@ -1,26 +1,32 @@
-"""The answer to a client: a `chat.completion` with the paper's Table 6 members, the signed receipt, and the opening to keep."""
+"""The answer to a client: a `chat.completion` with the paper's Table 6 members, the signed receipt, and the opening to keep.
 
-import json
-import re
+The operator makes it, and a client makes it again from what it checked, to compare the two member by member.
+"""
+
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from bytewise.protocol.encoding import to_json
-from bytewise.protocol.errors.actors import BadRequest
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.receipt import SignedReceipt
 from bytewise.protocol.records.request import Output, Request
 from bytewise.protocol.records.seal import Payload
 from bytewise.protocol.units import MAX_SAFE_INTEGER, Digest, hex0x
-from serving.request_builder import ChatTokenizer
 
-RECEIPT_HEADER = "x-bytewise-receipt"
-"""Response header with the receipt ids of the choices, for clients whose types have no place for a receipt."""
-NamedReceipt = tuple[Digest, SignedReceipt]
-"""A receipt and its id."""
+COMPLETION_PREFIX = "chatcmpl-"
+"""With what the id of a completion begins; 32 hex digits of its receipt's id follow."""
 
-_COMPLETION = "chatcmpl-"
-_NAME = re.compile(f"0x([0-9a-f]{{64}})|{_COMPLETION}([0-9a-f]{{32}})")
+
+class AnswerTokenizer(Protocol):
+    """The artifact's tokenizer, as far as the text of an answer needs it."""
+
+    def text(self, token_ids: tuple[int, ...], stop_strings: tuple[str, ...] = ()) -> str:
+        """Text of tokens, up to the first stop string."""
+        ...
+
+    def written(self, token_ids: tuple[int, ...]) -> bytes:
+        """Bytes of tokens."""
+        ...
 
 
 def completion(
@@ -28,7 +34,7 @@ def completion(
     signed: SignedReceipt,
     payload: Payload,
     environment: Environment,
-    tokenizer: ChatTokenizer,
+    tokenizer: AnswerTokenizer,
     assurance: str,
 ) -> dict[str, Any]:
     """The whole answer, plain JSON data (OpenAI "chat completion object"; paper section 7.1, Table 6)."""
@@ -59,34 +65,14 @@ def public_members(receipt_id: Digest, signed: SignedReceipt, environment: Envir
     """The members of an answer that its receipt and the chain alone determine, plain JSON data."""
     receipt = signed.receipt
     return {
-        "id": _COMPLETION + receipt_id.hex()[:32],
+        "id": COMPLETION_PREFIX + receipt_id.hex()[:32],
         "object": "chat.completion",
         "created": receipt.issued_at,
         "system_fingerprint": fingerprint(environment),
-        "receipt": _receipt(receipt_id, signed),
+        "receipt": receipt_members(receipt_id, signed),
         "eigendalink": signed.locator,
         "assurance": assurance,
     }
-
-
-def receipt_ids(answer: bytes) -> list[str]:
-    """Ids of the receipts of an answer's choices, in order, 0x-hex."""
-    whole = json.loads(answer)
-    return [str(each["receipt"]["receipt_id"]) for each in whole.get("answers", [whole])]
-
-
-def receipt_body(identifier: Digest, signed: SignedReceipt) -> dict[str, Any]:
-    """Answer of `GET /v1/receipts/{id}`: what is public of an answer, as the answer says it."""
-    return {"object": "receipt", **_receipt(identifier, signed), "eigendalink": signed.locator}
-
-
-def name_start(name: str) -> bytes:
-    """With what the id of a receipt begins that is asked for by its own id or by the id of its completion; else `BadRequest`."""
-    found = _NAME.fullmatch(name)
-    if found is None:
-        wanted = f"must be a receipt id (0x and 64 hex digits) or a completion id ({_COMPLETION} and 32), in lower case"
-        raise BadRequest("id", wanted)
-    return bytes.fromhex(found[1] or found[2])
 
 
 def fingerprint(environment: Environment) -> str:
@@ -108,7 +94,8 @@ def shown_tokens(request: Request, output: Output) -> tuple[int, ...]:
     return tokens[:-1] if tokens and tokens[-1] in request.decode.stop_tokens else tokens
 
 
-def _receipt(identifier: Digest, signed: SignedReceipt) -> dict[str, Any]:
+def receipt_members(identifier: Digest, signed: SignedReceipt) -> dict[str, Any]:
+    """What an answer says of its receipt, plain JSON data."""
     receipt = signed.receipt
     return {
         "receipt_id": hex0x(identifier),
@@ -120,7 +107,7 @@ def _receipt(identifier: Digest, signed: SignedReceipt) -> dict[str, Any]:
     }
 
 
-def _logprobs(output: Output, shown: int, tokenizer: ChatTokenizer) -> list[dict[str, Any]]:
+def _logprobs(output: Output, shown: int, tokenizer: AnswerTokenizer) -> list[dict[str, Any]]:
     def entry(token: int, logprob: str) -> dict[str, Any]:
         raw = tokenizer.written((token,))
         return {"token": raw.decode("utf-8", "replace"), "logprob": float(logprob), "bytes": list(raw)}

@@ -1,17 +1,21 @@
-"""Finds a receipt by its id: batches of the chain, newest first, their lists from DA, each checked before it is believed."""
+"""Finds receipts: batches of the chain, newest first, their lists from DA, each checked before it is believed."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.receipt import BatchHeader, Receipt, SignedReceipt, verify_entry, verify_receipt
-from bytewise.protocol.units import Digest
-from cli.connect import Connection
+from bytewise.protocol.units import Digest, hex0x
+from bytewise_client.connection import Connection
+from bytewise_client.labels import Labels
+from bytewise_client.network_state import verdict_of
+from chain.reads.reader import SnapshotReader
 from verifier.watch.batch_check import CheckedBatch, CheckedReceipt, verify_batch
 
-Progress = Callable[[int, int], None]
+SearchProgress = Callable[[int, int], None]
 """Called with lists read and lists in all."""
 
 
@@ -39,7 +43,9 @@ class Search(NamedTuple):
     """The batch that has an empty leaf in the place of the saved receipt, which its operator signed."""
 
 
-def find_receipt(connection: Connection, identifier: Digest, progress: Progress, saved: SignedReceipt | None = None) -> Search:
+def find_receipt(
+    connection: Connection, identifier: Digest, progress: SearchProgress, saved: SignedReceipt | None = None
+) -> Search:
     """Looks through every anchored batch, newest first; stops at the receipt.
 
     Where lists cannot be read, `saved` takes the place of the listed receipt, if it has this id and a batch has its number.
@@ -74,6 +80,52 @@ def checked_batch(connection: Connection, header: BatchHeader, head: int) -> Che
     known = connection.reader.epoch_state(header.key_epoch, head) is not EpochState.NONE
     epochs = frozenset({int(header.key_epoch)} if known else ())
     return verify_batch(connection.network.anchor_domain, header, data, environment, epochs)
+
+
+def known_receipts(connection: Connection) -> set[str]:
+    """Ids of all anchored receipts, 0x-hex; `TryAgain` where a list cannot be read, which may have more."""
+    head = connection.reader.head()
+    headers, known = connection.reader.batches(connection.network.deploy_block, head), set[str]()
+    for header in headers:
+        try:
+            known |= {hex0x(each.receipt_id) for each in checked_batch(connection, header, head).receipts}
+        except Unavailable as error:
+            raise TryAgain("DA", f"{error}; give the receipt id in full, for another receipt may begin like this") from None
+        except Fault:
+            # A list that does not fit its batch has no receipts.
+            continue
+    return known
+
+
+def listed_receipts(
+    connection: Connection, headers: Sequence[BatchHeader], head: int, limit: int
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Receipts of these batches as plain data, at most `limit`, all for 0; and which lists could not be read or do not fit."""
+    reader, rows, unread = connection.reader, list[dict[str, Any]](), list[str]()
+    labels, verdicts = Labels(reader, head), _verdicts(reader, head)
+    for header in headers:
+        if limit and len(rows) >= limit:
+            break
+        try:
+            checked = checked_batch(connection, header, head)
+        except (Unavailable, Fault) as error:
+            unread.append(f"the list of batch {header.batch_id} was not read: {error}")
+            continue
+        rows += [
+            {
+                "receipt_id": hex0x(each.receipt_id), "operator": header.operator, "seq": each.signed.receipt.seq,
+                "batch": header.batch_id, "anchored_at": header.anchored_at, "key_epoch": header.key_epoch,
+                "assurance": labels.of_epoch(header.key_epoch), "verdict": verdicts.get(each.receipt_id),
+            }
+            for each in reversed(checked.receipts)
+        ]  # fmt: skip
+    return rows[: limit or None], unread
+
+
+def _verdicts(reader: SnapshotReader, head: int) -> dict[Digest, str]:
+    """Disputed receipts, and how each dispute ended: NONE while it runs."""
+    cases = (reader.dispute(each.id, head) for each in reader.opened(reader.network.deploy_block, head))
+    return {each.receipt_id: verdict_of(each).name for each in cases if each is not None}
 
 
 def _skips(connection: Connection, batch: CheckedBatch, identifier: Digest, saved: SignedReceipt) -> bool:

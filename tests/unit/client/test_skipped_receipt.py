@@ -7,10 +7,10 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.records.receipt import EmptyLeaf, ReceiptList, SignedEmptyLeaf, receipt_id
 from bytewise.protocol.units import Blob
 from bytewise.service.exit_codes import Exit
+from bytewise_client.checks import not_found
+from bytewise_client.connection import connected
+from bytewise_client.receipt_search import find_receipt
 from chain.client.address_book import write_network
-from cli.connect import connected
-from cli.receipt.search import find_receipt
-from cli.receipt.show import not_found
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import FEE_WEI, OPERATORS, batch, word
 from tests.fixtures.court.session import DisputeFixture

@@ -1,39 +1,41 @@
-"""The paper's Algorithm 3: everything public about a receipt, and with its opening a re-execution, to one conclusion.
+"""The checks of one receipt and their conclusion (the paper's Algorithm 3): public records, opening, re-execution.
 
 What an opening adds: who holds it can recompute the answer. Without it nobody outside may, and the chain's verdict or the
 drawn audits are the strongest things that can be said.
 """
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from bytewise.crypto.envelope import verify_receipt_envelope
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.settlement import CONVICTIONS
 from bytewise.protocol.decisions.snapshot import Dispute
-from bytewise.protocol.errors.actors import CannotExecute, ChainReverted
+from bytewise.protocol.errors.actors import ChainReverted
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.errors.records import ClientSignatureBad, PlaintextNotCanonical, RequestHashMismatch, TokensHashMismatch
-from bytewise.protocol.records.compare import Divergence, differing_fields
+from bytewise.protocol.records.compare import Divergence, DivergenceClass
 from bytewise.protocol.records.opening import verify_opening
-from bytewise.protocol.records.receipt import Receipt
 from bytewise.protocol.records.seal import Payload, pad
 from bytewise.protocol.records.statements import AuditOutcome, Verdict
 from bytewise.protocol.suites import kind_of
 from bytewise.protocol.units import Digest, hex0x
 from bytewise.service.exit_codes import Exit
-from cli.assurance import Labels
-from cli.connect import Connection
-from cli.receipt.search import Found, Search
-from cli.receipt.shown_members import Comparison
-
-if TYPE_CHECKING:
-    from bytewise.inference.profiles import AnyEngine
-    from bytewise.inference.tokenizer import Tokenizer
+from bytewise_client.connection import Connection
+from bytewise_client.labels import Labels
+from bytewise_client.receipt_search import Found, Search
+from bytewise_client.shown_members import Comparison
 
 PASS, FAIL, UNKNOWN = "PASS", "FAIL", "UNKNOWN"
-LoadProgress = Callable[[str, int, int], None]
+
+MEANING = {
+    DivergenceClass.TOKEN: "the text was altered after the computation, or could come from none",
+    DivergenceClass.SAMPLER: "the right model ran, under another seed or other decoding settings",
+    DivergenceClass.MODEL: "another model ran, or another prompt was answered",
+    DivergenceClass.LENGTH: "the answer ends elsewhere",
+    DivergenceClass.STOP: "the tokens are right; the finish reason, the counts or the blind are not",
+    DivergenceClass.TRACE: "the answer is right, but the receipt commits to another computation",
+}
+"""What a divergence says, by its class."""
 
 
 class ReceiptCheck(NamedTuple):
@@ -185,40 +187,6 @@ def check_opening(found: Found, identifier: Digest, payload: Payload) -> tuple[R
     return ReceiptCheck("opening", PASS, "request and answer hash to the anchored receipt"), None
 
 
-class Model(NamedTuple):
-    """The receipt's model, opened."""
-
-    engine: "AnyEngine"
-    words: "Tokenizer"
-
-
-def open_model(found: Found, artifact: Path | None, progress: LoadProgress) -> Model:
-    """The model of the receipt; `CannotExecute` if this machine cannot tell."""
-    # Here, since only this verb of many needs torch, which takes seconds to import.
-    from bytewise.inference.profiles import model_id_of, open_engine
-    from bytewise.inference.tokenizer import Tokenizer
-
-    receipt = found.checked.signed.receipt
-    if artifact is None:
-        raise CannotExecute(f"model_missing: give the artifact of model {hex0x(receipt.model_id)} with --artifact")
-    if model_id_of(artifact) != receipt.model_id:
-        raise CannotExecute(f"model_missing: {artifact.name} is another model than {hex0x(receipt.model_id)}")
-    engine = open_engine(artifact, found.environment, progress=progress)
-    return Model(engine, Tokenizer(engine.artifact))
-
-
-def rerun(receipt: Receipt, payload: Payload, model: Model) -> Rerun:
-    """Verifies the answer by one forward pass; `CannotExecute` if this machine cannot tell."""
-    engine, words = model
-    verification = engine.confirm(payload.request, engine.verify(payload.request, payload.output, receipt.out_hash))
-    truth, divergence = verification.truth, verification.divergence
-    fields = differing_fields(receipt, truth.output.tokens_hash, truth.trace_root)
-    if divergence is None:
-        return Rerun(None, "", "", fields)
-    expected, claimed = (words.text([token]) if token is not None else "" for token in (divergence.expected, divergence.claimed))
-    return Rerun(divergence, expected, claimed, fields)
-
-
 def conclude(checks: list[ReceiptCheck], standing: Standing, outcome: Rerun | None, shown: Comparison | None) -> Conclusion:
     """One word for everything that was seen. A re-execution of one's own is stronger than anybody's word."""
     failed = next((check for check in checks if check.result == FAIL), None)
@@ -274,6 +242,23 @@ def without_list(standing: Standing, missing: Conclusion, outcome: Rerun | None,
     is_decided = known.exit in (Exit.OK, Exit.MISMATCH) or missing.exit is Exit.NOT_FOUND
     is_known = standing.dispute is not None and is_decided
     return (known if is_known else missing)._replace(reason=f"{missing.reason}; {known.reason}")
+
+
+def not_found(search: Search) -> Conclusion:
+    """What a search comes to that found nothing."""
+    if search.skipped_in is not None:
+        reason = (
+            f"its operator skipped its number: batch {search.skipped_in.batch_id} has an empty leaf there. "
+            "Hand the receipt to a watchtower, which reports it"
+        )
+        return Conclusion("NOT FOUND", Exit.NOT_FOUND, reason)
+    if search.unread:
+        reason = f"da_unavailable: {len(search.unread)} lists could not be read ({search.unread[0]})"
+        return Conclusion("UNAVAILABLE", Exit.UNAVAILABLE, reason)
+    reason = "no anchored batch has this receipt"
+    if search.faulty:
+        reason = f"no list that fits its batch has this receipt; {len(search.faulty)} lists do not fit ({search.faulty[0]})"
+    return Conclusion("NOT FOUND", Exit.NOT_FOUND, reason)
 
 
 def _mismatch(outcome: Rerun) -> str:

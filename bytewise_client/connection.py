@@ -1,20 +1,16 @@
-"""How a verb reaches a network: the address book, an RPC node, DA proxies. All are given by the user; none is trusted."""
+"""The connection to a network: its address book, RPC nodes, DA proxies. The caller names them all; none is trusted."""
 
 import queue
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, NamedTuple
-
-import typer
+from typing import NamedTuple
 
 from bytewise.da.client import DaClient
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.errors.branches import Fault, Unavailable
-from bytewise.protocol.errors.records import MalformedValue
-from bytewise.protocol.units import Digest, digest, unhex
 from bytewise.service.clock import monotonic_s
 from bytewise.service.settings import rpc_endpoints
 from chain.client.access import Chain, open_chain
@@ -24,10 +20,10 @@ from chain.reads.documents import RegistryDocuments
 from chain.reads.history import CourtHistory
 from chain.reads.reader import SnapshotReader
 
-# Reads of a DA store that may be away: a verb waits for it a few seconds in all, however many blobs it asks for.
-
 PATIENCE_S = 5.0
-"""Longest wait of a verb for reads that brought nothing, all of them together."""
+"""Longest wait for reads of a DA store that brought nothing, all of them together, however many blobs are asked for."""
+TIMEOUT_S = 20.0
+"""Of one call to a node or proxy."""
 
 
 class BoundedStore:
@@ -62,30 +58,8 @@ class BoundedStore:
             answer.put(error)
 
 
-TIMEOUT_S = 20.0
-"""Of one call to a node or proxy."""
-
-NetworkOption = Annotated[Path, typer.Option("--network", help="Address book of the network (network.json).", show_default=True)]
-RpcOption = Annotated[
-    list[str],
-    typer.Option("--rpc", help="URL of a JSON-RPC node of that chain; repeat it, and most must agree.", show_default=True),
-]
-DaOption = Annotated[
-    list[str], typer.Option("--da", help="URL of an EigenDA proxy; repeat it for a second opinion.", show_default=True)
-]
-ReceiptArgument = Annotated[
-    str,
-    typer.Argument(metavar="RECEIPT_ID", help="0x and 64 hex digits, as in the answer's receipt.receipt_id."),
-]
-
-NETWORK_FILE = Path("network.json")
-RPC_URL = "http://127.0.0.1:8545"
-RPC_URLS = [RPC_URL]
-DA_URLS = ["http://127.0.0.1:3100"]
-
-
 class Connection(NamedTuple):
-    """A network as a verb sees it."""
+    """What checks read of a network."""
 
     network: Network
     reader: SnapshotReader
@@ -122,16 +96,3 @@ def address_book(file: Path) -> Network:
         return read_network(file)
     except Fault as error:
         raise ConfigurationError(file.name, f"is no address book: {error}") from None
-
-
-def receipt_argument(text: str) -> Digest:
-    """The receipt id that a user typed; `ConfigurationError` if it is none."""
-    return digest_argument("RECEIPT_ID", text)
-
-
-def digest_argument(name: str, text: str) -> Digest:
-    """The digest that a user typed as an argument of this name; `ConfigurationError` if it is none."""
-    try:
-        return digest(unhex(text.lower()))
-    except MalformedValue:
-        raise ConfigurationError(name, "must be 0x and 64 hex digits") from None

@@ -7,8 +7,8 @@ import pytest
 from bytewise.protocol.court.commitments import claim_of
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult
 from bytewise.protocol.units import U8, U64, Digest, hex0x
-from cli import network
-from cli.network import seats_for
+from bytewise_client import network_state
+from bytewise_client.network_state import seats_for
 from tests.fixtures.builders import signer, word
 from tests.fixtures.snapshot_builders import case
 from tests.fixtures.work_counter import instructions
@@ -24,7 +24,9 @@ def audit(receipt: Digest, verifier: Any = AUDITOR, result: AuditOutcome = Audit
 def test_audits_are_counted_by_their_receipts() -> None:
     one, two, disputed = word("one"), word("two"), word("disputed")
     audits = [audit(one), audit(two), audit(one, OTHER, AuditOutcome.MISMATCH)]
-    found = network._receipts(audits, [case(receipt_id=disputed), case(receipt_id=two)], {one: "a", two: "b", disputed: "c"})
+    found = network_state._receipts(
+        audits, [case(receipt_id=disputed), case(receipt_id=two)], {one: "a", two: "b", disputed: "c"}
+    )
     assert [(each["receipt"], each["auditors"]) for each in found] == [
         (hex0x(one), {AUDITOR: "match", OTHER: "mismatch"}), (hex0x(two), {AUDITOR: "match"}), (hex0x(disputed), {}),
     ]  # fmt: skip
@@ -45,6 +47,6 @@ def test_audited_receipt_costs_the_same_in_a_large_network(count: int) -> None:
     def work(receipts: int) -> float:
         names = [word("receipt", i) for i in range(receipts)]
         audits, labels = [audit(name) for name in names], dict.fromkeys(names, "hardware")
-        return instructions(lambda: network._receipts(audits, [], labels)) / receipts
+        return instructions(lambda: network_state._receipts(audits, [], labels)) / receipts
 
     assert work(count) <= 1.1 * work(count // 10)

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from bytewise.protocol.errors.actors import BadCertificate, FailOver, TryAgain
-from cli.connect import BoundedStore
+from bytewise_client.connection import BoundedStore
 
 
 def test_a_store_that_never_answers_is_asked_once() -> None:

@@ -2,8 +2,8 @@
 
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.records.statements import Verdict
-from cli.receipt.check import Standing, conclude, without_list
-from cli.receipt.shown_members import Comparison
+from bytewise_client.checks import Standing, conclude, without_list
+from bytewise_client.shown_members import Comparison
 from tests.fixtures.snapshot_builders import case
 
 UPHELD = case(phase=Phase.FINAL, verdict=Verdict.UPHELD)

@@ -49,21 +49,30 @@ class SavedAnswer(NamedTuple):
 
 
 def read_answer(path: Path) -> SavedAnswer:
-    """The answer, or the opening alone, in a file; `ConfigurationError` if it is neither, or a piece of a streamed answer."""
+    """The answer, or the opening alone, in a file; `ConfigurationError` as of `parse_answer`."""
     try:
         content = path.read_bytes()
-        if re.match(rb"\s*(data|event|id|retry)?:", content):
-            raise ConfigurationError(path.name, "is a stream of events; save the whole answer, which has receipt and opening")
+    except OSError as error:
+        raise ConfigurationError(path.name, str(error.strerror)) from None
+    return parse_answer(content, path.name)
+
+
+def parse_answer(content: bytes, name: str = "answer") -> SavedAnswer:
+    """The answer, or the opening alone, in a body of JSON.
+
+    `ConfigurationError` with this name if it is neither, or a piece of a streamed answer.
+    """
+    if re.match(rb"\s*(data|event|id|retry)?:", content):
+        raise ConfigurationError(name, "is a stream of events; save the whole answer, which has receipt and opening")
+    try:
         value = parse_typed(content)
         if isinstance(value, dict) and value.get("object") == "chat.completion.chunk":
-            raise ConfigurationError(path.name, "is a piece of a streamed answer; save the whole one, with receipt and opening")
+            raise ConfigurationError(name, "is a piece of a streamed answer; save the whole one, with receipt and opening")
         if not isinstance(value, dict) or not _MEMBERS & value.keys():
             return SavedAnswer(None, (Choice(0, None, None, None, from_json(Payload, value)),))
         return SavedAnswer(value, tuple(_choice(i, each) for i, each in enumerate(_several(value) or [value])))
-    except OSError as error:
-        raise ConfigurationError(path.name, str(error.strerror)) from None
     except Fault as error:
-        raise ConfigurationError(path.name, f"is neither an answer nor an opening: {error}") from None
+        raise ConfigurationError(name, f"is neither an answer nor an opening: {error}") from None
 
 
 def _several(value: dict[str, Any] | None) -> list[dict[str, Any]]:

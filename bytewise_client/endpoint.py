@@ -1,0 +1,329 @@
+"""An OpenAI-compatible endpoint, and whether it answers one seeded request with the same bytes each time.
+
+The requests are fired alone and among other traffic; the first differing byte ends the run.
+"""
+
+import json
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from ssl import create_default_context
+from typing import Any, NamedTuple
+
+import httpx2
+
+from bytewise.protocol.encoding import parse_typed
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
+from bytewise.protocol.errors.records import NotCanonical
+from bytewise.service.clock import monotonic_s
+
+TIMEOUT_S = 120.0
+"""Of one answer."""
+PATIENCE_S = 60.0
+"""How long an endpoint may answer that it is busy or not ready."""
+MAX_ANSWER_BYTES = 4 * 2**20
+"""Of one answer, decompressed: some ten thousand tokens with everything that is said of each."""
+BUSY = frozenset({429, 503})
+PAUSE_S = 0.5
+
+Body = dict[str, Any]
+"""A JSON object."""
+
+
+class _Answer(NamedTuple):
+    status: int
+    content: bytes
+
+    @property
+    def start(self) -> str:
+        return self.content[:200].decode(errors="replace")
+
+
+class Endpoint:
+    """An OpenAI-compatible endpoint; usable from several threads."""
+
+    def __init__(self, url: str, certificate: Path | None, api_key: str) -> None:
+        """`certificate` is trusted instead of the system's; `ConfigurationError` if it or the URL cannot be used."""
+        if not url.startswith(("http://", "https://")):
+            raise ConfigurationError("URL", "must begin with https:// or http://")
+        self._base = url.rstrip("/").removesuffix("/v1") + "/v1"
+        try:
+            trust = create_default_context(cafile=None if certificate is None else str(certificate))
+        except OSError as error:
+            raise ConfigurationError("--certificate", f"{certificate}: {error.strerror or error}") from None
+        self._http = httpx2.Client(verify=trust, timeout=TIMEOUT_S, headers={"authorization": f"Bearer {api_key}"})
+
+    def model(self) -> str:
+        """Name of the first model that is served."""
+        listed = self._send("GET", "/models").get("data")
+        if not isinstance(listed, list) or not listed or not isinstance(listed[0], dict):
+            raise ConfigurationError("URL", "the endpoint lists no model; name one with --model")
+        return str(listed[0].get("id"))
+
+    def ask(self, body: Body, key: str) -> Body:
+        """The whole answer. `key` makes it a request of its own: an endpoint that remembers answers must compute it anew."""
+        return self._send("POST", "/chat/completions", body, {"idempotency-key": key})
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._http.close()
+
+    def _send(self, method: str, path: str, body: Body | None = None, headers: Mapping[str, str] | None = None) -> Body:
+        deadline, pause = monotonic_s() + PATIENCE_S, threading.Event()
+        while True:
+            answer = self._answer(method, path, body, headers)
+            if answer.status not in BUSY:
+                return _object(answer)
+            if monotonic_s() > deadline:
+                raise TryAgain(self._base, f"busy for {PATIENCE_S:.0f} s: {answer.start}")
+            pause.wait(PAUSE_S)
+
+    def _answer(self, method: str, path: str, body: Body | None, headers: Mapping[str, str] | None) -> _Answer:
+        until, content = monotonic_s() + TIMEOUT_S, bytearray()
+        try:
+            with self._http.stream(method, self._base + path, json=body, headers=headers, timeout=TIMEOUT_S) as reply:
+                for chunk in reply.iter_bytes():
+                    content += chunk
+                    if len(content) > MAX_ANSWER_BYTES:
+                        raise ConfigurationError("endpoint", f"its answer is larger than {MAX_ANSWER_BYTES} bytes")
+                    if monotonic_s() > until:
+                        raise TryAgain(self._base, f"no whole answer in {TIMEOUT_S:.0f} s")
+        except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
+            raise ConfigurationError("URL", str(error)) from None
+        except httpx2.HTTPError as error:
+            raise TryAgain(self._base, f"{type(error).__name__} {error}"[:200]) from None
+        return _Answer(reply.status_code, bytes(content))
+
+
+def _object(answer: _Answer) -> Body:
+    if answer.status >= 500:
+        raise TryAgain("endpoint", f"HTTP {answer.status}: {answer.start}")
+    if answer.status != 200:
+        raise ConfigurationError("endpoint", f"refused the request with HTTP {answer.status}: {answer.start}")
+    try:
+        value = parse_typed(answer.content)
+    except NotCanonical as error:
+        raise ConfigurationError("endpoint", f"its answer is no JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ConfigurationError("URL", "answers no JSON object: is it an OpenAI-compatible endpoint?")
+    return value
+
+
+CONTEXT_BYTES = 32
+"""Shown on both sides of the first differing byte."""
+
+Told = Callable[[int, int], None]
+"""Called with answers seen and answers in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is fired."""
+
+    model: str
+    """Name of the served model."""
+    runs: int
+    """Identical requests of each kind alone, and as many again among traffic."""
+    traffic: int
+    """Different requests in flight beside each of the latter."""
+    tokens: int
+    """New tokens of each answer."""
+    seed: int
+    """Sampler seed of the identical requests."""
+
+    @property
+    def probes(self) -> dict[str, Body]:
+        """The requests that are repeated, by name; the sampled one has two choices, each an answer of its own."""
+        text = "Count the ships in the harbour, and say of each where it came from and what it carries."
+        return {"greedy": self._body(text, 0, self.seed), "sampled": {**self._body(text, 0.8, self.seed), "n": 2}}
+
+    @property
+    def total(self) -> int:
+        """Answers in all."""
+        return len(self.probes) * self.runs * (1 + 1 + self.traffic)
+
+    def different(self, number: int) -> Body:
+        """One request of the traffic: each has another text, length, temperature and seed."""
+        text = f"Question {number}: " + "what is written on the other side of this page? " * (1 + number % 4)
+        return self._body(text, 0.25 * (number % 5), self.seed + 1 + number)
+
+    def _body(self, text: str, temperature: float, seed: int) -> Body:
+        asked = {"max_tokens": self.tokens, "temperature": temperature, "top_p": 0.95 if temperature else 1, "seed": seed}
+        return {"model": self.model, "messages": [{"role": "user", "content": text}], **asked}
+
+
+@dataclass(frozen=True, slots=True)
+class DifferentAnswer:
+    """The first byte in which two answers to one request differ."""
+
+    request: str
+    """`greedy` or `sampled`."""
+    answer: str
+    """Which answer differs from the first one, e.g. `2 alone`."""
+    part: str
+    """Member of the answer."""
+    byte: int
+    """Offset in that member."""
+    expected: str
+    """The first answer around it."""
+    found: str
+    """This answer around it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateFinding:
+    """What the gate saw."""
+
+    answers: int
+    """Answers received, traffic included."""
+    compared: int
+    """Comparisons of an answer with the first one."""
+    bytes: int
+    """Bytes that were compared."""
+    difference: DifferentAnswer | None
+    """The first one, or None."""
+    replayed: bool
+    """Whether two answers carry one receipt: then the endpoint repeated an answer and computed nothing."""
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {"identical": self.difference is None and not self.replayed, **asdict(self)}
+
+
+def comparable(reply: Body) -> dict[str, bytes]:
+    """The parts of an answer that one request determines, in the order in which they are compared."""
+    parts: dict[str, bytes] = {}
+    choices = reply.get("choices")
+    if not isinstance(choices, list) or not choices or not all(isinstance(choice, dict) for choice in choices):
+        raise ConfigurationError("endpoint", "its answer has no choices")
+    for i, choice in enumerate(choices):
+        parts[f"choices[{i}].message.content"] = _bytes(str(_member(choice, "message").get("content")))
+        parts[f"choices[{i}]"] = _canonical(choice)
+    usage = _member(reply, "usage")
+    parts["usage"] = _canonical({name: usage.get(name) for name in ("prompt_tokens", "completion_tokens", "total_tokens")})
+    answers = _answers(reply)
+    for where, answer in zip([f"answers[{i}]." for i in range(len(answers))] if len(answers) > 1 else [""], answers, strict=True):
+        parts[f"{where}opening.output.token_ids"] = _canonical(_token_ids(answer))
+        parts[f"{where}determinism"] = _canonical(answer.get("determinism"))
+    for name in ("model", "system_fingerprint"):
+        parts[name] = _canonical(reply.get(name))
+    return parts
+
+
+def first_difference(request: str, answer: str, first: dict[str, bytes], other: dict[str, bytes]) -> DifferentAnswer | None:
+    """The first differing byte of two answers' parts."""
+    for part in [*first, *(name for name in other if name not in first)]:
+        left, right = first.get(part, b""), other.get(part, b"")
+        if left != right:
+            at = next((i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))
+            return DifferentAnswer(request, answer, part, at, _around(left, at), _around(right, at))
+    return None
+
+
+def run(endpoint: Endpoint, plan: Plan, told: Told) -> GateFinding:
+    """Fires the plan, and stops at the first difference."""
+    seen = _Seen()
+    try:
+        for how, fired in (("alone", _alone), ("among traffic", _among_traffic)):
+            for name, reply in fired(endpoint, plan):
+                seen.compare(name, how, reply)
+                told(seen.answers, plan.total)
+    except _Differs as found:
+        return GateFinding(seen.answers, seen.compared, seen.bytes, found.difference, seen.replayed)
+    return GateFinding(seen.answers, seen.compared, seen.bytes, None, seen.replayed)
+
+
+def _alone(endpoint: Endpoint, plan: Plan) -> Iterator[tuple[str | None, Body]]:
+    for name, body in plan.probes.items():
+        for _ in range(plan.runs):
+            yield name, endpoint.ask(body, _key())
+
+
+def _among_traffic(endpoint: Endpoint, plan: Plan) -> Iterator[tuple[str | None, Body]]:
+    number = 0
+    with ThreadPoolExecutor(plan.traffic + 1) as pool:
+        for round_number in range(plan.runs):
+            for name, body in plan.probes.items():
+                asked: list[tuple[str | None, Body]] = [(None, plan.different(number + i)) for i in range(plan.traffic)]
+                # Another place in the queue and another neighbourhood each time.
+                asked.insert(round_number % (plan.traffic + 1), (name, body))
+                number += plan.traffic
+                futures = [(who, pool.submit(endpoint.ask, what, _key())) for who, what in asked]
+                yield from ((who, future.result()) for who, future in futures)
+
+
+class _Differs(Exception):
+    def __init__(self, difference: DifferentAnswer) -> None:
+        self.difference = difference
+
+
+class _Seen:
+    """The first answer to each request, and the count of what was compared with it."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, dict[str, bytes]] = {}
+        self._runs: dict[str, int] = {}
+        self._receipts: set[str] = set()
+        self.answers = self.compared = self.bytes = 0
+        self.replayed = False
+
+    def compare(self, name: str | None, how: str, reply: Body) -> None:
+        """Compares an answer to the named request with the first one; None is traffic, which is only counted."""
+        self.answers += 1
+        for answer in _answers(reply):
+            receipt = _member(answer, "receipt").get("receipt_id")
+            self.replayed |= receipt is not None and receipt in self._receipts
+            self._receipts.add(str(receipt))
+        if name is None:
+            return
+        parts, number = comparable(reply), self._runs.get(name, 0) + 1
+        self._runs[name] = number
+        if self._first.setdefault(name, parts) is parts:
+            return
+        difference = first_difference(name, f"{number} ({how})", self._first[name], parts)
+        if difference is not None:
+            raise _Differs(difference)
+        self.compared += 1
+        self.bytes += sum(len(part) for part in parts.values())
+
+
+def _answers(reply: Body) -> list[Body]:
+    """What was answered to each choice, with a receipt and an opening of its own; the reply itself if there is one."""
+    answers = reply.get("answers")
+    if isinstance(answers, list) and answers and all(isinstance(answer, dict) for answer in answers):
+        return answers
+    return [reply]
+
+
+def _member(body: Body, name: str) -> Body:
+    """An object of an answer, which may leave it out."""
+    value = body.get(name)
+    if value is not None and not isinstance(value, dict):
+        raise ConfigurationError("endpoint", f"{name} of its answer is no object")
+    return value or {}
+
+
+def _token_ids(reply: Body) -> Any:
+    opening = reply.get("opening")
+    output = opening.get("output") if isinstance(opening, dict) else None
+    return output.get("token_ids") if isinstance(output, dict) else None
+
+
+def _canonical(value: Any) -> bytes:
+    return _bytes(json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")))
+
+
+def _bytes(text: str) -> bytes:
+    # An escape can stand for half of a character, and halves are compared, too.
+    return text.encode(errors="surrogatepass")
+
+
+def _around(data: bytes, at: int) -> str:
+    return data[max(0, at - CONTEXT_BYTES) : at + CONTEXT_BYTES].decode(errors="replace")
+
+
+def _key() -> str:
+    return f"gate-{secrets.token_hex(16)}"

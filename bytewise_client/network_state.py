@@ -1,0 +1,308 @@
+"""The public state of a network, which anybody can read with an RPC address and the address book.
+
+Plain JSON data: amounts in wei as decimal strings, digests as 0x-hex. Everything is read at one block.
+"""
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.court.commitments import claim_of
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.snapshot import AnchoredBatch, Dispute, Seat, Snapshot
+from bytewise.protocol.digests import out_hash
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy
+from bytewise.protocol.evidence.claims import ChainClaims, ResultStatement, differing_claims, named_evidence
+from bytewise.protocol.records.receipt import BatchHeader
+from bytewise.protocol.records.statements import AuditOutcome, AuditResult, Outcome, Verdict
+from bytewise.protocol.signing import Domain
+from bytewise.protocol.suites import kind_of
+from bytewise.protocol.units import U256, ZERO_ADDRESS, ZERO_DIGEST, Address, Digest, digest, hex0x, unhex
+from bytewise.tee.appraisal import decode_result_quote, verify_result_quote
+from bytewise_client.labels import Labels
+from chain.reads.documents import RegistryDocuments
+from chain.reads.history import CourtHistory, DisputeEndedEvent, RevealEvent, SeatSettledEvent
+from chain.reads.host_claims import ChainClaimHistory
+from chain.reads.reader import SnapshotReader
+from chain.reads.records import MoneyTotals
+
+# What the published result quote of a vote is worth: appraised under the round's policy, and compared with vote and chain.
+
+
+def registered_policy(documents: RegistryDocuments, digest: Digest, block: int) -> AppraisalPolicy | None:
+    """The appraisal policy of a digest, from the chain; None if none is registered or its bytes are another's."""
+    try:
+        policy = decode(AppraisalPolicy, documents.policy_document(digest, block))
+    except BytewiseError:
+        return None
+    return policy if policy.digest == digest else None
+
+
+class Quoted(NamedTuple):
+    """What a published quote is worth."""
+
+    passes: int | None
+    """Teacher-forced passes of the vote, as its enclave attests; None unless the quote holds."""
+    finding: str
+    """`holds`, or what is wrong with it."""
+
+
+HOLDS, NONE, ANOTHER = "holds", "none", "says another vote"
+"""Findings about a quote; others name the refusal, or the premises that are not the chain's."""
+
+
+Policies = Callable[[Digest], AppraisalPolicy | None]
+"""The registered appraisal policy of a digest, whether or not it is still in force; None if the chain has no bytes of it."""
+
+
+def judged(
+    policies: Policies, disputes: Domain, receipt_id: Digest, opening: RevealEvent, chain: ChainClaims, assurance: str
+) -> Quoted:
+    """Whether the quote of a vote is valid, says just this vote, and rests on nothing but what the chain says too.
+
+    `assurance` is the chain's label of the receipt's key epoch: simulated evidence says nothing of an epoch of hardware.
+
+    It is appraised under the policy that it names, if that was in force during the round: what governance changed since says
+    nothing of evidence of before.
+    """
+    if not opening.quote:
+        return Quoted(None, NONE)
+    try:
+        quote = decode_result_quote(opening.quote)
+        said, shown = quote.statement, named_evidence(quote.evidence).assurance
+        if said.premises.policy in chain.policies:
+            policy = policies(said.premises.policy)
+            if policy is None:
+                return Quoted(None, "no policy on the chain to judge it by")
+            verify_result_quote(policy, opening.quote, disputes.chain_id)
+    except BytewiseError as error:
+        return Quoted(None, f"refused: {type(error).__name__}")
+    vote = opening.vote
+    expected = ResultStatement(
+        U256(disputes.chain_id), disputes.contract, vote.dispute, vote.round, receipt_id, vote.voter, vote.outcome, vote.code,
+        vote.tokens_hash, vote.trace_root, vote.round_digest, said.verify_passes, said.premises,
+    )  # fmt: skip
+    if said != expected:
+        return Quoted(None, ANOTHER)
+    if shown != assurance:
+        return Quoted(None, f"{shown} evidence, and the key epoch is {assurance}")
+    # Not appraised if its policy is none of the round's: that is then among what differs, and the quote does not hold.
+    wrong = differing_claims(said.premises, chain)
+    return (
+        Quoted(None, f"rests on what the chain does not say: {', '.join(wrong)}") if wrong else Quoted(said.verify_passes, HOLDS)
+    )
+
+
+_Seat = tuple[Digest, int, Address]
+"""Dispute, round and holder."""
+
+
+def collect(reader: SnapshotReader) -> dict[str, Any]:
+    """The whole public state at the newest block."""
+    block, first = reader.head(), reader.network.deploy_block
+    history, snapshot, labels = CourtHistory(reader), whole_snapshot(reader, block), Labels(reader, block)
+    audits = [result for result, _ in reader.audits(first, block)]
+    batches = reader.batches(first, block)
+    endings = history.endings(first, block)
+    money = reader.money(block)
+    return {
+        "chain_id": reader.network.chain_id,
+        "block": block,
+        "timestamp": snapshot.timestamp,
+        "clock": snapshot.clock,
+        "batches": [_batch(each, snapshot, labels) for each in batches],
+        "receipts": _receipts(audits, snapshot.disputes, labels.of_receipts(audits, snapshot.disputes, batches)),
+        "disputes": _disputes(reader, snapshot, endings, labels),
+        "accounts": _accounts(reader, snapshot),
+        "money": {name: str(getattr(money, name)) for name in MoneyTotals.__dataclass_fields__},
+        "key_epoch": snapshot.active_epoch,
+        "key_kind": kind_of(snapshot.active_epoch) if snapshot.active_epoch else "",
+        "assurance": labels.of_epoch(snapshot.active_epoch),
+        "money_sums": money.sums and all(ending.sums for ending in endings),
+    }
+
+
+def whole_snapshot(reader: SnapshotReader, block: int) -> Snapshot:
+    """The snapshot of nobody, with all disputes and batches that ever were."""
+    snapshot = reader.snapshot(ZERO_ADDRESS, block, reader.opened(reader.network.deploy_block, block))
+    batches = list[AnchoredBatch]()
+    while len(batches) < snapshot.batch_count and (page := reader.anchored(len(batches), block)):
+        batches += page
+    return replace(snapshot, batches=tuple(batches))
+
+
+def _batch(header: BatchHeader, snapshot: Snapshot, labels: Labels) -> dict[str, Any]:
+    anchored = snapshot.batch(header.batch_id)
+    assert anchored is not None, "read at the same block"
+    return {
+        "batch": header.batch_id,
+        "operator": header.operator,
+        "first_seq": header.first_seq,
+        "count": header.count,
+        "anchored_at": header.anchored_at,
+        "window_end": anchored.window_end,
+        "window_over": snapshot.clock > anchored.window_end,
+        "released": anchored.released,
+        "key_epoch": header.key_epoch,
+        "assurance": labels.of_epoch(header.key_epoch),
+    }
+
+
+def _receipts(
+    audits: Sequence[AuditResult], disputes: Sequence[Dispute], labels: Mapping[Digest, str]
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Receipts that the chain names: audited or disputed ones."""
+    verdicts = {dispute.receipt_id: verdict_of(dispute) for dispute in disputes}
+    named: dict[Digest, dict[Address, str]] = {}
+    for audit in audits:
+        named.setdefault(audit.receipt_id, {})[audit.verifier] = AuditOutcome(audit.result).name.lower()
+    found = []
+    for identifier, auditors in (named | {each: named.get(each, {}) for each in verdicts}).items():
+        results = Counter(auditors.values())
+        verdict = verdicts.get(identifier)
+        said = {outcome.name.lower(): results[outcome.name.lower()] for outcome in AuditOutcome}
+        found.append({
+            "receipt": hex0x(identifier), "audits": said, "auditors": auditors,
+            "verdict": None if verdict is None else verdict.name, "assurance": labels[identifier],
+        })  # fmt: skip
+    return found
+
+
+def verdict_of(case: Dispute) -> Verdict:
+    """NONE until the dispute is over: what can be appealed or refunded is no verdict yet."""
+    return case.verdict if case.phase is Phase.FINAL else Verdict.NONE
+
+
+def disputes(reader: SnapshotReader) -> list[dict[str, Any]]:
+    """All disputes with their votes and money, the newest first."""
+    block = reader.head()
+    endings = CourtHistory(reader).endings(reader.network.deploy_block, block)
+    return _disputes(reader, whole_snapshot(reader, block), endings, Labels(reader, block))[::-1]
+
+
+def _disputes(
+    reader: SnapshotReader, snapshot: Snapshot, endings: Sequence[DisputeEndedEvent], labels: Labels
+) -> list[dict[str, Any]]:
+    history, first, block = CourtHistory(reader), reader.network.deploy_block, snapshot.number
+    documents = RegistryDocuments(reader)
+    policies = functools.cache(lambda digest: registered_policy(documents, digest, block))
+    ends: dict[_Seat, list[SeatSettledEvent]] = {}
+    for each in history.seats(first, block):
+        ends.setdefault((each.dispute, each.round, each.voter), []).append(each)
+    votes = _Votes(
+        Counter((each.dispute, each.round, each.voter) for each in history.commitments(first, block)),
+        {(each.vote.dispute, each.vote.round, each.vote.voter): each for each in reversed(history.openings(first, block))},
+        ends, policies, reader.network, ChainClaimHistory(reader, block), labels,
+    )  # fmt: skip
+    money = {ending.dispute: ending for ending in endings}
+    return [_dispute(each, votes, money.get(each.id)) for each in snapshot.disputes]
+
+
+class _Votes(NamedTuple):
+    """What the chain says of seats, by dispute, round and holder."""
+
+    commitments: Mapping[_Seat, int]
+    """How many."""
+    openings: Mapping[_Seat, RevealEvent]
+    """The first."""
+    ends: Mapping[_Seat, Sequence[SeatSettledEvent]]
+    policies: Policies
+    network: Network
+    premises: ChainClaimHistory
+    labels: Labels
+
+    def quote(self, case: Dispute, opened: RevealEvent) -> Quoted:
+        """What the quote of an opened vote is worth."""
+        label, premises = self.labels.of_epoch(case.key_epoch), self.premises.of(case, opened.block)
+        return judged(self.policies, self.network.disputes_domain, case.receipt_id, opened, premises, label)
+
+
+def _dispute(case: Dispute, votes: _Votes, ending: DisputeEndedEvent | None) -> dict[str, Any]:
+    return {
+        "dispute": hex0x(case.id),
+        "receipt": hex0x(case.receipt_id),
+        "operator": case.operator,
+        "challenger": case.challenger.account,
+        "challenger_knew": case.challenger.knew,
+        "phase": case.phase.name,
+        "round": case.round,
+        "assurance": votes.labels.of_epoch(case.key_epoch),
+        "seats": case.seats,
+        "verdict": verdict_of(case).name,
+        "claim": hex0x(case.claim),
+        "replacement": None if case.replacement == ZERO_DIGEST else hex0x(case.replacement),
+        "members": [_member(case, member, votes) for member in case.members],
+        "paid_out": case.paid and all(each.settled == each.seats for each in case.rounds),
+        "money": None if ending is None else _ending(ending),
+    }
+
+
+def _member(case: Dispute, member: Seat, votes: _Votes) -> dict[str, Any]:
+    where = (case.id, case.round, member.voter)
+    opened, ends = votes.openings.get(where), votes.ends.get(where, ())
+    quote = None if opened is None else votes.quote(case, opened)
+    charged: Counter[str] = Counter()
+    for each in ends:
+        if each.penalty:
+            charged[each.standing.name.lower().replace("_", " ")] += each.penalty
+    return {
+        "voter": member.voter,
+        "seats": member.seat_mask.bit_count(),
+        "commitments": votes.commitments.get(where, 0),
+        "revealed": any(member.group),
+        "outcome": None if opened is None else Outcome(opened.vote.outcome).name,
+        "out_hash": None if opened is None else hex0x(out_hash(opened.vote.tokens_hash, opened.vote.trace_root)),
+        "tokens_hash": None if opened is None else hex0x(opened.vote.tokens_hash),
+        "attested_passes": None if quote is None else quote.passes,
+        "quote": None if quote is None else quote.finding,
+        "paid_wei": str(sum(each.pay for each in ends)),
+        "charged": {what: str(amount) for what, amount in charged.items()},
+    }
+
+
+def _ending(ending: DisputeEndedEvent) -> dict[str, str]:
+    apart = ("dispute", "verdict", "block")
+    return {f"{name}_wei": str(value) for name, value in ending._asdict().items() if name not in apart}
+
+
+def _accounts(reader: SnapshotReader, snapshot: Snapshot) -> list[dict[str, str]]:
+    block = snapshot.number
+    roles: dict[Address, str] = dict.fromkeys(RegistryDocuments(reader).operators(block), "operator")
+    for pool in reader.network.pools:
+        roles |= {each.account: "verifier" for each in reader.verifiers(pool.digest, block)}
+    for case in snapshot.disputes:
+        roles.setdefault(case.challenger.account, "challenger")
+    return [{"account": account, "role": role, **holdings(reader, account, block)} for account, role in roles.items()]
+
+
+def holdings(reader: SnapshotReader, account: Address, block: int) -> dict[str, str]:
+    """Money of an account, in wei."""
+    found = reader.holdings(account, block)
+    return {
+        "stake_wei": str(found.stake_wei),
+        "free_wei": str(found.free_wei),
+        "unbonding_wei": str(found.unbonding_wei),
+        "credit_wei": str(found.credit_wei),
+        "balance_wei": str(found.balance_wei),
+    }
+
+
+def seats_for(dispute: Mapping[str, Any]) -> int:
+    """Seats that found what stands: what replaces the claim, or else the claim in both fields that its operator signed."""
+    claim, replacement = dispute["claim"], dispute["replacement"]
+    return sum(
+        member["seats"]
+        for member in dispute["members"]
+        if (member["out_hash"] == replacement if replacement else _claim_of(member) == claim)
+    )
+
+
+def _claim_of(member: Mapping[str, Any]) -> str | None:
+    """What a member found, in the form of a receipt's claim."""
+    found = member["tokens_hash"], member["out_hash"]
+    return None if None in found else hex0x(claim_of(*(digest(unhex(each)) for each in found)))

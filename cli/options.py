@@ -1,0 +1,82 @@
+"""Options and arguments that many verbs share. This module imports little: a help page needs it."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Concatenate, NamedTuple, get_type_hints
+
+import typer
+
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.records import MalformedValue
+from bytewise.protocol.units import Digest, digest, unhex
+from cli.output import OutputFormat, OutputOption
+
+NetworkOption = Annotated[Path, typer.Option("--network", help="Address book of the network (network.json).", show_default=True)]
+RpcOption = Annotated[
+    list[str],
+    typer.Option("--rpc", help="URL of a JSON-RPC node of that chain; repeat it, and most must agree.", show_default=True),
+]
+DaOption = Annotated[
+    list[str], typer.Option("--da", help="URL of an EigenDA proxy; repeat it for a second opinion.", show_default=True)
+]
+ReceiptArgument = Annotated[
+    str,
+    typer.Argument(metavar="RECEIPT_ID", help="As in the answer's receipt.receipt_id, 0x-hex, or its first digits."),
+]
+FromOption = Annotated[
+    str | None, typer.Option("--from", help="Account that will sign elsewhere, 0x-hex: the call is tried in its name.")
+]
+KeyOption = Annotated[Path | None, typer.Option("--key", help="Or: key file of that account, 0x-hex, readable by you alone.")]
+DevnetOption = Annotated[int | None, typer.Option("--devnet-account", min=0, help="Or: this account of anvil.")]
+SendOption = Annotated[bool, typer.Option("--send", help="Sign with --key and send; without it nothing is sent.")]
+
+NETWORK_FILE = Path("network.json")
+RPC_URL = "http://127.0.0.1:8545"
+RPC_URLS = [RPC_URL]
+DA_URLS = ["http://127.0.0.1:3100"]
+
+
+class CallOptions(NamedTuple):
+    """Options of every verb that calls a contract: the network, who signs, and whether the call is sent."""
+
+    network: NetworkOption = NETWORK_FILE
+    rpc: RpcOption = RPC_URLS
+    sender: FromOption = None
+    key: KeyOption = None
+    devnet_account: DevnetOption = None
+    send: SendOption = False
+    output: OutputOption = OutputFormat.TABLE
+
+
+def with_call_options(verb: Callable[Concatenate[CallOptions, ...], None]) -> Callable[..., None]:
+    """The verb as a command with its own parameters but the first, and after them one for each of `CallOptions`."""
+    hints = get_type_hints(CallOptions, include_extras=True)
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    options = [
+        inspect.Parameter(name, kind, default=CallOptions._field_defaults[name], annotation=hint) for name, hint in hints.items()
+    ]
+    own = list(inspect.signature(verb).parameters.values())[1:]
+
+    @functools.wraps(verb)
+    def command(**given: Any) -> None:
+        verb(CallOptions(**{name: given.pop(name) for name in hints}), **given)
+
+    parameters = [*own, *options]
+    command.__signature__ = inspect.Signature(parameters, return_annotation=None)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    return command
+
+
+def receipt_argument(text: str) -> Digest:
+    """The receipt id that a user typed; `ConfigurationError` if it is none."""
+    return digest_argument("RECEIPT_ID", text)
+
+
+def digest_argument(name: str, text: str) -> Digest:
+    """The digest that a user typed as an argument of this name; `ConfigurationError` if it is none."""
+    try:
+        return digest(unhex(text.lower()))
+    except MalformedValue:
+        raise ConfigurationError(name, "must be 0x and 64 hex digits") from None
