@@ -5,15 +5,125 @@
 
 import argparse
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from adversaries.engines import AltersOneToken, CheatsInTurn, ForgesTheTrace, RunsAnotherArtifact, ShowsAnotherText
 from bytewise.inference.artifact import artifact
 from bytewise.inference.engine import ExactEngine
 from bytewise.ports import Engine
+from bytewise.protocol.digests import Label, labelled
+from bytewise.protocol.records.compare import Generated, Verification
+from bytewise.protocol.records.request import Output, Request, output_for
+from bytewise.protocol.units import Digest
 from bytewise.service.settings import load_settings
 from serving.settings import OperatorSettings
 from serving.wiring import run
+
+# Engines that lie, each in one way. They wrap an honest engine: `serving` itself has no switch for cheating.
+
+
+class AltersOneToken:
+    """Answers truly but for one token in the middle; the trace root stays that of the true computation."""
+
+    def __init__(self, honest: Engine) -> None:
+        self._honest = honest
+
+    def generate(self, request: Request) -> Generated:
+        """The true answer with its middle token replaced by the next id."""
+        true = self._honest.generate(request)
+        tokens = list(true.output.token_ids)
+        middle = len(tokens) // 2
+        tokens[middle] = tokens[middle] + 1 if tokens[middle] == 0 else tokens[middle] - 1
+        return Generated(output_for(request, tuple(tokens), true.output.finish_reason), true.leaves)
+
+    def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
+        """As the honest engine."""
+        return self._honest.verify(request, claimed, out_hash)
+
+
+class RunsAnotherArtifact:
+    """Runs a cheaper model than the receipt names, consistently: tokens and trace are those of the other artifact."""
+
+    def __init__(self, honest: Engine, other: Engine, other_id: Digest) -> None:
+        self._honest = honest
+        self._other = other
+        self._other_id = other_id
+
+    def generate(self, request: Request) -> Generated:
+        """What the other artifact answers, under the name of the promised one."""
+        given = self._other.generate(replace(request, model_id=self._other_id))
+        return replace(given, output=output_for(request, given.output.token_ids, given.output.finish_reason))
+
+    def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
+        """As the honest engine."""
+        return self._honest.verify(request, claimed, out_hash)
+
+
+class ForgesTheTrace:
+    """Gives true tokens under a trace that nobody computed (a cached or guessed answer)."""
+
+    def __init__(self, honest: Engine) -> None:
+        self._honest = honest
+
+    def generate(self, request: Request) -> Generated:
+        """The true answer with one forged leaf."""
+        true = self._honest.generate(request)
+        forged = (labelled(Label.TRACE_LEAF, b"forged", true.leaves[0]), *true.leaves[1:])
+        return replace(true, leaves=forged)
+
+    def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
+        """As the honest engine."""
+        return self._honest.verify(request, claimed, out_hash)
+
+
+@dataclass(frozen=True, slots=True)
+class Relabelled(Generated):
+    """An answer under the out_hash of another one."""
+
+    claimed: Digest
+    """That out_hash."""
+
+    @property
+    def out_hash(self) -> Digest:
+        """What the receipt will say."""
+        return self.claimed
+
+
+class ShowsAnotherText:
+    """Runs the model, then shows, seals and signs another text; `outHash` stays that of the true answer."""
+
+    def __init__(self, honest: Engine) -> None:
+        self._honest = honest
+        self._altered = AltersOneToken(honest)
+
+    def generate(self, request: Request) -> Generated:
+        """An altered answer under the true one's out_hash."""
+        altered = self._altered.generate(request)
+        true = self._honest.generate(request)
+        return Relabelled(altered.output, altered.leaves, true.out_hash)
+
+    def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
+        """As the honest engine."""
+        return self._honest.verify(request, claimed, out_hash)
+
+
+class CheatsInTurn:
+    """One fraud of each kind, request after request, then honest answers."""
+
+    def __init__(self, honest: Engine, frauds: tuple[Engine, ...]) -> None:
+        self._honest = honest
+        self._turns = list(frauds)
+
+    def generate(self, request: Request) -> Generated:
+        """By the next fraud in turn."""
+        answer = (self._turns[0] if self._turns else self._honest).generate(request)
+        # Only an answer that was given uses up the fraud: a failed request is asked again.
+        self._turns = self._turns[1:]
+        return answer
+
+    def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
+        """As the honest engine."""
+        return self._honest.verify(request, claimed, out_hash)
 
 
 def main() -> int:

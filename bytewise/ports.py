@@ -364,7 +364,7 @@ class AccountSender(Protocol):
 
 
 class ReadSource(Protocol):
-    """A source that makes many reads in one round trip (`chain.client.read_ahead`)."""
+    """A source that makes many reads in one round trip (`chain.client.access`)."""
 
     def fetch(self, reads: Sequence[Any]) -> None:
         """Makes the reads that `MissingRead` names. The error of a failed read is kept in the place of its answer."""

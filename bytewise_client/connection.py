@@ -13,9 +13,8 @@ from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.service.clock import monotonic_s
 from bytewise.service.settings import rpc_endpoints
-from chain.client.access import Chain, open_chain
+from chain.client.access import Chain, ReadAheadClient, open_chain
 from chain.client.address_book import read_network, verify_code
-from chain.client.read_ahead import ReadAheadClient
 from chain.reads.documents import RegistryDocuments
 from chain.reads.history import CourtHistory
 from chain.reads.reader import SnapshotReader
@@ -85,7 +84,7 @@ def chain_of(rpc: list[str], chain_id: int) -> Chain:
 
 
 def read_ahead_of(rpc: list[str], chain_id: int) -> Chain:
-    """The same for reads of numbered blocks that are fetched many at a time (`chain.client.read_ahead`)."""
+    """The same for reads of numbered blocks that are fetched many at a time (`chain.client.access`)."""
     urls, quorum = rpc_endpoints("", tuple(rpc), 0)
     return open_chain(urls, quorum, chain_id, TIMEOUT_S, ReadAheadClient)
 

@@ -26,8 +26,7 @@ from bytewise.protocol.units import U256, ZERO_ADDRESS, ZERO_DIGEST, Address, Di
 from bytewise.tee.appraisal import decode_result_quote, verify_result_quote
 from bytewise_client.labels import Labels
 from chain.reads.documents import RegistryDocuments
-from chain.reads.history import CourtHistory, DisputeEndedEvent, RevealEvent, SeatSettledEvent
-from chain.reads.host_claims import ChainClaimHistory
+from chain.reads.history import ChainClaimHistory, CourtHistory, DisputeEndedEvent, RevealEvent, SeatSettledEvent
 from chain.reads.reader import SnapshotReader
 from chain.reads.records import MoneyTotals
 

@@ -21,6 +21,7 @@ from bytewise.service.settings import load_settings
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.tee.measurement import SHARD_ENTRY
+from bytewise.tee.policy import approve, policy_changes, read_policy
 from chain.client.access import open_chain
 from chain.client.address_book import read_network, verify_code
 from chain.reads.reader import SnapshotReader
@@ -28,7 +29,6 @@ from chain.sending.keys import load_signer
 from kms.ceremony.erasure import erase_shares, statement_file
 from kms.settings import ApproveSettings, ShardSettings
 from kms.shard.chain_view import ChainCeremonyView, ChainKeyView
-from kms.shard.policy_approval import approve, policy_changes, read_policy
 from kms.shard.process_hardening import harden_process
 from kms.shard.service import serve_shard
 from kms.storage import accounts, folder_lock, keyring

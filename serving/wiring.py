@@ -49,8 +49,7 @@ from chain.client.address_book import read_network, verify_code
 from chain.reads.reader import SnapshotReader
 from chain.sending.keys import load_signer, open_signer
 from serving.api import Gate, NamedReceipt, build_api
-from serving.batch_duties import BatchDuties
-from serving.batcher import Batcher
+from serving.batcher import BatchDuties, Batcher
 from serving.chain_view import BatchPages, ChainReadiness, DisputePages
 from serving.disputes import OperatorDisputes
 from serving.json_numbers import parse_json

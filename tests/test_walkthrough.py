@@ -8,7 +8,7 @@ import dataclasses
 from pathlib import Path
 from typing import NamedTuple
 
-from adversaries.engines import AltersOneToken
+from adversaries.dishonest_operator import AltersOneToken
 from bytewise.crypto.envelope import seal
 from bytewise.inference.tokenizer import Tokenizer
 from bytewise.protocol.court.commitments import claim_of

@@ -1,4 +1,4 @@
-"""HTTP side of the store: paths, bytes and codes of the EigenDA proxy's REST interface, standard mode and op-generic.
+"""The store: blobs on disk (`BlobFolder`), and the REST interface of the EigenDA proxy, standard mode and op-generic.
 
 The mode is standard only with `commitment_mode=standard`; otherwise a commitment begins with the OP type byte. The store
 differs from the proxy in its certificates, which are our own; one that cannot be parsed is answered with 418, as by a real
@@ -7,10 +7,12 @@ backend. `GET` and `PATCH /memstore/config` inject faults as the proxy's memstor
 
 import dataclasses
 import json
+import os
 import re
 import secrets
 import threading
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -20,8 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from bytewise.da.blobs import BlobFolder
-from bytewise.da.certificate import NONCE_BYTES, certify, parse_certificate
+from bytewise.da.certificate import NONCE_BYTES, DaCertificate, certify, parse_certificate
 from bytewise.da.conventions import (
     MAX_BODY_BYTES,
     MAX_PAYLOAD_BYTES,
@@ -32,12 +33,120 @@ from bytewise.da.conventions import (
     encode_payload,
 )
 from bytewise.da.settings import StoreSettings
+from bytewise.protocol import digests, encoding
 from bytewise.protocol.encoding import verify_depth
-from bytewise.protocol.errors.actors import FailOver
-from bytewise.protocol.errors.branches import Unavailable
+from bytewise.protocol.errors.actors import FailOver, StoreCorrupt, TryAgain
+from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.errors.records import MalformedValue, NotCanonical
 from bytewise.service import metrics
 from bytewise.service.clock import SystemClock
+
+# Blobs on disk, each named by the keccak256 of its certificate. Writes are atomic, and the total size is bounded.
+
+
+class StoredBlob(NamedTuple):
+    """A blob, or the refusal that a fault setting put in its place."""
+
+    payload: bytes
+    refusal: ProxyRefusal | None
+
+
+class BlobFolder:
+    """A folder of blobs. Every method may be called from any thread."""
+
+    def __init__(self, folder: Path, max_total_bytes: int) -> None:
+        self._folder = folder
+        self._limit = max_total_bytes
+        self._lock = threading.Lock()
+        folder.mkdir(parents=True, exist_ok=True)
+        for unfinished in folder.glob("*.part"):
+            unfinished.unlink()
+        self._total = sum(path.stat().st_size for path in folder.glob("*.blob"))
+
+    def put(
+        self, certificate: DaCertificate, payload: bytes, now: float, expires_at: float, refusal: ProxyRefusal | None
+    ) -> None:
+        """Stores a payload durably under a fresh certificate. `FailOver` if the folder is full."""
+        about = {"expires_at_ms": int(expires_at * 1000), "refusal": list(refusal) if refusal else None}
+        head = encoding.encode(about)
+        data = len(head).to_bytes(4, "big") + head + payload
+        self._reserve(len(data), now)
+        target = self._path(certificate)
+        try:
+            _write_whole(target, data)
+        except OSError as error:
+            with self._lock:
+                self._total -= len(data)
+            raise FailOver("store", error.strerror) from None
+
+    def get(self, certificate: DaCertificate, now: float) -> StoredBlob:
+        """The blob. `TryAgain` if it was never stored, has expired, or no longer fits its certificate."""
+        try:
+            data = self._path(certificate).read_bytes()
+        except FileNotFoundError:
+            raise TryAgain("blob", "not found") from None
+        expires_at, refusal, payload = _split(data)
+        if now >= expires_at:
+            self._drop(self._path(certificate))
+            raise TryAgain("blob", "not found: expired")
+        if digests.keccak256(payload) != certificate.payload_hash or len(payload) != certificate.length:
+            raise TryAgain("blob", "damaged on disk")
+        return StoredBlob(payload, refusal)
+
+    def prune(self, now: float) -> int:
+        """Deletes expired blobs and returns how many."""
+        late = [path for path in self._folder.glob("*.blob") if _expiry(path) <= now]
+        for path in late:
+            self._drop(path)
+        return len(late)
+
+    def _reserve(self, size: int, now: float) -> None:
+        if self._total + size > self._limit:
+            self.prune(now)
+        with self._lock:
+            if self._total + size > self._limit:
+                raise FailOver("store", "full")
+            self._total += size
+
+    def _drop(self, path: Path) -> None:
+        with self._lock:
+            try:
+                size = path.stat().st_size
+                path.unlink()
+            except FileNotFoundError:
+                return  # another thread was first
+            self._total -= size
+
+    def _path(self, certificate: DaCertificate) -> Path:
+        return self._folder / f"{digests.keccak256(certificate.encode()).hex()}.blob"
+
+
+def _write_whole(target: Path, data: bytes) -> None:
+    unfinished = target.with_suffix(".part")
+    with unfinished.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.rename(target)
+
+
+def _split(data: bytes) -> tuple[float, ProxyRefusal | None, bytes]:
+    end = 4 + int.from_bytes(data[:4], "big")
+    try:
+        about = encoding.parse(data[4:end])
+        refusal = ProxyRefusal(*about["refusal"]) if about["refusal"] else None
+        return about["expires_at_ms"] / 1000, refusal, data[end:]
+    except (Fault, KeyError, TypeError):
+        raise StoreCorrupt("blobs", "a file is damaged") from None
+
+
+def _expiry(path: Path) -> float:
+    try:
+        with path.open("rb") as file:
+            return _split(file.read(4096))[0]
+    except (FileNotFoundError, StoreCorrupt):
+        return float("inf")
+
 
 _UNITS_S = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s|us|µs|ns)")

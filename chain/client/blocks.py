@@ -10,7 +10,7 @@ from bytewise.protocol.digests import keccak256
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Address, Blob, Digest, digest
-from chain.client.access import Chain
+from chain.client.access import SHORT_CHAIN_BLOCKS, Chain
 from chain.client.rpc import Block, at_number, hex_bytes, quantity, reading_answer
 
 # Block headers as the chain hashes them: the proof that `RandaoSource` takes (design section 13; ADR-024).
@@ -67,9 +67,6 @@ def _item(name: str, value: Any) -> bytes:
 
 TAGS = ("latest", "safe", "finalized")
 """Tags that `BlockReader.head` may follow: the newest block, the newest justified or the newest finalized one (beacon chain)."""
-
-SHORT_CHAIN_BLOCKS = 2_000
-"""On a chain no longer than this, all blocks are searched: it is a test chain, whose owner may have set its time back."""
 
 
 class BlockReader:

@@ -57,7 +57,7 @@ def call(
     """
     from chain.client.arguments import signature
     from chain.client.artifacts import BESIDE
-    from chain.reads.bond_pools import verify_bond_pool
+    from chain.deployment.deployment_check import verify_bond_pool
 
     interface = interface_of(contract, BESIDE)
     if function is None:

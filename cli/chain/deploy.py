@@ -69,7 +69,7 @@ def restaked(
     params: "ParamSet", shape: "Shape",
 ) -> "EigenLayerSettings | None":  # fmt: skip
     """Where the stake is, None for a vault of the network's own; `ConfigurationError` names an option too many or too few."""
-    from chain.deployment.eigenlayer import MANAGER, MAX_AGE, SET, STRATEGY
+    from chain.deployment.deployment_check import MANAGER, MAX_AGE, SET, STRATEGY
     from chain.deployment.plan import EigenLayerSettings, default_max_age, longest_for
 
     given = {MANAGER: manager, STRATEGY: strategy, SET: operator_set, MAX_AGE: max_age}
@@ -89,7 +89,7 @@ def restaked(
 
 
 def _operator_set(text: str) -> tuple[Address, int]:
-    from chain.deployment.eigenlayer import SET
+    from chain.deployment.deployment_check import SET
 
     avs, _, number = text.partition(":")
     if not (number.isascii() and number.isdecimal() and int(number) < 2**32):
@@ -202,7 +202,7 @@ def _vote(deployer: Address, offices: tuple[str | None, str | None, str | None],
 def _verify(client: "Chain", site: "DeploymentPlan", taken: int, plan: bool) -> None:
     """What the chain can say before anything is sent; printed if it is only planned, also what cannot be paid."""
     from chain.deployment import deploy as deploying
-    from chain.deployment.eigenlayer import verify_eigenlayer
+    from chain.deployment.deployment_check import verify_eigenlayer
 
     try:
         deploying.verify_parameters(client, site)
@@ -246,7 +246,7 @@ def _verify_place(out: Path) -> None:
 
 
 def _verify_set(client: "Chain", site: "DeploymentPlan", stake: "EigenLayerSettings", told: bool) -> None:
-    from chain.deployment.eigenlayer import verify_operator_set
+    from chain.deployment.deployment_check import verify_operator_set
 
     if told:
         print(

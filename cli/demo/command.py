@@ -117,7 +117,7 @@ def _conduct(running: "Demo", console: Console, report: Path) -> int:
 
 
 def _keep(running: "Demo", console: Console) -> None:
-    from cli.demo.kept_network import make_spare, make_spare_machine, show, stay, write_variables
+    from cli.demo.run import make_spare, make_spare_machine, show, stay, write_variables
 
     assert running.book is not None, "the story was told"
     spare = make_spare(running.site)
@@ -129,8 +129,7 @@ def _keep(running: "Demo", console: Console) -> None:
 
 def _tell(running: "Demo", console: Console, path: Path) -> int:
     from cli.demo import facts
-    from cli.demo.kept_network import endpoints
-    from cli.demo.run import versions
+    from cli.demo.run import endpoints, versions
 
     found = running.run()
     names: dict[str, str] = {account: name for name, account in running.accounts.items()}

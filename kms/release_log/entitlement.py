@@ -106,7 +106,7 @@ class _ChainState(NamedTuple):
 
 
 def prefetch(entries: Sequence[SignedRelease], chain: EntitlementChain, seen: AuditBlock, tell: Callable[[int], object]) -> None:
-    """Makes all reads that `judge_log` needs for these entries, many in one round trip (`chain.client.read_ahead`).
+    """Makes all reads that `judge_log` needs for these entries, many in one round trip (`chain.client.access`).
 
     `tell` is called with the number of entries whose reads are complete. A read that fails here fails again in `judge_log`, which
     counts it. After the node became unreachable nothing more is read.

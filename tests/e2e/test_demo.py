@@ -31,8 +31,8 @@ from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key
 from bytewise_client.connection import Connection, connected
 from bytewise_client.receipt_search import find_receipt
-from cli.demo.kept_network import COMMANDS
 from cli.demo.plan import OPERATORS, SHARDS, THRESHOLD, VERIFIERS
+from cli.demo.run import COMMANDS
 from cli.options import receipt_argument
 from kms.storage.keyring import OpenedShare, load_document, open_share
 from tests.fixtures import memory_search

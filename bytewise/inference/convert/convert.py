@@ -1,55 +1,202 @@
 """Checkpoint to artifact, reproducibly: everybody who converts gets the same model id (design section 6).
 
 It uses only IEEE operations and correctly rounded constants. The checkpoint is read once or twice, some rows at a time; the
-artifact is written as it is made.
+artifact is written as it is made. Calibration tokens go through the exact model, to measure the inputs of its linear layers.
 """
 
 import contextlib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
+import tokenizers
 import torch
-from torch import Tensor
+from torch import Tensor, nn, uint8
 
 from bytewise.inference.artifact import generation, layout
 from bytewise.inference.artifact.artifact import Progress, model_id_line
 from bytewise.inference.artifact.families import Linear, Norm, family_of, linears, norms
+from bytewise.inference.artifact.layout import DTYPES, TensorSpec, header
 from bytewise.inference.artifact.token_table import TokenTable
-from bytewise.inference.artifact.weights import Rounded, round_weight
+from bytewise.inference.artifact.weights import BLOCK, Rounded, round_weight
 from bytewise.inference.convert import checkpoint as checkpoints
 from bytewise.inference.convert.bound import Bounds, LayerMagnitudes, Magnitude
-from bytewise.inference.convert.calibrate import Calibration, hashed_tokens, text_tokens
 from bytewise.inference.convert.checkpoint import Checkpoint
 from bytewise.inference.convert.equalise import Equaliser, Shifts
 from bytewise.inference.convert.shards import TensorReader
 from bytewise.inference.convert.staging_dir import staging_dir
-from bytewise.inference.convert.tensor_writer import TensorWriter
 from bytewise.inference.determinism import fixed
 from bytewise.inference.exact import rope
-from bytewise.inference.exact.elementwise import sqrt32
-from bytewise.inference.exact.linear import Tensors
+from bytewise.inference.exact.cache import ExactCache
+from bytewise.inference.exact.elementwise import rms_norm, sqrt32
+from bytewise.inference.exact.linear import ExactLinear, Tensors
+from bytewise.inference.exact.matmul import Float64Backend
+from bytewise.inference.exact.modules import ExactRotary
 from bytewise.inference.known_answers import operations
 from bytewise.inference.manifest import (
     FORMAT,
+    HEADER_PIECE,
     MANIFEST_FILE,
     MODEL_ID_FILE,
     TEMPLATE_FILE,
     TOKENIZER_FILE,
     WEIGHTS_FILE,
+    Architecture,
     ArtifactFile,
     Equalisation,
     FilePiece,
     Manifest,
     Precision,
 )
+from bytewise.inference.model import decoder_layer
 from bytewise.protocol import digests
-from bytewise.protocol.digests import Label
+from bytewise.protocol.digests import Label, RunningSha256
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors.actors import UnsupportedModel
+from bytewise.protocol.errors.actors import ConfigurationError, UnsupportedModel
 from bytewise.protocol.records.environment import PROFILE_EXACT_1
 from bytewise.protocol.units import Digest
+
+# Writes the weights file tensor by tensor in any order: the header first; each tensor is hashed as its rows arrive.
+
+
+class TensorWriter:
+    """Rows of one tensor arrive in order. Tensors arrive in any order, also at the same time."""
+
+    def __init__(self, path: Path, specs: list[TensorSpec], progress: Progress | None) -> None:
+        """Creates the file at its full size, so that a full disk is noticed at once. Raises `OSError`."""
+        self._specs = {spec.name: spec for spec in specs}
+        self._header = header(specs)
+        self._start, self._offset = {}, len(self._header)
+        for spec in specs:
+            self._start[spec.name] = self._offset
+            self._offset += spec.size
+        self._written = dict.fromkeys(self._specs, 0)
+        self._state = {name: RunningSha256() for name in self._specs}
+        self._done, self._progress = len(self._header), progress
+        self._file = path.open("xb", buffering=0)
+        os.posix_fallocate(self._file.fileno(), 0, self._offset)
+        _write_all(self._file.fileno(), memoryview(self._header), 0)
+
+    def write(self, name: str, rows: Tensor) -> None:
+        """Appends rows, or a whole tensor. `ValueError` for other types and sizes than announced, which is a bug."""
+        spec = self._specs[name]
+        data = rows.contiguous().flatten().view(uint8).numpy().data
+        if rows.dtype != DTYPES[spec.dtype][0] or self._written[name] + len(data) > spec.size:
+            raise ValueError(f"{name}: {rows.dtype} {tuple(rows.shape)} after {self._written[name]} of {spec.size} bytes")
+        _write_all(self._file.fileno(), data, self._start[name] + self._written[name])
+        self._state[name].update(data)
+        self._written[name] += len(data)
+        self._done += len(data)
+        if self._progress is not None:
+            self._progress(WEIGHTS_FILE, self._done, self._offset)
+
+    def finish(self) -> tuple[FilePiece, ...]:
+        """The pieces of the file, once it is safe on disk. `ValueError` if a tensor is incomplete."""
+        missing = [name for name, spec in self._specs.items() if self._written[name] != spec.size]
+        if missing:
+            raise ValueError(f"tensors were not written: {missing[:3]}")
+        os.fsync(self._file.fileno())
+        self._file.close()
+        head = FilePiece(HEADER_PIECE, len(self._header), digests.sha256(self._header))
+        tensors = [FilePiece(name, spec.size, self._state[name].digest()) for name, spec in self._specs.items()]
+        return head, *tensors
+
+    def close(self) -> None:
+        """Closes the file, finished or not."""
+        self._file.close()
+
+
+def _write_all(descriptor: int, data: memoryview, offset: int) -> None:
+    while data:
+        written = os.pwrite(descriptor, data, offset)
+        data, offset = data[written:], offset + written
+
+
+# Inputs of a model's linear layers: calibration tokens through the exact model, one layer in memory at a time.
+
+DEFAULT_TOKENS = 128
+"""Number of hashed tokens, where no text is given."""
+
+MOST_TOKENS = 256
+"""Largest number of tokens taken from a text."""
+
+
+def hashed_tokens(shape: Architecture) -> tuple[int, ...]:
+    """Token ids from a hash, which anyone can compute. They have no meaning."""
+    count = min(DEFAULT_TOKENS, shape.max_context)
+    return tuple(int.from_bytes(digests.labelled(Label.CALIBRATION, i), "big") % shape.vocabulary for i in range(count))
+
+
+def text_tokens(shape: Architecture, checkpoint: Path, text: Path) -> tuple[int, ...]:
+    """The first tokens of a text file. `ConfigurationError` if it cannot be read, is empty or has unknown tokens."""
+    try:
+        tokenizer = tokenizers.Tokenizer.from_str((checkpoint / TOKENIZER_FILE).read_text("utf-8"))
+        # No tokenizer makes a token longer than some kilobytes, so a long text need not be tokenised whole.
+        ids = tokenizer.encode(text.read_text("utf-8")[: 64 * MOST_TOKENS], add_special_tokens=False).ids
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(text.name, f"no text to calibrate with: {error}") from None
+    ids = ids[: min(MOST_TOKENS, shape.max_context)]
+    if not ids or max(ids) >= shape.vocabulary:
+        raise ConfigurationError(text.name, "no text to calibrate with: empty, or its tokens are not the model's")
+    return tuple(ids)
+
+
+class Calibration:
+    """The residual stream of the calibration tokens, which moves through the model layer by layer."""
+
+    def __init__(self, shape: Architecture, hidden: Tensor, constants: Tensors) -> None:
+        """`hidden` are embedded tokens, float32 [T, D]; `constants` the artifact's tables, epsilon and attention scale."""
+        self._shape, self._hidden, self._constants = shape, hidden[None], constants
+        positions = torch.arange(hidden.shape[0])[None]
+        tables = {name.removeprefix("rope."): table for name, table in constants.items() if name.startswith("rope.")}
+        self._rotation = ExactRotary(tables)(self._hidden, positions)
+        self._backend = BlockBackend()
+
+    def layer(self, index: int, tensors: Tensors) -> Tensors:
+        """Moves through one decoder layer. Returns the inputs [T, K] of its linear layers by name, without those of experts."""
+        seen: Tensors = {}
+        layer = decoder_layer(self._shape, index, tensors | self._constants, self._backend)
+        for name, module in layer.named_modules():
+            if isinstance(module, ExactLinear):
+                module.register_forward_pre_hook(_keep(seen, name.rsplit(".", 1)[-1]))
+        count = self._hidden.shape[1]
+        cache = ExactCache(1, 1, self._shape.key_value_heads, self._shape.head_width, count)
+        result = layer(self._hidden, position_embeddings=self._rotation, past_key_values=cache, use_cache=True)
+        self._hidden = result[0] if isinstance(result, tuple) else result
+        return seen
+
+    def normed(self, weight: Tensor) -> Tensor:
+        """The stream after the norm with that weight, [T, D]."""
+        width = torch.full((1,), float(weight.shape[0]), dtype=torch.float64)
+        return rms_norm(self._hidden[0], weight, self._constants["epsilon"], width)
+
+
+def _keep(seen: Tensors, name: str) -> Any:
+    def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        seen[name] = inputs[0].reshape(-1, inputs[0].shape[-1])
+
+    return hook
+
+
+class BlockBackend(Float64Backend):
+    """float64 products that widen some rows of the weights at a time, because each layer is used once and memory is scarce."""
+
+    name = "float64-blocks"
+
+    def pack(self, weight: Tensor) -> Tensor:
+        """The int8 weights unchanged."""
+        return weight
+
+    def product(self, values: Tensor, packed: Tensor) -> Tensor:
+        """Exact products, some rows at a time."""
+        step = max(1, BLOCK // packed.shape[1])
+        left = values.to(torch.float64)
+        parts = [left @ packed[i : i + step].to(torch.float64).t() for i in range(0, packed.shape[0], step)]
+        return torch.cat(parts, dim=1)
+
 
 # The tensors of one artifact, in the order of computation, some rows at a time.
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from adversaries.engines import AltersOneToken, ForgesTheTrace, RunsAnotherArtifact, ShowsAnotherText
+from adversaries.dishonest_operator import AltersOneToken, ForgesTheTrace, RunsAnotherArtifact, ShowsAnotherText
 from bytewise.crypto.curve import decode_point
 from bytewise.crypto.envelope import open_with_point, verify_receipt_envelope
 from bytewise.crypto.proofs import prove_partial, verify_partial

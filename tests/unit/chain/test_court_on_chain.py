@@ -26,8 +26,7 @@ from chain.client.address_book import read_network, verify_code, write_network
 from chain.client.rpc import ChainClient
 from chain.deployment.calls import ContractCall, dry_run
 from chain.deployment.params import DEVNET
-from chain.reads.history import CourtHistory
-from chain.reads.host_claims import ChainClaimHistory
+from chain.reads.history import ChainClaimHistory, CourtHistory
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil
 from tests.fixtures.chain.devnet import CHALLENGER, OPERATORS, POLICY, STAKE_WEI, VERIFIERS, epoch_document, founded, mine, word
 from tests.fixtures.court.claimed_receipts import (

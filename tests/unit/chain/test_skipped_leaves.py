@@ -4,7 +4,7 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.merkle import batch_leaf, verify_batch_proof
 from bytewise.protocol.records.receipt import EmptyLeaf, SignedEmptyLeaf, SignedLeaf, receipt_id
 from bytewise.protocol.units import U64, U256
-from chain.acts.demands import _leaf_values
+from chain.acts.actor import _leaf_values
 from chain.client.artifacts import interface
 from chain.reads.records import leaves
 from tests.fixtures.builders import ANCHOR, World

@@ -15,8 +15,8 @@ from bytewise.protocol.units import U64
 from bytewise.service.exit_codes import Exit
 from chain.client.address_book import read_network, verify_code
 from chain.deployment import deploy as deploying
+from chain.deployment.deployment_check import MANAGER, MAX_AGE, SET, STRATEGY
 from chain.deployment.draft import path_of, read_draft
-from chain.deployment.eigenlayer import MANAGER, MAX_AGE, SET, STRATEGY
 from chain.deployment.plan import LEAST_LONG_DELAY_DAYS, LONG_DELAY_DAYS
 from chain.sending.keys import save_signer
 from chain.sending.transactions import TransactionCall, send_all

@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from chain.sending.keys import load_signer
-from cli.demo import kept_network as keeping
+from cli.demo import run as keeping
 from cli.demo.facts import FRAUDS
 from cli.demo.plan import CHAIN_ID, FUNDS_WEI, PARAMS, STAKE_WEI
 from cli.demo.processes import ProcessGroup

@@ -15,8 +15,7 @@ from bytewise.protocol.records.statements import Outcome, Vote, transport_key_ha
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import U16, U64, U256, ZERO_DIGEST, Blob, Digest
 from bytewise_client.network_state import ANOTHER, HOLDS, NONE, Quoted, judged
-from chain.reads.history import RevealEvent
-from chain.reads.host_claims import Dated, in_force
+from chain.reads.history import Dated, RevealEvent, in_force
 from enclave.release_client import ShardKeySource
 from enclave.session import JobContext, Session
 from tests.fixtures.kms.memory_chain import CHAIN_ID, CONTRACTS, Case

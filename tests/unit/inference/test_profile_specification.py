@@ -11,7 +11,7 @@ import pytest
 
 from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.convert import checkpoint
-from bytewise.inference.convert.calibrate import hashed_tokens
+from bytewise.inference.convert.convert import hashed_tokens
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.manifest import (
     Architecture,

@@ -18,11 +18,11 @@ from bytewise.service.clock import SystemClock
 from bytewise.service.settings import DatabaseUrl, child_environment
 from bytewise.storage.__main__ import main as migrate_main
 from bytewise.storage.engine import HEAD, check_revision, open_database
+from bytewise.tee.policy import approve, read_policy
 from chain.sending.keys import devnet_signer
 from kms.__main__ import main
 from kms.backup import back_up, restore
 from kms.shard.api import build_app, serve
-from kms.shard.policy_approval import approve, read_policy
 from kms.shard.service import build_shard
 from kms.storage import keyring
 from tests.fixtures.kms.governed_policy import settings

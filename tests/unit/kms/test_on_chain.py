@@ -17,8 +17,8 @@ from bytewise.protocol.records.seal import unpad
 from bytewise.protocol.records.statements import TicketKind
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U64, Digest
+from chain.client.access import ReadAheadClient
 from chain.client.quorum import QuorumClient
-from chain.client.read_ahead import ReadAheadClient
 from chain.client.rpc import Read
 from chain.deployment.deploy import join
 from chain.deployment.params import ETHER

@@ -25,7 +25,7 @@ from bytewise.protocol.keys.epochs import Decision
 from bytewise.protocol.units import U64, Digest
 from bytewise.service.clock import ForwardClock, SystemClock
 from bytewise.service.settings import child_environment
-from kms.shard.policy_approval import approve, policy_changes
+from bytewise.tee.policy import approve, policy_changes
 from kms.storage.keyring import POLICY_HISTORY
 from tests.fixtures.kms.governed_policy import (
     GOVERNORS,

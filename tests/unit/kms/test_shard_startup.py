@@ -18,10 +18,10 @@ from bytewise.service.clock import SystemClock
 from bytewise.service.settings import DatabaseUrl
 from bytewise.storage.engine import open_database, write_transaction
 from bytewise.storage.tables import ReleaseRow
+from bytewise.tee.policy import approve
 from cli.demo.site import free_ports
 from kms.settings import ShardSettings
 from kms.shard.http_limits import listening_socket
-from kms.shard.policy_approval import approve
 from kms.shard.service import build_participant, build_shard, open_channels
 from tests.fixtures.kms.dkg_fixture import OneEpoch
 from tests.fixtures.kms.governed_policy import GOVERNORS, settings

@@ -13,8 +13,8 @@ from bytewise.protocol.merkle import batch_leaf, verify_batch_proof
 from bytewise.protocol.records.receipt import SignedReceipt, receipt_id
 from bytewise.protocol.units import Digest
 from bytewise.storage.migrate import migrate
-from serving import batch_duties as duties_module
-from serving.batch_duties import SUBJECTS_PER_CALL, BatchDuties
+from serving import batcher as duties_module
+from serving.batcher import SUBJECTS_PER_CALL, BatchDuties
 from serving.wiring import OperatorWork
 from tests.fixtures import snapshot_builders
 from tests.fixtures.serving.batch_scene import ANCHOR, NOW, OPERATOR, WITHIN_S, BatchScene

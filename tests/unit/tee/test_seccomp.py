@@ -61,7 +61,7 @@ def test_without_sockets_only_stream_pairs_can_be_made() -> None:
 
 
 CALLED = """
-from bytewise.tee.seccomp import {table} as table
+from bytewise.tee.confinement import {table} as table
 def answer(number):
     ctypes.set_errno(0)
     libc.syscall(number, -1, -1, -1, -1, -1, -1)
