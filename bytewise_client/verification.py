@@ -20,6 +20,8 @@ from bytewise_client.receipt_search import Found, SearchProgress, find_receipt
 from bytewise_client.saved_answer import Choice, SavedAnswer
 from bytewise_client.shown_members import compare_answer, compare_choice, compare_rest, expected_answer
 
+_NO_TEXT = ReceiptCheck("shown answer", checks.UNKNOWN, "the file has only the opening: no shown text to compare")
+
 
 class VerifyTokenizer(AnswerTokenizer, Protocol):
     """The artifact's tokenizer, as far as a verification needs it."""
@@ -166,9 +168,7 @@ class _Verifier(NamedTuple):
             content = expected["choices"][0]["message"]["content"]
             seen = seen._replace(texts=Texts(words.text_with_control(choice.payload.request.prompt), content))
         if choice.shown is None or self.saved is None or self.saved.shown is None:
-            seen.checks.append(
-                ReceiptCheck("shown answer", checks.UNKNOWN, "the file has only the opening: no shown text to compare")
-            )
+            seen.checks.append(_NO_TEXT)
             return seen
         is_several = self.saved.is_several
         shown = compare_answer(choice.shown, expected, f"answers[{choice.place}]" if is_several else "")

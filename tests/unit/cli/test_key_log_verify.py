@@ -14,7 +14,7 @@ from bytewise.protocol.units import ZERO_DIGEST, Digest, hex0x
 from bytewise.service.exit_codes import Exit
 from bytewise.storage.tables import ReleaseRow
 from chain.client.address_book import contracts, write_network
-from cli.key import log, log_audit
+from cli.key import log_audit
 from cli.key.log_audit import Court as Judge
 from cli.key.log_audit import worst
 from kms.release_log import copies
@@ -40,7 +40,7 @@ def with_code(site: LogSite) -> None:
 def asked(monkeypatch: pytest.MonkeyPatch, court: Court, seen: int = NOW) -> None:
     """From now on this chain answers whom `--rpc` names."""
     answers = Judge(lambda entries: judge_log(entries, court, AuditBlock(100, seen, seen)))
-    monkeypatch.setattr(log, "court_of", lambda *_: answers)
+    monkeypatch.setattr(log_audit, "court_of", lambda *_: answers)
 
 
 def cut(site: LogSite) -> None:

@@ -19,9 +19,9 @@ from bytewise.protocol.keys.ceremony import ShardContact
 from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST
 from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import load_settings
+from bytewise.storage import migrate as migration
 from bytewise.storage.engine import check_revision, open_database
 from chain.client.address_book import write_network
-from cli import shard
 from cli.__main__ import main
 from kms.settings import ShardSettings
 from kms.storage import keyring
@@ -241,6 +241,6 @@ def test_failure_during_init_leaves_nothing(
     def full(url: str) -> str:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(shard, "migrate", full)
+    monkeypatch.setattr(migration, "migrate", full)
     assert init("shard", "--simulated", *key) == Exit.USAGE
     assert [path.name for path in tmp_path.iterdir()] == ["network.json"]

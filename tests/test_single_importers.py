@@ -1,0 +1,99 @@
+"""A module that exactly one other imports belongs into it, unless it is a boundary or a whole concept of its own."""
+
+import ast
+
+from cli.tree import verbs
+from tests.source import name_of, product_files, tree_of
+
+BOUNDARIES = {
+    "bytewise.crypto.reconstruction": "cryptography",
+    "bytewise.da.certificate": "a foreign format",
+    "bytewise.da.store": "HTTP, disk",
+    "bytewise.inference.cuda.runner": "a device",
+    "bytewise.inference.native.path": "C",
+    "bytewise.storage.health": "database",
+    "bytewise.tee.gpu": "a foreign format",
+    "bytewise.tee.snp": "a foreign format",
+    "bytewise_client.endpoint": "HTTP",
+    "chain.acts.epochs": "chain",
+    "chain.acts.proposals": "chain",
+    "chain.client.quorum": "JSON-RPC",
+    "chain.deployment.draft": "a file",
+    "chain.reads.earnings": "chain",
+    "cli.node.folder": "files",
+    "cli.node.supervisor": "processes",
+    "enclave.key_rebuilder": "cryptography",
+    "enclave.release_client": "channels to shards",
+    "enclave.supervisor": "a process",
+    "kms.backup": "a file, cryptography",
+    "kms.shard.api": "HTTP",
+    "kms.shard.listener": "sockets",
+    "serving.api": "HTTP",
+    "serving.chain_view": "chain",
+    "verifier.audits.hint_server": "HTTP",
+    "verifier.jobs.enclave_client": "a socket",
+}
+"""Modules that one other imports, and what each keeps apart."""
+
+CONCEPTS = {
+    "bytewise.inference.backend_selection": "which code computes on this machine",
+    "bytewise.inference.convert.convert": "a conversion; the command imports no other part of the engine",
+    "bytewise.inference.convert.equalise": "equalisation of channels",
+    "bytewise.inference.convert.make": "small models from a seed",
+    "bytewise.inference.dispatch_guard": "which torch operations may run",
+    "bytewise.protocol.decisions.stake": "a pure decision",
+    "bytewise.protocol.errors.catalogue": "all errors by name, which also the reference pages list",
+    "bytewise.protocol.records.preflight": "the eleven points of the preflight checklist",
+    "bytewise.service.field_texts": "docstrings of settings",
+    "bytewise_client.verification": "what applications import",
+    "chain.acts.state_check": "what the refusals of contracts mean",
+    "cli.demo.run": "the demo, without its options",
+    "cli.key.log_table": "tables of release logs, without their audit",
+    "cli.node.registration": "the calls of a registration, without the command",
+    "cli.node.settings_text": "the text of a settings file",
+    "cli.node.state": "what a node is and did, without its table",
+    "committee.maintenance": "what a person does to a stopped member",
+    "enclave.cross_check": "the second backend",
+    "enclave.wiring": "how an enclave is put together",
+    "kms.ceremony.responses": "what a participant says, as pure functions",
+    "kms.release_log.entitlement": "whether a release was a right",
+    "kms.shard.service": "how a shard is put together",
+    "serving.batcher": "batches",
+    "serving.pipeline": "one answer",
+    "verifier.audits.bounties": "payment of audits",
+    "verifier.executor": "actions carried out",
+    "verifier.stake.deferred_slashes": "penalties that wait",
+}
+"""Modules that one other imports, and of what whole concept each is."""
+
+MOST_CONCEPTS = 30
+
+
+def importers() -> dict[str, set[str]]:
+    """Of each module of the product, but packages and programs, those that import it; `cli.tree` names what it imports later."""
+    modules = {name_of(path)[:-3].replace("/", "."): path for path in product_files()}
+    found: dict[str, set[str]] = {name: set() for name in modules if not name.endswith(("__init__", "__main__"))}
+    for name, path in modules.items():
+        for imported in _imports(tree_of(path), found):
+            found[imported].add(name)
+    for _, verb in verbs():
+        found[verb.function.partition(":")[0]].add("cli.tree")
+    return found
+
+
+def _imports(tree: ast.Module, known: dict[str, set[str]]) -> set[str]:
+    names = set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {node.module or "", *(f"{node.module}.{each.name}" for each in node.names)}
+    return names & known.keys()
+
+
+def test_modules_with_one_importer_are_boundaries_or_concepts() -> None:
+    """What the command tree names is a program's entry, which nothing else need import."""
+    single = {name for name, users in importers().items() if len(users) == 1 and users != {"cli.tree"}} - {"cli.tree"}
+    assert single - BOUNDARIES.keys() - CONCEPTS.keys() == set(), "merge each into its importer, or say what it is"
+    assert (BOUNDARIES.keys() | CONCEPTS.keys()) - single == set(), "these have more importers now: remove them here"
+    assert BOUNDARIES.keys() & CONCEPTS.keys() == set() and len(CONCEPTS) <= MOST_CONCEPTS
