@@ -11,7 +11,6 @@ BOUNDARIES = {
     "bytewise.da.store": "HTTP, disk",
     "bytewise.inference.cuda.runner": "a device",
     "bytewise.inference.native.path": "C",
-    "bytewise.storage.health": "database",
     "bytewise.tee.gpu": "a foreign format",
     "bytewise.tee.snp": "a foreign format",
     "bytewise_client.endpoint": "HTTP",
@@ -32,6 +31,7 @@ BOUNDARIES = {
     "serving.chain_view": "chain",
     "verifier.audits.hint_server": "HTTP",
     "verifier.jobs.enclave_client": "a socket",
+    "verifier.jobs.shard_presence": "HTTPS to shards",
 }
 """Modules that one other imports, and what each keeps apart."""
 
@@ -62,6 +62,7 @@ CONCEPTS = {
     "serving.pipeline": "one answer",
     "verifier.audits.bounties": "payment of audits",
     "verifier.executor": "actions carried out",
+    "verifier.observation": "what a node tells about itself",
     "verifier.stake.deferred_slashes": "penalties that wait",
 }
 """Modules that one other imports, and of what whole concept each is."""

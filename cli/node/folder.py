@@ -24,6 +24,7 @@ from cli.node.settings_text import section_text, settings_text
 from cli.shard import Choices as ShardFolderChoices
 from cli.shard import make_folder
 from enclave.settings import EnclaveSettings
+from kms.storage.sealing import IN_FOLDER
 from serving.settings import OperatorSettings
 from verifier.settings import NodeSettings
 
@@ -75,7 +76,7 @@ def make_shard_folder(folder: Path, network_file: Path, rpc: list[str], shard: S
     address_book(network_file)
     needed = len(shard.governors) // 2 + 1
     return make_folder(folder, ShardFolderChoices(
-        shard.url, shard.channel, shard.coordinator, network_file, rpc, shard.governors, needed, shard.simulated
+        shard.url, shard.channel, shard.coordinator, network_file, rpc, shard.governors, needed, shard.simulated, IN_FOLDER
     ))  # fmt: skip
 
 
