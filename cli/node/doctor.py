@@ -10,10 +10,13 @@ from rich.console import Console
 
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.service.exit_codes import Exit
-from bytewise.service.readiness import Check, readiness_document
 from cli.new_folder import SETTINGS
-from cli.node.run import ConfigOption
+from cli.options import NodeConfigOption
 from cli.output import OutputFormat, OutputOption, emit, plain
+
+if TYPE_CHECKING:
+    from bytewise.service.readiness import Check
+
 
 if TYPE_CHECKING:
     from cli.node.view import NodeView
@@ -22,7 +25,7 @@ CHECK_S = 60.0
 """Longest time of one check, in seconds: a large model is hashed in it."""
 
 
-def doctor(config: ConfigOption = Path(SETTINGS), output: OutputOption = OutputFormat.TABLE) -> None:
+def doctor(config: NodeConfigOption = Path(SETTINGS), output: OutputOption = OutputFormat.TABLE) -> None:
     """Check everything that this node needs: chain, contracts, account, stake, enclave, model, DA, database, disk.
 
     Nothing is sent or changed, so it may run at any time, also beside the node. Each check has a value, what it must be, and what
@@ -32,6 +35,7 @@ def doctor(config: ConfigOption = Path(SETTINGS), output: OutputOption = OutputF
 
     Example: bytewise doctor --config bytewise-watchtower/bytewise.toml
     """
+    from bytewise.service.readiness import readiness_document
     from cli.node.view import NodeView  # imports web3, which takes longer than a help page
 
     view = NodeView(config)
@@ -46,7 +50,7 @@ def doctor(config: ConfigOption = Path(SETTINGS), output: OutputOption = OutputF
     raise typer.Exit(Exit.NOT_READY if failed else Exit.OK)
 
 
-def run_checks(view: "NodeView") -> Iterator[Check]:
+def run_checks(view: "NodeView") -> "Iterator[Check]":
     """All checks that apply to a node, as each ends. What depends on a check that failed is not asked again."""
     from cli.node import chain_checks, host_checks
 
@@ -56,8 +60,10 @@ def run_checks(view: "NodeView") -> Iterator[Check]:
         yield checked(function, view)
 
 
-def checked(function: Callable[["NodeView"], Check], view: "NodeView") -> Check:
+def checked(function: "Callable[['NodeView'], Check]", view: "NodeView") -> "Check":
     """The result of a check; its error, or that it took too long, is a failed check."""
+    from bytewise.service.readiness import Check
+
     name = function.__name__
     results: list[Check] = []
 
@@ -75,11 +81,11 @@ def checked(function: Callable[["NodeView"], Check], view: "NodeView") -> Check:
     return results[0] if results else slow
 
 
-def _needs(function: Callable[["NodeView"], Check]) -> str:
+def _needs(function: "Callable[['NodeView'], Check]") -> str:
     return (function.__doc__ or "").split("\n")[0].rstrip(".")
 
 
-def _print(console: Console, check: Check) -> None:
+def _print(console: Console, check: "Check") -> None:
     mark, style = ("ok  ", "green") if check.ok else ("FAIL", "bold red")
     console.print(plain(f"{mark} {check.name}: {check.value}", style), soft_wrap=True)
     if not check.ok:
@@ -87,7 +93,7 @@ def _print(console: Console, check: Check) -> None:
         console.print(plain(f"     to do:   {check.advice}"), soft_wrap=True)
 
 
-def _conclude(console: Console, found: Sequence[Check], failed: Sequence[Check]) -> None:
+def _conclude(console: Console, found: "Sequence[Check]", failed: "Sequence[Check]") -> None:
     names = ", ".join(each.name for each in failed)
     text = f"{len(failed)} of {len(found)} checks fail: {names}" if failed else f"all {len(found)} checks pass"
     console.print(plain(text, "bold"), soft_wrap=True)

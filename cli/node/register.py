@@ -9,7 +9,7 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.exit_codes import Exit
 from cli.new_folder import SETTINGS
 from cli.node.roles import JUDGES, NodeRole
-from cli.node.run import ConfigOption
+from cli.options import NodeConfigOption
 from cli.output import OutputFormat, OutputOption, emit, ether, printable
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Send without asking.")]
 
 def register_verifier(
     stake: StakeOption,
-    config: ConfigOption = Path(SETTINGS),
+    config: NodeConfigOption = Path(SETTINGS),
     pool: Annotated[str | None, typer.Option("--pool", help="Pool to join, 0x-hex; needed if there are several.")] = None,
     platform_id: Annotated[str | None, typer.Option("--platform-id", help="Id of this machine, 0x-hex (tdx, snp).")] = None,
     measurement: Annotated[str | None, typer.Option("--measurement", help="Of its enclave, 0x-hex (tdx, snp).")] = None,
@@ -47,7 +47,7 @@ def register_verifier(
 
 def register_operator(
     stake: StakeOption, endpoint: Annotated[str, typer.Option("--endpoint", help="URL at which clients reach you, https://….")],
-    config: ConfigOption = Path(SETTINGS), dry: DryRunOption = False, yes: YesOption = False,
+    config: NodeConfigOption = Path(SETTINGS), dry: DryRunOption = False, yes: YesOption = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:  # fmt: skip
     """Deposit stake and register as an operator.

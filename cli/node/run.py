@@ -5,20 +5,20 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from bytewise.protocol.errors.actors import ConfigurationError
-from bytewise.service import telemetry
 from bytewise.service.exit_codes import Exit
-from bytewise.service.schedule import stop_on_signals
 from bytewise.service.settings import child_environment, read_document, setting_variables
 from cli.new_folder import SETTINGS
 from cli.node.roles import NodeRole, role_of
-from cli.node.supervisor import NodeSupervisor, PasswordPipe, Program, python_module
+from cli.options import NodeConfigOption
 
-ConfigOption = Annotated[Path, typer.Option("--config", help="Settings file of the node (`bytewise init` writes it).")]
+if TYPE_CHECKING:
+    from cli.node.supervisor import PasswordPipe, Program
+
 
 LOOK_S = 60.0
 """Longest first look at the node, in seconds."""
@@ -34,7 +34,7 @@ _PROGRAMS = {
 }
 
 
-def run(config: ConfigOption = Path(SETTINGS)) -> None:
+def run(config: NodeConfigOption = Path(SETTINGS)) -> None:
     """Run all processes of a node until SIGTERM or Ctrl-C.
 
     A verifier or member whose settings have a section [enclave] has its enclave started too. A process that fails is started
@@ -45,6 +45,10 @@ def run(config: ConfigOption = Path(SETTINGS)) -> None:
 
     Example: bytewise run --config bytewise-watchtower/bytewise.toml
     """
+    from bytewise.service import telemetry
+    from bytewise.service.schedule import stop_on_signals
+    from cli.node.supervisor import NodeSupervisor
+
     programs, password = programs_of(config), _password(config)
     telemetry.configure("supervisor")
     stop = stop_on_signals()
@@ -52,8 +56,10 @@ def run(config: ConfigOption = Path(SETTINGS)) -> None:
     raise typer.Exit(NodeSupervisor(programs, password).run(stop))
 
 
-def programs_of(config: Path) -> list[Program]:
+def programs_of(config: Path) -> "list[Program]":
     """The processes of the node that a settings file describes; an enclave comes first."""
+    from cli.node.supervisor import Program, python_module
+
     role, where = role_of(config), ("--config", str(config))
     if role is NodeRole.SHARD:
         return [Program("shard", python_module("kms", "serve", *where), needs_account=False)]
@@ -69,6 +75,9 @@ def _tell_problems(config: Path) -> None:
 
     In a process of its own, so that the supervisor does not keep web3 in its memory for months.
     """
+    from bytewise.service import telemetry
+    from cli.node.supervisor import python_module
+
     command = python_module("cli", "status", "--config", str(config), "--output", "json")
     try:
         told = subprocess.run(
@@ -88,8 +97,10 @@ def _tell_problems(config: Path) -> None:
         telemetry.log("node.ready", role=state["role"], account=state["account"])
 
 
-def _password(config: Path) -> PasswordPipe | None:
+def _password(config: Path) -> "PasswordPipe | None":
     """The password of a keystore for which the settings name no file; asked for at a terminal."""
+    from cli.node.supervisor import PasswordPipe
+
     signer = read_document(config).get("signer", {})
     key_file = config.parent / str(signer.get("key_file", ""))
     if signer.get("password_file") or not key_file.is_file() or not key_file.read_bytes().lstrip().startswith(b"{"):

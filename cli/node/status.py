@@ -9,11 +9,11 @@ from rich.console import Console
 
 from bytewise.service.exit_codes import Exit
 from cli.new_folder import SETTINGS
-from cli.node.run import ConfigOption
+from cli.options import NodeConfigOption
 from cli.output import OutputFormat, OutputOption, emit, ether, plain
 
 
-def status(config: ConfigOption = Path(SETTINGS), output: OutputOption = OutputFormat.TABLE) -> None:
+def status(config: NodeConfigOption = Path(SETTINGS), output: OutputOption = OutputFormat.TABLE) -> None:
     """Tell how a node is: healthy or not and why, what it did, what is due next, its seats, earnings and losses.
 
     It reads the node's settings and database and asks the chain; the node may be running or not.
