@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import Fault, Unavailable
-from bytewise.protocol.jobs import JobFailed, Prepare, RunJob
+from bytewise.protocol.jobs import AskStatus, JobFailed, Prepare, RunJob
 from bytewise.service import frames, telemetry
 from enclave.session import JobContext, Session
 
@@ -58,7 +58,10 @@ def serve_one(server: socket.socket, context: JobContext, taken: Callable[[], No
 
 def _converse(peer: socket.socket, context: JobContext) -> None:
     try:
-        prepare = frames.receive(peer, Prepare)
+        prepare = frames.receive(peer, Prepare, AskStatus)
+        if isinstance(prepare, AskStatus):
+            frames.send(peer, context.status(prepare.nonce))
+            return
         session = Session(context, prepare.receipt_id)
         context.shard_dialer.peer = peer
         frames.send(peer, session.prepare())

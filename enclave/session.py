@@ -13,7 +13,7 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import TicketRefused
 from bytewise.protocol.errors.reasons import TicketFlaw
 from bytewise.protocol.evidence.claims import Evidence, ResultQuote, ResultStatement, host_claims_of, result_report_data
-from bytewise.protocol.jobs import JOB_LIMIT_S, JobResult, Prepared, RunJob
+from bytewise.protocol.jobs import JOB_LIMIT_S, EnclaveStatus, JobResult, Prepared, RunJob, status_report_data
 from bytewise.protocol.records.environment import PROFILE_EXACT_1
 from bytewise.protocol.records.statements import transport_key_hash
 from bytewise.protocol.units import U8, Blob, Digest
@@ -47,6 +47,10 @@ class JobContext:
         self.instance = Digest(rng(32)) if instance is None else instance
         self.limit_s = limit_s
         self.transport = transport or partial(transport_keypair, rng)
+
+    def status(self, nonce: Digest) -> EnclaveStatus:
+        """What this enclave is, with evidence that binds a nonce: a host learns at once whether its measurement is approved."""
+        return EnclaveStatus(self.model_id, self.limit_s, self.unfenced, self.quoter.quote(status_report_data(nonce)))
 
 
 class Session:

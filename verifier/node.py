@@ -89,7 +89,7 @@ class Node:
         followed = self._follow(snapshot)
         whole = self._finish("vote", self._votes, snapshot) if followed else False
         whole &= self._keep_deadlines(snapshot, followed)
-        whole &= self._apart("observation", lambda: self._observe(snapshot))
+        self._apart("observation", lambda: self._observe(snapshot))
         if followed and self._judge(snapshot) and whole:
             # Only now: a tick that failed half-way is repeated, not skipped.
             self._number = head

@@ -5,13 +5,14 @@ own, because nothing is due yet.
 """
 
 import math
+from collections.abc import Callable
 from typing import Protocol
 
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.snapshot import Dispute, Snapshot
 from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.units import Address
+from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 from bytewise.service import metrics
 from bytewise.service.chain_head import ChainHead
 from bytewise.service.readiness import Check, ReadinessRegistry
@@ -53,11 +54,13 @@ class NodeObserver:
     """Sets metrics and records checks; called once for each snapshot."""
 
     def __init__(
-        self, readiness: ReadinessRegistry, head: ChainHead, chain: ObservedChain, me: Address, role: Role, max_fee_wei: int
-    ) -> None:
+        self, readiness: ReadinessRegistry, head: ChainHead, chain: ObservedChain, me: Address, role: Role, max_fee_wei: int,
+        note_policy: Callable[[Digest, int], object] = lambda _digest, _block: None,
+    ) -> None:  # fmt: skip
         """`max_fee_wei`: largest fee per gas that the account pays; 0 if it sends nothing.
 
-        It adds the checks that are computed when somebody asks.
+        `note_policy` is called with the digest of each new appraisal policy and the block. It adds the checks that are computed
+        when somebody asks.
         """
         self._readiness = readiness
         self._head = head
@@ -67,6 +70,8 @@ class NodeObserver:
         self._max_fee_wei = max_fee_wei
         self._shards = ShardPresence()
         self._epoch = 0
+        self._note_policy = note_policy
+        self._policy = ZERO_DIGEST
         readiness.add("head_age", head.check)
         if role in JUDGES:
             readiness.add("key_shards", self._shards.check)
@@ -96,6 +101,9 @@ class NodeObserver:
         if snapshot.active_epoch not in (0, self._epoch):
             self._shards.note(self._chain.epoch(snapshot.active_epoch, snapshot.number))
             self._epoch = snapshot.active_epoch
+        if snapshot.policy != self._policy:
+            self._note_policy(snapshot.policy, snapshot.number)
+            self._policy = snapshot.policy
 
 
 def _membership(snapshot: Snapshot, params: ParamSet, me: Address) -> list[Check]:

@@ -18,6 +18,7 @@ from bytewise.protocol.errors.actors import (
 )
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys.epochs import EpochOnChain
+from bytewise.protocol.units import Digest
 from bytewise.service import metrics, telemetry
 from bytewise.service.chain_head import ChainHead
 from bytewise.service.clock import SystemClock
@@ -48,15 +49,17 @@ from verifier.disputes.equivocation_reporter import EquivocationReporter
 from verifier.disputes.watchtower import Watchtower
 from verifier.executor import ActionExecutor, ObservingExecutor, VoteExecutor
 from verifier.jobs.enclave_client import EnclaveClient
+from verifier.jobs.enclave_readiness import EnclaveReadiness
 from verifier.jobs.worker import Worker
 from verifier.node import Executor, Node, NodePart, VotePart
-from verifier.observation import NodeObserver
+from verifier.observation import JUDGES, NodeObserver
 from verifier.orders import OrderedDuties
 from verifier.settings import ExecutorSettings, NodeSettings, Role
 from verifier.stake.deferred_slashes import DeferredPayments, RefusedSlashes
 from verifier.stake.stake_record import StakeRecorder
 from verifier.watch.absence_check import ProbedStore
 from verifier.watch.leaf_index import LeafIndex
+from verifier.watch.list_reader import PolicyDocuments
 from verifier.watch.open_windows import SnapshotPages
 from verifier.watch.receipt_inbox import ReceiptInbox
 from verifier.watch.records import Records
@@ -224,8 +227,19 @@ class NodeContext:
         settings, head = self.settings, ChainHead(self.clock)
         add_storage_checks(self.readiness, self.database, self.lease)
         metrics.CONFIG_INFO.labels(network=str(self.network.chain_id), role=settings.role.value).set(1)
-        max_fee_wei = 0 if settings.observes else self.policy.max_fee_wei
-        return NodeObserver(self.readiness, head, self.chain, self.signer.address, settings.role, max_fee_wei)
+        max_fee_wei, me = 0 if settings.observes else self.policy.max_fee_wei, self.signer.address
+        if settings.role not in JUDGES:
+            return NodeObserver(self.readiness, head, self.chain, me, settings.role, max_fee_wei)
+        enclave = EnclaveReadiness(
+            self.enclave(), lambda: bool(self.worker.busy()), int(self.network.chain_id), self.clock, os.urandom
+        )
+        enclave.add_checks(self.readiness)
+        policies = PolicyDocuments(RegistryDocuments(self.chain))
+
+        def note_policy(digest: Digest, block: int) -> None:
+            enclave.note_policy(policies.document(digest, block))
+
+        return NodeObserver(self.readiness, head, self.chain, me, settings.role, max_fee_wei, note_policy)
 
 
 def run(name: str, settings: NodeSettings, build: Callable[[NodeContext], Node], stop: threading.Event) -> int:

@@ -52,6 +52,7 @@ class Label(enum.Enum):
     CHANNEL = "bytewise/v1/channel-report-data"
     CHANNEL_ACCOUNT = "bytewise/v1/account-of-channel"
     RESULT_QUOTE = "bytewise/v1/result-quote"
+    ENCLAVE_STATUS = "bytewise/v1/status-of-enclave"
     EPOCH_KEYS = "bytewise/v1/keys-of-epoch"
     MEASUREMENT = "bytewise/v1/measurement"
     TD_MEASUREMENT = "bytewise/v1/td-measurement"

@@ -2,7 +2,7 @@
 
 One message is canonical JSON after a 4-byte big-endian length. The duty process sends `Prepare` and gets `Prepared`. It signs a
 ticket for that transport key and sends `RunJob`. For each `Dial` it opens a stream to a shard. At the end it gets `JobResult`.
-Nothing else leaves the enclave.
+Nothing else leaves the enclave, except `EnclaveStatus` in answer to `AskStatus`, in a conversation of its own.
 """
 
 from dataclasses import dataclass, field
@@ -130,6 +130,33 @@ class Prepared:
     """Seconds that the conversation may take from its start. The enclave ends it afterwards."""
     unfenced: tuple[str, ...] = ()
     """Names of the fences (`bytewise.tee.confinement`) that this machine does not give the enclave."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskStatus:
+    """Asks the enclave what it is, in a conversation of its own."""
+
+    nonce: Digest
+    """Fresh random bytes, which the answer's evidence binds."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnclaveStatus:
+    """What the enclave is."""
+
+    model_id: Digest
+    """Model that it runs."""
+    limit_s: int
+    """Seconds that a conversation may take."""
+    unfenced: tuple[str, ...]
+    """Names of the fences that this machine does not give it."""
+    evidence: Blob
+    """Evidence whose report data is `status_report_data` of the nonce."""
+
+
+def status_report_data(nonce: Digest) -> bytes:
+    """64 bytes: labelled hash of the nonce of a status, then zeros."""
+    return digests.labelled(Label.ENCLAVE_STATUS, nonce).ljust(64, b"\0")
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,6 +188,8 @@ def ports(view: NodeView) -> Check:
 
 def _listeners(view: NodeView) -> Iterator[tuple[str, int]]:
     settings = view.settings
+    if settings.metrics is not None:
+        yield settings.metrics.host, settings.metrics.port
     if isinstance(settings, OperatorSettings):
         yield settings.listen.host, settings.listen.port
     elif isinstance(settings, NodeSettings):

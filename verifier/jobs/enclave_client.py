@@ -10,7 +10,17 @@ from typing import Any
 
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.errors.records import MalformedValue
-from bytewise.protocol.jobs import Dial, Dialled, JobFailed, JobResult, Prepare, Prepared, RunJob
+from bytewise.protocol.jobs import (
+    AskStatus,
+    Dial,
+    Dialled,
+    EnclaveStatus,
+    JobFailed,
+    JobResult,
+    Prepare,
+    Prepared,
+    RunJob,
+)
 from bytewise.protocol.units import Digest
 from bytewise.service import frames, metrics, shard_connection, telemetry
 from bytewise.service.clock import monotonic_s
@@ -33,15 +43,7 @@ class EnclaveClient:
 
     def prepare(self, receipt_id: Digest) -> Prepared:
         """A fresh transport key for one job; `TryAgain` if the enclave is not there or busy for too long."""
-        self.close()
-        peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        peer.settimeout(self._prepare_timeout_s)
-        try:
-            peer.connect(str(self._path))
-        except OSError as error:
-            peer.close()
-            raise TryAgain("enclave", type(error).__name__) from None
-        self._peer = peer
+        peer = self._connected()
         frames.send(peer, Prepare(receipt_id))
         prepared: Prepared = self._receive(peer, Prepared)
         self._until = monotonic_s() + prepared.limit_s + ENDING_S
@@ -49,6 +51,16 @@ class EnclaveClient:
             telemetry.log("enclave.unfenced", missing=prepared.unfenced)
             metrics.UNFENCED_JOBS.inc()
         return prepared
+
+    def status(self, nonce: Digest) -> EnclaveStatus:
+        """What the enclave is, with evidence that binds the nonce; `TryAgain` if it is not there or busy for too long."""
+        try:
+            peer = self._connected()
+            frames.send(peer, AskStatus(nonce))
+            status: EnclaveStatus = self._receive(peer, EnclaveStatus)
+            return status
+        finally:
+            self.close()
 
     def run(self, job: RunJob) -> JobResult:
         """The result; `TryAgain` if the enclave died, took too long or says that a retry may help."""
@@ -66,6 +78,18 @@ class EnclaveClient:
         if self._peer is not None:
             self._peer.close()
             self._peer = None
+
+    def _connected(self) -> socket.socket:
+        self.close()
+        peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        peer.settimeout(self._prepare_timeout_s)
+        try:
+            peer.connect(str(self._path))
+        except OSError as error:
+            peer.close()
+            raise TryAgain("enclave", type(error).__name__) from None
+        self._peer = peer
+        return peer
 
     def _served(self, peer: socket.socket, job: RunJob, until: float) -> JobResult:
         frames.send(peer, job)

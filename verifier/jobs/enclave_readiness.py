@@ -1,0 +1,110 @@
+"""Whether the own enclave is there, and whether the network's appraisal policy accepts its evidence.
+
+A node whose enclave has another measurement than the policy approves gets no key from any shard, and nothing shows that before
+its first job. So the enclave is asked what it is: at the start, after it was away, and now and then. A question costs the enclave
+one of its processes, which answers one conversation and ends.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from bytewise.ports import Clock
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors.actors import EvidenceRefused
+from bytewise.protocol.errors.branches import BytewiseError, Unavailable
+from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy
+from bytewise.protocol.jobs import EnclaveStatus, status_report_data
+from bytewise.protocol.units import Digest
+from bytewise.service import metrics
+from bytewise.service.clock import monotonic_s
+from bytewise.service.readiness import Check, ReadinessRegistry
+from bytewise.tee.appraisal import verify_evidence
+
+EVERY_S, AFTER_FAILURE_S = 300.0, 10.0
+"""Seconds between two questions while the enclave answers well, and otherwise."""
+
+_APPROVED = "evidence that the appraisal policy in force accepts"
+_ENCLAVE_DO = "Start the enclave, or correct the path of its job socket; look at its log."
+_MEASUREMENT_DO = "Run the release and the model that the network has approved, or wait until this one is approved."
+
+
+class StatusSource(Protocol):
+    """The part of a job socket's client that is used."""
+
+    def status(self, nonce: Digest) -> EnclaveStatus:
+        """What the enclave is; `TryAgain` if it is not there."""
+        ...
+
+
+class _EnclaveChecks(NamedTuple):
+    at: float
+    enclave: Check
+    measurement: Check
+
+
+class EnclaveReadiness:
+    """The checks `enclave` and `measurement`. The tick notes the policy; readiness asks."""
+
+    def __init__(
+        self, source: StatusSource, is_working: Callable[[], bool], chain_id: int, clock: Clock, rng: Callable[[int], bytes],
+        monotonic: Callable[[], float] = monotonic_s,
+    ) -> None:  # fmt: skip
+        """`is_working` says whether a job runs: then the enclave is there, and a question would have to wait."""
+        self._source = source
+        self._is_working = is_working
+        self._chain_id = chain_id
+        self._clock = clock
+        self._rng = rng
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._policy: AppraisalPolicy | None = None
+        self._last: _EnclaveChecks | None = None
+
+    def add_checks(self, readiness: ReadinessRegistry) -> None:
+        """Adds both checks."""
+        readiness.add("enclave", lambda: self._seen().enclave)
+        readiness.add("measurement", lambda: self._seen().measurement)
+
+    def note_policy(self, document: bytes) -> None:
+        """The appraisal policy in force, canonical bytes."""
+        policy = decode(AppraisalPolicy, document)
+        with self._lock:
+            self._policy, self._last = policy, None
+
+    def _seen(self) -> _EnclaveChecks:
+        with self._lock:
+            last = self._last
+            if last is not None and (self._is_working() or self._monotonic() - last.at < self._pause_s(last)):
+                return last
+            found = self._ask()
+            self._last = found
+            return found
+
+    @staticmethod
+    def _pause_s(last: _EnclaveChecks) -> float:
+        return EVERY_S if last.enclave.ok and last.measurement.ok else AFTER_FAILURE_S
+
+    def _ask(self) -> _EnclaveChecks:
+        nonce = Digest(self._rng(32))
+        try:
+            status = self._source.status(nonce)
+        except BytewiseError as error:
+            metrics.ENCLAVE_UP.set(0)
+            away = Check("enclave", False, str(error), "an answer", _ENCLAVE_DO)
+            unknown = Check("measurement", False, "the enclave does not answer", _APPROVED, _ENCLAVE_DO)
+            return _EnclaveChecks(self._monotonic(), away, unknown)
+        metrics.ENCLAVE_UP.set(1)
+        fences = f"without {', '.join(status.unfenced)}" if status.unfenced else "all fences"
+        there = Check("enclave", True, f"model 0x{status.model_id.hex()[:8]}, {fences}", "an answer", _ENCLAVE_DO)
+        return _EnclaveChecks(self._monotonic(), there, self._appraised(status, nonce))
+
+    def _appraised(self, status: EnclaveStatus, nonce: Digest) -> Check:
+        if self._policy is None:
+            return Check("measurement", False, "the appraisal policy was not read yet", _APPROVED, _MEASUREMENT_DO)
+        try:
+            found = verify_evidence(self._policy, status.evidence, status_report_data(nonce), self._clock.now(), self._chain_id)
+        except (EvidenceRefused, Unavailable) as error:
+            return Check("measurement", False, str(error), _APPROVED, _MEASUREMENT_DO)
+        value = f"0x{found.claims.measurement.hex()[:8]}, {found.assurance}, {found.claims.status.value}"
+        return Check("measurement", True, value, _APPROVED, _MEASUREMENT_DO)
