@@ -115,9 +115,7 @@ def test_watchtower_that_challenges_needs_money_for_its_bonds(watchtower: Node, 
     assert set(failing(verb(capsys, *words, wanted=Exit.NOT_READY))) - {NO_HISTORY} == {"da"}
 
 
-def test_another_chain_and_a_dead_node_are_told_by_every_check_that_needs_them(
-    watchtower: Node, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_check_that_needs_the_chain_fails_without_it(watchtower: Node, capsys: pytest.CaptureFixture[str]) -> None:
     text, words = watchtower.config.read_text(), ("doctor", "--config", str(watchtower.config))
     watchtower.config.write_text(text.replace(watchtower.anvil.url, "http://127.0.0.1:1"))
     lacking = failing(verb(capsys, *words, wanted=Exit.NOT_READY))
@@ -129,7 +127,7 @@ def test_another_chain_and_a_dead_node_are_told_by_every_check_that_needs_them(
     assert "31337" in lacking["chain_id"]["value"] and "contract_code" in lacking
 
 
-def test_stopped_sending_is_told_by_doctor_and_status(watchtower: Node, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_and_status_say_that_sending_is_stopped(watchtower: Node, capsys: pytest.CaptureFixture[str]) -> None:
     watchtower.lease().stop("nonce 7 was used by somebody else")
     for words in ("doctor", "status"):
         found = verb(capsys, words, "--config", str(watchtower.config), wanted=Exit.NOT_READY)

@@ -59,7 +59,7 @@ def test_process_that_failed_is_started_again(tmp_path: Path) -> None:
     assert len((tmp_path / "n").read_text()) >= 2
 
 
-def test_process_that_does_not_stop_is_killed_and_told(tmp_path: Path) -> None:
+def test_process_that_does_not_stop_is_killed_and_named(tmp_path: Path) -> None:
     deaf = (
         f"import signal, pathlib\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\npathlib.Path({str(tmp_path / 'a')!r}).touch()\n"
     )
