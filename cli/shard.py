@@ -161,6 +161,11 @@ coordinator = {coordinator}
 audits_per_epoch = {audits}
 # true refuses simulated evidence, policies and epochs, and blocks that are not final.
 production = {production}
+
+# Where it serves /metrics, /livez, /readyz and /version.
+[shard.metrics]
+# host = "127.0.0.1"
+# port = 9464
 """
 
 
