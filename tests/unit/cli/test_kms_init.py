@@ -100,7 +100,8 @@ def test_every_shard_setting_is_explained_directly_or_by_its_group(init: Init, t
     assert init("shard", *governed()) == init("test", "--simulated") == Exit.OK
     lines = [line for name in ("shard", "test") for line in (tmp_path / name / "bytewise.toml").read_text().splitlines()]
     named = {line.removeprefix("# ").partition(" = ")[0] for line in lines if " = " in line}
-    assert {field.name for field in dataclasses.fields(ShardSettings)} - named == {"rpc_urls"}
+    assert {field.name for field in dataclasses.fields(ShardSettings)} - named == {"rpc_urls", "metrics"}
+    assert "[shard.metrics]" in lines
     assert "set rpc_urls" in "\n".join(lines)
 
 
@@ -137,7 +138,8 @@ def test_sealing_key_is_elsewhere_or_wrapped_if_asked_for_now_or_later(
     assert init("later", "--simulated") == Exit.OK
     later = tmp_path / "later" / "bytewise.toml"
     sealed = open_sealer(tmp_path / "later").seal(b"a share", ZERO_DIGEST)
-    later.write_text(later.read_text() + f"\nwrap_command = {json.dumps(wrap)}\nunwrap_command = {json.dumps(unwrap)}\n")
+    commands = f"wrap_command = {json.dumps(wrap)}\nunwrap_command = {json.dumps(unwrap)}\n"
+    later.write_text(later.read_text().replace("[shard]\n", f"[shard]\n{commands}"))
     monkeypatch.setattr(sys, "argv", ["kms", "wrap", "--config", str(later)])
     assert kms.__main__.main() == 0
     for name, has in {"elsewhere": set(), "wrapped": {"storage.wrapped"}, "later": {"storage.wrapped"}}.items():
