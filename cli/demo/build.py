@@ -23,7 +23,7 @@ from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 from bytewise.service.certificates import make_certificate
 from bytewise.service.installation import SOURCE_ROOT, own_file
-from bytewise.storage.migrate import migrate
+from bytewise.storage.migrate import make_databases, migrate
 from bytewise.tee.measurement import measure
 from bytewise.tee_simulated.__main__ import simulated_policy
 from bytewise.tee_simulated.root import Platform, issue, make_root
@@ -133,10 +133,14 @@ def make_environment(site: Site, models: Models) -> Environment:
 def migrate_databases(site: Site) -> None:
     """Migrates one database and gives every actor its own copy."""
     actors = [*OPERATORS, *VERIFIERS, "watchtower", "challenger", "kms", *(f"shard{i}" for i in range(1, SHARDS + 1))]
+    for actor in actors:
+        site.of(actor).mkdir(exist_ok=True)
+    if site.database_server:
+        make_databases(site.database_server, site.database_name("template"), [site.database_name(actor) for actor in actors])
+        return
     template = site.folder / "template.db"
     migrate(f"sqlite:///{template}")
     for actor in actors:
-        site.of(actor).mkdir(exist_ok=True)
         shutil.copyfile(template, site.of(actor) / "actor.db")
 
 

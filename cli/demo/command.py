@@ -63,6 +63,7 @@ def demo(
     audits: Annotated[Switch, typer.Option(help="`off`: verifiers run no light audits; the demo must then fail.")] = Switch.ON,
     watchtower: Annotated[Switch, typer.Option(help="`off`: nobody challenges; the demo must then fail.")] = Switch.ON,
     keys: Annotated[Keys, typer.Option(help=_KEYS_HELP)] = Keys.PLAIN,
+    database: Annotated[str, typer.Option(help="URL of a PostgreSQL server for all actors; without it, SQLite.")] = "",
     keep: Annotated[bool, typer.Option(help="Leave the network running and print its endpoints.")] = False,
     report: Annotated[
         Path, typer.Option(help="Where the report goes, in place of the last run's; the run's folder has one too.")
@@ -85,7 +86,8 @@ def demo(
     anvil(here)
     folder = here / "runs" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
     epoch = {Keys.PLAIN: 1, Keys.HYBRID: hybrid_epoch(1), Keys.REBUILT: rebuilt_epoch(1)}[keys]
-    options = Options(adversary is Adversary.ONE, audits is Switch.ON, watchtower is Switch.ON, epoch, keep, folder)
+    switches = (adversary is Adversary.ONE, audits is Switch.ON, watchtower is Switch.ON)
+    options = Options(*switches, epoch, keep, folder, database)
     running = Demo(here, options, f"canary-{secrets.token_hex(8)}", console)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     raise typer.Exit(_conduct(running, console, report))

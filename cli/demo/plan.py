@@ -105,6 +105,8 @@ class Options:
     """True: the network stays up and its endpoints are printed."""
     folder: Path
     """Where the run's files go."""
+    database_server: str = ""
+    """URL of a PostgreSQL server for all actors; empty: SQLite."""
 
 
 PARAMS = changed(DEVNET, {

@@ -256,7 +256,7 @@ class Demo:
         ensure_up()
         self.options = options
         self.story = Story(console)
-        self.site: Site = new_site(root, options.folder, options.epoch)
+        self.site: Site = new_site(root, options.folder, options.epoch, options.database_server)
         self.network = ProcessGroup(self.site.folder, root, self.story.waiting)
         self.canary = canary
         (self.site.openings / "canary.txt").write_text(canary)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.storage.migrate import database_on
 from cli.demo.plan import OPERATORS, SHARDS, VERIFIERS
 
 # Ports for the processes of a network on one machine, handed out before the processes exist.
@@ -99,6 +100,8 @@ class Site:
     """Loopback ports."""
     epoch: int
     """Key epoch."""
+    database_server: str = ""
+    """URL of a PostgreSQL server on which every actor has a database of its own; empty: SQLite in the actor's folder."""
 
     @property
     def rpc_url(self) -> str:
@@ -142,7 +145,13 @@ class Site:
 
     def database(self, actor: str) -> str:
         """URL of an actor's own database."""
+        if self.database_server:
+            return database_on(self.database_server, self.database_name(actor))
         return f"sqlite:///{self.of(actor) / 'actor.db'}"
+
+    def database_name(self, actor: str) -> str:
+        """Name of an actor's database on the server: no other run has it."""
+        return f"bytewise_{self.folder.name.replace('-', '_')}_{actor}"
 
     @property
     def network_file(self) -> Path:
@@ -190,12 +199,12 @@ class Site:
         return self.folder / "client"
 
 
-def new_site(root: Path, folder: Path, epoch: int) -> Site:
+def new_site(root: Path, folder: Path, epoch: int, database_server: str = "") -> Site:
     """An empty folder for one run with a key of this epoch, with free ports."""
     ports = free_ports(4 + 2 * SHARDS + len(OPERATORS))
     rest = iter(ports[4:])
     shards, channels, operators = (tuple(islice(rest, count)) for count in (SHARDS, SHARDS, len(OPERATORS)))
-    site = Site(root, folder, Ports(ports[0], ports[1], ports[2], ports[3], shards, channels, operators), epoch)
+    site = Site(root, folder, Ports(ports[0], ports[1], ports[2], ports[3], shards, channels, operators), epoch, database_server)
     folder.mkdir(parents=True, exist_ok=False)
     for actor in (*OPERATORS, *VERIFIERS, "watchtower", "challenger", "deployer", "client", "da", "kms", "tee"):
         site.of(actor).mkdir()

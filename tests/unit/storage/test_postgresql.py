@@ -1,11 +1,14 @@
 """What only PostgreSQL has: sessions with settings of their own, and a server that ends them."""
 
+import secrets
+
 import pytest
 from sqlalchemy import Engine, make_url, select, text
 
-from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.service.settings import developer_variable
 from bytewise.storage.engine import BUSY_TIMEOUT_MS, insert_if_new, open_database, read_transaction, write_transaction
+from bytewise.storage.migrate import database_on, make_databases
 from bytewise.storage.tables import NamedLockRow
 
 if developer_variable("TEST_DATABASE") is None:
@@ -22,6 +25,21 @@ def test_careless_defaults_of_the_server_are_overridden(url: str) -> None:
         ]
     assert found == ["on", "read committed", f"{BUSY_TIMEOUT_MS // 1000}s"]
     engine.dispose()
+
+
+def test_each_actor_gets_a_migrated_database_of_its_own(url: str) -> None:
+    prefix = f"t{secrets.token_hex(6)}"
+    names = [f"{prefix}_{each}" for each in ("ada", "ben")]
+    make_databases(url, f"{prefix}_template", names)
+    engines = [open_database(database_on(url, name)) for name in names]
+    with write_transaction(engines[0]) as connection:
+        assert insert_if_new(connection, NamedLockRow, name="mine")
+    with read_transaction(engines[1]) as connection:
+        assert connection.execute(select(NamedLockRow.name)).all() == []
+    for engine in engines:
+        engine.dispose()
+    with pytest.raises(ConfigurationError, match="already exists"):
+        make_databases(url, f"{prefix}_template", names)
 
 
 def test_stronger_setting_of_the_server_is_kept(url: str) -> None:
