@@ -219,11 +219,13 @@ def _params(view: NodeView) -> ParamSet:
     return view.reader.params(view.reader.params_version(view.head), view.head)
 
 
-EVERYBODY = (chain_id, contract_code, head_age, node_agreement, node_count, log_range, old_state, round_trip, clock)
+GATES = (chain_id, contract_code)
+"""Checks without which no other check of the chain means anything."""
+EVERYBODY = (head_age, node_agreement, node_count, log_range, old_state, round_trip, clock)
 
 
 def checks_of(role: NodeRole) -> tuple[CheckOfNode, ...]:
-    """The checks that apply to a role, in the order in which they are shown."""
+    """The checks behind the gates that apply to a role, in the order in which they are shown."""
     staked = (registration, stake) if role in (*JUDGES, NodeRole.OPERATOR) else ()
     paying = (balance,) if role not in (NodeRole.MONITOR, NodeRole.SHARD) else ()
     judging = (key_shards, vote_time) if role in JUDGES else ()

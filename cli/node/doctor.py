@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from cli.node.view import NodeView
 
+NOT_ASKED = "not asked, because"
 CHECK_S = 60.0
 """Longest time of one check, in seconds: a large model is hashed in it."""
 
@@ -51,13 +52,20 @@ def doctor(config: NodeConfigOption = Path(SETTINGS), output: OutputOption = Out
 
 
 def run_checks(view: "NodeView") -> "Iterator[Check]":
-    """All checks that apply to a node, as each ends. What depends on a check that failed is not asked again."""
+    """All checks that apply to a node, as each ends. While a gate fails, what depends on it is not asked."""
     from cli.node import chain_checks, host_checks
 
     _ = view.settings, view.enclave  # wrong settings are reported whole, and end the command
-    functions = [*host_checks.checks_of(view), *chain_checks.checks_of(view.role)]
-    for function in functions:
-        yield checked(function, view)
+    yield from (checked(each, view) for each in host_checks.local_checks(view))
+    gate = ""
+    for function in (*chain_checks.GATES, *chain_checks.checks_of(view.role), *host_checks.chain_bound_checks(view)):
+        if gate:
+            yield Check(function.__name__, False, f"{NOT_ASKED} {gate} fails", "an answer", f"Repair {gate} first.")
+            continue
+        found = checked(function, view)
+        yield found
+        if function in chain_checks.GATES and not found.ok:
+            gate = found.name
 
 
 def checked(function: "Callable[['NodeView'], Check]", view: "NodeView") -> "Check":
@@ -71,21 +79,20 @@ def checked(function: "Callable[['NodeView'], Check]", view: "NodeView") -> "Che
         try:
             results.append(function(view))
         except BytewiseError as error:
-            results.append(Check(name, False, str(error), _needs(function), "Repair what the value names, then run this again."))
+            results.append(Check(name, False, str(error), "an answer", "Repair what the value names, then run this again."))
 
     # In a thread that does not keep the process: no timeout of a library bounds all that a check does.
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(CHECK_S)
-    slow = Check(name, False, f"no result in {CHECK_S:.0f} s", _needs(function), "Look at what it asks: it does not answer.")
+    slow = Check(name, False, f"no result in {CHECK_S:.0f} s", "an answer", "Look at what it asks: it does not answer.")
     return results[0] if results else slow
 
 
-def _needs(function: "Callable[['NodeView'], Check]") -> str:
-    return (function.__doc__ or "").split("\n")[0].rstrip(".")
-
-
 def _print(console: Console, check: "Check") -> None:
+    if check.value.startswith(NOT_ASKED):
+        console.print(plain(f"  -  {check.name}: {check.value}"), soft_wrap=True)
+        return
     mark, style = ("ok  ", "green") if check.ok else ("FAIL", "bold red")
     console.print(plain(f"{mark} {check.name}: {check.value}", style), soft_wrap=True)
     if not check.ok:

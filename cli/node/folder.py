@@ -116,7 +116,7 @@ def _settings(choices: NodeChoices, chain_id: int) -> str:
     values = _common(choices)
     head = _HEAD.format(role=choices.role)
     if choices.role is NodeRole.OPERATOR:
-        return head + settings_text(OperatorSettings, values | _operator(choices), frozenset({"role", "schema_version"}))
+        return head + settings_text(OperatorSettings, values | _operator(choices))
     if choices.role in JUDGES:
         values["executor"] = {"socket": SOCKET}
     text = head + settings_text(NodeSettings, values, frozenset(_OMITTED[choices.role]))

@@ -216,15 +216,22 @@ def _artifact(view: NodeView) -> Path:
     return view.enclave.artifact
 
 
-def checks_of(view: NodeView) -> tuple[CheckOfNode, ...]:
-    """The checks that apply to a node, in the order in which they are shown."""
+def local_checks(view: NodeView) -> tuple[CheckOfNode, ...]:
+    """The checks of this machine and of services beside the chain, in the order in which they are shown."""
     role, enclave = view.role, view.enclave
-    has_model = role is NodeRole.OPERATOR or enclave is not None
-    account = () if role is NodeRole.SHARD else (signer, lease)
+    hardware = enclave is not None and enclave.evidence is not EvidenceType.SIMULATED
     return (
-        *account, database, disk, ports, *(() if role is NodeRole.SHARD else (da,)),
-        *((enclave_answers,) if role in JUDGES else ()),
-        *((model, arithmetic) if has_model else ()), *((measurement_approved,) if enclave is not None else ()),
-        *((endorsements,) if enclave is not None and enclave.evidence is not EvidenceType.SIMULATED else ()),
+        *(() if role is NodeRole.SHARD else (signer, lease)), database, disk, ports,
+        *(() if role is NodeRole.SHARD else (da,)), *((enclave_answers,) if role in JUDGES else ()),
+        *((arithmetic,) if _has_model(view) else ()), *((endorsements,) if hardware else ()),
         *((device,) if enclave is not None and enclave.device != "cpu" else ()),
     )  # fmt: skip
+
+
+def chain_bound_checks(view: NodeView) -> tuple[CheckOfNode, ...]:
+    """The checks that compare this machine with the chain."""
+    return (*((model,) if _has_model(view) else ()), *((measurement_approved,) if view.enclave is not None else ()))
+
+
+def _has_model(view: NodeView) -> bool:
+    return view.role is NodeRole.OPERATOR or view.enclave is not None

@@ -94,7 +94,7 @@ def member(chain: Anvil, folder: Path) -> Path:
     network = deployed(chain)
     chain.automine(True)
     write_network(folder / "network.json", network)
-    save_signer(folder / "account.key", LocalSigner(word("new member")))
+    save_signer(folder / "account.key", LocalSigner(word("new member", folder)))
     migrate(f"sqlite:///{folder / 'actor.db'}")
     return node_file(folder, f"sqlite:///{folder / 'actor.db'}", chain.url)
 
@@ -120,6 +120,9 @@ def test_each_check_that_needs_the_chain_fails_without_it(watchtower: Node, caps
     watchtower.config.write_text(text.replace(watchtower.anvil.url, "http://127.0.0.1:1"))
     lacking = failing(verb(capsys, *words, wanted=Exit.NOT_READY))
     assert {"chain_id", "contract_code", "head_age", "da"} <= set(lacking)
+    assert {each["value"] for each in lacking.values() if each["name"] not in ("da", "chain_id")} == {
+        "not asked, because chain_id fails"
+    }
     book = replace(read_network(watchtower.config.parent / "network.json"), chain_id=U256(31338))
     write_network(watchtower.config.parent / "network.json", book)
     watchtower.config.write_text(text)
@@ -171,7 +174,7 @@ def test_verifier_is_registered_once_in_steps_that_were_shown_before(
     config = member(chain, tmp_path)
     settings = load_settings(NodeSettings, config)
     account = open_signer(settings.signer).address
-    machine, program = "0x" + word("new machine").hex(), "0x" + MEASUREMENT.hex()
+    machine, program = "0x" + word("new machine", tmp_path).hex(), "0x" + MEASUREMENT.hex()
     words = ["verifier", "register", "--config", str(config), "--stake", str(STAKE), "--platform-id", machine]
     assert main([*words, "--dry-run"]) == Exit.USAGE and "--measurement" in capsys.readouterr().err
     words += ["--measurement", program]

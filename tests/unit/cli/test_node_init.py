@@ -17,7 +17,7 @@ from bytewise.storage.engine import check_revision, open_database
 from bytewise.tee_simulated.root import issue, make_root
 from chain.sending.keys import open_signer
 from cli.__main__ import main
-from cli.node.roles import NodeRole
+from cli.node.roles import NodeRole, role_of
 from enclave.settings import EnclaveSettings
 from kms.settings import ShardSettings
 from serving.settings import OperatorSettings
@@ -67,6 +67,7 @@ def test_each_process_of_a_new_node_reads_its_settings(place: Path, role: NodeRo
     assert init(place, role) == Exit.OK
     folder = place / "node"
     file, told = folder / "bytewise.toml", capsys.readouterr().out
+    assert role_of(file) == role
     if role is NodeRole.SHARD:
         url: str = load_settings(ShardSettings, file, "shard").database_url
     elif role is NodeRole.OPERATOR:
