@@ -16,9 +16,6 @@ from cli.output import OutputFormat, OutputOption, emit, plain
 
 if TYPE_CHECKING:
     from bytewise.service.readiness import Check
-
-
-if TYPE_CHECKING:
     from cli.node.view import NodeView
 
 NOT_ASKED = "not asked, because"
@@ -53,6 +50,7 @@ def doctor(config: NodeConfigOption = Path(SETTINGS), output: OutputOption = Out
 
 def run_checks(view: "NodeView") -> "Iterator[Check]":
     """All checks that apply to a node, as each ends. While a gate fails, what depends on it is not asked."""
+    from bytewise.service.readiness import Check
     from cli.node import chain_checks, host_checks
 
     _ = view.settings, view.enclave  # wrong settings are reported whole, and end the command
