@@ -32,6 +32,7 @@ BOUNDARIES = {
     "serving.chain_view": "chain",
     "verifier.audits.hint_server": "HTTP",
     "verifier.jobs.enclave_client": "a socket",
+    "verifier.jobs.enclave_readiness": "a socket",
     "verifier.jobs.shard_presence": "HTTPS to shards",
 }
 """Modules that one other imports, and what each keeps apart."""
