@@ -1,6 +1,7 @@
 """The official client against a real operator process, a real chain and a real DA store."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -222,3 +223,17 @@ def test_models_version_and_unknown_routes_answer(operator: Operator, client: op
             answer = http.request(method, operator.url + path)
             assert answer.status_code == status and "message" in answer.json()["error"]
             assert answer.json()["error"]["code"] == ("unknown_url" if status == 404 else None)
+
+
+def test_operator_serves_its_metrics_and_is_ready(operator: Operator, client: openai.OpenAI) -> None:
+    ask(client, "Count me.", max_tokens=3)
+    metrics = httpx2.get(f"{operator.metrics_url}/metrics", timeout=60.0).text
+    assert 'bytewise_config_info{network="31337",role="operator"} 1.0' in metrics
+    for name in ("receipts_signed_total", "chain_head_block", "account_balance_wei", "db_size_bytes", "answer_seconds_count"):
+        assert float(re.findall(rf"^bytewise_{name} (.+)$", metrics, re.MULTILINE)[0]) > 0, name
+    ready = httpx2.get(f"{operator.metrics_url}/readyz", timeout=60.0)
+    names = {each["name"] for each in ready.json()["checks"]}
+    assert ready.status_code == 200, ready.text
+    assert names >= {"registration", "suspension", "stake", "serving", "head_age", "database", "disk", "nonce_lease", "sending"}
+    loops = httpx2.get(f"{operator.metrics_url}/livez", timeout=60.0).json()["loops"]
+    assert {name: loop["alive"] for name, loop in loops.items()} == {"batch": True, "http": True}

@@ -5,10 +5,13 @@ from dataclasses import replace
 import pytest
 
 from bytewise.protocol.errors.actors import TryAgain
+from bytewise.service.chain_head import ChainHead
+from bytewise.service.readiness import ReadinessRegistry
 from serving.readiness import ReadinessWatch
 from tests.fixtures.serving.open_readiness import (
     OPEN,
 )
+from tests.fixtures.storage.hand_clock import HandClock
 
 
 class Time:
@@ -65,3 +68,26 @@ def test_receipt_without_free_stake_is_not_signed() -> None:
     assert readiness.verify_room(43) == 43
     with pytest.raises(TryAgain, match="no free stake"):
         readiness.verify_room(44)
+
+
+@pytest.mark.parametrize(
+    ("change", "failing"),
+    [
+        ({}, set()), ({"registered": False}, {"registration", "serving"}), ({"suspended": True}, {"suspension", "serving"}),
+        ({"room": 0}, {"stake", "serving"}), ({"paused": True}, {"serving"}),
+    ],
+)  # fmt: skip
+def test_reading_is_shown_as_checks(change: dict[str, object], failing: set[str]) -> None:
+    registry = ReadinessRegistry()
+    head = ChainHead(HandClock(OPEN.timestamp + 5))
+    assert [check.name for check in registry.checks() if not check.ok] == ["started"]
+    ReadinessWatch(10.0, Time(), registry, head).update(replace(OPEN, **change), None)  # type: ignore[arg-type]
+    assert {check.name for check in registry.checks() if not check.ok} == failing
+    assert head.check().ok and head.check().value == "5 s"
+
+
+def test_lagging_publication_is_shown_as_a_check() -> None:
+    registry = ReadinessRegistry()
+    ReadinessWatch(10.0, Time(), registry).update(OPEN, "receipt 7 still waits to be anchored")
+    (failing,) = (check for check in registry.checks() if not check.ok)
+    assert (failing.name, failing.value) == ("serving", "receipt 7 still waits to be anchored")
