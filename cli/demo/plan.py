@@ -26,8 +26,9 @@ FREQUENCY_PENALTY = 0.8
 GATE_RUNS, GATE_TRAFFIC, GATE_TOKENS = 2, 2, 16
 """The gate at the end: identical requests of each kind alone and again in traffic, different ones beside each, tokens."""
 
-STAKE_WEI = {"honest": 40 * ETHER, "dishonest": 80 * ETHER, **{name: 10 * ETHER for name in VERIFIERS}}
-"""Who cheats is slashed for each fraud, and serves on if the network stays up."""
+STAKE_WEI = {"honest": 40 * ETHER, "dishonest": 80 * ETHER, **{name: 11 * ETHER for name in VERIFIERS}}
+"""Who cheats is slashed for each fraud, and serves on if the network stays up. A verifier has more than an audit seat takes, so
+that one that pays a penalty is drawn for audits as before."""
 FUNDS_WEI = 100 * ETHER
 """Given to every account by the development chain."""
 
@@ -114,7 +115,7 @@ PARAMS = changed(DEVNET, {
     "money": {"audit_unit": 10 * ETHER, "slash_amount": 8 * ETHER, "min_operator_stake": 8 * ETHER},
     "shares": {"audit_rate_bps": 9_000},
 })  # fmt: skip
-"""The development parameters, shortened so that the whole story fits into minutes. One audit seat is one verifier's stake."""
+"""The development parameters, shortened so that the whole story fits into minutes. Each verifier has one audit seat."""
 
 SHAPE = replace(DEVNET_SHAPE, epoch_blocks=20, lookahead=2, shortest=2)
 """Short stake epochs: no dispute waits for its seed for more than twenty blocks."""

@@ -10,6 +10,7 @@ from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.units import ZERO_DIGEST, hex0x
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.service.readiness import Check
+from bytewise.storage.protection import Protection
 from chain.client.rpc import LOGS_PER_CALL_BLOCKS, ChainClient, at_number
 from chain.sending.fees import fees_at
 from cli.node.roles import JUDGES, NodeRole
@@ -202,6 +203,20 @@ def key_shards(view: NodeView) -> Check:
     )  # fmt: skip
 
 
+def protection(view: NodeView) -> Check:
+    """Whether the protection table has every vote of this account that an open round has on the chain."""
+    table = Protection(view.database, SystemClock())
+    first = int(view.network.deploy_block)
+    snapshot = view.reader.snapshot(view.account, view.head, view.reader.opened(first, view.head))
+    cast = [case for case in snapshot.disputes for mine in [case.seat_of(view.account)] if mine is not None and mine.committed]
+    missing = [case for case in cast if table.known(case.id, case.round, view.account) is None]
+    found = ", ".join(f"dispute {hex0x(case.id)[:10]}… round {case.round} is missing" for case in missing)
+    return Check(
+        "protection", not missing, found or f"{len(cast)} votes of open rounds are known", "every vote of an open round",
+        "Restore the newest database, or `bytewise member import-votes`; never vote with this one.",
+    )  # fmt: skip
+
+
 def vote_time(view: NodeView) -> Check:
     """Whether a seat has time for one re-execution and its transactions."""
     times = _params(view).times
@@ -228,5 +243,5 @@ def checks_of(role: NodeRole) -> tuple[CheckOfNode, ...]:
     """The checks behind the gates that apply to a role, in the order in which they are shown."""
     staked = (registration, stake) if role in (*JUDGES, NodeRole.OPERATOR) else ()
     paying = (balance,) if role not in (NodeRole.MONITOR, NodeRole.SHARD) else ()
-    judging = (key_shards, vote_time) if role in JUDGES else ()
+    judging = (key_shards, vote_time, protection) if role in JUDGES else ()
     return (*EVERYBODY, *staked, *paying, *judging)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U256
 from bytewise.service.clock import SystemClock
@@ -16,12 +17,14 @@ from bytewise.service.settings import load_settings
 from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
 from bytewise.storage.nonce_lease import NonceLease
+from bytewise.storage.protection import Protection
 from chain.client.address_book import read_network, write_network
 from chain.deployment.params import ETHER
 from chain.sending.keys import open_signer, save_signer
 from cli.__main__ import main
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
-from tests.fixtures.chain.devnet import MEASUREMENT, POOL, deployed, reader, word
+from tests.fixtures.chain.devnet import MEASUREMENT, POOL, VERIFIERS, deployed, reader, word
+from tests.fixtures.court.session import QUOTE, TRUE, DisputeFixture
 from tests.fixtures.verifier.node_file import node_file
 from verifier.settings import NodeSettings
 
@@ -225,3 +228,25 @@ def test_wrong_registration_is_named(
 def test_role_without_registration_is_refused(watchtower: Node, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verifier", "register", "--config", str(watchtower.config), "--stake", "1"]) == Exit.USAGE
     assert "watchtower" in capsys.readouterr().err
+
+
+def test_member_whose_table_lacks_a_vote_of_the_chain_must_not_vote(
+    chain: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chain.automine(False)
+    court = DisputeFixture(chain, tmp_path)
+    court.open(0, word("guess"))
+    case = court.until(Phase.COMMIT)
+    votes = [court.vote(case, each.voter, TRUE) for each in case.members]
+    court.commit(votes)
+    chain.automine(True)
+    mine = next(each for each in votes if each.voter == VERIFIERS[0].address or each is votes[-1])
+    write_network(tmp_path / "network.json", court.network)
+    save_signer(tmp_path / "account.key", next(each for each in VERIFIERS if each.address == mine.voter))
+    url = f"sqlite:///{tmp_path / 'actor.db'}"
+    migrate(url)
+    config = str(node_file(tmp_path, url, chain.url))
+    lacking = failing(verb(capsys, "doctor", "--config", config, wanted=Exit.NOT_READY))
+    assert "round 1 is missing" in lacking["protection"]["value"]
+    Protection(open_database(url), SystemClock()).sign_once(mine, QUOTE)
+    assert "protection" not in failing(verb(capsys, "doctor", "--config", config, wanted=Exit.NOT_READY))
