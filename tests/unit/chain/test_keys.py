@@ -72,5 +72,5 @@ print(json.dumps([lean, "eth_keyfile" in sys.modules, Account.decrypt(keystore, 
 
 
 def test_actors_import_the_slow_library_of_keystores_only_for_a_keystore() -> None:
-    done = subprocess.run([sys.executable, "-c", STARTED], cwd=ROOT, env=child_environment(), capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", STARTED], cwd=ROOT, env=child_environment(), capture_output=True, timeout=300)
     assert json.loads(done.stdout) == [True, True, True], done.stderr
