@@ -26,13 +26,14 @@ TIMEOUT_S = 20.0
 
 
 class BoundedStore:
-    """The read side of a store; reads that succeed cost nothing of the patience. For one thread."""
+    """The read side of a store, with a bound on the total time of failed reads. Successful reads do not count. For one thread."""
 
     def __init__(self, get: Callable[[str], bytes], patience_s: float = PATIENCE_S) -> None:
         self._get, self._patience_s, self._left_s = get, patience_s, patience_s
 
     def get(self, locator: str) -> bytes:
-        """The bytes of a locator, or its errors; `TryAgain` without asking once the patience is spent."""
+        """Reads the bytes at a locator; errors of the store pass through. `TryAgain`, without asking the store, once failed reads
+        have taken `patience_s` in all."""
         if self._left_s <= 0:
             raise TryAgain("DA", f"brought nothing in {self._patience_s:.0f} s")
         answer: queue.Queue[bytes | Exception] = queue.Queue()

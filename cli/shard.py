@@ -225,14 +225,15 @@ def init(
 
     The settings have a comment for each.
 
-    Then: give FOLDER/entry.json, which is public, to who plans the ceremony; start the shard, `bytewise run --config
-    FOLDER/bytewise.toml`; when the ceremony is done, put its epoch document into FOLDER/epoch.json and restart. All else in
-    FOLDER is secret: share and account are sealed under FOLDER/storage.key, so a copy of the folder is the shard, unless
-    `--storage-key` puts that key elsewhere, or `--wrap` and `--unwrap` keep it with a key service, a token or a TPM.
-    `docs/guide/key-ceremony.md` tells the whole story.
+    Then: give FOLDER/entry.json, which is public, to the coordinator of the ceremony; start the shard with `bytewise run
+    --config FOLDER/bytewise.toml`; when the ceremony is done, put its epoch document into FOLDER/epoch.json and restart.
 
-    Exit codes: 0 made, 5 the command of `--wrap` or `--unwrap` fails, 64 wrong input (the folder or the key's file
-    exists, say); unless 0, nothing was made.
+    Every other file in FOLDER is secret. Share and account are sealed under FOLDER/storage.key, so anybody with a copy of the
+    folder can act as the shard. To avoid that, put the key elsewhere with `--storage-key`, or keep it in a key service, a token
+    or a TPM with `--wrap` and `--unwrap`. `docs/guide/key-ceremony.md` describes each step.
+
+    Exit codes: 0 made, 5 the command of `--wrap` or `--unwrap` fails, 64 wrong input (for example, the folder or the key's file
+    exists). With any code but 0 nothing was made.
     """
     from bytewise_client.connection import address_book
 

@@ -63,9 +63,9 @@ class RebuildResult:
 
 
 class KeyRebuilder:
-    """Implements `bytewise.ports.KeySource` in a job's process, for one job. Where the key has to be rebuilt, the child does it.
+    """Implements `bytewise.ports.KeySource` in a job's process, for one job.
 
-    The transport key is the child's, too.
+    A child process owns the transport key. If the epoch's key has to be rebuilt, the child rebuilds it and opens the envelope.
     """
 
     def __init__(

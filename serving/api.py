@@ -39,7 +39,7 @@ _NAME = re.compile(f"0x([0-9a-f]{{64}})|{COMPLETION_PREFIX}([0-9a-f]{{32}})")
 
 
 class Counter(Protocol):
-    """What stands behind the API once the operator is ready."""
+    """The operator as the API sees it: the served model, and answers to requests. It exists once the operator is ready."""
 
     @property
     def model_name(self) -> str:

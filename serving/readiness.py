@@ -62,9 +62,9 @@ class Readiness:
         return None
 
     def verify_room(self, last: int) -> int:
-        """The number of a receipt to be signed, if it and all before it can be anchored; `TryAgain` if stake is missing for that.
+        """Returns receipt number `last` if that receipt and all before it can be anchored. `TryAgain` if stake is missing.
 
-        A receipt that is given out and cannot be anchored before its request expires is the end of an operator.
+        The operator calls this before it signs. A receipt that it cannot anchor before the request expires costs a penalty.
         """
         if last > self.last_seq + self.room:
             raise TryAgain("operator", "no free stake is left to bind")

@@ -162,7 +162,7 @@ class VoteExecutor(Protocol):
     """What `committee` adds."""
 
     def start(self, action: RunVoteJob, snapshot: Snapshot) -> None:
-        """Begins to find a vote."""
+        """Starts the enclave job that finds the vote."""
         ...
 
     def commit(self, action: CastCommit, sender: VoteSender) -> None:
@@ -170,7 +170,7 @@ class VoteExecutor(Protocol):
         ...
 
     def reveal(self, action: CastReveal, sender: VoteSender) -> None:
-        """Opens it."""
+        """Reveals the committed vote."""
         ...
 
 

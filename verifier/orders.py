@@ -39,7 +39,7 @@ class OrderedDuties:
         self._sender = sender
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """Plans what is due; no action, since nothing is to be decided."""
+        """Stores the duties that are due as plans. Returns no action, because there is nothing to decide."""
         for order in self._duties.pending():
             if order.kind == CERTIFY:
                 self._certify(order, snapshot.clock)

@@ -153,10 +153,11 @@ def verify_hello(terms: PeerRequirements, data: bytes) -> Hello:
 
 
 def verify_proof(terms: PeerRequirements, statement: ChannelStatement, data: bytes, now: int) -> AttestedPeer:
-    """The other end, if its proof supports its `statement` at unix second `now`; a named `Fault` otherwise.
+    """Checks the proof of the other end for its `statement` at Unix second `now`, and returns the attested peer. A named `Fault`
+    if the proof does not hold.
 
-    Cheap checks come first: size and shape, the account's signature, then evidence, whose report data are compared before any
-    signature (`bytewise.tee.appraisal`).
+    Cheap checks come first: size and shape, then the account's signature, then the evidence. `bytewise.tee.appraisal` compares
+    the report data of the evidence before it verifies a signature.
     """
     if len(data) > MAX_PROOF_BYTES:
         raise ChannelRefused("proof", f"{len(data)} bytes, at most {MAX_PROOF_BYTES}", ChannelFlaw.TOO_LARGE)

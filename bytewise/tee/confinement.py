@@ -197,9 +197,10 @@ class Fence(NamedTuple):
 
 
 def deny_inspection() -> Fence:
-    """No core dump, and no other process of this user attaches or reads memory, arguments, environment or open files.
+    """Disables core dumps, and stops other processes of this user from attaching to this one and from reading its memory,
+    arguments, environment and open files.
 
-    Processes that this one starts have no core dump either. They stay open to their user until they call this, too.
+    Child processes have no core dumps either, but other processes of the user can read them until they call this function, too.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     library = c_library()

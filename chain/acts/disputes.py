@@ -41,10 +41,10 @@ def signing_mask(members: Sequence[Seat], keys: Mapping[Address, PublicKey], wil
 def certificate(
     members: Sequence[Seat], keys: Mapping[Address, PublicKey], signatures: Mapping[Address, BlsSignature]
 ) -> BlsCertificate:
-    """The certificate of all signers. Each of them must have signed for the seats of all of them (`signing_mask`).
+    """Combines the signatures into one certificate. Each signer must have signed for the seats of all signers (`signing_mask`).
 
-    `MalformedValue` if nobody signed, or somebody without a key or seat, or that committed on the chain. Check each signature
-    before (`bls.check_signature`), because one bad signature spoils the sum.
+    `MalformedValue` if there is no signature, or if a signer has no key, has no seat, or committed on the chain. The caller
+    checks each signature first (`bls.check_signature`), because one bad signature makes the whole certificate invalid.
     """
     strangers = signatures.keys() - {each.voter for each in members if each.voter in keys and not each.committed}
     if not signatures or strangers:

@@ -232,7 +232,7 @@ def at_hash(block_hash: Digest) -> dict[str, Any]:
 
 
 def decode_log(contract: str, raw: dict[str, Any]) -> Log | None:
-    """A log of the named contract; None for an event that it does not have. Call it inside `reading_answer`."""
+    """Decodes a log of the contract with this name. None if the contract has no such event. Call it inside `reading_answer`."""
     topics = [hex_bytes(topic) for topic in raw["topics"]]
     decoded = interface(contract).event(topics, hex_bytes(raw["data"]))
     if decoded is None:

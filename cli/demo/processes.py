@@ -150,9 +150,10 @@ class ProcessGroup:
         return {name: process.pid for name, process in self._running.items()}
 
     def unclean(self, midway: bool) -> dict[str, int]:
-        """Exit status of each process that did not end with 0, nor was killed on purpose; `end` comes first.
+        """Ends all processes (`end`) and returns the exit status of each that failed: it is not 0, and the demo did not kill the
+        process on purpose.
 
-        Who is told to end `midway` may not have begun to listen for that, and then ends by the signal itself.
+        With `midway`, a process that SIGTERM ended did not fail: the signal may have come before the process handled signals.
         """
         ends = self.end()
         asked = self._told_to_end if midway else set()
@@ -160,7 +161,7 @@ class ProcessGroup:
         return {name: code for name, code in ends.items() if name not in fine | self.killed}
 
     def end(self) -> dict[str, int]:
-        """SIGTERM to all, SIGKILL to who stays; exit status of each."""
+        """Sends SIGTERM to all processes, and SIGKILL to those that do not end in time; returns the exit status of each."""
         self._stop.set()
         self._sampler.join(ENDING_S)
         for name, process in self._running.items():
@@ -186,7 +187,8 @@ class ProcessGroup:
 def _pss(pid: int) -> int:
     """Proportional set size of a process and its children in bytes (proc(5), smaps_rollup).
 
-    Who is gone counts nothing, nor does an enclave that is closed to this user: root sees it, if it may.
+    A process that ended counts 0. So does an enclave whose memory this user may not read; root can read it unless the kernel
+    forbids that, too.
     """
     try:
         family = [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))] if pid != os.getpid() else [pid]

@@ -83,10 +83,10 @@ class Court(NamedTuple):
 
 
 def known_of(book: Network, record: EpochRecord, client: Chain | None) -> Known:
-    """Who had the shares, by the chain, or without a client by the book.
+    """Finds which shards held the shares of the epoch: from the chain, or from the address book without a client.
 
-    `ConfigurationError` if chain and book are not of one network, or call the epoch two things: under a label that is in doubt
-    nothing is told.
+    `ConfigurationError` if chain and address book belong to different networks or give the epoch different assurance labels.
+    Nothing is reported under a label that is in doubt.
     """
     if client is None:
         return Known(shares_history(book, record))
@@ -102,9 +102,10 @@ def known_of(book: Network, record: EpochRecord, client: Chain | None) -> Known:
 
 
 def known_or_booked(book: Network, record: EpochRecord, client: Chain | None) -> Known:
-    """The same; by the book, and with the reason, where the chain cannot be asked.
+    """As `known_of`, but from the address book, with the failure as reason, if the chain cannot be read.
 
-    A label in doubt is still an error, and so is a node on another chain: if the book is wrong, no signature fits its shard.
+    A different assurance label and a node on another chain are still errors: the address book itself may be wrong, and then no
+    signature in a log would fit its shard.
     """
     try:
         return known_of(book, record, client)

@@ -43,9 +43,9 @@ def ask_over_https(timeout_s: float) -> Ask:
 
 
 def collect(reader: "SnapshotReader", ask: Ask, only: int | None = None) -> dict[str, Any]:
-    """Key epochs of the address book at the newest block, as plain data; `wrong` and `silent` list what should not be.
+    """Reads the key epochs of the address book at the newest block, as plain data. `only`: number of the one epoch to read.
 
-    All of them, or the one of the number `only`.
+    `wrong` lists contradictions; `silent` counts the shards that did not answer.
     """
     block = reader.head()
     snapshot = reader.snapshot(ZERO_ADDRESS, block)

@@ -92,7 +92,7 @@ class NodeView:
 
     @property
     def signer_settings(self) -> SignerSettings | None:
-        """Its account key; a shard's is sealed in its folder."""
+        """Settings of the node's account key. None for a shard, whose key is sealed in its folder."""
         settings = self.settings
         return None if isinstance(settings, ShardSettings) else settings.signer
 

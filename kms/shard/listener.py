@@ -57,8 +57,8 @@ class ConnectionSlots:
             return _take(self._unattested, address, self._max_unattested)
 
     def promote(self, address: str) -> bool:
-        """Whether a connection that proved itself may stay: it exchanges its slot for an attested one if its address has one
-        left."""
+        """Exchanges the slot of a connection that has proven itself for an attested slot. False if no attested slot is free for
+        its address; the caller then tells the enclave to ask again."""
         with self._lock:
             free = _take(self._attested, address, self._max_attested)
             if free:

@@ -49,7 +49,7 @@ class LogPositions:
 
 
 class LogPositionFile:
-    """The positions of a serving shard."""
+    """The file with the positions of a shard's release logs, while the shard serves."""
 
     def __init__(self, folder: Path, domain: Domain) -> None:
         """`domain`: the EIP-712 domain of the records."""

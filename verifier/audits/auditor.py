@@ -191,7 +191,7 @@ class Auditor:
         self._worker.submit(AUDIT, ("audit", action.receipt_id, 0), job)
 
     def finish(self, finished: FinishedJob, snapshot: Snapshot) -> None:
-        """Signs the result of a job, or counts a failure; where there was no enclave nothing was tried."""
+        """Signs the result of a job, or counts a failed attempt. A job that found no enclave counts as no attempt."""
         receipt_id = finished.key[1]
         if isinstance(finished.outcome, EnclaveAway):
             self._not_before[receipt_id] = snapshot.timestamp + RETRY_PAUSE_S

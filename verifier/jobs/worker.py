@@ -50,7 +50,7 @@ class Worker:
         self._thread.start()
 
     def busy(self) -> frozenset[JobKey]:
-        """Keys that wait, run, or have a result that nobody collected."""
+        """Keys of the jobs that wait, run, or have a result that was not collected yet."""
         with self._condition:
             return frozenset(self._jobs)
 

@@ -70,7 +70,8 @@ class DeferredPaymentReader(BlockView, Protocol):
     """What this part reads beside."""
 
     def deferred_payments(self, from_block: int, to_block: int) -> tuple[tuple[int, Digest], ...]:
-        """Slash and pot of each payment that the stake source could not make at once in these blocks."""
+        """Payments that the stake source could not make at once in these blocks: slash id, and reference of the report or dispute
+        that gets the money."""
         ...
 
     def collect_refused(self, who: Address, slash_id: int, block: int) -> str | None:

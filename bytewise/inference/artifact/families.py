@@ -79,7 +79,8 @@ def family_of(name: str) -> Family:
 
 
 def verify(shape: Architecture) -> None:
-    """`UnsupportedModel` for a shape, of a checkpoint or manifest, that is not exact or that paths could read differently."""
+    """Checks the sizes that a checkpoint or manifest states. `UnsupportedModel` if a sum could exceed the bounds of exact
+    arithmetic, or if two computation paths could interpret the sizes differently."""
     sizes = (shape.layers, shape.width, shape.intermediate, shape.heads, shape.key_value_heads, shape.head_width)
     if min(*sizes, shape.vocabulary, shape.max_context) < 1:
         raise UnsupportedModel("a size below 1")

@@ -39,8 +39,8 @@ class TensorSpec:
 
 
 def tensor_specs(shape: Architecture, precision: Precision) -> list[TensorSpec]:
-    """The tensors in file order: wider types first, so that each begins at a multiple of its element size; otherwise as
-    computed."""
+    """The tensors in file order. Wider element types come first, so that each tensor begins at a multiple of its element size.
+    Tensors of equal width stay in the order in which the model uses them."""
     return sorted(_in_order(shape, precision), key=lambda spec: -DTYPES[spec.dtype][2])
 
 

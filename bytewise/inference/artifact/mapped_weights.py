@@ -31,10 +31,10 @@ STEP = 8 * 2**20
 
 
 def verified(folder: Path, file: ArtifactFile, progress: Callable[[str, int, int], None] | None) -> memoryview:
-    """The file's bytes, after every piece was compared with its digest. `ArtifactMismatch` names file and piece.
+    """Reads a file of the artifact and compares every piece with its digest. `ArtifactMismatch` names file and piece.
 
-    `CannotExecute` without enough memory. It is raised before reading where the machine, or this process's share of it, is
-    smaller.
+    `CannotExecute` if there is not enough memory. If the file is larger than the memory that this process may have at all, the
+    error is raised before anything is read.
     """
     try:
         with (folder / file.name).open("rb") as source:

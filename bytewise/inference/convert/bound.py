@@ -53,7 +53,7 @@ class Magnitude:
         self.bias = max(self.bias, float(bias.abs().amax()))
 
     def of_norm(self, gain: float, width: int) -> Fraction:
-        """Largest output if the input is a norm with that largest weight over that many channels."""
+        """Largest output if the input comes from an RMSNorm of `width` channels whose largest |weight| is `gain`."""
         return root(width * Fraction(gain) ** 2 * Fraction(self.square)) * SLACK + Fraction(self.bias)
 
     def of(self, largest: Fraction) -> Fraction:

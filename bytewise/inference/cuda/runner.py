@@ -62,7 +62,8 @@ class CudaFloat64Backend(Float64Backend):
 
 
 class CudaBfloat16Backend(Float32Backend):
-    """bfloat16 limbs, which are exact up to 256, summed in float32 in chunks below 2^24."""
+    """Splits integers into parts up to 256, which bfloat16 holds exactly, and sums their products in float32 in chunks below
+    2^24."""
 
     name = "cuda-bfloat16"
     kind = torch.bfloat16

@@ -121,7 +121,7 @@ class Float64Backend:
         return weight.to(torch.float64).t().contiguous()
 
     def product(self, values: Tensor, packed: Tensor) -> Tensor:
-        """One product without limbs."""
+        """One float64 product. The activations are not split into smaller integers."""
         return torch.mm(values.to(torch.float64), packed)
 
     def batched(self, left: Tensor, right: Tensor, bits: int) -> Tensor:

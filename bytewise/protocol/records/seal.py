@@ -50,7 +50,7 @@ class HybridPart:
 
 @dataclass(frozen=True, slots=True)
 class HybridEnvelope(Envelope):
-    """An envelope of suite 2. Its proof covers the parts."""
+    """An envelope of suite 2 (P-256 and ML-KEM-768). The TDH2 proof (`e`, `f`) also covers the hybrid parts."""
 
     parts: tuple[HybridPart, ...]
     """Parts in order of the shards."""
