@@ -190,10 +190,10 @@ def _panel(number: int, panel: Panel, left: int, top: int) -> dict[str, Any]:
 
 
 def _variable() -> dict[str, Any]:
-    query = "label_values(bytewise_up, instance)"
+    query = {"query": "label_values(bytewise_up, instance)", "refId": "instance"}
     return {
-        "name": "instance", "label": "Process", "type": "query", "datasource": DATASOURCE, "definition": query,
-        "query": {"query": query, "refId": "instance"}, "refresh": 2, "includeAll": False, "multi": False, "sort": 1,
+        "name": "instance", "label": "Process", "type": "query", "datasource": DATASOURCE, "query": query, "refresh": 2,
+        "includeAll": False, "multi": False, "sort": 1,
     }  # fmt: skip
 
 
