@@ -9,13 +9,14 @@ from urllib.parse import urlsplit
 
 from eth_typing import URI
 from requests.exceptions import HTTPError, RequestException
+from web3 import HTTPProvider
+from web3.types import RPCEndpoint, RPCResponse
 
 from bytewise.protocol.encoding import verify_depth
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.errors.records import TooLarge
 from bytewise.service import metrics
 from bytewise.service.clock import monotonic_s
-from chain.client.libraries import HTTPProvider, RPCEndpoint, RPCResponse
 
 _NO_BATCHES = "if it stays so, this node takes no JSON-RPC batches, or none so long: have it take them, or name another node"
 _WRONG_IDS = "this node, or a proxy before it, mixes answers up: name another node if it stays so"

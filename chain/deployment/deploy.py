@@ -10,6 +10,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from eth_typing import HexAddress, HexStr
+from web3.types import Nonce
+from web3.utils.address import get_create_address
 
 from bytewise.protocol.address_book import Addresses, Network, PoolTree, StakeSource
 from bytewise.protocol.court.params import ParamSet
@@ -22,7 +24,6 @@ from chain.client.access import Chain
 from chain.client.address_book import code_hashes, field_of, verify_code
 from chain.client.blocks import header_rlp
 from chain.client.error_rules import as_rule
-from chain.client.libraries import Nonce, get_create_address
 from chain.deployment.calls import CALL_GAS, DOCUMENT_GAS_PER_BYTE, ContractCall, call_of
 from chain.deployment.deployment_check import verify_options, verify_role_holders
 from chain.deployment.lengths import lengths_of, verify_lengths

@@ -3,12 +3,14 @@
 import json
 from pathlib import Path
 
+from eth_account import Account
+from eth_account.hdaccount import key_from_seed, seed_from_mnemonic
+
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS
 from bytewise.protocol.signing import LocalSigner
 from bytewise.service.secret import Secret, read_secret, write_secret
 from bytewise.service.sections import SignerSettings
-from chain.client.libraries import Account, key_from_seed, seed_from_mnemonic
 
 _ANVIL_MNEMONIC = "test test test test test test test test test test test junk"
 

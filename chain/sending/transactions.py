@@ -9,6 +9,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from eth_account import Account
+from eth_account.typed_transactions.typed_transaction import TypedTransaction
 from hexbytes import HexBytes
 
 from bytewise.protocol.errors.actors import ChainReverted, RpcRefused, TryAgain
@@ -17,7 +19,6 @@ from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Address, Blob, Digest, digest
 from bytewise.service.clock import monotonic_s
 from chain.client.access import Chain
-from chain.client.libraries import Account, TypedTransaction
 from chain.client.rpc import Inclusion, at_number
 from chain.sending.fees import Fees, fees_at, raised
 

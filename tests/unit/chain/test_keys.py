@@ -1,8 +1,6 @@
 """Keys come from files that only their owner can read, and never appear."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,9 +9,7 @@ from eth_account import Account
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.signing import LocalSigner
 from bytewise.service.secret import Secret, write_secret
-from bytewise.service.settings import child_environment
 from chain.sending.keys import devnet_signer, load_signer, save_signer
-from tests.source import ROOT
 
 KEY = bytes(range(32, 64))
 
@@ -59,18 +55,3 @@ def test_devnet_accounts_are_anvils_and_only_for_test_chains() -> None:
     assert devnet_signer(31337, 0).address == "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266"
     with pytest.raises(ConfigurationError):
         devnet_signer(1, 0)
-
-
-STARTED = """
-import json, sys
-import committee.__main__, serving.__main__, kms.__main__
-from chain.client.libraries import Account
-lean = not {"py_ecc", "eth_keyfile"} & set(sys.modules)
-keystore = Account.encrypt(b"k" * 32, "word", iterations=2)
-print(json.dumps([lean, "eth_keyfile" in sys.modules, Account.decrypt(keystore, "word") == b"k" * 32]))
-"""
-
-
-def test_actors_import_the_slow_library_of_keystores_only_for_a_keystore() -> None:
-    done = subprocess.run([sys.executable, "-c", STARTED], cwd=ROOT, env=child_environment(), capture_output=True, timeout=300)
-    assert json.loads(done.stdout) == [True, True, True], done.stderr
