@@ -55,31 +55,31 @@ Move = (
     DrawPart | Rearm | Settle | OpenAlt | Finalize | PayOut | SettleSeats | ReleaseBatch | ExpireList | Expire
     | Withdraw | FinishUnbond | CollectSlash | CollectReport | SyncStake | RetrySlash
 )  # fmt: skip
-"""What needs nothing but the sender."""
+"""Actions that need only the sender."""
 
 
 class MoveSender(CourtSender, VoteSender, AuditSender, DemandSender, ReportSender, AccountSender, Protocol):
-    """What moves send beside: what nothing runs out for."""
+    """All transactions that moves send. The methods below have no deadline."""
 
     def collect_slash(self, slash_id: int) -> None:
-        """Has the stake source pay what a slash took."""
+        """Makes the stake source pay the stake that a slash took."""
         ...
 
     def sync_stake(self, account: Address, block: int) -> None:
-        """Has the stake source record an account's stake, in the place of its record of that block."""
+        """Makes the stake source record an account's stake, and replaces its record of that block."""
         ...
 
     def retry_slash(self, account: Address, ref: Digest, times: int) -> None:
-        """Takes what EigenLayer refused so many times."""
+        """Retries a slash that EigenLayer has refused `times` times."""
         ...
 
     def collect(self, ref: Digest, times: int = 0) -> None:
-        """Shares what a report slashed and what has arrived since; each of the `times` is an act of its own."""
+        """Distributes the stake that a report slashed, as far as it has arrived. `times` makes each call a new transaction."""
         ...
 
 
 def make_move(sender: MoveSender, action: Move) -> None:
-    """Sends a move, once however often it is decided."""
+    """Sends a move. A move that is decided several times is sent once."""
     match action:
         case DrawPart():
             sender.draw(action.dispute, action.round, action.first, action.count)
@@ -155,11 +155,12 @@ def demand_journal_entry(action: DemandList | DemandEnvelope | DemandAnchor) -> 
 T = TypeVar("T")
 
 MAX_RECORDED = 4096
-"""Actions of which it is remembered that they are in the journal: more than are due at one time. Those decided last stay."""
+"""Most actions for which the executor remembers the journal entry: more than are due at one time. The actions decided last are
+kept."""
 
 
 class VoteExecutor(Protocol):
-    """What `committee` adds."""
+    """The votes, which `committee` implements."""
 
     def start(self, action: RunVoteJob, snapshot: Snapshot) -> None:
         """Starts the enclave job that finds the vote."""
@@ -175,7 +176,7 @@ class VoteExecutor(Protocol):
 
 
 class ActionExecutor:
-    """Carries out what was decided; parts that a role lacks are None, and their actions then a `Bug`."""
+    """Carries out decided actions. A part that the role lacks is None; an action for such a part is a `Bug`."""
 
     def __init__(
         self, sender: MoveSender, journal: Journal, auditor: Auditor | None, watchtower: Watchtower | None,
@@ -191,7 +192,7 @@ class ActionExecutor:
         self._recorded: OrderedDict[Action, None] = OrderedDict()
 
     def perform_all(self, actions: tuple[Action, ...], snapshot: Snapshot) -> None:
-        """Performs each action; one that fails is logged and counted, and decided again at the next tick."""
+        """Performs each action. A failed action is logged and counted; the next tick decides it again."""
         for action in actions:
             try:
                 self._perform(action, snapshot)
@@ -234,7 +235,7 @@ class ActionExecutor:
                 make_move(self._sender, action)
 
     def _record(self, action: Action, subject: bytes, body: dict[str, object]) -> None:
-        """The intent, once and not at each tick: an action is decided again until the chain shows it."""
+        """Writes the intent to the journal once, although the action is decided again at each tick until the chain shows it."""
         if action in self._recorded:
             self._recorded.move_to_end(action)
             return
@@ -246,7 +247,7 @@ class ActionExecutor:
 
 
 class ObservingExecutor:
-    """Logs what a watchtower would do, and does nothing: what a watchtower has without the strategy `challenge`."""
+    """Logs the actions that a watchtower would take, and takes none: for a watchtower without the strategy `challenge`."""
 
     def __init__(self) -> None:
         self._told: OrderedDict[Action, None] = OrderedDict()

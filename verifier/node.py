@@ -1,7 +1,7 @@
 """The tick of a duty process: load one snapshot, let every part decide, act on the decisions (design section 2).
 
-What has a deadline comes first: votes and moves are sent before anything is fetched from a server that may be slow. The actions
-of a part are executed before the next part decides. A part that fails does not stop the others.
+Steps with a deadline come first: the node sends votes and moves before it fetches anything from a server that may be slow. It
+executes the actions of a part before the next part decides. A part that fails does not stop the others.
 """
 
 import functools
@@ -22,31 +22,31 @@ from verifier.watch.records import Records
 
 
 class TransactionPump(Protocol):
-    """The sender's own progress: signs, broadcasts, confirms what its outbox holds, without waiting."""
+    """The sender's own progress: it signs, broadcasts and confirms the transactions of its outbox, without waiting."""
 
     def pump(self) -> int:
-        """One step; how many transactions stay open."""
+        """Takes one step, and returns how many transactions stay open."""
         ...
 
 
 class Executor(Protocol):
-    """Who carries out what was decided, or logs it."""
+    """Carries out or logs the actions that the parts decided."""
 
     def perform_all(self, actions: tuple[Action, ...], snapshot: Snapshot) -> None:
-        """Each action, in order."""
+        """Handles each action, in order."""
         ...
 
 
 class NodePart(Protocol):
-    """One thing that a node does."""
+    """One task of a node."""
 
     def step(self, snapshot: Snapshot) -> Sequence[Action]:
-        """What it wants done at this block."""
+        """The actions that this part decides at this block."""
         ...
 
 
 class VotePart(NodePart, Protocol):
-    """What `committee` adds to a node."""
+    """The part that `committee` adds to a node: own votes."""
 
     def finish(self, finished: FinishedJob, snapshot: Snapshot) -> None:
         """Takes the result of a vote job."""
@@ -61,7 +61,7 @@ class Node:
         moves: MovePolicy, parts: Sequence[NodePart], worker: Worker | None = None, auditor: Auditor | None = None,
         votes: VotePart | None = None, observe: Callable[[Snapshot], None] = lambda _: None,
     ) -> None:  # fmt: skip
-        """`observe` is called with each snapshot after what has a deadline."""
+        """The node calls `observe` with each snapshot, after the steps that have a deadline."""
         self._chain = chain
         self._pump = pump
         self._records = records
@@ -78,7 +78,7 @@ class Node:
         self.ticks = 0
 
     def tick(self) -> None:
-        """One pass. Cheap while nothing happens: one call asks for the head."""
+        """Runs one pass. While nothing happens, a pass costs one call, which asks for the head."""
         if self._worker is not None:
             self._finished += self._worker.collect()
         head = self._chain.head()
@@ -91,12 +91,12 @@ class Node:
         whole &= self._keep_deadlines(snapshot, followed)
         self._apart("observation", lambda: self._observe(snapshot))
         if followed and self._judge(snapshot) and whole:
-            # Only now: a tick that failed half-way is repeated, not skipped.
+            # Store the block number last, so that a tick that failed half-way is repeated and not skipped.
             self._number = head
             self.ticks += 1
 
     def _judge(self, snapshot: Snapshot) -> bool:
-        """Fetches, and has every part but the votes act; whether all of them could."""
+        """Fetches records, then runs every part except the votes. Returns whether all of them succeeded."""
         whole = self._apart("records", lambda: self._records.step(snapshot))
         whole &= self._finish("audit", self._auditor, snapshot)
         for part in self._parts:
@@ -105,11 +105,11 @@ class Node:
         return whole
 
     def _step(self, part: NodePart, snapshot: Snapshot) -> None:
-        """What a part wants done is done at once: the next one may have to wait for DA."""
+        """Executes the actions of a part at once, because the next part may have to wait for DA."""
         self._act(part.step(snapshot), snapshot)
 
     def _act(self, actions: Sequence[Action], snapshot: Snapshot) -> None:
-        # A job whose result is here, and could not be taken yet, does not run again.
+        # Do not run a job again while its result waits here because a part could not take it yet.
         judged = {each.key for each in self._finished}
         due = tuple(action for action in actions if _job_of(action) not in judged)
         if due:
@@ -117,7 +117,8 @@ class Node:
             self._send()
 
     def _apart(self, part: str, step: Callable[[], None]) -> bool:
-        """Whether a part could do its step: what it lacks of the chain or of DA, another may not need."""
+        """Runs the step of one part, and returns whether it succeeded. A failure is logged and does not stop the other parts,
+        because they may not need the data that this part lacks."""
         try:
             step()
         except (Fault, Unavailable) as error:
@@ -127,7 +128,8 @@ class Node:
         return True
 
     def _follow(self, snapshot: Snapshot) -> bool:
-        """Whether the batches up to this block are known. Without them nothing new is judged, but commits and reveals go on."""
+        """Reads the batches up to this block, and returns whether that succeeded. If it failed, the tick starts no new job, but
+        commits and reveals go on."""
         try:
             self._records.follow(snapshot)
         except (Fault, Unavailable) as error:
@@ -137,8 +139,8 @@ class Node:
         return True
 
     def _keep_deadlines(self, snapshot: Snapshot, followed: bool) -> bool:
-        """Votes and moves, before anything may wait for DA; among them what needs no bytes goes out first. Whether the votes
-        could be decided."""
+        """Sends votes and moves before anything waits for DA, and returns whether the votes could be decided. Actions that need
+        no bytes are sent before new vote jobs start."""
         actions: list[Action] = []
         votes = self._votes
         whole = votes is None or self._apart("votes", lambda: actions.extend(votes.step(snapshot)))
@@ -151,7 +153,8 @@ class Node:
         return whole
 
     def _send(self) -> None:
-        """Moves the outbox on. A nonce lease that another process still holds, or a busy node, must not keep us from deciding."""
+        """Sends what the outbox holds. An error is only logged: the node must decide even while another process has the nonce
+        lease, or while the chain node is busy."""
         try:
             self._pump.pump()
         except (Fault, Unavailable) as error:
@@ -159,7 +162,8 @@ class Node:
             telemetry.log_error("pump.failed", error)
 
     def _finish(self, kind: str, part: VotePart | Auditor | None, snapshot: Snapshot) -> bool:
-        """Hands a part the results of its jobs, each until the part has taken it; whether it has taken all."""
+        """Gives the finished jobs of one kind to their part, and returns whether the part took all of them. A result that the
+        part cannot take yet is given again at the next tick."""
         whole = True
         for finished in [each for each in self._finished if each.key[0] == kind]:
             if not isinstance(finished.outcome, EnclaveAway):

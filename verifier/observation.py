@@ -1,7 +1,7 @@
-"""What a duty process tells about itself from the snapshot of each block: metrics, and the checks of `/readyz`.
+"""What a duty process reports about itself at each block: metrics, and the checks of `/readyz`.
 
-The checks say whether the node can do its duties now: a node without stake, registration, balance or enclave logs no error of its
-own, because nothing is due yet.
+The checks show whether the node can do its duties now. A node without stake, registration, balance or enclave logs no error as
+long as nothing is due.
 """
 
 import math
@@ -22,14 +22,14 @@ from verifier.settings import Role
 JUDGES = frozenset({Role.VERIFIER, Role.MEMBER})
 """Roles with stake and an enclave."""
 JUDGE_GAS, WATCHTOWER_GAS = 1_000_000, 2_000_000
-"""Gas that one dispute may cost the account at once (`bench/results/gas.json`): commit, reveal with a quote, and a settlement; or
-a watchtower's opening, demand, and opening of its alternative."""
+"""Gas that one dispute may cost the account at once (`bench/results/gas.json`). A judge pays for commit, reveal with a quote, and
+a settlement. A watchtower pays for opening the dispute, a demand, and opening its alternative."""
 
 ETHER = 10**18
 
 
 class ObservedChain(Protocol):
-    """What is read of the chain: once for each version of the parameters, and once for each key epoch."""
+    """The part of the chain that is read: once for each version of the parameters, and once for each key epoch."""
 
     def params(self, version: int, block: int) -> ParamSet:
         """A version of all parameters."""
@@ -41,8 +41,8 @@ class ObservedChain(Protocol):
 
 
 def required_wei(snapshot: Snapshot, role: Role, params: ParamSet, max_fee_wei: int) -> int:
-    """Balance that an account needs in the worst case: gas at `max_fee_wei`, the highest fee that it pays, and a watchtower's
-    bonds. 0 for a node that observes only, which pays no fee."""
+    """Balance in wei that an account needs in the worst case: gas at `max_fee_wei`, the highest fee that it pays, and a
+    watchtower's bonds. 0 for a node that only observes, because it pays no fee."""
     if max_fee_wei == 0:
         return 0
     if role in JUDGES:
@@ -51,7 +51,7 @@ def required_wei(snapshot: Snapshot, role: Role, params: ParamSet, max_fee_wei: 
 
 
 class NodeObserver:
-    """Sets metrics and records checks; called once for each snapshot."""
+    """Sets metrics and records checks. The node calls it once for each snapshot."""
 
     def __init__(
         self, readiness: ReadinessRegistry, head: ChainHead, chain: ObservedChain, me: Address, role: Role, max_fee_wei: int,
@@ -59,8 +59,8 @@ class NodeObserver:
     ) -> None:  # fmt: skip
         """`max_fee_wei`: largest fee per gas that the account pays; 0 if it sends nothing.
 
-        `note_policy` is called with the digest of each new appraisal policy and the block. It adds the checks that are computed
-        when somebody asks.
+        `note_policy` is called with the digest of each new appraisal policy and the block. The caller's own checks, which are
+        computed when `/readyz` is asked, use that policy.
         """
         self._readiness = readiness
         self._head = head
@@ -77,7 +77,7 @@ class NodeObserver:
             readiness.add("key_shards", self._shards.check)
 
     def observe(self, snapshot: Snapshot) -> None:
-        """Tells what this block shows."""
+        """Sets the metrics and checks for this block."""
         self._head.note(snapshot.number, snapshot.timestamp)
         metrics.BALANCE.set(snapshot.me.balance_wei)
         metrics.STAKE.set(snapshot.me.stake_wei)
@@ -121,7 +121,7 @@ def _membership(snapshot: Snapshot, params: ParamSet, me: Address) -> list[Check
 
 
 def set_disputes(snapshot: Snapshot, me: Address) -> None:
-    """Metrics of the disputes that can still change, and of the next deadline of own seats."""
+    """Sets the metrics of the disputes that can still change, and of the next deadline of own seats."""
     parts = {"member": 0, "challenger": 0, "observer": 0}
     for dispute in snapshot.disputes:
         parts[_part_in(dispute, me)] += 1
@@ -144,7 +144,7 @@ def _part_in(dispute: Dispute, me: Address) -> str:
 
 
 def _is_due(dispute: Dispute, phase: Phase, me: Address) -> bool:
-    """Whether an own seat has still to act in this phase. Who did not commit has nothing to reveal."""
+    """Whether an own seat still has to act in this phase. A seat without a commitment has nothing to reveal."""
     seat = dispute.seat_of(me)
     if seat is None:
         return False

@@ -19,20 +19,22 @@ _SENT = (OutboxState.CONFIRMED, OutboxState.FINAL, OutboxState.SUPERSEDED)
 
 
 class Certifier(Protocol):
-    """The part of a sender that is used."""
+    """The part of a sender that is used here."""
 
     def certify_item(self, digest: Digest, vectors: Digest, certify_until: int) -> OutboxItem:
-        """Plans the word, or plans it again if an earlier try ended; how far it is."""
+        """Plans the certification, or plans it again if an earlier attempt ended. Returns the state of its outbox row."""
         ...
 
 
 def certification_subject(item: Digest, vectors: Digest, certify_until: int) -> bytes:
-    """Subject of an order: what was computed, and for which proposal. Another one of the same item is not meant."""
+    """Subject of an order: the item, the vectors that were computed, and the end of the proposal. An order for another proposal
+    of the same item has another subject."""
     return item + vectors + certify_until.to_bytes(8, "big")
 
 
 class OrderedDuties:
-    """Looks at the orders of each block, until the word is in the chain or the proposal over; a `verifier.node.NodePart`."""
+    """Carries out ordered duties at each block until the certification is in the chain or the proposal is over. Implements
+    `verifier.node.NodePart`."""
 
     def __init__(self, duties: Duties, sender: Certifier) -> None:
         self._duties = duties

@@ -24,13 +24,13 @@ from bytewise.protocol.units import U8, ZERO_DIGEST, Address, Blob, Digest
 from bytewise.service import telemetry
 
 MAX_TIPS = 4096
-"""Hints that are kept: the oldest go first."""
+"""Most hints that are kept; the oldest are dropped first."""
 MAX_TIPS_EACH = 64
-"""Of one verifier, so that none can push out what others told."""
+"""Most hints of one verifier, so that no verifier can push out the hints of others."""
 MAX_WAITING = 256
-"""Hints that wait to be sent; a hint is a favour, and more are dropped."""
+"""Most hints that wait to be sent. Further ones are dropped, because hints are voluntary."""
 TIMEOUT_S = 5.0
-"""Of one exchange."""
+"""Seconds for one exchange with a watchtower."""
 PATH = "/v1/tip"
 
 
@@ -41,9 +41,9 @@ class AuditHint:
     result: AuditResult
     """The result that it will publish."""
     signature: Blob
-    """The auditor's, over the result."""
+    """The auditor's signature over the result."""
     outcome: U8
-    """`Outcome`."""
+    """Value of `Outcome`."""
     code: U8
     """Defect code; 0 if EXECUTED."""
     tokens_hash: Digest
@@ -55,13 +55,13 @@ class AuditHint:
 
     @property
     def key(self) -> Digest:
-        """What a verdict says that agrees (`court.count.key_of`)."""
+        """Identifies the verdict that would agree with this hint (`court.count.key_of`)."""
         executed = self.outcome == Outcome.EXECUTED.value
         return key_of(self.outcome, self.code, out_hash(self.tokens_hash, self.trace_root) if executed else ZERO_DIGEST)
 
 
 class HintBox:
-    """Hints of verifiers, by receipt. `verifiers` may be asked by any thread. Thread-safe."""
+    """Hints of verifiers, by receipt. Thread-safe. Any thread may test membership in `verifiers`."""
 
     def __init__(self, domain: Domain, verifiers: Container[Address]) -> None:
         self._domain = domain
@@ -70,7 +70,7 @@ class HintBox:
         self._lock = threading.Lock()
 
     def put(self, hint: AuditHint) -> None:
-        """Keeps a hint that its verifier signed; the fault otherwise. What is cheap is looked at first."""
+        """Keeps a hint that its verifier signed; a named `Fault` otherwise. Cheap checks come before the signature."""
         result = hint.result
         if result.verifier not in self._verifiers:
             raise NotAMember(result.verifier, "any pool", 0)
@@ -87,7 +87,7 @@ class HintBox:
                 del self._hints[next(iter(self._hints))]
 
     def key(self, posted: Iterable[AuditResult]) -> Digest | None:
-        """The answer that most of these published results were told to stand for; None if nobody told."""
+        """The answer that most hints for these published results name; None if there is no hint for them."""
         with self._lock:
             told = [(result, self._hints.get((result.receipt_id, result.verifier))) for result in posted]
         keys = [hint.key for result, hint in told if hint is not None and hint.result == result]
@@ -95,8 +95,8 @@ class HintBox:
 
 
 class HintSender:
-    """Tells watchtowers, in a thread of its own: votes have deadlines, and a watchtower may be slow. Who does not answer is left
-    alone, for a hint is a favour."""
+    """Sends hints to watchtowers in a separate thread, because a watchtower may be slow and votes have deadlines. A watchtower
+    that does not answer gets no second try, because hints are voluntary."""
 
     def __init__(self, urls: tuple[str, ...], certificate: Path) -> None:
         self._urls = urls
@@ -105,7 +105,7 @@ class HintSender:
         threading.Thread(target=self._loop, name="hints out", daemon=True).start()
 
     def __call__(self, hint: AuditHint) -> None:
-        """Takes a hint for each watchtower; never waits."""
+        """Queues a hint for all watchtowers. Never waits."""
         try:
             self._waiting.put_nowait(hint)
         except queue.Full:

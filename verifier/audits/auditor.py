@@ -40,7 +40,7 @@ class AuditChain(BlockView, TermsView, AuditView, Protocol):
 
 
 class Cause(enum.StrEnum):
-    """To what a result that is no match is attributed, before anybody acts on it."""
+    """The cause to which a result that is no match is attributed, before anybody acts on it."""
 
     NOTHING = "match"
     OPERATOR = "operator"
@@ -50,7 +50,7 @@ class Cause(enum.StrEnum):
 
 
 class AuditConclusion(NamedTuple):
-    """A light audit's result for the public, its cause, and the salt that opens its commitment later."""
+    """The public result of a light audit, its cause, and the salt that later opens its commitment."""
 
     result: AuditResult
     cause: Cause
@@ -58,7 +58,7 @@ class AuditConclusion(NamedTuple):
 
 
 def attribute(job: JobResult, receipt: Receipt, checklist: Preflight, profile: str) -> Cause:
-    """The cause of a result. A difference was already reproduced by a second backend inside the enclave."""
+    """The cause of a result. A second backend inside the enclave has already reproduced any difference."""
     match Outcome(job.outcome):
         case Outcome.EXECUTED:
             if not differing_fields(receipt, job.tokens_hash, job.trace_root):
@@ -90,18 +90,19 @@ class _Batch(NamedTuple):
 
 
 class AuditSortition:
-    """Draws of batches in open windows."""
+    """Computes whether receipts in open windows were drawn for an audit."""
 
     def __init__(self, chain: AuditChain) -> None:
         self._chain = chain
         self._stakes: dict[_Batch, tuple[tuple[Address, int], ...]] = {}
         self._drawn: dict[_Batch, dict[tuple[Digest, Digest], bool]] = {}
-        """By receipt and beacon: as often as it is asked, and whatever stays missing, a draw is computed once."""
+        """Result of each draw, by receipt and beacon, so that a draw is computed only once."""
         self._beacons: dict[tuple[int, Digest], Digest] = {}
-        """By number of the beacon's block and hash of the snapshot's: a block's hash fixes all its ancestors."""
+        """Beacons, by number of the beacon's block and hash of the snapshot's block. The snapshot's hash fixes all its ancestors,
+        so an entry is never wrong."""
 
     def has(self, receipt_id: Digest, header: BatchHeader, snapshot: Snapshot) -> bool:
-        """Whether anybody was drawn to audit the receipt; False while its beacon is not there."""
+        """Whether any verifier was drawn to audit the receipt. False before its beacon exists."""
         batch, at = snapshot.batch(header.batch_id), header.block + BEACON_DELAY_BLOCKS
         if batch is None or at > snapshot.number:
             return False
@@ -138,13 +139,13 @@ class AuditSortition:
 
 
 MAX_ATTEMPTS = 3
-"""Jobs per audit: a third failure is no longer chance."""
+"""Most jobs for one audit. A third failure is no longer chance."""
 RETRY_PAUSE_S = 5
-"""Chain time between two of them: an enclave that restarts needs some seconds."""
+"""Chain time between two jobs for one audit, in seconds: enough for an enclave to restart."""
 
 
 class Auditor:
-    """Runs the audits that fall to this verifier."""
+    """Runs the audits for which this verifier was drawn."""
 
     def __init__(
         self, chain: AuditChain, network: Network, records: Records, audits: LightAudits, journal: Journal, signer: Signer,
@@ -171,7 +172,7 @@ class Auditor:
         self._not_before: dict[Digest, int] = {}
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """Looks for new draws, then says what to do about all audits."""
+        """Looks for new draws, then decides the next step of every audit."""
         self._forget_another_branch(snapshot)
         self._forget_closed()
         for live in self._records.live:
@@ -181,7 +182,7 @@ class Auditor:
         return decide_auditor(snapshot, self._bounties.duties(snapshot), running, self._margin_s)
 
     def start(self, action: RunAudit, snapshot: Snapshot) -> None:
-        """Queues the enclave job of one audit unless the enclave is away; `Unavailable` while something it needs is missing."""
+        """Queues the enclave job of one audit, unless the enclave is away. `Unavailable` while data for the job are missing."""
         self._not_before[action.receipt_id] = snapshot.timestamp + RETRY_PAUSE_S
         if self._worker.away():
             return
@@ -214,18 +215,18 @@ class Auditor:
         self._bounties.post(action, sender)
 
     def collect(self, action: OpenAudit | ClaimBounty, sender: AuditSender) -> None:
-        """Shows what the result committed to, or claims the bounty for it."""
+        """Opens the commitment of a published result, or claims its bounty."""
         self._bounties.collect(action, sender)
 
     def _forget_another_branch(self, snapshot: Snapshot) -> None:
-        # A beacon of blocks that left the chain draws nobody: shards would refuse the ticket.
+        # A beacon of another branch of the chain draws nobody: shards would refuse the ticket.
         if self._last is not None and self._chain.block_hash(self._last[0]) != self._last[1]:
             self._beacons.clear()
             self._drawn.clear()
         self._last = (snapshot.number, snapshot.block_hash)
 
     def _forget_closed(self) -> None:
-        """What is known of receipts whose window is over."""
+        """Forgets the receipts whose window is over."""
         live = {each.seen.receipt_id for each in self._records.live}
         batches = {each.header.batch_id for each in self._records.live}
         self._drawn &= live
@@ -234,7 +235,7 @@ class Auditor:
         self._not_before = {receipt: kept for receipt, kept in self._not_before.items() if receipt in live}
 
     def _draw(self, live: LiveReceipt, snapshot: Snapshot) -> None:
-        """Whatever the check found: a receipt that nobody could audit because of a small fault would still become final."""
+        """Draws for a receipt, whatever its check found. Without an audit, a receipt with a small fault would become final."""
         receipt_id, header = live.seen.receipt_id, live.header
         at = header.block + BEACON_DELAY_BLOCKS
         if receipt_id in self._drawn or at > snapshot.number:
@@ -246,7 +247,7 @@ class Auditor:
             return
         params = self._chain.params(batch.params_version, snapshot.number)
         stake = self._chain.stake_at(self._signer.address, header.block, snapshot.number)
-        # Shards and contract accept only members of the judging pool: a job of another verifier would be refused.
+        # Only members of the judging pool are drawn: shards and contract refuse any other verifier.
         pool = snapshot.me.pool
         is_member = any(pool) and pool == self._chain.pool_of(header.environment, snapshot.number)
         seats = seats_in_audit_draw(stake, params.money.audit_unit, is_member)

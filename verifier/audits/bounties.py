@@ -1,7 +1,7 @@
-"""The way of a signed audit result to its bounty: posted, opened after the window, paid once another verifier agrees (ADR-018).
+"""Takes a signed audit result to its bounty: posted, opened after the window, paid once another verifier agrees (ADR-018).
 
-A row moves on only when the chain shows the step, not when the step was planned: a sender drops a transaction that waits too
-long.
+A row changes its state only when the chain shows the step, not when the step is planned: a sender drops a transaction that waits
+too long.
 """
 
 from typing import NamedTuple
@@ -22,13 +22,15 @@ PENDING, SIGNED, POSTED, OPENED, AGREED, DONE, FAILED = "PENDING", "SIGNED", "PO
 """States of an audit. POSTED, OPENED and AGREED mean that the chain showed it."""
 
 AGREEMENT = 2
-"""Verifiers that must have shown the same for a bounty (`LightAudits`)."""
+"""Verifiers that must have opened the same answer before a bounty is paid (`LightAudits`)."""
 CLAIMS_AT_ONCE = 16
-"""Bounties claimed at one time, of matches and of mismatches, the oldest first: each is tried in every block until it is paid."""
+"""Most bounties of matches, and of mismatches, that are claimed at one time, oldest first. Each is tried in every block until it
+is paid."""
 
 
 class StageLimit(NamedTuple):
-    """How long an audit is kept in each state after its deadline, protocol time, and what is said of one that is given up."""
+    """How long an audit stays in a state after its deadline, in seconds of the protocol clock, with the state and the reason that
+    follow."""
 
     seconds: int
     state: str
@@ -44,11 +46,11 @@ STAGE_LIMITS = {
     # A pool fills with every batch, and the hourly limit lets a day's worth through in a day.
     AGREED: StageLimit(_DAY, FAILED, "its bounty was not paid"),
 }
-"""The deadline is the end of the window, from OPENED on the opening, and after a dispute its end."""
+"""The deadline is the end of the window; from OPENED on, the time of the opening; after a dispute, its end."""
 
 
 class Bounties:
-    """The audits of one verifier from their draw on, but for judging."""
+    """The audits of one verifier, from the draw to the bounty, without the enclave job."""
 
     def __init__(self, chain: AuditView, records: Records, audits: LightAudits, verifier: Address) -> None:
         self._chain = chain
@@ -57,7 +59,7 @@ class Bounties:
         self._verifier = verifier
 
     def duties(self, snapshot: Snapshot) -> list[AuditDuty]:
-        """What there is to do, after a look at what the chain shows of it."""
+        """Reads the chain's state of each audit, and returns the audits that need a step."""
         rows = [row for state in (PENDING, SIGNED, POSTED, OPENED) for row in self._audits.audits(state)]
         metrics.AUDIT_QUEUE.set(sum(row.state == PENDING for row in rows))
         due = [self._duty(row, snapshot) for row in rows]
@@ -71,7 +73,7 @@ class Bounties:
         sender.post_audit(action.result, row.signature, action.batch_id)
 
     def collect(self, action: OpenAudit | ClaimBounty, sender: AuditSender) -> None:
-        """Shows what the result committed to, or claims the bounty for it."""
+        """Opens the commitment of a published result, or claims its bounty."""
         row, live = self._row(action.receipt_id), self._records.find(action.receipt_id)
         assert row.result is not None and live is not None, "decided from this row"
         if isinstance(action, OpenAudit):
@@ -81,7 +83,8 @@ class Bounties:
             sender.claim_bounty(live.seen.signed, live.seen.proof, row.result)
 
     def _claimable(self, snapshot: Snapshot) -> list[LightAudit]:
-        """What may be paid: nothing while a dispute of the receipt runs, which is none of the time that we wait."""
+        """Audits whose bounty may be claimed. No claim is made while the receipt is disputed, and that time does not count
+        against the deadline."""
         in_court = {case.receipt_id for case in snapshot.disputes if case.phase is not Phase.FINAL}
         agreed = self._audits.audits(AGREED)
         for row in agreed:
@@ -92,7 +95,8 @@ class Bounties:
         for row in (each for each in agreed if each.receipt_id not in in_court):
             is_doubt = row.result is not None and row.result.result == AuditOutcome.MISMATCH.value
             (doubts if is_doubt else sure).append(row)
-        # Each kind has its places: what no dispute ever bears out must not keep what is sure from being paid.
+        # Matches and mismatches have separate places: mismatches that no dispute ever confirms must not block the payment of
+        # matches.
         return sure[:CLAIMS_AT_ONCE] + doubts[:CLAIMS_AT_ONCE]
 
     def _duty(self, row: LightAudit, snapshot: Snapshot) -> AuditDuty | None:
@@ -107,7 +111,7 @@ class Bounties:
         return AuditDuty(row.receipt_id, live.header.batch_id, row.result, stage, agreed=row.state == AGREED)
 
     def _extended(self, row: LightAudit, live: LiveReceipt, snapshot: Snapshot) -> LightAudit:
-        """A window that stood still ends later."""
+        """Moves the deadline if the window now ends later, because it stood still during a pause or a demand."""
         batch = snapshot.batch(live.header.batch_id)
         if row.state not in (PENDING, SIGNED, POSTED) or batch is None or batch.window_end <= row.deadline:
             return row
@@ -115,7 +119,7 @@ class Bounties:
         return row._replace(deadline=batch.window_end)
 
     def _advanced(self, row: LightAudit, live: LiveReceipt, snapshot: Snapshot) -> LightAudit:
-        """The row as the chain shows it. One that was posted is not asked for again before its window is over."""
+        """The row in the state that the chain shows. A posted row is not looked up again before its window is over."""
         if row.state == SIGNED or row.state == AGREED or (row.state == POSTED and snapshot.clock > row.deadline):
             state = self._shown(
                 row, self._chain.audit_stage(row.receipt_id, live.header.batch_id, self._verifier, snapshot.number)
@@ -130,7 +134,7 @@ class Bounties:
         telemetry.log("audit.moved", receipt=row.receipt_id, state=state)
         deadline = row.deadline
         if state == OPENED:
-            # Others have as long as ever to show the same, also after an opening that had to wait.
+            # After a late opening, other verifiers still have the full time to open the same answer.
             deadline = max(deadline, snapshot.clock)
             self._audits.extend(row.receipt_id, deadline)
         return row._replace(state=state, deadline=deadline)
@@ -138,7 +142,7 @@ class Bounties:
     def _shown(self, row: LightAudit, stage: AuditStage) -> str:
         assert row.result is not None, "signed"
         if stage is AuditStage.PAID or (stage is not AuditStage.NOTHING and row.result.result == AuditOutcome.NONE.value):
-            return DONE  # what found nothing has nothing to show
+            return DONE  # a result without a finding opens nothing
         if stage is AuditStage.OPENED:
             return row.state if row.state == AGREED else OPENED
         return POSTED if stage is AuditStage.POSTED else SIGNED
@@ -149,7 +153,7 @@ class Bounties:
         return self._chain.agreeing(row.receipt_id, live.header.batch_id, found, snapshot.number) >= AGREEMENT
 
     def _patience(self, row: LightAudit, snapshot: Snapshot) -> bool:
-        """Whether there is some left; a row without is ended."""
+        """Whether the row may wait longer. If not, it ends with the state and reason of its limit."""
         limit = STAGE_LIMITS[row.state]
         if snapshot.clock <= row.deadline + limit.seconds:
             return True

@@ -1,7 +1,8 @@
 """The HTTPS server on which a watchtower receives hints. Anybody may connect, so every resource of a connection is bounded.
 
-A connection has one thread, one request and `EXCHANGE_S` in all. At most `MAX_CONNECTIONS` are open at a time, `MAX_FROM_ONE`
-of one address. A sender that is no verifier costs one look into `KnownVerifiers`: a stranger cannot make us ask the chain.
+A connection has one thread, one request and `EXCHANGE_S` in all. At most `MAX_CONNECTIONS` are open at a time, and at most
+`MAX_FROM_ONE` from one address. For an unknown sender the server only looks into `KnownVerifiers`, so no sender can make it read
+the chain.
 """
 
 import io
@@ -26,7 +27,7 @@ from verifier.audits.audit_hints import PATH, AuditHint, HintBox
 from verifier.watch.records import Records
 
 REFRESH_BLOCKS = 32
-"""Blocks after which the pools are read again: who joins weighs nothing before the next stake epoch, which is longer."""
+"""Blocks after which the pools are read again. A new member has no weight before the next stake epoch, which is longer."""
 
 
 class StakedAccount(Protocol):
@@ -34,29 +35,30 @@ class StakedAccount(Protocol):
 
     @property
     def account(self) -> Address:
-        """Whose it is."""
+        """Address of the account."""
         ...
 
     @property
     def stake(self) -> int:
-        """Wei."""
+        """Stake in wei."""
         ...
 
 
 class PoolReader(Protocol):
-    """The part of the chain that members are read from."""
+    """The part of the chain from which pool members are read."""
 
     def pool_of(self, environment: Digest, block: int) -> Digest:
         """Pool that judges an environment."""
         ...
 
     def verifiers(self, pool: Digest, block: int) -> Sequence[StakedAccount]:
-        """All accounts that ever joined it."""
+        """All accounts that ever joined the pool."""
         ...
 
 
 class KnownVerifiers:
-    """Verifiers with stake in the pools that judge what can still be disputed. Implements `node.NodePart`; decides nothing."""
+    """Verifiers with stake in the pools that judge receipts which can still be disputed. Implements `node.NodePart`; decides
+    nothing."""
 
     def __init__(self, chain: PoolReader, records: Records) -> None:
         self._chain = chain
@@ -69,7 +71,7 @@ class KnownVerifiers:
         return who in self._known
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """Reads the pools now and then, and when receipts of another environment can be disputed."""
+        """Reads the pools every `REFRESH_BLOCKS` blocks, and when receipts of a new environment can be disputed."""
         environments = frozenset(live.header.environment for live in self._records.live)
         aged = snapshot.number - self._read_at >= REFRESH_BLOCKS or snapshot.number < self._read_at
         if aged or not environments <= self._environments:
@@ -81,36 +83,36 @@ class KnownVerifiers:
 
 
 MAX_HINT_BYTES = 4096
-"""A hint has about 700."""
+"""Largest hint. A usual one has about 700 bytes."""
 MAX_CONNECTIONS = 32
-"""Open at one time."""
+"""Most connections that are open at one time."""
 MAX_FROM_ONE = 4
-"""Of them from one address: an auditor has one, and some auditors may share an address."""
+"""Most open connections from one address. An auditor uses one, and several auditors may share an address."""
 EXCHANGE_S = 5.0
-"""From a connection's acceptance to its end, handshake included."""
+"""Seconds for a whole connection, handshake included."""
 
 
 class HintServer:
-    """Takes hints in threads of its own until `close`."""
+    """Receives hints in separate threads until `close`."""
 
     def __init__(self, box: HintBox, host: str, port: int, certificate: Path, key: Path, exchange_s: float = EXCHANGE_S) -> None:
         self._server = _Server((host, port), _Handler)
         self._server.box, self._server.exchange_s = box, exchange_s
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
-        # Not before a thread of its own has the connection: a client that says nothing keeps nobody waiting.
+        # The handshake happens in the connection's own thread, so that a silent client does not block the others.
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self._thread = threading.Thread(target=self._server.serve_forever, name="hints", daemon=True)
         self._thread.start()
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """TCP port."""
         return int(self._server.server_address[1])
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """Number of open connections."""
         return self._server.open
 
     def close(self) -> None:
@@ -135,7 +137,7 @@ class _Server(ThreadingHTTPServer):
             return self._open.total()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """A thread for the connection, if there is room."""
+        """Starts a thread for the connection if there is room."""
         who = str(client_address[0])
         if not self._take(who):
             metrics.HINTS_REFUSED.labels(reason="connections").inc()
@@ -148,14 +150,14 @@ class _Server(ThreadingHTTPServer):
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """The connection's thread."""
+        """Handles the connection in its thread."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._give_back(str(client_address[0]))
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that broke is its client's affair; the library would print a trace."""
+        """Counts a broken connection. The library would print a trace for it, although only its client is affected."""
         metrics.HINTS_REFUSED.labels(reason="broken").inc()
 
     def _take(self, who: str) -> bool:
@@ -173,7 +175,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Until(io.RawIOBase):
-    """A socket that is read until a moment: bytes that come one by one buy no time."""
+    """A socket that can be read until a fixed moment, so that a client which sends single bytes gets no extra time."""
 
     def __init__(self, connection: socket.socket, until: float) -> None:
         super().__init__()
@@ -201,7 +203,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile = io.BufferedReader(_Until(self.connection, until))
 
     def do_POST(self) -> None:
-        """One hint."""
+        """Receives one hint."""
         length = self.headers.get("Content-Length", "")
         if self.path != PATH or not re.fullmatch("[0-9]{1,4}", length) or int(length) > MAX_HINT_BYTES:
             self._answer(400)
@@ -215,7 +217,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(403)
 
     def log_message(self, *args: object) -> None:
-        """Silent: the journal of the process says what matters."""
+        """Logs nothing: the log of the process has the events that matter."""
 
     def _answer(self, status: int) -> None:
         self.send_response(status)

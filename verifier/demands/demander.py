@@ -1,10 +1,11 @@
-"""Demands what operators withhold, ends unanswered demands, disputes receipts whose demand brought nothing (design section 9).
+"""Demands data that operators withhold, ends unanswered demands, and disputes receipts whose envelope stayed missing (design
+section 9).
 
-`Unavailable` never accuses. Bytes are demanded, with a small bond, if DA failed to give them several times past the fetch
-deadline while it gave us other bytes. The chain's state of the demand then settles the doubt. `DemandIndex` knows all demands
-that the chain shows, whoever made them. `DemandFollower` fetches demanded envelopes from where the answer says.
-`UnpaidPenalties` takes the rest of a penalty once the operator has stake again. `WithholdingDisputes` reads our own disputes
-from the chain, so that what they cost counts after a restart too.
+An `Unavailable` error accuses nobody. The node demands bytes, with a small bond, only if DA failed to give them several times
+past the fetch deadline while it gave other bytes. The chain's state of the demand then shows whether the operator answered.
+`DemandIndex` knows all demands on the chain. `DemandFollower` fetches demanded envelopes from the place that the answer names.
+`UnpaidPenalties` takes the rest of a penalty once the operator has stake again. `WithholdingDisputes` reads own disputes from the
+chain, so that their cost still counts after a restart.
 """
 
 import time
@@ -44,20 +45,21 @@ from verifier.watch.event_counter import EventCounter
 from verifier.watch.receipt_inbox import ReceiptInbox
 from verifier.watch.records import FETCH_BUDGET_S, Records
 
-# All availability demands that the chain shows, whoever made them. Nothing is stored: a start reads them again.
+# All availability demands on the chain, of any account. Nothing is stored: each start reads them again.
 
 SUBJECTS_PER_CALL = 256
-"""Demands read at once."""
+"""Most demands read in one call."""
 MAX_UNPAID = 4096
-"""Old demands whose penalty is not known to be paid; those demanded first go."""
+"""Most old demands that are kept because their penalty may be unpaid; the oldest are dropped first."""
 
 
 class DemandChain(BlockView, DemandView, Protocol):
-    """What the index reads of the chain."""
+    """The part of the chain that the index reads."""
 
 
 class DemandIndex:
-    """Demands by subject, those that are open and those that ended and were opened within `keep_s` of the protocol clock."""
+    """Demands by subject: all open ones, and ended ones that were opened within the last `keep_s` seconds of the protocol
+    clock."""
 
     def __init__(self, chain: DemandChain, first_block: int, keep_s: int) -> None:
         self._chain = chain
@@ -68,24 +70,25 @@ class DemandIndex:
         self._known: dict[Digest, DemandRecord] = {}
         self._unpaid: OrderedDict[Digest, DemandRecord] = OrderedDict()
         self._old: set[Digest] = set()
-        """Subjects that somebody asked us about and that were demanded longer ago."""
+        """Subjects that were demanded before that time, as far as a caller asked about them."""
 
     @property
     def known(self) -> Mapping[Digest, DemandRecord]:
-        """As of the last snapshot that was followed."""
+        """Demands at the last snapshot that was followed."""
         return self._known
 
     @property
     def unpaid(self) -> Mapping[Digest, DemandRecord]:
-        """Demands that cost a penalty because nobody answered, however long ago, until it is known to be paid in full."""
+        """Expired demands that cost a penalty, of any age, until the penalty is known to be paid in full."""
         return {**self._unpaid, **{subject: each for subject, each in self._known.items() if _is_punished(each)}}
 
     def note_paid(self, subject: Digest) -> None:
-        """The penalty of a demand was taken in full."""
+        """Drops a demand whose penalty was taken in full."""
         self._unpaid.pop(subject, None)
 
     def was_demanded(self, subject: Digest, snapshot: Snapshot) -> bool:
-        """Whether it ever was, however long ago: a subject is demanded once, and an anchor is owed for good."""
+        """Whether the subject was ever demanded. The age does not matter: each subject can be demanded once, and the duty to
+        anchor a receipt never ends."""
         if subject in self._known or subject in self._old:
             return True
         (found,) = self._chain.demands((subject,), snapshot.number)
@@ -95,7 +98,7 @@ class DemandIndex:
         return True
 
     def follow(self, snapshot: Snapshot) -> None:
-        """Reads what was demanded since, and how what was open stands now."""
+        """Reads the demands made since the last snapshot, and the present state of the open ones."""
         if self._last is not None and self._chain.block_hash(self._last[0]) != self._last[1]:
             telemetry.log("demands.reread", from_block=self._first_block)
             self._next_block, self._last = self._first_block, None
@@ -135,15 +138,16 @@ def _is_punished(demand: DemandRecord) -> bool:
 
 
 OTHERS_PAUSE_S = 60
-"""Protocol time after the end of a demand in which only who made it disputes; half of the window if less of that is left."""
+"""Seconds of the protocol clock after the end of a demand in which only the demander disputes. If less of the window is left, it
+is half of the rest."""
 
 
 class DemanderChain(BlockView, TermsView, AuditView, DemandView, AccountView, Protocol):
-    """What a demander reads of the chain."""
+    """The part of the chain that a demander reads."""
 
 
 class DemandFollower:
-    """Envelopes whose demand has ended, until they are here or can be questioned no more."""
+    """Fetches envelopes whose demand has ended, until they are here or their receipt can no longer be disputed."""
 
     def __init__(self, chain: DemanderChain, records: Records, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._chain = chain
@@ -152,10 +156,10 @@ class DemandFollower:
         self._waiting: Backlog[Digest] = Backlog()
         self._settled: set[Digest] = set()
         self._ended_at: dict[Digest, int] = {}
-        """When we first saw that a demand had ended."""
+        """Protocol clock when this process first saw that a demand had ended."""
 
     def step(self, snapshot: Snapshot, known: Mapping[Digest, DemandRecord]) -> None:
-        """Asks for what is due, as long as the tick's budget lasts; `known` are all demands."""
+        """Fetches the envelopes that are due, within the time budget of a tick. `known` are all demands."""
         self._settled &= known.keys()
         self._ended_at = {subject: since for subject, since in self._ended_at.items() if subject in known}
         for subject, demand in known.items():
@@ -171,10 +175,10 @@ class DemandFollower:
             self._try(subject, known.get(subject), snapshot)
 
     def unserved(self, snapshot: Snapshot, known: Mapping[Digest, DemandRecord], me: Address, tries: int) -> tuple[Digest, ...]:
-        """Receipts that are not disputed, whose demand has ended, and that DA still does not give after so many tries.
+        """Undisputed receipts whose demand has ended and whose envelope DA has failed to give at least `tries` times.
 
-        Ours come first. Whoever made a demand has a pause to dispute what it did not bring; then anybody may: an operator that
-        demands its own envelopes would be disputed by nobody else.
+        Own demands come first. Another demander has a pause in which only it disputes. After the pause anybody may, because an
+        operator that demands its own envelope would never dispute it.
         """
         disputed = {case.receipt_id for case in snapshot.disputes}
         found = [name for name in known if name not in disputed and self._waiting.failures(name) >= tries]
@@ -206,11 +210,11 @@ class DemandFollower:
 
 
 PAID = "AlreadyPunished"
-"""The chain's reason once a penalty was taken in full."""
+"""Name of the contract's error after a penalty was taken in full."""
 
 
 class UnpaidPenalties:
-    """Demands that ended in vain, until their penalty is paid: asked of the chain now and then, and ended once more."""
+    """Ends expired demands again until their penalty is paid in full. It asks the chain now and then whether that would work."""
 
     def __init__(self, chain: DemanderChain, book: DemandIndex, first_block: int, me: Address, moves: MovePolicy) -> None:
         self._chain = chain
@@ -221,7 +225,8 @@ class UnpaidPenalties:
         self._refusals = Refusals()
 
     def step(self, snapshot: Snapshot) -> tuple[Expire, ...]:
-        """What the chain would take now: ours, for a share is ours; in turns also others', whose maker may not want it taken."""
+        """Demands that the chain would let this account end now: own ones, because they bring a share, and in turns those of
+        other accounts, which may not want the penalty taken."""
         self._refusals.begin()
         if snapshot.paused:
             return ()
@@ -234,10 +239,10 @@ class UnpaidPenalties:
         try:
             if self._refusals.is_refused(subject, partial(self._ask, subject, snapshot), snapshot):
                 return None
-            # Each time is an act of its own: the one before is in the outbox for good.
+            # `times` makes each ending a new transaction, because the outbox never repeats an earlier one.
             return Expire(subject, self._times.times(subject, snapshot))
         except (Fault, Unavailable) as error:
-            # One that cannot be counted now keeps back no other.
+            # A failed count must not stop the other demands.
             metrics.PENALTY_CHECK_FAILURES.labels(error=type(error).__name__).inc()
             telemetry.log_error("penalty.check_failed", error, subject=subject)
             return None
@@ -250,7 +255,7 @@ class UnpaidPenalties:
 
 
 class WithholdingDisputes:
-    """Disputes that one account opened."""
+    """Disputes that this account opened."""
 
     def __init__(self, chain: DemanderChain, network: Network, me: Address) -> None:
         self._chain = chain
@@ -263,7 +268,7 @@ class WithholdingDisputes:
         self._won: set[Digest] = set()
 
     def follow(self, snapshot: Snapshot) -> None:
-        """Reads what was opened since; another branch of the chain is read from its beginning."""
+        """Reads the disputes opened since the last snapshot. After a reorganisation it reads all of them again."""
         if self._last is not None and self._chain.block_hash(self._last[0]) != self._last[1]:
             self._next_block, self._last = self._first_block, None
             self._ours.clear()
@@ -276,33 +281,34 @@ class WithholdingDisputes:
         }
 
     def has(self, receipt_id: Digest) -> bool:
-        """Whether we put a bond on a receipt."""
+        """Whether this account opened a dispute about a receipt."""
         return dispute_id(self._domain, receipt_id) in self._ours
 
     def is_unwon(self, receipt_id: Digest) -> bool:
-        """Whether we did, and never saw that it was won."""
+        """Whether this account opened a dispute about a receipt and has not seen it won."""
         dispute = dispute_id(self._domain, receipt_id)
         return dispute in self._ours and dispute not in self._won
 
 
 NO_END = 2**63
-"""A receipt can be demanded as long as its number is not anchored."""
+"""End of the time in which an anchor can be demanded: there is none until the receipt's number is anchored."""
 
 
 class DemandOptions(NamedTuple):
-    """Whose bonds, how many, and what for."""
+    """The account whose bonds are used, their limits, and the purposes of demands."""
 
     me: Address
     policy: DemandPolicy
     moves: MovePolicy
     disputes: bool
-    """Whether what a demand did not bring is disputed."""
+    """Whether to dispute a receipt whose demand brought no envelope."""
     fetches: bool = True
-    """Whether what a demand brought is fetched: for audits, and before a dispute. Seats fetch what they judge themselves."""
+    """Whether to fetch demanded envelopes, for audits and before a dispute. Seats fetch their envelopes themselves."""
 
 
 class Demander:
-    """The part of a node that looks after demands; with a budget of 0 it asks for nothing, and still follows and ends them."""
+    """The part of a node that makes, follows and ends demands. With a budget of 0 it makes none, but still follows and ends
+    them."""
 
     def __init__(
         self, chain: DemanderChain, network: Network, records: Records, control: DaHealth, means: DemandOptions,
@@ -321,14 +327,15 @@ class Demander:
         self._arrears = UnpaidPenalties(chain, self._book, int(network.deploy_block), means.me, means.moves)
         self._own = WithholdingDisputes(chain, network, means.me)
         self._beyond: set[Digest] = set()
-        """Subjects of which the log says that their bond is beyond our means."""
+        """Subjects for which the log already says that their bond exceeds the budget or the balance."""
         self._ordered: set[Digest] = set()
-        """Receipts that we decided to dispute, until the chain shows it."""
+        """Receipts that this process decided to dispute, until the chain shows the dispute."""
         self._handed_over: Mapping[Digest, SignedReceipt] = {}
-        """What clients gave us, as of this step."""
+        """Receipts that clients handed over, at this step."""
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """What to demand, to end and to dispute. Arrears come last: nothing runs out for them."""
+        """Decides which demands to make and to end, and which receipts to dispute. Unpaid penalties come last: they have no
+        deadline."""
         self._book.follow(snapshot)
         me, known = self._means.me, self._book.known
         if self._means.fetches:
@@ -354,7 +361,7 @@ class Demander:
         return [*demands, *self._disputes(unserved, snapshot)]
 
     def ask(self, action: Demand, sender: DemandSender) -> None:
-        """Sends a demand with what it has to show."""
+        """Sends a demand with the records that it must show."""
         match action:
             case DemandList():
                 sender.demand_list(action.batch_id, action.bond_wei, HAND_IN_S)
@@ -377,13 +384,13 @@ class Demander:
         for batch_id, header in sorted(lists.items()):
             batch = snapshot.batch(batch_id)
             if batch is not None:
-                # The answer grows with the leaves, and so does the bond.
+                # The answer has all leaves of the list, so the bond grows with their number.
                 demand = DemandList(batch_id, self._bond(batch.params_version, snapshot) * header.count)
                 yield MissingItem(list_subject(self._subjects, batch_id), demand, batch.window_end)
         for key, header in overdue.items():
             if not isinstance(key, int) and key not in self._book.known:
                 yield from self._envelope(key, header, snapshot)
-        # Last: nothing runs out for them.
+        # Anchors come last, because they have no deadline.
         yield from self._unanchored(snapshot)
 
     def _envelope(self, receipt_id: Digest, header: BatchHeader, snapshot: Snapshot) -> Iterator[MissingItem]:
@@ -391,12 +398,12 @@ class Demander:
         if batch is None or batch.is_void:
             return
         demand = DemandEnvelope(receipt_id, self._bond(batch.params_version, snapshot))
-        # Its window stands still while it is demanded, and no longer: what is left has to be enough for a dispute.
+        # The demand stops the window's clock until it ends. The time that is left then must suffice for a dispute.
         yield MissingItem(receipt_id, demand, batch.window_end - self._means.policy.margin_s)
 
     def _is_needed(self, missing: MissingItem, snapshot: Snapshot) -> bool:
-        """An envelope by whom was drawn to audit it, or by a client that asked about it: other envelopes nobody needs. An anchor
-        as long as it is owed: not once somebody has demanded or anchored it since."""
+        """Whether anybody needs the missing item. An envelope is needed if an auditor was drawn for it or a client asked about
+        it. An anchor is needed unless it was demanded or anchored meanwhile."""
         match missing.demand:
             case DemandEnvelope(receipt_id):
                 return self._is_wanted(receipt_id, snapshot)
@@ -420,7 +427,7 @@ class Demander:
         operators = {who: self._chain.holdings(who, snapshot.number) for who in {each.operator for each in late.values()}}
         for receipt_id, receipt in late.items():
             operator, subject = operators[receipt.operator], anchor_subject(self._subjects, receipt_id)
-            # No batch has number 0: who signs it owes what can never be shown.
+            # No batch contains number 0, so an operator that signed number 0 can never anchor that receipt.
             is_owed = operator.is_operator and (receipt.seq == 0 or operator.last_seq < receipt.seq)
             if is_owed and not self._book.was_demanded(subject, snapshot):
                 yield MissingItem(subject, DemandAnchor(receipt_id, self._bond(snapshot.params_version, snapshot)), NO_END)
@@ -429,7 +436,8 @@ class Demander:
         return self._chain.params(version, snapshot.number).money.demand_bond
 
     def _tell_beyond(self, beyond: tuple[MissingItem, ...], snapshot: Snapshot) -> None:
-        """Once for each. Not of envelopes: whether we need one is only found by a draw, and it was not made."""
+        """Logs once for each subject that its bond is too high. Envelopes are left out, because the draw that says whether they
+        are needed was not computed."""
         lost = {each.subject: each for each in beyond if not isinstance(each.demand, DemandEnvelope)}
         self._beyond.intersection_update(lost)
         for subject in lost.keys() - self._beyond:
@@ -441,7 +449,8 @@ class Demander:
     # --- how sure we are ---
 
     def _is_certain(self, missing: MissingItem, overdue: dict[int | Digest, BatchHeader], snapshot: Snapshot) -> bool:
-        """That a list does not fit, or a number is not anchored, the chain says; what DA does not give is asked for once more."""
+        """Whether the item is certainly missing. The chain itself shows that a list does not fit or that a number is not
+        anchored. For bytes that DA does not give, DA is asked once more."""
         match missing.demand:
             case DemandList(batch_id) if batch_id in overdue:
                 ask = partial(self._records.read_list, overdue[batch_id], snapshot)
@@ -452,15 +461,17 @@ class Demander:
                 return True
 
     def _unserved(self, snapshot: Snapshot) -> tuple[Digest, ...]:
-        """What demands did not bring: our own, and those of others for receipts whose envelope we would have demanded."""
+        """Receipts whose demand brought no envelope: own demands, and those of others for envelopes that this node would
+        demand."""
         found = self._follow_up.unserved(snapshot, self._book.known, self._means.me, self._means.policy.tries)
         return tuple(each for each in found if self._book.known[each].by == self._means.me or self._is_wanted(each, snapshot))
 
     def _disputes(self, unserved: tuple[Digest, ...], snapshot: Snapshot) -> Iterator[OpenDispute]:
-        """The committee finds whether bytes are there; who withheld them from it as well is slashed."""
+        """Disputes about receipts whose envelope stayed missing. The committee finds out whether the bytes exist, and slashes an
+        operator that withholds them from the committee, too."""
         left = min(snapshot.me.balance_wei, self._means.policy.dispute_budget_wei - self._risked(snapshot))
         self._ordered.intersection_update(unserved)
-        # What is on its way already comes first, or another could take its place in the budget.
+        # Disputes that were already decided come first. Otherwise another one could take their place in the budget.
         for receipt_id in sorted(unserved, key=lambda each: each not in self._ordered):
             demand = self._book.known[receipt_id]
             bond = self._required_bond(demand, snapshot)
@@ -475,7 +486,7 @@ class Demander:
                 yield OpenDispute(receipt_id, bond)
 
     def _risked(self, snapshot: Snapshot) -> int:
-        """Bonds of our disputes over envelopes that were demanded within the budget's time."""
+        """Sum of the bonds of own disputes about envelopes that were demanded within the budget's period."""
         since = snapshot.clock - self._means.policy.budget_s
         found = [each for name, each in self._book.known.items() if each.opened_at > since and self._own.has(name)]
         return sum(self._required_bond(each, snapshot) for each in found)

@@ -1,7 +1,7 @@
 """Reports operators that signed two receipts with one number, or a receipt with a number that they anchored as an empty leaf.
 
-The two signed records are the proof, and a share of the penalty is paid to the reporter. Receipts that clients handed over are
-compared with anchored ones, and lists that do not fit with the answers to demands for them.
+The two signed records are the proof, and the reporter gets a share of the penalty. The reporter compares receipts from clients
+with anchored receipts, and lists that do not fit their batch with the answers to demands for them.
 """
 
 import functools
@@ -27,7 +27,7 @@ Report = ReportEquivocation | ReportSkipped
 
 
 class ReporterChain(BlockView, ReportView, Protocol):
-    """What a reporter reads of the chain."""
+    """The part of the chain that a reporter reads."""
 
 
 class EquivocationReporter:
@@ -54,7 +54,8 @@ class EquivocationReporter:
         self._refusals = Refusals()
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """What to report: what the chain would punish now. What it has punished it refuses, and is asked for seldom."""
+        """Reports that the chain would accept now. The chain refuses a report about a punished fault, so such faults are asked
+        about rarely."""
         self._refusals.begin()
         self._compare(() if self._inbox is None else tuple(self._inbox.receipts().values()))
         kinds = (ReportEquivocation, self._leaves.doubles.found), (ReportSkipped, self._leaves.skips.found)
@@ -63,7 +64,7 @@ class EquivocationReporter:
         return tuple(each for each in found if each is not None)
 
     def report(self, action: Report, sender: ReportSender) -> None:
-        """Sends the proof."""
+        """Sends a report with its proof."""
         number = LeafNumber(action.operator, action.seq)
         match action:
             case ReportEquivocation():
@@ -80,10 +81,10 @@ class EquivocationReporter:
         try:
             if self._refusals.is_refused(name, self._question(kind, number, snapshot), snapshot):
                 return None
-            # As with demands, each time is an act of its own: the one before is in the outbox for good.
+            # `times` makes each report a new transaction, because the outbox never repeats an earlier one.
             return kind(*number, self._times[kind].times(number, snapshot))
         except (Fault, Unavailable) as error:
-            # One that cannot be counted now keeps back no other.
+            # A failed count must not stop the other reports.
             metrics.REPORT_FAILURES.labels(error=type(error).__name__).inc()
             telemetry.log_error("report.check_failed", error, operator=number.operator, seq=number.seq)
             return None

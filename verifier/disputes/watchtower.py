@@ -1,6 +1,5 @@
-"""The watchtower: challenges receipts on the posted results of publicly drawn auditors (design section 3). It holds no key of a
-shard and runs no model.
-"""
+"""The watchtower: challenges receipts on the posted results of publicly drawn auditors (design section 3). It has no key share
+and runs no model."""
 
 from typing import NamedTuple, Protocol
 
@@ -25,7 +24,7 @@ from verifier.watch.records import LiveReceipt, Records
 
 
 class WatchtowerChain(BlockView, TermsView, AuditView, AccountView, Protocol):
-    """What a watchtower reads of the chain."""
+    """The part of the chain that a watchtower reads."""
 
 
 class PostedResult(NamedTuple):
@@ -33,11 +32,13 @@ class PostedResult(NamedTuple):
 
     result: AuditResult
     made_at: int
-    """Chain time: what its verifier says, or that of the block at which we read it, if that was earlier."""
+    """Chain time at which the verifier says that it audited, but not later than the block at which this process read the
+    result."""
 
 
 class Watchtower:
-    """Collects posted audits, opens disputes, and shows what it knew. All but hints is read from the chain again at a start."""
+    """Collects posted audits, opens disputes, and opens its committed answers. After a restart it reads everything but the hints
+    from the chain again."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class Watchtower:
         self._committed: dict[Digest, Digest] = {}
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """Reads new audit results, then says what to challenge and what to show."""
+        """Reads new audit results, then decides which receipts to challenge and which committed answers to open."""
         self._read(snapshot)
         self._forget_closed(snapshot)
         self._disputed |= {case.receipt_id for case in snapshot.disputes if case.receipt_id in self._posted}
@@ -81,7 +82,8 @@ class Watchtower:
         sender.open_dispute(signed.receipt, signed.signature, batch, live.seen.proof, commitment, action.bond_wei, HAND_IN_S)
 
     def _commitment(self, receipt_id: Digest) -> Digest:
-        """To the answer that auditors told us; without one to nothing that can win, and then alpha is not ours."""
+        """Commitment to the answer that the auditors' hints name. Without a hint it commits to an answer that cannot win, and the
+        dispute then brings no opener's share."""
         domain, against = self._network.disputes_domain, self._against(receipt_id)
         dispute = dispute_id(domain, receipt_id)
         key = None if self._hints is None else self._hints.key(against)
@@ -90,11 +92,11 @@ class Watchtower:
         return alt_commit(domain, dispute, self._signer.address, salt if key is None else key, salt)
 
     def _salt(self, dispute: Digest) -> Digest:
-        # A signature that only we can make, always the same: nothing has to be stored to open the commitment later.
+        # The salt is a deterministic signature of this account. It needs no storage, and nobody else can compute it.
         return Digest(keccak256(self._signer.sign(keccak256(b"bytewise alternative" + dispute))))
 
     def _alternatives(self, snapshot: Snapshot) -> dict[Digest, Alternative]:
-        """Of our disputes with a verdict: what it says, if that is what we committed to."""
+        """Answers of verdicts in own disputes, where this watchtower committed to that answer."""
         me, domain = self._signer.address, self._network.disputes_domain
         known: dict[Digest, Alternative] = {}
         for case in snapshot.disputes:
@@ -131,7 +133,8 @@ class Watchtower:
         self._last = (snapshot.number, snapshot.block_hash)
 
     def _forget_closed(self, snapshot: Snapshot) -> None:
-        """What can no longer be challenged. A result is younger than its batch: also one whose batch was not fetched yet."""
+        """Forgets results whose receipts can no longer be challenged. Age decides, because a result is always younger than its
+        batch, even if that batch was not fetched yet."""
         oldest = min(
             (each.anchored_at for each in snapshot.batches if snapshot.is_open(each.batch_id)), default=snapshot.timestamp
         )
@@ -161,7 +164,8 @@ class Watchtower:
         for who in {each.verifier for each in results}:
             if (batch.batch_id, who) not in self._seats:
                 stake = self._chain.stake_at(who, live.header.block, snapshot.number)
-                # The contract accepts a result only from a member of the judging pool that joined before the batch.
+                # The contract accepts results only from members of the judging pool that joined before the batch, so each
+                # verifier is a member.
                 self._seats[(batch.batch_id, who)] = seats_in_audit_draw(stake, params.money.audit_unit, is_member=True)
         seats = tuple((each.verifier, self._seats[(batch.batch_id, each.verifier)]) for each in results)
         beacon = self._beacons[batch.batch_id]

@@ -1,7 +1,7 @@
 """The duty process's end of the job socket. Implements `bytewise.ports.EnclaveJobs`.
 
-While a job runs, it also opens the enclave's streams to shards. The enclave names a shard by its index in the epoch record of
-the job, so it cannot make us connect to anything else.
+While a job runs, this client also opens the enclave's streams to shards. The enclave names a shard by its index in the epoch
+record of the job, so it cannot make this process connect to anything else.
 """
 
 import socket
@@ -26,10 +26,11 @@ from bytewise.service import frames, metrics, shard_connection, telemetry
 from bytewise.service.clock import monotonic_s
 
 DIAL_TIMEOUT_S = 5.0
-"""For a connection to one shard."""
+"""Seconds for a connection to one shard."""
 
 ENDING_S = 5.0
-"""How much longer than the enclave's own limit we wait: it ends what takes too long, and then hangs up."""
+"""Seconds that this client waits beyond the enclave's own limit. The enclave ends a job that takes too long and closes the
+connection."""
 
 
 class EnclaveClient:
@@ -42,7 +43,7 @@ class EnclaveClient:
         self._peer: socket.socket | None = None
 
     def prepare(self, receipt_id: Digest) -> Prepared:
-        """A fresh transport key for one job; `TryAgain` if the enclave is not there or busy for too long."""
+        """Gets a fresh transport key for one job. `TryAgain` if the enclave is not there or stays busy."""
         peer = self._connected()
         frames.send(peer, Prepare(receipt_id))
         prepared: Prepared = self._receive(peer, Prepared)
@@ -53,7 +54,8 @@ class EnclaveClient:
         return prepared
 
     def status(self, nonce: Digest) -> EnclaveStatus:
-        """What the enclave is, with evidence that binds the nonce; `TryAgain` if it is not there or busy for too long."""
+        """Gets the state of the enclave, with evidence that binds the nonce. `TryAgain` if the enclave is not there or stays
+        busy."""
         try:
             peer = self._connected()
             frames.send(peer, AskStatus(nonce))
@@ -63,7 +65,7 @@ class EnclaveClient:
             self.close()
 
     def run(self, job: RunJob) -> JobResult:
-        """The result; `TryAgain` if the enclave died, took too long or says that a retry may help."""
+        """Runs the job and returns its result. `TryAgain` if the enclave died, took too long, or says that a retry may help."""
         peer = self._peer
         if peer is None:
             raise TryAgain("enclave", "no prepared job")
@@ -128,7 +130,7 @@ def _dial(peer: socket.socket, job: RunJob, asked: Dial) -> None:
 
 
 def verify_result(job: RunJob, result: JobResult) -> JobResult:
-    """The result, if it answers this job; otherwise `MalformedValue`."""
+    """Returns the result if it belongs to this job; otherwise `MalformedValue`."""
     for what, have, want in (
         ("subject", result.subject, job.ticket.subject),
         ("round", result.round, job.ticket.round),

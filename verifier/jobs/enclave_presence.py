@@ -1,6 +1,6 @@
-"""Whether the own enclave accepts jobs.
+"""Whether the node's own enclave accepts jobs.
 
-An enclave that does not is asked less often. The log says once when it goes and once when it returns.
+While it accepts none, it is asked less often. The log says once that it went away and once that it returned.
 """
 
 import threading
@@ -11,15 +11,16 @@ from bytewise.service import metrics, telemetry
 from bytewise.service.clock import monotonic_s
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 5.0
-"""Wall time until an enclave that is away is asked again, twice as long each time; short beside a commit phase."""
+"""Seconds of wall time until an absent enclave is asked again. The pause doubles each time, but stays short beside a commit
+phase."""
 
 
 class EnclaveAway(TryAgain):
-    """The enclave took no job, so nothing was tried."""
+    """The enclave accepted no job, so no attempt was made."""
 
 
 class EnclavePresence:
-    """What the last jobs showed; the thread of jobs writes, the tick reads."""
+    """The outcome of the last jobs. The job thread writes it, and the tick reads it."""
 
     def __init__(self, monotonic: Callable[[], float] = monotonic_s) -> None:
         self._monotonic = monotonic
@@ -36,12 +37,12 @@ class EnclavePresence:
 
     @property
     def pausing(self) -> bool:
-        """Whether it is too early to ask again."""
+        """Whether it is too early to ask the enclave again."""
         with self._lock:
             return self._pause_s > 0 and self._monotonic() < self._not_before
 
     def lost(self, error: EnclaveAway) -> None:
-        """The enclave took no job: the next one waits for longer than this one did."""
+        """Notes that the enclave accepted no job. The next pause is longer than the last one."""
         with self._lock:
             now, first = self._monotonic(), self._pause_s == 0
             if first:
@@ -53,7 +54,7 @@ class EnclavePresence:
             telemetry.log_error("enclave.lost", error)
 
     def found(self) -> None:
-        """The enclave took a job."""
+        """Notes that the enclave accepted a job."""
         with self._lock:
             back, away_s = self._pause_s > 0, self._monotonic() - self._lost_at
             self._pause_s = 0.0

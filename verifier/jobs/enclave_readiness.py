@@ -1,8 +1,8 @@
-"""Whether the own enclave is there, and whether the network's appraisal policy accepts its evidence.
+"""Whether the node's own enclave answers, and whether the network's appraisal policy accepts its evidence.
 
-A node whose enclave has another measurement than the policy approves gets no key from any shard, and nothing shows that before
-its first job. So the enclave is asked what it is: at the start, after it was away, and now and then. A question costs the enclave
-one of its processes, which answers one conversation and ends.
+If the policy does not approve the enclave's measurement, no shard gives it a key, and nothing else shows that before the first
+job. So this module asks the enclave for evidence: at the start, after an absence, and every few minutes. A question uses up one
+process of the enclave, because each process serves one conversation.
 """
 
 import threading
@@ -22,7 +22,7 @@ from bytewise.service.readiness import Check, ReadinessRegistry
 from bytewise.tee.appraisal import verify_evidence
 
 EVERY_S, AFTER_FAILURE_S = 300.0, 10.0
-"""Seconds between two questions while the enclave answers well, and otherwise."""
+"""Seconds between two questions: after good answers, and after a failure."""
 
 _APPROVED = "evidence that the appraisal policy in force accepts"
 _ENCLAVE_DO = "Start the enclave, or correct the path of its job socket; look at its log."
@@ -30,10 +30,10 @@ _MEASUREMENT_DO = "Run the release and the model that the network has approved, 
 
 
 class StatusSource(Protocol):
-    """The part of a job socket's client that is used."""
+    """The part of the job socket's client that is used here."""
 
     def status(self, nonce: Digest) -> EnclaveStatus:
-        """What the enclave is; `TryAgain` if it is not there."""
+        """Gets the state of the enclave. `TryAgain` if it is not there."""
         ...
 
 
@@ -44,13 +44,13 @@ class _EnclaveChecks(NamedTuple):
 
 
 class EnclaveReadiness:
-    """The checks `enclave` and `measurement`. The tick notes the policy; readiness asks."""
+    """The checks `enclave` and `measurement`. The tick sets the policy; `/readyz` reads the checks."""
 
     def __init__(
         self, source: StatusSource, is_working: Callable[[], bool], chain_id: int, clock: Clock, rng: Callable[[int], bytes],
         monotonic: Callable[[], float] = monotonic_s,
     ) -> None:  # fmt: skip
-        """`is_working` says whether a job runs: then the enclave is there, and a question would have to wait."""
+        """`is_working` says whether a job runs. The enclave is there then, and a question would have to wait for the job."""
         self._source = source
         self._is_working = is_working
         self._chain_id = chain_id
@@ -67,7 +67,7 @@ class EnclaveReadiness:
         readiness.add("measurement", lambda: self._seen().measurement)
 
     def note_policy(self, document: bytes) -> None:
-        """The appraisal policy in force, canonical bytes."""
+        """Sets the appraisal policy in force, given as canonical bytes."""
         policy = decode(AppraisalPolicy, document)
         with self._lock:
             self._policy, self._last = policy, None

@@ -1,6 +1,7 @@
-"""How many shards of the key epoch could open an envelope now: each is asked whether its share is in force.
+"""How many shards of the key epoch could release a partial now. Each shard is asked whether its share is in force.
 
-An enclave with fewer than the threshold has no key, which costs its seat money. Nothing else shows that before a job needs one.
+An enclave that reaches fewer shards than the threshold gets no key, and its seat then loses money. Nothing else shows that before
+a job needs the key.
 """
 
 import threading
@@ -17,7 +18,7 @@ from bytewise.service.readiness import Check
 from kms.shard_client import ShardClient
 
 EVERY_S = 60.0
-"""Seconds between two questions: shards serve strangers, and limit them."""
+"""Seconds between two questions. Shards limit the rate of callers that they do not know."""
 TIMEOUT_S = 2.0
 """Seconds for the answer of one shard."""
 _AT_ONCE = 16
@@ -35,7 +36,7 @@ def is_ready(shard: ShardRecord) -> bool:
 
 
 class ShardPresence:
-    """The shards of the newest key epoch. The tick notes the epoch; readiness asks."""
+    """Asks the shards of the newest key epoch. The tick sets the epoch; `/readyz` reads the check."""
 
     def __init__(self, ask: Callable[[ShardRecord], bool] = is_ready, monotonic: Callable[[], float] = monotonic_s) -> None:
         self._ask = ask
@@ -45,13 +46,13 @@ class ShardPresence:
         self._last: tuple[float, Check] | None = None
 
     def note(self, record: EpochRecord) -> None:
-        """The key epoch in force."""
+        """Sets the key epoch in force."""
         with self._lock:
             self._record, self._last = record, None
         metrics.SHARDS_THRESHOLD.set(record.threshold)
 
     def check(self) -> Check:
-        """Whether enough shards are ready, at most `EVERY_S` old."""
+        """Whether enough shards are ready. The answer is at most `EVERY_S` old."""
         with self._lock:
             record, last = self._record, self._last
         if record is None:

@@ -14,7 +14,7 @@ from verifier.jobs.enclave_presence import EnclaveAway
 
 
 class JobCase(NamedTuple):
-    """One receipt with everything public that a job about it needs, read at one block."""
+    """One receipt with all public data that a job about it needs, read at one block."""
 
     receipt_id: Digest
     signed: SignedReceipt
@@ -27,7 +27,7 @@ class JobCase(NamedTuple):
 
 
 class TicketRight(NamedTuple):
-    """Why we may open it: a seat in a round, or a drawn audit; `expires_at` in chain time."""
+    """The right to open a receipt: a seat in a round, or a drawn audit. `expires_at` is in chain time."""
 
     kind: TicketKind
     subject: Digest
@@ -47,9 +47,9 @@ def vote_right(dispute: Digest, round_number: int, round_seed: Digest, expires_a
 
 
 def run_job(enclave: EnclaveJobs, signer: Signer, contracts: Contracts, case: JobCase, right: TicketRight) -> JobResult:
-    """Has the enclave judge a receipt: asks for a transport key, signs the ticket for it, sends the job.
+    """Makes the enclave judge a receipt: gets a transport key, signs the ticket for it, sends the job.
 
-    `EnclaveAway` if there is no enclave that takes a job; whatever else is raised comes of the job itself.
+    `EnclaveAway` if no enclave accepts a job. Every other error comes from the job itself.
     """
     try:
         prepared = enclave.prepare(case.receipt_id)

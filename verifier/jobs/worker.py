@@ -1,7 +1,7 @@
 """A thread that runs enclave jobs, votes before audits, so that a tick never waits for a job (design section 2).
 
-A key names each job. A key that waits or runs is not accepted again, and its result is collected once. While the enclave is
-away, one job at a time is tried, to see whether it has returned (`verifier.jobs.enclave_presence`).
+A key names each job. A key that waits or runs is not accepted again, and its result is collected once. While the enclave is away,
+the worker tries one job at a time to see whether it has returned (`verifier.jobs.enclave_presence`).
 """
 
 import heapq
@@ -18,24 +18,24 @@ from bytewise.service.clock import monotonic_s
 from verifier.jobs.enclave_presence import EnclaveAway, EnclavePresence
 
 VOTE, AUDIT = 0, 1
-"""Priorities: lower runs first."""
+"""Priorities; the lower one runs first."""
 
 JobKey = tuple[str, Digest, int]
-"""`audit` or `vote`, its subject, its round."""
+"""Kind (`audit` or `vote`), subject and round of a job."""
 
 _JOIN_S = 2.0
 _IDLE_S = 60.0
 
 
 class FinishedJob(NamedTuple):
-    """What became of one job."""
+    """The result or the error of one job."""
 
     key: JobKey
     outcome: JobResult | BytewiseError
 
 
 class Worker:
-    """A queue and its thread."""
+    """A queue of jobs, and the thread that runs them."""
 
     def __init__(self, monotonic: Callable[[], float] = monotonic_s) -> None:
         self._presence = EnclavePresence(monotonic)
@@ -55,7 +55,8 @@ class Worker:
             return frozenset(self._jobs)
 
     def away(self) -> bool:
-        """Whether a job would find no enclave: the last one found none, and it is too early to ask again, or another one asks."""
+        """Whether a new job would find no enclave: the last job found none, and either the pause is not over or another job is
+        trying."""
         with self._condition:
             return self._presence.down and (self._presence.pausing or bool(self._jobs))
 
@@ -71,7 +72,7 @@ class Worker:
             self._condition.notify()
 
     def collect(self) -> tuple[FinishedJob, ...]:
-        """Results since the last call; raises a `Bug` that ended the thread."""
+        """Results since the last call. Raises the `Bug` that ended the thread, if there was one."""
         with self._condition:
             if self._broken is not None:
                 raise self._broken
@@ -82,7 +83,7 @@ class Worker:
             return finished
 
     def stop(self) -> None:
-        """Takes no further job; one that runs is abandoned with the process."""
+        """Accepts no further job. A running job is abandoned when the process ends."""
         with self._condition:
             self._stopped = True
             self._condition.notify()

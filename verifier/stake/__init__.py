@@ -1,1 +1,1 @@
-"""Stake records and late penalties that a node keeps in order, where EigenLayer holds the stake."""
+"""Upkeep of stake records and of late penalties, for networks whose stake EigenLayer holds."""

@@ -1,7 +1,7 @@
-"""Slashed stake that arrives late: collected from EigenLayer once it pays, and distributed once it is in its pot (ADR-030).
+"""Collects slashed stake from EigenLayer once it pays, and distributes it once the contract has it (ADR-030).
 
-`RefusedSlashes` retries what EigenLayer refused to slash. A vault of the network's own pays at once and refuses nothing, so
-both find nothing there. `PayOut` distributes what a dispute slashed.
+`RefusedSlashes` retries slashes that EigenLayer refused. A vault of the network's own pays at once and refuses nothing, so both
+classes find nothing to do there. `PayOut` distributes the stake that a dispute slashed.
 """
 
 from collections import Counter
@@ -20,23 +20,24 @@ from verifier.watch.event_counter import SETTLED_BLOCKS, EventCounter
 
 
 class RefusedSlashReader(BlockView, Protocol):
-    """What this part reads beside."""
+    """The part of the chain that `RefusedSlashes` reads."""
 
     def record_life(self, block: int) -> int | None:
-        """None where a vault of the network's own holds the stake."""
+        """Blocks for which a record of stake counts; None if a vault of the network's own holds the stake."""
         ...
 
     def refused_slashes(self, from_block: int, to_block: int) -> tuple[tuple[Address, Digest], ...]:
-        """Account and reference of each slash that EigenLayer refused in these blocks, once for each time."""
+        """Account and reference of each refused slash in these blocks, once for each refusal by EigenLayer."""
         ...
 
     def retry_refused(self, account: Address, ref: Digest, block: int) -> str | None:
-        """Why a slash that EigenLayer refused would take nothing now either; None if it would."""
+        """Why a retry of a refused slash would take nothing now; None if it would take stake."""
         ...
 
 
 class RefusedSlashes:
-    """Slashes that were refused, by their events. The chain is asked now and then what it would take. A `node.NodePart`."""
+    """Retries refused slashes, which it finds by their events. It asks the chain first whether a retry would take stake.
+    Implements `node.NodePart`."""
 
     def __init__(self, chain: RefusedSlashReader, first_block: int, moves: MovePolicy) -> None:
         self._chain = chain
@@ -46,7 +47,8 @@ class RefusedSlashes:
         self._next_look = 0
 
     def step(self, snapshot: Snapshot) -> tuple[RetrySlash, ...]:
-        """A few at each look, those that were asked about longest ago first; what is refused again is left alone for longer."""
+        """Retries a few slashes at a time, starting with those asked about longest ago. A slash that is refused again waits
+        longer."""
         if snapshot.number < self._next_look or not is_my_turn(snapshot, self._moves):
             return ()
         if self._chain.record_life(snapshot.number) is None:
@@ -67,7 +69,7 @@ def _name(account: Address, ref: Digest) -> Digest:
 
 
 class DeferredPaymentReader(BlockView, Protocol):
-    """What this part reads beside."""
+    """The part of the chain that `DeferredPayments` reads."""
 
     def deferred_payments(self, from_block: int, to_block: int) -> tuple[tuple[int, Digest], ...]:
         """Payments that the stake source could not make at once in these blocks: slash id, and reference of the report or dispute
@@ -75,16 +77,17 @@ class DeferredPaymentReader(BlockView, Protocol):
         ...
 
     def collect_refused(self, who: Address, slash_id: int, block: int) -> str | None:
-        """Why the stake source would not pay what a slash took, asked by `who`; None if it would."""
+        """Why the stake source would refuse to pay a slash to caller `who`; None if it would pay."""
         ...
 
     def sharing_refused(self, who: Address, ref: Digest, block: int) -> str | None:
-        """Why the chain would not share what a report slashed, asked by `who`; None if it would."""
+        """Why the contract would refuse to distribute a report's slash to caller `who`; None if it would."""
         ...
 
 
 class DeferredPayments:
-    """Payments that were deferred, by their events. The chain is asked now and then what it would take. A `node.NodePart`."""
+    """Collects and distributes deferred payments, which it finds by their events. It asks the chain first whether that would
+    work. Implements `node.NodePart`."""
 
     def __init__(self, chain: DeferredPaymentReader, first_block: int, me: Address, moves: MovePolicy) -> None:
         self._chain = chain
@@ -95,7 +98,7 @@ class DeferredPayments:
         self._next_look = 0
 
     def step(self, snapshot: Snapshot) -> tuple[CollectSlash | CollectReport, ...]:
-        """What the chain would take now. Nothing runs out for it: events are looked for once in `SETTLED_BLOCKS` blocks."""
+        """Actions that the chain would accept now. They have no deadline, so events are read once in `SETTLED_BLOCKS` blocks."""
         if snapshot.paused or snapshot.number < self._next_look or not is_my_turn(snapshot, self._moves):
             return ()
         self._refusals.begin()
@@ -110,13 +113,13 @@ class DeferredPayments:
         return found
 
     def _due(self, snapshot: Snapshot) -> dict[Digest, tuple[CollectSlash | CollectReport, Callable[[], str | None]]]:
-        """What may be due, by name, and how the chain is asked about it."""
+        """Possible actions by name, each with the call that asks the chain about it."""
         known, who, block = self._deferred.known(snapshot), self._me, snapshot.number
         fetch, share = self._chain.collect_refused, self._chain.sharing_refused
         due: dict[Digest, tuple[CollectSlash | CollectReport, Callable[[], str | None]]] = {
             Digest(slash.to_bytes(32, "big")): (CollectSlash(slash), partial(fetch, who, slash, block)) for slash, _ in known
         }
-        # A later payment to the same pot is shared by an act of its own: the one before is in the outbox for good.
+        # The number of payments makes each distribution a new transaction, because the outbox never repeats an earlier one.
         for ref, payments in Counter(ref for _, ref in known).items():
             due[ref] = CollectReport(ref, payments), partial(share, who, ref, block)
         return due

@@ -1,7 +1,7 @@
-"""Asks the chain whether it would refuse a transaction before it is decided, and remembers the answer for a while.
+"""Asks the chain whether it would refuse a transaction, before the action is decided, and remembers the answer for a while.
 
-A refused transaction costs no gas, because the sender simulates it too. Without this check it would be decided again at each
-tick and keep its bond reserved.
+A refused transaction costs no gas, because the sender simulates it, too. But without this check the action would be decided again
+at each tick, and its bond would stay reserved.
 """
 
 from collections import OrderedDict
@@ -14,20 +14,20 @@ from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 
 QUESTIONS_PER_STEP = 8
-"""Each is a call of the chain; clients may hand over thousands of receipts."""
+"""Most questions in one step. Each is a call to the chain, and clients may hand over thousands of receipts."""
 REMEMBERED_S = 600
-"""Chain time for which a first refusal is believed: an environment that was closed may be opened again."""
+"""Seconds of chain time for which a first refusal is believed. A closed environment may open again."""
 MAX_REMEMBERED_S = 16 * REMEMBERED_S
-"""The same after many in a row, each of which is believed for twice as long as the one before."""
+"""Longest such time. It doubles with each further refusal in a row."""
 MAX_SUBJECTS = 20_000
-"""Answers remembered; the oldest go."""
+"""Most answers that are remembered; the oldest are dropped first."""
 
 
 class _Refusal(NamedTuple):
-    """The chain's last word on a subject."""
+    """The last answer of the chain about a subject."""
 
     remembered_s: int
-    """0 if it would have taken the act, or could not be asked."""
+    """Seconds for which the refusal is believed; 0 if the chain would accept the action or could not be asked."""
     until: int
 
 
@@ -35,24 +35,24 @@ _NONE = _Refusal(0, 0)
 
 
 class Refusals:
-    """Subjects of acts that the chain was asked about."""
+    """Answers of the chain about actions, by subject."""
 
     def __init__(self) -> None:
         self._answers: OrderedDict[Digest, _Refusal] = OrderedDict()
-        """In the order in which they were last asked about."""
+        """Answers, in the order in which the chain was last asked."""
         self._left = 0
 
     def begin(self) -> None:
-        """A new step, which may ask again."""
+        """Starts a new step, which may ask `QUESTIONS_PER_STEP` questions."""
         self._left = QUESTIONS_PER_STEP
 
     def in_turn(self, subjects: Iterable[Digest]) -> list[Digest]:
-        """Those never asked about, in their order, then those asked about longest ago: none waits behind others for good."""
+        """Orders subjects: first those never asked about, then those asked about longest ago, so that none waits for ever."""
         wanted = dict.fromkeys(subjects)
         return [*(each for each in wanted if each not in self._answers), *(each for each in self._answers if each in wanted)]
 
     def is_refused(self, subject: Digest, ask: Callable[[], str | None], snapshot: Snapshot) -> bool:
-        """Whether the chain would refuse the act, or cannot be asked now; `ask` says why it would, or None."""
+        """Whether the chain would refuse the action, or cannot be asked now. `ask` returns the reason of a refusal, or None."""
         last = self._answers.get(subject, _NONE)
         if snapshot.timestamp < last.until or self._left == 0:
             return True

@@ -1,6 +1,6 @@
 """Renews the record of an account's own stake at EigenLayer in time (ADR-030).
 
-A vault of the network's own needs no record; the chain is asked only now and then whether that has changed.
+A vault of the network's own needs no record. The chain is then asked only now and then whether that has changed.
 """
 
 from functools import partial
@@ -15,14 +15,14 @@ from verifier.watch.event_counter import SETTLED_BLOCKS, EventCounter
 
 
 class StakeRecordReader(BlockView, SnapshotView, Protocol):
-    """What this part reads beside."""
+    """The part of the chain that is read here."""
 
     def record_life(self, block: int) -> int | None:
-        """Blocks for which a record of stake counts; None where a vault of the network's own holds the stake."""
+        """Blocks for which a record of stake counts; None if a vault of the network's own holds the stake."""
         ...
 
     def stake_records(self, account: Address, from_block: int, to_block: int) -> tuple[tuple[int, int], ...]:
-        """Block and wei of each record of an account in these blocks."""
+        """Block and wei of each record of the account in these blocks."""
         ...
 
     def recordable(self, account: Address, block: int) -> int:
@@ -31,7 +31,7 @@ class StakeRecordReader(BlockView, SnapshotView, Protocol):
 
 
 class StakeRecorder:
-    """What is recorded of our stake, by its events. The chain is looked at now and then. A `node.NodePart`."""
+    """Renews the record of own stake. It finds earlier records by their events. Implements `node.NodePart`."""
 
     def __init__(self, chain: StakeRecordReader, first_block: int, me: Address) -> None:
         self._chain = chain
@@ -41,7 +41,7 @@ class StakeRecorder:
         """Block before which nothing is read."""
 
     def step(self, snapshot: Snapshot) -> tuple[SyncStake, ...]:
-        """The record that is due now, in a pause too: records grow old by blocks."""
+        """The record that is due now. Records are renewed in a pause, too, because they age by blocks."""
         number = snapshot.number
         if number < self.next_look:
             return ()
