@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from bytewise.da.client import DaClient
 from bytewise.protocol.address_book import Network
-from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
-from bytewise.protocol.errors.branches import Fault, Unavailable
+from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.errors.branches import Unavailable
 from bytewise.service.clock import monotonic_s
 from bytewise.service.settings import rpc_endpoints
 from chain.client.access import Chain, ReadAheadClient, open_chain
@@ -71,7 +71,7 @@ class Connection(NamedTuple):
 @contextmanager
 def connected(network_file: Path, rpc: list[str], da: list[str]) -> Iterator[Connection]:
     """The network of an address book; `ConfigurationError` if the file is no address book of that chain."""
-    network = address_book(network_file)
+    network = read_network(network_file)
     chain = chain_of(rpc, network.chain_id)
     reader = SnapshotReader(chain, verify_code(chain, network))
     with DaClient(tuple(da), TIMEOUT_S) as client:
@@ -88,11 +88,3 @@ def read_ahead_of(rpc: list[str], chain_id: int) -> Chain:
     """The same for reads of numbered blocks that are fetched many at a time (`chain.client.access`)."""
     urls, quorum = rpc_endpoints("", tuple(rpc), 0)
     return open_chain(urls, quorum, chain_id, TIMEOUT_S, ReadAheadClient)
-
-
-def address_book(file: Path) -> Network:
-    """The address book of a file; `ConfigurationError` if it is none."""
-    try:
-        return read_network(file)
-    except Fault as error:
-        raise ConfigurationError(file.name, f"is no address book: {error}") from None

@@ -122,12 +122,12 @@ def list_networks(
 
 def _book(file: Path, rpc: list[str]) -> dict[str, Any] | None:
     """An address book as plain data; None for another file."""
-    from bytewise_client.connection import address_book, chain_of
-    from chain.client.address_book import verify_code
+    from bytewise_client.connection import chain_of
+    from chain.client.address_book import read_network, verify_code
     from chain.client.rpc import OtherChain
 
     try:
-        book = address_book(file)
+        book = read_network(file)
     except ConfigurationError:
         return None
     node, reason = "has this network", ""

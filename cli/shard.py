@@ -42,13 +42,13 @@ def backup(config: ShardOption, key: KeyOption, out: Annotated[Path, typer.Argum
     Exit codes: 0 written, 6 the database lacks what the shard signed, 64 wrong input.
     """
     from bytewise.service.clock import SystemClock
-    from bytewise_client.connection import address_book
+    from chain.client.address_book import read_network
     from kms.backup import back_up
     from kms.settings import ShardSettings
     from kms.storage.files import read_key
 
     settings = load_settings(ShardSettings, config, "shard")
-    records = _records(settings, address_book(settings.network_file))
+    records = _records(settings, read_network(settings.network_file))
     made = back_up(settings.folder, out, read_key(key), records, SystemClock(), secrets.token_bytes)
     print(f"{len(made.files)} files of shard {made.shard} in {out}")
 
@@ -70,9 +70,8 @@ def restore(
     Exit codes: 0 restored, 5 the node does not answer, 6 the file or the database is stale, 64 wrong input (another key
     than that of `storage_key_file` sealed the shares, say).
     """
-    from bytewise_client.connection import address_book
     from chain.client.access import open_chain
-    from chain.client.address_book import verify_code
+    from chain.client.address_book import read_network, verify_code
     from chain.reads.reader import SnapshotReader
     from kms.backup import restore as restore_file
     from kms.settings import ShardSettings
@@ -80,7 +79,7 @@ def restore(
     from kms.storage.files import read_key
 
     settings = load_settings(ShardSettings, config, "shard")
-    book = address_book(settings.network_file)
+    book = read_network(settings.network_file)
     client = open_chain(*settings.rpc, book.chain_id)
     view = ChainCeremonyView(SnapshotReader(client, verify_code(client, book), settings.finality))
     records, shown = _records(settings, book), None if without else view
@@ -235,11 +234,11 @@ def init(
     Exit codes: 0 made, 5 the command of `--wrap` or `--unwrap` fails, 64 wrong input (for example, the folder or the key's file
     exists). With any code but 0 nothing was made.
     """
-    from bytewise_client.connection import address_book
+    from chain.client.address_book import read_network
 
     governors, sealing = governor or [], _sealing(key, wrap, unwrap)
     choices = Choices(url, channel, coordinator, network, rpc, governors, needed or len(governors) // 2 + 1, simulated, sealing)
-    address_book(network)
+    read_network(network)
     _print_made(folder, make_folder(folder.absolute(), choices))
 
 

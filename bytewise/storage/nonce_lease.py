@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Row, and_, select, update
 
 from bytewise.ports import Clock
-from bytewise.protocol.errors.actors import LeaseLost, LeaseTaken
+from bytewise.protocol.errors.actors import ConfigurationError, LeaseLost, LeaseTaken
 from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 from bytewise.protocol.units import Address
 from bytewise.service import metrics, telemetry
@@ -124,6 +124,21 @@ class NonceLease:
         with read_transaction(self.engine) as connection:
             return connection.execute(select(NonceLeaseRow.stop_reason).where(self._own())).scalar_one_or_none() or ""
 
+    def verify_owner(self) -> None:
+        """`ConfigurationError` if the database is another account's, or the same account's on another chain.
+
+        What it archived, signed and sent would be taken for our own.
+        """
+        with read_transaction(self.engine) as connection:
+            rows = connection.execute(select(NonceLeaseRow.chain_id, NonceLeaseRow.account)).all()
+        others = [f"{row.account} on chain {row.chain_id}" for row in rows if (row.chain_id, row.account) != self._name()]
+        if others:
+            us = f"{self.account} on chain {self.chain_id}"
+            raise ConfigurationError("database", f"is that of {others[0]}, not of {us}: name its own database, or its key")
+
+    def _name(self) -> tuple[str, str]:
+        return str(self.chain_id), self.account
+
     def leased_until(self) -> int:
         """Unix second at which the lease ends that a process holds; 0 if none ever did or it was given back."""
         with read_transaction(self.engine) as connection:
@@ -160,9 +175,11 @@ _GRACE_S = 2.0
 def hold_lease(lease: NonceLease, stop: threading.Event, wait: bool = True) -> Iterator[NonceLease]:
     """Holds the lease inside the block and releases it at the end of the block.
 
-    Raises `LeaseTaken` if another process holds it: at once, or with `wait` after the time of one lease, in which the lease of a
-    killed process ends. If the lease is lost inside the block, `stop` is set and the block ends with `LeaseLost`.
+    Raises `ConfigurationError` for a database of another account, and `LeaseTaken` if another process holds the lease: at once,
+    or with `wait` after the time of one lease, in which the lease of a killed process ends. If the lease is lost inside the
+    block, `stop` is set and the block ends with `LeaseLost`.
     """
+    lease.verify_owner()
     fence = _take(lease, stop, wait)
     renewer = _Renewer(lease, stop)
     renewer.start()

@@ -12,6 +12,7 @@ from bytewise.protocol.address_book import Addresses, CodeHash, Network, PoolTre
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ChainReverted, ConfigurationError
+from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.units import Address, Digest
 from bytewise.service.files import replace_file, shown_name
 from chain.client.access import Chain
@@ -157,11 +158,13 @@ def write_network(path: Path, network: Network) -> None:
 
 
 def read_network(path: Path) -> Network:
-    """Reads the address book. `ConfigurationError` if there is none, a fault of encoding if the file is no address book."""
+    """Reads the address book. `ConfigurationError` if there is none, or the file is no address book."""
     try:
         return decode(Network, path.read_bytes())
     except OSError as error:
         raise ConfigurationError(shown_name(path), error.strerror) from None
+    except Fault as error:
+        raise ConfigurationError(shown_name(path), f"is no address book: {error}") from None
 
 
 def address_of(network: Network, contract: str) -> Address:

@@ -38,11 +38,11 @@ def params(
     Exit codes: 0 shown or legal, 5 the node does not answer, 64 outside the bounds, against the static law, or too short for
     the stake epochs of a pool.
     """
-    from bytewise_client.connection import address_book, chain_of
-    from chain.client.address_book import address_of, verify_code
+    from bytewise_client.connection import chain_of
+    from chain.client.address_book import address_of, read_network, verify_code
     from chain.reads.reader import SnapshotReader
 
-    book = address_book(network)
+    book = read_network(network)
     client = chain_of(rpc, book.chain_id)
     reader = SnapshotReader(client, verify_code(client, book))
     if changes is None:

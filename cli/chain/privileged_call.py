@@ -51,14 +51,14 @@ class CallContext(NamedTuple):
 
 def call_context(asked: CallOptions) -> CallContext:
     """The network of an address book, its code checked, and who asks; `ConfigurationError` for what contradicts itself."""
-    from bytewise_client.connection import address_book, chain_of
-    from chain.client.address_book import verify_code
+    from bytewise_client.connection import chain_of
+    from chain.client.address_book import read_network, verify_code
     from chain.reads.reader import SnapshotReader
 
     key, account = asked.key, asked.devnet_account
     if sum(each is not None for each in (asked.sender, key, account)) > 1:
         raise ConfigurationError("account", "give one of --from, --key and --devnet-account")
-    book = address_book(asked.network)
+    book = read_network(asked.network)
     signer = signer_of(book.chain_id, key, account) if (key, account) != (None, None) else None
     if asked.send and signer is None:
         raise ConfigurationError("--send", "needs the key of who sends: --key FILE")

@@ -118,11 +118,10 @@ def propose(
 
 
 def _acts_of_court(of: CallContext, court: Path) -> "list[ContractCall]":
-    from bytewise_client.connection import address_book
     from chain.acts.proposals import calls_for_court
-    from chain.client.address_book import verify_code
+    from chain.client.address_book import read_network, verify_code
 
-    return calls_for_court(of.network, verify_code(of.client, address_book(court)))
+    return calls_for_court(of.network, verify_code(of.client, read_network(court)))
 
 
 StateOption = Annotated[str | None, typer.Option("--state", help="Only proposals in this state: active, queued, …")]

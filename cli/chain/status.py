@@ -147,11 +147,11 @@ def status(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, out
 
     Exit codes: 0 all as it should be, 2 a role is held by somebody it should not, 5 the node does not answer, 64 other code.
     """
-    from bytewise_client.connection import address_book, chain_of
-    from chain.client.address_book import verify_code
+    from bytewise_client.connection import chain_of
+    from chain.client.address_book import read_network, verify_code
     from chain.reads.reader import SnapshotReader
 
-    book = address_book(network)
+    book = read_network(network)
     client = chain_of(rpc, book.chain_id)
     verify_code(client, book)
     state = collect(SnapshotReader(client, book))

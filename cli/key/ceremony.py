@@ -88,14 +88,14 @@ def open_(
     64 wrong input (a shard that proved its share is named, say).
     """
     from bytewise.protocol.keys.epochs import EpochState
-    from bytewise_client.connection import address_book, chain_of
-    from chain.client.address_book import verify_code, write_network
+    from bytewise_client.connection import chain_of
+    from chain.client.address_book import read_network, verify_code, write_network
     from chain.reads.reader import SnapshotReader
     from chain.sending.keys import load_signer
     from kms.ceremony.session import finished_ceremony
     from kms.settings import CeremonySettings
 
-    state, book = finished_ceremony(load_settings(CeremonySettings, config)), address_book(network)
+    state, book = finished_ceremony(load_settings(CeremonySettings, config)), read_network(network)
     client = chain_of(rpc, book.chain_id)
     opened = put_in_force(client, verify_code(client, book), load_signer(key), state, without or ())
     write_network(network, opened)
@@ -162,13 +162,13 @@ def retire(
 
     Exit codes: 0 retired, 5 too early or the node does not answer, 64 wrong input (the epoch is in force, say).
     """
-    from bytewise_client.connection import address_book, chain_of
+    from bytewise_client.connection import chain_of
     from chain.acts.epochs import retire_epoch
-    from chain.client.address_book import verify_code
+    from chain.client.address_book import read_network, verify_code
     from chain.reads.reader import SnapshotReader
     from chain.sending.keys import load_signer
 
-    book, curator = address_book(network), load_signer(key)
+    book, curator = read_network(network), load_signer(key)
     client = chain_of(rpc, book.chain_id)
     reader = SnapshotReader(client, verify_code(client, book))
     found = reader.epoch_on_chain(epoch, reader.head())
@@ -180,13 +180,13 @@ def retire(
 def _ceremony(config: Path, purpose: "CeremonyPurpose", dry: bool) -> None:
     from bytewise.service import telemetry
     from bytewise.storage.migrate import migrate
-    from bytewise_client.connection import address_book
+    from chain.client.address_book import read_network
     from chain.sending.keys import load_signer
     from kms.ceremony.session import load_or_make_plan, run_ceremony
     from kms.settings import CeremonySettings
 
     settings = load_settings(CeremonySettings, config)
-    signer, network = load_signer(settings.coordinator_key_file), address_book(settings.network_file)
+    signer, network = load_signer(settings.coordinator_key_file), read_network(settings.network_file)
     signed = load_or_make_plan(settings, purpose, network.contracts, signer, secrets.token_bytes)
     print(f"plan {hex0x(signed.plan.digest)} in {settings.plan_file}")
     if dry:

@@ -40,8 +40,8 @@ def erased(
     Exit codes: 0 enough say so of each version, 2 a statement is forged or of another network, 3 too few say so of one yet,
     5 the node does not answer, 64 wrong input.
     """
-    from bytewise_client.connection import address_book, chain_of
-    from chain.client.address_book import verify_code
+    from bytewise_client.connection import chain_of
+    from chain.client.address_book import read_network, verify_code
     from chain.reads.reader import SnapshotReader
     from chain.reads.share_history import share_history
     from kms.ceremony.erasure import count_statements, judge_statement, shares_to_erase
@@ -50,7 +50,7 @@ def erased(
     epochs = sorted({each.statement.epoch for each in said})
     if len(epochs) != 1:
         raise ConfigurationError("FILE...", f"statements of key epochs {', '.join(map(str, epochs))}: give those of one")
-    book = address_book(network)
+    book = read_network(network)
     client = chain_of(rpc, book.chain_id)
     reader = SnapshotReader(client, verify_code(client, book))
     block = reader.head()

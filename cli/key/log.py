@@ -58,12 +58,12 @@ def verify(
     cannot be judged, or what a former shard released cannot be told, 5 a shard or the node does not answer, 64 wrong input, or
     a copy was altered. Of several 2 goes before 64, 64 before 5, and 5 before 3; what was found at each shard is told.
     """
-    from bytewise_client.connection import address_book
+    from chain.client.address_book import read_network
     from cli.key.log_audit import known_or_booked, look, worst
     from cli.key.log_table import print_found, print_progress
     from kms.release_log.copies import ReleaseLogCopy
 
-    book = address_book(network)
+    book = read_network(network)
     record, client = _epoch(book, epoch), _client(book, rpc)
     known = known_or_booked(book, record, client)
     looked, tell = [], print_progress if output is OutputFormat.TABLE else _tell_nobody
@@ -100,12 +100,12 @@ def show(
     5 the node does not answer, 64 wrong input, or no copies: run `bytewise key log verify` first.
     """
     from bytewise.protocol.suites import is_rebuilt
-    from bytewise_client.connection import address_book
+    from chain.client.address_book import read_network
     from cli.key.log_audit import known_of
     from cli.key.log_table import Subject, print_story
     from kms.release_log.opening_report import report_opening
 
-    book = address_book(network)
+    book = read_network(network)
     wanted = _receipt_named(book, logs, receipt)
     found, unread = _copies_with(book, logs, wanted)
     record = _epoch(book, epoch or found)

@@ -199,11 +199,11 @@ def show_epoch(
 
 
 def _collected(network: Path, rpc: list[str], only: int | None) -> dict[str, Any]:
-    from bytewise_client.connection import TIMEOUT_S, address_book, chain_of
-    from chain.client.address_book import verify_code
+    from bytewise_client.connection import TIMEOUT_S, chain_of
+    from chain.client.address_book import read_network, verify_code
     from chain.reads.reader import SnapshotReader
 
-    book = address_book(network)
+    book = read_network(network)
     client = chain_of(rpc, book.chain_id)
     return collect(SnapshotReader(client, verify_code(client, book)), ask_over_https(TIMEOUT_S), only)
 

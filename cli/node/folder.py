@@ -15,7 +15,7 @@ from bytewise.service.certificates import make_certificate
 from bytewise.service.secret import Secret, write_secret
 from bytewise.service.settings import load_settings
 from bytewise.storage.migrate import migrate
-from bytewise_client.connection import address_book
+from chain.client.address_book import read_network
 from chain.sending.keys import load_signer, save_signer
 from cli.new_folder import SETTINGS, new_folder
 from cli.node.choices import NodeChoices, ShardChoices
@@ -52,7 +52,7 @@ def make_node_folder(folder: Path, choices: NodeChoices) -> str:
 
     `ConfigurationError` for a choice that cannot be right, with its option; then nothing was made.
     """
-    network = address_book(choices.network_file)
+    network = read_network(choices.network_file)
     _verify_choices(choices)
     signer = LocalSigner(secrets.token_bytes(32)) if choices.key_file is None else _existing(choices)
     with new_folder(folder) as draft:
@@ -73,7 +73,7 @@ def make_shard_folder(folder: Path, network_file: Path, rpc: list[str], shard: S
     for option, given in (("--url", shard.url), ("--channel", shard.channel), ("--coordinator", shard.coordinator)):
         if not given:
             raise ConfigurationError(option, "missing: a key shard needs it")
-    address_book(network_file)
+    read_network(network_file)
     needed = len(shard.governors) // 2 + 1
     return make_folder(folder, ShardFolderChoices(
         shard.url, shard.channel, shard.coordinator, network_file, rpc, shard.governors, needed, shard.simulated, IN_FOLDER

@@ -56,7 +56,9 @@ def database(view: NodeView) -> Check:
 
 def lease(view: NodeView) -> Check:
     """Whether sending is allowed: nobody else sent with this key."""
-    reason = NonceLease(view.database, SystemClock(), view.network.chain_id, view.account).stop_reason()
+    lease = NonceLease(view.database, SystemClock(), view.network.chain_id, view.account)
+    lease.verify_owner()
+    reason = lease.stop_reason()
     return Check(
         "sending", not reason, reason or "allowed", "not stopped",
         "Find out who else sent with this key; then `bytewise member resume`.",
