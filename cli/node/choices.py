@@ -36,6 +36,7 @@ class NodeChoices(NamedTuple):
     platform_file: Path | None
     host: str
     port: int
+    metrics_port: int
 
 
 class ShardChoices(NamedTuple):

@@ -130,7 +130,7 @@ def _common(choices: NodeChoices) -> dict[str, Any]:
         "schema_version": 1, "role": choices.role.value, "network_file": NETWORK,
         "chain": {"rpc_url": rpc[0]} if len(rpc) == 1 else {"rpc_urls": rpc},
         "da": {"urls": choices.da}, "signer": {"key_file": KEYSTORE, "password_file": password},
-        "db": {"journal_key_file": JOURNAL, **database}, "metrics": {},
+        "db": {"journal_key_file": JOURNAL, **database}, "metrics": {"port": choices.metrics_port},
     }  # fmt: skip
 
 

@@ -39,6 +39,10 @@ PlatformOption = Annotated[
 ]
 HostOption = Annotated[str, typer.Option("--host", help="Address on which an operator listens.")]
 PortOption = Annotated[int, typer.Option("--port", min=1, max=65535, help="Its port.")]
+MetricsPortOption = Annotated[
+    int,
+    typer.Option("--metrics-port", min=1, max=65535, help="Port of /metrics and /readyz: one for each node of a machine."),
+]
 UrlOption = Annotated[str, typer.Option("--url", help="Address at which others reach a key shard: https://host:port.")]
 ChannelOption = Annotated[str, typer.Option("--channel", help="Where they reach its attested channels: host:port.")]
 CoordinatorOption = Annotated[str, typer.Option("--coordinator", help="Account that runs a shard's key ceremonies.")]
@@ -52,6 +56,7 @@ def init(
     key: KeyOption = None, password: PasswordOption = None, prompt: PromptOption = False, database: DatabaseOption = None,
     artifact: ArtifactOption = None, environment: EnvironmentOption = None, model_name: ModelNameOption = "",
     evidence: EvidenceOption = "tdx", platform: PlatformOption = None, host: HostOption = "127.0.0.1", port: PortOption = 8443,
+    metrics_port: MetricsPortOption = 9464,
     url: UrlOption = "", channel: ChannelOption = "", coordinator: CoordinatorOption = "", governor: GovernorOption = None,
     simulated: SimulatedOption = False,
 ) -> None:  # fmt: skip
@@ -73,7 +78,7 @@ def init(
     else:
         choices = NodeChoices(
             role, network, rpc, da, _password(password, prompt), key, database, artifact, environment, model_name, evidence,
-            platform, host, port,
+            platform, host, port, metrics_port,
         )  # fmt: skip
         account = make_node_folder(where, choices)
     print(f"{role} {account} in {where}")

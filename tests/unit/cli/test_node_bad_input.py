@@ -113,7 +113,7 @@ def test_occupied_port_is_named(node: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        edit("# port = 9464", f"port = {taken.getsockname()[1]}")(node)
+        edit("port = 9464", f"port = {taken.getsockname()[1]}")(node)
         done = run(node)
     assert done.returncode == Exit.USAGE and str(taken) not in done.stderr and "Traceback" not in done.stderr
     assert "metrics" in done.stderr
