@@ -1,1 +1,1 @@
-"""What a node sees: batches, lists, receipts, ciphertext, and whether something is missing (design section 10)."""
+"""Watches batches, lists, receipts and ciphertext, and finds out whether something is missing (design section 10)."""

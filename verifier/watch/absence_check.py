@@ -1,6 +1,8 @@
-"""Checks that bytes are missing before money is risked on it: they are asked for again, between two proofs that DA works.
+"""Makes sure that bytes are missing before the node risks money on that: it asks for them again, between two proofs that DA
+works.
 
-`ProbedStore` proves that DA serves us: it fetches bytes that must be there. `AbsenceCheck` uses it around each question.
+`ProbedStore` proves that DA serves this node, by fetching bytes that must be there. `AbsenceCheck` calls it before and after each
+question.
 """
 
 import time
@@ -16,10 +18,10 @@ from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 
 OWN_BLOB_BYTES = 64
-"""Random, so that no store has it by chance."""
+"""Size of a probe. It is random, so that no store has it by chance."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 15.0, 600.0
-"""Wall time between two blobs of ours, ever longer while none of them is given back: a DA that takes blobs and gives none is not
-filled with them."""
+"""Seconds of wall time between two probes. The pause doubles while DA gives no probe back, so that a DA which only accepts blobs
+is not filled with them."""
 
 
 class _ServedBlob(NamedTuple):
@@ -28,7 +30,7 @@ class _ServedBlob(NamedTuple):
 
 
 class ProbedStore:
-    """A `BlobStore` that remembers what it gave last, and can be asked whether it works."""
+    """A `BlobStore` that remembers the last bytes it gave and can test whether DA still works."""
 
     def __init__(self, da: BlobStore, rng: Callable[[int], bytes], monotonic: Callable[[], float] = time.monotonic) -> None:
         self._da = da
@@ -50,7 +52,8 @@ class ProbedStore:
         return data
 
     def works(self) -> bool:
-        """Whether DA gives, now, what it gave last; or, where that is nothing, a blob that we put there."""
+        """Whether DA gives the last bytes again now. If that fails, or nothing was read yet, it tries a probe that this node
+        stored."""
         if self._last is not None and self._gives(self._last):
             return True
         if self._own is not None and self._own != self._last and self._gives(self._own):
@@ -64,8 +67,8 @@ class ProbedStore:
         return True
 
     def _put_own(self) -> _ServedBlob | None:
-        """Another blob of ours, if DA says that it took it. Only then does the next one wait for the end of a pause: a DA that
-        takes nothing is not filled, and a seat has to vote soon after it is back."""
+        """Stores a new probe, and returns it if DA accepted it. Only an accepted probe starts a pause: a DA that accepts nothing
+        is not filled, and a seat has to vote soon after DA returns."""
         data = self._rng(OWN_BLOB_BYTES)
         try:
             self._own = _ServedBlob(self._da.put(data), _digest(data))
@@ -90,40 +93,41 @@ def _digest(data: bytes) -> Digest:
 
 
 QUESTIONS_PER_STEP = 2
-"""Each asks DA three times: a tick must end."""
+"""Most questions in one step. Each asks DA three times, and a tick must end."""
 PAUSE_S = 15
-"""Protocol time for which nothing is asked after DA did not serve us."""
+"""Seconds of the protocol clock without questions after DA failed a proof."""
 HOLDS_S = 30
-"""Chain time for which an answer is believed; a node that was cut off from the chain meanwhile asks again."""
+"""Seconds of chain time for which a result is believed. A node that loses the chain for longer asks again."""
 HAND_IN_S = 60
-"""Wall time in which an act that rests on such an answer has to be with a node, or it is decided again."""
+"""Seconds of wall time in which a node must have a transaction that relies on such a result. Otherwise it is decided again."""
 
 
 class DaHealth(Protocol):
-    """Whether DA serves us at all."""
+    """Tells whether DA serves this node at all."""
 
     def works(self) -> bool:
-        """Now."""
+        """Whether DA serves now."""
         ...
 
 
 class AbsenceCheck:
-    """What is missing for certain, for as long as somebody needs to know."""
+    """Remembers which bytes are certainly missing, while a caller needs to know that."""
 
     def __init__(self, control: DaHealth) -> None:
         self._control = control
         self._gone: dict[Digest, int] = {}
-        """Since when, by the chain's wall time."""
+        """Chain timestamp at which each subject was found missing."""
         self._left = 0
         self._not_before = 0
 
     def begin(self, subjects: Collection[Digest]) -> None:
-        """A new step, which may ask about these."""
+        """Starts a new step, which may ask about these subjects."""
         self._gone = {subject: since for subject, since in self._gone.items() if subject in subjects}
         self._left = QUESTIONS_PER_STEP
 
     def is_gone(self, subject: Digest, ask: Callable[[], object], snapshot: Snapshot) -> bool:
-        """Whether nobody has the bytes, though DA has others. `ask` raises `NotServed` if DA has just given none that fit."""
+        """Whether DA has no bytes that fit, although it gives other bytes. `ask` raises `NotServed` if DA has just given none
+        that fit."""
         if subject in self._gone and snapshot.timestamp - self._gone[subject] <= HOLDS_S:
             return True
         if self._left == 0 or snapshot.clock < self._not_before:

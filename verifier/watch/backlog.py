@@ -1,6 +1,6 @@
 """Keys that are still to be fetched. Those with the fewest failures come first, and each failure makes a key wait longer.
 
-So a hundred batches whose bytes nobody has cost little, and none of them delays a batch that was just anchored.
+So a hundred batches with missing bytes cost little, and none of them delays a batch that was just anchored.
 """
 
 from typing import Generic, NamedTuple, TypeVar
@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 K = TypeVar("K")
 
 FIRST_PAUSE_S = 1
-"""Chain time after the first failure; doubles with each further one."""
+"""Seconds of chain time after the first failure. The pause doubles with each further failure."""
 LONGEST_PAUSE_S = 64
 
 
@@ -27,15 +27,15 @@ class Backlog(Generic[K]):
         return len(self._tries)
 
     def add(self, key: K) -> None:
-        """Puts a key on the list; one that is there keeps its failures."""
+        """Adds a key. A key that is already there keeps its failures."""
         self._tries.setdefault(key, _Tries(0, 0))
 
     def drop(self, key: K) -> None:
-        """Takes a key off the list, if it is there."""
+        """Removes a key if it is there."""
         self._tries.pop(key, None)
 
     def clear(self) -> None:
-        """Takes everything off the list."""
+        """Removes all keys."""
         self._tries.clear()
 
     def due(self, now: int) -> list[K]:
@@ -44,11 +44,11 @@ class Backlog(Generic[K]):
         return sorted(found, key=lambda key: self._tries[key].failures)
 
     def failures(self, key: K) -> int:
-        """How often a key has failed; 0 for one that is not on the list."""
+        """How often a key has failed; 0 for an unknown key."""
         return self._tries[key].failures if key in self._tries else 0
 
     def failed(self, key: K, now: int) -> None:
-        """Counts a failure: the key pauses."""
+        """Counts a failure and starts the key's pause."""
         failures = self._tries[key].failures
         pause_s = min(FIRST_PAUSE_S << min(failures, 30), LONGEST_PAUSE_S)
         self._tries[key] = _Tries(failures + 1, now + pause_s)

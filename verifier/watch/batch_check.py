@@ -1,4 +1,4 @@
-"""The CHECK tier: everything that can be checked of a batch without decryption (design section 10). Pure.
+"""The CHECK tier: all checks of a batch that need no decryption (design section 10). Pure.
 
 A list is judged as a whole: if one of its leaves has no proof, no leaf counts as proven.
 """
@@ -30,7 +30,7 @@ from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import ZERO_DIGEST, Digest
 
 LOCATOR_PREFIX = "eigenda:"
-"""Every locator of version 1 names a DA certificate."""
+"""Prefix of every locator of version 1: each names a DA certificate."""
 
 
 MAX_ENTRY_BYTES = 8 * 1024
@@ -38,7 +38,7 @@ MAX_ENTRY_BYTES = 8 * 1024
 
 
 class CheckedReceipt(NamedTuple):
-    """A receipt of a batch whose list fits, with its path to the root and what is wrong with the receipt itself."""
+    """A receipt of a batch whose list fits, with its path to the root and the receipt's own fault, if any."""
 
     receipt_id: Digest
     signed: SignedReceipt
@@ -47,7 +47,7 @@ class CheckedReceipt(NamedTuple):
 
 
 class SkippedNumber(NamedTuple):
-    """An empty leaf of a batch whose list fits: its operator says that it has no receipt with this number."""
+    """An empty leaf of a batch whose list fits: its operator declares that no receipt has this number."""
 
     leaf: EmptyLeaf
     proof: tuple[Digest, ...]
@@ -55,7 +55,7 @@ class SkippedNumber(NamedTuple):
 
 
 class CheckedBatch(NamedTuple):
-    """What the leaves of a batch are, each part in the order of its numbers."""
+    """The receipts and the skipped numbers of a batch, each in order of the numbers."""
 
     receipts: tuple[CheckedReceipt, ...]
     skipped: tuple[SkippedNumber, ...]
@@ -64,7 +64,7 @@ class CheckedBatch(NamedTuple):
 def verify_batch(
     anchor: Domain, header: BatchHeader, data: bytes, environment: Environment, epochs: frozenset[int]
 ) -> CheckedBatch:
-    """The receipts of a batch, each with its own fault if it has one, and the numbers that it skips.
+    """Checks a batch by its list. Returns its receipts, each with its own fault if it has one, and the numbers that it skips.
 
     Raises the named fault of the list: size, bytes, signature, sequence, header, foreign chain, epoch, root. `environment` is the
     registered document of the header's environment; `epochs` are the key epochs that the chain knows.
@@ -87,11 +87,11 @@ def verify_batch(
 def verify_leaves(
     anchor: Domain, header: BatchHeader, leaves: Sequence[SignedLeaf], data: bytes, environment: Environment
 ) -> CheckedBatch:
-    """The receipts of a batch whose list does not fit it, each with its own fault, and the numbers that it skips: as the answer
-    to a demand shows them.
+    """Checks a batch whose list does not fit, by the leaves that the answer to a demand shows. Returns its receipts, each with
+    its own fault if it has one, and the numbers that it skips.
 
-    The contract has compared numbers, signatures and root: `TryAgain` if the root is another here, for then the node errs. `data`
-    are the list's bytes, whatever they are: where they hold the same receipt, its locator is there.
+    The contract has checked numbers, signatures and root, so `TryAgain` if the root differs: the chain node is wrong. `data` are
+    the bytes of the list; a receipt's locator is taken from them if they contain the receipt.
     """
     identifiers = [receipt_id(anchor, each.record) for each in leaves]
     nodes = [merkle.batch_leaf(name, each.record.seq) for name, each in zip(identifiers, leaves, strict=True)]
@@ -137,7 +137,7 @@ def _fault(header: BatchHeader, identifier: Digest, entry: SignedReceipt, enviro
     if receipt.issued_at > receipt.anchor_by:
         return MalformedValue("issued_at", f"{receipt.issued_at} is after anchor_by, {receipt.anchor_by}")
     if (receipt.mode, receipt.enclave_key) != (Mode.PLAIN.value, plain_enclave_key()):
-        # Mode tee needs a co-signature of the operator's enclave, which version 0 has no place for.
+        # Mode tee needs a co-signature of the operator's enclave. Version 0 has no field for it.
         return MalformedValue("mode", f"{receipt.mode} with enclave key {receipt.enclave_key}")
     if receipt.client_mode not in (ClientMode.SIGNED.value, ClientMode.DELEGATED.value):
         return MalformedValue("client mode", str(receipt.client_mode))

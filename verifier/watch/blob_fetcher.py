@@ -1,6 +1,6 @@
-"""Bytes from DA, or from an operator's answer to a demand: a list on the chain itself, or a new locator of an envelope.
+"""Fetches bytes from DA, or from an operator's answer to a demand: a list on the chain, or a new locator of an envelope.
 
-An operator that answered in time has done its duty, even where the first locator no longer works.
+An operator that answered in time has done its duty, even if the first locator no longer works.
 """
 
 from bytewise.ports import BlobStore, DemandView
@@ -14,7 +14,8 @@ from bytewise.protocol.units import Digest
 
 
 class BlobFetcher:
-    """Bytes with a labelled hash. `NotServed` if DA was asked just now and gave none that fit; any other error is the chain's."""
+    """Fetches bytes whose labelled hash is known. `NotServed` if DA was just asked and gave no bytes that fit. All other errors
+    come from the chain."""
 
     def __init__(self, chain: DemandView, da: BlobStore, demands: Domain) -> None:
         self._chain = chain
@@ -22,7 +23,7 @@ class BlobFetcher:
         self._subjects = demands
 
     def list_of(self, header: BatchHeader, snapshot: Snapshot) -> bytes:
-        """The list of a batch, from DA or from the chain."""
+        """Gets the list of a batch, from DA or from the chain."""
         what = f"list of batch {header.batch_id}"
         try:
             return self._get(header.locator, Label.LIST, header.list_hash, what)
@@ -37,17 +38,17 @@ class BlobFetcher:
             return answer
 
     def envelope(self, locator: str, envelope_hash: Digest, receipt_id: Digest) -> bytes:
-        """An envelope from where its receipt's list says that it is."""
+        """Gets an envelope from the locator in the list."""
         return self._get(locator, Label.ENVELOPE, envelope_hash, f"envelope of receipt {receipt_id.hex()}")
 
     def cured_envelope(self, envelope_hash: Digest, receipt_id: Digest, header: BatchHeader, snapshot: Snapshot) -> bytes | None:
-        """An envelope from where its operator said that it is when it was demanded; None if that was never said."""
+        """Gets an envelope from the locator in the operator's answer to a demand; None without such an answer."""
         answer = self._chain.answered(receipt_id, header.block, snapshot.number)
-        # Whatever bytes an operator posts: a locator that is no text leads nowhere, and nothing more.
+        # An operator may post any bytes. Bytes that are no text become a locator at which nothing is found.
         return None if answer is None else self.envelope(answer.decode("utf-8", "replace"), envelope_hash, receipt_id)
 
     def _get(self, locator: str, label: Label, wanted: Digest, what: str) -> bytes:
-        # Other bytes are no fault of the operator: any proxy may answer with anything.
+        # Bytes that do not fit are no fault of the operator, because any proxy may answer with anything.
         try:
             return self._da.get(locator, lambda data: labelled(label, data) == wanted)
         except (Unavailable, BadCertificate) as error:

@@ -1,8 +1,8 @@
-"""Receipts by operator and number, and numbers that batches skip, to find records that contradict each other.
+"""Receipts by operator and number, and the numbers that batches skip, to find records that contradict each other.
 
-An operator signs its receipts and anchors its own batches, so two contradicting records are a proof that needs no committee and
-no verdict (design section 5). The index is in memory. After a restart clients' receipts are read again, and so are lists of
-open batches that were not read before. A skipped number is lost if its list was read before the restart.
+An operator signs its receipts and anchors its own batches. Two contradicting records are therefore a proof that needs no
+committee and no verdict (design section 5). The index is in memory. A restart reads clients' receipts again, and the lists of
+open batches that were not read before. It loses a skipped number whose list was read before the restart.
 """
 
 from collections import OrderedDict
@@ -17,9 +17,11 @@ from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Address, Blob, Digest
 
 MAX_LEAVES = 20_000
-"""Receipts kept at a time, and skipped numbers; the oldest go: anchored receipts are in the archive, these do not fit there."""
+"""Most receipts, and most skipped numbers, in memory; the oldest are dropped first. Anchored receipts are in the archive
+anyway."""
 MAX_PROOFS = 5_000
-"""Faults of one kind kept at a time: more than clients can hand over, or those would come back at each step for others."""
+"""Most faults of one kind. The limit is above the number of receipts that clients can hand over, because dropped faults would be
+found again at each step."""
 
 P = TypeVar("P")
 
@@ -48,7 +50,7 @@ class LeafLocation(NamedTuple):
 
 
 class SkippedReceipt(NamedTuple):
-    """A receipt with its operator's signature, and where its number is an empty leaf."""
+    """A receipt with its operator's signature, and the empty leaf that has its number."""
 
     receipt: Receipt
     signature: Blob
@@ -57,35 +59,35 @@ class SkippedReceipt(NamedTuple):
 
 
 class EquivocationProofs(Generic[P]):
-    """Faults of one kind by number, the first that was found of each."""
+    """Faults of one kind by number. Only the first fault of a number is kept."""
 
     def __init__(self) -> None:
         self._found: dict[LeafNumber, P] = {}
         self._refused: dict[LeafNumber, None] = {}
-        """Those of which the chain wanted nothing, in the order in which it first said so."""
+        """Numbers whose report the chain refused, in the order of the first refusal."""
 
     @property
     def found(self) -> Mapping[LeafNumber, P]:
-        """By number."""
+        """Proofs by number."""
         return self._found
 
     def add(self, number: LeafNumber, proof: P) -> None:
-        """Takes a proof, in the place of one of the same number."""
+        """Stores a proof. It replaces an earlier one of the same number."""
         self._found[number] = proof
         if len(self._found) > MAX_PROOFS:
-            # What was refused makes room for what was not asked about yet.
+            # Drop a refused proof first, to make room for those that were not asked about yet.
             oldest = next(iter(self._refused or self._found))
             self._refused.pop(oldest, None)
             del self._found[oldest]
 
     def note_refused(self, number: LeafNumber) -> None:
-        """The chain would take nothing for it: it is the first to go when there are too many."""
+        """Notes that the chain refused the report of this number. It is dropped first when there are too many."""
         if number in self._found:
             self._refused.setdefault(number)
 
 
 class LeafIndex:
-    """The first receipt that was seen of each number, what contradicted it, and what its operator anchored in its place."""
+    """The first receipt that was seen for each number, the receipts that contradict it, and the empty leaves of its operator."""
 
     def __init__(self, anchor: Domain) -> None:
         self._anchor = anchor
@@ -95,7 +97,7 @@ class LeafIndex:
         self.skips = EquivocationProofs[SkippedReceipt]()
 
     def note(self, signed: SignedReceipt) -> None:
-        """Takes a receipt whose signature is its operator's."""
+        """Adds a receipt whose operator's signature was verified."""
         number = LeafNumber(signed.receipt.operator, int(signed.receipt.seq))
         first = self._first.setdefault(number, signed)
         if first.receipt != signed.receipt and number not in self.doubles.found:
@@ -106,7 +108,7 @@ class LeafIndex:
             self._contradict(number, signed)
 
     def note_skipped(self, number: LeafNumber, place: LeafLocation) -> None:
-        """Takes a number that its operator anchored as an empty leaf; after a reorganisation that may be another batch."""
+        """Adds a number that its operator anchored as an empty leaf. After a reorganisation it may be in another batch."""
         self._skipped[number] = place
         if len(self._skipped) > MAX_LEAVES:
             self._skipped.popitem(last=False)
@@ -114,7 +116,7 @@ class LeafIndex:
             self._contradict(number, self._first[number])
 
     def note_list(self, header: BatchHeader, data: bytes) -> None:
-        """Takes what the operator signed in the bytes of a list that does not fit its batch; of other bytes, nothing."""
+        """Adds the receipts that the operator signed, from a list that does not fit its batch. Ignores all other entries."""
         for each in islice(_own_receipts(header, data), header.count):
             try:
                 verify_receipt(self._anchor, each)
@@ -127,7 +129,8 @@ class LeafIndex:
 
 
 def _own_receipts(header: BatchHeader, data: bytes) -> Iterator[SignedReceipt]:
-    """Of the batch's operator and numbers: whoever posts may put anything else into a list, signed by keys of a minute."""
+    """Receipts that have the batch's operator and one of its numbers. An attacker may fill a list with entries that fresh keys
+    signed, so all others are left out."""
     try:
         entries = decode(ReceiptList, data).entries
     except Fault:

@@ -1,7 +1,6 @@
 """Reads the list of a batch from DA or the chain, and stores the receipts that it proves (design section 5).
 
-`PolicyDocuments` finds the bytes of the appraisal policy in force, by which enclaves and shards judge each other, in the events
-of the chain, once.
+`PolicyDocuments` reads the appraisal policy in force from the events of the chain. Enclaves and shards judge each other by it.
 """
 
 from typing import Protocol
@@ -23,11 +22,11 @@ from verifier.watch.leaf_index import LeafIndex, LeafLocation, LeafNumber
 
 
 class ListChain(DemandView, TermsView, Protocol):
-    """What a reader of lists reads of the chain."""
+    """The part of the chain that a list reader reads."""
 
 
 class PolicyDocuments:
-    """Keeps the one that was asked for last: policies change once in months."""
+    """Appraisal policies by digest. Only the last one is kept, because policies change rarely."""
 
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
@@ -44,13 +43,13 @@ class PolicyDocuments:
 
 
 NEW, CHECKED, FAULTY, WITHHELD = "NEW", "CHECKED", "FAULTY", "WITHHELD"
-"""Our word for a batch."""
+"""States of a batch."""
 GOOD = "Good"
-"""Finding of a receipt without fault; otherwise the class of the fault, or `Withheld`."""
+"""Finding of a receipt without fault. Otherwise the finding is the class of the fault, or `Withheld`."""
 
 
 class ListReader:
-    """Lists of batches."""
+    """Reads and checks the lists of batches."""
 
     def __init__(
         self, chain: ListChain, documents: Documents, served: BlobFetcher, archive: Archive, network: Network,
@@ -68,8 +67,11 @@ class ListReader:
         """Appraisal policies, from the same documents."""
 
     def read(self, header: BatchHeader, snapshot: Snapshot) -> bool:
-        """Whether the list that DA or the chain gives, which is the one that the chain names, proves its receipts; or else the
-        answer to a demand does. They are then kept. `NotServed` if DA was asked just now and has no such bytes."""
+        """Reads the list of a batch from DA or the chain and stores its receipts. If the list does not fit the batch, it tries
+        the leaves in the answer to a demand. Returns whether the receipts were proven.
+
+        `NotServed` if DA was just asked and has no such bytes.
+        """
         environment = self.environment(header.environment, snapshot.number)
         epochs = frozenset({int(self._chain.epoch(header.key_epoch, snapshot.number).epoch)})
         data = self._served.list_of(header, snapshot)
@@ -101,7 +103,7 @@ class ListReader:
             return None
         checked = verify_leaves(self._anchor, header, leaves, data, environment)
         if self._leaf_book is not None:
-            # What the list says beside what the batch is: both are signed.
+            # The list may contain other receipts than the batch. The operator signed both, so both are compared.
             self._leaf_book.note_list(header, data)
             for each in checked.receipts:
                 self._leaf_book.note(each.signed)

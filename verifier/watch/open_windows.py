@@ -11,21 +11,21 @@ from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
 
 BLOCKS_PER_STEP = 50_000
-"""Blocks whose events are read before it is noted how far: what a node refuses later does not have to be read again."""
+"""Blocks whose events are read before the progress is stored. If the chain node then refuses a request, they are not read
+again."""
 
 CHECKPOINTS = 64
-"""Blocks up to which events were read, and which are compared with the chain after a reorganisation."""
+"""Most block hashes that are kept, to find the last common block after a reorganisation."""
 
 
 class WindowChain(BlockView, SnapshotView, Protocol):
-    """What is read of the chain at each block."""
+    """The part of the chain that is read at each block."""
 
 
 class OpenDisputes:
-    """The disputes that can still change, found by the events of their openings, from the deployment on.
+    """The disputes that can still change. They are found by the events of their openings, from the deployment on.
 
-    A process that starts again reads all events again. After a reorganisation it reads again from the last block on that both
-    branches have.
+    A restart reads all events again. After a reorganisation it continues from the last block that both branches have.
     """
 
     def __init__(self, chain: WindowChain, first_block: int) -> None:
@@ -36,7 +36,7 @@ class OpenDisputes:
         self._closed: dict[Digest, int] = {}
 
     def at(self, block: int) -> tuple[DisputeOpening, ...]:
-        """Openings up to a block, oldest first, but for disputes that were over before; some may be of another branch.
+        """Openings up to a block, oldest first, without disputes that are over. Some may belong to another branch of the chain.
 
         `TryAgain` if the chain was reorganised meanwhile.
         """
@@ -47,7 +47,8 @@ class OpenDisputes:
         return tuple(each for name, each in self._openings.items() if name not in self._closed)
 
     def accept(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot, if it is of the block up to which events were read; notes which disputes are over for good."""
+        """Returns the snapshot if it has the block up to which events were read; otherwise `TryAgain`. Notes which disputes are
+        over."""
         if self._read and self._read[-1] != (snapshot.number, snapshot.block_hash):
             raise TryAgain("chain", f"block {snapshot.number} changed while disputes were read")
         self._closed |= {case.id: snapshot.number for case in snapshot.disputes if is_over(case)}
@@ -65,13 +66,13 @@ class OpenDisputes:
             self._forget(self._read[0][0])
 
     def _forget(self, block: int) -> None:
-        """What was over at a block to which no reorganisation leads back is never asked for again."""
+        """Forgets disputes that were over before this block, to which no reorganisation leads back."""
         over = {name for name, seen in self._closed.items() if seen < block}
         self._closed = {name: seen for name, seen in self._closed.items() if name not in over}
         self._openings = {name: each for name, each in self._openings.items() if name not in over}
 
     def _rewind(self, block: int) -> None:
-        """Forgets what was read of blocks that the chain has no more."""
+        """Forgets the events of blocks that are no longer in the chain."""
         kept = len(self._read)
         while kept and not self._has(*self._read[kept - 1], block):
             kept -= 1
@@ -98,16 +99,16 @@ class SnapshotPages:
         self._first_batch = 0
 
     def read(self, block: int) -> Snapshot:
-        """The snapshot at a block, with all disputes but those that were over before, and with `batches`."""
+        """The snapshot at a block, with `batches`, and with all disputes that were not over before."""
         found = self.read_cases(block)
         return replace(found, batches=self._batches(found))
 
     def read_cases(self, block: int) -> Snapshot:
-        """The same without `batches`."""
+        """The same snapshot without `batches`."""
         return self._disputes.accept(self._chain.snapshot(self._me, block, self._disputes.at(block)))
 
     def _batches(self, snapshot: Snapshot) -> tuple[AnchoredBatch, ...]:
-        # Another branch may have fewer batches, and others in their place.
+        # Another branch may have fewer batches, and other batches under the same numbers.
         self._first_batch = min(self._first_batch, snapshot.batch_count)
         found: list[AnchoredBatch] = []
         while self._first_batch + len(found) < snapshot.batch_count:
@@ -115,7 +116,7 @@ class SnapshotPages:
             if not page:
                 raise TryAgain("chain", f"block {snapshot.number} changed while batches were read")
             found += page
-        # Once the clock is past a window it is past it for good; a demand that nobody answered still has to be ended.
+        # A window that is over stays over. A batch with an unanswered demand is kept, because the demand still has to be ended.
         over = next((i for i, each in enumerate(found) if snapshot.clock <= each.window_end or each.list_demanded), len(found))
         self._first_batch += over
         return tuple(found[over:])

@@ -1,7 +1,7 @@
-"""Receipts that clients hand to a watchtower, because they are not on the chain or nobody can open them.
+"""Receipts that clients hand to a watchtower, because they are not on the chain or their envelope is missing.
 
 Each is a file in a folder of the watchtower: the `receipt.signed` member of an answer. The watchtower does not need the rest of
-the answer, which would show what the client asked.
+the answer, which would show the client's request.
 """
 
 import json
@@ -19,13 +19,13 @@ from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 
 MAX_FILES = 4096
-"""Receipts kept at a time; further files wait until others are taken away."""
+"""Most receipts at a time. Further files wait until others are removed."""
 MAX_FILE_BYTES = 32 * 1024
 """A receipt with its locator takes a few kilobytes."""
 
 
 class _File(NamedTuple):
-    """One that changes is read again: it may have been read while it was being copied."""
+    """Identity of a file. A changed file is read again, because it may have been read while it was being copied."""
 
     name: str
     changed_ns: int
@@ -33,7 +33,8 @@ class _File(NamedTuple):
 
 
 class ReceiptInbox:
-    """The folder, read again at each step; a file without a receipt of this network is named once, and again if it changes."""
+    """Reads the folder at each step. The log names a file without a receipt of this network once, and again if the file
+    changes."""
 
     def __init__(self, folder: Path, anchor: Domain) -> None:
         if not folder.is_dir():
@@ -52,7 +53,7 @@ class ReceiptInbox:
     def _stat(self, name: str) -> _File | None:
         try:
             found = (self._folder / name).stat()
-        except OSError:  # It was taken away since.
+        except OSError:  # The file was removed meanwhile.
             return None
         return _File(name, found.st_mtime_ns, found.st_size)
 

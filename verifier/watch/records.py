@@ -1,8 +1,8 @@
-"""The public records that this node has seen: it follows batches, fetches lists and ciphertext, checks, stores (design section
-10).
+"""The public records that this node has seen. It follows batches, fetches lists and ciphertext, checks and stores them (design
+section 10).
 
-Missing bytes become the finding `Withheld` after a deadline of chain time. It accuses nobody, and bytes that arrive later
-replace it.
+After a deadline of chain time, missing bytes become the finding `Withheld`. The finding accuses nobody, and bytes that arrive
+later replace it.
 """
 
 import time
@@ -28,13 +28,13 @@ from verifier.watch.list_reader import CHECKED, FAULTY, GOOD, NEW, WITHHELD, Lis
 
 WITHHELD_FINDING = "Withheld"
 FETCH_BUDGET_S = 2.0
-"""Wall-clock time of one tick after which no further fetch begins: a slow store must not hold up votes."""
+"""Seconds of wall time in one tick after which no further fetch begins, because a slow store must not delay votes."""
 CURSOR_STRIDE = 20
-"""Blocks after which the cursor is stored although nothing was found: a restart reads at most these again."""
+"""Blocks after which the cursor is stored even if nothing was found. A restart reads at most these blocks again."""
 
 
 class RecordsChain(BlockView, BatchView, TermsView, DemandView, Protocol):
-    """What the records read of the chain."""
+    """The part of the chain that the records read."""
 
 
 class LiveReceipt(NamedTuple):
@@ -63,7 +63,7 @@ class Records:
         self._unread: dict[int, BatchHeader] = {}
         self._faulty: dict[int, BatchHeader] = {}
         self._backlog: Backlog[int | Digest] = Backlog()
-        """Batches whose list, and receipts whose ciphertext, is still to be had."""
+        """Batches whose list, and receipts whose ciphertext, is not here yet."""
         self._followed: Digest | None = None
 
     @property
@@ -72,7 +72,7 @@ class Records:
         return tuple(self._live.values())
 
     def find(self, receipt_id: Digest) -> LiveReceipt | None:
-        """A checked receipt, whatever its age."""
+        """A checked receipt of any age."""
         if receipt_id in self._live:
             return self._live[receipt_id]
         seen = self._archive.receipt(receipt_id)
@@ -80,7 +80,8 @@ class Records:
         return None if seen is None or batch is None else LiveReceipt(seen, batch.header)
 
     def follow(self, snapshot: Snapshot) -> None:
-        """Reads new batches up to the snapshot's block, from the chain alone; `TryAgain` if that moved meanwhile."""
+        """Reads new batches up to the snapshot's block, from the chain alone. `TryAgain` if the chain was reorganised
+        meanwhile."""
         if self._followed == snapshot.block_hash:
             return
         seen = self._cursor.head()
@@ -88,7 +89,7 @@ class Records:
         start = self._network.deploy_block if common is None else common.number + 1
         found = self._chain.batches(start, snapshot.number) if start <= snapshot.number else ()
         self._verify_unmoved(common, snapshot)
-        # Whatever fails between here and the end is begun again as after a start.
+        # If anything below fails, the next call starts again as after a restart.
         clean, self._followed = self._followed is not None, None
         if common != seen and seen is not None:
             metrics.REORG_DEPTH.observe(seen.number - start + 1)
@@ -100,7 +101,8 @@ class Records:
         metrics.INDEXED_BLOCK.set(snapshot.number)
 
     def step(self, snapshot: Snapshot) -> None:
-        """Follows, then fetches and checks what is missing, as long as the tick's budget lasts. After all that has a deadline."""
+        """Follows the chain, then fetches and checks missing data within the time budget of a tick. Runs after all steps with a
+        deadline."""
         self.follow(snapshot)
         self._look_again(snapshot)
         self._fetch_due(snapshot)
@@ -110,9 +112,10 @@ class Records:
         metrics.FETCH_BACKLOG.set(len(self._backlog))
 
     def obtain(self, receipt_id: Digest, batch_id: int, snapshot: Snapshot) -> bytes:
-        """Ciphertext of a disputed receipt: kept, or else asked of DA now, whatever was found before; the list first if need be.
+        """Gets the ciphertext of a disputed receipt: from the archive, or from DA now, whatever was found before. If needed, it
+        reads the list first.
 
-        `NotServed` only if DA has just been asked and gave nothing that fits; every other error says nothing about the bytes.
+        `NotServed` only if DA was just asked and gave no bytes that fit. Every other error says nothing about the bytes.
         """
         if self.find(receipt_id) is None:
             batch = self._archive.batch(batch_id)
@@ -132,7 +135,8 @@ class Records:
             return data
 
     def fetch(self, receipt_id: Digest) -> bytes:
-        """Ciphertext of a receipt that was checked: own archive first, then DA. `NotServed` if that has no bytes that fit."""
+        """Gets the ciphertext of a checked receipt: from the archive, or else from DA. `NotServed` if DA has no bytes that
+        fit."""
         live = self._required(receipt_id)
         receipt = live.seen.signed.receipt
         data: bytes | None = self._archive.envelope(receipt.envelope_hash)
@@ -144,7 +148,8 @@ class Records:
         return data
 
     def case(self, receipt_id: Digest, snapshot: Snapshot) -> JobCase:
-        """What a job about the receipt needs, its ciphertext from the archive; `Unavailable` while something is missing."""
+        """Collects the inputs of a job about the receipt, with the ciphertext from the archive. `Unavailable` while one is
+        missing."""
         live = self._required(receipt_id)
         header = live.header
         envelope = self._archive.envelope(live.seen.signed.receipt.envelope_hash)
@@ -162,11 +167,12 @@ class Records:
 
     @property
     def faulty(self) -> Mapping[int, BatchHeader]:
-        """Open batches whose list, though it is the one that the chain names, does not fit them."""
+        """Open batches whose list has the hash that the chain names, but does not fit the batch."""
         return self._faulty
 
     def overdue(self, snapshot: Snapshot, tries: int) -> dict[int | Digest, BatchHeader]:
-        """Open batches whose list, and receipts whose ciphertext, nobody gave us in so many tries, past the fetch deadline."""
+        """Open batches whose list, and receipts whose ciphertext, is missing past the fetch deadline after at least `tries`
+        attempts."""
         wanted: dict[int | Digest, BatchHeader] = dict(self._unread.items())
         wanted.update((key, live.header) for key, live in self._live.items())
         late = {key: each for key, each in wanted.items() if _is_open(each, snapshot) and self._is_late(each, snapshot)}
@@ -186,16 +192,16 @@ class Records:
                 self._await(batch.header)
 
     def _verify_unmoved(self, common: BlockMark | None, snapshot: Snapshot) -> None:
-        # A block's hash fixes all its ancestors: if the last one is still the snapshot's, so was everything that was read.
+        # A block's hash fixes all its ancestors. If the last block is still the snapshot's, all that was read is of this branch.
         kept = common is None or self._chain.block_hash(common.number) == common.hash
         if not kept or self._chain.block_hash(snapshot.number) != snapshot.block_hash:
             raise TryAgain("chain", "reorganised while events were read")
 
     def _take_back(self, block: int, snapshot: Snapshot) -> None:
-        """Forgets what came after a block.
+        """Forgets everything after a block.
 
-        The mark goes first, as it comes last in `_store`: it never claims a row that is not there, and rows beyond it, left by
-        a process that died, go at the next start.
+        The mark is removed first, and `_store` writes it last. So the mark never claims a row that is missing. Rows beyond the
+        mark, from a process that died, are removed at the next start.
         """
         self._cursor.rewind(block)
         self._archive.rewind(block)
@@ -239,7 +245,7 @@ class Records:
                 metrics.WITHHELD.labels(what="list").inc()
                 telemetry.log("batch.withheld", batch=batch_id, detail=str(error))
         except (Unavailable, Fault) as error:
-            # Not a word about the list: the chain could not be read, and only that.
+            # This error says nothing about the list: only the chain could not be read.
             telemetry.log_error("batch.read_failed", error, batch=batch_id)
         else:
             return
@@ -249,7 +255,8 @@ class Records:
             self._settled(batch_id)
 
     def read_list(self, header: BatchHeader, snapshot: Snapshot) -> bool:
-        """Whether a list is found now that proves its batch's receipts, which are then kept; `NotServed` if there is none."""
+        """Reads the list of a batch and stores its receipts. Returns whether the list proves them; `NotServed` if there is
+        none."""
         good = self._lists.read(header, snapshot)
         self._settled(header.batch_id)
         if _is_open(header, snapshot):
@@ -260,7 +267,7 @@ class Records:
         return good
 
     def _look_again(self, snapshot: Snapshot) -> None:
-        """A list that was demanded is on the chain: no pause holds it up, nor that what DA gave did not fit."""
+        """Reads a list as soon as a demand brought it to the chain: without a pause, and even if the list from DA did not fit."""
         for batch_id, header in (*self._faulty.items(), *self._unread.items()):
             batch = snapshot.batch(batch_id)
             if batch is None or batch.list_answered:
