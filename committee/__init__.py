@@ -1,1 +1,1 @@
-"""What a committee member adds to a verifier: votes, with commit and reveal. Read `ballots`, then `__main__`."""
+"""The part that a committee member adds to a verifier: votes, with commit and reveal. Read `ballots`, then `__main__`."""

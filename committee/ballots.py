@@ -1,7 +1,7 @@
 """The votes of a seat holder: from a duty to one protected vote, its commitment and its reveal (design sections 9 and 10).
 
-The protection table comes first: a vote with its salt is stored before anything about it is signed, sent or journalled. From
-then on the stored vote is the vote of this round, whatever happens.
+The protection table comes first: a vote with its salt is stored before anything about it is signed, sent or journalled. From then
+on the stored vote is the only vote of this round.
 """
 
 import functools
@@ -31,24 +31,27 @@ from verifier.watch.absence_check import DaHealth
 from verifier.watch.records import Records
 
 KIND = "vote"
-"""Kind of these duties; the subject is the dispute id. Declining it means all rounds; a later round's row is `vote.2`."""
+"""Kind of vote duties. The subject is the dispute id. A declined duty covers all rounds; the row of a later round has kind
+`vote.2`."""
 
 RETRY_PAUSE_S = 2
-"""Chain time between two attempts at one vote: enough for a shard or an enclave to come back, little of a commit phase."""
+"""Chain time between two attempts at one vote, in seconds: enough for a shard or an enclave to return, and short beside a commit
+phase."""
 
 MIN_ASKED = 2
-"""How often DA must have failed a seat in a round before the seat says so: who starts late does not vote on one failed call."""
+"""How often DA must have failed a seat in a round before it votes UNAVAILABLE. A seat that starts late does not vote on one
+failed call."""
 
 
 class PendingVote(NamedTuple):
-    """A result that is no vote yet."""
+    """The result of a job that is not protected as a vote yet."""
 
     action: RunVoteJob
     result: JobResult
 
 
 class Ballots:
-    """All own votes. Implements `verifier.executor.VoteExecutor` and `verifier.node.VotePart`."""
+    """All votes of this account. Implements `verifier.executor.VoteExecutor` and `verifier.node.VotePart`."""
 
     def __init__(
         self, network: Network, records: Records, control: DaHealth, duties: Duties, protection: Protection, journal: Journal,
@@ -72,7 +75,8 @@ class Ballots:
         self._tracked: set[tuple[Digest, int, Phase, bool]] = set()
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """What the own seats need now. `ProtectionMissing` if the chain has a vote of ours that the table lacks."""
+        """Decides the next step of each own seat. `ProtectionMissing` if the chain has a vote of this account that the table
+        lacks."""
         votes: dict[Round, Vote] = {}
         self._forget_others({each.id for each in snapshot.disputes})
         self._protect_settled(snapshot)
@@ -92,11 +96,11 @@ class Ballots:
         )
 
     def start(self, action: RunVoteJob, snapshot: Snapshot) -> None:
-        """Obtains the bytes and queues the enclave job.
+        """Gets the envelope and queues the enclave job.
 
-        The vote is UNAVAILABLE only if DA, asked more than once and now after the fetch deadline, has no bytes that fit, though
-        it gives us others right before and after. Whatever else is missing (batch, epoch, environment, DA as a whole) keeps us
-        from knowing, so it is no vote at all: we ask again while there is time for a job.
+        The vote is UNAVAILABLE only if DA has no bytes that fit, was asked more than once and now after the fetch deadline, and
+        gives other bytes right before and after. If anything else is missing (batch, epoch, environment, DA as a whole), the seat
+        cannot know the answer and does not vote. It asks again while there is time for a job.
         """
         key = (action.dispute, action.round)
         if snapshot.clock < self._not_before.get(key, 0):
@@ -128,7 +132,8 @@ class Ballots:
         self._worker.submit(VOTE, (KIND, *key), job)
 
     def finish(self, finished: FinishedJob, snapshot: Snapshot) -> None:
-        """Keeps a result until it may become the vote, or leaves the duty open so that the next tick asks again."""
+        """Keeps a result until it may become the vote. Without a usable result the duty stays open, and the next tick asks
+        again."""
         _, dispute, round_number = finished.key
         self._not_before[(dispute, round_number)] = snapshot.clock + RETRY_PAUSE_S
         if isinstance(finished.outcome, EnclaveAway):
@@ -136,7 +141,7 @@ class Ballots:
         action, outcome = self._asked.pop((dispute, round_number), None), finished.outcome
         if action is None or not isinstance(outcome, JobResult):
             return
-        # Shards may be a block behind or restarting: no key yet is no vote yet, until there is no time left to ask again.
+        # Shards may be a block behind or restarting. So a job without a key is no vote while there is time to ask again.
         if outcome.outcome == Outcome.NO_KEY.value and snapshot.clock < action.fetch_deadline:
             return
         self._held[(dispute, round_number)] = PendingVote(action, outcome)
@@ -148,16 +153,16 @@ class Ballots:
         sender.commit(vote.dispute, vote.round, vote.seat_mask, action.commitment)
 
     def reveal(self, action: CastReveal, sender: VoteSender) -> None:
-        """Opens it, with the quote whose hash it carries."""
+        """Reveals a protected vote, with the quote whose hash it has."""
         vote = action.vote
         stored = self._protection.require(vote.dispute, vote.round, vote.voter)
         sender.reveal(stored.vote, stored.quote)
 
     def _protect_settled(self, snapshot: Snapshot) -> None:
-        """Makes votes of results whose seed will hardly leave the chain any more, or for which there is no time to wait.
+        """Turns a result into the vote once a reorganisation of its seed is very unlikely, or once there is no time left to wait.
 
-        A round's vote is for good (`protection`), and so is what it says of seats and seed. One that a shallow reorganisation
-        would make stale is not made (ADR-017).
+        The vote of a round never changes (`protection`), and it names seats and seed. A vote that a shallow reorganisation would
+        make stale is therefore not made (ADR-017).
         """
         cases = {(case.id, case.round): case for case in snapshot.disputes}
         for key, held in list(self._held.items()):
@@ -186,7 +191,7 @@ class Ballots:
         telemetry.log("vote.protected", dispute=action.dispute, round=action.round, outcome=outcome.name)
 
     def _forget_others(self, current: set[Digest]) -> None:
-        """What is known of disputes that are over."""
+        """Forgets disputes that are over."""
         self._asked = {key: kept for key, kept in self._asked.items() if key[0] in current}
         self._held = {key: kept for key, kept in self._held.items() if key[0] in current}
         self._not_before = {key: kept for key, kept in self._not_before.items() if key[0] in current}
@@ -197,7 +202,7 @@ class Ballots:
         return self._protection.known(dispute, round_number, self._signer.address)
 
     def _track(self, dispute: Dispute) -> None:
-        """Keeps the duty's row: the operator sees what is due, what was done and what was missed."""
+        """Keeps the duty's row, which shows the member what is due, done or missed."""
         seat = dispute.seat_of(self._signer.address)
         revealed = seat is not None and any(seat.group)
         now = (dispute.id, dispute.round, dispute.phase, revealed)

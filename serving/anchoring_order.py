@@ -18,8 +18,8 @@ EXPIRED = "its request expires, and anchoring it would convict this operator"
 
 
 def verify_time_left(request: Request, until: int) -> Request:
-    """The request, if it lives `until` then: the promise that its receipt will make, and the longest pause beyond it, in chain
-    time. `TryAgain` if it waited too long for the engine."""
+    """Returns the request if it does not expire before `until`, in chain time. `until` is the time by which its receipt promises
+    to be anchored, plus the longest pause. `TryAgain` if the request has waited too long for the engine."""
     if request.expiry < until:
         raise TryAgain("engine", "the request waited for too long")
     return request
@@ -30,7 +30,7 @@ CLOSED = "its environment, model or key epoch has closed, or the pool that judge
 
 
 class ServiceTerms(NamedTuple):
-    """What one batch header names, and what can be closed, stopped or ended apart from others."""
+    """Environment, model and key epoch that one batch header names. Each of them can be closed separately."""
 
     environment: Digest
     model_id: Digest
@@ -38,17 +38,17 @@ class ServiceTerms(NamedTuple):
 
     @classmethod
     def of(cls, record: Receipt | BatchHeader) -> "ServiceTerms":
-        """That under which a receipt was signed, or a batch is posted."""
+        """The terms under which a receipt was signed or a batch is posted."""
         return cls(record.environment, record.model_id, record.key_epoch)
 
 
 class SendLimit(NamedTuple):
-    """How long a receipt may be sent; the earlier one is the lesser."""
+    """Time limit for posting a receipt. An earlier limit compares as smaller."""
 
     at: int
     """Last second of chain time."""
     why: str
-    """What it is too late for afterwards."""
+    """Why the receipt cannot be posted after that time."""
 
 
 class LeafSlot(NamedTuple):
@@ -56,16 +56,16 @@ class LeafSlot(NamedTuple):
 
     seq: int
     signed: SignedReceipt | None
-    """Its receipt, if that can be posted."""
+    """Receipt with this number, if it can be posted."""
     why: str
-    """Otherwise, why the number is skipped."""
+    """Why the number is skipped, if there is no such receipt."""
 
 
 def unanchored(receipt_store: ReceiptStore) -> tuple[SignedReceipt, ...]:
-    """The oldest receipt of the batch that is not known to be anchored, if any, and the oldest that is in no batch, if any.
+    """The oldest receipt of the open batch, and the oldest receipt that is in no batch, as far as there are any.
 
-    Without them all is anchored, also while another thread builds batches: a receipt goes from no batch into one and to the
-    chain, and is looked for in that order.
+    If there is neither, every receipt is anchored. This holds even while another thread builds batches: a receipt moves from no
+    batch into the open batch and then to the chain, and the store is read in that order.
     """
     loose = receipt_store.unbatched(1)
     header = receipt_store.open_batch()
@@ -73,18 +73,18 @@ def unanchored(receipt_store: ReceiptStore) -> tuple[SignedReceipt, ...]:
 
 
 def receipts_of(leaves: Sequence[ListEntry]) -> tuple[SignedReceipt, ...]:
-    """Those that are no empty leaves."""
+    """The receipts among these leaves, without the empty leaves."""
     return tuple(each for each in leaves if isinstance(each, SignedReceipt))
 
 
 def leaf_slots(numbers: range, receipts: Sequence[SignedReceipt], untils: Mapping[int, SendLimit], now: int) -> list[LeafSlot]:
-    """What becomes of each number: its receipt, if it has one that may be sent at `now`, chain time, or why it is skipped."""
+    """Decides for each number whether its receipt can be posted at chain time `now`, or why the number is skipped."""
     found: dict[int, SignedReceipt] = {each.receipt.seq: each for each in receipts}
     return [_slot(seq, found.get(seq), untils.get(seq), now) for seq in numbers]
 
 
 def uniform_head(waiting: Sequence[LeafSlot]) -> list[LeafSlot]:
-    """The longest run from the start that one header can name: its receipts are of one environment, model and key epoch."""
+    """The longest run from the start that one header can name: all its receipts have one environment, model and key epoch."""
     run: list[LeafSlot] = []
     service = None
     for each in waiting:

@@ -1,7 +1,7 @@
 """The HTTP API: `/v1/chat/completions`, `/v1/models`, `/v1/receipts`, `/health`, `/version`. Errors have OpenAI's envelope.
 
-The body is parsed here and not by FastAPI's models: numbers must stay the decimals that the client wrote, and every refusal
-must name its parameter in the envelope that the official client understands.
+This module parses the body itself, without FastAPI's models, for two reasons: numbers must stay the decimals that the client
+wrote, and every refusal must name its parameter in the envelope that the official client understands.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from serving.refusals import ApiRefusal, Late, error_body, failure, refusal
 from serving.request_queue import RequestQueue, RequestTicket, request_ticket
 
 NO_RETRY = {"x-should-retry": "false"}
-"""Read by the official client: a receipt exists, so do not ask again."""
+"""Header that tells the official client not to repeat a request for which a receipt exists."""
 RECEIPT_HEADER = "x-bytewise-receipt"
 """Response header with the receipt ids of the choices, for clients whose types have no place for a receipt."""
 NamedReceipt = tuple[Digest, SignedReceipt]
@@ -43,35 +43,35 @@ class Counter(Protocol):
 
     @property
     def model_name(self) -> str:
-        """The one served model."""
+        """Name of the one served model."""
         ...
 
     @property
     def owner(self) -> str:
-        """Operator account."""
+        """Account of the operator."""
         ...
 
     @property
     def created(self) -> int:
-        """Unix seconds since when it is served."""
+        """Unix seconds at which the model was first served."""
         ...
 
     @property
     def context(self) -> int:
-        """Most tokens of a prompt and its answer."""
+        """Most tokens of a prompt and its answer together."""
         ...
 
     @property
     def queue(self) -> RequestQueue:
-        """Queue."""
+        """The queue of requests."""
         ...
 
     def prepare(self, asked: RequestTicket, ask: ChatRequest) -> Callable[[], bytes]:
-        """The work that answers; errors of the request now, not then."""
+        """Checks the request now and returns the work that computes the answer. Errors of the request are raised by this call."""
         ...
 
     def receipt(self, start: bytes) -> NamedReceipt | None:
-        """The receipt of ours whose id begins so."""
+        """The operator's receipt whose id begins with these bytes; None if there is none."""
         ...
 
     def check_open(self) -> EpochRecord:
@@ -80,7 +80,7 @@ class Counter(Protocol):
 
 
 class Gate:
-    """Holds the service once it is ready; until then every request is answered 503."""
+    """Holds the service once it is ready. Until then every request is answered 503."""
 
     def __init__(self) -> None:
         self.service: Counter | None = None
@@ -97,7 +97,7 @@ class Gate:
 
 
 def build_api(gate: Gate, version: dict[str, Any], max_body_bytes: int, answer_timeout_s: float) -> FastAPI:
-    """The application; `gate` may be filled later."""
+    """Builds the application. `gate` may get its service later."""
     app = FastAPI(title="Bytewise operator", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_exception_handler(HTTPException, _http_error)  # type: ignore[arg-type]
     app.add_exception_handler(BytewiseError, _our_error)  # type: ignore[arg-type]
@@ -119,7 +119,7 @@ def build_api(gate: Gate, version: dict[str, Any], max_body_bytes: int, answer_t
 
     @app.get("/v1/receipts/{name}")
     async def receipt(name: str) -> Response:
-        # Public, as it is in the operator's list on DA; what opens it is only in the answer.
+        # The receipt is public, because it is also in the operator's list on DA. Only the answer has its opening.
         return _told(name, await to_thread.run_sync(gate.loaded().receipt, _name_start(name)))
 
     @app.post("/v1/chat/completions")
@@ -127,7 +127,7 @@ def build_api(gate: Gate, version: dict[str, Any], max_body_bytes: int, answer_t
         body = await _read_body(request, max_body_bytes)
         future = await to_thread.run_sync(_accept, gate, request, body)
         try:
-            # Shielded: a client that goes away must not cancel the work that another waiter has joined.
+            # The shield keeps the work alive when a client disconnects, because another client may wait for the same work.
             answer = await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), answer_timeout_s)
         except TimeoutError:
             raise Late("answer", f"not within {answer_timeout_s:.0f} s; ask again to wait for it") from None
@@ -146,7 +146,7 @@ def _told(name: str, found: NamedReceipt | None) -> Response:
 
 
 def _name_start(name: str) -> bytes:
-    """With what the id of a receipt begins that is asked for by its own id or by the id of its completion; else `BadRequest`."""
+    """The first bytes of a receipt's id, from the id of the receipt or of its completion; `BadRequest` for any other name."""
     found = _NAME.fullmatch(name)
     if found is None:
         wanted = f"must be a receipt id (0x and 64 hex digits) or a completion id ({COMPLETION_PREFIX} and 32), in lower case"
@@ -155,7 +155,7 @@ def _name_start(name: str) -> bytes:
 
 
 def _receipt_ids(answer: bytes) -> list[str]:
-    """Ids of the receipts of an answer's choices, in order, 0x-hex."""
+    """Ids of the receipts of the answer's choices, in order, 0x-hex."""
     whole = json.loads(answer)
     return [str(each["receipt"]["receipt_id"]) for each in whole.get("answers", [whole])]
 
@@ -170,7 +170,7 @@ def _accept(gate: Gate, request: Request, body: bytes) -> Any:
     asked = request_ticket(body, authorization, request.client.host if request.client else "", key, retries)
 
     def prepare() -> Callable[[], bytes]:
-        # Only new work needs an open operator: a remembered answer is given whatever the chain says now.
+        # Only new work needs a ready operator. A remembered answer is returned in every state of the chain.
         service.check_open()
         return service.prepare(asked, ask)
 

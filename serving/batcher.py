@@ -1,9 +1,9 @@
-"""From signed receipts to a batch on the chain: list to DA, header to `ReceiptAnchor` (design section 5).
+"""Brings signed receipts to the chain in batches: list to DA, header to `ReceiptAnchor` (design section 5).
 
-There is one open batch at a time, because the contract requires first_seq = last_seq + 1. The header is stored before it is
-sent, so that after a crash the same header is sent again. The chain, not the store, decides whether a batch is anchored. A
-batch with a receipt that can no longer be posted is discarded once none of its transactions can be mined; the next batch skips
-that number. `BatchDuties` answers demands about anchored batches and releases their collateral.
+There is one open batch at a time, because the contract requires first_seq = last_seq + 1. The header is stored before it is sent,
+so that after a crash the same header is sent again. The chain, not the store, decides whether a batch is anchored. A batch with a
+receipt that can no longer be posted is discarded once none of its transactions can be mined; the next batch skips that number.
+`BatchDuties` answers demands about anchored batches and releases their collateral.
 """
 
 import itertools
@@ -48,38 +48,38 @@ from serving.anchoring_order import (
 )
 from serving.readiness import Readiness, ReadinessWatch
 
-# Duties of an operator about anchored batches: it answers demands, and releases its collateral.
+# Duties of an operator about anchored batches: answer demands, release collateral.
 
 SUBJECTS_PER_CALL = 256
-"""Demands asked for at once."""
+"""Most demands read in one call."""
 
 PAGES_PER_STEP = 16
-"""Such questions in one step: who has more receipts in open windows asks for all of them over several blocks, long before any
-deadline, and anchors in time meanwhile."""
+"""Most such calls in one step. An operator with more receipts in open windows reads all of them over several blocks. That is long
+before any deadline, and anchoring goes on meanwhile."""
 
 
 class _OwnBatch(NamedTuple):
-    """What duties remember of a batch of ours."""
+    """The facts about an own batch that duties remember."""
 
     names: tuple[Digest, ...]
-    """Its receipts, in order; skipped numbers are none."""
+    """Ids of its receipts in order, without skipped numbers."""
     late: tuple[Digest, ...]
-    """Those that were anchored after their promise: only of these the anchoring can have been demanded."""
+    """Ids of the receipts that were anchored after their promised time. Only their anchoring can have been demanded."""
 
 
 class BatchReader(Protocol):
-    """The part of the chain that duties look at."""
+    """The part of the chain that duties read."""
 
     def head(self) -> int:
         """Number of the newest block."""
         ...
 
     def snapshot(self, block: int) -> Snapshot:
-        """What concerns the operator, but for disputes."""
+        """The snapshot for this operator, without disputes."""
         ...
 
     def anchored(self, from_batch: int, block: int) -> tuple[AnchoredBatch, ...]:
-        """A page of batches, everybody's."""
+        """A page of batches of all operators."""
         ...
 
     def demanded_envelopes(self, receipts: tuple[Digest, ...], block: int) -> dict[Digest, int]:
@@ -87,7 +87,7 @@ class BatchReader(Protocol):
         ...
 
     def demanded_anchors(self, receipts: tuple[Digest, ...], block: int) -> dict[Digest, int]:
-        """Deadlines of the open demands that one of these receipts be anchored."""
+        """Deadlines of the open demands to anchor one of these receipts."""
         ...
 
 
@@ -99,20 +99,20 @@ class AnswerSender(Protocol):
         ...
 
     def answer_list(self, batch_id: int, content: bytes, deadline: int = 0) -> None:
-        """Puts a list on the chain."""
+        """Puts the list of a batch on the chain."""
         ...
 
     def answer_envelope(self, receipt: Digest, locator: bytes, deadline: int = 0) -> None:
-        """Says where an envelope is."""
+        """Answers a demand with the locator of an envelope."""
         ...
 
     def answer_anchor(self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], deadline: int = 0) -> None:
-        """Shows that a receipt was anchored."""
+        """Proves that a receipt is anchored."""
         ...
 
 
 class BatchDuties:
-    """Duties about the own batches, looked at once a block."""
+    """Carries out the duties about own batches, once for each block."""
 
     def __init__(
         self,
@@ -134,10 +134,11 @@ class BatchDuties:
         self._page = 0
         self._own: dict[tuple[int, int], _OwnBatch] = {}
         self._again: dict[Digest, str] = {}
-        """Where envelopes are that were put on DA again because of a demand."""
+        """New locators of envelopes that were put on DA again because of a demand, by receipt."""
 
     def step(self) -> None:
-        """Answers what is demanded, releases what nothing holds; each act is sent once, however often it is decided."""
+        """Answers demands, and releases collateral that nothing holds any more. Each transaction is sent once, however often it
+        is decided."""
         head = self._reader.head()
         if head == self._number:
             return
@@ -157,7 +158,7 @@ class BatchDuties:
         self._number = head
 
     def _batches(self, snapshot: Snapshot) -> list[AnchoredBatch]:
-        """All batches from the first of ours on that is not released."""
+        """All batches, of any operator, from the first own batch whose collateral is not released."""
         self._first = min(self._first, snapshot.batch_count)
         found: list[AnchoredBatch] = []
         while self._first + len(found) < snapshot.batch_count:
@@ -188,12 +189,13 @@ class BatchDuties:
         return _OwnBatch(tuple(named), late)
 
     def _named(self, leaves: Sequence[ListEntry]) -> dict[Digest, tuple[int, SignedReceipt]]:
-        """The receipts among these leaves, by name, each with its place."""
+        """The receipts among these leaves, by id, each with its place."""
         placed = ((place, each) for place, each in enumerate(leaves) if isinstance(each, SignedReceipt))
         return {receipt_id(self._anchor, each.receipt): (place, each) for place, each in placed}
 
     def _answer_anchors(self, batches: Sequence[AnchoredBatch], block: int) -> None:
-        """Anchored late is anchored, but somebody has to show it: a demand that nobody answers costs a penalty all the same."""
+        """Proves late anchorings. A receipt that was anchored late is anchored, but an unanswered demand for it still costs a
+        penalty."""
         for batch in batches:
             late = self._own[_key(batch)].late
             demanded = self._reader.demanded_anchors(late, block) if late else {}
@@ -215,14 +217,15 @@ class BatchDuties:
                 self._answer_envelope(name, deadline)
 
     def _pages(self, names: Sequence[Digest]) -> Iterator[tuple[Digest, ...]]:
-        """Portions in turns, at most `PAGES_PER_STEP` of them."""
+        """Pages of ids: at most `PAGES_PER_STEP` in one step, and the next ones in the next step."""
         starts = range(0, len(names), SUBJECTS_PER_CALL)
         for _ in starts[:PAGES_PER_STEP]:
             self._page = (self._page + 1) % len(starts)
             yield tuple(names[starts[self._page] : starts[self._page] + SUBJECTS_PER_CALL])
 
     def _answer_envelope(self, name: Digest, deadline: int) -> None:
-        """Who demands an envelope did not get it: it goes on DA again, and the answer says where. `Unavailable` if DA is away."""
+        """Puts a demanded envelope on DA again, because the demander could not fetch it, and answers with its new locator.
+        `Unavailable` if DA cannot be reached."""
         telemetry.log("demand.envelope", receipt=name)
         envelope = self._receipt_store.envelope(name)
         if envelope is None:
@@ -234,34 +237,35 @@ class BatchDuties:
 
 
 def _key(batch: AnchoredBatch) -> tuple[int, int]:
-    """A batch that a reorganisation anchored again has another time."""
+    """Identity of a batch. A batch that is anchored again after a reorganisation has another time."""
     return batch.first_seq, batch.anchored_at
 
 
 FEE_MARGIN = 2
-"""Times the price of now: it rises by at most an eighth in each of its epochs, and what is too much comes back."""
+"""Factor on the present price. The price rises by at most an eighth in each of its epochs, and the contract returns the
+surplus."""
 
 LIST_BYTES = 126_976
-"""For the receipts of one list. A demand is answered by one transaction that carries the list and its leaves, and nodes pass on
-none above 128 KiB; 4 KiB are left for the rest. An operator that cannot answer loses a slash (`Demands.expire`)."""
+"""Most bytes for the receipts of one list. One transaction must carry the list and its leaves to answer a demand, and nodes
+forward none above 128 KiB; 4 KiB are left for the rest. An operator that cannot answer is slashed (`Demands.expire`)."""
 
 _SKIP_REASONS = {EXPIRED: "expired", CLOSED: "closed", NO_RECEIPT: "no_receipt"}
-"""Why a number is skipped, as a label."""
+"""Label of each reason for skipping a number."""
 
 LEAF_BYTES = 22 * 32
-"""Of one receipt and its signature among the arguments of `answerList`: 16 words and 5, and one to spare."""
+"""Bytes of one receipt and its signature among the arguments of `answerList`: 16 words, 5 words, and one to spare."""
 
 
 class ReadinessReader(Protocol):
-    """Reads this operator's standing."""
+    """Reads the operator's state on the chain."""
 
     def read(self) -> Readiness:
-        """At the newest block; `Unavailable` if the chain does not answer."""
+        """The state at the newest block. `Unavailable` if the chain does not answer."""
         ...
 
     def anchorable_for(self, service: ServiceTerms, readiness: Readiness) -> int | None:
-        """Seconds of the protocol clock for which a batch of a service is still taken, negative once that is over; None while
-        nothing of it is closed."""
+        """Seconds of the protocol clock for which the contract still takes a batch under these terms; negative once that time is
+        over. None if no part of the terms is closed."""
         ...
 
 
@@ -269,20 +273,22 @@ class AnchorSender(Protocol):
     """The part of `chain.sending.sender` that a batcher uses."""
 
     def anchor(self, header: BatchHeader, fee_wei: int, deadline: int = 0) -> None:
-        """Posts the header once, however often it is asked, and not after the deadline in chain time; too much comes back."""
+        """Posts the header once, however often this is called, and not after `deadline` in chain time. The contract returns any
+        surplus fee."""
         ...
 
     def withdraw_batch(self, header: BatchHeader) -> bool:
-        """Whether no transaction that posts it can be mined any more; one that was never signed is given up for that."""
+        """Gives up the transaction that posts the header if it was never signed. Returns whether no such transaction can be mined
+        any more."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Batcher:
-    """The periodic work of an operator."""
+    """The periodic work of an operator: batches."""
 
     operator: Signer
-    """Account with the bonded stake: it signs empty leaves."""
+    """Account with the bonded stake. It signs empty leaves."""
     environment: Digest
     model_id: Digest
     anchor: Domain
@@ -299,14 +305,14 @@ class Batcher:
     retry_answers: int
 
     def tick(self) -> None:
-        """Reads the chain, finishes what it shows, builds and sends the next batch. Idempotent.
+        """Reads the chain, marks anchored batches, and builds and sends the next batch. Idempotent.
 
-        A receipt that can be posted no more is not sent: its number is skipped, see `in_order`.
+        A receipt that can no longer be posted is not sent: its number is skipped (`serving.anchoring_order`).
         """
         readiness = self.chain.read()
         next_seq = self.receipt_store.next_seq()
         if readiness.last_seq >= next_seq:
-            # Signing on would reuse numbers, which is equivocation. Only a restored or foreign database leads here.
+            # Another signature would reuse a number, which is equivocation. Only a restored or a foreign database leads here.
             raise ConfigurationError("database", f"the chain has receipt {readiness.last_seq}, our next would be {next_seq}")
         metrics.RECEIPT_ROOM.set(readiness.room)
         metrics.RECEIPTS_UNANCHORED.set(next_seq - 1 - readiness.last_seq)
@@ -324,14 +330,15 @@ class Batcher:
             telemetry.log("batch.anchored", first_seq=header.first_seq, count=header.count, block=readiness.number)
 
     def _publish(self, readiness: Readiness) -> None:
-        """Sends the batch that is stored and not anchored, or a new one in place of one that is too late and on no way."""
+        """Sends the stored batch that is not anchored yet. If it is too late and cannot be mined any more, it sends a new batch
+        instead."""
         header = self.receipt_store.open_batch()
         if header is not None:
             until = self._sendable(header, readiness)
             if until is None or readiness.timestamp <= until.at:
                 self._send(header, readiness, until)
                 return
-            # Two batches with one first number: the chain takes either, and the receipt store must have the list of that one.
+            # Never have two batches with one first number: the chain could take either, but the store has the list of only one.
             if not self.sender.withdraw_batch(header):
                 telemetry.log("batch.expired", first_seq=header.first_seq, why=until.why)
                 return
@@ -345,13 +352,13 @@ class Batcher:
         self.sender.anchor(header, FEE_MARGIN * header.count * readiness.price_wei, until.at if until else 0)
 
     def _sendable(self, header: BatchHeader, readiness: Readiness) -> SendLimit | None:
-        """Until when a stored batch may be sent: the earliest of its receipts, and its own service; None for ever."""
+        """Time limit of a stored batch: the earliest limit of its receipts and of its terms; None without a limit."""
         untils = list(self._untils(receipts_of(self.receipt_store.leaves(header.first_seq)), readiness).values())
         left = self.chain.anchorable_for(ServiceTerms.of(header), readiness)
         return min(untils if left is None else [*untils, SendLimit(readiness.timestamp + left, CLOSED)], default=None)
 
     def _untils(self, waiting: Sequence[SignedReceipt], readiness: Readiness) -> dict[int, SendLimit]:
-        """By number, until when each receipt may be sent: time is left for the way into a block before its Request expires."""
+        """Time limit of each receipt, by number. It leaves time for a transaction to be mined before the Request expires."""
         expiries = self.receipt_store.expiries([each.receipt.seq for each in waiting])
         services = {ServiceTerms.of(each.receipt) for each in waiting}
         left = {each: self.chain.anchorable_for(each, readiness) for each in services}
@@ -365,8 +372,8 @@ class Batcher:
         return untils
 
     def _build(self, readiness: Readiness) -> BatchHeader | None:
-        """A new batch, stored; None if nothing waits, or nothing may be posted now."""
-        # The number first: what is signed meanwhile is no gap.
+        """Builds and stores a new batch. None if no receipt waits, or if none may be posted now."""
+        # Read the next number before the receipts. Otherwise a receipt that is signed between both reads looks like a gap.
         next_seq, most = self.receipt_store.next_seq(), min(self.max_batch, readiness.most)
         first = max(self.receipt_store.batched_until(), readiness.last_seq) + 1
         receipts = self.receipt_store.unbatched(most, first)
@@ -387,7 +394,8 @@ class Batcher:
         return header
 
     def _service(self, run: Sequence[LeafSlot], readiness: Readiness) -> ServiceTerms | None:
-        """Under which a run is posted: its receipts', or for empty leaves alone the one in force, if it is open."""
+        """Terms under which a run is posted: those of its receipts. A run of empty leaves gets the terms in force, if the
+        operator may serve."""
         for each in run:
             if each.signed is not None:
                 return ServiceTerms.of(each.signed.receipt)
@@ -396,7 +404,7 @@ class Batcher:
         return ServiceTerms(self.environment, self.model_id, readiness.epoch.epoch)
 
     def _skip(self, slot: LeafSlot) -> SignedEmptyLeaf:
-        """The signed leaf that takes the place of a receipt that can be posted no more."""
+        """Signs the empty leaf for a number whose receipt can no longer be posted."""
         leaf = EmptyLeaf(self.operator.address, U64(slot.seq), U256(self.anchor.chain_id))
         identifier = receipt_id(self.anchor, leaf)
         self.journal.append("receipt.skip", identifier, {"seq": str(slot.seq), "why": slot.why})
@@ -413,20 +421,21 @@ class Batcher:
         )  # fmt: skip
 
     def _behind(self, readiness: Readiness) -> str | None:
-        """Why nothing more may be signed before what waits is anchored, which ticks do as fast as blocks come; or None."""
+        """Why no receipt may be signed before the waiting ones are anchored; None if signing may go on. Ticks anchor them as fast
+        as blocks come."""
         oldest = self._oldest()
-        # Half of the promised time is kept in reserve: better to refuse requests than to break the promise of `anchorBy`.
+        # Half of the promised time is kept in reserve, because a refused request is better than a broken `anchorBy`.
         if oldest is None or oldest.anchor_by - readiness.timestamp >= self.anchor_within_s / 2:
             return None
         return f"receipt {oldest.seq} still waits to be anchored"
 
     def _oldest(self) -> Receipt | None:
-        """The first receipt that is not anchored, if any, also where none may be batched now for want of free stake."""
+        """The first receipt that is not anchored, if any, even if none may be batched now for lack of free stake."""
         waiting = unanchored(self.receipt_store)
         return waiting[0].receipt if waiting else None
 
 
 def answerable_head(run: Sequence[ListEntry]) -> Sequence[ListEntry]:
-    """The longest part from the start whose list can answer a demand for it: `LIST_BYTES`, but at least one leaf."""
+    """The longest part from the start whose list fits into the answer to a demand (`LIST_BYTES`), but at least one leaf."""
     sizes = itertools.accumulate(len(encode(each)) + len(",") + LEAF_BYTES for each in run)
     return run[: max(1, sum(size <= LIST_BYTES for size in sizes))]

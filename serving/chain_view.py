@@ -25,7 +25,7 @@ class ChainReadiness:
         self._model_id = model_id
 
     def read(self) -> Readiness:
-        """At the newest block."""
+        """The state at the newest block."""
         reader = self._reader
         block = reader.head()
         snapshot = reader.snapshot(self._operator, block)
@@ -49,7 +49,7 @@ class ChainReadiness:
         )  # fmt: skip
 
     def anchorable_for(self, service: ServiceTerms, readiness: Readiness) -> int | None:
-        """See `SnapshotReader.anchorable_for`, at the block of a reading."""
+        """As `SnapshotReader.anchorable_for`, at the block of `readiness`."""
         return self._reader.anchorable_for(self._operator, *service, readiness.number)
 
     def _judged(self, pool: Digest, block: int) -> bool:
@@ -57,9 +57,10 @@ class ChainReadiness:
         return found is not None and found.seatable
 
     def _room(self, snapshot: Snapshot, params: ParamSet) -> int:
-        """Receipts that can be anchored whatever is disputed until then: that takes one slash from what is free, however often.
+        """Receipts that can be anchored even if the earlier ones are disputed. Any number of disputes takes at most one slash
+        from the free stake.
 
-        The contract asks for a whole minimum of free stake before it binds more.
+        The contract requires a whole minimum of free stake before it binds more.
         """
         kept = snapshot.me.collateral_wei + params.money.slash_amount + params.money.min_operator_stake
         return max(0, snapshot.me.stake_wei - kept) // params.money.receipt_collateral
@@ -70,7 +71,8 @@ class ChainReadiness:
         return min(snapshot.me.free_wei // params.money.receipt_collateral, params.shares.max_batch)
 
     def _listed(self, epoch: int) -> bool:
-        """Whether our book has the epoch to seal to. Without it we serve nobody, but go on anchoring what was signed."""
+        """Whether the address book has the key epoch to seal to. Without it the operator serves nobody, but still anchors signed
+        receipts."""
         listed = any(document.record.epoch == epoch for document in self._reader.network.epochs)
         if epoch and not listed:
             telemetry.log("operator.epoch_not_listed", epoch=epoch)
@@ -93,7 +95,7 @@ class DisputePages:
         return self._pages.read_cases(block)
 
     def terms(self, batch_id: int, block: int) -> tuple[int, int]:
-        """Number of the first receipt of a batch, and the wei that a demand about it binds."""
+        """Number of the first receipt of a batch, and the bond in wei of a demand about the batch."""
         found = self._reader.batch(batch_id, block)
         if found is None:
             raise TryAgain("chain", f"no batch {batch_id} at block {block}")
@@ -102,7 +104,7 @@ class DisputePages:
 
 
 class BatchPages:
-    """Implements `batch_duties.BatchReader` over the chain client."""
+    """Implements `batcher.BatchReader` over the chain client."""
 
     def __init__(self, reader: SnapshotReader, operator: Address) -> None:
         self._reader = reader
@@ -113,11 +115,11 @@ class BatchPages:
         return self._reader.head()
 
     def snapshot(self, block: int) -> Snapshot:
-        """What concerns the operator, but for disputes."""
+        """The snapshot for this operator, without disputes."""
         return self._reader.snapshot(self._operator, block)
 
     def anchored(self, from_batch: int, block: int) -> tuple[AnchoredBatch, ...]:
-        """A page of batches, everybody's."""
+        """A page of batches of all operators."""
         return self._reader.anchored(from_batch, block)
 
     def demanded_envelopes(self, receipts: tuple[Digest, ...], block: int) -> dict[Digest, int]:
@@ -125,7 +127,7 @@ class BatchPages:
         return self._open(DemandKind.ENVELOPE, receipts, receipts, block)
 
     def demanded_anchors(self, receipts: tuple[Digest, ...], block: int) -> dict[Digest, int]:
-        """Deadlines of the open demands that one of these receipts be anchored."""
+        """Deadlines of the open demands to anchor one of these receipts."""
         domain = self._reader.network.demands_domain
         return self._open(DemandKind.ANCHOR, receipts, tuple(anchor_subject(domain, each) for each in receipts), block)
 

@@ -1,6 +1,7 @@
-"""Disputes against this operator: it logs them, keeps them from being lost by absence, and appeals where a person ordered it.
+"""Disputes against this operator: it logs them, makes sure that the committee finds the envelope, and appeals if a person ordered
+it.
 
-An honest operator can lose a dispute only if its bytes are not found: the committee must be able to fetch the envelope.
+An honest operator can lose a dispute only if its bytes are not found, so the committee must be able to fetch the envelope.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,11 +29,12 @@ APPEAL = "appeal"
 OVER = frozenset({Phase.FINAL, Phase.AIRGAP, Phase.APPEAL})
 """Phases in which no committee looks for the envelope any more, unless an appeal begins another round."""
 SERVE_BUDGET_S = 2.0
-"""Wall-clock time of one step after which DA is asked about no further envelope: what else the operator owes must not wait."""
+"""Seconds of wall time in one step after which DA is asked about no further envelope, because the operator's other duties must
+not wait."""
 
 
 class DisputeReader(Protocol):
-    """The part of the chain that is looked at."""
+    """The part of the chain that is read."""
 
     def head(self) -> int:
         """Number of the newest block."""
@@ -43,7 +45,7 @@ class DisputeReader(Protocol):
         ...
 
     def terms(self, batch_id: int, block: int) -> tuple[int, int]:
-        """Number of the first receipt of a batch, and the wei that a demand about it binds."""
+        """Number of the first receipt of a batch, and the bond in wei of a demand about the batch."""
         ...
 
 
@@ -51,7 +53,7 @@ class DisputeSender(Protocol):
     """The part of a sender that is used."""
 
     def appeal(self, dispute: Digest, bond_wei: int) -> None:
-        """Asks for the next level."""
+        """Appeals: asks for the next round."""
         ...
 
     def demand_envelope(self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], bond_wei: int) -> None:
@@ -60,7 +62,7 @@ class DisputeSender(Protocol):
 
 
 class OperatorDisputes:
-    """Looks at the disputes of each block."""
+    """Handles the disputes against this operator at each block."""
 
     def __init__(
         self, reader: DisputeReader, sender: DisputeSender, receipt_store: ReceiptStore, blobs: BlobStore, orders: Duties,
@@ -77,10 +79,10 @@ class OperatorDisputes:
         self._number = -1
         self._said: dict[Digest, tuple[int, Phase, Verdict]] = {}
         self._served: set[tuple[Digest, int]] = set()
-        """Rounds whose committee can fetch the envelope, or to which nothing more can be said."""
+        """Rounds whose committee can fetch the envelope, or for which the operator can do nothing more."""
 
     def step(self) -> None:
-        """Once a block; again at the same one if there was no time for every envelope."""
+        """Handles a block once. It handles the same block again if there was no time for every envelope."""
         head = self._reader.head()
         if head == self._number:
             return
@@ -117,7 +119,8 @@ class OperatorDisputes:
             telemetry.log("dispute.can_be_appealed", bond_wei=str(case.appeal_bond_wei), until=case.appeal_end, **facts)
 
     def _appeal(self, own: Mapping[Digest, Dispute], snapshot: Snapshot) -> None:
-        """What a person ordered; whether an answer was right takes the client's words, which we do not keep (ADR-021)."""
+        """Appeals where a person ordered it. Only a person can decide that, because the operator does not keep the client's text
+        (ADR-021)."""
         for order in self._orders.pending():
             case = own.get(Digest(order.subject))
             if order.kind != APPEAL or case is None:
@@ -134,11 +137,11 @@ class OperatorDisputes:
         return batch_tree(batch_leaves(self._anchor, self._receipt_store.leaves(first_seq))).proofs
 
     def _serve(self, case: Dispute, snapshot: Snapshot, proofs: Callable[[int], Sequence[tuple[Digest, ...]]]) -> None:
-        """Puts the envelope where the committee looks: at its first place or, if that is gone, where a demand's answer says.
+        """Makes sure that the committee finds the envelope: at its first locator, or else at the one in the answer to a demand.
 
-        Nobody can show a new place but in the answer to a demand, so we make it ourselves: `Duties` answers, and the bond comes
-        back to who answers. Only while the receipt's window is open; later the first place is all there is. `proofs` are those
-        of the batch whose first number it is given.
+        A new locator counts only in the answer to a demand. So the operator itself demands the envelope, `BatchDuties` answers,
+        and the bond comes back to the account that answers. This works only while the receipt's window is open; later only the
+        first locator counts. `proofs` returns the proofs of the batch with the given first number.
         """
         signed, envelope = self._receipt_store.receipt(case.receipt_id), self._receipt_store.envelope(case.receipt_id)
         if signed is None or envelope is None:

@@ -1,6 +1,6 @@
 """JSON without floats: a number reaches the Request as the decimal that the client wrote (design section 4).
 
-A float would turn 0.7 into 0.6999…. Here `0.70`, `7e-1` and `0.7` are all the canonical decimal `0.7`, and nothing else is.
+A float would turn 0.7 into 0.6999…. Here `0.70`, `7e-1` and `0.7` all become the canonical decimal `0.7`.
 """
 
 import json
@@ -16,7 +16,7 @@ from serving.refusals import Code
 _NUMBER = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
 _LONGEST_NUMBER = 64
 _MOST_DIGITS = 30
-"""On each side of the point, as `protocol.units.decimal` has it."""
+"""Most digits on each side of the point, as in `protocol.units.decimal`."""
 
 
 class NumberText(str):
@@ -26,9 +26,9 @@ class NumberText(str):
 
 
 def parse_json(body: bytes) -> Any:
-    """The JSON value of a request body; `BadRequest` for what is no JSON text, repeats a member or names no number.
+    """Parses a request body. `BadRequest` if it is no JSON text, repeats a member, or contains NaN or an infinity.
 
-    Numbers without fraction or exponent are `int`, all others `NumberText` (RFC 8259 section 6).
+    Numbers without fraction or exponent become `int`, all others `NumberText` (RFC 8259 section 6).
     """
     try:
         text = verify_depth(body).decode("utf-8")
@@ -42,7 +42,8 @@ def parse_json(body: bytes) -> Any:
 
 
 def canonical_decimal(param: str, value: object) -> Decimal:
-    """The number as a canonical decimal string; `BadRequest` names the parameter if it is no number or needs over 30 digits."""
+    """Returns the number as a canonical decimal string. `BadRequest` names the parameter if the value is no number or needs over
+    30 digits."""
     if isinstance(value, bool) or not isinstance(value, int | NumberText):
         raise BadRequest(param, "must be a number", Code.INVALID_TYPE)
     text = str(value)

@@ -1,8 +1,8 @@
-"""The OpenAI wire format of chat completions: what is supported, and a named refusal of everything else.
+"""The OpenAI wire format of chat completions. Every parameter that is not supported is refused by name.
 
-A sampling parameter that the decode policy lacks is refused unless it has its neutral value: ignoring it would sign an answer
-to another question. `BadRequest` names the parameter. Sources: OpenAI API, "Create chat completion"; `ecosystem.md` 5.3 for
-errors.
+A sampling parameter without a counterpart in the decode policy is refused unless it has its neutral value. If the server ignored
+it, it would sign an answer to another question. `BadRequest` names the parameter. Sources: OpenAI API, "Create chat completion";
+`ecosystem.md` 5.3 for errors.
 """
 
 import json
@@ -33,7 +33,7 @@ Body = Mapping[str, Any]
 
 
 def integer(body: Body, name: str, least: int, most: int) -> int | None:
-    """An integer within bounds, or None where it is not given."""
+    """An integer within bounds; None if the parameter is missing."""
     value = body.get(name)
     if value is None:
         return None
@@ -51,7 +51,7 @@ def number(body: Body, name: str, default: str, least: str, most: str) -> Decima
 
 
 def share(body: Body, name: str) -> Decimal:
-    """A number above 0 and up to 1; 1 where it is not given."""
+    """A number above 0 and up to 1; 1 if the parameter is missing."""
     value = number(body, name, "1", "0", "1")
     if fraction(value) == 0:
         raise BadRequest(name, "must be above 0 to 1")
@@ -90,7 +90,7 @@ def logit_bias(body: Body) -> tuple[tuple[int, Decimal], ...]:
 
 
 def logprobs(body: Body) -> int | None:
-    """How many alternatives to list for each token, or None for no logprobs: `logprobs` and `top_logprobs`."""
+    """Number of alternatives to list for each token, from `logprobs` and `top_logprobs`; None for no logprobs."""
     wanted, most = body.get("logprobs", False), integer(body, "top_logprobs", 0, MAX_TOP_LOGPROBS)
     if not isinstance(wanted, bool):
         raise BadRequest("logprobs", "must be true or false", Code.INVALID_TYPE)
@@ -100,7 +100,7 @@ def logprobs(body: Body) -> int | None:
 
 
 def grammar(body: Body) -> str | None:
-    """JSON schema of `response_format`, as JSON text with its members in the client's order, or None for plain text."""
+    """JSON schema of `response_format`, as JSON text with its members in the client's order; None for plain text."""
     value = body.get("response_format", {"type": "text"})
     kind = value.get("type") if isinstance(value, dict) else None
     if kind in ("text", "json_object") and value.keys() == {"type"}:
@@ -111,7 +111,7 @@ def grammar(body: Body) -> str | None:
     known = {"name", "description", "schema", "strict"}
     if value.keys() != {"type", "json_schema"} or not isinstance(wrapper, dict) or wrapper.keys() - known:
         raise BadRequest("response_format.json_schema", "must be an object with name and schema")
-    # Whether `strict` is asked for or not: every answer obeys.
+    # Every answer obeys the schema, so `strict` makes no difference.
     if not isinstance(wrapper.get("strict", True), bool | None) or not isinstance(wrapper.get("name"), str):
         raise BadRequest("response_format.json_schema", "needs a text as name and, if any, true or false as strict")
     if not isinstance(wrapper.get("schema"), dict):
@@ -140,11 +140,11 @@ def _within(name: str, value: Decimal, least: str, most: str) -> Decimal:
 
 
 MAX_SEED = 2**63 - 1
-"""OpenAI's seed is an int64; ours is never negative."""
+"""Largest seed. OpenAI's seed is an int64; this server accepts no negative one."""
 
 _ROLES = ("system", "developer", "user", "assistant")
 _NEUTRAL: Mapping[str, tuple[object, ...]] = {"stream": (False,), "store": (False,)}
-"""Knobs that we have not, with the values that mean their absence."""
+"""Parameters that this server does not support, each with the values that switch it off."""
 _UNDERSTOOD = frozenset(
     "model messages max_tokens max_completion_tokens temperature top_p top_k min_p repetition_penalty presence_penalty "
     "frequency_penalty logit_bias stop logprobs top_logprobs response_format n seed user".split()
@@ -154,27 +154,27 @@ _UNSUPPORTED = frozenset(
     "prompt_cache_options prompt_cache_retention reasoning_effort safety_identifier service_tier stream_options tool_choice "
     "tools verbosity web_search_options".split()
 )
-"""What else OpenAI's chat completions have; a name that is in none of these is unknown."""
+"""Other parameters of OpenAI's chat completions. A name that is in none of these sets is unknown."""
 MAX_CHOICES = 8
-"""Most choices of one answer: they are computed one after the other, and each has a receipt."""
+"""Most choices of one answer. They are computed one after the other, and each has a receipt."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One understood chat request. The type holds plaintext: it is never logged."""
+    """One valid chat request. It contains plaintext, so it is never logged."""
 
     model: str
     messages: tuple[tuple[str, str], ...]
     """(role, text) in order."""
     max_new_tokens: int | None
-    """None: as many as fit."""
+    """Most new tokens; None: as many as fit into the context."""
     temperature: Decimal
     top_p: Decimal
     top_k: int
     seed: int | None
-    """None: the gateway draws one."""
+    """Seed of the sampler; None: the gateway draws one."""
     choices: int
-    """How many answers."""
+    """Number of choices (`n`)."""
     min_p: Decimal
     repetition_penalty: Decimal
     presence_penalty: Decimal
@@ -191,7 +191,7 @@ class ChatRequest:
 
 
 def read_chat_request(value: Any) -> ChatRequest:
-    """The request of a parsed body; `BadRequest(param, why)` for the first thing that cannot be served."""
+    """Reads the request from a parsed body. `BadRequest(param, why)` names the first parameter that cannot be served."""
     if not isinstance(value, dict):
         raise BadRequest("body", "must be a JSON object")
     body = {name: item for name, item in value.items() if item is not None}
@@ -223,7 +223,7 @@ def read_chat_request(value: Any) -> ChatRequest:
 
 
 def models_body(name: str, created: int, owner: str, context: int) -> dict[str, Any]:
-    """Answer of `GET /v1/models`; `context_length`, most tokens of prompt and answer, is an extension."""
+    """Body of `GET /v1/models`. `context_length`, the most tokens of prompt and answer, is an extension."""
     model = {"id": name, "object": "model", "created": created, "owned_by": owner, "context_length": context}
     return {"object": "list", "data": [model]}
 
@@ -239,7 +239,7 @@ def _refuse_unless_neutral(name: str, value: object) -> None:
 
 
 def _missing_or_type(value: object) -> Code:
-    # Of what must be a text or a list that is not empty.
+    # Code for a value that must be a text or a list, and must not be empty.
     if value is None:
         return Code.MISSING
     return Code.INVALID_VALUE if value in ("", []) else Code.INVALID_TYPE
@@ -261,7 +261,7 @@ def _message(where: str, value: object) -> tuple[str, str]:
     if role not in _ROLES:
         code = _missing_or_type(role) if not isinstance(role, str) else Code.UNSUPPORTED_VALUE
         raise BadRequest(f"{where}.role", "must be one of " + ", ".join(_ROLES), code)
-    # `developer` is OpenAI's newer name of the same role; chat templates know the older one.
+    # `developer` is OpenAI's newer name of the role `system`. Chat templates know only the older name.
     return ("system" if role == "developer" else role), _content(f"{where}.content", value.get("content"))
 
 

@@ -1,8 +1,8 @@
-"""One answer: run, receipt, seal, put on DA, sign and store, answer (design section 5), all in the engine's thread.
+"""Computes one answer: run, seal, put on DA, sign, store, answer (design section 5). All of it runs in the engine's thread.
 
-A crash is harmless at every point. One transaction stores number, signed receipt and answer together. Before it nothing signed
-has left the process (at worst DA has a ciphertext that no receipt names). After it a retry gets the stored answer, and the
-batcher publishes the receipt. Several choices are several receipts, stored together or not at all.
+A crash is harmless at every point. One transaction stores number, signed receipt and answer together. Before it, no signed record
+has left the process; at worst DA has a ciphertext that no receipt names. After it, a retry gets the stored answer, and the
+batcher publishes the receipt. An answer with several choices has several receipts, which are stored together or not at all.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ from serving.request_builder import ChatTokenizer, Offer, Rng, make_choices, mak
 
 @dataclass(frozen=True, slots=True)
 class PipelineDeps:
-    """The keys that sign and the ports that a pipeline uses; chosen by `wiring`."""
+    """The keys and ports that a pipeline uses. `wiring` chooses them."""
 
     engine: Engine
     tokenizer: ChatTokenizer
@@ -51,7 +51,7 @@ class PipelineDeps:
 
 
 class SealedAnswer(NamedTuple):
-    """An answer whose envelope lies on DA, and that nothing signed names yet."""
+    """An answer whose envelope is on DA, before a signed record names it."""
 
     payload: Payload
     receipt: Receipt
@@ -60,7 +60,7 @@ class SealedAnswer(NamedTuple):
 
 
 class Pipeline:
-    """Turns asks into stored, signed answers."""
+    """Turns chat requests into stored, signed answers."""
 
     def __init__(
         self, offer: Offer, deps: PipelineDeps, anchor_within_s: int, accept_simulated: bool, accept_rebuilt: bool = False
@@ -72,7 +72,11 @@ class Pipeline:
         self._accept_rebuilt = accept_rebuilt
 
     def prepare(self, key: Digest, ask: ChatRequest, once: bool = True) -> Callable[[], bytes]:
-        """The work that answers the request named `key`, which is done once or again; `BadRequest` or `TryAgain` before it."""
+        """Checks the request and returns the work that computes its answer under the name `key`. `BadRequest` or `TryAgain` if
+        the request cannot be served.
+
+        `once`: whether only one answer may be stored under this name.
+        """
         deps = self._deps
         readiness, _ = deps.watch.open()
         request, _ = make_request(
@@ -88,12 +92,12 @@ class Pipeline:
     def _signed_answer(self, key: Digest, asked: list[tuple[Request, Blob]], once: bool) -> bytes:
         deps = self._deps
         generated = [deps.engine.generate(request) for request, _ in asked]
-        # The chain may have moved while the engine ran: the receipts name the epoch that is open now.
+        # The chain may have advanced while the engine ran. The receipts name the epoch that is in force now.
         readiness, epoch = deps.watch.open()
         for request, _ in asked:
             verify_time_left(request, readiness.timestamp + self._anchor_within_s + readiness.pause_s)
-        # The number is taken only when the receipt is stored. This thread alone takes numbers, and the receipt store refuses any
-        # number but the next.
+        # The number is taken when the receipt is stored. Only this thread takes numbers, and the receipt store refuses any number
+        # but the next.
         first = deps.receipt_store.next_seq()
         readiness.verify_room(first + len(asked) - 1)
         sealed = [
@@ -130,7 +134,7 @@ class Pipeline:
     def _receipt(self, payload: Payload, generated: Generated, seq: int, readiness: Readiness, epoch: EpochRecord) -> Receipt:
         deps, environment = self._deps, self._offer.environment
         anchor_by = readiness.timestamp + self._anchor_within_s
-        # Our clock may be ahead of the chain's: no receipt is issued after its own deadline.
+        # The operator's clock may be ahead of the chain's. No receipt is issued after its own deadline.
         issued_at = min(deps.clock.now(), anchor_by)
         # The seal context covers every field but envelopeHash, which is still zero here.
         return Receipt(

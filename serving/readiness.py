@@ -1,4 +1,4 @@
-"""Whether the chain lets this operator serve, read at one block, and how long that reading may be believed."""
+"""The chain's state that lets this operator serve, read at one block, and how long the reading is believed."""
 
 import threading
 from collections.abc import Callable
@@ -12,12 +12,12 @@ from bytewise.service.readiness import Check, ReadinessRegistry
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """One reading of the chain."""
+    """One reading of the chain. "Our" means this operator's."""
 
     number: int
-    """Block."""
+    """Block number."""
     timestamp: int
-    """Its time in Unix seconds: the clock of expiry and anchoring."""
+    """Time of the block in Unix seconds. Expiry and anchoring are measured by it."""
     epoch: EpochRecord | None
     """Key epoch to seal to; None if none is active."""
     environment_active: bool
@@ -27,22 +27,22 @@ class Readiness:
     registered: bool
     """Whether we are a registered operator."""
     suspended: bool
-    """Whether too many disputes about our receipts ended in a DRAW: what we sign now, nobody takes."""
+    """Whether too many disputes about our receipts ended in a DRAW. The contract then takes no receipt that is signed now."""
     last_seq: int
     """Our last anchored receipt number; 0 before the first."""
     judged: bool
-    """Whether enough verifiers could judge what we answer: without them no batch is taken."""
+    """Whether enough verifiers can judge our answers. Without them the contract takes no batch."""
     room: int
-    """Receipts after the last anchored one that can be anchored whatever is disputed until then: none is while less than a whole
-    minimum and one slash of stake are left by those that are open."""
+    """How many receipts after the last anchored one can be anchored, even if the earlier ones are disputed. It is 0 if open
+    receipts leave less free stake than the whole minimum and one slash."""
     price_wei: int
-    """Of a place for one receipt."""
+    """Price of anchoring one receipt, in wei."""
     most: int
-    """Receipts that the contract takes in one batch now: a larger one would be refused for good."""
+    """Most receipts that the contract takes in one batch now. It would refuse a larger batch for good."""
     paused: bool
-    """Whether the guardian has stopped the protocol clock: no batch is taken meanwhile."""
+    """Whether the guardian has stopped the protocol clock. No batch is taken during a pause."""
     pause_s: int
-    """Longest pause that can come while a request waits, in seconds: its life is on the wall clock, which runs on."""
+    """Longest pause, in seconds, that can begin while a request waits. Requests expire by wall time, which no pause stops."""
 
     @property
     def closed_because(self) -> str | None:
@@ -72,7 +72,7 @@ class Readiness:
 
 
 def operator_checks(readiness: Readiness, behind: str | None) -> tuple[Check, ...]:
-    """What one reading of the chain says about this operator, as checks of `/readyz`."""
+    """The checks of `/readyz` for one reading of the chain."""
     closed = readiness.closed_because or behind
     return (
         Check(
@@ -95,13 +95,13 @@ def operator_checks(readiness: Readiness, behind: str | None) -> tuple[Check, ..
 
 
 class ReadinessWatch:
-    """The last reading, for as long as it is fresh. Written by the batch tick, read by every request."""
+    """Keeps the last reading while it is fresh. The batch tick writes it, and every request reads it."""
 
     def __init__(
         self, fresh_s: float, monotonic: Callable[[], float], registry: ReadinessRegistry | None = None,
         head: ChainHead | None = None,
     ) -> None:  # fmt: skip
-        """`registry` and `head` are told of each reading, for `/readyz`."""
+        """`registry` and `head` get each reading, for `/readyz`."""
         self._registry = registry
         self._head = head
         self._fresh_s = fresh_s
@@ -111,7 +111,7 @@ class ReadinessWatch:
         self._behind: str | None = None
 
     def update(self, readiness: Readiness, behind: str | None) -> None:
-        """A new reading; `behind` says why our publication lags too far to accept more, or None."""
+        """Stores a new reading. `behind` says why anchoring is too late to accept more requests; None if it is not."""
         with self._lock:
             self._held = (self._monotonic(), readiness)
             self._behind = behind
@@ -122,7 +122,7 @@ class ReadinessWatch:
             self._registry.started()
 
     def open(self) -> tuple[Readiness, EpochRecord]:
-        """The reading and the epoch to seal to, if requests may be accepted; otherwise `TryAgain` with the reason."""
+        """Returns the reading and the epoch to seal to. `TryAgain` with the reason if no request may be accepted."""
         with self._lock:
             held, behind = self._held, self._behind
         if held is None or self._monotonic() - held[0] > self._fresh_s:

@@ -12,51 +12,51 @@ from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 
 
 class Code(enum.StrEnum):
-    """The third value of a `BadRequest`, if any: `INVALID_VALUE` where it has none."""
+    """Error codes: the third value of a `BadRequest`. Without a third value the code is `INVALID_VALUE`."""
 
     INVALID_VALUE = "invalid_value"
-    """Of the right type, and impossible here."""
+    """The value has the right type, but is impossible here."""
     INVALID_TYPE = "invalid_type"
-    """Not of the parameter's type."""
+    """The value has another type than the parameter."""
     UNKNOWN = "unknown_parameter"
-    """A name that no chat completion has."""
+    """No parameter of chat completions has this name."""
     UNSUPPORTED = "unsupported_parameter"
-    """A parameter of OpenAI's API that this server has not."""
+    """OpenAI's API has the parameter, but this server does not."""
     UNSUPPORTED_VALUE = "unsupported_value"
-    """A value of OpenAI's API that this server has not."""
+    """OpenAI's API has the value, but this server does not."""
     MISSING = "missing_required_parameter"
-    """Not given."""
+    """A required parameter is missing."""
     CONTEXT = "context_length_exceeded"
     """Prompt and answer are longer than the model's context."""
     KEY_REUSED = "idempotency_key_reused"
-    """An idempotency key that names another request (status 422)."""
+    """The idempotency key was used for another request (status 422)."""
 
 
 class Busy(TryAgain):
-    """Too many requests wait: nothing is wrong with this one or with us."""
+    """Too many requests wait. Neither this request nor the server is at fault."""
 
 
 class Late(TryAgain):
-    """The answer is not ready within the time that a client waits; it is still being computed."""
+    """The answer is not ready within the time that a client waits. Its computation goes on."""
 
 
 class ApiRefusal(NamedTuple):
-    """An answer that is none."""
+    """The response to a request that gets no answer."""
 
     status: int
-    """Of HTTP."""
+    """HTTP status."""
     body: dict[str, Any]
-    """OpenAI's envelope."""
+    """OpenAI's error envelope."""
     headers: dict[str, str]
 
 
 def error_body(message: str, kind: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:
-    """The OpenAI error envelope: the official client reads exactly these four members."""
+    """Builds the OpenAI error envelope. The official client reads exactly these four members."""
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
 def refusal(error: BytewiseError) -> ApiRefusal | None:
-    """What a client is told of an error; None for one that is our own failure."""
+    """The refusal that a client gets for an error; None if the server itself failed."""
     if isinstance(error, BadRequest):
         return _wrong_request(error)
     if isinstance(error, Busy):
@@ -69,7 +69,7 @@ def refusal(error: BytewiseError) -> ApiRefusal | None:
 
 
 def failure() -> ApiRefusal:
-    """What a client is told when we failed."""
+    """The refusal that a client gets if the server failed."""
     message = "the operator failed; nothing was published for this request"
     return ApiRefusal(500, error_body(message, "server_error", None, "server_error"), {})
 

@@ -1,6 +1,6 @@
 """Builds the Request that is signed and executed from a chat request: prompt, seed, nonce, expiry (design sections 3 and 4).
 
-With `client=delegated` the gateway does this with its own key, and the receipt says so.
+In client mode `delegated` the gateway signs the Request with its own key, and the receipt says so.
 """
 
 from collections.abc import Callable
@@ -20,11 +20,11 @@ from serving.openai import ChatRequest
 from serving.refusals import Code
 
 Rng = Callable[[int], bytes]
-"""Random bytes, injected: `os.urandom` in the service."""
+"""Source of random bytes: `os.urandom` in the service."""
 
 
 class ChatTokenizer(AnswerTokenizer, Protocol):
-    """The artifact's tokenizer, as far as the gateway needs it."""
+    """The part of the artifact's tokenizer that the gateway needs."""
 
     @property
     def stop_tokens(self) -> tuple[int, ...]:
@@ -37,7 +37,7 @@ class ChatTokenizer(AnswerTokenizer, Protocol):
         ...
 
     def render(self, messages: list[dict[str, str]]) -> tuple[int, ...]:
-        """Prompt of a conversation, by the artifact's chat template."""
+        """The prompt of a conversation, by the artifact's chat template."""
         ...
 
     def refusal(self, schema: str) -> str:
@@ -47,7 +47,7 @@ class ChatTokenizer(AnswerTokenizer, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What this operator serves; fixed for the life of the process."""
+    """The offer of this operator. It does not change while the process runs."""
 
     model_name: str
     """Name under which clients ask."""
@@ -57,15 +57,17 @@ class Offer:
     environment: Environment
     chain_id: int
     request_ttl_s: int
-    """How long after its making a Request may be anchored, pauses not counted: well above the longest anchoring delay."""
+    """Seconds from its creation in which a Request may be anchored, without pauses. It is well above the longest anchoring
+    delay."""
 
 
 def make_request(
     ask: ChatRequest, offer: Offer, tokenizer: ChatTokenizer, client: Signer, rng: Rng, now: int, pause_s: int = 0
 ) -> tuple[Request, Blob]:
-    """The Request and the gateway's signature over it; `BadRequest` names the parameter that is outside the limits.
+    """Builds the Request, and signs it with the gateway's key. `BadRequest` names the parameter that is outside the limits.
 
-    `now` is chain time, Unix seconds. No pause stops the clock of the expiry: it is `pause_s`, the longest one, later (ADR-014).
+    `now` is chain time in Unix seconds. The expiry is `pause_s`, the longest pause, later than without pauses, because no pause
+    stops the clock of the expiry (ADR-014).
     """
     prompt = _render(ask, tokenizer)
     limits = offer.environment.limits
@@ -103,13 +105,13 @@ def make_request(
 
 
 def make_choices(request: Request, count: int, client: Signer, rng: Rng) -> list[tuple[Request, Blob]]:
-    """Requests, with signatures, of `count` choices: the request itself, then others with seeds and nonces of their own."""
+    """Makes the Requests of `count` choices, with signatures: the request itself, then copies with new seeds and nonces."""
     others = [replace(request, seed=choice_seed(request.seed, i), nonce=Digest(rng(32))) for i in range(1, count)]
     return [(each, client.sign(client_digest(each.req_hash, each.chain_id))) for each in (request, *others)]
 
 
 def _too_long(context: int, prompt: int, new: int) -> str:
-    # In OpenAI's words, which clients look for where they do not look at the code.
+    # The text is OpenAI's, because some clients look at the text and not at the code.
     return (
         f"This model's maximum context length is {context} tokens. However, your messages resulted in {prompt} tokens, and the "
         f"answer may have {new}: shorten the messages or lower max_completion_tokens"

@@ -1,7 +1,7 @@
 """The queue before the one engine thread, and the memory that gives a retried request its one receipt.
 
-Two equal requests get two answers, unless the second is a retry: it has the idempotency key of the first, or the retry count
-that the official client sends (that client has no key of its own, `ecosystem.md` 5.3). A retry gets the answer of the first
+Two equal requests get two answers, unless the second one is a retry. A retry has the idempotency key of the first request, or a
+retry count above 0, which the official client sends instead of a key (`ecosystem.md` 5.3). A retry gets the answer of the first
 request, and waits for it while it is computed.
 """
 
@@ -20,9 +20,9 @@ from bytewise.service import metrics
 from serving.refusals import Busy, Code
 
 MAX_KEY_CHARACTERS = 255
-"""Of an idempotency key."""
+"""Most characters of an idempotency key."""
 MOST_OWED = 1024
-"""Names of refused requests that are remembered; one that is forgotten may be given an equal request's answer."""
+"""Most refused requests whose names are remembered. A retry of a forgotten one may get the answer of an equal request."""
 
 _HALF = 16
 _RETRIES = re.compile("[0-9]{1,9}")
@@ -30,26 +30,28 @@ _RETRIES = re.compile("[0-9]{1,9}")
 
 @dataclass(frozen=True, slots=True)
 class RequestTicket:
-    """What tells one request from another."""
+    """Identifies a request, so that its retries can be recognised."""
 
     name: Digest
-    """Who asks for what. With an idempotency key the first half says who and which key, the second what is asked."""
+    """Hash of caller and request. With an idempotency key, the first half covers caller and key, and the second half the
+    request."""
     once: bool
-    """Whether it has an idempotency key: under one key there is one answer."""
+    """Whether the request has an idempotency key. Under one key there is one answer."""
     retry: int
-    """How often the client has asked before; 0: never."""
+    """How often the client has sent the request before."""
 
     @property
     def start(self) -> bytes:
-        """What its name has in common with the names of all requests that it may not be confused with."""
+        """The part of the name that retries share: the first half under an idempotency key, else the whole name."""
         return self.name[:_HALF] if self.once else self.name
 
 
 def request_ticket(body: bytes, authorization: str, address: str, idempotency_key: str, retries: str) -> RequestTicket:
-    """The ticket of a request: its bytes, three headers (`x-stainless-retry-count` is the last), and the client's address.
+    """Makes the ticket of a request from its bytes, three headers and the client's address. The header of `retries` is
+    `x-stainless-retry-count`.
 
-    Retries and idempotency keys are those of one API key at one address: the server takes any API key, so strangers may have the
-    same one, and an answer comes with its opening. `BadRequest` for a key that is too long.
+    Retries and idempotency keys count only for one API key at one address. The server takes any API key, so different clients may
+    use the same one, and an answer shows its opening. `BadRequest` for a key that is too long.
     """
     caller = [text.encode("utf-8", "surrogateescape") for text in (authorization, address)]
     retry = int(retries) if _RETRIES.fullmatch(retries) else 0
@@ -63,16 +65,16 @@ def request_ticket(body: bytes, authorization: str, address: str, idempotency_ke
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """A request that waits for the engine's thread, or is in it."""
+    """A request that waits for the engine's thread or runs there."""
 
     ticket: RequestTicket
     future: Future[bytes]
     retry: int
-    """The last retry that waits for it: of equal runs, each has the retries of one client."""
+    """Highest retry count that waits for this run. Of several equal runs, each serves the retries of one client."""
 
 
 class RequestQueue:
-    """Accepts work for the engine thread; gives retries what they ask for; bounded."""
+    """Accepts work for the engine thread, up to a limit, and gives retries the answer of their first request."""
 
     def __init__(
         self,
@@ -80,21 +82,21 @@ class RequestQueue:
         queue_limit: int,
         on_bug: Callable[[BaseException], None],
     ) -> None:
-        """`remembered` finds the answer of a request by the start of its name, and says the whole name."""
+        """`remembered` finds a stored answer by the start of its name, and returns the whole name with it."""
         self._remembered = remembered
         self._limit = queue_limit
         self._on_bug = on_bug
         self._lock = threading.Lock()
         self._runs: list[_Run] = []
         self._owed: OrderedDict[Digest, int] = OrderedDict()
-        # One thread: the engine takes one request at a time, and receipt numbers are given in the order of signing.
+        # One thread: the engine takes one request at a time, and receipt numbers follow the order of signing.
         self._executor = ThreadPoolExecutor(1, "engine")
 
     def submit(self, asked: RequestTicket, prepare: Callable[[], Callable[[], bytes]]) -> Future[bytes]:
-        """The future answer of a request.
+        """Returns the future answer of a request.
 
-        `prepare()` checks the request here and now (its errors are raised at once) and returns the work for the engine thread.
-        `Busy` when the queue is full, `BadRequest` for a key that names another request; nothing was accepted then.
+        `prepare()` checks the request in this call, which raises its errors, and returns the work for the engine thread. `Busy`
+        if the queue is full. `BadRequest` if the idempotency key names another request. In both cases nothing is accepted.
         """
         with self._lock:
             new = self._is_new(asked)
@@ -108,7 +110,7 @@ class RequestQueue:
             raise
 
     def close(self) -> None:
-        """Finishes what runs, cancels what waits."""
+        """Finishes the running request and cancels the waiting ones."""
         self._executor.shutdown(wait=True, cancel_futures=True)
 
     def _begin(self, asked: RequestTicket, new: bool, work: Callable[[], bytes]) -> Future[bytes]:
@@ -125,7 +127,7 @@ class RequestQueue:
         return run.future
 
     def _is_new(self, asked: RequestTicket) -> bool:
-        # Under the lock. What was refused was not answered: its retry must not take the answer of an equal request.
+        # Called under the lock. A refused request has no answer, so its retry must not take the answer of an equal request.
         if asked.once or asked.retry == 0:
             return not asked.once
         owed = self._owed.pop(asked.name, 0)
@@ -142,7 +144,7 @@ class RequestQueue:
                 self._owed.popitem(last=False)
 
     def _known(self, asked: RequestTicket) -> Future[bytes] | None:
-        # Under the lock. An answer is stored before its future ends, so it is found in one place or the other.
+        # Called under the lock. An answer is stored before its future ends, so it is found in one of the two places.
         run = self._running(asked)
         if run is not None:
             metrics.REQUESTS_JOINED.labels(how="in_flight").inc()
@@ -158,7 +160,7 @@ class RequestQueue:
         return done
 
     def _running(self, asked: RequestTicket) -> _Run | None:
-        # One that has ended is no longer waited for: it failed, or its answer is remembered.
+        # A run that has ended is skipped: it failed, or its answer is stored.
         alive = [run for run in reversed(self._runs) if not run.future.done()]
         equal = [run for run in alive if run.ticket.once == asked.once and run.ticket.start == asked.start]
         for run in equal:

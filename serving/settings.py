@@ -1,4 +1,4 @@
-"""Settings of an operator: one TOML file, `BYTEWISE__SECTION__KEY` overrides."""
+"""Settings of an operator: one TOML file. Environment variables `BYTEWISE__SECTION__KEY` override it."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,14 +15,14 @@ class ListenSettings:
     certificate_file: Path
     """TLS certificate, PEM."""
     key_file: Path
-    """Its private key, PEM, mode 0600."""
+    """Private key of the certificate, PEM, mode 0600."""
     host: str = "127.0.0.1"
     port: int = 8443
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """Section `[model]`: what is served."""
+    """Section `[model]`: the served model."""
 
     name: str
     """Name under which clients ask for it."""
@@ -35,17 +35,18 @@ class ModelSettings:
     device: str = "cpu"
     """Where the engine runs: `cpu` or `cuda`."""
     cache_bytes: int = 0
-    """Most memory of the keys and values of one job; 0: half of what the weights leave of the machine's or control group's."""
+    """Most memory for the keys and values of one job, in bytes. 0: half of the memory of the machine or control group that the
+    weights leave."""
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptSettings:
-    """Section `[accept]`, optional: key epochs that the operator seals to although they promise less than others."""
+    """Section `[accept]`, optional: key epochs with weaker guarantees to which the operator seals, too."""
 
     simulated: bool = False
-    """Whether to seal to a key epoch whose enclaves are simulated; without it such a network is refused (fence 5)."""
+    """Whether to seal to a key epoch whose enclaves are simulated. Without it such a network is refused (fence 5)."""
     rebuilt: bool = False
-    """Whether to seal to a key epoch whose key enclaves rebuild (ADR-038): one that is broken then reads all of the epoch."""
+    """Whether to seal to a key epoch whose key enclaves rebuild (ADR-038). One broken enclave can then read the whole epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +54,18 @@ class LimitSettings:
     """Section `[limits]`, optional: times and sizes."""
 
     queue: int = 16
-    """Most requests in flight; more are answered 429."""
+    """Most requests in flight. Further ones are answered 429."""
     answer_timeout_s: float = 600.0
-    """How long a client is kept waiting: the official client's own read timeout."""
+    """How long a client waits for its answer, in seconds. The default is the official client's own read timeout."""
     retry_memory_s: int = 900
-    """How long an answer is remembered for a retry: above the official client's read timeout of 600 s."""
+    """How long an answer is remembered for a retry, in seconds. The default is above the official client's read timeout of 600
+    s."""
     retry_answers: int = 10_000
-    """How many answers are remembered for retries; older ones, to the second, are forgotten first."""
+    """How many answers are remembered for retries. The oldest are forgotten first, in steps of one second."""
     anchor_within_s: int = 300
-    """Promised time from signing to anchoring (`anchorBy`)."""
+    """Promised time from signing to anchoring (`anchorBy`), in seconds."""
     request_ttl_s: int = 7200
-    """How long a Request may be anchored, beside the longest pause that the guardian may make."""
+    """How long a Request may be anchored, in seconds, without the longest pause that the guardian may make."""
     max_batch: int = 64
     """Most receipts in a batch; the contract has its own bound."""
     max_body_bytes: int = 1 << 20
@@ -71,7 +73,7 @@ class LimitSettings:
 
     def __post_init__(self) -> None:
         if self.request_ttl_s < 2 * self.anchor_within_s:
-            # A request that expires before its batch is anchored is a defect of the record, and would be slashed.
+            # A request that expires before its batch is anchored is a defect of the record, for which the operator is slashed.
             raise ConfigurationError("request_ttl_s", "must be at least twice anchor_within_s")
         sizes = (self.queue, self.max_batch, self.max_body_bytes, self.anchor_within_s, self.retry_memory_s, self.retry_answers)
         if min(sizes) < 1:
@@ -80,12 +82,12 @@ class LimitSettings:
 
 @dataclass(frozen=True, slots=True)
 class OperatorSettings:
-    """The whole file."""
+    """The whole settings file of an operator."""
 
     network_file: Path
     """Address book: chain id, addresses, deployment block, epochs."""
     gateway_key_file: Path
-    """Key that signs requests of clients that have no key of their own (`client=delegated`), as `signer.key_file`."""
+    """Key that signs requests of clients without their own key (`client=delegated`), in the format of `signer.key_file`."""
     chain: ChainSettings
     da: DaSettings
     signer: SignerSettings
@@ -95,7 +97,7 @@ class OperatorSettings:
     schema_version: int = SCHEMA_VERSION
     """Version of this file's format."""
     role: str = "operator"
-    """Always `operator`: says what the file is for."""
+    """Always `operator`. It names the kind of this file."""
     accept: AcceptSettings = field(default_factory=AcceptSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     metrics: MetricsSettings | None = None

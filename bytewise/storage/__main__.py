@@ -1,6 +1,6 @@
-"""`python -m bytewise.storage migrate --url URL …`: what a starter runs before its processes.
+"""`python -m bytewise.storage migrate --url URL …`: migrates databases. A starter runs it before its processes.
 
-Exit codes: 0 done, 64 a database cannot be opened or written; those named before it are done.
+Exit codes: 0 done, 64 a database cannot be opened or written; the databases named before it are migrated.
 """
 
 import sys

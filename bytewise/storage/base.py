@@ -21,7 +21,8 @@ class Base(DeclarativeBase):
 
 
 class _WithoutNul(TypeDecorator[str]):
-    # PostgreSQL's text has no U+0000, and what others wrote may: an operator's list must not stop who reports on it.
+    # PostgreSQL's text has no U+0000. Text from others may contain it, and an operator's list must not stop the node that reports
+    # it.
     impl = Text
     cache_ok = True
 
@@ -45,6 +46,6 @@ Bytes = Annotated[bytes, mapped_column(LargeBinary)]
 Account = Annotated[str, mapped_column(String(42))]
 """An address in lower case."""
 Prose = Annotated[str, mapped_column(_WithoutNul)]
-"""Words for people, perhaps a stranger's; U+0000 is replaced."""
+"""Text for people, possibly from an untrusted peer. U+0000 is replaced."""
 Word = Annotated[str, mapped_column(String(80))]
 """A short name, a state, a 256-bit integer in decimal."""

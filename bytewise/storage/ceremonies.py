@@ -1,7 +1,8 @@
-"""What a shard, or the coordinator, knows of key ceremonies: plans, logs, own words. Each is durable before anything is sent.
+"""The key ceremonies that a shard or the coordinator knows: plans, logs, own messages. All are durable before anything is sent.
 
-A log only grows: another message at a number that is taken is a fork. An own word is stored once: whoever asks again, after a
-crash or with another word, gets the first. Of the other logs that a coordinator showed the first is kept, as evidence.
+A log only grows: a different message under a number that is taken is a fork. An own message is stored once, so a caller that asks
+again, after a crash or with another message, gets the first one. If a coordinator shows other logs, the first is kept as
+evidence.
 """
 
 from collections.abc import Sequence
@@ -29,13 +30,13 @@ class StoredCeremony(NamedTuple):
     signed: SignedPlan
     """The plan with its coordinator's signature."""
     seed: bytes
-    """Sealed; empty after the end."""
+    """Seed of the participant, sealed; empty after the end."""
     ended: str
     """How it ended; empty while it runs."""
     log: tuple[Message, ...]
-    """As far as we know it."""
+    """The log, as far as it is known."""
     end: SignedHead | None
-    """The coordinator's word for that log; None in the database of the coordinator itself."""
+    """The head of that log, signed by the coordinator; None in the database of the coordinator itself."""
 
 
 class Ceremonies:
@@ -45,7 +46,7 @@ class Ceremonies:
         self._engine = engine
 
     def open(self, signed: SignedPlan, seed: bytes) -> StoredCeremony:
-        """The ceremony of a plan; stored with this sealed seed if it was unknown, else as it is."""
+        """Returns the ceremony of a plan. An unknown one is first stored with this sealed seed."""
         name = signed.plan.digest
         with write_transaction(self._engine) as connection:
             insert_if_new(connection, CeremonyRow, id=name, plan=encode(signed), seed=seed, outcome=RUNNING)
@@ -75,10 +76,11 @@ class Ceremonies:
         return tuple(_decoded(SignedPlan, each).plan for each in rows)
 
     def append(self, name: Digest, first: int, messages: Sequence[Message], end: SignedHead | None = None) -> int:
-        """Adds messages from number `first` on; those that we have must be the same. The length of the log then.
+        """Adds messages from number `first` on, and returns the new length of the log. Messages that are stored already must be
+        the same.
 
-        `end` is what the coordinator signed for the log with them; a coordinator's own store has none. `LogForked`, and nothing
-        is stored, if a message differs or there would be a gap.
+        `end` is the head that the coordinator signed for the longer log; the coordinator's own database has none. `LogForked`,
+        and nothing is stored, if a message differs or there would be a gap.
         """
         with write_transaction(self._engine) as connection:
             lock_name(connection, f"ceremony {name.hex()}")
@@ -96,12 +98,12 @@ class Ceremonies:
         return max(len(have), first + len(messages))
 
     def keep_fork(self, fork: Fork) -> bool:
-        """Stores evidence of another log of a ceremony that we have, unless there is some; whether it was the first."""
+        """Stores evidence of another log of a known ceremony, unless there is some already. Returns whether it was stored."""
         with write_transaction(self._engine) as connection:
             return insert_if_new(connection, CeremonyForkRow, ceremony=fork.plan.plan.digest, fork=encode(fork))
 
     def copies(self) -> tuple[CeremonyLogCopy, ...]:
-        """What we have of every ceremony whose coordinator signed it, by name; `StoreCorrupt` if something is damaged."""
+        """The stored log of every ceremony whose coordinator signed it, by name. `StoreCorrupt` if something is damaged."""
         with read_transaction(self._engine) as connection:
             names = connection.execute(select(CeremonyRow.id).order_by(CeremonyRow.id)).scalars().all()
             forks = {row.ceremony: row.fork for row in connection.execute(select(CeremonyForkRow.ceremony, CeremonyForkRow.fork))}
@@ -113,7 +115,8 @@ class Ceremonies:
         )
 
     def keep(self, message: Message) -> Message:
-        """The one message of this kind that we say in its ceremony: this one, or what was stored before."""
+        """Stores the own message of this kind, and returns the one that may be sent: this message, or the one that was stored
+        before."""
         key = {"ceremony": message.ceremony, "kind": message.kind}
         query = select(OwnMessageRow.message).filter_by(**key)
         with write_transaction(self._engine) as connection:
@@ -121,7 +124,7 @@ class Ceremonies:
             return _decoded(Message, connection.execute(query).scalar_one())
 
     def end(self, name: Digest, how: str) -> None:
-        """Marks the end and forgets the seed. What the database kept of it elsewhere stays sealed."""
+        """Marks the end and deletes the seed. Old pages of the database may still contain it, but only sealed."""
         with write_transaction(self._engine) as connection:
             connection.execute(update(CeremonyRow).where(CeremonyRow.id == name).values(outcome=how, seed=b""))
 

@@ -11,7 +11,7 @@ from bytewise.storage.engine import lock_name, read_transaction, write_transacti
 from bytewise.storage.tables import CursorRow
 
 KEPT_BLOCKS = 256
-"""Hashes kept per reader: several epochs of reorganisation, far beyond finality's normal lag."""
+"""Most hashes kept for each reader: several epochs, far beyond the normal distance to finality."""
 
 
 class BlockMark(NamedTuple):
@@ -42,7 +42,7 @@ class Cursor:
             return tuple(BlockMark(number, Digest(hash_)) for number, hash_ in rows)
 
     def advance(self, number: int, block_hash: Digest) -> BlockMark:
-        """Finishes a block; it must be above the head."""
+        """Marks a block as finished. It must be above the head."""
         own = CursorRow.name == self._name
         with write_transaction(self._engine) as connection:
             lock_name(connection, f"cursor {self._name}")
@@ -64,8 +64,8 @@ class Cursor:
         return self.head()
 
     def common(self, hash_of: Callable[[int], Digest]) -> BlockMark | None:
-        """The newest finished block that the chain still has, None if none is left. Writes nothing.
+        """The newest finished block that the chain still has; None if there is none. Writes nothing.
 
-        To rewind to it is the caller's: first the cursor, then the rows that later blocks gave, which also go at every start.
+        The caller rewinds to it: first the cursor, then the rows of later blocks. Every start removes such rows, too.
         """
         return next((mark for mark in self.marks() if hash_of(mark.number) == mark.hash), None)

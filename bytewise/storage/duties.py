@@ -16,7 +16,7 @@ PENDING = "PENDING"
 DONE = "DONE"
 MISSED = "MISSED"
 DECLINED = "DECLINED"
-"""An operator chose to stay away, at the known penalty."""
+"""State of a duty that an operator does not do, at the known penalty."""
 
 
 class Duty(NamedTuple):
@@ -37,7 +37,7 @@ class Duties:
         self._clock = clock
 
     def add(self, kind: str, subject: bytes, deadline: int) -> Duty:
-        """Adds a duty, or returns the one that is there, whatever its state."""
+        """Adds a duty, or returns the existing one in any state."""
         now = self._clock.now()
         with write_transaction(self._engine) as connection:
             insert_if_new(
@@ -49,7 +49,7 @@ class Duties:
         return found
 
     def order(self, kind: str, subject: bytes, deadline: int) -> Duty:
-        """Opens a duty with this deadline because a person asks for it, also one that has ended: it may be due once more."""
+        """Opens a duty with this deadline because a person asked for it. A duty that has ended is opened again."""
         self.add(kind, subject, deadline)
         change = update(DutyRow).where(DutyRow.kind == kind, DutyRow.subject == subject)
         with write_transaction(self._engine) as connection:
@@ -82,12 +82,12 @@ class Duties:
         return self._end(kind, subject, MISSED, detail)
 
     def decline(self, subject: bytes, kind: str = "vote", detail: str = "declined by the operator") -> Duty:
-        """Stays away from one duty, even one that is not known yet; no effect on one that has ended."""
+        """Declines one duty, even one that is not known yet. No effect on one that has ended."""
         self.add(kind, subject, deadline=0)
         return self._end(kind, subject, DECLINED, detail)
 
     def declined(self, kind: str, subject: bytes) -> bool:
-        """Whether to stay away from this duty."""
+        """Whether this duty was declined."""
         found = self.find(kind, subject)
         return found is not None and found.state == DECLINED
 

@@ -26,7 +26,8 @@ HEAD = "0001"
 """The newest Alembic revision. A test compares it with the migrations, so that actors need not import Alembic."""
 
 BUSY_TIMEOUT_MS = 15_000
-"""How long a writer waits for another: above the longest transaction (a signature and an fsync) by far."""
+"""How long a writer waits for another one, in milliseconds: far longer than the longest transaction (a signature and an
+fsync)."""
 
 _READ_ONLY = "bytewise_read_only"
 
@@ -55,9 +56,10 @@ def open_database(url: str, wait_ms: int = BUSY_TIMEOUT_MS) -> Engine:
 
 
 def check_revision(engine: Engine) -> str:
-    """The schema revision, if it is the one this code knows; otherwise `ConfigurationError`.
+    """Returns the schema revision if this code knows it; otherwise `ConfigurationError`.
 
-    Nobody is told to make a new database where one was lost: a log that begins again contradicts what its actor signed.
+    The error never advises to make a new database in place of a lost one: a log that starts again contradicts records that its
+    actor signed.
     """
     found: str | None
     try:
@@ -77,7 +79,7 @@ def check_revision(engine: Engine) -> str:
 
 
 def cause_of(error: SQLAlchemyError) -> str:
-    """What the database itself said, one line: no such table, disk full, connection refused."""
+    """The database's own message in one line: no such table, disk full, connection refused."""
     said = str(error.orig) if isinstance(error, DBAPIError) else type(error).__name__
     return (said.splitlines() or [""])[0][:160]
 
@@ -98,7 +100,7 @@ def read_transaction(engine: Engine) -> Iterator[Connection]:
 
 
 def insert_if_new(connection: Connection, table: type[Base], **values: Any) -> bool:
-    """Inserts unless a unique key of the row exists already; returns whether it inserted."""
+    """Inserts a row unless its unique key exists. Returns whether it inserted."""
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     statement = dialect.insert(table).values(**values).on_conflict_do_nothing()
     # Without the option the count of an INSERT is -1 on PostgreSQL.
@@ -152,12 +154,13 @@ def _mapped() -> Iterator[None]:
 
 
 def _reason(error: DBAPIError) -> str:
-    # Never values: they can hold what an actor must not log. PostgreSQL repeats them in the lines after the first.
+    # Values are left out: they can contain what an actor must not log. PostgreSQL repeats them in the lines after the first.
     return str(error.orig).partition("\n")[0][:120]
 
 
 def lock_name(connection: Connection, name: str) -> None:
-    """Waits until this transaction, a `write_transaction` one, is the only one inside `name`, until it ends."""
+    """Waits until no other transaction has this lock, and keeps it until the transaction ends. Call it in a
+    `write_transaction`."""
     if connection.dialect.name == "sqlite":
         return
     insert_if_new(connection, NamedLockRow, name=name)

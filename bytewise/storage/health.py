@@ -1,4 +1,4 @@
-"""What can be said of a database without writing to it."""
+"""The state of a database, read without a write."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from bytewise.storage.engine import read_transaction
 
 @dataclass(frozen=True, slots=True)
 class DatabaseHealth:
-    """One look at a database."""
+    """State of a database at one time."""
 
     kind: str
     """`sqlite` or `postgresql`."""
@@ -20,7 +20,7 @@ class DatabaseHealth:
 
 
 def database_health(engine: Engine) -> DatabaseHealth:
-    """One look at an open database; `TryAgain` if it does not answer."""
+    """Reads the state of an open database. `TryAgain` if it does not answer."""
     kind = engine.dialect.name
     with read_transaction(engine) as connection:
         if kind == "sqlite":

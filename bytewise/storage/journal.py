@@ -49,7 +49,7 @@ class Journal:
             return self.append_in(connection, kind, subject, body)
 
     def append_in(self, connection: Connection, kind: str, subject: bytes, body: dict[str, Any]) -> Digest:
-        """The same inside a transaction of another repository, so that both happen or neither."""
+        """As `append`, inside a transaction of another repository, so that both are stored or neither."""
         lock_name(connection, "journal")
         last = connection.execute(
             select(JournalRow.number, JournalRow.digest).order_by(JournalRow.number.desc()).limit(1)
@@ -66,9 +66,10 @@ class Journal:
         return digest
 
     def verify_journal(self, expected_head: Digest | None = None) -> Digest:
-        """Head of an unbroken chain signed by our key; `StoreCorrupt` names the first bad entry.
+        """Checks the whole journal and returns its head. `StoreCorrupt` names the first entry that breaks the chain or lacks our
+        signature.
 
-        A cut tail is only visible against an `expected_head` kept elsewhere.
+        A cut tail is found only if the caller kept the head elsewhere and gives it as `expected_head`.
         """
         previous, public = ZERO_DIGEST, self._key.public_key()
         with read_transaction(self._engine) as connection:
@@ -100,7 +101,7 @@ class Journal:
 
 
 def journal_key(path: Path) -> Ed25519PrivateKey:
-    """The node's journal key, read from its file; created with the file if there is none."""
+    """Reads the node's journal key from its file. A missing file is created with a new key."""
     if not path.exists():
         write_secret(path, os.urandom(32).hex().encode())
     try:

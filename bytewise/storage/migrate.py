@@ -1,4 +1,4 @@
-"""Brings a database to the newest revision. Only the starter of a process imports this; actors check the revision."""
+"""Migrates a database to the newest revision. Only the starter of a process imports this; actors check the revision."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,9 +15,9 @@ _FOLDER = Path(__file__).parent / "migrations"
 
 
 def migrate(url: str) -> str:
-    """Upgrades the database at `url`, creating it if it is new; returns the revision.
+    """Upgrades the database at `url`, and creates it if it is new. Returns the revision.
 
-    `ConfigurationError` if it does not open, or cannot be written.
+    `ConfigurationError` if the database cannot be opened or written.
     """
     engine = open_database(url)
     config = configuration()
@@ -38,7 +38,8 @@ def migrate(url: str) -> str:
 
 
 def make_databases(server_url: str, template: str, names: Sequence[str]) -> None:
-    """Makes one migrated database for each name on a PostgreSQL server, as copies of a new one with the name `template`.
+    """Makes one migrated database for each name on a PostgreSQL server. They are copies of a new database with the name
+    `template`.
 
     `ConfigurationError` if the server cannot be reached, refuses, or has one of these databases already.
     """
@@ -66,7 +67,7 @@ def database_on(server_url: str, name: str) -> str:
 
 
 def configuration() -> Config:
-    """Alembic's configuration, without a file."""
+    """Alembic's configuration, which needs no file."""
     config = Config()
     config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
     return config

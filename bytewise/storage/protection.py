@@ -1,8 +1,8 @@
-"""Prevents two different votes for one (dispute, round): across crashes, and across processes on one database.
+"""Prevents two different votes for one (dispute, round), across crashes and across processes on one database.
 
-The content of a vote is everything but its salt and quote hash. The first vote is stored with salt and quote before anything is
-signed or sent. A second vote with the same content gets the stored one back, so there is one commitment for ever. A vote with
-other content raises `SecondVote`. The rule is EIP-3076's; the table is that of design section 10.
+The content of a vote is everything except its salt and quote hash. The first vote is stored with salt and quote before anything
+is signed or sent. A second vote with the same content returns the stored one, so there is only ever one commitment. A vote with
+other content raises `SecondVote`. The rule is that of EIP-3076; the table is described in design section 10.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ class StoredVote(NamedTuple):
 
 
 class Protection:
-    """The protection table of one voter. With a nonce lease only who holds its lease may add a vote; otherwise `LeaseLost`."""
+    """The protection table of one voter. With a nonce lease, only its holder may add a vote; others get `LeaseLost`."""
 
     def __init__(self, engine: Engine, clock: Clock, lease: NonceLease | None = None) -> None:
         self._engine = engine
@@ -42,18 +42,19 @@ class Protection:
         self._lease = lease
 
     def sign_once(self, vote: Vote, quote: Blob) -> StoredVote:
-        """The vote that may be committed and revealed: this one, or the stored one that says the same; else `SecondVote`."""
+        """Returns the vote that may be committed and revealed: this one, or the stored one with the same content. `SecondVote` if
+        the stored one differs."""
         with write_transaction(self._engine) as connection:
             return self._sign_in(connection, vote, quote)
 
     def known(self, dispute: Digest, round_number: int, voter: Address) -> StoredVote | None:
-        """The vote already made for this round, if any: use it, do not execute again."""
+        """The vote that was already made for this round, if any. The caller uses it and does not execute again."""
         with read_transaction(self._engine) as connection:
             row = connection.execute(_query(dispute, round_number, voter)).one_or_none()
         return None if row is None else _stored(row)
 
     def require(self, dispute: Digest, round_number: int, voter: Address) -> StoredVote:
-        """The vote that the chain shows as ours; `ProtectionMissing` if the table does not know it."""
+        """The stored vote for a vote that the chain shows. `ProtectionMissing` if the table lacks it."""
         stored = self.known(dispute, round_number, voter)
         if stored is None:
             metrics.PROTECT_REFUSALS.labels(kind="missing").inc()
@@ -67,14 +68,15 @@ class Protection:
             return tuple(_stored(row) for row in connection.execute(query))
 
     def export(self) -> bytes:
-        """All votes as one canonical document, to be imported elsewhere while this process is stopped."""
+        """All votes as one canonical document, for import elsewhere while this process is stopped."""
         votes = [{"quote": hex0x(s.quote), "vote": encoding.to_json(s.vote)} for s in self.rows()]
         return encoding.encode({"format": _FORMAT, "votes": votes})
 
     def import_votes(self, document: bytes) -> int:
-        """Adds the votes of an export; returns how many were read. A contradiction raises `SecondVote` and adds nothing.
+        """Adds the votes of an export; returns how many were read. `SecondVote` if one contradicts a stored vote; then none is
+        added.
 
-        Bytes that are no export are a `Fault`.
+        `Fault` if the bytes are no export.
         """
         value = encoding.parse(document)
         if not isinstance(value, dict) or value.get("format") != _FORMAT or not isinstance(value.get("votes"), list):

@@ -1,6 +1,6 @@
-"""A shard's hash-chained release records, with the counts that limit releases, in one transaction (design section 8).
+"""A shard's hash-chained release records and the counts that limit releases, in one transaction (design section 8).
 
-The limits live in the same rows and the same commit as the records, so a restart cannot refill them.
+The counts are in the same rows and the same commit as the records, so a restart cannot reset them.
 """
 
 import itertools
@@ -26,43 +26,43 @@ from bytewise.storage.tables import AuditBudgetRow, ReleaseInstanceRow, ReleaseR
 T = TypeVar("T")
 
 PAGE = 200
-"""Most records of one log answer."""
+"""Most records in one page of a log."""
 
 PAGE_BYTES = 2**19
-"""An answer is no longer, but has one record at least: with the largest claims of a GPU that one has 150 KB."""
+"""Most bytes of a page, except that it has at least one record. A record with the largest GPU claims has 150 KB."""
 
 _FRAME = len(b'{"entries":[]}') - len(b",")
 _AROUND = len(b'{"grounds":,"record":,"right":,"signature":"0x"},')
 
 
 class Usage(NamedTuple):
-    """What was released before, as limits count it."""
+    """Earlier releases, as the limits count them."""
 
     instances: frozenset[Digest]
-    """Enclave instances that got this right's key."""
+    """Enclave instances that already received a partial under this right."""
     audits: int
-    """Distinct audits released in this epoch."""
+    """Number of distinct audits that were released in this epoch."""
     of_receipt: int
-    """Records of the ticket's receipt, whoever asked."""
+    """Number of records for the ticket's receipt, of any caller."""
     given: Callable[[], int]
-    """How many of them are of what the ticket's instance was given for this right: reads them all."""
+    """Number of those records that released to the ticket's instance under this right. The call reads all of them."""
     newest: int
-    """The newest `decided_at` of this epoch, whichever record has it; 0 before the first."""
+    """Newest `decided_at` of all records of this epoch; 0 before the first record."""
 
 
 class ReleaseRecords:
     """The release records of one shard; `domain` is that of `KeyEpochs`."""
 
     def __init__(self, engine: Engine, domain: Domain, recorded: Callable[[SignedRelease], None] = lambda _: None) -> None:
-        """`recorded` is told of each record once it is committed."""
+        """`recorded` is called with each record after its commit."""
         self._recorded = recorded
         self._engine = engine
         self._domain = domain
         self._dated: dict[int, tuple[int, int]] = {}
-        """By epoch: the first record whose date was not read yet, and the newest date before it."""
+        """For each epoch: index of the first record whose date was not read yet, and the newest date before it."""
 
     def append(self, ticket: Ticket, decide: Callable[[Usage, LogHead], SignedRelease]) -> SignedRelease:
-        """Commits the record that `decide` makes for the ticket. If it raises, nothing changes."""
+        """Commits the record that `decide` makes for the ticket. If `decide` raises, nothing changes."""
         epoch, right = ticket.key_epoch, right_id(ticket)
         with write_transaction(self._engine) as connection:
             lock_name(connection, f"release {epoch}")
@@ -77,7 +77,7 @@ class ReleaseRecords:
         return signed
 
     def page(self, epoch: int, first: int) -> tuple[SignedRelease, ...]:
-        """At most `PAGE` records of an epoch from index `first` on. No more is read than is given: anybody may ask."""
+        """At most `PAGE` records of an epoch from index `first` on. It reads no more than it returns, because anybody may ask."""
         lengths = (
             func.coalesce(func.length(each), 4)
             for each in (ReleaseRow.record, ReleaseRow.signed_ticket, ReleaseRow.release_evidence)
@@ -97,7 +97,7 @@ class ReleaseRecords:
             return tuple(_entry(*row) for row in connection.execute(query.order_by(ReleaseRow.number)))
 
     def verify_chain(self, epoch: int) -> LogHead:
-        """The head of an epoch's records, each recomputed; `StoreCorrupt` names the first that does not fit."""
+        """Recomputes an epoch's records and returns their head. `StoreCorrupt` names the first record that does not fit."""
         head, newest = START, 0
         while entries := self.page(epoch, head.next_index):
             try:
@@ -134,7 +134,7 @@ class ReleaseRecords:
         return START if row is None else LogHead(Digest(row.digest), row.number + 1)
 
     def _newest(self, connection: Connection, epoch: int) -> int:
-        # Each record is read once in a process: there is no column to ask, and dates go back a little.
+        # No column has the date, so each record is read once in a process. Dates may go back a little.
         first, newest = self._dated.get(epoch, (0, 0))
         query = select(ReleaseRow.number, ReleaseRow.record).where(ReleaseRow.epoch == epoch, ReleaseRow.number >= first)
         for number, record in connection.execute(query):
@@ -147,7 +147,7 @@ class ReleaseRecords:
         spent = connection.execute(
             select(AuditBudgetRow.spent).where(AuditBudgetRow.epoch == ticket.key_epoch)
         ).scalar_one_or_none()
-        # A receipt is of one epoch, and its id alone is what the index has: no row is read.
+        # A receipt belongs to one epoch, and the index contains its id, so no row is read.
         where = ReleaseRow.receipt_id == ticket.receipt_id
         count = connection.execute(select(func.count()).select_from(ReleaseRow).where(where)).scalar_one()
 
@@ -177,7 +177,7 @@ class ReleaseRecords:
 
 
 def right_id(ticket: Ticket) -> Digest:
-    """Name of what a ticket is a right to: kind, subject, round, receipt and voter; not the instance."""
+    """Identity of the right of a ticket: kind, subject, round, receipt and voter, but not the instance."""
     parts = (ticket.kind, ticket.subject, ticket.round, ticket.receipt_id, ticket.voter.encode())
     return digests.labelled(Label.RELEASE_RIGHT, *parts)
 

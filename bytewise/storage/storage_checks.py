@@ -43,7 +43,7 @@ def lease_check(lease: NonceLease) -> Check:
 
 
 def sending_check(lease: NonceLease) -> Check:
-    """Whether sending is not stopped because somebody else used a nonce of the account."""
+    """Whether sending is allowed. It stops if another program used a nonce of the account."""
     reason = lease.stop_reason()
     do = "Find out who else sends with this key, then `bytewise member resume`."
     return Check("sending", not reason, reason or "not stopped", "not stopped", do)
