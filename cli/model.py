@@ -264,12 +264,11 @@ def _artifact_entry(row: Mapping[str, Any]) -> tuple[str, Fields]:
 def check(artifact: Annotated[Path, typer.Argument(help="Artifact folder.")]) -> None:
     """Hash every byte of an artifact, prove its bound again, and print its model id.
 
-    The bound is that of activations.
+    The bound limits the size of all activations, so that sums stay exact. Run this before you register a model, because loading
+    the model does not prove the bound again.
 
-    Who registers a model should ask this first: loading trusts the bound.
-
-    Exit codes: 0 all bytes are those of the model id and prove its bound, 2 something differs (its name is printed), 64 there
-    is no artifact.
+    Exit codes: 0 all bytes match the model id and prove the bound, 2 something differs (its name is printed), 64 there is no
+    artifact.
     """
     from bytewise.inference.artifact.artifact import load
     from bytewise.inference.convert.bound import verify_bound

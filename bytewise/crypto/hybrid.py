@@ -80,9 +80,9 @@ def verify_sizes(parts: Sequence[HybridPart]) -> Sequence[HybridPart]:
 
 
 def verify_part_count(envelope: Envelope, epoch: EpochRecord, receipt: Digest) -> Envelope:
-    """The envelope, if it has a part for each shard of its epoch, or none where the epoch is not hybrid.
+    """Returns the envelope if it has one part for each shard of a hybrid epoch, or no parts for any other epoch.
 
-    `EnvelopeProofBad` for another number of parts; `ConfigurationError` if the record is of an epoch with another suite.
+    `EnvelopeProofBad` for another number of parts. `ConfigurationError` if the record belongs to an epoch with another suite.
     """
     if isinstance(envelope, HybridEnvelope) != (epoch.hybrid is not None):
         raise ConfigurationError(f"key epoch {epoch.epoch}", f"is not of suite {envelope.suite}")

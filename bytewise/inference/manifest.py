@@ -124,7 +124,8 @@ class Precision:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """Sampling parameters that the model's makers recommend, for the author of a request. No request is completed by them."""
+    """Sampling parameters that the model's makers recommend. They are advice for the author of a request: a request without them
+    is not filled up."""
 
     temperature: Decimal
     """Recommended temperature; 0 is greedy."""

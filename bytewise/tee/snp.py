@@ -52,7 +52,7 @@ _MASKED_CHIP_KEY, _SIGNING_KEY_SHIFT = 1 << 1, 2
 
 @dataclass(frozen=True, slots=True)
 class SnpReport:
-    """The fields of a report that decide."""
+    """The fields of an SEV-SNP report that the appraisal reads."""
 
     version: int
     policy: int

@@ -155,7 +155,7 @@ def show(site: Site, console: Console) -> None:
 
 
 def stay(network: ProcessGroup, console: Console) -> None:
-    """Until Ctrl-C; meanwhile it says which process ended, once each."""
+    """Waits until Ctrl-C. Meanwhile it prints once for each process that it ended."""
     told: set[str] = set()
     while True:
         for sentence in news_of_the_dead(network, told):

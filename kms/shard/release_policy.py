@@ -138,8 +138,11 @@ def verify_acceptance_in_force(standing: PolicyState, evidence: AppraisalResult,
 
 
 def verify_limits(ticket: Ticket, seats: int, instances: frozenset[Digest], audits: int, budget: int) -> Ticket:
-    """Returns the ticket unless a limit is used up. `instances` already got this subject, round and voter's key. For a new audit,
-    `audits` were released in this epoch, at most `budget`. The budget never refuses a dispute seat."""
+    """Returns the ticket; `BudgetSpent` if a limit is used up.
+
+    `instances` are the enclave instances that already got a partial under this right. `audits` is the number of audits that were
+    released in this epoch; a new audit needs it to be below `budget`. The budget never refuses a dispute seat.
+    """
     allowed = INSTANCES_PER_SEAT * seats
     if len(instances | {ticket.instance}) > allowed:
         raise BudgetSpent("instances", allowed)

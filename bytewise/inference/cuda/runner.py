@@ -154,7 +154,7 @@ class StaticCache(ExactCache):
 
 @dataclass(frozen=True, slots=True)
 class StaticNetwork:
-    """The computation of a step."""
+    """The two functions that compute one decoding step, with the model's shape. A CUDA graph can record them."""
 
     shape: Architecture
     """Shape of the model."""

@@ -39,7 +39,7 @@ class Rows:
 
     @property
     def exponent(self) -> Tensor:
-        """E per row, int32."""
+        """Exponent field E of the largest value of each row, int32 (see `scale`)."""
         return (self.scale.view(torch.int32) >> 23) + (self.bits - 1)
 
 
