@@ -264,8 +264,8 @@ def _artifact_entry(row: Mapping[str, Any]) -> tuple[str, Fields]:
 def check(artifact: Annotated[Path, typer.Argument(help="Artifact folder.")]) -> None:
     """Hash every byte of an artifact, prove its bound again, and print its model id.
 
-    The bound limits the size of all activations, so that sums stay exact. Run this before you register a model, because loading
-    the model does not prove the bound again.
+    The bound says that no activation of the model exceeds 2^60. Run this before you register a model, because loading the model
+    does not prove the bound again.
 
     Exit codes: 0 all bytes match the model id and prove the bound, 2 something differs (its name is printed), 64 there is no
     artifact.
