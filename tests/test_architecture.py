@@ -65,6 +65,7 @@ NETWORK_CALLS = re.compile(
 """Calls that can wait for ever unless they are told how long."""
 
 BOOK_ASKED_ELSEWHERE = {
+    "cli/demo/containers.py _check_chain": "asks only whether the chain of a finished setup is still there",
     "cli/node/folder.py make_node_folder": "copies it; the node's processes and `doctor` check it",
     "cli/node/folder.py make_shard_folder": "checks only that it is one",
     "cli/node/view.py network": "`NodeView.reader` asks",

@@ -49,6 +49,7 @@ CONCEPTS = {
     "bytewise.service.field_texts": "docstrings of settings",
     "bytewise_client.verification": "what applications import",
     "chain.acts.state_check": "what the refusals of contracts mean",
+    "cli.demo.ceremony": "the ceremony of the demo's key",
     "cli.demo.run": "the demo, without its options",
     "cli.key.log_table": "tables of release logs, without their audit",
     "cli.node.registration": "the calls of a registration, without the command",

@@ -2,6 +2,7 @@
 
 import datetime
 import ipaddress
+from collections.abc import Sequence
 from pathlib import Path
 
 from cryptography import x509
@@ -18,9 +19,9 @@ and expiry."""
 _SLACK = datetime.timedelta(minutes=5)
 
 
-def make_certificate(certificate_file: Path, key_file: Path, host: str, common_name: str) -> None:
-    """Writes a new P-256 key (readable by its owner only) and a self-signed certificate for a host, both PEM. It never
-    overwrites a key."""
+def make_certificate(certificate_file: Path, key_file: Path, host: str, common_name: str, aliases: Sequence[str] = ()) -> None:
+    """Writes a new P-256 key (readable by its owner only) and a self-signed certificate for a host and its other names, both PEM.
+    It never overwrites a key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     now = datetime.datetime.fromtimestamp(SystemClock().now(), datetime.UTC)
@@ -32,7 +33,7 @@ def make_certificate(certificate_file: Path, key_file: Path, host: str, common_n
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _SLACK)
         .not_valid_after(now + LIFETIME)
-        .add_extension(x509.SubjectAlternativeName([_alternative_name(host)]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_alternative_name(each) for each in (host, *aliases)]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )

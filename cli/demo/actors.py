@@ -1,16 +1,19 @@
-"""Starts the actors, each with its own configuration file, and waits until each says that it is ready."""
+"""The table of the network's processes, each with its program and its settings; and how the demo starts them."""
 
 import shutil
 import socket
 import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.suites import is_rebuilt
+from bytewise.protocol.units import Address
 from bytewise.service.installation import SOURCE_ROOT
-from cli.demo.build import MODEL_NAME, Models
-from cli.demo.plan import CHAIN_ID, OPERATORS, VERIFIERS, Options
+from chain.sending.keys import load_signer
+from cli.demo.plan import CHAIN_ID, MODEL_NAME, OPERATORS, SHARDS, VERIFIERS, Options
 from cli.demo.processes import ProcessGroup
 from cli.demo.site import HOST, Site, write_toml
 
@@ -18,6 +21,37 @@ ANVIL = "@foundry-rs/anvil-linux-amd64"
 """npm package of Foundry's development chain."""
 ANVIL_VERSION = "1.7.1"
 READY_S = 180.0
+AUDITS_PER_EPOCH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class DemoProcess:
+    """One process of the network."""
+
+    name: str
+    """Its name among the processes of the network."""
+    module: str
+    """Its program: `python -m <module>`."""
+    verb: tuple[str, ...]
+    """Arguments before `--config`."""
+    file: Path
+    """Its settings file."""
+    settings: Mapping[str, Any]
+    """What the file says."""
+    rest: tuple[str, ...] = ()
+    """Arguments after the settings file."""
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """All arguments of the program."""
+        return (*self.verb, "--config", str(self.file), *self.rest)
+
+
+def start(actors: Iterable[DemoProcess], network: ProcessGroup) -> None:
+    """Writes the settings of these processes and starts them."""
+    for actor in actors:
+        write_toml(actor.file, actor.settings)
+        network.python(actor.name, actor.module, *actor.arguments)
 
 
 def anvil(folder: Path) -> Path:
@@ -36,85 +70,131 @@ def anvil(folder: Path) -> Path:
     return Path(found)
 
 
+def chain_arguments(site: Site) -> list[str]:
+    """Arguments of anvil: a block each second, and instant finality at a depth of two blocks."""
+    return [
+        "--host", site.listen, "--port", str(site.ports.chain), "--chain-id", str(CHAIN_ID), "--block-time", "1",
+        "--slots-in-an-epoch", "1", "--silent",
+    ]  # fmt: skip
+
+
 def start_chain(site: Site, network: ProcessGroup) -> None:
-    """One anvil chain with a block each second and instant finality depth of two blocks."""
-    command = [str(anvil(site.root)), "--host", HOST, "--port", str(site.ports.chain), "--chain-id", str(CHAIN_ID)]
-    network.start("chain", [*command, "--block-time", "1", "--slots-in-an-epoch", "1", "--silent"])
+    """Starts the chain and waits until it answers."""
+    network.start("chain", [str(anvil(site.root)), *chain_arguments(site)])
     network.wait("chain", lambda: listening(site.ports.chain), READY_S)
+
+
+def store(site: Site) -> DemoProcess:
+    """The DA store."""
+    folder = site.of("da")
+    settings = {"directory": folder / "blobs", "host": site.listen, "port": site.ports.da, **site.metrics("da")}
+    return DemoProcess("da", "bytewise.da", ("serve",), folder / "da.toml", settings)
 
 
 def start_stores(site: Site, network: ProcessGroup) -> None:
     """The DA store, and the node through which members see the chain."""
-    config = write_toml(site.of("da") / "da.toml", {"directory": site.of("da") / "blobs", "port": site.ports.da})
-    network.python("da", "bytewise.da", "serve", "--config", str(config))
+    start([store(site)], network)
     network.python("proxy", "adversaries.rpc_proxy", "--upstream", site.rpc_url, "--port", str(site.ports.proxy))
 
 
-def start_enclaves(site: Site, network: ProcessGroup, models: Models) -> None:
-    """One long-lived enclave for each verifier; it needs no chain."""
-    for name in VERIFIERS:
-        config = {
-            "artifact": models.served, "socket": site.of(name) / "enclave.sock", "chain_id": CHAIN_ID,
+def shards(site: Site, coordinator: Address) -> list[DemoProcess]:
+    """The key shards; they need the address book. Before there is an epoch they only take part in making its key."""
+    found = []
+    for index in range(1, SHARDS + 1):
+        name = f"shard{index}"
+        settings = {
+            "host": site.listen, "port": site.ports.shards[index - 1], "channel_port": site.ports.channels[index - 1],
+            "folder": site.of(name), "epoch_file": site.epoch_file, "policy_file": site.policy_file,
+            "network_file": site.network_file, "rpc_url": site.rpc_url, "database_url": site.database(name),
+            "audits_per_epoch": AUDITS_PER_EPOCH, "production": False, "coordinator": coordinator,
+            "release_shares": is_rebuilt(site.epoch),
             "evidence": "simulated", "platform_file": site.of(name) / "platform.pem", "insecure_accept_simulated": True,
-            "ready_file": site.of(name) / "enclave.ready", "rebuild_keys": is_rebuilt(site.epoch),
+            **site.metrics(name),
         }  # fmt: skip
-        path = write_toml(site.of(name) / "enclave.toml", config)
-        network.python(f"{name}-enclave", "enclave", "--config", str(path))
+        found.append(DemoProcess(name, "kms", ("serve",), site.of(name) / "shard.toml", settings))
+    return found
 
 
-def start_operators(site: Site, network: ProcessGroup, models: Models, options: Options) -> None:
-    """The honest operator, and the dishonest one unless the demo runs without an adversary."""
+def start_shards(site: Site, network: ProcessGroup) -> None:
+    """The key shards, for the coordinator of this run."""
+    start(shards(site, load_signer(site.coordinator_key).address), network)
+
+
+def enclaves(site: Site) -> list[DemoProcess]:
+    """One long-lived enclave for each verifier; it needs no chain."""
+    found = []
+    for name in VERIFIERS:
+        settings = {
+            "artifact": site.artifact, "socket": site.job_socket(name), "chain_id": CHAIN_ID,
+            "evidence": "simulated", "platform_file": site.platform_file(name), "insecure_accept_simulated": True,
+            "ready_file": site.ready_file(name), "rebuild_keys": is_rebuilt(site.epoch),
+        }  # fmt: skip
+        found.append(DemoProcess(f"{name}-enclave", "enclave", (), site.enclave(name) / "enclave.toml", settings))
+    return found
+
+
+def operators(site: Site, adversary: bool) -> list[DemoProcess]:
+    """The honest operator, and the dishonest one unless there is no adversary."""
+    found = []
     for name in OPERATORS:
         folder = site.of(name)
-        config = {
+        settings = {
             "role": "operator", "network_file": site.network_file, "gateway_key_file": folder / "gateway.key",
             "chain": {"rpc_url": site.rpc_url, "timeout_s": 20, "poll_s": 1}, "da": {"urls": [site.da_url], "timeout_s": 20},
             "signer": {"key_file": folder / "account.key"},
             "db": {"url": site.database(name), "journal_key_file": folder / "journal.key"},
-            "listen": {"certificate_file": folder / "tls.pem", "key_file": folder / "tls.key",
-                       "host": HOST, "port": site.ports.operators[OPERATORS.index(name)]},
-            "model": {"name": MODEL_NAME, "artifact": models.served, "environment_file": site.environment_file},
+            "listen": {"certificate_file": site.certificate(name), "key_file": folder / "tls.key",
+                       "host": site.listen, "port": site.ports.operators[OPERATORS.index(name)]},
+            "model": {"name": MODEL_NAME, "artifact": site.artifact, "environment_file": site.environment_file},
             "accept": {"simulated": True, "rebuilt": is_rebuilt(site.epoch)},
             "limits": {"anchor_within_s": 60, "request_ttl_s": 600},
+            **site.metrics(name),
         }  # fmt: skip
-        path = str(write_toml(folder / "operator.toml", config))
-        if name == "dishonest" and options.adversary:
-            network.python(name, "adversaries.dishonest_operator", "--config", path, "--other", str(models.other))
+        file = folder / "operator.toml"
+        if name == "dishonest" and adversary:
+            rest = ("--other", str(site.other_artifact))
+            found.append(DemoProcess(name, "adversaries.dishonest_operator", (), file, settings, rest))
         else:
-            network.python(name, "serving", "--config", path)
+            found.append(DemoProcess(name, "serving", (), file, settings))
+    return found
 
 
-def start_members(site: Site, network: ProcessGroup, options: Options) -> None:
+def members(site: Site, options: Options) -> list[DemoProcess]:
     """One duty process for each verifier, and the watchtower, which has no stake and no enclave."""
+    found = []
     for name in VERIFIERS:
         extra = {
-            "executor": {"socket": site.of(name) / "enclave.sock"}, "policy": {"audits": options.audits},
-            "hints": {"urls": [site.hints_url], "certificate_file": site.of("watchtower") / "tls.pem"},
+            "executor": {"socket": site.job_socket(name)}, "policy": {"audits": options.audits},
+            "hints": {"urls": [site.hints_url], "certificate_file": site.certificate("watchtower")},
         }  # fmt: skip
-        config = _node(site, name, "member", site.member_rpc_url(name), extra)
-        network.python(name, "committee", "--config", config)
-    tower = site.of("watchtower")
-    hints = {"port": site.ports.hints, "certificate_file": tower / "tls.pem", "tls_key_file": tower / "tls.key"}
+        found.append(_node(site, name, "committee", "member", site.member_rpc_url(name), extra))
+    hints = {
+        "host": site.listen, "port": site.ports.hints, "certificate_file": site.certificate("watchtower"),
+        "tls_key_file": site.of("watchtower") / "tls.key",
+    }  # fmt: skip
     policy = {"strategy": "challenge", "challenges": options.watchtower}
-    config = _node(site, "watchtower", "watchtower", site.rpc_url, {"policy": policy, "hint_listener": hints})
-    network.python("watchtower", "verifier", "--config", config)
+    extra = {"policy": policy, "hint_listener": hints}
+    return [*found, _node(site, "watchtower", "verifier", "watchtower", site.rpc_url, extra)]
 
 
 def start_challenger(site: Site, network: ProcessGroup, receipt_id: str) -> None:
     """Somebody who disputes one honest receipt."""
-    config = _node(site, "challenger", "watchtower", site.rpc_url, {"policy": {"strategy": "challenge"}})
-    network.python("challenger", "adversaries.frivolous_challenger", "--config", config, receipt_id)
+    extra = {"policy": {"strategy": "challenge"}}
+    node = _node(site, "challenger", "adversaries.frivolous_challenger", "watchtower", site.rpc_url, extra, (receipt_id,))
+    start([node], network)
 
 
-def _node(site: Site, name: str, role: str, rpc_url: str, extra: dict[str, Any]) -> str:
+def _node(
+    site: Site, name: str, module: str, role: str, rpc_url: str, extra: dict[str, Any], rest: tuple[str, ...] = ()
+) -> DemoProcess:
     folder = site.of(name)
-    config = {
+    settings = {
         "role": role, "network_file": site.network_file, "ready_file": folder / "ready",
         "chain": {"rpc_url": rpc_url, "timeout_s": 5, "poll_s": 0.5}, "da": {"urls": [site.da_url]},
         "signer": {"key_file": folder / "account.key"},
-        "db": {"url": site.database(name), "journal_key_file": folder / "journal.key"}, **extra,
+        "db": {"url": site.database(name), "journal_key_file": folder / "journal.key"}, **extra, **site.metrics(name),
     }  # fmt: skip
-    return str(write_toml(folder / "node.toml", config))
+    return DemoProcess(name, module, (), folder / "node.toml", settings, rest)
 
 
 def wait_ready(site: Site, network: ProcessGroup) -> None:
@@ -123,7 +203,7 @@ def wait_ready(site: Site, network: ProcessGroup) -> None:
     ports |= {f"shard{i + 1}": port for i, port in enumerate(site.ports.shards)}
     for name, port in ports.items():
         network.wait(name, lambda port=port: listening(port), READY_S)  # type: ignore[misc]
-    files = [site.of(name) / "enclave.ready" for name in VERIFIERS] + [site.of(n) / "ready" for n in (*VERIFIERS, "watchtower")]
+    files = [site.ready_file(name) for name in VERIFIERS] + [site.of(n) / "ready" for n in (*VERIFIERS, "watchtower")]
     for path in files:
         network.wait(f"{path.parent.name} {path.name}", path.exists, READY_S)
 

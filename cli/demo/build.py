@@ -35,27 +35,16 @@ from chain.deployment.plan import GovernanceSettings
 from chain.reads.reader import SnapshotReader
 from chain.sending.keys import devnet_signer, save_signer
 from cli.demo import ceremony, plan
-from cli.demo.plan import CHAIN_ID, OPERATORS, SHARDS, VERIFIERS
+from cli.demo.plan import CHAIN_ID, MODEL_NAME, OPERATORS, SHARDS, VERIFIERS
 from cli.demo.processes import ProcessGroup as Processes
 from cli.demo.site import Site
 
-MODEL_NAME = "lighthouse"
 CHECKPOINT = own_file(f"models/{MODEL_NAME}")
 STAKERS = (*OPERATORS, *VERIFIERS)
 ACCOUNTS = (*STAKERS, "watchtower", "challenger")
 RPC_TIMEOUT_S = 20.0
 BUILD_TIMEOUT_S = 300.0
 """Of each thing that is made before the actors start: some times what a busy machine takes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Models:
-    """Converted artifacts."""
-
-    served: Path
-    """What every receipt names."""
-    other: Path
-    """What the dishonest operator runs once instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +59,15 @@ class Built:
     """Account of each actor."""
 
 
-def make_models(site: Site, processes: Processes) -> Models:
+def make_models(site: Site, processes: Processes) -> None:
     """Converts the trained checkpoint, and one without its last layer for who cheats; or takes both from the last run."""
     checkpoint, thinner = CHECKPOINT, site.folder / "checkpoint-other"
-    models = Models(site.artifact, site.artifact.with_name("other"))
+    served, other = site.artifact, site.other_artifact
     python = f"{sys.executable} -m"
     convert = f"{python} cli model convert"
     commands = {
-        models.served: f"{convert} {checkpoint} {models.served}",
-        models.other: f"{python} adversaries.thinner_model {checkpoint} {thinner} && {convert} {thinner} {models.other}",
+        served: f"{convert} {checkpoint} {served}",
+        other: f"{python} adversaries.thinner_model {checkpoint} {thinner} && {convert} {thinner} {other}",
     }
     key, stamp = _conversion(), site.artifact.with_name("key")
     fresh = stamp.exists() and stamp.read_text() == key and all(path.exists() for path in commands)
@@ -90,7 +79,6 @@ def make_models(site: Site, processes: Processes) -> Models:
         for path in commands:
             processes.expect_success(f"model-{path.name}", BUILD_TIMEOUT_S)
         stamp.write_text(key)
-    return models
 
 
 def _conversion() -> str:
@@ -107,25 +95,25 @@ def make_keys(site: Site) -> dict[str, LocalSigner]:
         save_signer(site.of(name) / "account.key", signer)
     for name in OPERATORS:
         save_signer(site.of(name) / "gateway.key", LocalSigner(secrets.token_bytes(32)))
-        make_certificate(site.of(name) / "tls.pem", site.of(name) / "tls.key", "127.0.0.1", "bytewise operator")
-    tower = site.of("watchtower")
-    make_certificate(tower / "tls.pem", tower / "tls.key", "127.0.0.1", "bytewise watchtower")
+    for name in (*OPERATORS, "watchtower"):
+        what = "bytewise watchtower" if name == "watchtower" else "bytewise operator"
+        make_certificate(site.certificate(name), site.of(name) / "tls.key", site.host(name), what, site.aliases(name))
     make_root(site.of("tee"))
     for name in VERIFIERS:
-        issue(site.of("tee"), site.of(name) / "platform.pem")
+        issue(site.of("tee"), site.platform_file(name))
     return signers
 
 
-def make_policy(site: Site, models: Models) -> AppraisalPolicy:
+def make_policy(site: Site) -> AppraisalPolicy:
     """The policy that accepts this run's simulated root and this source tree's shard and enclave of the served model."""
-    policy = simulated_policy(site.of("tee"), CHAIN_ID, 1, model=artifact.model_id_of(models.served))
+    policy = simulated_policy(site.of("tee"), CHAIN_ID, 1, model=artifact.model_id_of(site.artifact))
     site.policy_file.write_bytes(encode(policy))
     return policy
 
 
-def make_environment(site: Site, models: Models) -> Environment:
+def make_environment(site: Site) -> Environment:
     """The environment of every receipt of this run."""
-    found = environment(artifact.load(models.served), container=measure(SOURCE_ROOT))
+    found = environment(artifact.load(site.artifact), container=measure(SOURCE_ROOT))
     site.environment_file.write_bytes(encode(found))
     return found
 
@@ -144,14 +132,14 @@ def migrate_databases(site: Site) -> None:
         shutil.copyfile(template, site.of(actor) / "actor.db")
 
 
-def build(site: Site, processes: Processes, signers: dict[str, LocalSigner], models: Models) -> Built:
+def build(site: Site, processes: Processes, signers: dict[str, LocalSigner]) -> Built:
     """Deploys the contracts, has the shards make the key while policy and stakes come, has model and environment certified."""
     client = ChainClient(site.rpc_url, CHAIN_ID, RPC_TIMEOUT_S)
     deployer = devnet_signer(CHAIN_ID, 0)
-    policy, place = make_policy(site, models), make_environment(site, models)
-    pool, served = plan.pool_of(place), artifact.load(models.served)
+    policy, place = make_policy(site), make_environment(site)
+    pool, served = plan.pool_of(place), artifact.load(site.artifact)
     with ThreadPoolExecutor(2) as threads:
-        migrating, computing = threads.submit(migrate_databases, site), threads.submit(_vectors, models.served)
+        migrating, computing = threads.submit(migrate_databases, site), threads.submit(_vectors, site.artifact)
         fund(client, deployer, {signer.address: plan.FUNDS_WEI for signer in signers.values()})
         _mine(client, 2)
         vote = GovernanceSettings(guardian=deployer.address, curator=deployer.address, holder=deployer.address)
@@ -178,7 +166,7 @@ def build(site: Site, processes: Processes, signers: dict[str, LocalSigner], mod
 def _joiner(site: Site, name: str, signer: LocalSigner, pool: Digest, measurement: Digest) -> deploy.Joiner:
     if name in OPERATORS:
         return deploy.Joiner(signer, plan.STAKE_WEI[name], site.operator_url(name))
-    machine = Platform(site.of(name) / "platform.pem").pck_ca.certificate.fingerprint(hashes.SHA256())
+    machine = Platform(site.platform_file(name)).pck_ca.certificate.fingerprint(hashes.SHA256())
     return deploy.Joiner(signer, plan.STAKE_WEI[name], None, pool, Digest(machine), measurement)
 
 

@@ -6,15 +6,14 @@ from pathlib import Path
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.signing import LocalSigner
-from bytewise.protocol.suites import is_rebuilt
 from bytewise.service.settings import load_settings
 from bytewise.tee_simulated.root import issue
 from chain.client.rpc import ChainClient
-from chain.sending.keys import load_signer, save_signer
-from cli.demo import plan
+from chain.sending.keys import save_signer
+from cli.demo import actors, plan
 from cli.demo.plan import SHARDS
 from cli.demo.processes import ProcessGroup as Processes
-from cli.demo.site import HOST, Site, write_toml
+from cli.demo.site import Site, write_toml
 from cli.key.ceremony import put_in_force
 from kms.ceremony.session import finished_ceremony
 from kms.settings import CeremonySettings
@@ -24,7 +23,6 @@ COORDINATOR = "coordinator"
 PHASE_S = 120.0
 """Of each phase: many times what it takes, for the shards start while everybody else does."""
 CEREMONY_S = 300.0
-AUDITS_PER_EPOCH = 1000
 
 
 def begin(site: Site, processes: Processes) -> None:
@@ -38,7 +36,7 @@ def begin(site: Site, processes: Processes) -> None:
         "database_url": site.database("kms"), "plan_file": site.of("kms") / "plan.json", "out_file": site.epoch_file, "entries":
         entries,
     }  # fmt: skip
-    start_shards(site, processes)
+    actors.start_shards(site, processes)
     processes.python(COORDINATOR, "cli", "key", "dkg", "--config", str(write_toml(_config(site), config)))
 
 
@@ -48,22 +46,6 @@ def finish(site: Site, processes: Processes, client: ChainClient, network: Netwo
     for index in range(1, SHARDS + 1):
         processes.stop(f"shard{index}")
     return put_in_force(client, network, curator, finished_ceremony(load_settings(CeremonySettings, _config(site))))
-
-
-def start_shards(site: Site, processes: Processes) -> None:
-    """The key shards; they need the address book. Before there is an epoch they only take part in making its key."""
-    coordinator = load_signer(site.coordinator_key).address
-    for index in range(1, SHARDS + 1):
-        actor = f"shard{index}"
-        config = {
-            "host": HOST, "port": site.ports.shards[index - 1], "channel_port": site.ports.channels[index - 1],
-            "folder": site.of(actor), "epoch_file": site.epoch_file, "policy_file": site.policy_file,
-            "network_file": site.network_file, "rpc_url": site.rpc_url, "database_url": site.database(actor),
-            "audits_per_epoch": AUDITS_PER_EPOCH, "production": False, "coordinator": coordinator,
-            "release_shares": is_rebuilt(site.epoch),
-            "evidence": "simulated", "platform_file": site.of(actor) / "platform.pem", "insecure_accept_simulated": True,
-        }  # fmt: skip
-        processes.python(actor, "kms", "serve", "--config", str(write_toml(site.of(actor) / "shard.toml", config)))
 
 
 def _enrolled(site: Site, index: int) -> Path:

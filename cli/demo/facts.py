@@ -58,7 +58,7 @@ def status_command(site: Site) -> list[str]:
 
 def gate_command(site: Site) -> list[str]:
     """The command that fires identical requests at the honest operator."""
-    where = [f"{site.operator_url('honest')}/v1", "--certificate", str(site.of("honest") / "tls.pem"), "--output", "json"]
+    where = [f"{site.operator_url('honest')}/v1", "--certificate", str(site.certificate("honest")), "--output", "json"]
     how = ["--runs", str(GATE_RUNS), "--traffic", str(GATE_TRAFFIC), "--tokens", str(GATE_TOKENS)]
     return [sys.executable, "-m", "cli", "gate", *where, *how]
 

@@ -17,6 +17,7 @@ OPERATORS = ("honest", "dishonest")
 SHARDS = 3
 THRESHOLD = 2
 CHAIN_ID = 31337
+MODEL_NAME = "lighthouse"
 MAX_TOKENS = 64
 """Answers are this long: the model has more to say about each question."""
 

@@ -46,11 +46,11 @@ from chain.client.rpc import ChainClient
 from chain.deployment.deploy import fund
 from chain.reads.reader import SnapshotReader
 from chain.sending.keys import devnet_signer, save_signer
-from cli.demo import actors, build, ceremony, facts, plan
-from cli.demo.build import MODEL_NAME, Built
+from cli.demo import actors, build, facts, plan
+from cli.demo.build import Built
 from cli.demo.client import Answer, Client
 from cli.demo.director import Director, Fates
-from cli.demo.plan import CHAIN_ID, OPERATORS, SHARDS, VERIFIERS, Options, questions
+from cli.demo.plan import CHAIN_ID, MODEL_NAME, OPERATORS, SHARDS, VERIFIERS, Options, questions
 from cli.demo.processes import ProcessGroup, ensure_up
 from cli.demo.site import Site, new_site
 from verifier.watch.list_reader import GOOD
@@ -81,9 +81,9 @@ def endpoints(site: Site) -> dict[str, str]:
     return {
         "chain": site.rpc_url,
         "da": site.da_url,
-        **{f"shard {i + 1}": f"https://127.0.0.1:{port}" for i, port in enumerate(site.ports.shards)},
+        **{f"shard {i + 1}": site.shard_url(i + 1) for i in range(SHARDS)},
         **{f"operator {name}": f"{site.operator_url(name)}/v1" for name in OPERATORS},
-        **{f"certificate of {name}": str((site.of(name) / "tls.pem").relative_to(site.root)) for name in OPERATORS},
+        **{f"certificate of {name}": str(site.certificate(name).relative_to(site.root)) for name in OPERATORS},
         "address book": str(site.network_file.relative_to(site.root)),
     }
 
@@ -91,19 +91,18 @@ def endpoints(site: Site) -> dict[str, str]:
 def variables(site: Site, book: Book, accounts: dict[str, Address]) -> dict[str, str]:
     """A network by the names that the commands use; accounts as `ACCOUNT_ADA`, contracts as `CONTRACT_LEDGER`, files absolute."""
     addresses = book.addresses
-    cheat = site.of("dishonest")
     found: dict[str, str | Path] = {
         "PYTHON": sys.executable,
         "NETWORK": site.network_file,
         "RPC": site.rpc_url,
         "CHAIN_ID": str(CHAIN_ID),
         "DA": site.da_url,
-        "MODEL": build.MODEL_NAME,
+        "MODEL": MODEL_NAME,
         "ARTIFACT": site.artifact,
         "OPERATOR": f"{site.operator_url('honest')}/v1",
-        "CERTIFICATE": site.of("honest") / "tls.pem",
+        "CERTIFICATE": site.certificate("honest"),
         "DISHONEST_OPERATOR": f"{site.operator_url('dishonest')}/v1",
-        "DISHONEST_CERTIFICATE": cheat / "tls.pem",
+        "DISHONEST_CERTIFICATE": site.certificate("dishonest"),
         **{f"SHARD_{number}": site.shard_url(number) for number in range(1, SHARDS + 1)},
         "POLICY": site.policy_file,
         "ENVIRONMENT": site.environment_file,
@@ -290,14 +289,14 @@ class Demo:
         actors.start_chain(site, network)
         actors.start_stores(site, network)
         signers = build.make_keys(site)
-        models = build.make_models(site, network)
-        actors.start_enclaves(site, network, models)
+        build.make_models(site, network)
+        actors.start(actors.enclaves(site), network)
         say("models are made and converted; five enclaves verify the artifact while contracts are deployed")
-        built = build.build(site, network, signers, models)
+        built = build.build(site, network, signers)
         say("contracts are deployed, stakes are bonded; three shards made a key that nobody holds (any two open one receipt)")
-        actors.start_operators(site, network, models, self.options)
-        ceremony.start_shards(site, network)
-        actors.start_members(site, network, self.options)
+        actors.start(actors.operators(site, self.options.adversary), network)
+        actors.start_shards(site, network)
+        actors.start(actors.members(site, self.options), network)
         actors.wait_ready(site, network)
         for name in OPERATORS:
             network.wait(f"operator {name}", lambda name=name: self._healthy(name), actors.READY_S)  # type: ignore[misc]
@@ -306,14 +305,14 @@ class Demo:
 
     def _healthy(self, operator: str) -> bool:
         try:
-            trust = ssl.create_default_context(cafile=str(self.site.of(operator) / "tls.pem"))
+            trust = ssl.create_default_context(cafile=str(self.site.certificate(operator)))
             url = f"{self.site.operator_url(operator)}/health"
             return httpx2.get(url, verify=trust, timeout=HEALTH_TIMEOUT_S).status_code == 200
         except httpx2.HTTPError:
             return False
 
     def _ask(self, operator: str) -> None:
-        client = Client(operator, self.site.operator_url(operator), self.site.of(operator) / "tls.pem", MODEL_NAME)
+        client = Client(operator, self.site.operator_url(operator), self.site.certificate(operator), MODEL_NAME)
         mine = [question for question in questions(self.canary) if question.operator == operator]
         for number, question in enumerate(mine):
             # The second question to the honest operator is posted twice, as a client's retry would.

@@ -104,44 +104,86 @@ class Site:
     """URL of a PostgreSQL server on which every actor has a database of its own; empty: SQLite in the actor's folder."""
 
     @property
+    def listen(self) -> str:
+        """Address that every process listens on."""
+        return HOST
+
+    def host(self, actor: str) -> str:
+        """Host under which the others reach an actor."""
+        return HOST
+
+    def aliases(self, actor: str) -> tuple[str, ...]:
+        """Other hosts under which a TLS service is reached."""
+        return ()
+
+    @property
     def rpc_url(self) -> str:
         """The chain itself."""
-        return f"http://{HOST}:{self.ports.chain}"
+        return f"http://{self.host('chain')}:{self.ports.chain}"
 
     def member_rpc_url(self, name: str) -> str:
         """The chain as a member sees it: through the node that may swallow answers."""
-        return f"http://{HOST}:{self.ports.proxy}/{name}"
+        return f"http://{self.host('proxy')}:{self.ports.proxy}/{name}"
 
     @property
     def control_url(self) -> str:
         """Orders for that node."""
-        return f"http://{HOST}:{self.ports.proxy}/control"
+        return f"http://{self.host('proxy')}:{self.ports.proxy}/control"
 
     @property
     def hints_url(self) -> str:
         """Where auditors tell the watchtower what they found."""
-        return f"https://{HOST}:{self.ports.hints}"
+        return f"https://{self.host('watchtower')}:{self.ports.hints}"
 
     @property
     def da_url(self) -> str:
         """The DA store."""
-        return f"http://{HOST}:{self.ports.da}"
+        return f"http://{self.host('da')}:{self.ports.da}"
 
     def shard_url(self, index: int) -> str:
         """HTTPS address of a KMS shard; index from 1."""
-        return f"https://{HOST}:{self.ports.shards[index - 1]}"
+        return f"https://{self.host(f'shard{index}')}:{self.ports.shards[index - 1]}"
 
     def shard_channel(self, index: int) -> str:
         """Where a KMS shard takes attested channels; index from 1."""
-        return f"{HOST}:{self.ports.channels[index - 1]}"
+        return f"{self.host(f'shard{index}')}:{self.ports.channels[index - 1]}"
 
     def operator_url(self, name: str) -> str:
         """HTTPS address of an operator."""
-        return f"https://{HOST}:{self.ports.operators[OPERATORS.index(name)]}"
+        return f"https://{self.host(name)}:{self.ports.operators[OPERATORS.index(name)]}"
 
     def of(self, actor: str) -> Path:
         """An actor's own folder."""
         return self.folder / actor
+
+    def enclave(self, name: str) -> Path:
+        """Folder of a verifier's enclave."""
+        return self.of(name)
+
+    def job_socket(self, name: str) -> Path:
+        """Where a verifier's enclave takes jobs."""
+        return self.of(name) / "enclave.sock"
+
+    def ready_file(self, name: str) -> Path:
+        """What a verifier's enclave writes once it takes jobs."""
+        return self.job_socket(name).with_name("enclave.ready")
+
+    def platform_file(self, name: str) -> Path:
+        """Key file of the simulated machine that a verifier's enclave runs on."""
+        return self.enclave(name) / "platform.pem"
+
+    def certificate(self, name: str) -> Path:
+        """TLS certificate of an operator or the watchtower, PEM."""
+        return self.of(name) / "tls.pem"
+
+    @property
+    def public(self) -> Path:
+        """Folder of the files that every actor reads."""
+        return self.folder
+
+    def metrics(self, actor: str) -> Mapping[str, Any]:
+        """Section `[metrics]` of a process's settings; empty: the process has no listener for metrics and probes."""
+        return {}
 
     def database(self, actor: str) -> str:
         """URL of an actor's own database."""
@@ -156,12 +198,12 @@ class Site:
     @property
     def network_file(self) -> Path:
         """The address book."""
-        return self.folder / "network.json"
+        return self.public / "network.json"
 
     @property
     def epoch_file(self) -> Path:
         """The public document of the key ceremony."""
-        return self.folder / "epoch.json"
+        return self.public / "epoch.json"
 
     @property
     def coordinator_key(self) -> Path:
@@ -181,17 +223,22 @@ class Site:
     @property
     def policy_file(self) -> Path:
         """The appraisal policy."""
-        return self.folder / "policy.json"
+        return self.public / "policy.json"
 
     @property
     def environment_file(self) -> Path:
         """The registered environment."""
-        return self.folder / "environment.json"
+        return self.public / "environment.json"
 
     @property
     def artifact(self) -> Path:
         """The model that every receipt names; kept from run to run."""
         return self.root / "build" / "models" / "lighthouse"
+
+    @property
+    def other_artifact(self) -> Path:
+        """What the dishonest operator runs once instead."""
+        return self.artifact.with_name("other")
 
     @property
     def openings(self) -> Path:
@@ -206,9 +253,14 @@ def new_site(root: Path, folder: Path, epoch: int, database_server: str = "") ->
     shards, channels, operators = (tuple(islice(rest, count)) for count in (SHARDS, SHARDS, len(OPERATORS)))
     site = Site(root, folder, Ports(ports[0], ports[1], ports[2], ports[3], shards, channels, operators), epoch, database_server)
     folder.mkdir(parents=True, exist_ok=False)
+    make_folders(site)
+    return site
+
+
+def make_folders(site: Site) -> None:
+    """One folder for each actor."""
     for actor in (*OPERATORS, *VERIFIERS, "watchtower", "challenger", "deployer", "client", "da", "kms", "tee"):
         site.of(actor).mkdir()
-    return site
 
 
 def write_toml(path: Path, values: Mapping[str, Any]) -> Path:

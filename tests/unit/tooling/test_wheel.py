@@ -13,7 +13,7 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.installation import PACKAGES, check_packages, own_file
 from bytewise.tee.measurement import ENCLAVE_ENTRY, SHARD_ENTRY, closure, measure
 from cli.demo import actors
-from cli.demo.build import MODEL_NAME
+from cli.demo.plan import MODEL_NAME
 from tests import source
 from tests.source import ROOT
 

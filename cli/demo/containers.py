@@ -1,0 +1,161 @@
+"""The demo's network in containers: hosts, fixed ports and folders; `python -m cli.demo.containers` makes all files of it.
+
+The container `setup` of `docker-compose.yml` runs this once, when the chain answers. It deploys the contracts, starts three
+shards that make the key, and writes the folder; each actor's container mounts its part of it. `deploy/compose.py` writes
+`docker-compose.yml` from the same table of processes, `cli.demo.actors`.
+"""
+
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.service.entry_point import PlainParser, run_entry
+from bytewise.service.exit_codes import Exit
+from chain.client.address_book import read_network
+from chain.client.rpc import ChainClient
+from chain.sending.keys import load_signer
+from cli.demo import actors, build
+from cli.demo.actors import DemoProcess
+from cli.demo.plan import CHAIN_ID, VERIFIERS, Options
+from cli.demo.processes import ProcessGroup
+from cli.demo.site import HOST, Ports, Site, make_folders, write_toml
+
+PORTS = Ports(
+    chain=8545, da=8200, proxy=0, hints=8300, shards=(8401, 8402, 8403), channels=(8501, 8502, 8503), operators=(8601, 8602)
+)
+"""TCP ports. Different ones for different actors, because during the ceremony all shards are in one container."""
+METRICS_PORT = 9464
+EPOCH = 1
+DATABASE_FILE = "database.url"
+"""In the network's folder: URL of a PostgreSQL server for all actors. Without it each has a SQLite file."""
+FOLDER = Path("/network")
+"""Where the network's folder, or an actor's part of it, is in each container."""
+OPTIONS = Options(adversary=True, audits=True, watchtower=True, epoch=EPOCH, keep=True, folder=FOLDER)
+
+
+class ContainerSite(Site):
+    """A site whose actors are hosts of one network. No actor sees another's folder; all see `public`."""
+
+    @property
+    def listen(self) -> str:
+        """All interfaces of the container: only its own networks reach it."""
+        return "0.0.0.0"
+
+    def host(self, actor: str) -> str:
+        """The name of the actor's service."""
+        return actor
+
+    def aliases(self, actor: str) -> tuple[str, ...]:
+        """Clients on the machine itself use a published port."""
+        return (HOST,)
+
+    def member_rpc_url(self, name: str) -> str:
+        """The chain itself: no proxy swallows answers."""
+        return self.rpc_url
+
+    def enclave(self, name: str) -> Path:
+        """A folder that the member does not see."""
+        return self.of(f"{name}-enclave")
+
+    def job_socket(self, name: str) -> Path:
+        """In a folder that only a member and its enclave see."""
+        return self.of(f"{name}-jobs") / "enclave.sock"
+
+    def certificate(self, name: str) -> Path:
+        """A file that every actor reads."""
+        return self.public / f"{name}.pem"
+
+    @property
+    def public(self) -> Path:
+        """A folder of its own, which actors mount read-only."""
+        return self.folder / "public"
+
+    @property
+    def artifact(self) -> Path:
+        """With the public files."""
+        return self.public / "models" / "lighthouse"
+
+    def metrics(self, actor: str) -> Mapping[str, Any]:
+        """Every process has a listener."""
+        return {"metrics": {"host": self.listen, "port": metrics_port(actor)}}
+
+
+def metrics_port(actor: str) -> int:
+    """Port of the listener for metrics and probes; a shard has one of its own, for the same reason as in `PORTS`."""
+    return METRICS_PORT + (int(actor.removeprefix("shard")) if actor.startswith("shard") else 0)
+
+
+def site_in(folder: Path, database_server: str = "") -> ContainerSite:
+    """The network in this folder."""
+    return ContainerSite(folder, folder, PORTS, EPOCH, database_server)
+
+
+def long_lived(site: Site) -> list[DemoProcess]:
+    """Every process that setup does not run itself, but for the shards."""
+    return [
+        actors.store(site),
+        *actors.enclaves(site),
+        *actors.operators(site, OPTIONS.adversary),
+        *actors.members(site, OPTIONS),
+    ]
+
+
+def prepare(site: ContainerSite) -> None:
+    """Makes all files of the network. A folder that has them already is left as it is if the chain is still theirs.
+
+    `ConfigurationError` for a folder of another chain, or one that a setup has not finished.
+    """
+    done = site.public / "prepared"
+    if done.exists():
+        _check_chain(site)
+        return
+    try:
+        if {path.name for path in site.folder.iterdir()} - {DATABASE_FILE}:
+            raise ConfigurationError("folder", f"{site.folder} has files of an unfinished setup: {_EMPTY}")
+    except OSError as error:
+        raise ConfigurationError("folder", f"{site.folder}: {error.strerror}") from None
+    make_folders(site)
+    for folder in (site.public, *(each for name in VERIFIERS for each in (site.enclave(name), site.job_socket(name).parent))):
+        folder.mkdir()
+    processes = ProcessGroup(site.folder, site.folder, lambda what: print(f"waiting for {what}", flush=True))
+    try:
+        signers = build.make_keys(site)
+        build.make_models(site, processes)
+        build.build(site, processes, signers)
+    finally:
+        processes.end()
+    coordinator = load_signer(site.coordinator_key).address
+    for actor in (*long_lived(site), *actors.shards(site, coordinator)):
+        write_toml(actor.file, actor.settings)
+    done.touch()
+
+
+def _check_chain(site: Site) -> None:
+    ledger = read_network(site.network_file).addresses.ledger
+    if ChainClient(site.rpc_url, CHAIN_ID, build.RPC_TIMEOUT_S).rpc("eth_getCode", ledger, "latest") == "0x":
+        raise ConfigurationError("folder", f"{site.folder} has a network whose chain is gone: {_EMPTY}")
+
+
+_EMPTY = "end all containers (`docker compose down`), empty this folder, and start again"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Makes the files; returns the exit code."""
+    parser = PlainParser(prog="python -m cli.demo.containers", description=__doc__)
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="empty folder, at the path that it has in all containers")
+    parsed = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+    def work() -> int:
+        url = parsed.folder / DATABASE_FILE
+        prepare(site_in(parsed.folder, url.read_text().strip() if url.exists() else ""))
+        return Exit.OK
+
+    return run_entry("setup", work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
