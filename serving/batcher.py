@@ -133,6 +133,8 @@ class BatchDuties:
         self._number = -1
         self._page = 0
         self._own: dict[tuple[int, int], _OwnBatch] = {}
+        self.locked_from = 0
+        """Number of the first own receipt whose collateral is not released, as the last block shows it."""
         self._again: dict[Digest, str] = {}
         """New locators of envelopes that were put on DA again because of a demand, by receipt."""
 
@@ -155,6 +157,7 @@ class BatchDuties:
         self._remember(mine)
         self._answer_anchors(mine, head)
         self._answer_envelopes(mine, head)
+        self.locked_from = min((each.first_seq for each in mine), default=snapshot.me.last_seq + 1)
         self._number = head
 
     def _batches(self, snapshot: Snapshot) -> list[AnchoredBatch]:

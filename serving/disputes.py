@@ -67,7 +67,10 @@ class OperatorDisputes:
     def __init__(
         self, reader: DisputeReader, sender: DisputeSender, receipt_store: ReceiptStore, blobs: BlobStore, orders: Duties,
         operator: Address, anchor: Domain, monotonic: Callable[[], float] = monotonic_s,
+        observe: Callable[[Snapshot], None] = lambda _: None,
     ) -> None:  # fmt: skip
+        """`observe` is called with each snapshot, which has every dispute that can still change."""
+        self._observe = observe
         self._reader = reader
         self._sender = sender
         self._receipt_store = receipt_store
@@ -87,6 +90,7 @@ class OperatorDisputes:
         if head == self._number:
             return
         snapshot = self._reader.cases(head)
+        self._observe(snapshot)
         own = {case.id: case for case in snapshot.disputes if case.operator == self._operator}
         self._forget(own)
         for case in own.values():

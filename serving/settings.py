@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.service.housekeeping import HousekeepingSettings
 from bytewise.service.listener import MetricsSettings
 from bytewise.service.sections import SCHEMA_VERSION, ChainSettings, DaSettings, DatabaseSettings, SignerSettings
 
@@ -100,6 +101,8 @@ class OperatorSettings:
     """Always `operator`. It names the kind of this file."""
     accept: AcceptSettings = field(default_factory=AcceptSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
+    housekeeping: HousekeepingSettings = field(default_factory=HousekeepingSettings)
+    """How long records are kept. What a dispute, a demand, a penalty or a transaction can still need is never deleted."""
     metrics: MetricsSettings | None = None
     """Where metrics and probes are served; without the section, nowhere."""
 

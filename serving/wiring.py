@@ -39,6 +39,7 @@ from bytewise.service.metrics import Actor
 from bytewise.service.readiness import ReadinessRegistry
 from bytewise.storage.duties import Duties as Orders
 from bytewise.storage.engine import check_revision, open_database
+from bytewise.storage.housekeeper import housekeeping_job
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.nonce_lease import NonceLease, hold_lease
 from bytewise.storage.receipt_store import ReceiptStore
@@ -60,6 +61,7 @@ from serving.request_builder import ChatTokenizer, Offer, make_request
 from serving.request_queue import RequestQueue, RequestTicket
 from serving.settings import ModelSettings, OperatorSettings
 from verifier.stake.stake_record import StakeRecorder, StakeRecordReader
+from verifier.watch.horizon import HorizonWatch
 
 
 class Recorder(Protocol):
@@ -165,6 +167,8 @@ class OperatorWork:
     sender: ContractSender
     queue: RequestQueue
     stake: OwnStake
+    jobs: tuple[schedule.PeriodicJob, ...] = ()
+    """What runs beside the tick."""
 
     def tick(self) -> None:
         """What is owed for what was published, then what is to be published, then disputes, then the own record of stake.
@@ -229,7 +233,9 @@ class Operator:
         try:
             with hold_lease(self._lease(), self._stop) as lease:
                 work = self._open(lease)
-                self._exit_code = schedule.run_ticks(work.tick, self._settings.chain.poll_s, self._stop, name="batch")
+                self._exit_code = schedule.run_ticks(
+                    work.tick, self._settings.chain.poll_s, self._stop, name="batch", jobs=work.jobs
+                )
                 work.queue.close()
         except BytewiseError as error:
             telemetry.log_error("operator.failed", error)
@@ -276,11 +282,14 @@ class Operator:
         own = BatchPages(reader, operator.address)
         duties = BatchDuties(own, sender, deps.receipt_store, deps.blobs, operator.address, network.anchor_domain)
         orders, everybody = Orders(database, clock), DisputePages(reader, operator.address)
+        horizon = HorizonWatch(reader)
         disputes = OperatorDisputes(
-            everybody, sender, deps.receipt_store, deps.blobs, orders, operator.address, network.anchor_domain
-        )
+            everybody, sender, deps.receipt_store, deps.blobs, orders, operator.address, network.anchor_domain,
+            observe=lambda snapshot: horizon.note(snapshot, duties.locked_from),
+        )  # fmt: skip
         stake = OwnStake(reader, sender, int(network.deploy_block), operator.address)
-        return OperatorWork(batcher, duties, disputes, sender, self._opened(offer, deps), stake)
+        job = housekeeping_job(database, settings.housekeeping, lambda: horizon.newest, self._stop)
+        return OperatorWork(batcher, duties, disputes, sender, self._opened(offer, deps), stake, (job,))
 
     def _batcher(self, offer: Offer, deps: PipelineDeps, readiness: ChainReadiness, sender: ContractSender) -> Batcher:
         limits = self._settings.limits

@@ -8,6 +8,7 @@ from bytewise.protocol.decisions.audits import WatchPolicy
 from bytewise.protocol.decisions.demands import DemandPolicy
 from bytewise.protocol.decisions.disputes import MovePolicy, VotePolicy
 from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.service.housekeeping import HousekeepingSettings
 from bytewise.service.listener import MetricsSettings
 from bytewise.service.sections import SCHEMA_VERSION, ChainSettings, DaSettings, DatabaseSettings, SignerSettings
 from bytewise.service.settings import OtherProcess
@@ -120,6 +121,8 @@ class NodeSettings:
     """When a watchtower risks its bond."""
     demand: DemandPolicy = field(default_factory=DemandPolicy)
     """When a watchtower risks the bond of a demand."""
+    housekeeping: HousekeepingSettings = field(default_factory=HousekeepingSettings)
+    """How long records are kept. What a dispute, a demand, a penalty or a transaction can still need is never deleted."""
     metrics: MetricsSettings | None = None
     """Where metrics and probes are served; without the section, nowhere."""
     enclave: OtherProcess | None = None

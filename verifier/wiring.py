@@ -30,6 +30,7 @@ from bytewise.storage.archive import Archive, LightAudits
 from bytewise.storage.cursor import Cursor
 from bytewise.storage.duties import Duties
 from bytewise.storage.engine import check_revision, open_database
+from bytewise.storage.housekeeper import housekeeping_job
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.nonce_lease import NonceLease, hold_lease
 from bytewise.storage.storage_checks import add_storage_checks
@@ -58,6 +59,7 @@ from verifier.settings import ExecutorSettings, NodeSettings, Role
 from verifier.stake.deferred_slashes import DeferredPayments, RefusedSlashes
 from verifier.stake.stake_record import StakeRecorder
 from verifier.watch.absence_check import ProbedStore
+from verifier.watch.horizon import HorizonWatch
 from verifier.watch.leaf_index import LeafIndex
 from verifier.watch.list_reader import PolicyDocuments
 from verifier.watch.open_windows import SnapshotPages
@@ -137,6 +139,7 @@ class NodeContext:
         )  # fmt: skip
         self.given = None if settings.inbox_folder is None else ReceiptInbox(settings.inbox_folder, self.network.anchor_domain)
         self.worker = Worker()
+        self.horizon = HorizonWatch(self.chain)
         self.hints: HintServer | None = None
         self.members: KnownVerifiers | None = None
 
@@ -219,8 +222,18 @@ class NodeContext:
         )
         return Node(
             self.chain, self.sender, SnapshotPages(self.chain, me, first), self.records, executor, self.settings.moves, parts,
-            self.worker, auditor, votes, self._observer().observe,
+            self.worker, auditor, votes, self._observe(),
         )  # fmt: skip
+
+    def _observe(self) -> Callable[[Snapshot], None]:
+        """What is told of each block: to metrics and readiness, and to housekeeping."""
+        observer = self._observer()
+
+        def observe(snapshot: Snapshot) -> None:
+            self.horizon.note(snapshot)
+            observer.observe(snapshot)
+
+        return observe
 
     def _observer(self) -> NodeObserver:
         """What tells metrics and readiness of each block; adds the checks that are computed when somebody asks."""
@@ -259,7 +272,8 @@ def run(name: str, settings: NodeSettings, build: Callable[[NodeContext], Node],
                 if settings.ready_file is not None and node.ticks == 1:
                     settings.ready_file.write_text(context.signer.address)
 
-            code = run_ticks(tick, settings.chain.poll_s, stop, name=name)
+            jobs = (housekeeping_job(context.database, settings.housekeeping, lambda: context.horizon.newest, stop),)
+            code = run_ticks(tick, settings.chain.poll_s, stop, name=name, jobs=jobs)
             context.close()
     return code
 

@@ -15,6 +15,7 @@ from bytewise.protocol.errors.branches import (
 )
 from bytewise.service import telemetry
 from bytewise.service.exit_codes import Exit, advice_of
+from bytewise.service.schedule import leave
 
 
 class PlainParser(argparse.ArgumentParser):
@@ -40,6 +41,10 @@ def run_entry(component: str, work: Callable[[], int]) -> int:
     """Runs `work` and returns its exit code. An error becomes one log line with advice and its exit code
     (`service.exit_codes`)."""
     telemetry.configure(component)
+    return leave(_exit_code(work))
+
+
+def _exit_code(work: Callable[[], int]) -> int:
     try:
         return work()
     except KeyboardInterrupt as error:

@@ -1,16 +1,19 @@
 """Periodic work: `run_ticks` runs a tick at an interval until it is told to stop, and ends the process on a `Bug`.
 
-APScheduler runs one instance at a time and coalesces missed runs. A `Fault` or `Unavailable` that leaves a tick is logged and
+APScheduler runs one instance at a time and coalesces missed runs. Jobs that may take long, such as housekeeping, run beside the
+tick in a thread of their own. A `Fault` or `Unavailable` that leaves a tick is logged and
 counted, and the next tick recomputes. Any other error means that we are wrong, so the process stops.
 """
 
 import logging
 import os
 import signal
+import sys
 import threading
-from collections.abc import Callable
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from types import FrameType
+from typing import NamedTuple
 
 from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_MAX_INSTANCES, JobEvent, JobExecutionEvent
 from apscheduler.executors.pool import ThreadPoolExecutor
@@ -25,6 +28,24 @@ _POLL_S = 0.2
 
 ALIVE_S = 120.0
 """Seconds beyond its interval in which a loop that lives has passed: several times what a slow chain and DA may cost a tick."""
+
+
+DRAIN_S = 5.0
+"""Seconds that a running tick may take to end after `stop`. A process must end within 10 s, also while it waits for a dead
+service."""
+
+FIRST_JOB_S = 60.0
+"""Seconds after the start at which a job runs for the first time, at most: a process that restarts often still does its jobs."""
+
+
+class PeriodicJob(NamedTuple):
+    """Work that runs beside the tick. It ends soon after `stop`, or may be killed at any point."""
+
+    name: str
+    """Name of its loop in logs and metrics."""
+    run: Callable[[], None]
+    every_s: float
+    """Seconds between two runs."""
 
 
 class _Loop:
@@ -79,53 +100,77 @@ def run_ticks(
     *,
     name: str = "tick",
     hung_after_s: float = 600.0,
-    drain_s: float = 30.0,
+    drain_s: float = DRAIN_S,
+    jobs: Sequence[PeriodicJob] = (),
 ) -> int:
-    """Runs `tick` at once and then every `every_s` seconds until `stop`. Returns the exit code of the process.
+    """Runs `tick` at once and then every `every_s` seconds until `stop`, and `jobs` beside it. Returns the process's exit code.
 
-    0 after `stop` (a running tick may end within `drain_s`), `Exit.INTERNAL` after an error that is neither `Fault` nor
-    `Unavailable`. A tick longer than `hung_after_s` ends the process with `Exit.HUNG`, because nothing can stop a thread.
+    0 after `stop`: a running tick may end within `drain_s` seconds, and is abandoned after that (`leave`), because all that it
+    does survives a kill. `Exit.INTERNAL` after an error that is neither `Fault` nor `Unavailable`. A tick longer than
+    `hung_after_s` ends the process with `Exit.HUNG`, because nothing can stop a thread.
     """
     logging.getLogger("apscheduler").setLevel(logging.CRITICAL)  # our listener reports, with fields
-    loop, broken = _Loop(name, tick), threading.Event()
+    broken, loops = threading.Event(), [_Loop(name, tick), *(_Loop(job.name, job.run) for job in jobs)]
 
     def failed(event: JobExecutionEvent) -> None:
-        telemetry.log_error("tick.bug", event.exception, loop=name, where=_last_line(event.exception))
+        telemetry.log_error("tick.bug", event.exception, loop=event.job_id, where=_last_line(event.exception))
         broken.set()
 
-    def late(_event: JobEvent) -> None:
-        metrics.LOOP_OVERRUNS.labels(loop=name).inc()
+    def late(event: JobEvent) -> None:
+        metrics.LOOP_OVERRUNS.labels(loop=event.job_id).inc()
 
-    scheduler = BackgroundScheduler(executors={"default": ThreadPoolExecutor(1)}, timezone=UTC)
+    scheduler = BackgroundScheduler(executors={"default": ThreadPoolExecutor(1), "jobs": ThreadPoolExecutor(1)}, timezone=UTC)
     scheduler.add_listener(failed, EVENT_JOB_ERROR)
     scheduler.add_listener(late, EVENT_JOB_MAX_INSTANCES)
-    scheduler.add_job(
-        loop.run, "interval", seconds=every_s, max_instances=1, coalesce=True, misfire_grace_time=None,
-        next_run_time=datetime.now(UTC),
-    )  # fmt: skip
+    _add(scheduler, loops[0], every_s, 0.0, "default")
+    for job, beside in zip(jobs, loops[1:], strict=True):
+        _add(scheduler, beside, job.every_s, min(job.every_s, FIRST_JOB_S), "jobs")
     liveness.expect(name, every_s + ALIVE_S)
     scheduler.start()
     while not stop.wait(_POLL_S) and not broken.is_set():
-        if loop.running_s() > hung_after_s:
-            _abandon(name)
-    _shut_down(scheduler, loop, drain_s)
+        _watch(loops[0], hung_after_s)
+    stop.set()  # also after a `Bug`: jobs look at it
+    _shut_down(scheduler, loops, drain_s)
     liveness.forget(name)
     return Exit.INTERNAL if broken.is_set() else Exit.OK
 
 
-def _shut_down(scheduler: BackgroundScheduler, loop: _Loop, drain_s: float) -> None:
+def leave(code: int) -> int:
+    """The exit code of a process that is about to end. If a loop still runs, the process ends here and now: nothing else can end
+    a thread that waits for a service."""
+    if _abandoned.is_set():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+_abandoned = threading.Event()
+
+
+def _watch(loop: _Loop, hung_after_s: float) -> None:
+    if loop.running_s() > hung_after_s:
+        telemetry.log("tick.hung", loop=loop.name)
+        os._exit(Exit.HUNG)
+
+
+def _add(scheduler: BackgroundScheduler, loop: _Loop, every_s: float, first_s: float, executor: str) -> None:
+    scheduler.add_job(
+        loop.run, "interval", seconds=every_s, id=loop.name, executor=executor, max_instances=1, coalesce=True,
+        misfire_grace_time=None, next_run_time=datetime.now(UTC) + timedelta(seconds=first_s),
+    )  # fmt: skip
+
+
+def _shut_down(scheduler: BackgroundScheduler, loops: Sequence[_Loop], drain_s: float) -> None:
     scheduler.pause()
-    waited, idle = monotonic_s(), threading.Event()
-    while loop.started_at is not None:
-        if monotonic_s() - waited > drain_s:
-            _abandon(loop.name)
+    began, idle = monotonic_s(), threading.Event()
+    while running := [loop.name for loop in loops if loop.started_at is not None]:
+        if monotonic_s() - began > drain_s:
+            telemetry.log("tick.abandoned", loops=running, after_s=drain_s)
+            _abandoned.set()
+            break
         idle.wait(_POLL_S / 4)
-    scheduler.shutdown(wait=True)
-
-
-def _abandon(name: str) -> None:
-    telemetry.log("tick.hung", loop=name)
-    os._exit(Exit.HUNG)
+    scheduler.shutdown(wait=not _abandoned.is_set())
 
 
 def _last_line(error: BaseException) -> str:

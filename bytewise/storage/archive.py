@@ -19,6 +19,9 @@ from bytewise.protocol.units import Address, Blob, Digest, hex0x, unhex
 from bytewise.storage.engine import insert_if_new, read_transaction, write_transaction
 from bytewise.storage.tables import ArchivedEnvelopeRow, LightAuditRow, SeenBatchRow, SeenReceiptRow
 
+ENDED_AUDITS = ("DONE", "FAILED")
+"""States in which a light audit has ended (`verifier.audits.bounties`)."""
+
 NUMBERS_PER_QUERY = 256
 """Two variables each, of the 999 that any SQLite takes."""
 
@@ -146,11 +149,6 @@ class Archive:
         if data is not None and digests.labelled(Label.ENVELOPE, data) != envelope_hash:
             raise StoreCorrupt("archive", f"envelope {envelope_hash.hex()} was altered")
         return None if data is None else Blob(data)
-
-    def forget_envelopes(self, before: int) -> int:
-        """Deletes ciphertext archived before a time (Unix seconds), once its law has run out; returns how many."""
-        with write_transaction(self._engine) as connection:
-            return connection.execute(delete(ArchivedEnvelopeRow).where(ArchivedEnvelopeRow.archived_at < before)).rowcount
 
     def _batches(self, *conditions: Any) -> tuple[SeenBatch, ...]:
         query = select(*SeenBatchRow.__table__.columns).where(*conditions).order_by(SeenBatchRow.batch_id)

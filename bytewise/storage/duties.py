@@ -1,4 +1,5 @@
-"""Duties: what must be done by a deadline. A duty ends DONE, MISSED or DECLINED, and is never deleted (design section 10).
+"""Duties: what must be done by a deadline. A duty ends DONE, MISSED or DECLINED (design section 10).
+`bytewise.storage.retention` ends duties whose time passed while the process did not run, and deletes old ended ones.
 
 Only a person reopens an ended duty (`Duties.order`), because a reorganisation may have moved its time.
 """
@@ -90,11 +91,6 @@ class Duties:
         """Whether this duty was declined."""
         found = self.find(kind, subject)
         return found is not None and found.state == DECLINED
-
-    def sweep(self, chain_time: int) -> tuple[Duty, ...]:
-        """Marks pending duties whose deadline has passed as MISSED, and returns them: what was missed is reported."""
-        late = self._select(DutyRow.state == PENDING, DutyRow.deadline < chain_time)
-        return tuple(self.miss(duty.kind, duty.subject, f"deadline passed at {chain_time}") for duty in late)
 
     def _end(self, kind: str, subject: bytes, state: str, detail: str) -> Duty:
         change = update(DutyRow).where(DutyRow.kind == kind, DutyRow.subject == subject, DutyRow.state == PENDING)

@@ -1,7 +1,8 @@
 """Opens the one database of a process, and gives transactions.
 
 SQLite: WAL, `synchronous=FULL` (a committed row survives power loss), foreign keys, a bounded busy wait, and BEGIN IMMEDIATE
-for writers, because a deferred transaction that has read may fail to become a writer later (design section 2).
+for writers, because a deferred transaction that has read may fail to become a writer later (design section 2). A new file can
+give free pages back (`auto_vacuum`).
 
 PostgreSQL: writers run at READ COMMITTED whatever the server's default is; `lock_name` makes a transaction exclusive by locking
 a row of that name. Readers see one snapshot. Waits for locks are bounded as on SQLite. A commit waits for the disk even where
@@ -128,6 +129,8 @@ def _open_sqlite(url: str, wait_ms: int) -> Engine:
     @event.listens_for(engine, "connect")
     def _configure(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # pysqlite must not begin transactions of its own
+        if connection.execute("PRAGMA page_count").fetchone() == (0,):
+            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # takes a lock, and only a new file takes it
         for pragma in (
             f"busy_timeout={wait_ms}", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON",
         ):  # fmt: skip

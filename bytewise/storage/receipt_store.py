@@ -105,11 +105,10 @@ class ReceiptStore:
         return found[0] if found else None
 
     def envelope(self, identifier: Digest) -> bytes | None:
-        """Our copy of an envelope, to publish again or to answer a demand."""
+        """Our copy of an envelope, to publish again or to answer a demand; None once nothing can ask for it any more."""
+        query = select(IssuedReceiptRow.envelope).where(IssuedReceiptRow.receipt_id == identifier)
         with read_transaction(self._engine) as connection:
-            return connection.execute(
-                select(IssuedReceiptRow.envelope).where(IssuedReceiptRow.receipt_id == identifier)
-            ).scalar_one_or_none()
+            return connection.execute(query).scalar_one_or_none() or None
 
     def unbatched(self, limit: int, first: int = 1) -> tuple[SignedReceipt, ...]:
         """Signed receipts that are in no batch, by number, at most so many; from number `first` on."""

@@ -217,7 +217,7 @@ class SeenReceiptRow(Base):
     seq: Mapped[Int64]
     signed: Mapped[Bytes]
     proof: Mapped[Bytes]
-    envelope_hash: Mapped[Bytes32]
+    envelope_hash: Mapped[Bytes32] = mapped_column(index=True)
     finding: Mapped[Word]
     detail: Mapped[Prose]
     checked_at: Mapped[Int64]

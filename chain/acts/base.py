@@ -51,9 +51,13 @@ class TransactionPlanner:
 
     def _plan_again(self, contract: str, at: Address, function: str) -> None:
         """Plans a call without arguments that may be repeated any number of times, unless one is on its way."""
-        earlier = [item for item in self.transactions.outbox.all() if item.intent.function == function]
+        earlier = [
+            item for item in self.transactions.outbox.all() if (item.intent.contract, item.intent.function) == (at, function)
+        ]
         if not any(item.state in OPEN for item in earlier):
-            self._plan(contract, at, function, len(earlier).to_bytes(8, "big"), ())
+            # Not their number: housekeeping deletes old ones.
+            following = max((int.from_bytes(item.intent.subject) + 1 for item in earlier), default=0)
+            self._plan(contract, at, function, following.to_bytes(8, "big"), ())
 
 
 class NetworkPlanner(TransactionPlanner):

@@ -15,11 +15,13 @@ from bytewise.protocol.digests import out_hash
 from bytewise.protocol.records.statements import AuditOutcome
 from bytewise.protocol.units import Address, Digest, unhex
 from bytewise.service import metrics, telemetry
-from bytewise.storage.archive import LightAudit, LightAudits
+from bytewise.storage.archive import ENDED_AUDITS, LightAudit, LightAudits
 from verifier.watch.records import LiveReceipt, Records
 
-PENDING, SIGNED, POSTED, OPENED, AGREED, DONE, FAILED = "PENDING", "SIGNED", "POSTED", "OPENED", "AGREED", "DONE", "FAILED"
+PENDING, SIGNED, POSTED, OPENED, AGREED = "PENDING", "SIGNED", "POSTED", "OPENED", "AGREED"
 """States of an audit. POSTED, OPENED and AGREED mean that the chain showed it."""
+DONE, FAILED = ENDED_AUDITS
+"""States in which an audit has ended."""
 
 AGREEMENT = 2
 """Verifiers that must have opened the same answer before a bounty is paid (`LightAudits`)."""

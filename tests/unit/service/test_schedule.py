@@ -23,7 +23,7 @@ def tick():
     global ticks
     ticks += 1
     print("tick", ticks, "alive", [name for name, loop in liveness.loops().items() if loop.alive], flush=True)
-    if what == "hang":
+    if what in ("hang", "wait", "job"):
         threading.Event().wait(30)
     if what == "soft":
         raise TryAgain("rpc", "down") if ticks % 2 else BadRequest("x", "y")
@@ -33,7 +33,14 @@ def tick():
 # Short only where a tick must be found hanging: nothing else may be taken for it on a busy machine.
 bound_s = 0.5 if what == "hang" else 60.0
 stop = schedule.stop_on_signals()
-code = schedule.run_ticks(tick, 0.05, stop, hung_after_s=bound_s, drain_s=bound_s)
+drain_s = 0.5 if what in ("wait", "job") else 60.0
+
+def clean():
+    raise KeyError("unforeseen")
+
+jobs = [schedule.PeriodicJob("cleaning", clean, 0.2)] if what == "job" else []
+code = schedule.run_ticks(tick, 0.05, stop, hung_after_s=bound_s, drain_s=drain_s, jobs=jobs)
+schedule.leave(code)
 print(metrics.exposition(metrics.Actor.DA).decode(), liveness.loops(), flush=True)
 sys.exit(code)
 """
@@ -82,5 +89,12 @@ def test_hanging_tick_ends_the_process() -> None:
     assert code == Exit.HUNG and "tick.hung" in output and "tick 2" not in output
 
 
-def test_sigterm_during_a_hanging_tick_ends_the_process_in_time() -> None:
-    assert run("hang", stop_after=1)[0] == Exit.HUNG
+def test_sigterm_during_a_waiting_tick_ends_the_process_with_code_0() -> None:
+    code, output = run("wait", stop_after=1)
+    assert code == Exit.OK and "tick.abandoned" in output and "tick 2" not in output
+
+
+def test_bug_of_a_job_beside_a_waiting_tick_ends_the_process() -> None:
+    code, output = run("job")
+    assert code == Exit.INTERNAL and "tick 2" not in output
+    assert '"event":"tick.bug"' in output and '"loop":"cleaning"' in output

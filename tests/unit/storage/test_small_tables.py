@@ -14,13 +14,13 @@ from tests.fixtures.storage.hand_clock import HandClock
 from tests.fixtures.storage.stored_records import audit_result, header, name, signed_receipt
 
 
-def test_duties_are_sorted_by_deadline_and_removed_when_late(engine: Engine, clock: HandClock) -> None:
+def test_duties_are_sorted_by_deadline_and_end_once(engine: Engine, clock: HandClock) -> None:
     duties = Duties(engine, clock)
     duties.add("reveal", b"b", 200)
     duties.add("commit", b"a", 100)
     assert duties.add("commit", b"a", 999).deadline == 100, "a duty is added once"
     assert [d.subject for d in duties.pending()] == [b"a", b"b"]
-    assert [d.subject for d in duties.sweep(150)] == [b"a"]
+    assert duties.miss("commit", b"a").state == MISSED
     assert duties.done("reveal", b"b").state == DONE
     assert [d.state for d in duties.all()] == [MISSED, DONE]
     assert duties.done("commit", b"a").state == MISSED, "an ended duty does not change"
@@ -138,7 +138,6 @@ def test_archived_ciphertext_is_checked_against_its_name(engine: Engine, clock: 
         connection.execute(update(ArchivedEnvelopeRow).values(data=b"x"))
     with pytest.raises(StoreCorrupt):
         archive.envelope(kept)
-    assert archive.forget_envelopes(clock.now() + 1) == 1
 
 
 def test_an_audit_has_one_signed_result(engine: Engine, clock: HandClock) -> None:

@@ -264,6 +264,7 @@ def _seen_receipt() -> None:
         sa.PrimaryKeyConstraint("receipt_id", name=op.f("pk_seen_receipt")),
     )
     op.create_index(op.f("ix_seen_receipt_batch_id"), "seen_receipt", ["batch_id"], unique=False)
+    op.create_index(op.f("ix_seen_receipt_envelope_hash"), "seen_receipt", ["envelope_hash"], unique=False)
     op.create_index("ix_seen_receipt_number", "seen_receipt", ["operator", "seq"], unique=False)
 
 

@@ -1,0 +1,30 @@
+"""Section `[housekeeping]` of a process with a database: what it deletes, and when."""
+
+from dataclasses import dataclass
+
+from bytewise.protocol.errors.actors import ConfigurationError
+
+DAY_S = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class HousekeepingSettings:
+    """Section `[housekeeping]`: how long records are kept. Whatever is set here, a record is kept as long as a dispute, a demand,
+    a penalty or a transaction can still need it. Votes and the journal are kept for ever."""
+
+    every_s: int = 600
+    """Seconds between two runs."""
+    receipts_days: int = 90
+    """Days for which batches, receipts and light audits are kept at least."""
+    envelopes_days: int = 0
+    """Days for which ciphertext is kept at least; 0: no longer than its receipt can be disputed."""
+    duties_days: int = 365
+    """Days for which ended duties are kept at least."""
+    transactions_days: int = 90
+    """Days for which ended transactions are kept at least."""
+
+    def __post_init__(self) -> None:
+        if self.every_s < 1:
+            raise ConfigurationError("every_s", "must be at least 1")
+        if min(self.receipts_days, self.envelopes_days, self.duties_days, self.transactions_days) < 0:
+            raise ConfigurationError("housekeeping", "days must not be negative")

@@ -1,0 +1,307 @@
+"""Deletes records that nothing can need any more (design section 14). Votes and the journal are never deleted.
+
+`Horizon` says what the chain still needs; `Retention` keeps that and everything younger than the settings ask. A record goes only
+when the longest possible dispute of its receipt is over on the protocol clock, whatever the settings say. Each transaction is
+short, so a vote never waits for it. A process that is killed between two transactions continues at its next start.
+"""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Engine, delete, func, select, text, update
+
+from bytewise.protocol import encoding
+from bytewise.protocol.records.receipt import BatchHeader
+from bytewise.protocol.units import Digest
+from bytewise.service import metrics
+from bytewise.service.housekeeping import DAY_S, HousekeepingSettings
+from bytewise.storage.archive import ENDED_AUDITS
+from bytewise.storage.duties import DONE, MISSED, PENDING
+from bytewise.storage.engine import read_transaction, write_transaction
+from bytewise.storage.outbox import OPEN, OutboxState
+from bytewise.storage.receipt_store import ANCHORED
+from bytewise.storage.tables import (
+    ArchivedEnvelopeRow,
+    DutyRow,
+    IssuedReceiptRow,
+    LightAuditRow,
+    OutboxAttemptRow,
+    OutboxRow,
+    OwnBatchRow,
+    SeenBatchRow,
+    SeenReceiptRow,
+)
+
+PAGE = 200
+"""Rows looked at in one transaction."""
+VACUUM_PAGES = 2_000
+"""Pages of SQLite given back to the file system in one transaction."""
+SWEEP_S = 600
+"""Seconds after its deadline at which a duty is missed: the part whose duty it is has decided by then."""
+
+_REVEALS = ("reveal", "revealUnderRoot")
+_SENT = (OutboxState.CONFIRMED, OutboxState.FINAL)
+
+
+class Horizon(NamedTuple):
+    """What the chain still needs, as one block shows it."""
+
+    clock: int
+    """Protocol clock, which is never ahead of the wall time of any block that it has seen."""
+    dispute_s: int
+    """Longest time from the issue of a receipt to the end of its last possible dispute, in seconds, of any parameters so far."""
+    stake_s: int
+    """Longest time for which the stake of an operator stays after it asks for it, in seconds: until then it can be penalised."""
+    disputes: frozenset[Digest] = frozenset()
+    """Ids of the disputes that can still change."""
+    disputed: frozenset[Digest] = frozenset()
+    """Ids of their receipts."""
+    disputed_batches: frozenset[int] = frozenset()
+    """Numbers of their batches."""
+    first_open_batch: int = 0
+    """Number of the first batch whose window may be open or whose list is owed."""
+    first_locked_seq: int = 0
+    """Operators: number of the first own receipt whose collateral is not released."""
+
+
+class Retention:
+    """Deletes from the database of one process."""
+
+    def __init__(self, engine: Engine, settings: HousekeepingSettings, stopping: Callable[[], bool] = lambda: False) -> None:
+        """`stopping` is asked between two transactions; then no other begins."""
+        self._engine = engine
+        self._settings = settings
+        self._stopping = stopping
+
+    def prune(self, horizon: Horizon) -> Counter[str]:
+        """Deletes what is due; returns how many rows of each kind. Run again it deletes nothing more at the same horizon."""
+        settings, gone = self._settings, Counter[str]()
+        kept_s = max(horizon.dispute_s, horizon.stake_s)
+        by_receipts = horizon.clock - max(kept_s, settings.receipts_days * DAY_S)
+        gone["duty_swept"] = self._sweep(horizon)
+        gone["envelope"] = self._paged(
+            lambda after: self._envelopes(horizon, horizon.clock - max(horizon.dispute_s, settings.envelopes_days * DAY_S), after)
+        )
+        gone["receipt"] = self._paged(lambda after: self._batches(horizon, by_receipts, after))
+        gone["audit"] = self._audits(by_receipts)
+        gone["duty"] = self._duties(horizon, horizon.clock - max(horizon.dispute_s, settings.duties_days * DAY_S))
+        gone["transaction"] = self._transactions(horizon.clock - max(kept_s, settings.transactions_days * DAY_S))
+        gone["own_envelope"] = self._paged(
+            lambda after: self._own_envelopes(
+                horizon, horizon.clock - max(horizon.dispute_s, settings.envelopes_days * DAY_S), after
+            )
+        )
+        gone["own_receipt"] = self._paged(lambda after: self._own_batches(horizon, by_receipts, after))
+        return gone
+
+    def compact(self) -> int:
+        """Gives the free pages of a SQLite file back; returns how many. PostgreSQL does that by itself (autovacuum)."""
+        if self._engine.dialect.name != "sqlite":
+            return 0
+        freed = 0
+        with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            before = _pragma(connection, "freelist_count")
+            while not self._stopping() and before:
+                # The statement frees a page at each step, and only a script is stepped to its end.
+                _sqlite_of(connection).executescript(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
+                left = _pragma(connection, "freelist_count")
+                freed += before - left
+                if left >= before:
+                    break
+                before = left
+            _sqlite_of(connection).executescript("PRAGMA wal_checkpoint(PASSIVE)")
+        return freed
+
+    def _paged(self, page: Callable[[Any], tuple[int, Any]]) -> int:
+        """All pages of one kind: each call gets the last key of the page before and returns how many rows went, and its own."""
+        total, after = 0, None
+        while not self._stopping():
+            gone, after = page(after)
+            total += gone
+            if after is None:
+                break
+        return total
+
+    def _sweep(self, horizon: Horizon) -> int:
+        """Ends duties whose time was over while this process did not run. A revealed vote was done."""
+        late = (DutyRow.state == PENDING, DutyRow.deadline + SWEEP_S < horizon.clock)
+        with write_transaction(self._engine) as connection:
+            rows = connection.execute(select(DutyRow.kind, DutyRow.subject).where(*late)).all()
+            ended = [row for row in rows if row.subject not in horizon.disputes]
+            for kind, subject in ended:
+                state = DONE if _was_revealed(connection, kind, subject) else MISSED
+                one = update(DutyRow).where(DutyRow.kind == kind, DutyRow.subject == subject, DutyRow.state == PENDING)
+                connection.execute(one.values(state=state, detail="ended while this node did not run", updated_at=horizon.clock))
+                metrics.DUTIES.labels(kind=kind.partition(".")[0], result=state.lower()).inc()
+        return len(ended)
+
+    def _envelopes(self, horizon: Horizon, before: int, after: bytes | None) -> tuple[int, bytes | None]:
+        old = select(ArchivedEnvelopeRow.envelope_hash).where(ArchivedEnvelopeRow.archived_at < before)
+        if after is not None:
+            old = old.where(ArchivedEnvelopeRow.envelope_hash > after)
+        with write_transaction(self._engine) as connection:
+            page = connection.execute(old.order_by(ArchivedEnvelopeRow.envelope_hash).limit(PAGE)).scalars().all()
+            used = (
+                select(SeenReceiptRow.envelope_hash, SeenReceiptRow.receipt_id, SeenBatchRow.batch_id, SeenBatchRow.header)
+                .join(SeenBatchRow, SeenBatchRow.batch_id == SeenReceiptRow.batch_id)
+                .where(SeenReceiptRow.envelope_hash.in_(page))
+            )
+            rows = connection.execute(used).all()
+            audited = _audited(connection, [row.receipt_id for row in rows])
+            needed = {
+                row.envelope_hash for row in rows
+                if row.receipt_id in audited or row.receipt_id in horizon.disputed
+                or _is_needed(row.batch_id, row.header, horizon, before)
+            }  # fmt: skip
+            gone = [each for each in page if each not in needed]
+            connection.execute(delete(ArchivedEnvelopeRow).where(ArchivedEnvelopeRow.envelope_hash.in_(gone)))
+        return len(gone), page[-1] if len(page) == PAGE else None
+
+    def _batches(self, horizon: Horizon, before: int, after: int | None) -> tuple[int, int | None]:
+        old = select(SeenBatchRow.batch_id, SeenBatchRow.header).where(
+            SeenBatchRow.seen_at < before, SeenBatchRow.batch_id < horizon.first_open_batch
+        )
+        if after is not None:
+            old = old.where(SeenBatchRow.batch_id > after)
+        with write_transaction(self._engine) as connection:
+            page = connection.execute(old.order_by(SeenBatchRow.batch_id).limit(PAGE)).all()
+            ids = [row.batch_id for row in page if not _is_needed(row.batch_id, row.header, horizon, before)]
+            members = select(SeenReceiptRow.batch_id, SeenReceiptRow.receipt_id).where(SeenReceiptRow.batch_id.in_(ids))
+            rows = connection.execute(members).all()
+            audited = _audited(connection, [row.receipt_id for row in rows])
+            kept = {row.batch_id for row in rows if row.receipt_id in audited or row.receipt_id in horizon.disputed}
+            gone = [each for each in ids if each not in kept]
+            count = connection.execute(delete(SeenReceiptRow).where(SeenReceiptRow.batch_id.in_(gone))).rowcount
+            connection.execute(delete(SeenBatchRow).where(SeenBatchRow.batch_id.in_(gone)))
+        return count, page[-1].batch_id if len(page) == PAGE else None
+
+    def _audits(self, before: int) -> int:
+        """Ended audits whose receipt is gone: one that is still there could be drawn and signed again."""
+        receipt = select(SeenReceiptRow.receipt_id).where(SeenReceiptRow.receipt_id == LightAuditRow.receipt_id).exists()
+        old = (LightAuditRow.state.in_(ENDED_AUDITS), LightAuditRow.deadline < before, LightAuditRow.updated_at < before)
+        with write_transaction(self._engine) as connection:
+            return connection.execute(delete(LightAuditRow).where(*old, ~receipt)).rowcount
+
+    def _duties(self, horizon: Horizon, before: int) -> int:
+        """Ended duties. What a person declined counts as long as its dispute may come."""
+        old = (DutyRow.state != PENDING, DutyRow.deadline < before, DutyRow.updated_at < before)
+        with write_transaction(self._engine) as connection:
+            return connection.execute(delete(DutyRow).where(*old, DutyRow.subject.not_in(horizon.disputes))).rowcount
+
+    def _transactions(self, before: int) -> int:
+        """Ended transactions all of whose nonces are below that of a final one of the account: no version can be mined.
+
+        The newest final one stays, because it proves that. It also keeps `Outbox` from signing anything twice.
+        """
+        gone = 0
+        with read_transaction(self._engine) as connection:
+            final = select(OutboxRow.chain_id, OutboxRow.account, func.max(OutboxRow.nonce)).where(
+                OutboxRow.state == OutboxState.FINAL
+            )
+            accounts = connection.execute(final.group_by(OutboxRow.chain_id, OutboxRow.account)).all()
+            everybody = connection.execute(select(OutboxRow.chain_id, OutboxRow.account).distinct()).all()
+        newest = {(chain_id, account): int(nonce or 0) for chain_id, account, nonce in accounts}
+        for chain_id, account in everybody:
+            more = True
+            while more and not self._stopping():
+                count = self._transactions_of(chain_id, account, newest.get((chain_id, account), 0), before)
+                gone, more = gone + count, count == PAGE
+        return gone
+
+    def _transactions_of(self, chain_id: str, account: str, final_nonce: int, before: int) -> int:
+        attempts = select(OutboxAttemptRow.outbox_id).where(
+            OutboxAttemptRow.outbox_id == OutboxRow.id, OutboxAttemptRow.nonce >= final_nonce
+        )
+        old = (
+            OutboxRow.chain_id == chain_id, OutboxRow.account == account,
+            OutboxRow.state.not_in((*OPEN, OutboxState.CONFIRMED)), OutboxRow.updated_at < before, OutboxRow.deadline < before,
+            ~attempts.exists(),
+        )  # fmt: skip
+        with write_transaction(self._engine) as connection:
+            ids = connection.execute(select(OutboxRow.id).where(*old).order_by(OutboxRow.id).limit(PAGE)).scalars().all()
+            connection.execute(delete(OutboxAttemptRow).where(OutboxAttemptRow.outbox_id.in_(ids)))
+            connection.execute(delete(OutboxRow).where(OutboxRow.id.in_(ids)))
+        return len(ids)
+
+    def _own_envelopes(self, horizon: Horizon, before: int, after: int | None) -> tuple[int, int | None]:
+        """Empties the operator's copies of envelopes; receipts stay."""
+        with write_transaction(self._engine) as connection:
+            page, firsts = _own_old_batches(connection, horizon, before, after)
+            emptied = update(IssuedReceiptRow).where(
+                IssuedReceiptRow.batch_first_seq.in_(firsts), func.length(IssuedReceiptRow.envelope) > 0
+            )
+            count = connection.execute(emptied.values(envelope=b"")).rowcount
+        return count, page[-1] if len(page) == PAGE else None
+
+    def _own_batches(self, horizon: Horizon, before: int, after: int | None) -> tuple[int, int | None]:
+        with write_transaction(self._engine) as connection:
+            page, firsts = _own_old_batches(connection, horizon, before, after)
+            count = connection.execute(delete(IssuedReceiptRow).where(IssuedReceiptRow.batch_first_seq.in_(firsts))).rowcount
+            connection.execute(delete(OwnBatchRow).where(OwnBatchRow.first_seq.in_(firsts)))
+        return count, page[-1] if len(page) == PAGE else None
+
+
+def _own_old_batches(connection: Connection, horizon: Horizon, before: int, after: int | None) -> tuple[Sequence[int], list[int]]:
+    """First numbers of a page of the operator's anchored batches, and of those among them that nothing needs.
+
+    The newest batch stays, because the next one follows its numbers.
+    """
+    newest = select(func.max(OwnBatchRow.first_seq)).scalar_subquery()
+    old = select(OwnBatchRow.first_seq).where(
+        OwnBatchRow.state == ANCHORED, OwnBatchRow.created_at < before, OwnBatchRow.first_seq < newest,
+        OwnBatchRow.first_seq + OwnBatchRow.receipts <= horizon.first_locked_seq,
+    )  # fmt: skip
+    if after is not None:
+        old = old.where(OwnBatchRow.first_seq > after)
+    page = connection.execute(old.order_by(OwnBatchRow.first_seq).limit(PAGE)).scalars().all()
+    members = IssuedReceiptRow.batch_first_seq.in_(page)
+    late = select(IssuedReceiptRow.batch_first_seq).where(members, IssuedReceiptRow.issued_at >= before)
+    kept = set(connection.execute(late).scalars())
+    for ids in _pages(list(horizon.disputed)):
+        disputed = select(IssuedReceiptRow.batch_first_seq).where(members, IssuedReceiptRow.receipt_id.in_(ids))
+        kept |= set(connection.execute(disputed).scalars())
+    return page, [each for each in page if each not in kept]
+
+
+def _pages(values: Sequence[Any]) -> Iterable[Sequence[Any]]:
+    return (values[start : start + PAGE] for start in range(0, len(values), PAGE))
+
+
+def _is_needed(batch_id: int, header: bytes, horizon: Horizon, before: int) -> bool:
+    """Whether receipts of a batch can still be disputed or demanded, or are younger than `before`."""
+    if batch_id >= horizon.first_open_batch or batch_id in horizon.disputed_batches:
+        return True
+    return encoding.decode(BatchHeader, header).anchored_at >= before
+
+
+def _audited(connection: Connection, receipts: Sequence[bytes]) -> set[bytes]:
+    """Those receipts whose light audit has not ended."""
+    running: set[bytes] = set()
+    for ids in _pages(receipts):
+        query = select(LightAuditRow.receipt_id).where(
+            LightAuditRow.receipt_id.in_(ids), LightAuditRow.state.not_in(ENDED_AUDITS)
+        )
+        running |= set(connection.execute(query).scalars())
+    return running
+
+
+def _was_revealed(connection: Connection, kind: str, subject: bytes) -> bool:
+    """Whether the transaction that reveals the vote of a duty is in the chain. Kinds are `vote`, and `vote.N` of later rounds."""
+    name, _, number = kind.partition(".")
+    if name != "vote" or not (number or "1").isdigit():
+        return False
+    step = subject + int(number or "1").to_bytes(2, "big")
+    query = select(OutboxRow.id).where(OutboxRow.subject == step, OutboxRow.function.in_(_REVEALS), OutboxRow.state.in_(_SENT))
+    return connection.execute(query.limit(1)).scalar_one_or_none() is not None
+
+
+def _pragma(connection: Connection, name: str) -> int:
+    return int(connection.execute(text(f"PRAGMA {name}")).scalar_one())
+
+
+def _sqlite_of(connection: Connection) -> sqlite3.Connection:
+    raw = connection.connection.driver_connection
+    assert isinstance(raw, sqlite3.Connection)
+    return raw
