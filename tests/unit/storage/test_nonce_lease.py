@@ -1,5 +1,6 @@
 """A lease that is held for the whole life of a process."""
 
+import sys
 import threading
 from collections.abc import Callable
 
@@ -8,6 +9,8 @@ from sqlalchemy import Engine, select, update
 
 from bytewise.protocol.errors.actors import LeaseLost, LeaseTaken
 from bytewise.protocol.units import Blob
+from bytewise.service import telemetry
+from bytewise.service.clock import SystemClock
 from bytewise.storage.engine import read_transaction, write_transaction
 from bytewise.storage.nonce_lease import NonceLease, hold_lease
 from bytewise.storage.protection import Protection
@@ -89,3 +92,12 @@ def test_lease_is_refused_at_once_without_waiting_and_waiting_can_stop(engine: E
     stop.set()
     with pytest.raises(LeaseTaken), hold_lease(lease(engine, clock), stop):
         raise AssertionError("it is another's")
+
+
+def test_lease_conflict_is_logged_once_while_a_process_waits(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    system = SystemClock()
+    NonceLease(engine, system, 31337, ACCOUNT, "first", ttl_s=600).acquire()
+    telemetry.configure("test", sys.stdout)
+    with pytest.raises(LeaseTaken), hold_lease(NonceLease(engine, system, 31337, ACCOUNT, "second", ttl_s=1), threading.Event()):
+        pass
+    assert capsys.readouterr().out.count("nonce_lease.refused") == 1
