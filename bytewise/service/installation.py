@@ -12,7 +12,7 @@ from pathlib import Path
 import bytewise
 from bytewise.protocol.errors.actors import ConfigurationError
 
-PACKAGES = ("bytewise", "chain", "serving", "verifier", "committee", "kms", "enclave", "cli", "adversaries")
+PACKAGES = ("bytewise", "bytewise_client", "chain", "serving", "verifier", "committee", "kms", "enclave", "cli", "adversaries")
 """Root packages of this project."""
 
 SOURCE_ROOT = Path(str(bytewise.__file__)).resolve().parent.parent
