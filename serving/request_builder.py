@@ -66,8 +66,7 @@ def make_request(
 ) -> tuple[Request, Blob]:
     """Builds the Request, and signs it with the gateway's key. `BadRequest` names the parameter that is outside the limits.
 
-    `now` is chain time in Unix seconds. The expiry is `pause_s`, the longest pause, later than without pauses, because no pause
-    stops the clock of the expiry (ADR-014).
+    `now` is chain time in Unix seconds. The longest pause, `pause_s`, is added to the expiry: no pause stops its clock (ADR-014).
     """
     prompt = _render(ask, tokenizer)
     limits = offer.environment.limits

@@ -14,8 +14,8 @@ from bytewise.protocol.errors.branches import (
     BytewiseError,
 )
 from bytewise.service import telemetry
+from bytewise.service.ending import leave
 from bytewise.service.exit_codes import Exit, advice_of
-from bytewise.service.schedule import leave
 
 
 class PlainParser(argparse.ArgumentParser):

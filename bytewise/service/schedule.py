@@ -8,7 +8,6 @@ counted, and the next tick recomputes. Any other error means that we are wrong, 
 import logging
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -20,7 +19,7 @@ from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from bytewise.protocol.errors.branches import Fault, Unavailable
-from bytewise.service import liveness, metrics, telemetry
+from bytewise.service import ending, liveness, metrics, telemetry
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.service.exit_codes import Exit
 
@@ -105,8 +104,8 @@ def run_ticks(
 ) -> int:
     """Runs `tick` at once and then every `every_s` seconds until `stop`, and `jobs` beside it. Returns the process's exit code.
 
-    0 after `stop`: a running tick may end within `drain_s` seconds, and is abandoned after that (`leave`), because all that it
-    does survives a kill. `Exit.INTERNAL` after an error that is neither `Fault` nor `Unavailable`. A tick longer than
+    0 after `stop`: a running tick may end within `drain_s` seconds, and is abandoned after that (`ending.leave`), because all
+    that it does survives a kill. `Exit.INTERNAL` after an error that is neither `Fault` nor `Unavailable`. A tick longer than
     `hung_after_s` ends the process with `Exit.HUNG`, because nothing can stop a thread.
     """
     logging.getLogger("apscheduler").setLevel(logging.CRITICAL)  # our listener reports, with fields
@@ -135,19 +134,6 @@ def run_ticks(
     return Exit.INTERNAL if broken.is_set() else Exit.OK
 
 
-def leave(code: int) -> int:
-    """The exit code of a process that is about to end. If a loop still runs, the process ends here and now: nothing else can end
-    a thread that waits for a service."""
-    if _abandoned.is_set():
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-    return code
-
-
-_abandoned = threading.Event()
-
-
 def _watch(loop: _Loop, hung_after_s: float) -> None:
     if loop.running_s() > hung_after_s:
         telemetry.log("tick.hung", loop=loop.name)
@@ -167,10 +153,10 @@ def _shut_down(scheduler: BackgroundScheduler, loops: Sequence[_Loop], drain_s: 
     while running := [loop.name for loop in loops if loop.started_at is not None]:
         if monotonic_s() - began > drain_s:
             telemetry.log("tick.abandoned", loops=running, after_s=drain_s)
-            _abandoned.set()
+            ending.abandon()
             break
         idle.wait(_POLL_S / 4)
-    scheduler.shutdown(wait=not _abandoned.is_set())
+    scheduler.shutdown(wait=not ending.is_abandoned())
 
 
 def _last_line(error: BaseException) -> str:

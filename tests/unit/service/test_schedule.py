@@ -14,7 +14,7 @@ from tests.source import ROOT
 PROGRAM = """
 import sys, threading
 from bytewise.protocol.errors.actors import BadRequest, SecondVote, TryAgain
-from bytewise.service import liveness, metrics, schedule, telemetry
+from bytewise.service import ending, liveness, metrics, schedule, telemetry
 
 telemetry.configure("test", sys.stdout)
 what, ticks = sys.argv[1], 0
@@ -40,7 +40,7 @@ def clean():
 
 jobs = [schedule.PeriodicJob("cleaning", clean, 0.2)] if what == "job" else []
 code = schedule.run_ticks(tick, 0.05, stop, hung_after_s=bound_s, drain_s=drain_s, jobs=jobs)
-schedule.leave(code)
+ending.leave(code)
 print(metrics.exposition(metrics.Actor.DA).decode(), liveness.loops(), flush=True)
 sys.exit(code)
 """
