@@ -75,7 +75,7 @@ NO_AMX := -mno-amx-tile -mno-amx-int8 -mno-amx-bf16
 PEER_CMAKE := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF $(if $(shell grep -swm 1 amx_int8 $(CPUINFO)), \
 	-DCMAKE_C_FLAGS='$(NO_AMX)' -DCMAKE_CXX_FLAGS='$(NO_AMX)')
 
-.PHONY: help install demo test compiled check quick changed fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain bench-kms bench-check campaign networks units static soak-determinism soak-kms soak-contracts prove slither clean contracts
+.PHONY: help install demo test compiled check quick changed fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain bench-kms bench-check campaign networks units static soak-determinism soak-kms soak-contracts prove slither compose compose-test clean contracts
 
 help: ## this list
 	@echo 'usage: make VERB'
@@ -110,6 +110,12 @@ $(POSTGRES_READY): pyproject.toml | $(PACKAGES_READY)
 
 demo: install $(if $(DATABASE),$(POSTGRES_READY)) ## a whole network on this machine, with frauds that it catches (KEEP=1 leaves it running)
 	@$(PY) -m cli demo $(DEMO_FLAGS)
+
+compose: install ## write docker-compose.yml from the demo's table of processes
+	@PYTHONPATH=. $(PY) deploy/compose.py
+
+compose-test: install ## the network in containers: the image built twice to one id, a fraud caught, a member killed (needs root)
+	@PYTHONPATH=. $(PY) deploy/compose_test.py $(ARGS)
 
 contracts: install ## compile the contracts
 	@$(FORGE) build --silent

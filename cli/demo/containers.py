@@ -64,6 +64,10 @@ class ContainerSite(Site):
         """In a folder that only a member and its enclave see."""
         return self.of(f"{name}-jobs") / "enclave.sock"
 
+    def ready_file(self, name: str) -> Path:
+        """In the container's own memory: a container that starts again is not ready before its enclave is."""
+        return Path("/tmp") / "enclave.ready"
+
     def certificate(self, name: str) -> Path:
         """A file that every actor reads."""
         return self.public / f"{name}.pem"
