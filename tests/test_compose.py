@@ -1,10 +1,14 @@
 """`docker-compose.yml`: generated from the demo's table of processes, and every container has no more than it needs."""
 
+import hashlib
 import importlib.util
+import io
 import itertools
+import json
 import re
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,7 @@ from bytewise.service.exit_codes import Exit
 from cli.demo.containers import FOLDER, PORTS, ContainerSite, main, prepare, site_in
 from cli.demo.plan import OPERATORS, SHARDS, VERIFIERS
 from cli.demo.site import new_site
+from deploy.image import oci
 from tests.source import ROOT
 
 FILE = ROOT / "docker-compose.yml"
@@ -151,3 +156,23 @@ def test_enclave_and_member_have_folders_of_their_own() -> None:
     assert site.platform_file("ada") == FOLDER / "ada-enclave" / "platform.pem"
     assert site.job_socket("ada").parent == FOLDER / "ada-jobs" and site.ready_file("ada").parent == Path("/tmp")
     assert site.certificate("honest").parent == site.network_file.parent == site.artifact.parents[1] == site.public
+
+
+def test_image_archive_has_the_id_of_its_configuration(tmp_path: Path) -> None:
+    layer = tmp_path / "layer.tar"
+    layer.write_bytes(b"a layer")
+    made = oci.image([layer], {"User": "10001:10001"}, "2026-01-01T00:00:00Z")
+    archives = []
+    for _ in range(2):
+        out = io.BytesIO()
+        oci.write(made, "localhost/x:dev", out)
+        archives.append(out.getvalue())
+    assert archives[0] == archives[1]
+    with tarfile.open(fileobj=io.BytesIO(archives[0])) as archive:
+        (entry,) = json.loads(archive.extractfile("manifest.json").read())  # type: ignore[union-attr]
+        config = archive.extractfile(entry["Config"]).read()  # type: ignore[union-attr]
+        assert archive.extractfile(entry["Layers"][0]).read() == b"a layer"  # type: ignore[union-attr]
+    assert hashlib.sha256(config).hexdigest() == made.id and entry["Config"] == f"{made.id}.json"
+    assert json.loads(config)["rootfs"]["diff_ids"] == [f"sha256:{hashlib.sha256(b'a layer').hexdigest()}"]
+    other = oci.image([layer], {"User": "10002:10001"}, "2026-01-01T00:00:00Z")
+    assert other.id != made.id
