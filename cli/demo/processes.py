@@ -40,6 +40,8 @@ def ensure_up() -> None:
 
 ENDING_S = 20.0
 POLL_S = 0.1
+SAMPLE_S = 6.0
+"""Between two sums of memory. The kernel walks all pages of each process for one, while enclaves need both cores."""
 
 
 _ENVIRONMENT = {
@@ -179,7 +181,7 @@ class ProcessGroup:
         return self.exit_codes
 
     def _sample(self) -> None:
-        while not self._stop.wait(1.5):
+        while not self._stop.wait(SAMPLE_S):
             total = sum(_pss(pid) for pid in [os.getpid(), *self.pids().values()])
             self.peak_pss_bytes = max(self.peak_pss_bytes, total)
 
