@@ -156,7 +156,7 @@ class Auditor:
         self._network = network
         self._records = records
         self._audits = audits
-        self._bounties = Bounties(chain, records, audits, signer.address)
+        self._bounties = Bounties(chain, records, audits, signer.address, rng(32))
         self._journal = journal
         self._signer = signer
         self._enclave = enclave

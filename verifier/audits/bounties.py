@@ -4,6 +4,7 @@ A row changes its state only when the chain shows the step, not when the step is
 too long.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from bytewise.ports import AuditSender, AuditView
@@ -11,7 +12,7 @@ from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.actions import ClaimBounty, OpenAudit, PostAudit
 from bytewise.protocol.decisions.audits import AuditDuty, AuditStage
 from bytewise.protocol.decisions.snapshot import Snapshot
-from bytewise.protocol.digests import out_hash
+from bytewise.protocol.digests import out_hash, sha256
 from bytewise.protocol.records.statements import AuditOutcome
 from bytewise.protocol.units import Address, Digest, unhex
 from bytewise.service import metrics, telemetry
@@ -51,18 +52,34 @@ STAGE_LIMITS = {
 """The deadline is the end of the window; from OPENED on, the time of the opening; after a dispute, its end."""
 
 
+SLOT_S = 60
+"""Audits whose windows end within the same so many seconds have no order by deadline, in seconds of the protocol clock."""
+
+
+def own_order(rows: Iterable[LightAudit], salt: bytes) -> list[LightAudit]:
+    """Audits in the order in which one verifier runs them: by the end of their windows, then by a secret of the verifier.
+
+    An operator influences the id of its receipt. In an order that all verifiers share, it could have its receipt audited last by
+    all of them, when the window or a dispute lets nobody post a result any more.
+    """
+    return sorted(rows, key=lambda row: (row.deadline // SLOT_S, sha256(salt + row.receipt_id)))
+
+
 class Bounties:
     """The audits of one verifier, from the draw to the bounty, without the enclave job."""
 
-    def __init__(self, chain: AuditView, records: Records, audits: LightAudits, verifier: Address) -> None:
+    def __init__(self, chain: AuditView, records: Records, audits: LightAudits, verifier: Address, salt: bytes) -> None:
+        """`salt` is random and nobody else's: it decides the order of audits (`own_order`)."""
         self._chain = chain
         self._records = records
         self._audits = audits
         self._verifier = verifier
+        self._salt = salt
 
     def duties(self, snapshot: Snapshot) -> list[AuditDuty]:
         """Reads the chain's state of each audit, and returns the audits that need a step."""
-        rows = [row for state in (PENDING, SIGNED, POSTED, OPENED) for row in self._audits.audits(state)]
+        pending = own_order(self._audits.audits(PENDING), self._salt)
+        rows = [*pending, *(row for state in (SIGNED, POSTED, OPENED) for row in self._audits.audits(state))]
         metrics.AUDIT_QUEUE.set(sum(row.state == PENDING for row in rows))
         due = [self._duty(row, snapshot) for row in rows]
         claims = [self._duty(row, snapshot) for row in self._claimable(snapshot)]

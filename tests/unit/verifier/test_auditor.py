@@ -30,6 +30,7 @@ from tests.fixtures.verifier.audit_node import (
 from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, PARAMS, WORLD, VerifierFixture
 from verifier.audits.audit_hints import AuditHint, HintBox
 from verifier.audits.auditor import Auditor
+from verifier.audits.bounties import own_order
 from verifier.executor import ActionExecutor
 from verifier.jobs.worker import Worker
 from verifier.node import Node
@@ -57,6 +58,26 @@ def test_drawn_receipts_are_audited_signed_and_posted_with_the_truth(
     signed = [line for line in capsys.readouterr().err.splitlines() if '"event":"audit.signed"' in line]
     assert len(signed) == 2 and all('"assurance":"simulated"' in line for line in signed)
     setup.journal.verify_journal()
+
+
+def test_no_receipt_can_be_made_to_be_audited_last_by_all_verifiers(tmp_path: Path) -> None:
+    """An operator that makes ids until one is the highest would win if the order were that of the ids."""
+    setup = VerifierFixture(tmp_path)
+    audits = LightAudits(setup.database, setup.clock)
+    chosen = Digest(b"\xff" * 32)
+    for receipt in (chosen, *(word("receipt", i) for i in range(15))):
+        audits.add(receipt, 1_020)
+    audits.add(word("urgent"), 1_019)
+    rows = audits.audits("PENDING")
+    assert rows[-1].receipt_id == chosen, "control: all verifiers would come to it last"
+    orders = [own_order(rows, bytes([salt]) * 32) for salt in range(20)]
+    assert all(
+        order[0].receipt_id == word("urgent") and {row.receipt_id for row in order} == {row.receipt_id for row in rows}
+        for order in orders
+    )
+    places = [[row.receipt_id for row in order].index(chosen) for order in orders]
+    assert min(places) < 4 and len(set(places)) > 5
+    assert own_order(reversed(rows), bytes(32)) == orders[0], "and one verifier keeps its order from tick to tick"
 
 
 def test_verifier_of_another_pool_is_not_drawn(tmp_path: Path) -> None:
