@@ -12,10 +12,12 @@ from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.service.readiness import Check
 from bytewise.storage.protection import Protection
 from chain.client.rpc import LOGS_PER_CALL_BLOCKS, ChainClient, at_number
-from chain.sending.fees import fees_at
+from chain.sending.sender import SenderPolicy
 from cli.node.roles import JUDGES, NodeRole
 from cli.node.view import CheckOfNode, NodeView
 from cli.output import ether
+from verifier.jobs.shard_presence import ShardPresence
+from verifier.observation import WATCHTOWER_GAS, required_wei
 from verifier.settings import NodeSettings
 
 HEAD_AGE_S = 120
@@ -25,10 +27,6 @@ CLOCK_S = 30
 AGREED_DEPTH = 64
 """Blocks below the lowest head at which nodes must have the same block: two epochs of main net."""
 CALLS, RTT_S = 9, 2.0
-VOTE_GAS = 1_500_000
-"""Gas of all transactions of one seat through three rounds, rounded up (bench/results/gas.json)."""
-DISPUTES_AT_ONCE = 3
-"""Disputes for which the balance must suffice at one time."""
 
 
 def chain_id(view: NodeView) -> Check:
@@ -168,39 +166,25 @@ def balance(view: NodeView) -> Check:
     """Whether the account can pay for the worst case of its role."""
     mine, least = _holdings(view).balance_wei, worst_case_wei(view)
     return Check(
-        "balance", mine >= least, ether(mine), f"at least {ether(least)}: bonds and gas of {DISPUTES_AT_ONCE} disputes at once",
+        "balance", mine >= least, ether(mine), f"at least {ether(least)}: bonds, and gas at the highest fee that it pays",
         f"Send ether to {view.account}.",
     )  # fmt: skip
 
 
 def worst_case_wei(view: NodeView) -> int:
-    """What the role may have to pay before anything comes back: bonds of a watchtower, the appeal of an operator, gas."""
-    if isinstance(view.settings, NodeSettings) and view.settings.observes:
-        return 0
-    snapshot = view.reader.snapshot(view.account, view.head)
-    gas = VOTE_GAS * fees_at(view.chain.head().base_fee_wei).max_fee
-    bonds = snapshot.required_bond_wei if view.role in (NodeRole.WATCHTOWER, NodeRole.OPERATOR) else 0
-    return DISPUTES_AT_ONCE * (gas + bonds)
+    """What the role may have to pay before anything comes back: as `/readyz` of a duty process, or an operator's appeals."""
+    snapshot, fee = view.reader.snapshot(view.account, view.head), SenderPolicy().max_fee_wei
+    if isinstance(view.settings, NodeSettings):
+        return required_wei(snapshot, view.settings.role, _params(view), 0 if view.settings.observes else fee)
+    return WATCHTOWER_GAS * fee + snapshot.required_bond_wei
 
 
 def key_shards(view: NodeView) -> Check:
-    """Whether enough shards of the key epoch in force can be reached to open an envelope."""
-    from bytewise.service.shard_connection import dial
-
-    snapshot = view.reader.snapshot(view.account, view.head)
-    if not snapshot.active_epoch:
-        return Check("key_shards", False, "no key epoch is in force", "a key epoch", "Wait for the network's key ceremony.")
-    record, reached = view.reader.epoch(snapshot.active_epoch, view.head), 0
-    for shard in record.shards:
-        try:
-            dial(shard, 5.0).close()
-            reached += 1
-        except (OSError, BytewiseError):
-            continue
-    return Check(
-        "key_shards", reached >= record.threshold, f"{reached} of {len(record.shards)}", f"at least {record.threshold}",
-        "Look at the firewall of this machine: shards listen at the addresses of `bytewise key list`.",
-    )  # fmt: skip
+    """Whether enough shards of the key epoch in force say that their share is, as `/readyz` asks them."""
+    snapshot, presence = view.reader.snapshot(view.account, view.head), ShardPresence()
+    if snapshot.active_epoch:
+        presence.note(view.reader.epoch(snapshot.active_epoch, view.head))
+    return presence.check()
 
 
 def protection(view: NodeView) -> Check:

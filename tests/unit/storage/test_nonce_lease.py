@@ -1,6 +1,5 @@
 """A lease that is held for the whole life of a process."""
 
-import sys
 import threading
 from collections.abc import Callable
 
@@ -9,7 +8,6 @@ from sqlalchemy import Engine, select, update
 
 from bytewise.protocol.errors.actors import LeaseLost, LeaseTaken
 from bytewise.protocol.units import Blob
-from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
 from bytewise.storage.engine import read_transaction, write_transaction
 from bytewise.storage.nonce_lease import NonceLease, hold_lease
@@ -97,7 +95,6 @@ def test_lease_is_refused_at_once_without_waiting_and_waiting_can_stop(engine: E
 def test_lease_conflict_is_logged_once_while_a_process_waits(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     system = SystemClock()
     NonceLease(engine, system, 31337, ACCOUNT, "first", ttl_s=600).acquire()
-    telemetry.configure("test", sys.stdout)
     with pytest.raises(LeaseTaken), hold_lease(NonceLease(engine, system, 31337, ACCOUNT, "second", ttl_s=1), threading.Event()):
         pass
-    assert capsys.readouterr().out.count("nonce_lease.refused") == 1
+    assert capsys.readouterr().err.count("nonce_lease.refused") == 1
