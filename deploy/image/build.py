@@ -169,6 +169,7 @@ def main() -> int:
             again = build(Path(name))
         print(f"second build: sha256:{again.id}")
         if again.id != made.id:
+            print("the two builds differ: was a file of the checkout changed meanwhile?", file=sys.stderr)
             return 1
     with (parsed.folder / "image.tar").open("wb") as archive:
         oci.write(made, TAG, archive)
