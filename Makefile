@@ -120,7 +120,7 @@ compose-test: install ## the network in containers: the image built twice to one
 contracts: install ## compile the contracts
 	@$(FORGE) build --silent
 
-check: install ## format, lint, types, layers, generated files, contracts, then `make test`
+check: install ## format, lint, types, layers, generated files, contracts, then all Python tests; CI runs it
 	@# The compiler of contracts has one thread and takes minutes.
 	@$(MAKE) --no-print-directory --jobs=2 static contracts
 	@echo '==> contracts and generated files'
@@ -130,7 +130,9 @@ check: install ## format, lint, types, layers, generated files, contracts, then 
 	@$(PY) $(CONTRACTS)/tools/reverts.py
 	@$(FORGE) test --no-match-path 'test/gas/*'
 	@PATH="$(NODE_BIN):$$PATH" $(PY) -m bench.chain --check
-	@$(MAKE) --no-print-directory test
+	@echo '==> tests'
+	@$(MAKE) --no-print-directory --jobs=3 networks campaign compiled
+	@$(MAKE) --no-print-directory units
 
 static: install
 	@echo '==> format and lint'
@@ -141,10 +143,10 @@ static: install
 	@echo '==> layers'
 	@$(VENV)/bin/lint-imports --no-logo
 
-test: install ## all Python tests, one whole demo run included; the skipped ones are counted and pinned
-	@echo '==> tests'
-	@$(MAKE) --no-print-directory --jobs=3 networks campaign compiled
-	@$(MAKE) --no-print-directory units
+test: install ## one whole network, and the Python tests without the files that take longest; skipped ones are pinned
+	@echo '==> tests, without the files that only `make check` runs (tests/file_times.py)'
+	@$(MAKE) --no-print-directory --jobs=2 networks compiled
+	@$(MAKE) --no-print-directory units ARGS=--without-longest
 
 networks: install
 	@echo '    a whole network, which keeps deadlines'

@@ -1,6 +1,7 @@
-"""The order of test files in a whole run: those that take longest first, so that no process ends long before another.
+"""The test files that take longest: `make test` leaves them to `make check`, which begins with them.
 
-A whole run ends with the sums of what each file took, longest first; `LONGEST` is copied from there now and then.
+So no process of a whole run ends long before another. It ends with the sums of what each file took, longest first; `LONGEST` is
+copied from there now and then (ADR-063).
 """
 
 from pathlib import Path
@@ -9,22 +10,23 @@ import pytest
 
 TESTS = Path(__file__).parent
 LONGEST = (
-    "unit/serving/test_operator_crash.py", "unit/cli/test_verify.py", "unit/chain/test_whole_system.py",
-    "unit/committee/test_lease.py", "unit/inference/test_laws.py", "unit/chain/test_deploy_at_real_eigenlayer.py",
-    "unit/kms/test_shard_process.py", "unit/kms/test_on_chain.py", "unit/cli/test_node_init.py", "unit/cli/test_node_checks.py",
-    "unit/kms/test_ceremony_crashes.py", "unit/chain/test_lies_on_chain.py", "unit/bad_input/test_answers.py",
-    "unit/kms/test_process_hardening.py", "unit/chain/test_eigenlayer_checkout.py", "unit/kms/test_erasure.py",
-    "unit/inference/test_convert.py", "unit/bad_input/test_unavailability.py", "unit/tee/test_simulator.py",
-    "unit/cli/test_assurance.py", "unit/verifier/test_reorganisations.py", "unit/storage/test_outbox.py", "test_walkthrough.py",
-    "unit/da/test_client.py", "unit/inference/test_families.py", "unit/chain/test_court_walk.py", "unit/da/test_conformance.py",
-    "unit/cli/test_gate.py", "unit/chain/test_sender_reorganisations.py", "unit/kms/test_ceremony.py",
-    "unit/serving/test_operator_process.py", "unit/chain/test_court_on_chain.py", "unit/cli/test_chain_deploy.py",
-    "unit/chain/test_eigenlayer_on_chain.py", "unit/chain/test_sender.py", "unit/cli/test_chain.py",
-    "unit/protocol/test_encoding.py", "test_layers.py", "unit/chain/test_eigenlayer_real.py", "unit/cli/test_kms.py",
-    "unit/cli/test_certify.py", "unit/kms/test_forks.py", "unit/kms/test_ceremony_attacks.py",
-    "unit/kms/test_stolen_folders.py", "unit/kms/test_sealing.py", "unit/inference/test_native_refusals.py",
-    "unit/cli/test_tree.py", "unit/chain/test_bls.py", "unit/cli/test_deploy_at_eigenlayer.py", "unit/kms/test_participants.py",
-    "unit/verifier/test_auditor.py", "test_architecture.py",
+    "unit/cli/test_node_bad_input.py", "unit/serving/test_operator_crash.py", "unit/cli/test_verify.py",
+    "unit/committee/test_lease.py", "unit/cli/test_node_init.py", "unit/chain/test_whole_system.py",
+    "unit/cli/test_node_checks.py", "unit/enclave/test_enclave_process.py", "unit/serving/test_operator_retries.py",
+    "unit/kms/test_on_chain.py", "unit/kms/test_shard_process.py", "unit/kms/test_ceremony_crashes.py",
+    "unit/cli/test_gate.py", "unit/cli/test_assurance.py", "unit/kms/test_ceremony_over_https.py",
+    "unit/inference/test_laws.py", "unit/serving/test_operator_process.py", "unit/chain/test_lies_on_chain.py",
+    "unit/bad_input/test_answers.py", "unit/chain/test_deploy_at_real_eigenlayer.py", "unit/inference/test_native.py",
+    "unit/enclave/test_import_blocker.py", "unit/kms/test_erasure.py", "unit/enclave/test_transformers_engine.py",
+    "unit/bad_input/test_unavailability.py", "unit/storage/test_retention.py", "unit/enclave/test_supervisor.py",
+    "test_architecture.py", "unit/enclave/test_reconstruction_process.py", "unit/verifier/test_reorganisations.py",
+    "unit/protocol/test_encoding.py", "unit/inference/test_convert.py", "unit/kms/test_process_hardening.py",
+    "unit/cli/test_chain_deploy.py", "test_layers.py", "unit/bench/test_planted_faults.py", "unit/chain/test_court_walk.py",
+    "unit/da/test_conformance.py", "unit/cli/test_kms.py", "unit/serving/test_batcher.py", "unit/chain/test_sender.py",
+    "unit/chain/test_court_on_chain.py", "unit/inference/test_families.py", "unit/committee/test_ballots.py",
+    "unit/tooling/test_wheel.py", "unit/tooling/test_install.py", "unit/da/test_client.py", "unit/tee/test_simulator.py",
+    "unit/cli/test_chain.py", "unit/chain/test_eigenlayer_on_chain.py", "unit/chain/test_sender_reorganisations.py",
+    "unit/kms/test_sealing.py",
 )  # fmt: skip
 """Files whose tests take longest together, longest first: by processor time, and by waiting where they wait."""
 
@@ -32,6 +34,11 @@ LONGEST = (
 def turn(file: str) -> int:
     """Place of a file, named from the folder `tests`, among all: a smaller one begins earlier."""
     return LONGEST.index(file) if file in LONGEST else len(LONGEST)
+
+
+def is_long(file: Path) -> bool:
+    """Whether only `make check` runs a file. The rules for the whole tree, `tests/test_*.py`, always run."""
+    return file.is_relative_to(TESTS / "unit") and file.relative_to(TESTS).as_posix() in LONGEST
 
 
 class FileTimes:

@@ -1,10 +1,12 @@
 """Whole runs begin with the files that take longest (`tests/file_times.py`)."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.file_times import LONGEST, TESTS, FileTimes, turn
+from tests.file_times import LONGEST, TESTS, FileTimes, is_long, turn
+from tests.skips import SkipPin
 
 
 def report(name: str, seconds: float) -> pytest.TestReport:
@@ -41,3 +43,13 @@ def test_file_time_is_the_sum_of_its_tests_and_unlisted_long_file_is_named() -> 
     reporter: Any = Reporter()
     times.pytest_terminal_summary(reporter)
     assert lines == ["files that took longest", "   4.0 s  a.py  (not in LONGEST)", f"   3.0 s  {LONGEST[0]}"]
+
+
+def test_only_unit_tests_of_the_list_are_left_out_and_a_left_out_file_pins_no_skip(capsys: pytest.CaptureFixture[str]) -> None:
+    left_out = {file for file in LONGEST if is_long(TESTS / file)}
+    assert left_out == {file for file in LONGEST if file.startswith("unit/")} and len(left_out) > 40
+    assert not is_long(TESTS / "test_layers.py") and not is_long(TESTS / "unit/tooling/test_file_times.py")
+    for without, told in ((True, "expected lines 0"), (False, "in expected_skips.txt, but not skipped")):
+        pin, session = SkipPin(lambda _, without=without: without), SimpleNamespace(exitstatus=pytest.ExitCode.OK)
+        pin.pytest_sessionfinish(session)  # type: ignore[arg-type]
+        assert told in capsys.readouterr().out and (session.exitstatus == pytest.ExitCode.OK) == without
