@@ -42,7 +42,7 @@ FILE_NAMES = (
     keyring.POLICY_HISTORY,
     keyring.ENTRY,
 )
-"""Files of a backup, where the folder has them; shares and statements come on top."""
+"""Files that a backup takes if the folder has them. It also takes the shares and the erasure statements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +81,10 @@ class RestoreResult(NamedTuple):
 
 
 def back_up(folder: Path, out: Path, key: bytes, records: ReleaseRecords, clock: Clock, rng: Rng) -> Backup:
-    """Writes the sealed file, which must not exist; the shard may be running. `key` has 32 bytes.
+    """Writes the sealed file, which must not exist yet. The shard may be running. `key` has 32 bytes.
 
-    `StaleBackup` if the database lacks what the shard signed: the file would allow a restore of the keys beside that database.
+    `StaleBackup` if the database lacks records that the shard signed. With a backup, an operator could restore the keys beside
+    that database.
     """
     verify_positions(read_positions(folder), records)
     shard, logs = accounts.address_of(folder), tuple(_positions(records))
@@ -95,7 +96,7 @@ def back_up(folder: Path, out: Path, key: bytes, records: ReleaseRecords, clock:
 
 
 def open_backup(file: Path, key: bytes) -> Backup:
-    """The content of a sealed file; `ConfigurationError` if it was altered or the key is another."""
+    """Opens a sealed file and returns its content. `ConfigurationError` if the file was altered or sealed under another key."""
     try:
         sealed = file.read_bytes()
         return decode(Backup, AESGCM(key).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], _LABEL))
@@ -113,12 +114,12 @@ def restore(
     view: CeremonyView | None,
     sealing: StorageKeySource = IN_FOLDER,
 ) -> RestoreResult:
-    """Restores keys, and the shares in force, into a folder that has none of them. The same call continues after a crash.
+    """Restores the keys, and the shares that are in force, into a folder that has none. After a crash, the same call continues.
 
     Without a view of the chain it restores no share: the other shards then repair it (`Purpose.REPAIR`). `StaleBackup`, and
-    nothing is written, if the log is older than the file, or if the file lacks a share that the chain expects of this shard.
-    `ConfigurationError` if the folder has other keys or is in use, or if the storage key is elsewhere and does not open the
-    share.
+    nothing is written, if the log is older than the backup, or if the backup lacks a share that this shard must have by the
+    chain. `ConfigurationError` if the folder has other keys or is in use, or if a storage key outside the folder does not open
+    the share.
     """
     backup = open_backup(file, key)
     verify_logs(backup, records)
@@ -163,7 +164,8 @@ def _verify_vacant(draft: Path, folder: Path, names: tuple[str, ...]) -> Path:
 
 
 def verify_logs(backup: Backup, records: ReleaseRecords) -> Backup:
-    """The backup, if the release log has every record that the backup names; else `StaleBackup` or `StoreCorrupt`."""
+    """Returns the backup if the release log has every record that the backup names; else raises `StaleBackup` or
+    `StoreCorrupt`."""
     for mark in backup.logs:
         records.verify_chain(mark.epoch)
     verify_positions(backup.logs, records)
@@ -171,7 +173,8 @@ def verify_logs(backup: Backup, records: ReleaseRecords) -> Backup:
 
 
 def drop_stale_shares(draft: Path, shard: Address, view: CeremonyView | None, sealing: StorageKeySource) -> Iterator[str]:
-    """Removes shares that are not in force and yields their names; `StaleBackup` if the chain expects others of this shard."""
+    """Removes the shares that are not in force and yields their names. `StaleBackup` if this shard must have another share by the
+    chain."""
     by_epoch: dict[int, list[Path]] = {}
     for path in draft.iterdir():
         if named := _SHARE.fullmatch(path.name):
@@ -197,7 +200,7 @@ def _keep_share_in_force(draft: Path, epoch: int, shard: Address, on_chain: Epoc
 
 
 def _sealer(draft: Path, sealing: StorageKeySource) -> Sealer:
-    # The backup contains the key itself if the key was not wrapped then. The next step is then `bytewise shard wrap`.
+    # A backup of a folder with an unwrapped storage key contains that key. The operator then runs `bytewise shard wrap`.
     if (draft / STORAGE_KEY).exists():
         return open_sealer(draft)
     if sealing.key_file is None and not sealing.wrap:
@@ -206,7 +209,7 @@ def _sealer(draft: Path, sealing: StorageKeySource) -> Sealer:
 
 
 def _why_no_share(draft: Path, epoch: int, on_chain: EpochOnChain, sealer: Sealer, sealing: StorageKeySource) -> BytewiseError:
-    """The error for a backup in which no share is the one in force: it is missing, or does not open."""
+    """The error for a backup without an opened share in force: the share is missing, or the storage key does not open it."""
     locked = ", ".join(keyring.unopened_shares(draft, epoch, sealer))
     if not locked:
         return StaleBackup("file", f"it has no share of version {on_chain.version} of key epoch {epoch}, which is in force")

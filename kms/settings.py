@@ -16,30 +16,30 @@ from kms.storage.sealing import LIMIT_S, StorageKeySource
 
 @dataclass(frozen=True, slots=True)
 class ApproveSettings:
-    """`bytewise key approve`: a governor's signature under an appraisal policy."""
+    """Settings of `bytewise key approve`, which signs an appraisal policy with a governor's key."""
 
     policy_file: Path
     """The policy to approve, canonical JSON."""
     key_file: Path
     """The governor's key, as 0x-hex."""
     out_file: Path
-    """The signed policy: made, or our signature added to those of others."""
+    """The signed policy. The command makes the file, or adds a signature to it."""
     before_file: Path | None = None
     """The policy before it, if there is one: the command prints what changes before it signs."""
 
 
 @dataclass(frozen=True, slots=True)
 class CeremonySettings:
-    """`bytewise key dkg`, `reshare` and `repair`: settings of a ceremony's coordinator."""
+    """Settings of a ceremony's coordinator: `bytewise key dkg`, `reshare` and `repair`."""
 
     epoch: U64
     """Key epoch. Its number selects the suite (`bytewise.protocol.suites`)."""
     threshold: int
-    """Shares that open an envelope afterwards; in a repair that of the epoch."""
+    """Number of shares that open an envelope after the ceremony. In a repair, the threshold of the epoch."""
     quorum: int
-    """Receivers that must prove their share; in a repair, helpers that must send their value."""
+    """Fewest receivers that must prove their share. In a repair, fewest helpers that must send their value."""
     reveal_budget: int
-    """Most receivers whose values false complaints may make public; below the threshold."""
+    """Most receivers whose values may become public by false complaints; below the threshold."""
     assurance: str
     """`simulated` or `hardware`."""
     phase_s: float
@@ -51,15 +51,15 @@ class CeremonySettings:
     database_url: DatabaseUrl
     """The coordinator's own database; `bytewise key` migrates it."""
     plan_file: Path
-    """The signed plan: written before the ceremony begins, and continued if the file exists."""
+    """The signed plan. It is written before the ceremony begins; if the file exists, the command continues its ceremony."""
     out_file: Path
     """Where the epoch document is written."""
     entries: tuple[Path, ...] = ()
-    """Entries of the receivers (`bytewise shard init`) in order of their indices; none in a refresh and a repair."""
+    """Entries of the receivers (`bytewise shard init`), in order of their indices; none in a refresh or repair."""
     source_file: Path | None = None
     """Epoch document of the shares to deal again or to repair."""
     source_version: int = 0
-    """How often these shares were dealt again before."""
+    """Version of these shares: how often they were dealt again before."""
     repair_index: int = 0
     """In a repair, index of the shard that lost its share."""
 
@@ -81,7 +81,7 @@ MAX_PHASE_S = 7 * 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class ShardSettings:
-    """`bytewise shard run`."""
+    """Settings of `bytewise shard run`."""
 
     host: str
     """Address to listen on."""
@@ -100,11 +100,11 @@ class ShardSettings:
     channel_port: int
     """TCP port of its attested channels, at the same address."""
     audits_per_epoch: int
-    """Most distinct audits that this shard serves in one epoch. The limit never refuses a dispute seat."""
+    """Most distinct audits that this shard serves in one epoch. Dispute seats are served without this limit."""
     production: bool
     """Refuses simulated evidence, policies and epochs, the simulator itself, and blocks that are not final."""
     rpc_url: str = ""
-    """JSON-RPC of a chain node; this, or `rpc_urls`."""
+    """JSON-RPC of one chain node. Set this or `rpc_urls`."""
     rpc_urls: tuple[str, ...] = ()
     """JSON-RPC of several nodes, best of different providers. The shard acts only on answers that `rpc_quorum` of them agree
     on."""
@@ -117,16 +117,16 @@ class ShardSettings:
     endorsements: Path | None = None
     """Folder of collateral or certificates that the machine's owner keeps current (evidence `tdx` and `snp`)."""
     insecure_accept_simulated: bool = False
-    """The explicit switch without which evidence `simulated` is refused."""
+    """Allows evidence `simulated`; without this switch it is refused."""
     policy_governors: tuple[Address, ...] = ()
-    """Accounts that sign policies. Empty only where epoch and evidence are simulated, on a test chain."""
+    """Accounts that sign policies. They may be empty only on a test chain where epoch and evidence are simulated."""
     policy_threshold: int = 0
     """How many of them must sign a policy."""
     coordinator: str = ""
-    """Account whose key ceremonies this shard joins; none if empty. Without an epoch file the shard only takes part in
+    """Account whose key ceremonies this shard joins; if empty, it joins none. Without an epoch file the shard only takes part in
     ceremonies."""
     approved_plans: tuple[Digest, ...] = ()
-    """Digests of ceremony plans that may give shares of this shard's keys to other shards than the chain names."""
+    """Digests of the ceremony plans that may give shares of this shard's keys to shards that the chain does not name."""
     release_shares: bool = False
     """Whether the shard serves key epochs whose key enclaves rebuild (ADR-038): it gives them its share."""
     storage_key_file: Path | None = None
@@ -138,9 +138,9 @@ class ShardSettings:
     wrap_limit_s: float = LIMIT_S
     """Longest time in seconds that either of them may take."""
     metrics: MetricsSettings | None = None
-    """Where metrics and probes are served; without the section, nowhere."""
+    """Where metrics and probes are served. Without this section they are not served."""
     finality: str = "finalized"
-    """Blocks that decide a release: `finalized` (design section 8), or `latest` on a chain that finalizes none."""
+    """Kind of block that decides a release: `finalized` (design section 8), or `latest` on a chain without finality."""
 
     def __post_init__(self) -> None:
         if self.finality not in ("finalized", "latest"):

@@ -23,7 +23,7 @@ _CHUNK_BYTES = 2**14
 """Most that is written at once: one TLS record, which has one timeout."""
 
 SocketOption = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
-"""As `socket.setsockopt` takes them."""
+"""Options of a socket, in the form of `socket.setsockopt`."""
 
 
 class Deadline:
@@ -111,7 +111,7 @@ MAX_ANSWER_BYTES = 64 * 1024
 """Largest answer, unless the caller says otherwise."""
 
 PAGE_NOT_FOUND = "status 404"
-"""What `ShardRefused` says of a shard that answers and has nothing at this path."""
+"""Rule of a `ShardRefused` for a shard that answers but has nothing at this path."""
 
 _FAILURES = (
     httpcore2.ConnectionNotAvailable,
@@ -123,7 +123,7 @@ _FAILURES = (
 
 
 class ShardBusy(TryAgain):
-    """The shard asks to be asked again later."""
+    """The shard is busy and asks the caller to come again later."""
 
 
 class ShardClient:
@@ -149,8 +149,8 @@ class ShardClient:
         self._http.close()
 
     def call(self, method: str, path: str, body: bytes, timeout_s: float | None = None) -> bytes:
-        """The body of a 200 answer; `ShardRefused` with the shard's rule, `TryAgain` if it cannot be reached, `ShardBusy` if it
-        is busy.
+        """Sends a request and returns the body of a 200 answer. `ShardRefused` has the shard's rule; `TryAgain` if the shard
+        cannot be reached, `ShardBusy` if it is busy.
 
         The call ends after `timeout_s`, by default the client's own, even if the answer comes one byte at a time. One call at a
         time.

@@ -1,8 +1,8 @@
-"""Which ceremonies a shard joins: the accounts that may ask, and what the chain and the shard's operator must have approved.
+"""Which ceremonies a shard joins: which account may ask, and what the chain and the shard's operator must have approved.
 
-A new key endangers no existing one. Resharing an existing key to other shards gives them the key. A shard therefore deals again
-to the same shards, or repairs the share of a shard, only if the chain names them and the threshold stays. For anything else the
-operator of each dealer must approve the plan.
+A ceremony for a new key endangers no existing key. A reshare to other shards gives them an existing key. A shard therefore deals
+again to the same shards, or helps to repair a share, only if the chain names these shards and the threshold stays. For any other
+plan, the operator of each dealer must approve it.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class CeremonyView(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TrustSettings:
-    """What the shard's operator has set about ceremonies."""
+    """The operator's settings about ceremonies."""
 
     chain_id: int
     key_epochs: Address
@@ -40,9 +40,9 @@ class TrustSettings:
     approved_plans: frozenset[Digest]
     """Digests of plans that may give shares of an existing key to other shards."""
     simulated: bool
-    """Whether this shard joins ceremonies for keys of simulated assurance."""
+    """Whether this shard joins ceremonies for keys that simulated enclaves may use."""
     release_shares: bool = False
-    """Whether it joins ceremonies for keys that enclaves rebuild."""
+    """Whether this shard joins ceremonies for keys that enclaves rebuild (ADR-038)."""
 
 
 def verify_authority(plan: CeremonyPlan, trust: TrustSettings, own: Address, view: CeremonyView) -> CeremonyPlan:
@@ -84,9 +84,9 @@ def _verify_chain(plan: CeremonyPlan, trust: TrustSettings, epoch: EpochOnChain)
 
 
 def is_wanted(plan: CeremonyPlan, commitments: Sequence[Blob], epoch: EpochOnChain) -> bool:
-    """Whether the chain uses, or may still use, shares with these commitments that the plan's ceremony made.
+    """Whether the chain uses, or may use later, the shares with these commitments, which the plan's ceremony made.
 
-    It does not for a retired epoch, nor once it names other shares: a shard that erased such shares must not make them again.
+    False for a retired epoch, and once the chain names other shares: a shard that erased its share must not make it again.
     """
     if epoch.state is EpochState.NONE:
         return plan.source is None
@@ -97,7 +97,8 @@ def is_wanted(plan: CeremonyPlan, commitments: Sequence[Blob], epoch: EpochOnCha
 
 
 def is_epoch_over(view: CeremonyView, epoch: int, on_chain: EpochOnChain) -> bool:
-    """Whether nobody can need shares of the epoch: it is retired, or it is compromised and no dispute needs it any more."""
+    """Whether no shard needs its share of the epoch any more: the epoch is retired, or it is compromised and no dispute needs
+    it."""
     if on_chain.state is EpochState.COMPROMISED:
         return not view.is_open_for_disputes(epoch)
     return on_chain.state is EpochState.RETIRED
@@ -108,7 +109,7 @@ def _are_holders(plan: CeremonyPlan, epoch: EpochOnChain) -> bool:
 
 
 def _changes_nothing(plan: CeremonyPlan, epoch: EpochOnChain) -> bool:
-    """Whether the same shards, and as many of them, open envelopes afterwards."""
+    """Whether the plan keeps the threshold and the shards that the chain names."""
     if plan.threshold != epoch.threshold:
         return False
     if plan.purpose is CeremonyPurpose.REPAIR and plan.repair_target is not None:

@@ -1,8 +1,8 @@
-"""The canary: a message sealed to the new key, which the shares must open before anything else is sealed to it.
+"""The canary: a message sealed to the new key. The shares must open it before clients seal envelopes to the key.
 
 Every shard derives the same canary from the transcript, so nobody sends it. Each receiver proves its share on it (Chaum-Pedersen,
-against the share's verification key). Subsets of the shares that together contain every share must open it: this shows that the
-key and all shares belong together.
+against the share's verification key). Subsets of the shares must open it, and together the subsets contain every share. This
+shows that the key and all shares belong together.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,5 +52,5 @@ def covering_subsets(indices: Sequence[int], size: int) -> Iterator[tuple[int, .
 
 
 def _ephemeral(transcript: Digest) -> int:
-    # Everybody can compute this number. The canary hides no secret: it only shows which shares can open it without the number.
+    # Everybody can compute this number, so the canary protects no secret. It only shows which shares open it without the number.
     return int.from_bytes(digests.labelled(Label.CEREMONY_CANARY, transcript)) % (ORDER - 1) + 1

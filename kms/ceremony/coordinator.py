@@ -66,10 +66,10 @@ class Coordinator:
         self.state: CeremonyState = replay(plan, tuple(self._log))
 
     def run(self, phase_s: float, pause_s: float, clock: Callable[[], float], wait: Callable[[float], object]) -> CeremonyState:
-        """Runs all phases. A phase closes when every shard has spoken, or after `phase_s` seconds.
+        """Runs all phases. A phase closes when every shard has sent its messages, or after `phase_s` seconds.
 
-        The last exchange brings the end to every shard that answers. A shard that delays its answers extends a phase by at most
-        `MIN_EXCHANGE_S`.
+        The last exchange tells every shard that answers how the ceremony ended. A shard that delays its answers extends a phase
+        by at most `MIN_EXCHANGE_S`.
         """
         while self.state.phase not in END_PHASES:
             until, phase = clock() + phase_s, self.state.phase
@@ -89,10 +89,10 @@ class Coordinator:
         return self.state
 
     def exchange_round(self, until: float = math.inf, clock: Callable[[], float] = monotonic_s) -> bool:
-        """Exchanges once with every shard; returns whether any of them said something new. `until`: end of the phase, in seconds
+        """Exchanges once with every shard. Returns whether one of them sent a new message. `until`: end of the phase, in seconds
         of the clock.
 
-        The time that is left until then is divided equally between the shards that are still to be asked.
+        The time left is divided equally between the shards that were not asked yet.
         """
         spoken = False
         for after, (address, link) in zip(range(len(self._links), 0, -1), self._links.items(), strict=True):
@@ -139,7 +139,7 @@ class Coordinator:
         return answer
 
     def _receive(self, address: Address, message: Message) -> bool:
-        """Appends what a shard said of itself if the rules allow it in the log; logs the shard if they do not."""
+        """Appends a shard's messages to the log if the rules allow them; else logs the shard's name and the error."""
         try:
             if message.sender != address:
                 raise LogForked(self.state.id.hex()[:16], f"shard {address} sent a message of {message.sender}")
@@ -165,35 +165,35 @@ def seats_by_address(plan: CeremonyPlan) -> dict[Address, CeremonySeat]:
 
 
 def share_signatures(state: CeremonyState) -> tuple[Blob, ...]:
-    """For `KeyEpochs`: one signature for each receiver in order, empty for a receiver that did not confirm."""
+    """Signatures for the contract `KeyEpochs`: one for each receiver in order, empty for a receiver that did not confirm."""
     return tuple(state.signatures.get(seat.index, Blob(b"")) for seat in state.plan.receivers)
 
 
 def share_consents(state: CeremonyState) -> tuple[Blob, ...]:
-    """For `KeyEpochs`: one signature for each index of the shares before, empty for a holder that did not sign; none for a new
-    key."""
+    """Consents for the contract `KeyEpochs`: one signature for each index of the old shares, empty for a holder that did not
+    sign. A new key needs none."""
     last = max(state.consents, default=0)
     return tuple(state.consents.get(index, Blob(b"")) for index in range(1, last + 1))
 
 
 def transcript_of(state: CeremonyState) -> Digest:
-    """What the shards signed; `CeremonyRefused` before there is a result."""
+    """Digest of the transcript that the shards signed. `CeremonyRefused` before there is a result."""
     if state.result is None:
         raise CeremonyRefused(state.id.hex()[:16], f"no transcript in phase {state.phase.name}")
     return state.result.transcript
 
 
 def unproven_shares(state: CeremonyState) -> dict[int, str]:
-    """Receivers that did not prove their share before the log closed, by index, and why: the canary says nothing of their
+    """Receivers that did not prove their share before the log closed, by index, with the reason. The canary did not test their
     shares."""
     missing = [seat for seat in receiving_seats(state.plan) if seat.index not in state.partials]
     return {seat.index: _why_unproven(state, seat) for seat in missing}
 
 
 def verify_shares_proven(state: CeremonyState, without: Collection[int] = ()) -> CeremonyState:
-    """Returns the ceremony if every receiver proved its share, except those in `without`; else raises `SharesUnproven`.
+    """Returns the ceremony if every receiver outside `without` proved its share; else raises `SharesUnproven`.
 
-    `ConfigurationError` if a shard named in `without` did prove its share, or gets none.
+    `ConfigurationError` if a shard in `without` proved its share, or receives none.
     """
     missing = unproven_shares(state)
     for index in sorted(set(without) - missing.keys()):

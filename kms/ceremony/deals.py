@@ -3,7 +3,7 @@
 Without the proof, a dealer could commit to a function of the others' commitments and so choose the sum (a rogue key). Dealers
 also post a hash of their commitments first. Without it, the last dealer could choose the sum by trial (Gennaro, Jarecki,
 Krawczyk, Rabin). A value is sealed under HPKE with a proof that its sealer chose the ephemeral key. A receiver complains by
-showing the point that opens a deal, with a proof that it is that point, so anybody can judge the complaint.
+publishing the point that opens a deal, with a proof that it is that point. Anybody can then judge the complaint.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ def seal_value(ceremony: Digest, dealer: int, receiver: int, value: int, key: Bl
 
 
 def verify_sealed(ceremony: Digest, dealer: int, sealed: SealedDeal) -> SealedDeal:
-    """Returns the sealed value if everything public about it holds; else raises `DealerLied`. Only the receiver can see the
+    """Returns the sealed value if its public parts are valid; else raises `DealerLied`. Only the receiver can check the
     content."""
     place = f"what it sealed to {sealed.receiver}"
     if len(sealed.ciphertext) != SEALED_BYTES:
@@ -83,14 +83,15 @@ def open_deal(
     """Returns the receiver's value if it is on the dealer's polynomial; else raises `DealerLied`. `point` is the deal key times
     `enc`."""
     value = open_value(ceremony, dealer, sealed, point, key)
-    # The value 0 has no point. A random polynomial has it with probability 2^-256; its honest dealer would then be blamed.
+    # The value 0 has no valid point. A random polynomial has this value with probability 2^-256; an honest dealer would then be
+    # blamed.
     if value == 0 or GENERATOR * value != verification_key(sealed.receiver, commitments):
         raise DealerLied(dealer, f"its deal to {sealed.receiver} is not on its polynomial")
     return value
 
 
 def make_complaint(ceremony: Digest, dealer: int, sealed: SealedDeal, secret: int, rng: Rng) -> Complaint:
-    """Shows the point that opens a deal, with its proof; `secret` is the receiver's deal key."""
+    """Makes a complaint: the point that opens a deal, with its proof. `secret` is the receiver's deal key."""
     context = _context(ceremony, dealer, sealed.receiver)
     shown = prove_partial(sealed.receiver, secret, decode_point(sealed.enc), context, rng)
     return Complaint(dealer, shown.point, shown.e, shown.f)
@@ -99,7 +100,8 @@ def make_complaint(ceremony: Digest, dealer: int, sealed: SealedDeal, secret: in
 def judge_complaint(
     ceremony: Digest, complaint: Complaint, sealed: SealedDeal, key: Blob, commitments: Sequence[EccPoint]
 ) -> DealerLied | ShardLied | None:
-    """What a complaint shows: the dealer's lie, the receiver's bad proof, or None if the deal is good (and now public)."""
+    """Judges a complaint. Returns the dealer's lie, the receiver's bad proof, or None if the deal is good (the complaint made it
+    public)."""
     receiver, base = sealed.receiver, decode_point(sealed.enc)
     shown = Partial(receiver, complaint.point, complaint.e, complaint.f)
     try:
@@ -117,10 +119,10 @@ def _context(ceremony: Digest, dealer: int, receiver: int) -> Digest:
 
 @dataclass(frozen=True, slots=True)
 class DealerPolynomial:
-    """What a dealer commits to before it deals."""
+    """A dealer's polynomial, to which the dealer commits before it deals."""
 
     coefficients: tuple[int, ...] = field(repr=False)
-    """Secret; ascending."""
+    """The secret coefficients, in ascending order of degree."""
     commitments: tuple[Blob, ...]
     """Coefficients times G, 65 bytes each."""
     e: Blob
@@ -155,7 +157,7 @@ def make_deal(
 def verify_deal(
     ceremony: Digest, dealer: int, found: Deal, committed: Digest, threshold: int, receivers: Sequence[int]
 ) -> tuple[EccPoint, ...]:
-    """Returns the commitments if everything public about the deal holds; else raises `DealerLied`. It does not open sealed
+    """Returns the commitments if the public parts of the deal are valid; else raises `DealerLied`. It does not open sealed
     values."""
     if commitment_digest(ceremony, dealer, found.commitments, found.e, found.f) != committed:
         raise DealerLied(dealer, "deals commitments that differ from its posted hash")
@@ -186,5 +188,5 @@ def weighted_sum(weights: Mapping[int, int], rows: Mapping[int, Sequence[EccPoin
 
 
 def weighted_value(weights: Mapping[int, int], values: Mapping[int, int]) -> int:
-    """The same sum for the polynomials' values at one point."""
+    """The sum of the polynomials' values at one point, each times its weight."""
     return sum(weight * values[index] for index, weight in weights.items()) % ORDER

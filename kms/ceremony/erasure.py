@@ -1,4 +1,4 @@
-"""Erasure of shares that the chain replaced, or whose epoch nobody can need any more, with a signed statement of the shard.
+"""Erasure of shares that the chain replaced, or whose epoch no dispute can need any more, with a signed statement of the shard.
 
 Seeds of the ceremonies that made the shares are erased first: with a seed and the log, a shard could make its share again.
 `judge_statement` and `count_statements` evaluate the statements of several shards; their caller has read the chain.
@@ -50,7 +50,7 @@ class SharesToErase:
 
     @property
     def needed(self) -> int:
-        """Fewest statements after which too few shares can be left to open an envelope."""
+        """Fewest statements that show that the shares left cannot open an envelope."""
         return len(self.holders) - self.threshold + 1
 
 
@@ -63,16 +63,16 @@ class JudgedStatement:
     invalid: str
     """Why the statement is invalid; empty if it is valid."""
     irrelevant: str
-    """Why it says nothing about these shares; empty if it counts."""
+    """Why a valid statement does not count for these shares; empty if it counts."""
 
 
 def shares_to_erase(
     contracts: Contracts, epoch: int, on_chain: EpochOnChain, dealt: Sequence[DealtShares]
 ) -> tuple[SharesToErase, ...]:
-    """Each version of the shares that must be erased: all before the one in force, and in an ended epoch that one too.
+    """Each version of the shares that must be erased: every version before the one in force, and in an ended epoch also that one.
 
-    `dealt`: every version, as the chain recorded it. `ConfigurationError` if the chain has no such epoch, or if nothing of it was
-    to be erased; `TryAgain` if a version is missing.
+    `dealt`: every version, as the chain recorded it. `ConfigurationError` if the chain has no such epoch, or if no version of it
+    must be erased; `TryAgain` if a version is missing.
     """
     name = f"key epoch {epoch}"
     if on_chain.state is EpochState.NONE:
@@ -112,7 +112,7 @@ def _why_irrelevant(shard: Address, said: Erasure, wanted: SharesToErase) -> str
     on_chain = wanted.on_chain
     if shard not in wanted.holders:
         return "held none of these shares"
-    # A statement about an earlier version says nothing about the present: the shard may have received a share since.
+    # A statement about an earlier version does not count: the shard may have received a share since then.
     if said.version != on_chain.version:
         return f"is about version {said.version}, and the chain has {on_chain.version}"
     if said.kept == ZERO_DIGEST or (not wanted.ended and said.kept == digests.keccak256(on_chain.commitments)):
@@ -125,16 +125,17 @@ _NOT_MEANT = (
 )
 
 ENDED_BY_ERASURE = "erased"
-"""Recorded outcome of a ceremony whose shares nobody needs any more."""
+"""Recorded outcome of a ceremony whose shares are not needed any more."""
 
 
 def erase_shares(
     folder: Path, document: EpochDocument, contracts: Contracts, records: Ceremonies, view: CeremonyView, clock: Clock,
     sealing: StorageKeySource = IN_FOLDER,
 ) -> SignedErasure:  # fmt: skip
-    """Erases every share of the document's epoch except the one in force, and ends ceremonies that would make others.
+    """Erases every share of the document's epoch except the one in force, and ends the ceremonies that would make other shares of
+    it.
 
-    It erases all of them if nobody can need the epoch's key any more, or if the key was dealt to other shards. It writes the
+    It erases all shares if no dispute can need the epoch's key any more, or if the key was dealt to other shards. It writes the
     statement to `statement_file`. It erases nothing and raises `ConfigurationError` if the chain names other shares, if the
     folder has none of them, if the shard's account does not open, or if a process that serves from the folder may have other
     shares in memory.
@@ -160,12 +161,13 @@ def erase_shares(
 
 
 def statement_file(statement: Erasure) -> str:
-    """Name of the statement's file in the shard's folder: one for each version of which a share was kept, or none."""
+    """Name of the statement's file in the shard's folder. There is one for each version of which a share was kept, and one for no
+    share."""
     return f"erasure-{statement.epoch}-v{statement.version}{'-none' if statement.kept == ZERO_DIGEST else ''}.json"
 
 
 def _verify_unserved(folder: Path, kept: Digest, served: Digest | None) -> Path:
-    """Returns the folder unless a process that serves from it may still hold a share that the statement denies."""
+    """Returns the folder, unless a process that serves from it may still hold a share that the statement calls erased."""
     if served is not None and (kept == ZERO_DIGEST or served != kept):
         do = "stop it" if kept == ZERO_DIGEST else "stop it, or start it again on the new epoch file"
         why = f"a process serves from it that may have a share in memory which is to be erased: {do}; nothing was erased"
@@ -206,7 +208,7 @@ def _earlier_statement(folder: Path, said: Erasure) -> SignedErasure | None:
 
 
 def write_statement(folder: Path, said: Erasure, before: SignedErasure | None, erased: int, signer: LocalSigner) -> SignedErasure:
-    """Signs and writes the statement that so many more files were erased; the earlier one stays if it says the same."""
+    """Signs and writes the statement, with the number of files erased. An earlier statement with the same content stays."""
     if before is not None and not erased:
         return before
     statement = replace(said, erased=erased + (before.statement.erased if before is not None else 0))

@@ -1,6 +1,6 @@
 """A shard's side of ceremonies: takes the log from the coordinator, stores it, answers with its messages, makes its new share.
 
-It stores in this order: the sealed seed before anything depends on it, the log before it says anything about it, the new share
+It stores in this order: the sealed seed before anything depends on it, the log before it sends a message about it, the new share
 before it signs for it, each message before it sends it. After a crash between any two steps the next exchange continues.
 """
 
@@ -56,7 +56,7 @@ class ParticipantConfig:
 
 
 class ParticipantKeys:
-    """Seeds and shares of one shard: what a ceremony needs of them, and the new share that it makes."""
+    """Seeds and shares of one shard, as far as a ceremony uses them, and the new share that the ceremony makes."""
 
     def __init__(self, config: ParticipantConfig, view: CeremonyView, rng: Rng) -> None:
         self._config = config
@@ -68,12 +68,12 @@ class ParticipantKeys:
         return self._config.sealer.seal(self._rng(SEED_BYTES), seed_context(ceremony))
 
     def secrets(self, state: CeremonyState, kept: StoredCeremony) -> ParticipantSecrets:
-        """The shard's secrets in a ceremony, with the seed that it stored."""
+        """The shard's secrets in a ceremony, with the stored seed."""
         seed = self._config.sealer.open(kept.seed, seed_context(state.id))
         return ParticipantSecrets(self._config.signer, seed, self._old_share(state.plan, state.phase))
 
     def store(self, state: CeremonyState, kept: StoredCeremony) -> None:
-        """Stores the new share, and its ML-KEM key, beside the old one, once.
+        """Stores the new share, and its ML-KEM key, beside the old one. A second call changes nothing.
 
         `ShareMissing` if the ceremony gave this shard none, `CeremonyRefused` if the chain needs no such share any more.
         """
@@ -87,7 +87,7 @@ class ParticipantKeys:
         index = next(each.index for each in receiving_seats(plan) if each.address == own)
         self._store_kem(state, index, secrets)
         try:
-            # It exists if it was stored before signing, or before a crash.
+            # The share exists if it was stored before the shard signed, or before a crash.
             keyring.find_share(folder, plan.epoch, result.commitments, self._config.sealer)
         except ConfigurationError:
             value = int.from_bytes(share.reveal())
@@ -110,7 +110,7 @@ class ParticipantKeys:
             return
         seed = kem_seed(state, secrets).reveal()
         try:
-            # It exists after a crash between this file and the share.
+            # The key exists after a crash between this file and the share.
             keyring.find_kem(folder, plan.epoch, index, state.kem_keys[index], self._config.sealer)
         except ConfigurationError:
             keyring.seal_kem(folder, plan.epoch, index, seed, f"-{state.id.hex()[:16]}", self._config.sealer)
@@ -133,7 +133,8 @@ class Participant:
         self._lock = threading.Lock()
 
     def exchange(self, body: bytes) -> ExchangeAnswer:
-        """What this shard says, given the log in the request. A `Fault` or `Unavailable` names why it says nothing."""
+        """Answers one request of the coordinator: stores the log in it, and returns this shard's next messages. A `Fault` or
+        `Unavailable` names why there is no answer."""
         if len(body) > MAX_EXCHANGE_BYTES:
             raise TooLarge(f"{len(body)} bytes, at most {MAX_EXCHANGE_BYTES}")
         asked = decode(Exchange, body, MAX_EXCHANGE_MARKS)
@@ -168,7 +169,7 @@ class Participant:
         return plan
 
     def _extended(self, plan: CeremonyPlan, kept: StoredCeremony, asked: Exchange) -> CeremonyState:
-        """The state after the request's log. The shard stores no message that its rules refuse, and none after a gap."""
+        """The state after the request's log. The shard does not store a message that its rules refuse, or one after a gap."""
         state, first = self._replayed(plan, kept.log), asked.before.length
         if first > state.length:
             return state
@@ -182,7 +183,7 @@ class Participant:
         return state
 
     def _verify_same_log(self, state: CeremonyState, kept: StoredCeremony, asked: Exchange) -> Exchange:
-        """Returns the exchange if it continues the stored log; else stores the evidence against its coordinator and raises
+        """Returns the request if its log continues the stored one; else stores the evidence against the coordinator and raises
         `LogForked`."""
         first, last = asked.before.length, asked.after.length
         begun = state.head if first == state.length else head_after(state.id, kept.log[:first])
@@ -209,8 +210,8 @@ class Participant:
             return ()
         bodies = due_messages(state, self._keys.secrets(state, kept))
         if any(isinstance(body, Confirm) for body in bodies):
-            # The coordinator may show the chain this message, and the shard a log without it in which the ceremony failed. The
-            # share must therefore be stored before the shard confirms.
+            # The coordinator may send this message to the chain, and show the shard a log without it, in which the ceremony
+            # failed. The share must therefore be stored before the shard confirms.
             self._keys.store(state, kept)
         return tuple(self._records.keep(sign_message(self._config.signer, state.id, body)) for body in bodies)
 

@@ -1,7 +1,7 @@
-"""What one shard says next in a ceremony: a pure function of its seed, its old share and the log.
+"""The messages that one shard sends next in a ceremony: a pure function of its seed, its old share and the log.
 
-Nothing is remembered between two calls, so a shard that crashed says the same again. `kms.ceremony.participant` stores each
-message before it signs it, so that a shard never signs two different messages.
+The function keeps no state between two calls, so a shard that crashed sends the same messages again. `kms.ceremony.participant`
+stores each message before it signs it, so that a shard never signs two different messages.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -73,11 +73,11 @@ class ParticipantSecrets(NamedTuple):
     seed: Secret
     """Drawn for this ceremony, 32 bytes; erased when the ceremony ends."""
     old_share: Secret | None
-    """Its share of the plan's source, 32 bytes, if it deals from one."""
+    """The shard's share of the plan's source, 32 bytes, if the shard deals an existing share again."""
 
 
 def due_messages(state: CeremonyState, secrets: ParticipantSecrets) -> tuple[Body, ...]:
-    """The messages of this phase that the shard owes and the log does not have."""
+    """The messages that the shard must send in this phase and that are not in the log yet."""
     if secrets.signer.address in state.faults:
         return ()
     responses = _RESPONSES.get(state.phase, {})
@@ -86,7 +86,7 @@ def due_messages(state: CeremonyState, secrets: ParticipantSecrets) -> tuple[Bod
 
 
 def new_share(state: CeremonyState, secrets: ParticipantSecrets) -> Secret:
-    """The share that the ceremony gave this shard, 32 bytes; `ShareMissing` if the values dealt to it make none."""
+    """The share that the ceremony gave this shard, 32 bytes. `ShareMissing` if the dealt values do not make a valid share."""
     plan, result = state.plan, state.result
     seat = _seat(plan.receivers if plan.repair_target is None else (plan.repair_target,), secrets)
     if result is None or seat is None:
@@ -122,7 +122,8 @@ def _commit(state: CeremonyState, secrets: ParticipantSecrets) -> Iterator[Body]
 def _deal(state: CeremonyState, secrets: ParticipantSecrets) -> Iterator[Body]:
     dealer = _dealer(state, secrets)
     if dealer is not None and dealer.index in state.commits:
-        # The name contains all sealed content and its receivers, so that any other content uses other ephemeral keys and nonces.
+        # The name contains all sealed content and its receivers, so that different content uses different ephemeral keys and
+        # nonces.
         opening = _opening(state, secrets, dealer)
         receivers = (part for index in sorted(state.keys) for part in (index, state.keys[index]))
         rng = _rng(state, secrets, b"deal", *opening.commitments, *receivers)
@@ -174,7 +175,7 @@ def _confirm(state: CeremonyState, secrets: ParticipantSecrets) -> Iterator[Body
 
 
 def _consent(state: CeremonyState, secrets: ParticipantSecrets) -> Iterator[Body]:
-    # A dealer that lost its share signs, too: the chain asks the holders that it names.
+    # A dealer that lost its share signs, too: the chain requires the signatures of all holders that it names.
     plan, result = state.plan, state.result
     if plan.purpose is CeremonyPurpose.RESHARE and result is not None and _seat(plan.dealers, secrets) is not None:
         yield Consent(result.transcript, secrets.signer.sign(shares_digest(plan, result)))
@@ -252,4 +253,4 @@ _RESPONSES: Mapping[CeremonyPhase, Mapping[str, Callable[[CeremonyState, Partici
     CeremonyPhase.REPAIRING: {"hand": _repair_value},
     CeremonyPhase.CONFIRMING: {"confirm": _confirm, "consent": _consent},
 }
-"""What a shard says in each phase, by kind of message."""
+"""The function that makes each kind of message, by phase."""

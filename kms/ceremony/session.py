@@ -54,8 +54,8 @@ class HttpsLink:
         self._client.__exit__(kind, error, trace)
 
     def exchange(self, asked: Exchange, timeout_s: float) -> ExchangeAnswer:
-        """One exchange. `TryAgain` if the shard cannot be reached or is not done in time, `ShardRefused` with its rule if it
-        refuses."""
+        """Sends the log and returns the shard's answer. `TryAgain` if the shard cannot be reached or is too slow; `ShardRefused`
+        with the shard's rule if it refuses."""
         answer = self._client.call("POST", "/v1/ceremony", encode(asked), timeout_s)
         return decode(ExchangeAnswer, answer, MAX_EXCHANGE_MARKS)
 
@@ -93,7 +93,7 @@ def make_plan(
 def load_or_make_plan(
     settings: CeremonySettings, purpose: CeremonyPurpose, contracts: Contracts, signer: Signer, rng: Rng
 ) -> SignedPlan:
-    """Loads the plan in `plan_file`, or makes it and writes it there. Operators approve its digest.
+    """Loads the plan from `plan_file`. If the file does not exist, makes the plan and writes it. Operators approve its digest.
 
     `ConfigurationError` if the settings ask for anything other than the plan in the file.
     """
@@ -109,8 +109,8 @@ def load_or_make_plan(
     if (plan.purpose, plan.epoch, plan.coordinator) != (purpose, settings.epoch, signer.address):
         raise ConfigurationError(settings.plan_file.name, "holds the plan of another ceremony: name another plan_file")
     wanted = make_plan(settings, purpose, contracts, signer.address, rng)
-    # The source is not compared: it names the shares that were in force at the start, and the chain may name others once the
-    # ceremony ended.
+    # The source is not compared. It names the shares in force at the start, and the chain may name other shares after the
+    # ceremony.
     other = [
         each.name for each in fields(CeremonyPlan) if each.name not in ("attempt", "source") and _differ(plan, wanted, each.name)
     ]
@@ -139,9 +139,10 @@ def run_ceremony(settings: CeremonySettings, signed: SignedPlan, signer: Signer)
 
 
 def finished_ceremony(settings: CeremonySettings) -> CeremonyState:
-    """A ceremony that is done, recomputed from plan and stored log.
+    """Recomputes an ended ceremony from its plan and the stored log.
 
-    `CeremonyFailed` if it has not ended well, `ConfigurationError` for a repair, which puts nothing in force.
+    `CeremonyFailed` if it failed or is not at its end; `ConfigurationError` for a repair, because a repair puts no new shares in
+    force.
     """
     plan = verify_plan(_read(SignedPlan, settings.plan_file))
     kept = _records(settings).find(plan.digest)

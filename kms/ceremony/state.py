@@ -24,17 +24,16 @@ from kms.ceremony.deals import weighted_sum
 
 
 class CeremonyResult(NamedTuple):
-    """What the ceremony fixed when its judgements ended: the commitments of the new shares, and the transcript that shards
-    sign."""
+    """The result, fixed at the end of phase JUDGING: the commitments of the new shares, and the transcript that shards sign."""
 
     qualified: tuple[int, ...]
-    """Dealers whose polynomials are in the sum, ascending."""
+    """Indices of the dealers whose polynomials are in the sum, ascending."""
     dealt: tuple[Blob, ...]
     """Commitments of the polynomial that was dealt. In a repair, its value at 0 is the lost share."""
     commitments: tuple[Blob, ...]
     """Commitments of the epoch's shares afterwards; the first is the public key."""
     transcript: Digest
-    """What the shards sign: plan and log up to here, these commitments, and in a hybrid epoch its keys."""
+    """Digest that the shards sign. It covers the plan, the log so far, these commitments, and in a hybrid epoch its keys."""
     hybrid: HybridKeys | None
     """The keys of a hybrid epoch."""
 
@@ -49,7 +48,7 @@ class CeremonyResult(NamedTuple):
 
 
 def shares_digest(plan: CeremonyPlan, result: CeremonyResult) -> Digest:
-    """What old and new holders sign for the new shares: EIP-712 `Shares` under the plan's `KeyEpochs`."""
+    """Digest that old and new holders sign for the new shares: EIP-712 `Shares` under the plan's contract `KeyEpochs`."""
     commitments = digests.keccak256(b"".join(result.commitments))
     holders = holders_digest(seat.address for seat in plan.receivers)
     shares = Shares(plan.epoch, U32(plan.version), commitments, holders, result.transcript)
@@ -83,7 +82,7 @@ def result_of(
 
 
 def _verify_key_kept(plan: CeremonyPlan, result: CeremonyResult) -> CeremonyResult:
-    # This follows from the check of each dealer's constant. If it fails, nothing of the result may be used.
+    # The check of each dealer's constant implies this equality. If it fails, no part of the result may be used.
     if plan.source is not None:
         old = [decode_point(each) for each in plan.source.commitments]
         want = verification_key(plan.repair_target.index, old) if plan.repair_target is not None else old[0]
@@ -134,22 +133,22 @@ class CeremonyState:
     faults: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Reason for each excluded shard, by address."""
     revealed: frozenset[int] = frozenset()
-    """Receivers that made a value of a good deal public by a false complaint."""
+    """Receivers that complained about a good deal and so published its value."""
     repair_values: Mapping[int, RepairValue] = field(default_factory=_empty)
     """In a repair, the helpers' values for the repair target."""
     partials: Mapping[int, EccPoint] = field(default_factory=_empty)
     """Proven partials of the canary, by index of the new share."""
     signatures: Mapping[int, Blob] = field(default_factory=_empty)
-    """Signatures for the new shares, for the chain, of the same seats."""
+    """Signatures of the same seats for the new shares, for the chain."""
     consents: Mapping[int, Blob] = field(default_factory=_empty)
     """Signatures of the old holders for the new shares, for the chain, by index of the old share."""
     result: CeremonyResult | None = None
     reason: str = ""
-    """Why it failed."""
+    """Why the ceremony failed."""
 
 
 def seat_of(state: CeremonyState, seats: tuple[CeremonySeat, ...], message: Message) -> CeremonySeat:
-    """The sender's seat among these; `CeremonyRefused` if it has none or is excluded."""
+    """The sender's seat among these seats. `CeremonyRefused` if the sender has none or is excluded."""
     seat = next((each for each in seats if each.address == message.sender), None)
     if seat is None or message.sender in state.faults:
         raise CeremonyRefused(state.id.hex()[:16], f"{message.kind} of {message.sender}, which has no seat for it")
@@ -157,9 +156,9 @@ def seat_of(state: CeremonyState, seats: tuple[CeremonySeat, ...], message: Mess
 
 
 def verify_phase_head(state: CeremonyState, message: Message, phase_head: Digest) -> Digest:
-    """Returns the head that a message of this phase names if it is this log's; else raises `CeremonyRefused`.
+    """Returns the head that a message of this phase names if it is the head of this log; else raises `CeremonyRefused`.
 
-    The coordinator may have shown its author another log, in which the message was true. The message is then no lie, and nobody
+    The coordinator may have shown the author another log, for which the message was true. The message then is no lie, and no seat
     is excluded.
     """
     if phase_head != state.phase_head:
@@ -168,7 +167,7 @@ def verify_phase_head(state: CeremonyState, message: Message, phase_head: Digest
 
 
 def repeat_of(state: CeremonyState, message: Message) -> CeremonyState | None:
-    """The state after a repeated message of one kind, which is a lie if it differs from the first; None for a first message."""
+    """The state after a second message of one kind: a lie if it differs from the first. None for a first message."""
     before = state.bodies.get((message.sender, message.kind))
     if before is None:
         return None
@@ -178,7 +177,7 @@ def repeat_of(state: CeremonyState, message: Message) -> CeremonyState | None:
 
 
 def exclude(state: CeremonyState, address: str, why: str) -> CeremonyState:
-    """Excludes a liar from every role; what it contributed no longer counts."""
+    """Excludes a seat that lied from every role. Its contributions no longer count."""
     dealers = {seat.index for seat in state.plan.dealers if seat.address == address}
     receivers = {seat.index for seat in joining_seats(state.plan) if seat.address == address}
     fixed = state.phase > CeremonyPhase.JUDGING

@@ -2,19 +2,19 @@
 
     JOINING     receivers post a fresh deal key, in a hybrid epoch also an ML-KEM key; dealers post the hash of their commitments
     DEALING     dealers open the hash, prove that they know f(0), and seal a value for each receiver
-    JUDGING     receivers open every deal and complain in public, once, or state that every deal is good
+    JUDGING     receivers open every deal; each sends one message: public complaints, or a statement that every deal is good
     REPAIRING   (repair only) helpers send their values to the repair target
     CONFIRMING  receivers sign the transcript and prove their share on the canary; in a resharing, old holders consent
     DONE, FAILED
 
-The coordinator closes each phase. A shard that has not spoken until then counts as silent. Rules of this file:
+The coordinator closes each phase. A shard that sent nothing until then counts as silent. Rules of this file:
 
-- A message that is not well signed, not allowed in its phase or not of a seat is refused and leaves the state unchanged.
-- So is a message about another log than this one: the coordinator may have shown its author that log, so the author is not
-  excluded.
+- A message with a bad signature, of a wrong phase or of no seat is refused and leaves the state unchanged.
+- A message about another log is refused in the same way. The coordinator may have shown that log to the author, so the author is
+  not excluded.
 - A message whose content is a lie stays in the log as evidence. Its author is excluded, and the ceremony continues.
 - Two different messages of one kind by one seat are a lie. The same message twice is refused, since it changes nothing.
-- A new key needs every deal that was committed to. Otherwise a dealer could choose between two keys by silence (ADR-034).
+- A new key needs the deal of every dealer that committed. Otherwise a dealer could choose between two keys by silence (ADR-034).
 - A result needs enough seats in every phase. Otherwise the ceremony fails, and the shares before it stay in force.
 """
 
@@ -91,8 +91,8 @@ def _close_dealing(state: CeremonyState) -> CeremonyState:
 
 
 def verify_all_opened(state: CeremonyState) -> CeremonyState:
-    """Returns the ceremony if every dealer of a new key that committed also dealt, or was excluded; else fails it and names the
-    others.
+    """Returns the ceremony if every dealer of a new key that committed also dealt or was excluded; else fails the ceremony and
+    names the silent dealers.
 
     The last dealer has seen the others' commitments, and the coordinator sees all of them. If a committed deal could stay out,
     one of them could choose the key (ADR-034).
@@ -143,7 +143,7 @@ _CLOSINGS: Mapping[CeremonyPhase, Callable[[CeremonyState], CeremonyState]] = {
     CeremonyPhase.REPAIRING: _close_handing,
     CeremonyPhase.CONFIRMING: _close_confirming,
 }
-"""What the end of a phase leads to."""
+"""The function that ends each phase."""
 
 
 def _joined_seats(state: CeremonyState) -> tuple[CeremonySeat, ...]:
@@ -174,7 +174,7 @@ AWAITED_KINDS: Mapping[CeremonyPhase, tuple[tuple[str, Callable[[CeremonyState],
     CeremonyPhase.REPAIRING: (("hand", _joined_seats),),
     CeremonyPhase.CONFIRMING: (("confirm", _confirming_seats), ("consent", _consenting_seats)),
 }
-"""Kinds of messages awaited in each phase, with the seats that owe them."""
+"""Kinds of messages that each phase awaits, with the seats that must send them."""
 
 
 def _apply_join(state: CeremonyState, message: Message, body: Join) -> CeremonyState:
@@ -246,7 +246,7 @@ def _apply_judgement(state: CeremonyState, message: Message, body: DealReview) -
 
 def _apply_complaint(state: CeremonyState, seat: CeremonySeat, complaint: Complaint) -> CeremonyState:
     if complaint.dealer not in state.polynomials:
-        return state  # it is out already: nothing that this shows is in the sum
+        return state  # this dealer is excluded already: its deal is not in the sum
     dealer = next(each for each in state.plan.dealers if each.index == complaint.dealer)
     sealed = next(each for each in state.deals[complaint.dealer].sealed if each.receiver == seat.index)
     lie = judge_complaint(state.id, complaint, sealed, state.keys[seat.index], state.polynomials[complaint.dealer])
@@ -291,7 +291,7 @@ def _apply_confirm(state: CeremonyState, message: Message, body: Confirm) -> Cer
 
 
 def _apply_consent(state: CeremonyState, message: Message, body: Consent) -> CeremonyState:
-    """An old holder's signature that the new shares may follow."""
+    """An old holder's consent: its signature for the new shares."""
     plan, result = state.plan, state.result
     seat = seat_of(state, plan.dealers if plan.purpose is CeremonyPurpose.RESHARE else (), message)
     if result is None or body.transcript != result.transcript:
@@ -306,7 +306,7 @@ def _apply_consent(state: CeremonyState, message: Message, body: Consent) -> Cer
 
 
 def _verify_constant(plan: CeremonyPlan, dealer: int, points: tuple[EccPoint, ...]) -> EccPoint:
-    # A dealer of an old share must deal exactly that share. Otherwise the key would change.
+    # A dealer of an old share must deal exactly its share. Otherwise the key would change.
     if plan.source is not None:
         have = verification_key(dealer, [decode_point(each) for each in plan.source.commitments])
         if points[0] != have:
@@ -325,7 +325,7 @@ def initial_state(plan: CeremonyPlan) -> CeremonyState:
 
 
 def apply(state: CeremonyState, message: Message) -> CeremonyState:
-    """The state after one more message; a `Fault` if the log may not contain it here."""
+    """The state after one more message. A `Fault` if the log may not contain the message at this place."""
     if message.ceremony != state.id:
         raise CeremonyRefused(state.id.hex()[:16], "message of another ceremony")
     body = read_message(message)
@@ -348,12 +348,13 @@ def replay(plan: CeremonyPlan, log: tuple[Message, ...]) -> CeremonyState:
 
 
 def is_complete(state: CeremonyState) -> bool:
-    """Whether every seat that can still speak in this phase has spoken, so that the coordinator need not wait longer."""
+    """Whether every seat that can still send in this phase has sent its messages, so that the coordinator need not wait
+    longer."""
     return not awaited_addresses(state)
 
 
 def awaited_addresses(state: CeremonyState) -> tuple[str, ...]:
-    """Addresses of the shards that can still speak in this phase and have not sent everything."""
+    """Addresses of the shards that can still send in this phase and have not sent all their messages."""
     kinds = AWAITED_KINDS.get(state.phase, ())
     awaited = ((seat.address, kind) for kind, seats in kinds for seat in seats(state) if seat.address not in state.faults)
     return tuple(dict.fromkeys(address for address, kind in awaited if (address, kind) not in state.bodies))

@@ -1,7 +1,7 @@
 """An auditor's own copies of the shards' release logs: fetched, compared with the earlier copy, stored.
 
-Only an auditor that keeps a copy notices that a shard cut off the end of its log or wrote another one. The shard must always show
-the newest record that it showed before, and continue from there.
+Only an auditor that keeps a copy notices that a shard cut off the end of its log or wrote a second log. A shard must always show
+the newest record that it showed before, and continue its log from that record.
 """
 
 import contextlib
@@ -27,10 +27,11 @@ from kms.shard_client import ShardBusy, ShardClient
 
 
 def ordering_problems(entries: Iterable[SignedRelease]) -> Iterator[str]:
-    """A line for each record of a log that is dated long before an earlier one, or lacks a ticket or evidence that an earlier one
-    has.
+    """One line for each record that is dated long before an earlier record, or lacks a ticket or evidence although an earlier
+    record has one.
 
-    All shards of one build store tickets and evidence; a shard that omits them hides something. `entries` are the whole log.
+    A build that stores tickets and evidence stores them in every record, so a shard that omits one later hides something.
+    `entries` is the whole log.
     """
     newest, at, has_ticket, has_evidence = 0, 0, False, False
     for signed in entries:
@@ -49,24 +50,24 @@ def ordering_problems(entries: Iterable[SignedRelease]) -> Iterator[str]:
 MAX_PAGE_BYTES = 2**20
 """Largest accepted answer of a shard. A shard's own pages have at most 512 KiB, unless one record has more."""
 MAX_PAGE_MARKS = 2**14
-"""Most brackets, commas and backslashes in it; 512 KiB have 7,000."""
+"""Most brackets, commas and backslashes in an answer; a page of 512 KiB has 7,000."""
 MAX_PAGES = 500
 """Most pages of one shard in one run; the next run continues."""
 
 MAX_PROOFS = 8
-"""Most records of one shard that are stored because they contradict the copy. One convicts it, and it can show new ones
-endlessly."""
+"""Most contradicting records of one shard that are stored. One is enough to convict the shard, and it can make new ones without
+end."""
 WAIT_S = 120.0
 """Seconds that one run waits for one shard's pages in all; the next run continues."""
 
 BUSY_TRIES, BUSY_PAUSE_S = 5, 1.0
-"""How often a busy shard is asked for one page, and seconds between, which count as waiting."""
+"""How often a busy shard is asked for one page, and the seconds between two tries. These seconds count for `WAIT_S`."""
 
 LOCK_WAIT_S = 30.0
-"""Seconds that a run waits for another that adds to the same copy."""
+"""Seconds that a run waits for another run that adds to the same copy."""
 
 PageReader = Callable[[int], tuple[SignedRelease, ...]]
-"""Some records of a log from an index on; none beyond its end."""
+"""Reads some records of a log from an index on; none beyond the end of the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ class ReleaseLogCopy:
             ) from None
 
     def read(self, domain: Domain) -> tuple[tuple[SignedRelease, ...], LogHead]:
-        """All records and the head after them; none if there is no copy. `ConfigurationError` if the copy was altered."""
+        """All records and the head after them; no records if there is no copy. `ConfigurationError` if the copy was altered."""
         try:
             entries = tuple(decode(SignedRelease, line) for line in self._lines())
             return entries, self._verified(entries, START, domain)
@@ -110,7 +111,7 @@ class ReleaseLogCopy:
             raise ConfigurationError(self.path.name, f"was altered: {error}. Move it away to read the log anew") from None
 
     def extend(self, pages: PageReader, domain: Domain) -> LogHead:
-        """Adds the records that the shard has beyond the copy, up to a limit; returns the head. Stores the time if the log was
+        """Adds the shard's records that the copy lacks, up to a limit, and returns the new head. Stores the time if the log was
         read to its end.
 
         `ReleaseLogBroken`, and nothing of the page is stored, if the page is wrong, contradicts the copy, or ends before it. A
@@ -169,7 +170,7 @@ class ReleaseLogCopy:
         return last
 
     def _keep(self, shown: SignedRelease) -> str:
-        # Together with the copy it is the proof: both have the shard's signature. A record that is shown again is stored once.
+        # This record and the copy together prove it: the shard signed both. A record that is shown again is stored once.
         line, path = encode(shown) + b"\n", self.path.with_suffix(".contradicts")
         with path.open("a+b") as file:
             file.seek(0)
@@ -192,7 +193,8 @@ class ReleaseLogCopy:
         yield from whole
 
     def _cut_torn_line(self) -> None:
-        # A process killed in the middle of a line wrote no end of line. What follows the last one was never stored.
+        # A process that was killed in the middle of a line wrote no end of line. A part after the last end of line does not count
+        # as stored.
         if self.path.exists():
             os.truncate(self.path, sum(len(line) + 1 for line in self._lines()))
 
@@ -216,7 +218,7 @@ def _release_evidence(signed: SignedRelease) -> ReleaseEvidence | None:
 
 
 def find_copies(folder: Path, epoch: int) -> Iterator[ReleaseLogCopy]:
-    """All copies in a folder of logs of an epoch, whichever shards the address book names."""
+    """All copies of logs of an epoch in a folder, also of shards that the address book does not name."""
     for path in sorted(folder.glob(f"releases-{epoch}-0x*.jsonl")):
         with contextlib.suppress(MalformedValue):
             yield ReleaseLogCopy(folder, epoch, address(path.stem.rpartition("-")[2]))
@@ -225,8 +227,8 @@ def find_copies(folder: Path, epoch: int) -> Iterator[ReleaseLogCopy]:
 def page_reader(client: ShardClient, epoch: int, timeout_s: float) -> PageReader:
     """Reads pages of a shard over HTTPS; `Unavailable` if it does not answer, `Fault` if it answers something else.
 
-    A page may take `timeout_s` and all pages `WAIT_S`, without this machine's own work. A busy shard is asked again up to
-    `BUSY_TRIES` times.
+    One page may take `timeout_s` seconds and all pages `WAIT_S`; this machine's own work does not count. A busy shard is asked
+    again up to `BUSY_TRIES` times.
     """
     left = WAIT_S
 
@@ -253,5 +255,5 @@ def page_reader(client: ShardClient, epoch: int, timeout_s: float) -> PageReader
 
 
 def log_client(holder: ShareHolder) -> ShardClient:
-    """A client of a shard that accepts answers as large as a page of its log."""
+    """A client of a shard that accepts answers of the size of a log page."""
     return ShardClient(holder, most=MAX_PAGE_BYTES)

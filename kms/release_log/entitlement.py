@@ -1,8 +1,8 @@
-"""Whether shards released what a voter was entitled to: their logs compared with disputes, seats and batches on the chain.
+"""Whether each release of a shard had an entitled voter: compares release logs with disputes, seats and batches on the chain.
 
-Each release is judged twice. The state of today shows whether such an entitlement exists at all. The block at the record's time
-shows whether it existed then, by the shard's own rules. Only archive nodes have the state of an old block; without one the second
-question stays open.
+Each release is judged twice. The newest state of the chain shows whether such an entitlement exists at all. The block at the
+record's time shows whether it existed then, by the shard's own rules. Only archive nodes have the state of an old block. Without
+an archive node the second judgement is left out.
 """
 
 import enum
@@ -26,14 +26,14 @@ from kms.shard import release_policy
 from kms.shard.chain_view import AuditDrawChain, audit_draw_at
 
 PREFETCH_ENTRIES = 200
-"""Entries whose reads are made together."""
+"""Number of entries whose reads go into one round trip."""
 
 
 class EntitlementChain(AuditDrawChain, Protocol):
     """Reads of the chain that judge releases."""
 
     def dispute(self, dispute: Digest, block: int, receipt_id: Digest) -> Dispute | None:
-        """One dispute, its receipt zero if it is about another one than this; None if there is none."""
+        """One dispute; None if there is none. Its receipt is zero if the dispute is not about this receipt."""
         ...
 
     def members(self, dispute: Digest, round_number: int, block: int) -> tuple[Seat, ...]:
@@ -41,7 +41,7 @@ class EntitlementChain(AuditDrawChain, Protocol):
         ...
 
     def numbers_at(self, timestamp: int, block: int) -> Sequence[int]:
-        """The blocks of that time, up to a block."""
+        """The numbers of the blocks at that time, up to a block."""
         ...
 
     def snapshot(self, who: Address, block: int) -> Snapshot:
@@ -79,25 +79,25 @@ class UnjudgedReason(enum.StrEnum):
 
 
 RETRYABLE = frozenset({UnjudgedReason.TOO_NEW, UnjudgedReason.NO_ANSWER})
-"""Reasons that may be gone at the next run."""
+"""Reasons that may not hold any more at the next run."""
 
 
 @dataclass(slots=True)
 class LogFindings:
-    """What the chain says of the releases of one log."""
+    """Findings about the releases of one log, by the state of the chain."""
 
     wrong: list[str] = field(default_factory=list)
-    """A line for each release that nobody was entitled to, or whose date is impossible."""
+    """One line for each release without an entitled voter, or with an impossible date."""
     undated: list[int] = field(default_factory=list)
     """Indices of records for which the node could not say whether the entitlement existed at their time."""
     unjudged: Counter[UnjudgedReason] = field(default_factory=Counter)
     """How many releases were not judged, by reason."""
     failure: str = ""
-    """The last error that came instead of an answer; empty if there was none."""
+    """The last error of a read that failed; empty if none failed."""
 
 
 class _ChainState(NamedTuple):
-    """The chain at the block in which a shard decided."""
+    """The state of the chain at the block at which a shard decided."""
 
     clock: int
     state: EpochState
@@ -108,8 +108,8 @@ class _ChainState(NamedTuple):
 def prefetch(entries: Sequence[SignedRelease], chain: EntitlementChain, seen: AuditBlock, tell: Callable[[int], object]) -> None:
     """Makes all reads that `judge_log` needs for these entries, many in one round trip (`chain.client.access`).
 
-    `tell` is called with the number of entries whose reads are complete. A read that fails here fails again in `judge_log`, which
-    counts it. After the node became unreachable nothing more is read.
+    Calls `tell` with the number of entries whose reads are complete. A read that fails here fails again in `judge_log`, which
+    counts it. Reads nothing more once the node is unreachable.
     """
     for start in range(0, len(entries), PREFETCH_ENTRIES):
         waiting, is_away = entries[start : start + PREFETCH_ENTRIES], False
@@ -130,7 +130,7 @@ def _fetch(missing: Sequence[MissingRead]) -> None:
 
 
 def _missing(signed: SignedRelease, chain: EntitlementChain, seen: AuditBlock) -> MissingRead | Unavailable | None:
-    """The next missing read of an entry; None if it has all, or why the node gave none."""
+    """The next missing read of an entry. None if all reads are there; the error if the node failed."""
     try:
         if signed.record.decision in RELEASES:
             _verdict(signed, chain, seen, False, [])
@@ -146,8 +146,8 @@ def _missing(signed: SignedRelease, chain: EntitlementChain, seen: AuditBlock) -
 def judge_log(entries: Iterable[SignedRelease], chain: EntitlementChain, seen: AuditBlock) -> LogFindings:
     """Judges each release by its ticket, at the newest block and at the block of the record's time.
 
-    A release after the newest block is counted as not judged, since the node may be behind the shard's, unless no node can have
-    had its block yet. Findings from before the node became unreachable stay.
+    A release after the newest block counts as not judged, since this node may be behind the shard's node; but it is a problem if
+    no node can have had its block yet. If the node becomes unreachable, earlier findings stay.
     """
     found, is_away = LogFindings(), False
     for signed in entries:
@@ -175,7 +175,7 @@ def unjudged_log(entries: Iterable[SignedRelease], why: UnjudgedReason) -> LogFi
 def _verdict(
     signed: SignedRelease, chain: EntitlementChain, seen: AuditBlock, is_away: bool, undated: list[int]
 ) -> str | UnjudgedReason:
-    # Empty: the release was entitled.
+    # Empty: a voter was entitled to the release.
     date = signed.record.decided_at
     if date > max(seen.timestamp, seen.now) + LAG_S:
         return f"is dated {date}, long after block {seen.block} of {seen.timestamp}"
@@ -184,7 +184,7 @@ def _verdict(
     if signed.right is None:
         return UnjudgedReason.NO_TICKET
     if is_away:
-        # Each further read would wait as long as the one that got no answer.
+        # Each further read would wait as long as the failed one.
         return UnjudgedReason.NO_ANSWER
     place = None if signed.grounds is None else signed.grounds.grounds.audit
     return _judge_one(signed.record, signed.right.ticket, place, chain, seen.block, undated)
@@ -280,7 +280,7 @@ def _audit_problem(ticket: Ticket, place: AuditedReceiptPath, chain: Entitlement
         return f"the receipt is not in batch {place.batch_id}"
     params = chain.params(anchored.params_version, block)
     stake = chain.stake_at(ticket.voter, header.block, block)
-    # The voter may have left its pool since then: `_read` compares the pools of the block at which the shard decided.
+    # The voter may have left its pool since the release: `_read` compares the pools at the block at which the shard decided.
     seats = sortition.seats_in_audit_draw(stake, params.money.audit_unit, is_member=True)
     beacon = chain.block_hash(header.block + sortition.BEACON_DELAY_BLOCKS)
     if not sortition.audit_is_drawn(beacon, ticket.receipt_id, ticket.voter, params.shares.audit_rate_bps, seats):

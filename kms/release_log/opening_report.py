@@ -1,4 +1,5 @@
-"""Which voters could open a receipt, according to copies of release logs: what each got of each version of the shares."""
+"""Which voters could open a receipt, by the copies of release logs: how many partials each voter got of each version of the
+shares."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from bytewise.protocol.records.statements import Release
 from bytewise.protocol.units import U64, Address, Digest
 
 LATE_S = 3600
-"""A shard decides at the newest final block, so a record may be written this many seconds after the time that it names."""
+"""A shard dates a record with the time of the newest final block, so a record may be written this many seconds after its date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +22,11 @@ class SharesHistory:
     """All versions of the shares of one key epoch."""
 
     versions: tuple[DealtShares, ...]
-    """In order, at least one; the last are in force."""
+    """Versions in order, at least one. The last one is in force."""
 
     @property
     def current(self) -> DealtShares:
-        """Those in force."""
+        """The version in force."""
         return self.versions[-1]
 
     def holders(self) -> dict[Address, ShareHolder]:
@@ -43,8 +44,8 @@ class SharesHistory:
     def shares_of(self, record: Release) -> DealtShares | None:
         """The shares that the record's shard held when it decided; None if it never held any.
 
-        For a shard that held none any more, these are the last that it held: a shard that keeps an old share secretly can still
-        use it.
+        For a shard that held none any more, the result is the last version that it held: a shard that secretly keeps an old share
+        can still use it.
         """
         owned = [each for each in self.versions if share_index(record.shard, each)]
         before = [each for each in owned if each.version <= self.in_force(record.decided_at).version]
@@ -53,8 +54,8 @@ class SharesHistory:
     def is_whole(self, shares: DealtShares, last_read_at: int, newest: int) -> bool:
         """Whether a copy of a holder's log contains all its releases with these shares.
 
-        `last_read_at`: when the log was last read to its end, 0 if never. `newest`: time of the newest record of the copy, 0
-        without one.
+        `last_read_at`: Unix seconds when the log was last read to its end, 0 if never. `newest`: time of the copy's newest
+        record, 0 if it has none.
         """
         until = self.superseded_at(shares)
         if until is None:
@@ -83,7 +84,7 @@ def share_index(shard: Address, shares: DealtShares) -> int:
 
 
 def releases_out_of_force(entries: Iterable[SignedRelease], history: SharesHistory) -> Iterator[str]:
-    """A line for each release by a shard that held no share in force at the record's time."""
+    """One line for each release by a shard that held no share in force at the record's time."""
     for record in (each.record for each in entries if each.record.decision in RELEASES):
         if not share_index(record.shard, history.in_force(record.decided_at)):
             version = history.in_force(record.decided_at).version
@@ -96,7 +97,7 @@ class CopiedLog(NamedTuple):
     shard: Address
     """Account of the shard."""
     entries: tuple[SignedRelease, ...]
-    """In order."""
+    """The records, in order of the log."""
     last_read_at: int
     """Unix seconds when it was last read to its end; 0 if never."""
 
@@ -112,9 +113,9 @@ class ReportedRelease(NamedTuple):
     signed: SignedRelease
     """The record."""
     shares: DealtShares | None
-    """None if the shard never held any, as far as known."""
+    """The version of the shares; None if the shard never held a share, as far as known."""
     place: int
-    """The shard's index among their holders, 0 without."""
+    """The shard's index among the holders of that version; 0 if it is none of them."""
 
     @property
     def is_released(self) -> bool:
@@ -124,56 +125,56 @@ class ReportedRelease(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class VersionReport:
-    """What was released of one version of the shares, and what is unknown."""
+    """Releases with one version of the shares, and the holders whose releases are unknown."""
 
     shares: DealtShares
     """The version."""
     given: dict[Address, set[int]]
-    """By voter, the indices of the shards that gave it something that opens the receipt."""
+    """By voter: the indices of the shards that gave it a partial or share that helps to open the receipt."""
     missing_logs: tuple[int, ...]
     """Indices of holders without a copy of their log, or without one that is long enough."""
 
     @property
     def openers(self) -> list[Address]:
-        """Voters that received enough to open it."""
+        """Voters that received enough partials to open the receipt."""
         return [voter for voter, shards in self.given.items() if len(shards) >= self.shares.threshold]
 
     @property
     def released(self) -> list[int]:
-        """Shards that released something."""
+        """Indices of the shards that released something."""
         return sorted(set().union(*self.given.values()))
 
     @property
     def is_joint(self) -> bool:
-        """Whether all voters together received enough to open it."""
+        """Whether all voters together received enough partials to open the receipt."""
         return len(self.released) >= self.shares.threshold
 
     @property
     def is_unknown(self) -> bool:
-        """Whether shards without a known log may have given one voter what it lacked."""
+        """Whether the shards without a known log may have given one voter the partials that it lacks."""
         most = max(len(each | set(self.missing_logs)) for each in (set[int](), *self.given.values()))
         return not self.openers and most >= self.shares.threshold
 
 
 @dataclass(frozen=True, slots=True)
 class OpeningReport:
-    """Everything that the copies tell of one receipt."""
+    """Report of one receipt, from the copies."""
 
     records: tuple[ReportedRelease, ...]
-    """Its records, oldest first."""
+    """The receipt's records, oldest first."""
     reaches: tuple[VersionReport, ...]
     """One for each version of the shares."""
     unknown_shards: tuple[Address, ...]
-    """Shards that released something for it and never held a share, as far as known."""
+    """Shards that released something for the receipt although they never held a share, as far as known."""
 
     @property
     def opened(self) -> bool:
-        """Whether a voter received enough to open it."""
+        """Whether a voter received enough partials to open the receipt."""
         return any(each.openers for each in self.reaches)
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the copies cannot tell if it was opened."""
+        """Whether the copies leave open if the receipt was opened."""
         return not self.opened and (bool(self.unknown_shards) or any(each.is_unknown for each in self.reaches))
 
     def reach(self, shares: DealtShares) -> VersionReport:
@@ -182,9 +183,9 @@ class OpeningReport:
 
 
 def report_opening(receipt: Digest, history: SharesHistory, logs: Sequence[CopiedLog], rebuilt: bool) -> OpeningReport:
-    """What these copies tell of a receipt.
+    """Makes the report of a receipt from these copies.
 
-    `rebuilt`: enclaves rebuild the epoch's key, so that a share opens the receipt whichever receipt it was released for.
+    `rebuilt`: enclaves rebuild the epoch's key, so a share that was released for any receipt also opens this one.
     """
     entries = sorted(_entries(history, logs), key=lambda each: (each.signed.record.decided_at, each.place))
     records = tuple(each for each in entries if each.signed.record.receipt_id == receipt)

@@ -1,4 +1,4 @@
-"""What a shard reads of the chain: everything about one ticket at one block (design sections 2 and 8)."""
+"""A shard's reads of the chain: all facts about one ticket at one block (design sections 2 and 8)."""
 
 from typing import Protocol
 
@@ -65,9 +65,8 @@ class KeyChain(AuditDrawChain, Protocol):
         ...
 
     def release_view(self, voter: Address, epoch: int, dispute: Digest | None, receipt_id: Digest) -> ReleaseView:
-        """The facts about a ticket of this voter, key epoch, dispute and receipt, at the newest final block.
-
-        The dispute's receipt is zero if the dispute is about another one.
+        """The facts about a ticket of this voter, key epoch, dispute and receipt, at the newest final block. The dispute's
+        receipt is zero if the dispute is not about this receipt.
         """
         ...
 

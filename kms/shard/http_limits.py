@@ -1,8 +1,8 @@
-"""Limits of what unknown clients may use of a shard's HTTPS: connections, time, memory for request bodies, and log pages.
+"""Limits for unknown clients of a shard's HTTPS interface: connections, time, memory for request bodies, and log pages.
 
-uvicorn sets no deadline for the next byte of a request, and accepts as many connections as there are file descriptors. A TLS
-handshake takes up to asyncio's 60 seconds there and is not counted. Here a connection is counted, and has little time, from
-before TLS begins.
+uvicorn sets no deadline for the next byte of a request, and accepts connections until file descriptors run out. It lets a TLS
+handshake take asyncio's 60 seconds and does not count the connection meanwhile. This module counts every connection, and limits
+its time, from before TLS begins.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ HANDSHAKE_S = 10.0
 """Seconds for a TLS handshake, from the connection to its end."""
 
 REQUEST_S = 30.0
-"""Seconds for a whole request, from the handshake or the answer before it to the end of its own answer. Further bytes extend
-nothing."""
+"""Seconds for a whole request, from the handshake or the answer before it to the end of its own answer. Further bytes do not
+extend it."""
 
 MAX_TLS_CONNECTIONS, MAX_TLS_CONNECTIONS_PER_ADDRESS = 128, 32
 """Most connections, in all and from one address. A further one is closed before a byte is read."""
@@ -43,8 +43,8 @@ MAX_BODIES_BYTES = 4 * MAX_EXCHANGE_BYTES
 """Most bytes of all bodies that are being received or answered."""
 
 TURN_WAIT_S = 5.0
-"""Seconds that a request for a page of the log waits for its turn. It is longer than as many pages take as one address has
-connections, so that one address alone cannot exclude others."""
+"""Seconds that a request for a page of the log waits for its turn. It is longer than the pages for all connections of one address
+take, so that one address alone cannot exclude others."""
 
 KEEP_ALIVE_S = 5
 """Seconds after which an idle connection is closed."""
@@ -137,14 +137,14 @@ class BodyBudget:
     def __init__(self, most: int = MAX_BODIES_BYTES) -> None:
         self._most = most
         self.used = 0
-        """Bytes now."""
+        """Bytes of all bodies now."""
 
     @asynccontextmanager
     async def body(self, request: Request, most: int) -> AsyncIterator[bytes]:
-        """The body, counted until the request is answered.
+        """Yields the body of a request, and counts its bytes until the request is answered.
 
-        `TooLarge` as soon as it is above `most`; `TryAgain` as soon as all bodies together are too large, or if it does not
-        arrive.
+        `TooLarge` as soon as the body exceeds `most` bytes; `TryAgain` as soon as all bodies together are too large, or if the
+        body does not arrive.
         """
         data = bytearray()
         try:
@@ -166,7 +166,7 @@ class TurnQueue:
     """Runs work of unknown clients one at a time, in order of arrival. For one event loop.
 
     A page of the log costs much processor time, which releases also need. A waiting request holds no thread. A client that
-    disconnects keeps its place in the queue, so places are counted by address beside the connections.
+    disconnects keeps its place in the queue, so places are counted by address, apart from connections.
     """
 
     def __init__(self) -> None:
@@ -175,8 +175,9 @@ class TurnQueue:
 
     @asynccontextmanager
     async def turn(self, address: str) -> AsyncIterator[None]:
-        """A turn for a client at an address. `TryAgain` if it does not come within `TURN_WAIT_S`, or at once if as many wait as
-        there may be connections, in all or from this address."""
+        """Waits for the turn of a client at an address, and holds it while the context is open. `TryAgain` if the turn does not
+        come within `TURN_WAIT_S`, or at once if too many requests wait, in all or from this address (the limits are those of
+        connections)."""
         if self._waiting.total() >= MAX_TLS_CONNECTIONS or self._waiting[address] >= MAX_TLS_CONNECTIONS_PER_ADDRESS:
             raise TryAgain("shard", "is busy with pages of its log: ask again")
         self._waiting[address] += 1
@@ -219,5 +220,5 @@ def server_config(app: FastAPI, host: str, port: int, certificate: Path, key: Pa
 
 
 def host_of(transport: asyncio.BaseTransport) -> str:
-    """Address of the other end; the same for all connections that are closed."""
+    """Address of the other end; one and the same value for all closed connections."""
     return str((transport.get_extra_info("peername") or ("",))[0])

@@ -116,7 +116,7 @@ class ChannelServer:
         self._acceptor.start()
 
     def close(self) -> None:
-        """Takes no more channels and ends the open ones; an answer that is being made may still be sent."""
+        """Accepts no more channels and ends the open ones. An answer that is being made may still be sent."""
         self._closing = True
         _shut_down(self._listening)
         self._acceptor.join(SHUTDOWN_S)
@@ -124,7 +124,8 @@ class ChannelServer:
         with self._lock:
             running, peers = list(self._threads), list(self._peers)
         for peer in peers:
-            # Only the receiving side: a thread that waits for a request sees the end, one that writes an answer does not.
+            # Only the receiving side is closed: a thread that waits for a request sees the end, and a thread that writes an
+            # answer continues.
             _shut_down(peer, socket.SHUT_RD)
         for thread in running:
             thread.join(SHUTDOWN_S)
@@ -161,7 +162,7 @@ class ChannelServer:
         except BytewiseError as error:
             if not attested:
                 metrics.KMS_CHANNELS.labels(outcome="refused").inc()
-            if not (attested and isinstance(error, ChannelBroken)):  # every channel ends so
+            if not (attested and isinstance(error, ChannelBroken)):  # the normal end of a channel
                 telemetry.log_error("channel.refused", error)
         finally:
             self._slots.leave(host, attested=attested)
@@ -181,5 +182,5 @@ class ChannelServer:
 
 
 def _shut_down(stream: socket.socket, how: int = socket.SHUT_RDWR) -> None:
-    with contextlib.suppress(OSError):  # it ended by itself
+    with contextlib.suppress(OSError):  # the channel ended by itself
         stream.shutdown(how)

@@ -5,8 +5,7 @@ from bytewise.tee import confinement
 
 
 def harden_process() -> None:
-    """Protects this process before it reads a secret. Where the system cannot do it, the log says so and the process
-    continues."""
+    """Protects this process before it reads a secret. If the system cannot protect it, the process logs this and continues."""
     fence = confinement.deny_inspection()
     if fence.missing:
         telemetry.log("process.hardening_failed", missing=fence.missing)

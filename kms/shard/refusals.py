@@ -1,6 +1,6 @@
-"""What a shard says when it refuses, over HTTPS and attested channels: the error's class and rule only.
+"""Refusals of a shard over HTTPS and attested channels: they contain the error's class and rule only.
 
-It also limits how many refusals a shard puts on its record.
+The module also limits how many refusals a shard records in its release log.
 """
 
 import threading
@@ -12,20 +12,21 @@ from bytewise.protocol.units import Address
 from bytewise.service import metrics, telemetry
 
 REFUSALS_A_DAY = 50
-"""Most refusals of one verifier that a shard records in a day of the chain. Further ones are in its log only."""
+"""Most refusals of one verifier that a shard records in a day of the chain. Further refusals appear only in the log of its
+process."""
 
 _DAY_S = 86_400
 
 
 def refusal(error: BytewiseError) -> ShardRefusal:
-    """The refusal for an error. Logs and counts it."""
+    """The refusal for an error, which is also logged and counted."""
     telemetry.log_error("request.refused", error)
     metrics.KMS_REFUSALS.labels(rule=error.rule).inc()
     return ShardRefusal(type(error).__name__, error.rule, isinstance(error, Unavailable))
 
 
 class RefusalQuota:
-    """Recorded refusals by verifier and day. Thread-safe; a restart forgets those of the day."""
+    """Counts recorded refusals by verifier and day. Thread-safe. A restart begins at zero."""
 
     def __init__(self) -> None:
         self._day = 0
@@ -33,7 +34,7 @@ class RefusalQuota:
         self._lock = threading.Lock()
 
     def take(self, voter: Address, now: int) -> bool:
-        """Whether one more refusal of this verifier at unix second `now` may be recorded."""
+        """Whether one more refusal of this verifier may be recorded at unix second `now`; then it is counted."""
         with self._lock:
             if now // _DAY_S != self._day:
                 self._day, self._taken = now // _DAY_S, Counter()

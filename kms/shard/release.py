@@ -64,9 +64,9 @@ from kms.storage.keyring import OpenedShare
 def release_evidence_of(
     request: ReleaseRequest, shown: AppraisalResult, policy_serial: int, refused: Fault | None
 ) -> ReleaseEvidence:
-    """The evidence on which a request was decided; `refused` is why nothing was given.
+    """The evidence on which a request was decided. `refused`: why the shard released nothing.
 
-    A refused audit request names no anchored receipt: nobody verified where it is anchored, and it can be long.
+    For a refused audit request the evidence omits the anchored receipt: the shard did not verify it, and it can be long.
     """
     is_audit = refused is None and request.ticket.kind == TicketKind.AUDIT.value
     return ReleaseEvidence(
@@ -83,7 +83,7 @@ def release_evidence_of(
 
 ADMISSIONS = 4
 """Most requests that are parsed and checked at the same time; they may be large. Reads of the chain come later and are not
-counted, so that a slow node does not delay the admission of others."""
+counted, so that a slow node does not delay other requests."""
 
 REFRESH_S = 5.0
 """Seconds between two reads of the chain for requests of `info`."""
@@ -96,7 +96,8 @@ _NEEDS_RELEASE_SHARES = "is rebuilt by enclaves from shares, and release_shares 
 
 
 class Shard:
-    """One key holder of one epoch. Methods are thread-safe: the database serialises what must be."""
+    """One key holder of one epoch. Methods are thread-safe: transactions of the database serialise what must not run at the same
+    time."""
 
     def __init__(
         self,
@@ -114,9 +115,9 @@ class Shard:
         release_shares: bool = False,
         report_share: ShareReporter = ignore_share,
     ) -> None:
-        """`find`: finds the share again after the key was dealt again. `report_share`: called with the only share in memory.
-        `clock`: the machine's; no block may be dated far ahead of it. `release_shares`: required for an epoch whose key enclaves
-        rebuild, else `ConfigurationError`."""
+        """`find`: finds the new share in the folder after the key was dealt again. `report_share`: called with the commitments of
+        the only share in memory. `clock`: the machine's clock; no block may be dated far ahead of it. `release_shares`: must be
+        true for an epoch whose key enclaves rebuild, else `ConfigurationError`."""
         if is_rebuilt(document.record.epoch) and not release_shares:
             raise ConfigurationError(f"key epoch {document.record.epoch}", _NEEDS_RELEASE_SHARES)
         listed = next((each for each in document.record.shards if each.index == share.index), None)
@@ -140,18 +141,18 @@ class Shard:
 
     @property
     def signer(self) -> Signer:
-        """Its account."""
+        """The shard's account."""
         return self._signer
 
     def terms(self) -> PeerRequirements:
-        """What it requires of a peer that asks for a release: an enclave that the policy accepts, for this network and epoch."""
+        """Requirements for a peer that asks for a release: an enclave that the policy accepts, for this network and epoch."""
         epoch = self._document.record.epoch
         return PeerRequirements(
             MeasurementRole.KEY_SHARD, MeasurementRole.VERIFIER_ENCLAVE, self._contracts, epoch, self._appraisal, None
         )
 
     def info(self) -> ShardInfo:
-        """What this shard serves, and whether its share is in force."""
+        """The epoch that this shard serves, and whether its share is in force."""
         self._refresh()
         record, status = self._document.record, self._rotation.status()
         return ShardInfo(
@@ -160,7 +161,7 @@ class Shard:
         )  # fmt: skip
 
     def _refresh(self) -> None:
-        """Reads the chain as a request would, at most once in `REFRESH_S`, since anybody may ask for `info`."""
+        """Reads the chain as for a request, but at most once in `REFRESH_S`, since anybody may ask for `info`."""
         now = time.monotonic()
         with self._refreshing:
             if now < self._refresh_after:
@@ -183,8 +184,8 @@ class Shard:
         return ReleaseLog(self._records.page(self._document.record.epoch if epoch is None else epoch, first))
 
     def release(self, body: bytes, peer: AttestedPeer) -> ReleaseAnswer:
-        """Returns the sealed partial and the record of its release, or raises the named rule. `peer` satisfied `terms` and asks
-        now."""
+        """Returns the sealed partial and the record of its release, or raises the error of the broken rule. `peer` is the
+        attested enclave that asks; it satisfied `terms`."""
         if not self._admissions.acquire(timeout=ADMISSION_WAIT_S):
             raise TryAgain("shard", "is busy with other requests: ask again")
         try:
@@ -237,7 +238,7 @@ class Shard:
             release_policy.verify_date(usage.newest, facts)
             return self._record(request, admitted, facts, head, fault)
 
-        # Only registered verifiers leave a refusal on the record, and few of them. Otherwise others could fill the disk.
+        # Only refusals of registered verifiers are recorded, and only a few each. Otherwise other callers could fill the disk.
         if facts.is_verifier and self._refusals.take(ticket.voter, facts.timestamp):
             self._records.append(ticket, recorded)
 

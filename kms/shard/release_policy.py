@@ -1,9 +1,9 @@
-"""Decides whether a request may have a partial. The functions are pure and use gathered facts, cheapest and most public first
-(design section 8).
+"""Decides whether a request may have a partial. The functions are pure. They check gathered facts, the cheapest and most public
+first (design section 8).
 
 The peer was attested before (`bytewise.tee.channel`). `verify_request` needs only the request, `verify_entitlement` the chain at
-one block, `verify_limits` the earlier releases of this shard. Each returns what it verified or raises the named rule. A request
-that a view one block behind would refuse raises `TryAgain`, never a refusal.
+one block, `verify_limits` the earlier releases of this shard. Each returns its input or raises the error of the broken rule. A
+request that may be valid one block later raises `TryAgain`, not a refusal.
 """
 
 from collections.abc import Callable
@@ -31,16 +31,16 @@ from bytewise.tee.appraisal import AppraisalResult
 from bytewise.tee.binding import AttestedPeer
 
 INSTANCES_PER_SEAT = 2
-"""Distinct enclave instances of one voter for each seat and round: one restart is allowed. They are counted per voter, so that
-nobody can use up another's. A committee of s seats has at most 2s per receipt."""
+"""Distinct enclave instances of one voter for each seat and round: one restart is allowed. They are counted for each voter, so
+that no voter can use up the limit of another. A committee of s seats has at most 2s per receipt."""
 
 RECORDS_PER_INSTANCE = 1000
 """Most records of releases to one instance under one ticket. A seat that repeats its job because other shards are unreachable
 stays far below it."""
 
 AHEAD_S = LAG_S // 2
-"""Most seconds by which a block may be dated after the shard's own clock. After a record of such a date, true blocks still count
-that are older by the rest of `LAG_S`; an honest final block is a quarter of an hour old."""
+"""Most seconds by which a block may be dated after the shard's own clock. It is below `LAG_S`, so that after a record with such a
+date blocks with true dates are still accepted. An honest final block is a quarter of an hour old."""
 
 AUDIT_SEATS = 1
 """A drawn audit counts as one seat."""
@@ -101,7 +101,8 @@ def verify_epoch(ticket: Ticket, state: EpochState) -> EpochState:
 
 
 def dispute_seats(ticket: Ticket, case: Dispute | None, block: int) -> int:
-    """Seats of the ticket's voter in the round that commits or reveals; `case` is the ticket's dispute at a block."""
+    """Seats of the ticket's voter in the current round, which is in commit or reveal. `case` is the ticket's dispute at a
+    block."""
     if case is None:
         raise TryAgain("chain view", f"no dispute {ticket.subject.hex()} at block {block}")
     if case.id != ticket.subject or case.receipt_id != ticket.receipt_id:
@@ -114,7 +115,7 @@ def dispute_seats(ticket: Ticket, case: Dispute | None, block: int) -> int:
 
 
 def verify_audit(ticket: Ticket) -> Ticket:
-    """Returns the ticket of an audit if its subject and round are those of an audit."""
+    """Returns the ticket if its subject and round are those of an audit."""
     if ticket.subject != ticket.receipt_id or ticket.round != 0:
         raise TicketRefused("the subject of an audit must be its receipt and its round 0", TicketFlaw.NO_AUDIT)
     return ticket
@@ -130,8 +131,8 @@ def audit_seats(ticket: Ticket, drawing: AuditDraw, clock: int) -> int:
 
 
 def verify_acceptance_in_force(standing: PolicyState, evidence: AppraisalResult, facts: ChainFacts) -> AppraisalResult:
-    """Returns the evidence unless the policy entries that accept it still wait by the chain's time. A local clock that jumped
-    ahead thus ends no wait."""
+    """Returns the evidence unless the policy entries that accept it are not in force yet by the chain's time. The chain's time is
+    used because a local clock may have jumped ahead."""
     if {entry_digest(evidence.program), entry_digest(evidence.rule)} & standing.waiting(facts.timestamp):
         raise TryAgain("appraisal policy", f"what was added to it does not count yet at block {facts.number}")
     return evidence
@@ -140,8 +141,8 @@ def verify_acceptance_in_force(standing: PolicyState, evidence: AppraisalResult,
 def verify_limits(ticket: Ticket, seats: int, instances: frozenset[Digest], audits: int, budget: int) -> Ticket:
     """Returns the ticket; `BudgetSpent` if a limit is used up.
 
-    `instances` are the enclave instances that already got a partial under this right. `audits` is the number of audits that were
-    released in this epoch; a new audit needs it to be below `budget`. The budget never refuses a dispute seat.
+    `instances` are the enclave instances that already got a partial for this seat or audit. `audits` is the number of audits that
+    were released in this epoch; a new audit is refused if it has reached `budget`. The budget does not apply to dispute seats.
     """
     allowed = INSTANCES_PER_SEAT * seats
     if len(instances | {ticket.instance}) > allowed:
@@ -152,16 +153,15 @@ def verify_limits(ticket: Ticket, seats: int, instances: frozenset[Digest], audi
 
 
 def verify_records(of_receipt: int, given: Callable[[], int]) -> None:
-    """`BudgetSpent` if one instance has too many release records under one ticket. `given` counts them, which takes long where
-    there are many, so it is called only if the receipt has that many records in all."""
+    """`BudgetSpent` if one instance has too many release records under one ticket. `given` counts them. Counting many records is
+    slow, so it is called only if the receipt has that many records in all."""
     if of_receipt >= RECORDS_PER_INSTANCE and given() >= RECORDS_PER_INSTANCE:
         raise BudgetSpent("records", RECORDS_PER_INSTANCE)
 
 
 def verify_not_ahead(facts: ChainFacts, now: int) -> ChainFacts:
-    """Returns the facts unless their block is dated long after `now`, a unix second of the shard's own clock: then `TryAgain`.
-
-    A record of such a date would stop the shard until that time (`verify_date`), and auditors would reject its log.
+    """Returns the facts; `TryAgain` if their block is dated long after `now`, a unix second of the shard's own clock. A record
+    with such a date would stop the shard until that time (`verify_date`), and auditors would reject its log.
     """
     if facts.timestamp > now + AHEAD_S:
         why = f"block {facts.number} is dated {facts.timestamp}, and this machine's clock is at {now}"
@@ -172,9 +172,8 @@ def verify_not_ahead(facts: ChainFacts, now: int) -> ChainFacts:
 
 
 def verify_date(newest: int, facts: ChainFacts) -> int:
-    """Returns the block's time unless it is so long before the `newest` recorded date that auditors would reject the log.
-
-    It then raises `TryAgain`: the node is behind the one that was asked before.
+    """Returns the block's time; `TryAgain` if it is so long before the `newest` recorded date that auditors would reject the log.
+    The node then is behind the node that answered before.
     """
     if facts.timestamp + LAG_S < newest:
         raise TryAgain("chain view", f"block {facts.number} is {newest - facts.timestamp} s older than the newest date on record")

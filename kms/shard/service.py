@@ -50,11 +50,11 @@ def build_shard(
     settings: ShardSettings, contracts: Contracts, view: KeyView, report_share: ShareReporter = ignore_share,
     clock: Clock | None = None,
 ) -> Shard:  # fmt: skip
-    """The shard of these settings. `report_share` is called with the share that it holds in memory. `clock`: by default the
+    """The shard of these settings. `report_share` is called with the commitments of the share in memory. `clock`: by default the
     machine's.
 
-    `ConfigurationError` for any file, key, policy or epoch that cannot be right, `StaleBackup` for a release log that lacks what
-    the shard signed.
+    `ConfigurationError` for an invalid file, key, policy or epoch; `StaleBackup` for a release log that lacks records which the
+    shard signed.
     """
     if settings.production:
         mode.enter_production()
@@ -89,7 +89,7 @@ def build_shard(
 
 
 def build_participant(settings: ShardSettings, contracts: Contracts, view: CeremonyView) -> Participant:
-    """The shard's side of key ceremonies; `ConfigurationError` for a folder or database that cannot be right."""
+    """The shard's side of key ceremonies; `ConfigurationError` for an invalid folder or database."""
     engine = open_database(settings.database_url)
     check_revision(engine)
     trust = TrustSettings(
@@ -110,7 +110,7 @@ def serve_shard(
 ) -> int:
     """Serves until SIGTERM or SIGINT; returns the exit code. `simulator`: makes the quoter of a simulated run.
 
-    It hardens the process first, whoever started it.
+    The function hardens the process first, however it was started.
     """
     harden_process()
     # uvicorn raises the signal again after its shutdown. With this handler the process then exits with code 0.
@@ -154,7 +154,8 @@ def _add_checks(readiness: ReadinessRegistry, settings: ShardSettings, shard: Sh
 
 
 def share_check(shard: Shard | None) -> Check:
-    """Whether the shard holds a share that the chain has in force, which also says whether it can read the chain."""
+    """Checks whether the shard holds a share that is in force on the chain; so it also checks whether the shard can read the
+    chain."""
     threshold, do = "in force", "See the log: the chain does not answer, or the folder lacks the newest share."
     if shard is None:
         do = "Put the epoch document there after the ceremony, then restart."
@@ -179,7 +180,7 @@ def open_channels(settings: ShardSettings, shard: Shard, chain_id: int, simulato
 
 
 def verify_epoch_document(document: EpochDocument, view: CeremonyView) -> EpochDocument:
-    """Returns the document; `StaleBackup` if the chain has other shares of its epoch, so that it is from before a resharing.
+    """Returns the document. `StaleBackup` if the chain has other shares of its epoch: the document then is from before a reshare.
 
     An epoch that the chain does not have yet is accepted.
     """
@@ -191,8 +192,8 @@ def verify_epoch_document(document: EpochDocument, view: CeremonyView) -> EpochD
 
 
 def _verify_own_log(records: ReleaseRecords, epoch: int, shard: Address) -> None:
-    """Verifies that the release log is complete and that all records are this shard's: a log that continues another shard's is
-    invalid."""
+    """Verifies that the release log is complete and that this shard signed all its records: a log that continues the log of
+    another shard is invalid."""
     records.verify_chain(epoch)
     for each in records.epochs():
         for whose in {signed.record.shard for signed in records.page(each, records.head(each).next_index - 1)}:
@@ -206,7 +207,7 @@ def _policy_in_force(settings: ShardSettings, chain_id: int, view: KeyView) -> P
         telemetry.log("policy.accepted_unsigned", assurance="simulated")
         return first_policy_state(load_policy(settings.policy_file, chain_id, settings.production))
     history = settings.folder / keyring.POLICY_HISTORY
-    # Either clock may be wrong or false. Together they neither end a wait early nor make it endless.
+    # Either clock may be wrong. Requiring both ends no wait early, and no wait lasts forever.
     times = PolicyTimes(own=SystemClock().now(), chain=view.time())
     return load_policy_state(
         settings.policy_file, history, settings.policy_governors, settings.policy_threshold, chain_id, settings.production, times
@@ -229,8 +230,8 @@ def _verify_governed(settings: ShardSettings, record: EpochRecord, chain_id: int
 
 
 def _log_clock_regression(seconds: int) -> None:
-    # Evidence made now counts as expired until the clock is there again. Only a restart helps, and only a person knows which time
-    # is right.
+    # The clock went back: evidence made now counts as expired until the clock reaches the earlier time again. Only a restart
+    # helps, and only a person knows which time is right.
     telemetry.log("clock.went_back", seconds=seconds)
 
 

@@ -1,6 +1,5 @@
-"""Follows a key that is dealt again while actors run: the share that a shard answers with, and the keys that verify partials.
-
-Both follow the chain, so that no process has to restart when new shares come into force.
+"""Follows a key whose shares are dealt again while processes run: the share with which a shard answers, and the keys that verify
+partials. Both are those that the chain has in force, so that no process must restart for new shares.
 """
 
 import contextlib
@@ -27,7 +26,8 @@ ShareFinder = Callable[[Sequence[Blob]], OpenedShare]
 """The share that fits commitments; `ConfigurationError` if there is none (`kms.storage.keyring.find_share`)."""
 
 SETTLE_S = 120.0
-"""Seconds after which a version that is not above the one before is accepted, if the chain still shows it at a later block."""
+"""Seconds after which a version that is not above the version before is accepted, if the chain still shows it at a later
+block."""
 
 
 class SharesInForce(NamedTuple):
@@ -49,25 +49,25 @@ def shares_in_force(facts: ChainFacts) -> SharesInForce:
 
 
 class ShareStatus(NamedTuple):
-    """What a running shard answers with."""
+    """The share with which a running shard answers."""
 
     shares: Digest
     """keccak256 of the commitments that its share fits, one after the other."""
     version: int | None
     """Their version, as the chain said; None before the first read of the chain."""
     in_force: bool | None
-    """Whether they were in force at the last read of the chain; None if there was none, or it failed."""
+    """Whether they were in force at the last read of the chain; None if there was no read, or it failed."""
 
 
 class _Contradiction(NamedTuple):
-    """Shares that cannot be in force if what the chain showed before was true."""
+    """Shares that contradict an earlier answer of the chain: both cannot be true."""
 
     version: int
     commitments: bytes
     number: int
-    """The first block that showed them since the chain last showed others."""
+    """The first block that showed these shares since the chain last showed others."""
     since: float
-    """When that was, monotonic seconds."""
+    """When the chain showed that block, in monotonic seconds."""
 
 
 class ShareRotation:
@@ -101,19 +101,19 @@ class ShareRotation:
             return self._share
 
     def status(self) -> ShareStatus:
-        """What that share is."""
+        """Which share that is."""
         with self._lock:
             return ShareStatus(digests.keccak256(self._commitments), self._version, self._in_force)
 
     def mark_unknown(self) -> None:
-        """The chain could not be read."""
+        """Marks the status as unknown because the chain could not be read."""
         with self._lock:
             self._in_force = None
             metrics.SHARE_IN_FORCE.set(0)
 
     @contextlib.contextmanager
     def borrow(self, current: SharesInForce) -> Iterator[OpenedShare]:
-        """The share for one request, as `follow_chain` gives it. Until the request is answered, no other share is reported as the
+        """Lends the share, after `follow_chain`, to one request. Until the request is answered, no other share is reported as the
         only one."""
         with self._lock:
             share, fits = self._follow(current), self._commitments
@@ -129,10 +129,10 @@ class ShareRotation:
                         self._report()
 
     def follow_chain(self, current: SharesInForce) -> OpenedShare:
-        """The share in force, read from the folder if it is another than before.
+        """The share in force. It is read from the folder if it is not the share from before.
 
-        `TryAgain` while the folder lacks it, or while the chain contradicts what it showed before (`SETTLE_S`); `StaleBackup` if
-        the shares in force belong to others, or this shard has another index.
+        `TryAgain` while the folder lacks the share, or while the chain contradicts an earlier answer (`SETTLE_S`); `StaleBackup`
+        if other shards hold the shares in force, or this shard has another index.
         """
         with self._lock:
             return self._follow(current)
@@ -151,7 +151,8 @@ class ShareRotation:
         return self._share
 
     def _report(self) -> None:
-        # A request that began before the change answers with its old share, however long that takes. Nobody waits for it here.
+        # A request that began before the change answers with its old share, however long it takes. This method does not wait for
+        # it.
         self._report_share(self._commitments if self._users.keys() <= {self._commitments} else b"")
 
     def _find_share(self, current: SharesInForce) -> OpenedShare:
@@ -173,10 +174,10 @@ class ShareRotation:
         return found
 
     def _verify_settled(self, current: SharesInForce, version: int) -> SharesInForce:
-        """Versions only grow, so either the node is behind or one of its answers was false. Which one is unknown, so time
-        decides."""
+        """Refuses a version that is not above the version before until it has lasted `SETTLE_S`. Versions only grow, so the node
+        is behind or one of its answers was false; which one cannot be known."""
         first, now = self._contradiction, time.monotonic()
-        # An earlier block than the first: either may be the false one, so the wait begins again.
+        # This block is earlier than the first one: either may be the false one, so the wait begins again.
         is_other = first is None or (first.version, first.commitments) != (current.version, current.commitments)
         if first is None or is_other or current.number < first.number:
             first = self._contradiction = _Contradiction(current.version, current.commitments, current.number, now)
@@ -191,7 +192,8 @@ class ShareRotation:
 
 @lru_cache(maxsize=16)
 def with_verification_keys(record: EpochRecord, commitments: bytes) -> EpochRecord:
-    """The key epoch with verification keys derived from these commitments, the chain's, whatever the address book has."""
+    """The key epoch with the verification keys of these commitments, which are those of the chain. The keys in the address book
+    are ignored."""
     points = [decode_point(each) for each in split_commitments(commitments)]
     shards = (replace(each, verification_key=encode_point(verification_key(each.index, points))) for each in record.shards)
     return replace(record, shards=tuple(shards))

@@ -1,7 +1,7 @@
 """A shard's account at rest: the signing key, sealed under the folder's storage key as shares are (ADR-040).
 
-A copy of the folder without its storage key must not be able to sign for the shard: a repair gives a share to whoever has the
-shard's signature. The address is public and stands beside the sealed key, so reading it opens nothing.
+A copy of the folder without its storage key must not be enough to sign for the shard: a repair gives a share to the holder of the
+shard's signing key. The address is public and stands beside the sealed key, so reading it opens nothing.
 """
 
 from dataclasses import dataclass
@@ -41,7 +41,8 @@ def draw_account(folder: Path, sealer: Sealer, rng: Rng) -> None:
 
 
 def address_of(folder: Path) -> Address:
-    """The account of a folder, as its file says. Only `open_account` shows that the folder can sign for it. Errors as there."""
+    """The account of a folder, as its file names it. Only `open_account` proves that the folder can sign for it. Errors as
+    there."""
     if (folder / PLAIN_KEY).exists():
         do = "is not sealed, so that any copy of the folder can sign for this shard: stop the shard and run `bytewise shard wrap`"
         raise ConfigurationError(PLAIN_KEY, f"{do}, which seals it")
@@ -109,5 +110,5 @@ def _read(folder: Path) -> SealedAccount:
 
 
 def account_context(address: Address) -> Digest:
-    """What a sealed account key is bound to: it opens as the key of no other account."""
+    """Associated data of a sealed account key: it binds the key to its account."""
     return digests.labelled(Label.ACCOUNT_AT_REST, bytes.fromhex(address[2:]))

@@ -83,15 +83,15 @@ def is_wiped(path: Path) -> bool:
 
 
 def wipe_draft(draft: Path) -> bool:
-    """Removes and overwrites what an interrupted `write_whole` left; returns whether there was something. Safe while another one
-    runs.
+    """Overwrites and removes the draft of an interrupted `write_whole`; returns whether there was one. Safe while another
+    `write_whole` runs.
 
-    The other one either already has its file, which stays untouched, or raises `TryAgain`.
+    The running `write_whole` either has its file already, which stays untouched, or raises `TryAgain`.
     """
     try:
         with draft.open("r+b") as file:
             draft.unlink()
-            # The draft has no name now, so no process links it any more. A process that linked it before has a complete file.
+            # The draft has no name now, so no process can link it. A process that linked it before has a complete file.
             if os.fstat(file.fileno()).st_nlink == 0:
                 _overwrite(file)
     except FileNotFoundError:

@@ -22,8 +22,8 @@ CHANGING = "changing.lock"
 """File in the folder that a process locks while it erases, restores or wraps."""
 
 ShareReporter = Callable[[bytes], None]
-"""Called with the commitments of the share that a process holds in memory, one after the other, as soon as it holds no other;
-with b"" while it also holds others."""
+"""Function that a process calls with the concatenated commitments of the share in its memory as soon as it holds no other share,
+and with b"" while it also holds others."""
 
 
 def ignore_share(_commitments: bytes) -> None:
@@ -32,8 +32,8 @@ def ignore_share(_commitments: bytes) -> None:
 
 @contextlib.contextmanager
 def lock_for_serving(folder: Path) -> Iterator[ShareReporter]:
-    """Locks the folder for a serving process, from before it reads a share until it holds none. Yields the function to report its
-    share with.
+    """Locks the folder for a serving process, from before it reads a share until it holds none. Yields the function that reports
+    its share.
 
     `ConfigurationError` if another process serves from the folder, or erases, restores or wraps in it.
     """
@@ -45,15 +45,15 @@ def lock_for_serving(folder: Path) -> Iterator[ShareReporter]:
                 said = digests.keccak256(commitments) if commitments else ZERO_DIGEST
                 os.pwrite(lock, said.hex().encode(), 0)
             except OSError as error:
-                # An erasing process then reads the digest from before, and refuses.
+                # An erasing process then reads the earlier digest and refuses.
                 telemetry.log("folder_lock.write_failed", why=error.strerror)
 
         yield held
 
 
 def _acquire(folder: Path, lock: int) -> None:
-    """Takes the lock and reports no share yet. It fails while another process changes the folder, which may have seen nobody
-    serve."""
+    """Takes the lock and reports no share yet. It fails while another process changes the folder, since that process may have
+    found no serving process."""
     with _opened(folder / CHANGING) as changing:
         if not (_locked(changing, folder / CHANGING) and _locked(lock, folder / LOCK)):
             who = "another process serves from it, or erases, restores or wraps in it"
@@ -66,11 +66,11 @@ def _acquire(folder: Path, lock: int) -> None:
 
 @contextlib.contextmanager
 def lock_for_change(folder: Path) -> Iterator[Digest | None]:
-    """Locks the folder for a process that erases, restores or wraps; no other may do so or start to serve. Yields None if none
-    serves.
+    """Locks the folder for a process that erases, restores or wraps; no other process may do so or start to serve. Yields None if
+    no process serves.
 
-    While a process serves, it yields keccak256 of the commitments of the one share that it holds, zero if it holds others or did
-    not report. `ConfigurationError` if another process erases, restores or wraps in the folder.
+    While a process serves, yields keccak256 of the commitments of the one share that the process holds; zero if it holds others
+    or did not report. `ConfigurationError` if another process erases, restores or wraps in the folder.
     """
     # While a process serves, the lock of that process does not exclude a second change.
     with _opened(folder / CHANGING) as changing:

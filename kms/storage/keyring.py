@@ -60,7 +60,8 @@ def certificate(folder: Path) -> str:
 
 
 def shard_entry(folder: Path, url: str, channel: str) -> ShardContact:
-    """What others must know of this shard before a ceremony: its HTTPS address, and `host:port` of its attested channels."""
+    """The shard's public entry, which other participants need before a ceremony: its HTTPS address, and `host:port` of its
+    attested channels."""
     return ShardContact(address_of(folder), url, channel, certificate(folder))
 
 
@@ -148,7 +149,7 @@ def erase_all(folder: Path, epoch: int) -> int:
 def _erase(folder: Path, epoch: int, kept: set[Path]) -> int:
     """Removes every share of the epoch, every draft of one and every ML-KEM key, except the shares in `kept` with their keys."""
     erased = 0
-    # Left-overs of a crash, of any share: a renamed draft opens, and so does the copy of a restore.
+    # Left-overs of a crash may contain any share: a renamed draft opens, and so does the copy of a restore.
     for kind, suffix in (("kem", KEM_SUFFIX), ("share", SHARE_SUFFIX)):
         left = [wipe_draft(path) for path in _named(folder, kind, epoch, DRAFT)]
         for ending in (DRAFT, suffix):
@@ -195,7 +196,7 @@ class OpenedShare:
         self._kem = kem
 
     def scalar(self) -> int:
-        """f(index)."""
+        """The scalar f(index)."""
         return decode_scalar(self._secret.reveal())
 
     def kem_seed(self) -> bytes:
@@ -248,12 +249,12 @@ def _opened(sealer: Sealer, epoch: int, path: Path) -> OpenedShare:
 
 
 def share_context(epoch: int, index: int) -> Digest:
-    """What a sealed share is bound to: it opens under no other epoch or index."""
+    """Associated data of a sealed share: it binds the share to its epoch and index."""
     return digests.labelled(Label.SHARE_AT_REST, epoch, index)
 
 
 def kem_context(epoch: int, index: int) -> Digest:
-    """What a sealed ML-KEM key is bound to: it opens under no other epoch or index."""
+    """Associated data of a sealed ML-KEM key: it binds the key to its epoch and index."""
     return digests.labelled(Label.KEM_AT_REST, epoch, index)
 
 

@@ -1,7 +1,7 @@
 """The position of a shard's release logs, stored beside its keys (ADR-041).
 
-A shard whose database is lost or replaced by an older copy would sign a second log under the same account, and would be convicted
-of it. It refuses to start instead.
+A shard whose database is lost or replaced by an older copy would sign a second log under the same account, and would be
+convicted. With the stored position it refuses to start instead.
 """
 
 import threading
@@ -59,8 +59,8 @@ class LogPositionFile:
         self._marking = threading.Lock()
 
     def begin(self, records: ReleaseRecords) -> None:
-        """Checks the stored positions before the first release, and updates those that are old or missing. `records` are all this
-        shard's.
+        """Checks the stored positions before the first release, and updates those that are old or missing. `records`: all records
+        of this shard.
 
         `StaleBackup` if the records lack a stored position; `ConfigurationError` if the positions cannot be read or written.
         """

@@ -29,12 +29,12 @@ from bytewise.service.settings import child_environment
 from kms.storage.files import KEY_BYTES, create_file, is_wiped, read_key, wipe, write_whole
 
 MAX_OUTPUT_BYTES = 16_384
-"""Far above what any key service makes of 32 bytes."""
+"""Most bytes of a command's output: far above the size of 32 wrapped bytes from any key service."""
 _BY_HAND = "run it by hand to see why (its stderr is dropped here, because it may contain the key)"
 
 
 def run_key_command(setting: str, command: Sequence[str], given: bytes, limit_s: float) -> bytes:
-    """What the command prints when it reads these bytes. `setting` names the command in errors.
+    """Runs a command with these bytes as stdin and returns its output. `setting` names the command in errors.
 
     `TryAgain` if it fails, or has not ended after `limit_s` seconds (it is then killed, with the processes that it started);
     `ConfigurationError` if it cannot be started, or prints nothing or too much.
@@ -79,7 +79,7 @@ def _named(setting: str, command: Sequence[str]) -> str:
 
 STORAGE_KEY, WRAPPED_KEY = "storage.key", "storage.wrapped"
 LIMIT_S, MAX_LIMIT_S = 30.0, 600.0
-"""Longest wait for the command, by default and at all, seconds."""
+"""Longest wait for the command in seconds: the default, and the highest value of the setting."""
 _NONCE_BYTES = 12
 
 
@@ -91,7 +91,7 @@ class Sealer(Protocol):
         ...
 
     def open(self, sealed: bytes, context: Digest) -> Secret:
-        """The secret; `ConfigurationError` if it was altered, or sealed elsewhere or for another context."""
+        """Opens the secret. `ConfigurationError` if it was altered, or sealed under another key or for another context."""
         ...
 
 
@@ -128,7 +128,7 @@ class StorageKeySource:
     unwrap: tuple[str, ...] = ()
     """Program and arguments that read what `wrap` printed and print the key."""
     limit_s: float = LIMIT_S
-    """Longest time in seconds that either may take."""
+    """Longest time in seconds that either command may take."""
 
     def __post_init__(self) -> None:
         if bool(self.wrap) != bool(self.unwrap):
@@ -149,15 +149,15 @@ class WrappedKey:
     """Content of `storage.wrapped`."""
 
     wrapped: Blob
-    """What the command printed."""
+    """Output of the wrap command."""
     check: Blob
-    """An empty message sealed under the key, to recognise the key."""
+    """An empty message sealed under the key, by which the key is recognised."""
 
 
 def open_sealer(folder: Path, sealing: StorageKeySource = IN_FOLDER) -> Sealer:
     """The sealer of a folder, with its key loaded. A wrap command, if set, runs once.
 
-    `ConfigurationError` for a file or a command that cannot be right, `TryAgain` for a command that fails or is late.
+    `ConfigurationError` for an invalid file or command, `TryAgain` for a command that fails or is too slow.
     """
     if not sealing.wrap:
         path = sealing.key_file or folder / STORAGE_KEY
@@ -178,7 +178,7 @@ def verify_same_key(folder: Path, sealing: StorageKeySource) -> None:
 
 
 def draw_key(folder: Path, sealing: StorageKeySource, rng: Rng) -> None:
-    """Draws the folder's storage key where the settings want it; an existing one is kept. Errors as of `open_sealer`.
+    """Draws the folder's storage key at the place that the settings name. An existing key is kept. Errors as of `open_sealer`.
 
     An existing file is kept only if `open_sealer` would accept it, so that shares are never sealed under an invalid key.
     """
