@@ -1,1 +1,1 @@
-"""The `bytewise` command: `__main__` names the verbs, each verb has a module."""
+"""The `bytewise` command. `tree` lists all nouns and verbs; each noun has a module or a folder."""

@@ -31,10 +31,11 @@ def root(version: VersionOption = False) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command, by default the process's own; the exit code (`bytewise.service.exit_codes`)."""
+    """Runs one command and returns its exit code (`bytewise.service.exit_codes`). By default it is the command of this
+    process."""
     errors = Console(stderr=True)
     if arguments is None and sys.argv[1:2] in (["key"], ["shard"]) and _runs_verb(sys.argv[2:]):
-        # This process may read a shard's secrets. A program that calls this function answers for its own process.
+        # This process may read a shard's secrets, so it is protected. A program that calls `main` protects its own process.
         from kms.shard.process_hardening import harden_process
 
         harden_process()

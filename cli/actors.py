@@ -1,4 +1,5 @@
-"""Verbs that start an actor: each replaces this process by `python -m …`, a program that is measured and hardened by itself."""
+"""Verbs that start an actor. Each replaces this process by `python -m …`, so that the actor is measured and hardened without the
+command."""
 
 import os
 import sys
@@ -25,7 +26,7 @@ def run_operator(config: ConfigOption) -> None:
 def run_verifier(config: ConfigOption) -> None:
     """Run a watchtower, or a verifier that audits, until SIGTERM.
 
-    The setting `role` says which. A watchtower needs no stake and no enclave.
+    The setting `role` selects one. A watchtower needs no stake and no enclave.
 
     Example: bytewise verifier run --config watchtower.toml
     """
@@ -61,9 +62,9 @@ def run_shard(config: ConfigOption) -> None:
 
 
 def erase_shares(config: ConfigOption) -> None:
-    """Erase every share of the epoch but the one that the chain means.
+    """Erase every share of the epoch except the one in force.
 
-    The shard must be stopped. It writes a signed statement, which `bytewise key verify-erasure` counts.
+    The shard must be stopped. The command writes a signed statement, which `bytewise key verify-erasure` counts.
 
     Example: bytewise shard erase --config shard1/bytewise.toml
     """
@@ -73,7 +74,7 @@ def erase_shares(config: ConfigOption) -> None:
 def wrap_storage_key(config: ConfigOption) -> None:
     """Keep the storage key wrapped by the command that the settings name.
 
-    The setting `wrap_command` names the command. Afterwards the folder has no key that opens its shares without that command.
+    The setting `wrap_command` names the command. Afterwards no share in the folder opens without that command.
 
     Example: bytewise shard wrap --config shard1/bytewise.toml
     """
@@ -97,5 +98,5 @@ def run_da(config: ConfigOption) -> None:
 
 
 def _become(module: str, config: Path, *command: str) -> None:
-    # -P: the module is the installed one, whatever the current folder holds.
+    # -P: Python imports the installed module, not one in the current folder.
     os.execv(sys.executable, [sys.executable, "-P", "-m", module, *command, "--config", str(config)])

@@ -1,4 +1,4 @@
-"""The label of a key epoch, as every verb that shows a result tells it (fence 6)."""
+"""The assurance label of a key epoch, which every verb shows with its result."""
 
 from rich.console import Console
 from rich.text import Text
@@ -7,7 +7,7 @@ from bytewise.protocol.assurance import warning
 
 
 def warn(console: Console, assurance: str) -> None:
-    """One line under a result that rests on simulated evidence; nothing under one of hardware."""
+    """Prints one line if a result depends on simulated evidence, and nothing if it depends on hardware."""
     told = warning(assurance)
     if told:
         console.print(Text(told, style="bold yellow"), soft_wrap=True)

@@ -1,4 +1,5 @@
-"""`bytewise model vectors` and `bytewise member certify`: what a model must answer, and a verifier that computed it too."""
+"""`bytewise model vectors` and `bytewise member certify`: known answers of a model, and a member's statement that its engine
+gives them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -40,11 +41,12 @@ def vectors(
 ) -> None:
     """Compute the vectors with which a model and its environments are proposed.
 
-    It prints their digest.
+    The command prints their digest.
 
-    The questions follow from the model id. Publish the file: whoever gets other answers sees in it which ones.
+    The questions follow from the model id. Publish the file: a verifier whose engine gives other answers then sees which ones
+    differ.
 
-    Exit codes: 0 written, 3 this machine cannot tell, 64 wrong input.
+    Exit codes: 0 written, 3 this machine cannot compute the vectors, 64 wrong input.
     """
     from bytewise.protocol.encoding import encode
 
@@ -75,13 +77,13 @@ def certify(
 ) -> None:
     """Certify a proposed model or environment, if your engine gives its vectors.
 
-    The engine must give every vector of it; the running member sends your word.
+    The engine must give every vector of the item. The running member then sends the certificate.
 
-    An environment is certified with a model that it serves. The questions are not the proposer's choice; all of them are
-    computed, and the profile's own vectors, on this machine.
+    An environment is certified with a model that it serves. The questions follow from the model id, so the proposer cannot choose
+    them. This machine computes all of them, and the vectors of the profile.
 
-    Exit codes: 0 all the same (and ordered), 2 something differs, 3 this machine cannot tell, 5 the node does not answer,
-    64 wrong input, or refused by the contract (not proposed, too late, no weight, certified before).
+    Exit codes: 0 all vectors are equal (and the certificate is ordered), 2 a vector differs, 3 this machine cannot compute them,
+    5 the node does not answer, 64 wrong input, or refused by the contract (not proposed, too late, no weight, certified before).
     """
     member = _member(config)
     name = _digest(item)
@@ -100,7 +102,7 @@ def certify(
 
 
 class Member(NamedTuple):
-    """Whose word it will be."""
+    """The member that certifies."""
 
     settings: "NodeSettings"
     signer: "LocalSigner"
@@ -121,7 +123,8 @@ def _member(config: Path) -> Member:
 
 
 def _proposed(member: Member, name: Digest) -> "RegistryItem":
-    """The item, if the contract takes this member's word for it now: to compute it may take long."""
+    """The proposed item, if the contract accepts a certificate of this member for it now. It is checked first because the
+    computation may take long."""
     from chain.deployment.calls import ContractCall, dry_run
     from chain.reads.records import Status
 
@@ -154,7 +157,7 @@ def _published(file: Path, proposed: "RegistryItem") -> "Vectors":
 
 
 def _place(member: Member, name: Digest, proposed: "RegistryItem", file: Path | None) -> "Environment | None":
-    """The environment that is certified, as the chain has it; of a model, that of the file."""
+    """The environment that is certified, as the chain has it. For a model, the environment of the file."""
     from chain.reads.documents import RegistryDocuments
 
     if proposed.pool == ZERO_DIGEST:
@@ -168,7 +171,7 @@ def _place(member: Member, name: Digest, proposed: "RegistryItem", file: Path | 
 
 
 def _computed(artifact: Path, environment: "Environment | None", device: str, threads: int) -> "Vectors":
-    # Here, since only these verbs of many need torch, which takes seconds to import.
+    # Imported here because few verbs need torch, whose import takes seconds.
     from bytewise.inference.manifest import MANIFEST_FILE
     from bytewise.inference.profiles import open_engine, profile_of
     from bytewise.inference.reproduce import vectors_of
@@ -204,7 +207,7 @@ def _order(member: Member, name: Digest, proposed: "RegistryItem") -> None:
 
     database = open_database(member.settings.db.location)
     check_revision(database)
-    # Not into the outbox: the member's process alone plans what its account sends.
+    # An order, not an entry of the outbox: only the member's process plans what its account sends.
     subject = certification_subject(name, proposed.vectors, proposed.certify_until)
     Duties(database, SystemClock()).order(CERTIFY, subject, proposed.certify_until)
 

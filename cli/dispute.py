@@ -45,7 +45,7 @@ def list_disputes(
     limit: LimitOption = LIMIT,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """List disputes, the newest first: against whom, how far, which verdict, who was paid.
+    """List disputes, the newest first: operator, phase, verdict and payments.
 
     Exit codes: 0 listed, 5 the node does not answer, 64 wrong input.
 
@@ -104,11 +104,11 @@ def appeal(
 ) -> None:
     """Appeal a verdict against your operator, once.
 
-    The next, larger committee decides, and your bond is lost if it agrees. Find out first whether your answer was right:
-    `bytewise verify RECEIPT --opening FILE --artifact DIR`. The running operator sends the appeal at its next look at the chain.
+    A larger committee then decides. If it agrees with the verdict, you lose your bond, so first check your answer:
+    `bytewise verify RECEIPT --opening FILE --artifact DIR`. The running operator sends the appeal at its next tick.
 
-    Exit codes: 0 ordered or possible, 5 the node does not answer, 64 wrong input, or refused by the contract (another phase,
-    too late, appealed before, last level).
+    Exit codes: 0 ordered or possible, 5 the node does not answer, 64 wrong input, or refused by the contract (wrong phase, too
+    late, appealed before, last level).
     """
     from chain.client.access import open_chain
     from chain.client.address_book import read_network, verify_code
@@ -129,7 +129,8 @@ def appeal(
 
 
 def _appealable(reader: "SnapshotReader", account: Address, text: str, head: int) -> "tuple[Dispute, int]":
-    """The dispute that an operator may appeal now, and its balance in wei; `ConfigurationError` says why it may not."""
+    """The dispute that an operator may appeal now, and the operator's balance in wei. `ConfigurationError` says why it may
+    not."""
     from bytewise.protocol.records.statements import Verdict
     from chain.deployment.calls import ContractCall, dry_run
 
@@ -158,12 +159,12 @@ def _order_appeal(database_url: str, case: "Dispute") -> None:
 
     database = open_database(database_url)
     check_revision(database)
-    # The chain takes an appeal now, so an order that ended before (a reorganisation moved its time) is open again.
+    # The chain accepts an appeal now, so an order that ended before (a reorganisation moved its time) is opened again.
     Duties(database, SystemClock()).order(APPEAL, case.id, case.appeal_end)
 
 
 def _named(reader: "SnapshotReader", text: str, head: int) -> Digest:
-    """The dispute that a user typed; `ConfigurationError` if it is none of this network."""
+    """The dispute that a user typed; `ConfigurationError` if this network has no such dispute."""
     known = (hex0x(each.id) for each in reader.opened(reader.network.deploy_block, head))
     found = by_prefix("DISPUTE", text, known)
     if found is None:

@@ -26,18 +26,18 @@ def gate(
     api_key: Annotated[str, typer.Option("--api-key", help="Sent as bearer token.", envvar="BYTEWISE_API_KEY")] = "none",
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Fire identical requests at an endpoint; fail on the first differing byte.
+    """Send identical requests to an endpoint; fail on the first differing byte.
 
-    The requests are seeded; they are sent alone and among other traffic.
+    The requests are seeded. They are sent alone and among other traffic.
 
     A greedy and a sampled request are repeated. Text, finish reason, logprobs, token ids, usage and replay recipe must be equal
-    to the byte; ids, times, nonces and signatures are new each time and not compared. Each request has an idempotency key of
-    its own, so that an endpoint that remembers answers computes every one of them.
+    to the byte; ids, times, nonces and signatures are new each time and not compared. Each request has its own idempotency key,
+    so that an endpoint with stored answers computes every one.
 
     Example: bytewise gate https://127.0.0.1:8443 --certificate tls.pem --runs 20
 
-    Exit codes: 0 identical, 2 a byte differs, 3 the endpoint repeated an answer instead of computing it, 5 it does not answer,
-    64 wrong input.
+    Exit codes: 0 identical, 2 a byte differs, 3 the endpoint repeated an answer instead of computing it, 5 the endpoint does not
+    answer, 64 wrong input.
     """
     from bytewise_client.endpoint import Endpoint, Plan, run
 

@@ -1,4 +1,4 @@
-"""`bytewise member`: shows members of committees; what a person does with one beside running it."""
+"""`bytewise member`: shows members of committees, and gives a person's orders to one."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -92,9 +92,9 @@ def decline(
 ) -> None:
     """Stay away from one dispute, at the known penalty.
 
-    A vote that was committed is still revealed.
+    If the member has committed a vote, it still reveals it.
 
-    Exit codes: 0 remembered, also of a dispute that is not known yet, 6 the dispute or the duty is over, 64 wrong input.
+    Exit codes: 0 stored (also for a dispute that is not known yet), 6 the dispute or the duty is over, 64 wrong input.
 
     Example: bytewise member decline 0x71e0… --config member.toml
     """
@@ -118,7 +118,7 @@ def export_votes(config: ConfigOption, out: Annotated[Path, typer.Argument(metav
 def import_votes(config: ConfigOption, file: Annotated[Path, typer.Argument(metavar="IN", help="An export.")]) -> None:
     """Add the votes of an export to those of a stopped member.
 
-    If one contradicts a known vote, none is added.
+    If one contradicts a stored vote, none is added.
 
     Example: bytewise member import-votes votes.json --config member.toml
     """
@@ -128,7 +128,7 @@ def import_votes(config: ConfigOption, file: Annotated[Path, typer.Argument(meta
 
 
 def resume(config: ConfigOption) -> None:
-    """Let a stopped account send again, once you know who else sent with its key.
+    """Let a stopped account send again, after you found out who else sent with its key.
 
     Example: bytewise member resume --config member.toml
     """

@@ -1,4 +1,4 @@
-"""`bytewise model`: make small models, convert checkpoints, look at artifacts and check them."""
+"""`bytewise model`: makes small models, converts checkpoints, shows artifacts and checks them."""
 
 import enum
 import json
@@ -24,12 +24,12 @@ def pin(
     checkpoint: Annotated[Path, typer.Argument(help="Hugging Face checkpoint folder.")],
     out: Annotated[Path, typer.Argument(help="Folder to write the artifact to; must not exist.")],
 ) -> None:
-    """Put a checkpoint under a manifest as it is, for profile pinned-1.
+    """Write a manifest for an unconverted checkpoint, for profile pinned-1.
 
-    It prints the model id.
+    The command prints the model id.
 
-    Nothing is converted: answers are those of transformers' float model, and can be checked only in an environment that is
-    equal to the operator's in every respect. `bytewise model convert` makes an artifact that anybody can check.
+    The weights stay as they are, so answers are those of transformers' float model. Only a verifier with exactly the operator's
+    environment can check them. `bytewise model convert` makes an artifact whose answers anybody can check.
     """
     from bytewise.inference.pinned.checkpoint import pin as pin_checkpoint
 
@@ -45,12 +45,12 @@ def fingerprint(
     container: Annotated[str, typer.Option("--container", help="Digest of the container image, 0x-hex.")] = "",
     max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", min=1, max=2**20, help="Most tokens of an answer.")] = 1024,
 ) -> None:
-    """Tell what this machine and process are, as an environment of pinned-1.
+    """Show this machine and process as an environment of pinned-1.
 
-    Register that environment.
+    Register the environment with this output.
 
-    Library variables such as CUBLAS_WORKSPACE_CONFIG or MKL_CBWR are recorded as they are set now: start the operator and every
-    verifier with the same ones. Exit code 5 if the machine cannot be told apart from others.
+    The output contains library variables such as CUBLAS_WORKSPACE_CONFIG or MKL_CBWR with their present values: start the
+    operator and every verifier with the same values. Exit code 5 if this machine cannot be distinguished from others.
     """
     from bytewise.inference.pinned.checkpoint import read_manifest
     from bytewise.inference.pinned.fingerprint import fingerprint as this_machine
@@ -75,15 +75,15 @@ def _container(text: str) -> Digest:
         raise ConfigurationError("--container", "must be 0x and 64 hex digits") from None
 
 
-# What `bytewise model show` prints of a manifest.
+# The lines that `bytewise model show` prints for a manifest.
 
 if TYPE_CHECKING:
-    # Torch takes seconds to import: only the verbs that need it do.
+    # Only the verbs that need torch import it, because its import takes seconds.
     from bytewise.inference.manifest import Architecture, Equalisation, Manifest
 
 
 def described(manifest: "Manifest") -> dict[str, str]:
-    """Lines for people, by what they are about."""
+    """Lines for people, by name of the property."""
     precision, answers = manifest.precision, manifest.generation
     lines = {
         "model id": hex0x(manifest.model_id),
@@ -144,7 +144,7 @@ def make(
 ) -> None:
     """Write a small Llama-family checkpoint from a seed: the same bytes on every machine.
 
-    It knows nothing; its answers are printable nonsense that depends on every token before them.
+    The model is untrained. Its answers are printable nonsense that depends on all tokens before.
     """
     from bytewise.inference.convert.make import make_model
 
@@ -190,7 +190,7 @@ def convert(
 
 
 def show(artifact: Annotated[Path, typer.Argument(help="Artifact folder.")], output: OutputOption = OutputFormat.TABLE) -> None:
-    """Show what an artifact says of itself: shape, precision, channels, bound, sizes.
+    """Show the manifest of an artifact: shape, precision, channels, bound, sizes.
 
     The weights are not read.
     """

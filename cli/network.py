@@ -1,4 +1,4 @@
-"""`bytewise network`: what anybody can read of a network with an RPC address and the address book."""
+"""`bytewise network`: the state of a network that anybody can read with an RPC address and the address book."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ from cli.output import LIMIT, Fields, LimitOption, OutputFormat, OutputOption, b
 
 
 def print_state(state: Mapping[str, Any], console: Console, names: Mapping[str, str]) -> None:
-    """Prints receipts, verdicts and money; `names` maps accounts to what the reader calls them."""
+    """Prints receipts, verdicts and money. `names` maps accounts to names for the reader."""
     total = sum(batch["count"] for batch in state["batches"])
     console.print(f"{total} receipts in {len(state['batches'])} batches, of which the chain names:", style="bold")
     print_entries(map(receipt_entry, state["receipts"]), "receipts", console)
@@ -33,7 +33,7 @@ def print_state(state: Mapping[str, Any], console: Console, names: Mapping[str, 
 
 
 def receipt_entry(row: Mapping[str, Any]) -> tuple[str, Fields]:
-    """A receipt that the chain names, for people."""
+    """One receipt that the chain names, as text for people."""
     audits = ", ".join(f"{count} {name}" for name, count in row["audits"].items())
     return row["receipt"], {
         "verdict": row["verdict"] or "none (accepted by default)", "audits:": audits, "assurance": row["assurance"],
@@ -47,7 +47,7 @@ _MONEY = {
 
 
 def dispute_entry(row: Mapping[str, Any], names: Mapping[str, str]) -> tuple[str, Fields]:
-    """A dispute with its money, for people."""
+    """One dispute with its money, as text for people."""
     from bytewise_client.network_state import HOLDS, seats_for
 
     quotes = [member["quote"] for member in row["members"] if member["quote"] is not None]
@@ -64,7 +64,7 @@ def dispute_entry(row: Mapping[str, Any], names: Mapping[str, str]) -> tuple[str
 
 
 def seat_entry(row: Mapping[str, Any]) -> tuple[str, Fields]:
-    """A member of a committee with its vote, for people."""
+    """One committee member with its vote, as text for people."""
     charged = ", ".join(f"{what} {brief(amount)}" for what, amount in row["charged"].items())
     return row["voter"], {
         "seats": row["seats"], "commitments": row["commitments"], "revealed": "yes" if row["revealed"] else "no",
@@ -74,7 +74,7 @@ def seat_entry(row: Mapping[str, Any]) -> tuple[str, Fields]:
 
 
 def account_entry(row: Mapping[str, Any], names: Mapping[str, str]) -> tuple[str, Fields]:
-    """An account with its money, for people."""
+    """One account with its money, as text for people."""
     money = {"stake": brief(row["stake_wei"]), "may withdraw": brief(row["credit_wei"])}
     return row["account"], {"name": names[row["account"]]} | money if row["account"] in names else {row["role"]: "", **money}
 
@@ -95,7 +95,7 @@ def show(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, outpu
 
 
 MAX_BOOK_BYTES = 16 * 2**20
-"""Of an address book; larger files of a folder are none."""
+"""Largest size of an address book in bytes. Larger files of a folder are passed over."""
 
 FolderArgument = Annotated[Path, typer.Argument(metavar="FOLDER", help="Where address books are: *.json and */network.json.")]
 
@@ -104,11 +104,11 @@ def list_networks(
     folder: FolderArgument = Path("."), rpc: RpcOption = RPC_URLS, limit: LimitOption = LIMIT,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:  # fmt: skip
-    """List the address books of a folder: chain, key epochs, and whether the node has this network.
+    """List the address books of a folder: chain, key epochs, and whether the chain node has this network.
 
     The node of --rpc is asked for the code of the contracts. Files that are no address book are passed over.
 
-    Exit codes: 0 listed, whatever the node says, 64 wrong input.
+    Exit codes: 0 listed (also if the node has none of the networks), 64 wrong input.
 
     Example: bytewise network list runs --rpc http://127.0.0.1:8545
     """
@@ -121,7 +121,7 @@ def list_networks(
 
 
 def _book(file: Path, rpc: list[str]) -> dict[str, Any] | None:
-    """An address book as plain data; None for another file."""
+    """An address book as plain data; None for a file that is none."""
     from bytewise_client.connection import chain_of
     from chain.client.address_book import read_network, verify_code
     from chain.client.rpc import OtherChain

@@ -1,4 +1,4 @@
-"""A node's folder, which is made whole or not at all."""
+"""Makes a node's folder completely or not at all."""
 
 import os
 import shutil
@@ -15,9 +15,9 @@ SETTINGS = "bytewise.toml"
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """A draft beside `folder`, which takes its name at the end. If the end is not reached, nothing is left.
+    """Yields a draft folder beside `folder`, which is renamed to `folder` at the end. After an error, nothing is left.
 
-    `ConfigurationError` if the folder exists, because keys in it are never overwritten, or cannot be made.
+    `ConfigurationError` if the folder exists (keys in it are never overwritten) or cannot be made.
     """
     if folder.exists():
         raise ConfigurationError(str(folder), "exists; keys in it are never overwritten: name a new folder")

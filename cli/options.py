@@ -1,4 +1,4 @@
-"""Options and arguments that many verbs share. This module imports little: a help page needs it."""
+"""Options and arguments that many verbs share. The module imports little because every help page loads it."""
 
 import functools
 import inspect
@@ -52,7 +52,8 @@ class CallOptions(NamedTuple):
 
 
 def with_call_options(verb: Callable[Concatenate[CallOptions, ...], None]) -> Callable[..., None]:
-    """The verb as a command with its own parameters but the first, and after them one for each of `CallOptions`."""
+    """Turns a verb into a command. Its parameters are those of the verb without the first, then one for each field of
+    `CallOptions`."""
     hints = get_type_hints(CallOptions, include_extras=True)
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     options = [
@@ -71,12 +72,12 @@ def with_call_options(verb: Callable[Concatenate[CallOptions, ...], None]) -> Ca
 
 
 def receipt_argument(text: str) -> Digest:
-    """The receipt id that a user typed; `ConfigurationError` if it is none."""
+    """The receipt id that a user typed; `ConfigurationError` if the text is no id."""
     return digest_argument("RECEIPT_ID", text)
 
 
 def digest_argument(name: str, text: str) -> Digest:
-    """The digest that a user typed as an argument of this name; `ConfigurationError` if it is none."""
+    """The digest that a user typed as the argument `name`; `ConfigurationError` if the text is no digest."""
     try:
         return digest(unhex(text.lower()))
     except MalformedValue:

@@ -1,4 +1,4 @@
-"""How a command tells its result: text that is safe for a terminal, and the option `--output`."""
+"""Output of commands: text that is safe for a terminal, and the option `--output`."""
 
 import enum
 import json
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class OutputFormat(enum.StrEnum):
-    """How a command tells its result."""
+    """Format of a command's result."""
 
     TABLE = "table"
     JSON = "json"
@@ -34,7 +34,7 @@ OutputOption = Annotated[
 ]
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Most entries, the newest first; 0: all.")]
 LIMIT = 50
-"""Entries of a list where nobody says how many."""
+"""Default of `--limit`: entries of a list."""
 
 _PREFIX = re.compile("0x[0-9a-fA-F]{1,64}|[0-9]{1,78}")
 
@@ -80,14 +80,14 @@ def _wrapped(fields: Sequence[str], width: int) -> Iterator[str]:
 
 
 def limited(entries: Sequence[T], limit: int) -> list[T]:
-    """The first entries; all for 0."""
+    """The first `limit` entries; all for 0."""
     return list(entries if limit == 0 else entries[:limit])
 
 
 def by_prefix(argument: str, text: str, known: Iterable[str]) -> str | None:
-    """The id of `known` that a user typed, in full or as its beginning; None if there is none.
+    """The id in `known` that a user typed, in full or as its beginning; None if no id fits.
 
-    `ConfigurationError` for a text that is no id, and for the beginning of several.
+    `ConfigurationError` for a text that is no id, and for the beginning of several ids.
     """
     if not _PREFIX.fullmatch(text):
         raise ConfigurationError(argument, f"{text[:80]} is no id: give it in full, or its first digits")
@@ -111,7 +111,7 @@ def one_by_prefix(argument: str, text: str, known: Iterable[str]) -> str:
 
 @contextmanager
 def progress_bars() -> "Iterator[Progress]":
-    """Bars for people, on standard error, so that standard output stays what was asked for."""
+    """Progress bars for people. They go to standard error, so that standard output has only the result."""
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bars:
@@ -119,7 +119,7 @@ def progress_bars() -> "Iterator[Progress]":
 
 
 def bar_of(bars: "Progress", doing: str) -> Callable[[str, int, int], None]:
-    """One bar: the caller tells the name of what is worked on, how much is done, and of how much."""
+    """One bar. The caller gives the name of the work, the amount done and the total."""
     task = bars.add_task(doing, total=None)
 
     def tell(name: str, done: int, total: int) -> None:
@@ -130,17 +130,17 @@ def bar_of(bars: "Progress", doing: str) -> Callable[[str, int, int], None]:
 
 @contextmanager
 def progress_of(doing: str) -> Iterator[Callable[[str, int, int], None]]:
-    """One bar by itself (`bar_of`)."""
+    """A single bar (`bar_of`)."""
     with progress_bars() as bars:
         yield bar_of(bars, doing)
 
 
 _LAST_YEAR = 253_402_300_799
-"""Last second that a calendar of four-digit years can name: a shard may sign any number."""
+"""Last second of the year 9999. A shard may sign any number, and later times are no dates."""
 
 
 def printable(text: str) -> str:
-    """The text without control characters: anybody may propose or answer anything, and a terminal obeys some."""
+    """The text without control characters. The text may come from an untrusted peer, and a terminal would obey some of them."""
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
@@ -150,12 +150,12 @@ def escaped(text: str) -> str:
 
 
 def plain(text: str, style: str = "") -> Text:
-    """The same for a cell of a table or a line of a console, which takes none of it for markup."""
+    """The printable text for a table cell or a console line, without interpretation as markup."""
     return Text(printable(text), style=style)
 
 
 def moment(seconds: int, form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
-    """A Unix second as a date, or as a number where no calendar has it."""
+    """A Unix second as a date, or as a number if it is after the year 9999."""
     return datetime.fromtimestamp(seconds, UTC).strftime(form) if 0 <= seconds <= _LAST_YEAR else f"{seconds} s"
 
 
@@ -170,7 +170,7 @@ def ether(wei: str | int) -> str:
 
 
 def brief(wei: str | int) -> str:
-    """Wei as ether with at most four decimals, cut and marked where there are more; the exact figure is in the JSON."""
+    """Wei as ether with at most four decimals. A longer figure is cut and marked; the exact figure is in the JSON."""
     exact = ether(wei).removesuffix(" ETH")
     head, _, decimals = exact.partition(".")
     return exact if len(decimals) <= 4 else f"{head}.{decimals[:4]}…"

@@ -1,4 +1,4 @@
-"""`bytewise receipt list` and `show`, and how `verify` finds a receipt."""
+"""`bytewise receipt list` and `show`, and the search for a receipt that `verify` uses."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -85,9 +85,10 @@ def _entry(row: Mapping[str, Any]) -> tuple[str, Fields]:
 
 
 def receipt_named(connection: "Connection", text: str) -> Digest:
-    """The receipt that a user typed, in full or by its first digits, which are looked up in all lists.
+    """The receipt that a user typed, in full or by its first digits. First digits are looked up in all lists.
 
-    `ConfigurationError` for no id and for the beginning of several, `TryAgain` where a list that may have another one is away.
+    `ConfigurationError` for a text that is no id, and for the beginning of several; `TryAgain` if a list that may have a second
+    match cannot be read.
     """
     from bytewise_client.receipt_search import known_receipts
 
@@ -106,9 +107,9 @@ def show(
     da: DaOption = DA_URLS,
     output: OutputOption = OutputFormat.JSON,
 ) -> None:
-    """Print a receipt: its signed record, its batch, where its envelope lies.
+    """Print a receipt: its signed record, its batch and the place of its envelope.
 
-    It is printed as JSON, with `--output table` for people.
+    The output is JSON; `--output table` is for people.
 
     Exit codes: 0 found, 4 not found, 5 a service is down, 64 wrong input.
     """
@@ -141,7 +142,7 @@ def _record(told: Mapping[str, Any]) -> tuple[str, Fields]:
 
 @contextmanager
 def search_bar(bars: "Progress") -> Iterator[Callable[[int, int], None]]:
-    """A bar of how many lists of receipts were read."""
+    """A progress bar that counts the lists of receipts read."""
     task = bars.add_task("reading lists of receipts", total=None, visible=False)
 
     def tell(done: int, total: int) -> None:

@@ -1,4 +1,4 @@
-"""`bytewise shard`: the folder of a new key shard, with settings that explain themselves; its backup."""
+"""`bytewise shard`: makes the folder of a new key shard, with commented settings; makes and restores backups."""
 
 import json
 import os
@@ -31,15 +31,14 @@ KeyOption = Annotated[Path, typer.Option("--key", help="Key of the backup: a fil
 
 
 def backup(config: ShardOption, key: KeyOption, out: Annotated[Path, typer.Argument(metavar="OUT", help="New file.")]) -> None:
-    """Write keys, shares and how far the release log is to one sealed file.
+    """Write keys, shares and the position of the release log to one sealed file.
 
     The shard may be running.
 
     Make the key once, `openssl rand -hex 32 > backup.key; chmod 600 backup.key`, and keep it away from the file. The database is
-    not in the file: replicate it by its own means, for without its log the keys cannot come back. Make a backup after every
-    ceremony.
+    not in the file. Replicate it with its own tools: a restore needs its release log. Make a backup after every ceremony.
 
-    Exit codes: 0 written, 6 the database lacks what the shard signed, 64 wrong input.
+    Exit codes: 0 written, 6 the database lacks records that the shard signed, 64 wrong input.
     """
     from bytewise.service.clock import SystemClock
     from chain.client.address_book import read_network
@@ -63,12 +62,12 @@ def restore(
 
     The shard's database must lie beside the folder.
 
-    Refused, and nothing is written, if the chain means shares that the file does not have (it was made before they were dealt
-    again), or if the database is older than the file. Nothing that is in the folder is replaced; shares that the chain means no
-    more stay out.
+    The command refuses, and writes nothing, if the file lacks the shares in force (it was made before they were dealt again), or
+    if the database is older than the file. It replaces nothing in the folder, and leaves out shares that are not in force any
+    more.
 
-    Exit codes: 0 restored, 5 the node does not answer, 6 the file or the database is stale, 64 wrong input (another key
-    than that of `storage_key_file` sealed the shares, say).
+    Exit codes: 0 restored, 5 the node does not answer, 6 the file or the database is stale, 64 wrong input (for example, the
+    shares are sealed under another key than that of `storage_key_file`).
     """
     from chain.client.access import open_chain
     from chain.client.address_book import read_network, verify_code
@@ -100,7 +99,7 @@ def _records(settings: "ShardSettings", book: "Network") -> "ReleaseRecords":
 
 DATABASE = "shard.sqlite"
 AUDITS_PER_EPOCH = 1000
-"""For a start: what it costs is one proven partial each."""
+"""Default of the audit budget. Each audit costs one proven partial."""
 
 _TEMPLATE = """\
 # Settings of the key shard at {url}, made by `bytewise shard init`.
@@ -180,26 +179,26 @@ insecure_accept_simulated = true"""
 
 
 class Choices(NamedTuple):
-    """What only the operator knows."""
+    """Choices of the shard's operator."""
 
     url: str
     """HTTPS address at which others will reach the shard."""
     channel: str
     """`host:port` of its attested channels."""
     coordinator: str
-    """Account of who keeps the logs of ceremonies."""
+    """Account of the coordinator of ceremonies."""
     network_file: Path
     """Address book."""
     rpc: list[str]
     """Nodes."""
     governors: list[str]
-    """Accounts that approve policies; none only with `simulated`."""
+    """Accounts that approve policies. Empty is allowed only with `simulated`."""
     needed: int
-    """How many of them must."""
+    """How many of these accounts must approve a policy."""
     simulated: bool
     """Whether this is a shard of a test network."""
     sealing: "StorageKeySource"
-    """Where its storage key is."""
+    """Where the shard's storage key is."""
 
 
 def init(
@@ -220,9 +219,9 @@ def init(
     wrap: Annotated[str, typer.Option("--wrap", help="Command that wraps that key instead: stdin to stdout, no shell.")] = "",
     unwrap: Annotated[str, typer.Option("--unwrap", help="Command that gives it back, run at every start.")] = "",
 ) -> None:
-    """Make the folder of a new key shard: keys that only it has, its database, its settings.
+    """Make the folder of a new key shard: keys, database and settings.
 
-    The settings have a comment for each.
+    Each setting has a comment.
 
     Then: give FOLDER/entry.json, which is public, to the coordinator of the ceremony; start the shard with `bytewise run
     --config FOLDER/bytewise.toml`; when the ceremony is done, put its epoch document into FOLDER/epoch.json and restart.
@@ -258,9 +257,9 @@ def _print_made(folder: Path, account: str) -> None:
 
 
 def make_folder(folder: Path, choices: Choices) -> str:
-    """All of it or nothing; the new shard's account.
+    """Makes the folder completely or not at all, and returns the new shard's account.
 
-    `ConfigurationError` if the folder or the storage key's file exists, or a choice cannot be right.
+    `ConfigurationError` if the folder or the storage key's file exists, or a choice is invalid.
     """
     from bytewise.protocol.encoding import encode
     from bytewise.storage.migrate import migrate
@@ -285,7 +284,7 @@ def make_folder(folder: Path, choices: Choices) -> str:
 
 
 def settings_text(folder: Path, choices: Choices) -> str:
-    """The settings file, TOML; `ConfigurationError` for an address that is none."""
+    """The settings file, TOML. `ConfigurationError` for an invalid address."""
     from chain.client.node import verify_url
 
     host, port = _place("--url", choices.url, "https://")
@@ -353,7 +352,7 @@ def _place(option: str, text: str, scheme: str) -> tuple[str, int]:
 
 @contextmanager
 def _key_elsewhere(folder: Path, key_file: Path | None) -> Iterator[None]:
-    """Draws the storage key there, where nothing was; gone if the end is not reached."""
+    """Draws the storage key into a new file, which is removed again after an error."""
     from kms.storage.files import KEY_BYTES, create_file, wipe
 
     if key_file is None:

@@ -1,6 +1,6 @@
-"""The command tree: every noun and verb of `bytewise`, what it is for, and the function behind it.
+"""The command tree: every noun and verb of `bytewise`, with its help line and its function.
 
-A function is imported when its verb is called, so that a help page or a completion waits for no library.
+A function is imported only when its verb is called, so that help pages and completion do not wait for imports.
 """
 
 import importlib
@@ -21,10 +21,10 @@ class Verb(NamedTuple):
 
 
 class Noun(NamedTuple):
-    """What commands are about."""
+    """A noun: the object of a group of commands."""
 
     help: str
-    """What it is, in a sentence or two, and an example."""
+    """Its meaning in one or two sentences, and an example."""
     entries: Mapping[str, "Noun | Verb"]
 
 
@@ -32,13 +32,13 @@ _PROPOSAL = Noun(
     "Calls that only a vote may make: propose, vote, queue, execute.\n\n"
     "Example: bytewise chain proposal list --network network.json",
     {
-        "list": Verb("cli.chain.proposal:proposals", "List all proposals: what each does, how its vote stands, what comes next."),
-        "show": Verb("cli.chain.proposal:show", "Show one proposal: what it does, how its vote stands, what comes next."),
+        "list": Verb("cli.chain.proposal:proposals", "List all proposals: calls, votes so far and the next step of each."),
+        "show": Verb("cli.chain.proposal:show", "Show one proposal: its calls, the votes so far and the next step."),
         "create": Verb("cli.chain.proposal:propose", "Propose calls to the vote."),
-        "vote": Verb("cli.chain.proposal:vote", "Vote, once."),
-        "queue": Verb("cli.chain.proposal:queue", "Start the short timelock of what was voted; anybody may."),
-        "execute": Verb("cli.chain.proposal:execute", "Do what a timelock has held for long enough; anybody may."),
-        "cancel": Verb("cli.chain.proposal:cancel", "Take your own proposal back before its vote begins."),
+        "vote": Verb("cli.chain.proposal:vote", "Vote on a proposal; an account votes once."),
+        "queue": Verb("cli.chain.proposal:queue", "Start the short timelock of an accepted proposal. Anybody may."),
+        "execute": Verb("cli.chain.proposal:execute", "Execute the calls of a proposal after its timelock. Anybody may."),
+        "cancel": Verb("cli.chain.proposal:cancel", "Cancel your own proposal before its vote begins."),
     },
 )
 
@@ -51,7 +51,7 @@ _CHAIN = Noun(
         ),
         "deploy": Verb("cli.chain.deploy:deploy", "Deploy and wire all contracts and give the roles away."),
         "params": Verb("cli.chain.params:params", "Show a version of the parameters; with --set, check changes on the chain."),
-        "call": Verb("cli.chain.call:call", "Try a call in the name of who may make it; with --key and --send, send it."),
+        "call": Verb("cli.chain.call:call", "Try a call as the account that may make it; with --key and --send, send it."),
         "proposal": _PROPOSAL,
     },
 )
@@ -60,31 +60,32 @@ _KEY = Noun(
     "The keys to which requests are sealed, of which each shard has a share: make, renew and end them; see who used them.\n\n"
     "Example: bytewise key list --network network.json",
     {
-        "list": Verb("cli.key.status:list_epochs", "List key epochs as the chain has them, and what the shards of each say."),
-        "show": Verb("cli.key.status:show_epoch", "Show one key epoch as the chain has it, and what its shards say."),
-        "dkg": Verb("cli.key.ceremony:dkg", "Make a key with the shards of the settings; nobody ever holds it."),
-        "open": Verb("cli.key.ceremony:open_", "Put what a ceremony made in force: a new epoch, or new shares of one."),
+        "list": Verb("cli.key.status:list_epochs", "List key epochs as the chain has them, with the state of their shards."),
+        "show": Verb("cli.key.status:show_epoch", "Show one key epoch as the chain has it, with the state of its shards."),
+        "dkg": Verb("cli.key.ceremony:dkg", "Make a key with the shards of the settings; no machine ever holds the whole key."),
+        "open": Verb("cli.key.ceremony:open_", "Put the result of a ceremony in force: a new epoch, or new shares of one."),
         "rotate": Verb("cli.key.ceremony:rotate", "Make the key of the next epoch and put it in force: `dkg`, then `open`."),
-        "reshare": Verb("cli.key.ceremony:reshare", "Deal the shares of an epoch's key again; the key stays."),
-        "repair": Verb("cli.key.ceremony:repair", "Give the shard `heir` the share that it lost, from the others'."),
+        "reshare": Verb("cli.key.ceremony:reshare", "Deal the shares of an epoch's key again; the key stays the same."),
+        "repair": Verb("cli.key.ceremony:repair", "Give a shard its lost share again, made from the shares of the others."),
         "retire": Verb("cli.key.ceremony:retire", "End a key epoch for good, once no dispute can need its key any more."),
         "approve": Verb("cli.actors:approve", "Sign an appraisal policy as one of its governors."),
-        "verify-erasure": Verb("cli.key.erased:erased", "Verify erasure statements, and tell whether enough shards gave one."),
+        "verify-erasure": Verb("cli.key.erased:erased", "Verify erasure statements, and show whether enough shards gave one."),
         "log": Noun(
-            "Release logs: who opened which receipt, when, why, and under which evidence.\n\n"
+            "Release logs: who opened which receipt, when, why, and with which evidence.\n\n"
             "Example: bytewise key log verify --network network.json --rpc http://127.0.0.1:8545",
             {
                 "verify": Verb("cli.key.log:verify", "Fetch the release log of every shard, check it, and keep what is new."),
-                "show": Verb("cli.key.log:show", "Tell who asked for the key of a receipt, when, why, and under which evidence."),
+                "show": Verb("cli.key.log:show", "Show who asked for the key of a receipt, when, why, and with which evidence."),
             },
         ),
         "forks": Noun(
-            "Coordinators that signed two logs of one key ceremony: what shards kept, and its proof.\n\n"
+            "Coordinators that signed two logs of one key ceremony: show and verify the proofs that shards stored.\n\n"
             "Example: bytewise key forks verify shard1/*.json shard2/*.json",
             {
-                "show": Verb("cli.key.forks:show", "Tell of which ceremonies this shard saw a second log, and verify it."),
+                "show": Verb("cli.key.forks:show", "Show the ceremonies of which this shard saw a second log, and verify it."),
                 "verify": Verb(
-                    "cli.key.forks:verify", "Verify logs of ceremonies as shards wrote them, and look for two that part."
+                    "cli.key.forks:verify",
+                    "Verify logs of ceremonies from several shards, and look for two that contradict each other.",
                 ),
             },
         ),
@@ -95,11 +96,11 @@ _SHARD = Noun(
     "A key shard, which holds one share of each key: make its folder, run it, keep its backup.\n\n"
     "Example: bytewise shard run --config shard1/bytewise.toml",
     {
-        "init": Verb("cli.shard:init", "Make the folder of a new key shard: keys that only it has, its database, its settings."),
+        "init": Verb("cli.shard:init", "Make the folder of a new key shard: keys, database and settings."),
         "run": Verb("cli.actors:run_shard", "Run a key shard until SIGTERM."),
-        "backup": Verb("cli.shard:backup", "Write keys, shares and how far the release log is to one sealed file."),
+        "backup": Verb("cli.shard:backup", "Write keys, shares and the position of the release log to one sealed file."),
         "restore": Verb("cli.shard:restore", "Put keys and shares back into the folder of a shard that lost them."),
-        "erase": Verb("cli.actors:erase_shares", "Erase every share of the epoch but the one that the chain means."),
+        "erase": Verb("cli.actors:erase_shares", "Erase every share of the epoch except the one in force."),
         "wrap": Verb("cli.actors:wrap_storage_key", "Keep the storage key wrapped by the command that the settings name."),
     },
 )
@@ -109,12 +110,12 @@ _MODEL = Noun(
     "Example: bytewise model convert ./Qwen3-0.6B ./artifact",
     {
         "list": Verb("cli.model:list_models", "List the artifacts of a folder: model id, profile, family, context, size."),
-        "show": Verb("cli.model:show", "Show what an artifact says of itself: shape, precision, channels, bound, sizes."),
+        "show": Verb("cli.model:show", "Show the manifest of an artifact: shape, precision, channels, bound, sizes."),
         "make": Verb("cli.model:make", "Write a small Llama-family checkpoint from a seed: the same bytes on every machine."),
         "convert": Verb("cli.model:convert", "Convert a checkpoint to an artifact and print its model id."),
         "check": Verb("cli.model:check", "Hash every byte of an artifact, prove its bound again, and print its model id."),
-        "pin": Verb("cli.model:pin", "Put a checkpoint under a manifest as it is, for profile pinned-1."),
-        "fingerprint": Verb("cli.model:fingerprint", "Tell what this machine and process are, as an environment of pinned-1."),
+        "pin": Verb("cli.model:pin", "Write a manifest for an unconverted checkpoint, for profile pinned-1."),
+        "fingerprint": Verb("cli.model:fingerprint", "Show this machine and process as an environment of pinned-1."),
         "vectors": Verb("cli.certification:vectors", "Compute the vectors with which a model and its environments are proposed."),
     },
 )
@@ -135,12 +136,12 @@ _MEMBER = Noun(
             "cli.member:export_votes", "Write every vote of a stopped member to a new file that only you can read."
         ),
         "import-votes": Verb("cli.member:import_votes", "Add the votes of an export to those of a stopped member."),
-        "resume": Verb("cli.member:resume", "Let a stopped account send again, once you know who else sent with its key."),
+        "resume": Verb("cli.member:resume", "Let a stopped account send again, after you found out who else sent with its key."),
     },
 )
 
 TREE = Noun(
-    "Receipts for answers of language models, which anybody may question.\n\nExample: bytewise demo",
+    "Signed receipts for answers of language models, which anybody may question.\n\nExample: bytewise demo",
     {
         "network": Noun(
             "A network as its chain shows it to anybody: receipts, verdicts, accounts and money.\n\n"
@@ -148,7 +149,7 @@ TREE = Noun(
             {
                 "list": Verb(
                     "cli.network:list_networks",
-                    "List the address books of a folder: chain, key epochs, and whether the node has this network.",
+                    "List the address books of a folder: chain, key epochs, and whether the chain node has this network.",
                 ),
                 "show": Verb("cli.network:show", "Show receipts, verdicts and money of a network, read from the chain alone."),
             },
@@ -158,7 +159,7 @@ TREE = Noun(
             "Example: bytewise receipt show 0x5f1c… --network network.json",
             {
                 "list": Verb("cli.receipt:list_receipts", "List receipts, the newest first: operator, batch, verdict."),
-                "show": Verb("cli.receipt:show", "Print a receipt: its signed record, its batch, where its envelope lies."),
+                "show": Verb("cli.receipt:show", "Print a receipt: its signed record, its batch and the place of its envelope."),
             },
         ),
         "dispute": Noun(
@@ -167,7 +168,7 @@ TREE = Noun(
             {
                 "list": Verb(
                     "cli.dispute:list_disputes",
-                    "List disputes, the newest first: against whom, how far, which verdict, who was paid.",
+                    "List disputes, the newest first: operator, phase, verdict and payments.",
                 ),
                 "show": Verb("cli.dispute:show", "Show one dispute with the seats and votes of its committee."),
                 "appeal": Verb("cli.dispute:appeal", "Appeal a verdict against your operator, once."),
@@ -189,8 +190,8 @@ TREE = Noun(
             "Verifiers, which check every receipt: watchtowers challenge, others audit with an enclave.\n\n"
             "Example: bytewise verifier run --config watchtower.toml",
             {
-                "list": Verb("cli.verifier:list_verifiers", "List verifiers: pool, units of stake that weigh now, and machine."),
-                "show": Verb("cli.verifier:show", "Show one verifier: pool, units of stake that weigh now, and machine."),
+                "list": Verb("cli.verifier:list_verifiers", "List verifiers: pool, units of stake that count now, and machine."),
+                "show": Verb("cli.verifier:show", "Show one verifier: pool, units of stake that count now, and machine."),
                 "register": Verb(
                     "cli.node.register:register_verifier",
                     "Deposit stake, announce this machine, and join a pool as a verifier.",
@@ -223,10 +224,10 @@ TREE = Noun(
         "run": Verb("cli.node.run:run", "Run all processes of a node until SIGTERM or Ctrl-C."),
         "status": Verb(
             "cli.node.status:status",
-            "Tell how a node is: healthy or not and why, what it did, what is due next, its seats, earnings and losses.",
+            "Show the state of a node: its health with reasons, past and next duties, seats, earnings and losses.",
         ),
         "verify": Verb("cli.verify:verify", "Check an answer or a receipt, by re-running it if you hold its opening."),
-        "gate": Verb("cli.gate:gate", "Fire identical requests at an endpoint; fail on the first differing byte."),
+        "gate": Verb("cli.gate:gate", "Send identical requests to an endpoint; fail on the first differing byte."),
         "demo": Verb("cli.demo.command:demo", "Run a whole network on this machine and watch it catch four frauds."),
         "version": Verb("cli.version:version", "Print the versions of this program, its arithmetic profile and Python."),
     },
@@ -234,7 +235,7 @@ TREE = Noun(
 
 
 class LazyCommand(TyperCommand):
-    """A verb in a list of commands; `load` makes the command itself."""
+    """A verb in a list of commands; `load` makes the real command."""
 
     def __init__(self, name: str, verb: Verb) -> None:
         super().__init__(name, help=verb.help, rich_markup_mode="rich")
@@ -249,10 +250,10 @@ class LazyCommand(TyperCommand):
 
 
 class LazyGroup(TyperGroup):
-    """A noun; its verbs are loaded when they are called."""
+    """A noun. Its verbs are loaded when they are called."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """As the base class, with the verb loaded."""
+        """As in the base class, with the verb loaded."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command.load() if isinstance(command, LazyCommand) else command, rest
 
@@ -275,7 +276,7 @@ def _commands(noun: Noun) -> dict[str, Any]:
 
 
 def verbs(noun: Noun = TREE, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Verb]]:
-    """Every verb with its words."""
+    """Every verb with the words of its command."""
     for name, entry in noun.entries.items():
         if isinstance(entry, Verb):
             yield (*above, name), entry

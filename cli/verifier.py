@@ -34,7 +34,7 @@ def list_verifiers(
     network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, pool: PoolOption = None, limit: LimitOption = LIMIT,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:  # fmt: skip
-    """List verifiers: pool, units of stake that weigh now, and machine.
+    """List verifiers: pool, units of stake that count now, and machine.
 
     Exit codes: 0 listed, 5 the node does not answer, 64 wrong input.
 
@@ -55,7 +55,7 @@ def show(
     account: AccountArgument, network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:  # fmt: skip
-    """Show one verifier: pool, units of stake that weigh now, and machine.
+    """Show one verifier: pool, units of stake that count now, and machine.
 
     Exit codes: 0 shown, 4 there is no such verifier, 5 the node does not answer, 64 wrong input.
 

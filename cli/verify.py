@@ -1,4 +1,4 @@
-"""`bytewise verify`."""
+"""`bytewise verify`: checks an answer or a receipt."""
 
 import re
 from collections.abc import Sequence
@@ -45,13 +45,13 @@ def verify(
 
     This is the paper's Algorithm 3.
 
-    Of a saved answer every shown member is compared with what was signed. With --artifact DIR its text is compared with what the
-    receipt's tokens decode to, and the answer is recomputed: VERIFIED, or the first divergence. Without opening or artifact,
-    everything public is checked and the chain's verdict or the drawn audits are reported; else INCONCLUSIVE: no right to open. A
-    file whose text was not compared is INCONCLUSIVE, too.
+    Every shown member of a saved answer is compared with the signed records. With --artifact DIR, the text is compared with the
+    decoded tokens of the receipt, and the answer is recomputed: VERIFIED, or the first divergence. Without opening or artifact,
+    all public records are checked and the chain's verdict or the drawn audits are reported; if there is none, the result is
+    INCONCLUSIVE: no right to open. A file whose text was not compared is INCONCLUSIVE, too.
 
     Exit codes: 0 verified, 2 mismatch, altered answer or defect proven, 3 inconclusive, 4 not found, 5 a service is down (for DA
-    this waits 5 s in all), 64 wrong input. Of several receipts in one answer 2 goes before 5, 5 before 4, and 4 before 3.
+    this waits 5 s in all), 64 wrong input. If one answer has several receipts, 2 goes before 5, 5 before 4, and 4 before 3.
     """
     from bytewise_client.connection import connected
     from bytewise_client.verification import verify_answer, verify_receipt
@@ -73,12 +73,12 @@ def verify(
 
 
 class Asked(NamedTuple):
-    """What the user asks about, and has beside it."""
+    """The receipts that the user asks about, and the files given with them."""
 
     receipt: str
-    """Id of a receipt or its first digits; empty where everything that the file shows is asked about."""
+    """Id of a receipt or its first digits; empty for all receipts of the file."""
     saved: "SavedAnswer | None"
-    """None without a file."""
+    """The saved answer; None without a file."""
 
 
 def _asked(subject: str, opening: Path | None, artifact: Path | None) -> Asked:
@@ -127,7 +127,7 @@ class LocalModel(NamedTuple):
     tokenizer: "Tokenizer"
 
     def rerun(self, receipt: "Receipt", payload: "Payload") -> "Rerun":
-        """Verifies the answer by one forward pass; `CannotExecute` if this machine cannot tell."""
+        """Verifies the answer by one forward pass; `CannotExecute` if this machine cannot run it."""
         from bytewise.protocol.records.compare import differing_fields
         from bytewise_client.checks import Rerun
 
@@ -143,7 +143,7 @@ class LocalModel(NamedTuple):
 
 
 def _open_model(found: "Found", artifact: Path | None, bars: "Progress") -> LocalModel:
-    """The model of the receipt; `CannotExecute` if this machine cannot tell."""
+    """The model of the receipt; `CannotExecute` if this machine cannot run it."""
     from bytewise.inference.profiles import model_id_of, open_engine
     from bytewise.inference.tokenizer import Tokenizer
 
@@ -164,14 +164,14 @@ def _open_model(found: "Found", artifact: Path | None, bars: "Progress") -> Loca
     return LocalModel(engine, Tokenizer(engine.artifact))
 
 
-# How a verification is shown to people.
+# Output of a verification for people.
 
 _COLOURS = {Exit.OK: "bold green", Exit.MISMATCH: "bold red"}
 _RESULTS = {"PASS": "green", "FAIL": "red"}
 
 
 def show_report(console: Console, seen: Sequence["Seen"]) -> None:
-    """Prints of each receipt the checks, what the chain says, the decoded texts, and the conclusion."""
+    """Prints for each receipt the checks, the state on the chain, the decoded texts and the conclusion."""
     for each in seen:
         _show(console, each)
 
@@ -193,7 +193,7 @@ def _show(console: Console, seen: "Seen") -> None:
     if seen.texts is not None:
         for name, text in (("prompt", seen.texts.prompt), ("answer", seen.texts.answer)):
             console.print(Text(f"{name}, as the signed tokens decode:", style="bold"))
-            # Indented, line by line: no text can look like a line of this report.
+            # Every line is indented, so that no text of an answer can look like a line of this report.
             console.print(Padding(Text(escaped(text)), (0, 0, 0, 4)))
     for each in () if seen.shown is None else seen.shown.differences:
         console.print(plain(f"differs: {each.member}", "red"))
@@ -230,7 +230,7 @@ def _outcome_lines(outcome: "Rerun") -> list[str]:
     if where is None:
         return lines
     if where.expected is None and where.claimed is None:
-        # The tokens are equal to the end: there is none to show.
+        # All tokens are equal, so there is no divergence to show.
         return [*lines, f"all {where.position} tokens are equal ({where.kind.value}): {MEANING[where.kind]}"]
     lines.append(f"first divergence: token {where.position} ({where.kind.value}): {MEANING[where.kind]}")
     lines.append(f"  re-execution: {_token(where.expected, outcome.expected_text)}")

@@ -1,4 +1,5 @@
-"""`bytewise chain call`: any call of the contracts, by names; what guardian, curator and everybody else may do at once."""
+"""`bytewise chain call`: any call of the contracts, by name. Guardian, curator and all others make the calls with it that need no
+vote."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,16 +45,17 @@ def call(
     at: AtOption = None,
     value: Annotated[int, typer.Option("--value", min=0, max=2**256 - 1, help="Wei that go with it.")] = 0,
 ) -> None:
-    """Try a call in the name of who may make it; with --key and --send, send it.
+    """Try a call as the account that may make it; with --key and --send, send it.
 
-    It prints target and calldata, to be signed elsewhere.
+    The command prints target and calldata, so that they can be signed elsewhere.
 
-    A guardian pauses for an hour: `bytewise chain call Guardian pause 3600`. Without --from or --key the call is tried in the
-    name of whoever holds its role. Calls of a timelock's role are made by a vote (`bytewise chain proposal create`). Part of a
-    challenge's bond: `bytewise chain call BondPool contribute --at POOL --value WEI`; the pool's code, court and ledger are
-    checked first.
+    A guardian pauses for an hour: `bytewise chain call Guardian pause 3600`. Without --from or --key the call is tried as the
+    account that holds the role for it. Calls that need a timelock's role are made by a vote (`bytewise chain proposal create`).
+    To pay a part of a challenge's bond: `bytewise chain call BondPool contribute --at POOL --value WEI`; the command first checks
+    the pool's code, court and ledger.
 
-    Exit codes: 0 the contract takes it (or took it), 5 the node does not answer, 64 wrong input, or refused by the contract.
+    Exit codes: 0 the contract accepts the call (or accepted it), 5 the node does not answer, 64 wrong input, or refused by the
+    contract.
     """
     from chain.client.arguments import signature
     from chain.client.artifacts import BESIDE
@@ -71,7 +73,7 @@ def call(
 
 
 def _place(contract: str, at: str | None) -> Address | None:
-    """Where a contract is that no address book has; None for another."""
+    """The address given for a contract that address books do not list; None for any other contract."""
     from chain.client.artifacts import BESIDE
 
     if (contract in BESIDE) != (at is not None):
@@ -83,7 +85,7 @@ def _place(contract: str, at: str | None) -> Address | None:
 def act_of(
     contract: str, function: str | None, arguments: list[str], value_wei: int = 0, beside: tuple[str, ...] = ()
 ) -> "ContractCall":
-    """The act that a user typed; `ConfigurationError` for a contract, function or argument that is none."""
+    """The call that a user typed. `ConfigurationError` for an unknown contract or function, or an invalid argument."""
     from chain.client.arguments import read_arguments
     from chain.deployment.calls import ContractCall
 
@@ -106,13 +108,13 @@ def interface_of(contract: str, beside: tuple[str, ...] = ()) -> "Interface":
 
 
 def _holder(of: CallContext, act: "ContractCall") -> Address:
-    """Who holds the role that a call needs; `ConfigurationError` if anybody may make it, or only a vote."""
+    """The account that holds the role for a call. `ConfigurationError` if anybody may make the call, or only a vote."""
     from chain.reads.roles import ROLES, holders
 
     manager, asked = of.network.addresses.access_manager, (act.target(of.network), act.calldata[:4])
     role: int = of.client.call("AccessManager", manager, "getTargetFunctionRole", *asked, block="latest")
     name = ROLES.get(role, str(role))
-    # Role 0 is what the manager says of every function that it was told nothing about.
+    # The manager returns role 0 for every function without a role of its own.
     found = holders(of.reader, of.reader.head()).get(name, ()) if role else ()
     timelocks = (of.network.addresses.short_timelock, of.network.addresses.long_timelock)
     if any(each in timelocks for each in found):

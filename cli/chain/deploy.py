@@ -1,4 +1,4 @@
-"""`bytewise chain deploy`: what is asked is checked first, then sent, and a run that stopped is gone on with."""
+"""`bytewise chain deploy`: checks a deployment, then sends it, or continues a run that stopped."""
 
 import enum
 import os
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from chain.deployment.plan import DeploymentPlan, EigenLayerSettings, GovernanceSettings, Shape
 
 
-# Options that say who holds the stake. Their names and bounds are those of `chain.deployment`, which a help page does not import.
+# Options for the holder of the stake. Their names and bounds are those of `chain.deployment`, which a help page must not import.
 
 _PANEL = "Stake"
 
@@ -68,7 +68,8 @@ def restaked(
     stake: StakeName, manager: str | None, strategy: str | None, operator_set: str | None, max_age: int | None,
     params: "ParamSet", shape: "Shape",
 ) -> "EigenLayerSettings | None":  # fmt: skip
-    """Where the stake is, None for a vault of the network's own; `ConfigurationError` names an option too many or too few."""
+    """Where the stake is; None for a vault of the network's own. `ConfigurationError` names an option that is missing or does not
+    belong."""
     from chain.deployment.deployment_check import MANAGER, MAX_AGE, SET, STRATEGY
     from chain.deployment.plan import EigenLayerSettings, default_max_age, longest_for
 
@@ -98,11 +99,11 @@ def _operator_set(text: str) -> tuple[Address, int]:
 
 
 MAX_POOLS = 128
-"""Of one registry, for good (`Verifiers.MAX_POOLS`)."""
+"""Most pools of one registry, which no vote can change (`Verifiers.MAX_POOLS`)."""
 
 
 class ShapeName(enum.StrEnum):
-    """Lengths in blocks that a deployment fixes for ever."""
+    """Names of the lengths, in blocks, that a deployment fixes for ever."""
 
     DEVNET = "devnet"
     MAIN = "main"
@@ -137,11 +138,11 @@ def deploy(
 
     The deployer has no power afterwards.
 
-    A run that stopped leaves OUT.draft with all addresses; the same command again goes on from there. With --stake eigenlayer:
-    run --plan, have the service create the operator set for the address that it prints, then run without --plan.
+    A run that stopped leaves OUT.draft with all addresses; the same command continues from there. With --stake eigenlayer:
+    run with --plan, have the service create the operator set for the printed address, then run without --plan.
 
-    Exit codes: 0 done, 5 the node does not answer or transactions of the account wait for a block, 64 wrong input (a parameter
-    outside its bounds or too little money, say; nothing was sent) or another run by the account has deployed in its place.
+    Exit codes: 0 done, 5 the node does not answer or transactions of the account wait for a block, 64 wrong input (for example, a
+    parameter outside its bounds or too little money; nothing was sent) or another run of the account deployed at these addresses.
     """
     from bytewise_client.connection import chain_of
     from chain.deployment import deploy as deploying
@@ -156,7 +157,7 @@ def deploy(
 
 
 def _begun(client: "Chain", deployer: "LocalSigner", out: Path) -> "tuple[Draft | None, int]":
-    """The draft of a deployment that was begun, if one was, and the nonce of its first transaction."""
+    """The draft of a deployment that was begun, if there is one, and the nonce of its first transaction."""
     from chain.deployment.draft import first_nonce, read_draft
 
     draft = read_draft(out)
@@ -200,7 +201,8 @@ def _vote(deployer: Address, offices: tuple[str | None, str | None, str | None],
 
 
 def _verify(client: "Chain", site: "DeploymentPlan", taken: int, plan: bool) -> None:
-    """What the chain can say before anything is sent; printed if it is only planned, also what cannot be paid."""
+    """Checks the deployment on the chain before anything is sent. A plan prints the findings, also an amount that cannot be
+    paid."""
     from chain.deployment import deploy as deploying
     from chain.deployment.deployment_check import verify_eigenlayer
 

@@ -1,4 +1,4 @@
-"""`bytewise chain params`: a version of the parameters shown, and changes tried."""
+"""`bytewise chain params`: shows a version of the parameters, and tries changes."""
 
 import dataclasses
 import json
@@ -31,12 +31,12 @@ def params(
 ) -> None:
     """Show a version of the parameters; with --set, check changes on the chain.
 
-    With --set it also prints the call that a proposal needs.
+    With --set the command also prints the call that a proposal needs.
 
     `bytewise chain proposal create --params FILE` makes the proposal.
 
-    Exit codes: 0 shown or legal, 5 the node does not answer, 64 outside the bounds, against the static law, or too short for
-    the stake epochs of a pool.
+    Exit codes: 0 shown or allowed, 5 the node does not answer, 64 the change is outside the bounds, breaks a rule between
+    parameters, or is too short for the stake epochs of a pool.
     """
     from bytewise_client.connection import chain_of
     from chain.client.address_book import address_of, read_network, verify_code
@@ -53,9 +53,10 @@ def params(
 
 
 def change_of(reader: "SnapshotReader", file: Path, version: int = 0, block_s: int | None = None) -> "ContractCall":
-    """The vote's act that changes parameters as a file says, if contract and stake epochs let it; else `ConfigurationError`.
+    """The call of a vote that changes parameters as a file says. `ConfigurationError` if the contract or the stake epochs do not
+    allow it.
 
-    From `version`, 0 for the one in force; `block_s` seconds are a block's, None for as long as they are.
+    `version`: the version to change, 0 for the one in force. `block_s`: seconds of a block; None: measured on the chain.
     """
     from chain.acts.governed import set_params
     from chain.deployment.calls import dry_run
@@ -65,7 +66,7 @@ def change_of(reader: "SnapshotReader", file: Path, version: int = 0, block_s: i
     new, book = changed(_present(reader, version), read_changes(file)), reader.network
     act = set_params(new)
     try:
-        # In the name of who would set them: the short timelock, after a vote.
+        # As the account that would set them: the short timelock, after a vote.
         dry_run(reader.client, book, book.addresses.short_timelock, act)
     except Fault as error:
         raise ConfigurationError(file.name, str(error)) from None

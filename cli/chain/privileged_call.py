@@ -1,4 +1,4 @@
-"""How a verb hands over a call that somebody with an office makes: tried first, then printed for whoever signs, or sent."""
+"""A call that an account with a role makes: the verb tries it first, then prints it for the signer or sends it."""
 
 import json
 from collections.abc import Mapping
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 
 SEND_TIMEOUT_S = 120.0
-"""For one transaction of a person: ten blocks of main net."""
+"""Longest wait for one transaction, in seconds: ten blocks of main net."""
 
 
 class CallContext(NamedTuple):
-    """Who asks, on which network."""
+    """The caller and the network of a call."""
 
     client: "Chain"
     reader: "SnapshotReader"
     signer: "LocalSigner | None"
     account: Address | None
-    """Who will sign; None if nobody was named."""
+    """The account that will sign; None if the user named none."""
     send: bool
     output: OutputFormat
 
@@ -43,14 +43,15 @@ class CallContext(NamedTuple):
         return self.reader.network
 
     def named(self) -> Address:
-        """Who will sign; `ConfigurationError` if nobody was named."""
+        """The account that will sign; `ConfigurationError` if the user named none."""
         if self.account is None:
             raise ConfigurationError("account", "who is to sign? Give --from, or --key")
         return self.account
 
 
 def call_context(asked: CallOptions) -> CallContext:
-    """The network of an address book, its code checked, and who asks; `ConfigurationError` for what contradicts itself."""
+    """The caller, and the network of an address book, whose code is checked. `ConfigurationError` for options that contradict
+    each other."""
     from bytewise_client.connection import chain_of
     from chain.client.address_book import read_network, verify_code
     from chain.reads.reader import SnapshotReader
@@ -69,9 +70,10 @@ def call_context(asked: CallOptions) -> CallContext:
 
 
 def deliver(of: CallContext, act: "ContractCall", more: Mapping[str, Any] | None = None) -> None:
-    """Tries an act in the name of who will sign, prints it, and sends it if that was asked; `more` is printed with it.
+    """Tries a call as the account that will sign, prints it, and sends it if the user asked for that. `more` is printed with the
+    call.
 
-    `ConfigurationError` with the contract's reason if it would refuse the act now.
+    `ConfigurationError` with the contract's reason if the contract would refuse the call now.
     """
     from chain.deployment.calls import dry_run, request_of
 
@@ -100,7 +102,7 @@ def deliver(of: CallContext, act: "ContractCall", more: Mapping[str, Any] | None
 
 
 def signer_of(chain_id: int, key: Path | None, devnet_account: int | None) -> "LocalSigner":
-    """The key of a file, or of an account of anvil; `ConfigurationError` unless it is one of the two."""
+    """The key of a file, or of an account of anvil. `ConfigurationError` if neither or both are given."""
     from chain.sending.keys import devnet_signer, load_signer
 
     if (key is None) == (devnet_account is None):
@@ -112,7 +114,7 @@ def signer_of(chain_id: int, key: Path | None, devnet_account: int | None) -> "L
 
 
 def account_of(text: str) -> Address:
-    """The account that a user typed; `ConfigurationError` if it is none."""
+    """The account that a user typed; `ConfigurationError` if the text is no account."""
     from chain.client.arguments import read_address
 
     try:
@@ -132,11 +134,11 @@ def account_option(option: str, text: str) -> Address:
 
 
 def moment(unix_s: int) -> str:
-    """A time for people."""
+    """A time as text for people."""
     try:
         return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):
-        # Anybody proposes any delay.
+        # A proposal may contain any delay, also one that no calendar can show.
         return f"second {unix_s}"
 
 
@@ -148,7 +150,7 @@ def _verify_balance(of: CallContext, who: Address, wei: int, what: str) -> int:
 
 
 def _sent(of: CallContext, signer: "LocalSigner", act: "ContractCall") -> "Inclusion":
-    """Sends the act; what the chain says of it."""
+    """Sends the call and returns its result on the chain."""
     from chain.deployment.calls import measured
     from chain.sending.fees import fees_at
     from chain.sending.transactions import send_all
@@ -159,6 +161,6 @@ def _sent(of: CallContext, signer: "LocalSigner", act: "ContractCall") -> "Inclu
         _verify_balance(of, signer.address, most, "may go with the call and for its gas")
         (receipt,) = send_all(of.client, [call], SEND_TIMEOUT_S)
     except (Fault, RpcRefused) as error:
-        # The chain has moved since it was tried.
+        # The chain may have changed since the call was tried.
         raise ConfigurationError(str(act), f"not done: {error}") from None
     return receipt

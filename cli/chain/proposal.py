@@ -1,4 +1,4 @@
-"""`bytewise chain proposal`: what only a vote may do, from the proposal to its execution."""
+"""`bytewise chain proposal`: calls that only a vote may make, from the proposal to its execution."""
 
 import json
 from collections.abc import Mapping
@@ -22,16 +22,17 @@ if TYPE_CHECKING:
     from chain.deployment.calls import ContractCall
 
 
-# Files of calls that one proposal makes together: what nobody asked for must not be proposed, so nothing is passed over.
+# Files of calls that one proposal makes together. Every entry is read or refused, so that a proposal contains exactly the file's
+# calls.
 
 _NEEDED = {"contract": str, "function": str, "arguments": list}
 _TYPES: dict[str, type] = {**_NEEDED, "value": int}
 
 
 def acts_of(file: Path) -> "list[ContractCall]":
-    """The calls of a JSON list of objects with contract, function, arguments and, if wei go with it, value.
+    """The calls of a JSON list of objects with `contract`, `function`, `arguments` and, if the call sends wei, `value`.
 
-    `ConfigurationError` names the first that is anything else, or no call of the contracts.
+    `ConfigurationError` names the first entry of another form, or that is no call of the contracts.
     """
     from bytewise.protocol.encoding import parse_typed
 
@@ -50,7 +51,7 @@ def _act(where: str, asked: Any) -> "ContractCall":
     if not isinstance(asked, dict) or not _NEEDED.keys() <= asked.keys() <= _TYPES.keys():
         raise ConfigurationError(where, 'is no {"contract", "function", "arguments": […]}, nor that with "value"')
     for name, given in asked.items():
-        # JSON's true is an int to Python and none to us.
+        # Python takes JSON's true for an int; it is refused here.
         if type(given) is not _TYPES[name]:
             raise ConfigurationError(f"{where}.{name}", f"is no {_NAMES[_TYPES[name]]}")
     value = asked.get("value", 0)
@@ -92,7 +93,7 @@ def propose(
 ) -> None:
     """Propose calls to the vote.
 
-    They are tried in the name of the timelock that may make them: the short one, else the long one.
+    The calls are tried as the timelock that may make them: the short one, else the long one.
 
     The proposer needs votes (`bytewise chain call GovernanceToken delegate ACCOUNT`).
 
@@ -134,7 +135,7 @@ def proposals(
     limit: LimitOption = LIMIT,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """List all proposals: what each does, how its vote stands, what comes next.
+    """List all proposals: calls, votes so far and the next step of each.
 
     Exit codes: 0 listed, 5 the node does not answer, 64 wrong input.
 
@@ -158,7 +159,7 @@ def show(
     rpc: RpcOption = RPC_URLS,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Show one proposal: what it does, how its vote stands, what comes next.
+    """Show one proposal: its calls, the votes so far and the next step.
 
     Exit codes: 0 shown, 4 there is no such proposal, 5 the node does not answer, 64 wrong input.
 
@@ -204,7 +205,7 @@ def vote(
     proposal: ProposalArgument,
     support: Annotated[str, typer.Argument(metavar="SUPPORT", help="for, against or abstain.")],
 ) -> None:
-    """Vote, once.
+    """Vote on a proposal; an account votes once.
 
     Exit codes: 0 the vote counts (or was sent), 5 the node does not answer, 64 wrong input, or too early or late.
     """
@@ -228,7 +229,7 @@ def queue(
     asked: CallOptions,
     proposal: ProposalArgument,
 ) -> None:
-    """Start the short timelock of what was voted; anybody may.
+    """Start the short timelock of an accepted proposal. Anybody may.
 
     Exit codes: 0 can be queued (or was), 5 the node does not answer, 64 wrong input, or too early or late.
     """
@@ -245,11 +246,11 @@ def execute(
     asked: CallOptions,
     proposal: ProposalArgument,
 ) -> None:
-    """Do what a timelock has held for long enough; anybody may.
+    """Execute the calls of a proposal after its timelock. Anybody may.
 
-    Twice for the long one, which the first starts.
+    Calls of the long timelock need this command twice: the first run starts that timelock.
 
-    Exit codes: 0 can be done (or was), 5 the node does not answer, 64 wrong input, or too early or late.
+    Exit codes: 0 can be executed (or was), 5 the node does not answer, 64 wrong input, or too early or late.
     """
     from chain.acts import proposals as voting
     from chain.acts.proposals import GOVERNOR, ProposalState
@@ -269,9 +270,9 @@ def cancel(
     asked: CallOptions,
     proposal: ProposalArgument,
 ) -> None:
-    """Take your own proposal back before its vote begins.
+    """Cancel your own proposal before its vote begins.
 
-    Exit codes: 0 can be taken back (or was), 5 the node does not answer, 64 wrong input, too late, or not yours.
+    Exit codes: 0 can be cancelled (or was), 5 the node does not answer, 64 wrong input, too late, or not yours.
     """
     from chain.acts import proposals as voting
     from chain.acts.proposals import ProposalState
@@ -297,7 +298,7 @@ def _found(of: CallContext, text: str, *wanted: "ProposalState") -> "tuple[Propo
 
 
 def _next(of: CallContext, proposal: "Proposal", state: "ProposalState", head: int) -> str:
-    """What comes next, for people."""
+    """The next step of a proposal, as text for people."""
     from chain.acts import proposals as voting
     from chain.acts.proposals import GOVERNOR, ProposalState
     from chain.client.rpc import at_number

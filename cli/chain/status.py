@@ -1,4 +1,4 @@
-"""`bytewise chain`: deploy the contracts, look at a deployment; calls, votes and parameters are in modules of their own."""
+"""`bytewise chain show`: the state of a deployment."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from chain.reads.restaking import Restaking
 
 
-# What `bytewise chain show` shows: plain JSON data, and tables for people. Amounts in wei as decimal strings.
+# The output of `bytewise chain show`: plain JSON data, and tables for people. Amounts are wei as decimal strings.
 
 
 def collect(reader: "SnapshotReader") -> dict[str, Any]:
-    """A deployment at the newest block; its code is checked before (`book.verify_code`)."""
+    """The state of a deployment at the newest block. The caller checked its code before (`verify_code`)."""
     from chain.client.address_book import contracts
     from chain.reads.records import MoneyTotals
     from chain.reads.roles import holders, irregularities
@@ -56,7 +56,7 @@ def collect(reader: "SnapshotReader") -> dict[str, Any]:
 
 
 def _stake(found: "Restaking | None") -> dict[str, Any]:
-    """Who holds the stake, and what records of it count for."""
+    """The holder of the stake, and which stake records count."""
     from bytewise.protocol.address_book import StakeSource
 
     if found is None:
@@ -75,7 +75,8 @@ def _stake(found: "Restaking | None") -> dict[str, Any]:
 
 
 def _long_delay_s(reader: "SnapshotReader", block: int) -> int:
-    """Seconds that what moves stake waits: with less than 64 days a guardian can hold stake for longer (ADR-051)."""
+    """Seconds that calls which move stake must wait. If they are below 64 days, a guardian can hold stake for longer than that
+    (ADR-051)."""
     from chain.client.rpc import at_number
 
     where = ("TimelockController", reader.network.addresses.long_timelock)
@@ -145,7 +146,8 @@ def _table(title: str, columns: tuple[str, ...], rows: Any) -> "Table":
 def status(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, output: OutputOption = OutputFormat.TABLE) -> None:
     """Show whether the chain has what the address book says: code, roles, clock, pools, money.
 
-    Exit codes: 0 all as it should be, 2 a role is held by somebody it should not, 5 the node does not answer, 64 other code.
+    Exit codes: 0 as in the address book, 2 an account holds a role that it must not have, 5 the node does not answer, 64 the
+    contracts have other code.
     """
     from bytewise_client.connection import chain_of
     from chain.client.address_book import read_network, verify_code

@@ -29,15 +29,15 @@ class DemoProcess:
     """One process of the network."""
 
     name: str
-    """Its name among the processes of the network."""
+    """Name of the process in the network."""
     module: str
-    """Its program: `python -m <module>`."""
+    """Program of the process: `python -m <module>`."""
     verb: tuple[str, ...]
     """Arguments before `--config`."""
     file: Path
-    """Its settings file."""
+    """Settings file of the process."""
     settings: Mapping[str, Any]
-    """What the file says."""
+    """Content of the settings file."""
     rest: tuple[str, ...] = ()
     """Arguments after the settings file."""
 
@@ -55,9 +55,9 @@ def start(actors: Iterable[DemoProcess], network: ProcessGroup) -> None:
 
 
 def anvil(folder: Path) -> Path:
-    """The development chain's program: that of the checkout, that of the folder of the runs, or the first on `PATH`.
+    """The development chain's program: the one of the checkout, else the one in the folder of the runs, else the first on `PATH`.
 
-    `ConfigurationError` says how to get it. The npm that comes with Bytewise's own dependencies is enough.
+    `ConfigurationError` says how to install it. The npm among Bytewise's dependencies is enough.
     """
     for modules in (SOURCE_ROOT / "chain" / "contracts" / "node_modules", folder / "node_modules"):
         program = modules / ANVIL / "bin" / "anvil"
@@ -116,7 +116,7 @@ def shards(site: Site, coordinator: Address) -> list[DemoProcess]:
 
 
 def start_shards(site: Site, network: ProcessGroup) -> None:
-    """The key shards, for the coordinator of this run."""
+    """Starts the key shards for the coordinator of this run."""
     start(shards(site, load_signer(site.coordinator_key).address), network)
 
 
@@ -178,7 +178,7 @@ def members(site: Site, options: Options) -> list[DemoProcess]:
 
 
 def start_challenger(site: Site, network: ProcessGroup, receipt_id: str) -> None:
-    """Somebody who disputes one honest receipt."""
+    """Starts an actor that disputes one honest receipt."""
     extra = {"policy": {"strategy": "challenge"}}
     node = _node(site, "challenger", "adversaries.frivolous_challenger", "watchtower", site.rpc_url, extra, (receipt_id,))
     start([node], network)
@@ -198,7 +198,7 @@ def _node(
 
 
 def wait_ready(site: Site, network: ProcessGroup) -> None:
-    """Every process answers: ports are open, ready files are written."""
+    """Waits until every process answers: ports are open, ready files are written."""
     ports = {"da": site.ports.da, "proxy": site.ports.proxy}
     ports |= {f"shard{i + 1}": port for i, port in enumerate(site.ports.shards)}
     for name, port in ports.items():

@@ -1,4 +1,4 @@
-"""Everything that is there before the actors start: models, keys, certificates, contracts, stakes, databases."""
+"""Makes everything that actors need before their start: models, keys, certificates, contracts, stakes, databases."""
 
 import secrets
 import shutil
@@ -44,12 +44,13 @@ STAKERS = (*OPERATORS, *VERIFIERS)
 ACCOUNTS = (*STAKERS, "watchtower", "challenger")
 RPC_TIMEOUT_S = 20.0
 BUILD_TIMEOUT_S = 300.0
-"""Of each thing that is made before the actors start: some times what a busy machine takes."""
+"""Longest wait in seconds for each thing that is made before the actors start: several times the time that a busy machine
+needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What `build` leaves for the actors."""
+    """Results of `build` that the actors need."""
 
     network: Network
     """Address book."""
@@ -60,7 +61,8 @@ class Built:
 
 
 def make_models(site: Site, processes: Processes) -> None:
-    """Converts the trained checkpoint, and one without its last layer for who cheats; or takes both from the last run."""
+    """Converts the trained checkpoint, and a copy without its last layer for the dishonest operator. Artifacts of the last run
+    are used again."""
     checkpoint, thinner = CHECKPOINT, site.folder / "checkpoint-other"
     served, other = site.artifact, site.other_artifact
     python = f"{sys.executable} -m"
@@ -82,7 +84,7 @@ def make_models(site: Site, processes: Processes) -> None:
 
 
 def _conversion() -> str:
-    # What the artifacts depend on: the checkpoint, and the converter with its libraries.
+    # The artifacts depend on the checkpoint and on the converter with its libraries.
     program = measure(SOURCE_ROOT, "bytewise.inference.convert.convert")
     content = [path.read_bytes() for path in sorted(CHECKPOINT.iterdir()) if path.is_file()]
     return digests.sha256(program + b"".join(digests.sha256(data) for data in content)).hex()
@@ -105,7 +107,8 @@ def make_keys(site: Site) -> dict[str, LocalSigner]:
 
 
 def make_policy(site: Site) -> AppraisalPolicy:
-    """The policy that accepts this run's simulated root and this source tree's shard and enclave of the served model."""
+    """The appraisal policy. It accepts this run's simulated root, and the shard and the enclave (with the served model) of this
+    source tree."""
     policy = simulated_policy(site.of("tee"), CHAIN_ID, 1, model=artifact.model_id_of(site.artifact))
     site.policy_file.write_bytes(encode(policy))
     return policy
@@ -133,7 +136,8 @@ def migrate_databases(site: Site) -> None:
 
 
 def build(site: Site, processes: Processes, signers: dict[str, LocalSigner]) -> Built:
-    """Deploys the contracts, has the shards make the key while policy and stakes come, has model and environment certified."""
+    """Deploys the contracts, lets the shards make the key while policy and stakes are set up, and has model and environment
+    certified."""
     client = ChainClient(site.rpc_url, CHAIN_ID, RPC_TIMEOUT_S)
     deployer = devnet_signer(CHAIN_ID, 0)
     policy, place = make_policy(site), make_environment(site)
@@ -173,7 +177,8 @@ def _joiner(site: Site, name: str, signer: LocalSigner, pool: Digest, measuremen
 def _certify(
     client: ChainClient, network: Network, curator: LocalSigner, verifiers: list[LocalSigner], items: dict[Digest, Digest]
 ) -> None:
-    """Stake weighs from the next stake epoch on; then who has it says what it reproduced, and the curator puts it in force."""
+    """Certifies model and environment. Stake counts from the next stake epoch on; then staked verifiers certify, and the curator
+    activates both."""
     reader = SnapshotReader(client, network)
     head = reader.head()
     pool = reader.pool(network.pools[0].digest, head)
@@ -185,10 +190,10 @@ def _certify(
 
 
 def _vectors(served: Path) -> Digest:
-    # All verifiers of the demo are on this machine: what one `bytewise member certify` computes, each would.
+    # All verifiers of the demo are on this machine, so one computation (`bytewise member certify`) stands for all.
     return vectors_of(open_engine(served, None)).digest
 
 
 def _mine(client: ChainClient, blocks: int) -> None:
-    """Blocks of the development chain, a second apart, without waiting for them."""
+    """Mines blocks of the development chain, dated one second apart, without waiting for them."""
     client.rpc("anvil_mine", hex(blocks), hex(1))

@@ -1,4 +1,5 @@
-"""The demo's key: three shard processes make it among themselves, as `docs/guide/key-ceremony.md` says. Nobody ever holds it."""
+"""The demo's key: three shard processes make it together, as in `docs/guide/key-ceremony.md`. No process ever holds the whole
+key."""
 
 import secrets
 from pathlib import Path
@@ -21,13 +22,13 @@ from kms.storage import keyring
 
 COORDINATOR = "coordinator"
 PHASE_S = 120.0
-"""Of each phase: many times what it takes, for the shards start while everybody else does."""
+"""Longest time of each phase in seconds: many times the usual time, because the shards start at the same time as many other
+processes."""
 CEREMONY_S = 300.0
 
 
 def begin(site: Site, processes: Processes) -> None:
-    """Draws each shard's own keys, and starts the shards and the coordinator who brings them together; all need the address
-    book."""
+    """Draws each shard's own keys, and starts the shards and the coordinator of their ceremony. All need the address book."""
     save_signer(site.coordinator_key, LocalSigner(secrets.token_bytes(32)))
     entries = [_enrolled(site, index) for index in range(1, SHARDS + 1)]
     config = {
@@ -41,7 +42,7 @@ def begin(site: Site, processes: Processes) -> None:
 
 
 def finish(site: Site, processes: Processes, client: ChainClient, network: Network, curator: LocalSigner) -> Network:
-    """Waits for the ceremony's end, stops the shards, and puts the epoch in force; the address book with it."""
+    """Waits for the ceremony's end, stops the shards, puts the epoch in force, and returns the address book with it."""
     processes.expect_success(COORDINATOR, CEREMONY_S)
     for index in range(1, SHARDS + 1):
         processes.stop(f"shard{index}")

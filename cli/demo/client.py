@@ -1,4 +1,4 @@
-"""The users of the network: the real `openai` client, asking over TLS with the operator's certificate pinned."""
+"""The users of the network: they send requests with the real `openai` client over TLS, with the operator's certificate pinned."""
 
 import json
 import ssl
@@ -17,7 +17,7 @@ TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a client keeps of one answer."""
+    """The parts of one answer that a client keeps."""
 
     operator: str
     """Name of the asked operator."""
@@ -28,25 +28,25 @@ class Answer:
     completion_tokens: int
     """Tokens of the answer."""
     tokens_hash: str
-    """As signed in the receipt, 0x-hex."""
+    """Output hash in the receipt, 0x-hex."""
     mode: int
     """`Mode` of the receipt."""
     client_mode: int
     """`ClientMode` of the receipt."""
     temperature: float
-    """As asked."""
+    """Value in the request."""
     assurance: str
-    """What the answer says of its key epoch."""
+    """Assurance of the key epoch, according to the answer."""
     retried_same_receipt: bool | None
-    """For the question that was posted twice: whether both answers carry one receipt."""
+    """For the request that was sent twice: whether both answers have the same receipt."""
     opening: Path
-    """File with what opens the receipt, for `bytewise verify --opening`."""
+    """File with the opening of the receipt, for `bytewise verify --opening`."""
     text: str = ""
-    """What the answer says; shown, and written nowhere else."""
+    """Text of the answer. It is shown on the screen only, and written to no file."""
 
 
 class Client:
-    """One user with one operator."""
+    """One user of one operator."""
 
     def __init__(self, operator: str, url: str, certificate: Path, model: str) -> None:
         context = ssl.create_default_context(cafile=str(certificate))
@@ -56,7 +56,8 @@ class Client:
         self._model = model
 
     def ask(self, question: Question, folder: Path, repeat: bool = False) -> Answer:
-        """Asks; keeps the opening in the folder. `repeat` posts the same body again, as the retry of a lost answer."""
+        """Sends a request and keeps the opening in the folder. `repeat` sends the same body again, as a client does after a lost
+        answer."""
         reply = self._post(question)
         receipt = reply["receipt"]["receipt_id"]
         same = self._post(question, retry=1)["receipt"]["receipt_id"] == receipt if repeat else None

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from cli.demo.run import Demo
 
 EXIT_MISSING = 3
-"""Inconclusive: the network ran, but not every fact was read back."""
+"""Exit code for an inconclusive run: the network ran, but some facts could not be read back."""
 EXIT_FAILED = 1
 PLAIN_WIDTH = 120
-"""Columns where the output is no terminal."""
+"""Width in columns if the output is no terminal."""
 
 
 class Adversary(enum.StrEnum):
@@ -43,7 +43,7 @@ class Switch(enum.StrEnum):
 
 
 class Keys(enum.StrEnum):
-    """Of which suite the shards' key is."""
+    """Suite of the shards' key."""
 
     PLAIN = "plain"
     HYBRID = "hybrid"
@@ -72,10 +72,10 @@ def demo(
     """Run a whole network on this machine and watch it catch four frauds.
 
     One chain, a data availability store, three key shards, two operators, five staked verifiers with an enclave each and a
-    watchtower start as processes of their own. What they write is in the folder `runs` here. Exit code 0: every fact was read
-    back; 3: some are missing, and named.
+    watchtower start as processes of their own. Their files are in the folder `runs` of the current folder. Exit code 0: every
+    fact was read back; 3: some facts are missing and their names are printed.
     """
-    # Here, for no other verb should wait until torch and the client of OpenAI are loaded.
+    # Imported here so that no other verb waits until torch and the client of OpenAI are loaded.
     from bytewise.protocol.suites import hybrid_epoch, rebuilt_epoch
     from cli.demo.actors import anvil
     from cli.demo.plan import Options
@@ -94,9 +94,9 @@ def demo(
 
 
 def _conduct(running: "Demo", console: Console, report: Path) -> int:
-    """Runs it to its end, or until it is interrupted, and ends its processes; the exit code."""
+    """Runs the demo to its end or until it is interrupted, ends its processes, and returns the exit code."""
     logs = running.site.folder.relative_to(running.site.root)
-    # Until everything is said, whoever is told to end may only just be starting.
+    # Before the end of the demo, a process that gets SIGTERM may only just be starting.
     code, midway = EXIT_FAILED, True
     try:
         code = _tell(running, console, report)
@@ -109,7 +109,7 @@ def _conduct(running: "Demo", console: Console, report: Path) -> int:
     except KeyboardInterrupt:
         console.print("Interrupted: all processes are told to end.")
     finally:
-        # Nobody who interrupts twice leaves processes behind.
+        # A second interrupt must not leave processes behind.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         crashed = running.network.unclean(midway)
@@ -144,7 +144,8 @@ def _tell(running: "Demo", console: Console, path: Path) -> int:
     document["processes"] = running.network.pids()
     document["folder"] = str(running.site.folder.relative_to(running.site.root))
     data = (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
-    # Of runs at the same time each keeps its own, and the last one's is where the documents say, whole.
+    # Each of several runs at one time keeps its own report. The report of the last one is also, complete, at the documented
+    # place.
     (running.site.folder / "demo-report.json").write_bytes(data)
     replace_file(path, data)
     if found.missing:

@@ -1,8 +1,8 @@
 """The demo's network in containers: hosts, fixed ports and folders; `python -m cli.demo.containers` makes all files of it.
 
 The container `setup` of `docker-compose.yml` runs this once, when the chain answers. It deploys the contracts, starts three
-shards that make the key, and writes the folder; each actor's container mounts its part of it. `deploy/compose.py` writes
-`docker-compose.yml` from the same table of processes, `cli.demo.actors`.
+shards that make the key, and writes the folder. The container of each actor mounts a part of this folder. `deploy/compose.py`
+writes `docker-compose.yml` from the same table of processes, `cli.demo.actors`.
 """
 
 import signal
@@ -26,13 +26,14 @@ from cli.demo.site import HOST, Ports, Site, make_folders, write_toml
 PORTS = Ports(
     chain=8545, da=8200, proxy=0, hints=8300, shards=(8401, 8402, 8403), channels=(8501, 8502, 8503), operators=(8601, 8602)
 )
-"""TCP ports. Different ones for different actors, because during the ceremony all shards are in one container."""
+"""TCP ports. Each actor has its own because all shards are in one container during the ceremony."""
 METRICS_PORT = 9464
 EPOCH = 1
 DATABASE_FILE = "database.url"
-"""In the network's folder: URL of a PostgreSQL server for all actors. Without it each has a SQLite file."""
+"""File in the network's folder with the URL of a PostgreSQL server for all actors. Without the file, each actor has a SQLite
+database."""
 FOLDER = Path("/network")
-"""Where the network's folder, or an actor's part of it, is in each container."""
+"""Path in each container of the network's folder, or of the actor's part of it."""
 OPTIONS = Options(adversary=True, audits=True, watchtower=True, epoch=EPOCH, keep=True, folder=FOLDER)
 
 
@@ -41,7 +42,7 @@ class ContainerSite(Site):
 
     @property
     def listen(self) -> str:
-        """All interfaces of the container: only its own networks reach it."""
+        """All interfaces of the container, which only its own networks reach."""
         return "0.0.0.0"
 
     def host(self, actor: str) -> str:
@@ -49,11 +50,11 @@ class ContainerSite(Site):
         return actor
 
     def aliases(self, actor: str) -> tuple[str, ...]:
-        """Clients on the machine itself use a published port."""
+        """`localhost`, since clients on the machine itself use a published port."""
         return (HOST,)
 
     def member_rpc_url(self, name: str) -> str:
-        """The chain itself: no proxy swallows answers."""
+        """The chain itself, without the proxy that drops answers."""
         return self.rpc_url
 
     def enclave(self, name: str) -> Path:
@@ -61,15 +62,15 @@ class ContainerSite(Site):
         return self.of(f"{name}-enclave")
 
     def job_socket(self, name: str) -> Path:
-        """In a folder that only a member and its enclave see."""
+        """The job socket, in a folder that only a member and its enclave see."""
         return self.of(f"{name}-jobs") / "enclave.sock"
 
     def ready_file(self, name: str) -> Path:
-        """In the container's own memory: a container that starts again is not ready before its enclave is."""
+        """The ready file, in the container's own memory, so that a restarted container is not ready before its enclave is."""
         return Path("/tmp") / "enclave.ready"
 
     def certificate(self, name: str) -> Path:
-        """A file that every actor reads."""
+        """The certificate, which every actor can read."""
         return self.public / f"{name}.pem"
 
     @property
@@ -79,26 +80,26 @@ class ContainerSite(Site):
 
     @property
     def artifact(self) -> Path:
-        """With the public files."""
+        """The artifact, beside the public files."""
         return self.public / "models" / "lighthouse"
 
     def metrics(self, actor: str) -> Mapping[str, Any]:
-        """Every process has a listener."""
+        """Every process has a listener for metrics."""
         return {"metrics": {"host": self.listen, "port": metrics_port(actor)}}
 
 
 def metrics_port(actor: str) -> int:
-    """Port of the listener for metrics and probes; a shard has one of its own, for the same reason as in `PORTS`."""
+    """Port of the listener for metrics and probes; each shard has its own, for the reason given at `PORTS`."""
     return METRICS_PORT + (int(actor.removeprefix("shard")) if actor.startswith("shard") else 0)
 
 
 def site_in(folder: Path, database_server: str = "") -> ContainerSite:
-    """The network in this folder."""
+    """The site of the network in this folder."""
     return ContainerSite(folder, folder, PORTS, EPOCH, database_server)
 
 
 def long_lived(site: Site) -> list[DemoProcess]:
-    """Every process that setup does not run itself, but for the shards."""
+    """Every process except the shards and those that setup runs itself."""
     return [
         actors.store(site),
         *actors.enclaves(site),
@@ -108,7 +109,7 @@ def long_lived(site: Site) -> list[DemoProcess]:
 
 
 def prepare(site: ContainerSite) -> None:
-    """Makes all files of the network. A folder that has them already is left as it is if the chain is still theirs.
+    """Makes all files of the network. If the folder has them already and belongs to this chain, nothing changes.
 
     `ConfigurationError` for a folder of another chain, or one that a setup has not finished.
     """

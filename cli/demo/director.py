@@ -1,4 +1,5 @@
-"""What befalls committee members: one is killed at the worst moment and comes back, another stays away from one dispute.
+"""Failures of committee members in the demo: one is killed at the worst moment and restarted, another stays away from one
+dispute.
 
 Both are chosen after the draw, among members with one to five of fifteen seats, so that the verdict can stand without them.
 """
@@ -28,36 +29,36 @@ COMMIT_SELECTOR = keccak(b"commit(bytes32,uint256,bytes32)")[:4]
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What was done to one member in one dispute."""
+    """The failure of one member in one dispute."""
 
     member: str
     """Name of the member."""
     dispute: Digest
-    """In which dispute."""
+    """The dispute."""
     round: int
-    """In which round."""
+    """The round of the dispute."""
 
 
 @dataclass(slots=True)
 class Fates:
-    """What befell members, for the judge of facts."""
+    """The failures of members, for the check of facts."""
 
     killed: Fate | None = None
-    """Who was killed after its commitment was broadcast."""
+    """The member that was killed after its commitment was broadcast."""
     absent: Fate | None = None
-    """Who stayed away."""
+    """The member that stayed away."""
     kill_status: int | None = None
     """Exit status of the killed process."""
     swallowed: str | None = None
-    """Answer of the chain that the killed member never saw: proof that the broadcast had happened."""
+    """Answer of the chain that the killed member never saw. It proves that the broadcast had happened."""
     journal_unmarked: bool | None = None
-    """Whether the killed member's outbox still said SIGNED when it was dead."""
+    """Whether the dead member's outbox still had the state SIGNED."""
     same_bytes: bool | None = None
-    """Whether the transaction that it had signed before is the one on-chain."""
+    """Whether the transaction that the member signed before its death is the one on the chain."""
 
 
 class Director:
-    """Chooses, kills, restarts and sends away; called with each new snapshot."""
+    """Chooses members, kills and restarts one, and keeps one away. It is called with each new snapshot."""
 
     def __init__(self, site: Site, network: ProcessGroup, accounts: dict[str, Address]) -> None:
         self._site = site
@@ -67,7 +68,7 @@ class Director:
         self._signed_hash: Digest | None = None
 
     def step(self, snapshot: Snapshot) -> str | None:
-        """Does what is due; returns a sentence for the audience when something happened."""
+        """Does the step that is due. Returns a sentence for the screen if something happened."""
         if self.fates.killed is not None and self.fates.kill_status is None:
             return self._kill_if_caught()
         for dispute in snapshot.disputes:
@@ -91,7 +92,7 @@ class Director:
             and member.voter in self._names
             and (other is None or self._names[member.voter] != other.member)
         ]
-        # Who has most seats has the longest work ahead of it, or the most to lose: either way the clearest case.
+        # The member with most seats has the longest work or the highest penalty, which shows the failure most clearly.
         return max(free, key=lambda member: member.seat_mask.bit_count(), default=None)
 
     def _send_away(self, dispute: Dispute) -> str:
@@ -126,7 +127,7 @@ class Director:
         return f"{self.fates.killed.member} was killed (SIGKILL) before it could mark its commitment, and starts again"
 
     def finish(self, reader: SnapshotReader) -> None:
-        """Looks up whether the bytes that were signed before the kill are the ones on-chain."""
+        """Looks up whether the bytes that were signed before the kill are those on the chain."""
         if self._signed_hash is not None:
             (receipt,) = reader.client.receipts([self._signed_hash])
             self.fates.same_bytes = receipt is not None and receipt.succeeded

@@ -1,8 +1,8 @@
-"""What must be true at the end of the demo, each as one fact that is read back from the chain; a missing fact is named.
+"""The facts that must be true at the end of the demo. Each is read back from the chain; a missing fact is named.
 
-Facts are judged on `bytewise network show`, which a fresh process read with only RPC address and address book. Only what no
-chain can say comes from elsewhere: what clients got, exit statuses, the outbox of the killed member, each verifier's list of
-receipts.
+Facts are judged on the output of `bytewise network show` in a new process, which has only the RPC address and the address book.
+Other sources are used only for facts that no chain contains: answers of clients, exit statuses, the outbox of the killed member,
+each verifier's list of receipts.
 """
 
 import sys
@@ -31,14 +31,14 @@ MIN_TOKENS = 64
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a run showed."""
+    """Result of a run."""
 
     facts: dict[str, bool]
-    """Each sentence and whether it was read back as expected."""
+    """Each fact as a sentence, and whether it was read back as expected."""
     status: dict[str, Any]
-    """The chain's own words."""
+    """State of the network, as the chain has it."""
     answers: list[dict[str, Any]]
-    """What the clients got."""
+    """Answers that the clients got."""
     wall_s: float
     """Seconds from start to the last fact."""
     peak_pss_mb: float
@@ -46,32 +46,32 @@ class Report:
 
     @property
     def missing(self) -> list[str]:
-        """Facts that were not read back."""
+        """The facts that were not read back."""
         return [fact for fact, true in self.facts.items() if not true]
 
 
 def status_command(site: Site) -> list[str]:
-    """The command of the fresh process."""
+    """The command of the new process."""
     where = ["--network", str(site.network_file), "--rpc", site.rpc_url, "--output", "json"]
     return [sys.executable, "-m", "cli", "network", "show", *where]
 
 
 def gate_command(site: Site) -> list[str]:
-    """The command that fires identical requests at the honest operator."""
+    """The command that sends identical requests to the honest operator."""
     where = [f"{site.operator_url('honest')}/v1", "--certificate", str(site.certificate("honest")), "--output", "json"]
     how = ["--runs", str(GATE_RUNS), "--traffic", str(GATE_TRAFFIC), "--tokens", str(GATE_TOKENS)]
     return [sys.executable, "-m", "cli", "gate", *where, *how]
 
 
 def gated(found: dict[str, Any]) -> dict[str, bool]:
-    """The fact of the gate, from what its process printed; an empty object if it could not tell."""
+    """The fact of the gate, from the output of its process; an empty object if the gate was inconclusive."""
     compared = 2 * (2 * GATE_RUNS - 1)
     identical = found.get("identical") is True and found.get("compared") == compared
     return {f"identical seeded requests, alone and among traffic, got identical bytes ({compared} comparisons)": identical}
 
 
 def news(dispute: Dispute, names: dict[Any, str]) -> list[str]:
-    """Sentences about a dispute for the audience."""
+    """Sentences about a dispute for the screen."""
     who, what = names.get(dispute.challenger.account, "somebody"), dispute.id.hex()[:8]
     told = [f"{who} disputes a receipt of the {names.get(dispute.operator, '?')} operator (dispute {what})"]
     if dispute.phase in (Phase.COMMIT, Phase.REVEAL):
@@ -141,7 +141,8 @@ def _audits(status: dict[str, Any], checked: dict[str, int], answers: list[Answe
 
 
 def _kinds(frauds: list[dict[str, Any]], answers: list[Answer]) -> list[tuple[bool, bool]]:
-    """For each fraud in the order of the answers: whether the committee found the tokens, and the output hash, of its receipt."""
+    """For each fraud, in the order of the answers: whether the committee found the tokens of its receipt, and whether it found
+    its output hash."""
     signed = {answer.receipt_id: answer.tokens_hash for answer in answers}
     kinds = []
     for receipt in (answer.receipt_id for answer in answers if answer.operator == "dishonest"):
@@ -152,7 +153,7 @@ def _kinds(frauds: list[dict[str, Any]], answers: list[Answer]) -> list[tuple[bo
 
 
 def _keeps_output(dispute: dict[str, Any], tokens_hash: str) -> bool:
-    """Whether the output hash that the committee found is that of the receipt, which signed these tokens."""
+    """Whether the committee found the output hash that the receipt with these tokens has."""
     if dispute["replacement"] is None:
         return False
     signed, found = (digest(unhex(each)) for each in (tokens_hash, dispute["replacement"]))
@@ -234,7 +235,7 @@ def _seat(
 
 
 def as_document(report: Report, versions: dict[str, str], endpoints: dict[str, str]) -> dict[str, Any]:
-    """`demo-report.json`."""
+    """Content of `demo-report.json`."""
     status = report.status
     return {
         "assurance": status["assurance"],
@@ -254,6 +255,6 @@ def as_document(report: Report, versions: dict[str, str], endpoints: dict[str, s
 
 
 def answers_document(answers: list[Answer]) -> list[dict[str, Any]]:
-    """The clients' side, without any text."""
+    """The answers of the clients, without their text."""
     kept = [{**asdict(answer), "opening": answer.opening.name} for answer in answers]
     return [{name: value for name, value in answer.items() if name != "text"} for answer in kept]

@@ -1,4 +1,4 @@
-"""Who runs in the demo, with which stakes, times and questions. Every figure of the demo is here."""
+"""Plan of the demo: actors, stakes, times and questions. Every figure of the demo is here."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,19 +19,21 @@ THRESHOLD = 2
 CHAIN_ID = 31337
 MODEL_NAME = "lighthouse"
 MAX_TOKENS = 64
-"""Answers are this long: the model has more to say about each question."""
+"""Length of every answer in tokens. The model would continue after it."""
 
 FREQUENCY_PENALTY = 0.8
-"""A small model that always takes the likeliest token says one sentence for ever."""
+"""Frequency penalty of every request. Without it, a small model that always takes the likeliest token repeats one sentence for
+ever."""
 
 GATE_RUNS, GATE_TRAFFIC, GATE_TOKENS = 2, 2, 16
-"""The gate at the end: identical requests of each kind alone and again in traffic, different ones beside each, tokens."""
+"""Figures of the gate at the end: identical requests of each kind (first alone, then among traffic), other requests beside each,
+and tokens."""
 
 STAKE_WEI = {"honest": 40 * ETHER, "dishonest": 80 * ETHER, **{name: 11 * ETHER for name in VERIFIERS}}
-"""Who cheats is slashed for each fraud, and serves on if the network stays up. A verifier has more than an audit seat takes, so
-that one that pays a penalty is drawn for audits as before."""
+"""Stakes in wei. The dishonest operator is slashed for each fraud, and still serves if the network stays up. A verifier has more
+than an audit seat needs, so that it is drawn for audits also after a penalty."""
 FUNDS_WEI = 100 * ETHER
-"""Given to every account by the development chain."""
+"""Ether that the development chain gives to every account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +41,11 @@ class Question:
     """One request of the demo's users."""
 
     operator: str
-    """Whom to ask."""
+    """Operator that gets the request."""
     text: str
     """The user message; at least 64 tokens."""
     temperature: float
-    """0 is greedy."""
+    """Temperature; 0 is greedy."""
     top_p: float
     """Nucleus mass."""
     seed: int
@@ -51,7 +53,7 @@ class Question:
 
 
 def questions(canary: str) -> tuple[Question, ...]:
-    """Five for the honest operator (two sampled, one holding the canary) and four for the dishonest one."""
+    """Five questions for the honest operator (two sampled, one with the canary) and four for the dishonest one."""
     honest = (
         f"Please remember the code word {canary} and tell me about the with statement: what happens when the block is left, who "
         "closes the file, what becomes of an exception that was raised inside, and why that is better than closing it by hand "
@@ -93,20 +95,20 @@ def questions(canary: str) -> tuple[Question, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How the demo was asked to run."""
+    """Options of a run."""
 
     adversary: bool
     """False: both operators are honest (the demo must then fail, naming the missing facts)."""
     audits: bool
     """False: verifiers post no light audits."""
     watchtower: bool
-    """False: nobody opens disputes on audits."""
+    """False: no watchtower opens a dispute because of an audit."""
     epoch: int
-    """Of the key that the shards make: its number says of which suite it is."""
+    """Number of the key epoch that the shards make; the number selects the suite."""
     keep: bool
     """True: the network stays up and its endpoints are printed."""
     folder: Path
-    """Where the run's files go."""
+    """Folder of the run's files."""
     database_server: str = ""
     """URL of a PostgreSQL server for all actors; empty: SQLite."""
 
@@ -116,12 +118,12 @@ PARAMS = changed(DEVNET, {
     "money": {"audit_unit": 10 * ETHER, "slash_amount": 8 * ETHER, "min_operator_stake": 8 * ETHER},
     "shares": {"audit_rate_bps": 9_000},
 })  # fmt: skip
-"""The development parameters, shortened so that the whole story fits into minutes. Each verifier has one audit seat."""
+"""The development parameters, shortened so that the demo takes minutes. Each verifier has one audit seat."""
 
 SHAPE = replace(DEVNET_SHAPE, epoch_blocks=20, lookahead=2, shortest=2)
-"""Short stake epochs: no dispute waits for its seed for more than twenty blocks."""
+"""Length of a stake epoch: short, so that no dispute waits for its seed for more than twenty blocks."""
 
 
 def pool_of(place: Environment) -> Digest:
-    """The pool of all who judge answers of this environment's arithmetic profile."""
+    """The pool of the verifiers that judge answers of this environment's arithmetic profile."""
     return digests.labelled(Label.POOL, place.profile.encode())

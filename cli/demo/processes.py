@@ -1,4 +1,5 @@
-"""The operating-system processes of a network: start, wait until ready, kill one, end all. Only by handle, never by name."""
+"""The operating-system processes of a network: start, wait until ready, kill one, end all. Processes are ended by handle, never
+by name."""
 
 import contextlib
 import fcntl
@@ -19,14 +20,14 @@ from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.service.installation import SOURCE_ROOT
 from bytewise.service.settings import child_environment
 
-# The loopback interface: in a fresh network namespace (`unshare -rn`) it is down, and whoever may should bring it up.
+# The loopback interface is down in a new network namespace (`unshare -rn`). A process with the right to do so brings it up.
 
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1
 """SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP (netdevice(7))."""
 
 
 def ensure_up() -> None:
-    """Loopback is up afterwards; `ConfigurationError` where it is down and this user may not change it."""
+    """Brings the loopback interface up. `ConfigurationError` if it is down and this user may not change it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
         request = struct.pack("16sh14s", b"lo", 0, b"")
         flags = struct.unpack("16sh14s", fcntl.ioctl(handle, _GET_FLAGS, request))[1]
@@ -41,12 +42,12 @@ def ensure_up() -> None:
 ENDING_S = 20.0
 POLL_S = 0.1
 SAMPLE_S = 6.0
-"""Between two sums of memory. The kernel walks all pages of each process for one, while enclaves need both cores."""
+"""Seconds between two sums of memory. For each sum the kernel walks all pages of each process, while enclaves need both cores."""
 
 
 _ENVIRONMENT = {
     "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false",
-    # Each process imports what this one imports, not what the folder of the runs happens to have.
+    # Each process imports the same modules as this one, not modules in the folder of the runs.
     "PYTHONPATH": str(SOURCE_ROOT), "PYTHONSAFEPATH": "1",
 }  # fmt: skip
 
@@ -69,7 +70,7 @@ class ProcessGroup:
         self._sampler.start()
 
     def start(self, name: str, command: list[str], output: Path | None = None) -> None:
-        """Starts a process under a name; what it writes goes to `<name>.log`, its standard output to `output` if given."""
+        """Starts a process under a name. Its output goes to `<name>.log`; its standard output to `output` if that is given."""
         log = self.log_of(name).open("ab")
         out = log if output is None else output.open("wb")
         self._commands[name] = command
@@ -85,7 +86,7 @@ class ProcessGroup:
         self.start(name, [sys.executable, "-m", module, *arguments])
 
     def restart(self, name: str) -> None:
-        """Starts an ended process again, as it was."""
+        """Starts an ended process again with the same arguments."""
         self.start(name, self._commands[name])
 
     def kill(self, name: str) -> int:
@@ -96,7 +97,7 @@ class ProcessGroup:
         return process.wait(ENDING_S)
 
     def finish(self, name: str, timeout_s: float) -> int:
-        """Waits for a process that ends by itself; its exit status."""
+        """Waits for a process that ends by itself, and returns its exit status."""
         try:
             code = self._running[name].wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -124,21 +125,22 @@ class ProcessGroup:
                 raise ConfigurationError(name, f"ended with {code}: {self.tail(name)}")
 
     def ended(self) -> dict[str, int]:
-        """Exit status of each process that nobody stopped and that is not there any more."""
+        """Exit status of each process that ended although the demo did not stop it."""
         codes = {name: process.poll() for name, process in self._running.items()}
         return {name: code for name, code in codes.items() if code is not None}
 
     def log_of(self, name: str) -> Path:
-        """Where a process writes."""
+        """The log file of a process."""
         return self._folder / f"{name}.log"
 
     def tail(self, name: str, lines: int = 6) -> str:
-        """Last lines of a process's log."""
+        """The last lines of a process's log."""
         path = self.log_of(name)
         return "\n".join(path.read_text(errors="replace").splitlines()[-lines:]) if path.exists() else ""
 
     def wait(self, what: str, ready: Callable[[], bool], timeout_s: float) -> None:
-        """Waits until `ready()`; `TryAgain` names what did not come. A process that ends meanwhile is an error."""
+        """Waits until `ready()` is true. `TryAgain` names what was awaited if it takes too long. A process that ends meanwhile is
+        an error."""
         deadline = time.monotonic() + timeout_s
         self._on_wait(what)
         while not ready():

@@ -1,6 +1,7 @@
 """The demo from start to end: build, start, ask, watch, read back, judge.
 
-With `KEEP=1` the network stays up: there are variables to source and a funded account, and each process that ends is named.
+With `KEEP=1` the network stays up: the run writes shell variables to source and a funded account, and names each process that
+ends.
 """
 
 import json
@@ -56,12 +57,12 @@ from cli.demo.site import Site, new_site
 from verifier.watch.list_reader import GOOD
 from verifier.watch.open_windows import is_over
 
-# A demo network that stays up (`KEEP=1`): variables to source, a funded account, and which process ended.
+# A demo network that stays up (`KEEP=1`): shell variables, a funded account, and messages about processes that ended.
 
 LOOK_S = 1.0
-"""Between two looks at who is still there."""
+"""Seconds between two checks of the running processes."""
 LATEST = "latest"
-"""Link beside the runs' folders to the one that was kept last."""
+"""Name of the link, beside the folders of runs, to the run that was kept last."""
 
 COMMANDS = (
     f"source runs/{LATEST}/env",
@@ -73,11 +74,12 @@ COMMANDS = (
     '"$PYTHON" -m bytewise verify "$RECEIPT_ID" --network "$NETWORK" --rpc "$RPC" --da "$DA" --artifact "$ARTIFACT" '
     "--opening answer.json",
 )
-"""To ask with an own client (any of OpenAI's that trusts the certificate), and to check what it kept. One line each."""
+"""Commands for the user's own client (any OpenAI client that trusts the certificate), and to check its saved answer. One line
+each."""
 
 
 def endpoints(site: Site) -> dict[str, str]:
-    """Where an own client can go while the network runs."""
+    """Addresses for the user's own client while the network runs."""
     return {
         "chain": site.rpc_url,
         "da": site.da_url,
@@ -89,7 +91,8 @@ def endpoints(site: Site) -> dict[str, str]:
 
 
 def variables(site: Site, book: Book, accounts: dict[str, Address]) -> dict[str, str]:
-    """A network by the names that the commands use; accounts as `ACCOUNT_ADA`, contracts as `CONTRACT_LEDGER`, files absolute."""
+    """Shell variables of a network, by the names that commands use: accounts as `ACCOUNT_ADA`, contracts as `CONTRACT_LEDGER`,
+    absolute paths."""
     addresses = book.addresses
     found: dict[str, str | Path] = {
         "PYTHON": sys.executable,
@@ -116,7 +119,7 @@ def variables(site: Site, book: Book, accounts: dict[str, Address]) -> dict[str,
 
 
 def write_variables(site: Site, book: Book, accounts: dict[str, Address]) -> Path:
-    """Writes `env` in the run's folder for a shell to source, and has `runs/latest` name that folder."""
+    """Writes the file `env` in the run's folder, which a shell can source, and links `runs/latest` to that folder."""
     path = site.folder / "env"
     lines = [f"{name}={shlex.quote(value)}" for name, value in variables(site, book, accounts).items()]
     path.write_text("# For `source`: a network that answers until its demo is ended.\n" + "\n".join(lines) + "\n")
@@ -127,7 +130,7 @@ def write_variables(site: Site, book: Book, accounts: dict[str, Address]) -> Pat
 
 
 def make_spare(site: Site) -> Address:
-    """An account that no process uses, with play money; its key is in a file that only its owner reads."""
+    """Makes an account that no process uses, with test ether. Its key is in a file that only the file's owner can read."""
     signer = LocalSigner(secrets.token_bytes(32))
     site.spare_key.parent.mkdir()
     save_signer(site.spare_key, signer)
@@ -137,12 +140,12 @@ def make_spare(site: Site) -> Address:
 
 
 def make_spare_machine(site: Site) -> None:
-    """A simulated machine that no process uses: with it a sixth verifier can join."""
+    """Makes a simulated machine that no process uses. A sixth verifier can join with it."""
     issue(site.of("tee"), site.spare_platform)
 
 
 def show(site: Site, console: Console) -> None:
-    """Endpoints, and commands to copy: each is one line, however wide the terminal is."""
+    """Prints endpoints, and commands to copy. Each command is one line, even in a narrow terminal."""
     console.print("\nThe network stays up until Ctrl-C. Endpoints:")
     for name, where in endpoints(site).items():
         _line(console, f"  {name:24} {where}")
@@ -154,7 +157,7 @@ def show(site: Site, console: Console) -> None:
 
 
 def stay(network: ProcessGroup, console: Console) -> None:
-    """Waits until Ctrl-C. Meanwhile it prints once for each process that it ended."""
+    """Waits until Ctrl-C. Meanwhile it prints one message for each process that ended."""
     told: set[str] = set()
     while True:
         for sentence in news_of_the_dead(network, told):
@@ -163,7 +166,7 @@ def stay(network: ProcessGroup, console: Console) -> None:
 
 
 def news_of_the_dead(network: ProcessGroup, told: set[str]) -> list[str]:
-    """Which processes ended since the last time, how, and where each one's log is."""
+    """The processes that ended since the last call, with exit status and log file."""
     fresh = {name: code for name, code in network.ended().items() if name not in told}
     told.update(fresh)
     return [f"{name} {_manner(code)}; its log is {network.log_of(name)}" for name, code in fresh.items()]
@@ -177,7 +180,7 @@ def _line(console: Console, text: str) -> None:
     console.print(Text(text), soft_wrap=True)
 
 
-# What the audience sees: a story in sentences, and below it a live table of the disputes.
+# The screen of a run: sentences, and below them a live table of the disputes.
 
 _PHASES = {
     Phase.SEED: "waits for a block that nobody could choose",
@@ -191,7 +194,7 @@ _PHASES = {
 
 
 class Story:
-    """Prints what happens with the time since the start; keeps a live table where the output is a terminal."""
+    """Prints each event with the time since the start. On a terminal it also keeps a live table."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -212,16 +215,16 @@ class Story:
         return time.monotonic() - self._started
 
     def say(self, sentence: str) -> None:
-        """One sentence of the story."""
+        """Prints one sentence with the time."""
         self.console.print(Text(f"{self.elapsed_s:6.1f} s  ", style="dim") + Text(sentence))
 
     def waiting(self, what: str) -> None:
-        """What the story waits for, below the sentences, where the output is a terminal."""
+        """Shows what the run waits for, below the sentences, if the output is a terminal."""
         if self.console.is_terminal:
             self._live.update(Spinner("dots", text=f"waiting for {what}"))
 
     def show(self, snapshot: Snapshot, names: dict[Address, str], last_window_s: int) -> None:
-        """The disputes as this block shows them; `last_window_s` is how long the last window stays open."""
+        """Shows the disputes at this block. `last_window_s`: seconds until the last challenge window closes."""
         left = f"; receipts can be disputed for {last_window_s} s more" if last_window_s > 0 else ""
         table = Table(title=f"block {snapshot.number}: disputes on-chain{left}", title_justify="left", expand=False)
         for heading in ("dispute", "operator", "challenger", "round", "phase", "committed", "opened"):
@@ -243,9 +246,9 @@ class Story:
 
 HEALTH_TIMEOUT_S = 5.0
 SHOWN = 100
-"""Characters of an answer that the audience sees."""
+"""Characters of an answer that are shown."""
 WATCH_S = 300.0
-"""Bound of the watching phase: twice what it takes."""
+"""Longest time of the watching phase in seconds: twice the usual time."""
 
 
 class Demo:
@@ -266,7 +269,7 @@ class Demo:
         self._lock = threading.Lock()
 
     def run(self) -> facts.Report:
-        """The whole story; the report says which facts were read back."""
+        """Runs the whole demo. The report says which facts were read back."""
         with self.story:
             built = self._start()
             self.book, self.accounts = built.network, built.accounts
@@ -315,7 +318,7 @@ class Demo:
         client = Client(operator, self.site.operator_url(operator), self.site.certificate(operator), MODEL_NAME)
         mine = [question for question in questions(self.canary) if question.operator == operator]
         for number, question in enumerate(mine):
-            # The second question to the honest operator is posted twice, as a client's retry would.
+            # The second question to the honest operator is sent twice, like a client's retry.
             answer = client.ask(question, self.site.openings, repeat=number == 1 and operator == "honest")
             with self._lock:
                 self.answers.append(answer)
@@ -335,7 +338,7 @@ class Demo:
         names = {account: name for name, account in built.accounts.items()}
         seen: set[str] = set()
         end = self.story.elapsed_s + WATCH_S
-        # The director looks often, blocks come each second: each is read once.
+        # The director polls often, and blocks come every second: each block is read once.
         read = lru_cache(maxsize=1)(partial(self._read_block, reader))
 
         def settled() -> bool:
@@ -384,7 +387,7 @@ class Demo:
         return facts.Report(judged, status, answers, self.story.elapsed_s, self.network.peak_pss_bytes / 2**20)
 
     def _gate(self) -> dict[str, Any]:
-        # After everything else was read back: its receipts belong to no fact.
+        # The gate runs after all facts were read back, because its receipts belong to no fact.
         self.story.say("identical requests are fired at the honest operator, alone and among other traffic")
         out = self.site.folder / "gate.json"
         self.network.start("gate", facts.gate_command(self.site), out)
@@ -394,7 +397,7 @@ class Demo:
 
 
 def _checked(database: str) -> int:
-    """How many receipts a verifier's own database says that it checked and found good."""
+    """Number of receipts that a verifier checked and found good, according to its own database."""
     engine = open_database(database)
     try:
         return len(Archive(engine, SystemClock()).receipts(finding=GOOD))
@@ -403,7 +406,8 @@ def _checked(database: str) -> int:
 
 
 def _accepted(reader: SnapshotReader, site: Site, answers: list[Answer]) -> dict[str, bool]:
-    """`isFinal` of every honest receipt, asked with the public list's receipt, signature and path."""
+    """Result of the contract's `isFinal` for every honest receipt, called with receipt, signature and path from the public
+    list."""
     honest = {answer.receipt_id for answer in answers if answer.operator == "honest"}
     block, final = reader.head(), set()
     engine = open_database(site.database("watchtower"))
@@ -417,7 +421,7 @@ def _accepted(reader: SnapshotReader, site: Site, answers: list[Answer]) -> dict
 
 
 def _signed_for(reader: SnapshotReader, site: Site) -> dict[str, bool]:
-    """Whether the chain has seen the signatures of those who hold the key's shares, and everybody sealed to that key."""
+    """Whether the chain has the signatures of the shards that hold the key, and every envelope is sealed to that key."""
     block = reader.head()
     signed = reader.epoch_on_chain(site.epoch, block).transcript != ZERO_DIGEST
     named = {batch.key_epoch for batch in reader.batches(reader.network.deploy_block, block)}
@@ -428,6 +432,6 @@ def _signed_for(reader: SnapshotReader, site: Site) -> dict[str, bool]:
 
 
 def versions() -> dict[str, str]:
-    """What this run consisted of."""
+    """Versions of the programs and libraries of this run."""
     names = ("torch", "transformers", "web3", "cryptography", "sqlalchemy", "openai")
     return {"python": platform.python_version(), **{name: version(name) for name in names}}

@@ -15,28 +15,28 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.storage.migrate import database_on
 from cli.demo.plan import OPERATORS, SHARDS, VERIFIERS
 
-# Ports for the processes of a network on one machine, handed out before the processes exist.
+# Ports for the processes of a network on one machine, chosen before the processes start.
 
 HOST = "127.0.0.1"
 
 _FIRST, _END, _BLOCK = 10_000, 32_768, 512
-"""Below those that Linux takes by itself where nobody set it otherwise, for outgoing connections and for port 0 (ip(7),
+"""Range of ports. It is below the range that Linux uses by default for outgoing connections and for port 0 (ip(7),
 `ip_local_port_range`)."""
 
 
 class _Block(NamedTuple):
     claim: socket.socket
-    """Bound to the first port of the block until this process ends; so no other process has the block."""
+    """Socket on the first port of the block. It stays bound until this process ends, so that no other process takes the block."""
     rest: Iterator[int]
-    """The other ports, over and over."""
+    """The other ports of the block, in an endless cycle."""
 
 
 def free_ports(count: int) -> list[int]:
     """Ports that were free a moment ago, all different.
 
-    They come again only after hundreds of others, and no other process that asks here gets them, so that each may be bound
-    later. Of ports that the kernel chooses neither is true: it may choose one again as soon as the probe is closed.
-    `ConfigurationError` if there are not as many.
+    A port comes again only after hundreds of others, and no other process that calls this function gets it, so it can be bound
+    later. Ports that the kernel chooses have neither property: the kernel may choose one again as soon as the probe is closed.
+    `ConfigurationError` if there are not enough free ports.
     """
     found = list(itertools.islice(filter(_is_free, itertools.islice(_own().rest, _BLOCK - 1)), count))
     if len(found) < count:
@@ -60,7 +60,7 @@ def _claim(firsts: Iterable[int]) -> _Block:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # As servers do, to which a connection that has just ended is no obstacle.
+        # Servers set this option, too: a connection that has just ended then does not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         return _binds(probe, port)
 
@@ -90,10 +90,10 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where everything of one run is."""
+    """Paths and addresses of one run."""
 
     root: Path
-    """The folder that the demo was started in."""
+    """The folder in which the demo was started."""
     folder: Path
     """The run's folder."""
     ports: Ports
@@ -122,17 +122,17 @@ class Site:
         return f"http://{self.host('chain')}:{self.ports.chain}"
 
     def member_rpc_url(self, name: str) -> str:
-        """The chain as a member sees it: through the node that may swallow answers."""
+        """The chain as a member sees it: through the node that may drop answers."""
         return f"http://{self.host('proxy')}:{self.ports.proxy}/{name}"
 
     @property
     def control_url(self) -> str:
-        """Orders for that node."""
+        """URL at which that node takes orders."""
         return f"http://{self.host('proxy')}:{self.ports.proxy}/control"
 
     @property
     def hints_url(self) -> str:
-        """Where auditors tell the watchtower what they found."""
+        """URL at which auditors send hints to the watchtower."""
         return f"https://{self.host('watchtower')}:{self.ports.hints}"
 
     @property
@@ -145,7 +145,7 @@ class Site:
         return f"https://{self.host(f'shard{index}')}:{self.ports.shards[index - 1]}"
 
     def shard_channel(self, index: int) -> str:
-        """Where a KMS shard takes attested channels; index from 1."""
+        """Address at which a KMS shard accepts attested channels; index from 1."""
         return f"{self.host(f'shard{index}')}:{self.ports.channels[index - 1]}"
 
     def operator_url(self, name: str) -> str:
@@ -161,11 +161,11 @@ class Site:
         return self.of(name)
 
     def job_socket(self, name: str) -> Path:
-        """Where a verifier's enclave takes jobs."""
+        """Socket at which a verifier's enclave takes jobs."""
         return self.of(name) / "enclave.sock"
 
     def ready_file(self, name: str) -> Path:
-        """What a verifier's enclave writes once it takes jobs."""
+        """File that a verifier's enclave writes once it takes jobs."""
         return self.job_socket(name).with_name("enclave.ready")
 
     def platform_file(self, name: str) -> Path:
@@ -192,7 +192,7 @@ class Site:
         return f"sqlite:///{self.of(actor) / 'actor.db'}"
 
     def database_name(self, actor: str) -> str:
-        """Name of an actor's database on the server: no other run has it."""
+        """Name of an actor's database on the server. No other run uses the name."""
         return f"bytewise_{self.folder.name.replace('-', '_')}_{actor}"
 
     @property
@@ -207,17 +207,17 @@ class Site:
 
     @property
     def coordinator_key(self) -> Path:
-        """Account of who keeps the log of the key ceremony."""
+        """Key file of the ceremony coordinator's account."""
         return self.folder / "kms" / "coordinator.key"
 
     @property
     def spare_key(self) -> Path:
-        """Key of an account that no process uses; there if the network stays up."""
+        """Key of an account that no process uses. It exists if the network stays up."""
         return self.folder / "spare" / "account.key"
 
     @property
     def spare_platform(self) -> Path:
-        """Key file of a simulated machine that no process uses; there if the network stays up."""
+        """Key file of a simulated machine that no process uses. It exists if the network stays up."""
         return self.folder / "spare" / "platform.pem"
 
     @property
@@ -232,22 +232,22 @@ class Site:
 
     @property
     def artifact(self) -> Path:
-        """The model that every receipt names; kept from run to run."""
+        """The model that every receipt names. It is kept from run to run."""
         return self.root / "build" / "models" / "lighthouse"
 
     @property
     def other_artifact(self) -> Path:
-        """What the dishonest operator runs once instead."""
+        """The other model, which the dishonest operator uses for one request."""
         return self.artifact.with_name("other")
 
     @property
     def openings(self) -> Path:
-        """What the clients keep."""
+        """Folder of the openings that the clients keep."""
         return self.folder / "client"
 
 
 def new_site(root: Path, folder: Path, epoch: int, database_server: str = "") -> Site:
-    """An empty folder for one run with a key of this epoch, with free ports."""
+    """Makes an empty folder for one run with a key of this epoch, and chooses free ports."""
     ports = free_ports(4 + 2 * SHARDS + len(OPERATORS))
     rest = iter(ports[4:])
     shards, channels, operators = (tuple(islice(rest, count)) for count in (SHARDS, SHARDS, len(OPERATORS)))

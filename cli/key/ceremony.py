@@ -1,4 +1,4 @@
-"""`bytewise key`: conducts key ceremonies and opens the epochs that they made."""
+"""`bytewise key`: runs key ceremonies and puts their results in force."""
 
 import json
 import secrets
@@ -31,13 +31,14 @@ DryOption = Annotated[bool, typer.Option("--plan", help="Write and show the plan
 
 
 def dkg(config: ConfigOption, plan: DryOption = False) -> None:
-    """Make a key with the shards of the settings; nobody ever holds it.
+    """Make a key with the shards of the settings; no machine ever holds the whole key.
 
-    The same command goes on after a crash.
+    After a crash, the same command continues.
 
-    An epoch numbered 2 · 2^32 + k (8589934593 is the first) is hybrid: its envelopes need the key and the shards' ML-KEM-768
-    keys, which are drawn with it. It needs 2t - 1 shards, and its shares are never dealt again. One numbered 3 · 2^32 + k
-    (12884901889 is the first) has a key that enclaves rebuild; every shard must allow that (`release_shares`).
+    An epoch numbered 2 · 2^32 + k (8589934593 is the first) is hybrid: its envelopes
+    need the key and the shards' ML-KEM-768 keys, which are drawn with it. It needs 2t - 1 shards, and its shares cannot be dealt
+    again. One numbered 3 · 2^32 + k (12884901889 is the first) has a key that enclaves rebuild; every shard must allow that
+    (`release_shares`).
 
     Exit codes: 0 made, 3 it failed and nothing changed, 64 wrong input.
     """
@@ -47,7 +48,7 @@ def dkg(config: ConfigOption, plan: DryOption = False) -> None:
 
 
 def reshare(config: ConfigOption, plan: DryOption = False) -> None:
-    """Deal the shares of an epoch's key again; the key stays.
+    """Deal the shares of an epoch's key again; the key stays the same.
 
     The shares go to the same shards, or to the entries of the settings.
 
@@ -59,9 +60,9 @@ def reshare(config: ConfigOption, plan: DryOption = False) -> None:
 
 
 def repair(config: ConfigOption, plan: DryOption = False) -> None:
-    """Give the shard `heir` the share that it lost, from the others'.
+    """Give a shard its lost share again, made from the shares of the others.
 
-    Nothing else changes.
+    The setting `heir` is the index of that shard. All other shares stay the same.
 
     Exit codes: 0 done, 3 it failed, 64 wrong input.
     """
@@ -77,15 +78,15 @@ def open_(
     rpc: RpcOption = RPC_URLS,
     without: WithoutOption = None,
 ) -> None:
-    """Put what a ceremony made in force: a new epoch, or new shares of one.
+    """Put the result of a ceremony in force: a new epoch, or new shares of one.
 
-    Log and chain ask that enough shards signed for it.
+    The log must show, and the contract checks, that enough shards signed it.
 
-    Every shard that gets a share must have proved it on the canary, but those that are named by `--without`: exactly those that
-    did not, or nothing is sent. Give each of them its share before it is needed (`bytewise key repair`).
+    Every shard that gets a share must have proved it on the canary. `--without` must name exactly the shards that did not;
+    otherwise nothing is sent. Give each of these its share before it is needed (`bytewise key repair`).
 
-    Exit codes: 0 in force, 3 the ceremony is not done, or shards proved no share and are not named, 5 the node does not answer,
-    64 wrong input (a shard that proved its share is named, say).
+    Exit codes: 0 in force, 3 the ceremony has not ended, or shards that proved no share are not named, 5 the node does not
+    answer, 64 wrong input (for example, a shard that proved its share is named).
     """
     from bytewise.protocol.keys.epochs import EpochState
     from bytewise_client.connection import chain_of
@@ -108,9 +109,10 @@ def open_(
 def put_in_force(
     client: "Chain", book: "Network", curator: "LocalSigner", state: "CeremonyState", without: Collection[int] = ()
 ) -> "Network":
-    """The address book after the chain was told what a ceremony made, with its signatures. What was told before is not again.
+    """Sends the result of a ceremony, with its signatures, to the chain, and returns the new address book. Parts that were sent
+    before are not sent again.
 
-    Nothing is told if a shard but those of `without` did not prove its share (`kms.ceremony.coordinator.verify_shares_proven`).
+    Sends nothing if a shard outside `without` did not prove its share (`kms.ceremony.coordinator.verify_shares_proven`).
     """
     from bytewise.protocol.keys.ceremony import CeremonyPurpose
     from chain.acts.epochs import CeremonySignatures, open_epoch, reshare_epoch
@@ -136,12 +138,12 @@ def rotate(
 ) -> None:
     """Make the key of the next epoch and put it in force: `dkg`, then `open`.
 
-    The same command goes on after a crash.
+    After a crash, the same command continues.
 
-    The epoch before drains: its shards go on serving it, each process its own epoch, until `bytewise key retire`. If shards
-    proved no share it stays in force, unless the same command names exactly them by `--without` (`open`).
+    The previous epoch drains: its shard processes still serve it until `bytewise key retire`. If shards proved no share, the
+    previous epoch stays in force, unless this command names exactly these shards with `--without` (see `open`).
 
-    Exit codes: 0 in force, 3 nothing changed: the ceremony failed, or shards proved no share and are not named, 5 the node does
+    Exit codes: 0 in force, 3 nothing changed: the ceremony failed, or shards that proved no share are not named, 5 the node does
     not answer, 64 wrong input.
     """
     from bytewise.protocol.keys.ceremony import CeremonyPurpose
@@ -160,7 +162,7 @@ def retire(
 
     Its shards then erase their shares.
 
-    Exit codes: 0 retired, 5 too early or the node does not answer, 64 wrong input (the epoch is in force, say).
+    Exit codes: 0 retired, 5 too early or the node does not answer, 64 wrong input (for example, the epoch is in force).
     """
     from bytewise_client.connection import chain_of
     from chain.acts.epochs import retire_epoch
@@ -201,7 +203,7 @@ def _ceremony(config: Path, purpose: "CeremonyPurpose", dry: bool) -> None:
 
 
 def _agreed(plan: "CeremonyPlan") -> dict[str, object]:
-    """What whoever approves the plan has to look at."""
+    """The facts of a plan that an approving operator must read."""
     return {
         "purpose": plan.purpose.name,
         "epoch": plan.epoch,
@@ -217,7 +219,7 @@ def _agreed(plan: "CeremonyPlan") -> dict[str, object]:
 
 
 def _told(state: "CeremonyState") -> dict[str, object]:
-    """What everybody may know of a ceremony."""
+    """The public facts of a ceremony."""
     from kms.ceremony.coordinator import unproven_shares
 
     result = state.result

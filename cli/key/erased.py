@@ -1,4 +1,4 @@
-"""`bytewise key verify-erasure`: whether enough shards say that they have erased their shares."""
+"""`bytewise key verify-erasure`: whether enough shards state that they erased their shares."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,16 +29,16 @@ def erased(
     rpc: RpcOption = RPC_URLS,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Verify erasure statements, and tell whether enough shards gave one.
+    """Verify erasure statements, and show whether enough shards gave one.
 
-    Enough of them mean that old shares, or an ended key, are out of reach.
+    With enough statements, old shares or an ended key cannot be rebuilt.
 
-    With n shards of which t open, n - t + 1 must say so, of each version of the shares: who had them, and how many opened, the
-    chain told when they were dealt. Nobody can check such a word; each is held against the account that the chain names, the
-    network, the key epoch and the version that it speaks of.
+    With n shards and threshold t, n - t + 1 statements are needed for each version of the shares; the chain has the holders and
+    the threshold of each. No one can check that a statement is true. The command checks that the account which the chain names
+    signed it, for this network, key epoch and version.
 
-    Exit codes: 0 enough say so of each version, 2 a statement is forged or of another network, 3 too few say so of one yet,
-    5 the node does not answer, 64 wrong input.
+    Exit codes: 0 enough statements for each version, 2 a statement is forged or of another network, 3 too few statements for a
+    version yet, 5 the node does not answer, 64 wrong input.
     """
     from bytewise_client.connection import chain_of
     from chain.client.address_book import read_network, verify_code
@@ -71,7 +71,8 @@ def _print(*parts: Iterable[str]) -> None:
 
 
 def _best(signed: "SignedErasure", wanted: "Sequence[SharesToErase]") -> "JudgedStatement":
-    """What a statement says about the version for which it counts, or else about the newest of which its shard had a share."""
+    """The judgement of a statement for the version for which it counts; else for the newest version of which its shard had a
+    share."""
     from kms.ceremony.erasure import judge_statement
 
     judged = [judge_statement(signed, each) for each in reversed(wanted)]

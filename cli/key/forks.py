@@ -1,4 +1,4 @@
-"""`bytewise key forks`: coordinators that signed two logs of one ceremony, as shards kept it, proven to anybody."""
+"""`bytewise key forks`: proofs, from the logs that shards stored, that a coordinator signed two logs of one ceremony."""
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations
@@ -29,14 +29,14 @@ CoordinatorOption = Annotated[
 
 
 def show(config: ShardOption, out: OutOption = None) -> None:
-    """Tell of which ceremonies this shard saw a second log, and verify it.
+    """Show the ceremonies of which this shard saw a second log, and verify it.
 
-    A coordinator that signed a second log is proven by what it signed. The shard may be running.
+    The coordinator's two signatures are the proof. The shard may be running.
 
-    With `--out` the log of every ceremony goes to a file, as its coordinator signed it, the second log beside it. `verify` over
-    files of two shards also finds the fork of which each saw one log only.
+    `--out` writes the log of every ceremony to a file, as its coordinator signed it, with the second log beside it. `verify` over
+    files of two shards also finds a fork of which each shard saw only one log.
 
-    Exit codes: 0 no second log is kept, 2 a coordinator is proven to have signed two, 64 wrong input.
+    Exit codes: 0 no second log is stored, 2 a coordinator provably signed two, 64 wrong input.
     """
     from bytewise.storage.ceremonies import Ceremonies
     from bytewise.storage.engine import check_revision, open_database
@@ -52,13 +52,13 @@ def show(config: ShardOption, out: OutOption = None) -> None:
 
 
 def verify(files: FilesArgument, coordinator: CoordinatorOption = "") -> None:
-    """Verify logs of ceremonies as shards wrote them, and look for two that part.
+    """Verify logs of ceremonies from several shards, and look for two that contradict each other.
 
-    It needs no network: the plan in each file names the coordinator, whose signatures are over that plan. A coordinator whose
-    database was lost, and that began the same plan again, has signed two as well: nobody can tell that from a lie.
+    The command needs no network: the plan in each file names the coordinator, whose signatures cover the plan. A coordinator that
+    lost its database and began the same plan again also signed two logs; this cannot be told apart from a fork on purpose.
 
-    Exit codes: 0 no coordinator is proven to have signed two logs, 2 one is, 64 a file is not what a shard writes, or of another
-    coordinator.
+    Exit codes: 0 no coordinator provably signed two logs, 2 one did, 64 a file has not the form that a shard writes, or is of
+    another coordinator.
     """
     from bytewise.protocol.keys.ceremony_log import fork_of_copies
 
@@ -70,7 +70,7 @@ def verify(files: FilesArgument, coordinator: CoordinatorOption = "") -> None:
 
 
 def _conclude(what: str, forks: "Sequence[Fork]") -> None:
-    """Prints who is convicted of what, once for each ceremony, and ends the verb."""
+    """Prints each convicted coordinator with its proof, once for each ceremony, and ends the command."""
     for fork in {each.plan.plan.digest: each for each in reversed(forks)}.values():
         for line in _told(fork):
             print(line)

@@ -1,4 +1,4 @@
-"""`bytewise key log`: what the shards released, fetched and checked by anybody, trusting none of them."""
+"""`bytewise key log`: fetches and checks the release logs of the shards. Anybody can do so, without trust in a shard."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -48,15 +48,16 @@ def verify(
 ) -> None:
     """Fetch the release log of every shard, check it, and keep what is new.
 
-    The log is held against your copy of last time.
+    Each log is compared with your earlier copy.
 
-    Also of shards that had shares of the key before they were dealt again. A log proves itself: every record is signed, names the
-    one before, and comes with the ticket that the voter signed. That its end was cut off shows only to who kept a copy: run this
-    regularly. Nothing that a shard shows replaces what you have.
+    The command also asks shards that had shares of the key before they were dealt again. Each record of a log is signed, names
+    the record before, and contains the ticket that the voter signed. Only an earlier copy shows that the end of a log was cut
+    off, so run this regularly. Your copy is never overwritten.
 
-    Exit codes: 0 every log is whole, 2 a shard altered, cut off or contradicted its log or released without a right, 3 a release
-    cannot be judged, or what a former shard released cannot be told, 5 a shard or the node does not answer, 64 wrong input, or
-    a copy was altered. Of several 2 goes before 64, 64 before 5, and 5 before 3; what was found at each shard is told.
+    Exit codes: 0 every log is complete, 2 a shard altered, cut off or contradicted its log or released without entitlement, 3 a
+    release cannot be judged, or the releases of a former shard cannot be known, 5 a shard or the node does not answer, 64 wrong
+    input, or a copy was altered. If several apply, 2 goes before 64, 64 before 5, and 5 before 3. The findings at each shard are
+    printed.
     """
     from chain.client.address_book import read_network
     from cli.key.log_audit import known_or_booked, look, worst
@@ -70,7 +71,7 @@ def verify(
     for each in known.history.holders().values():
         looked.append(look(book, known.history, each, ReleaseLogCopy(logs, record.epoch, each.address)))
         tell(looked[-1])
-    # Asked after the shards, so that the node, unless it is behind, has every block that a shard had.
+    # The node is asked after the shards, so that it has every block that a shard had, unless it is behind.
     court, found = _judged(book, known, looked, rpc, tell if rpc else _tell_nobody)
     print_found(record, found, court.failure, output)
     others = sorted({each.record.epoch for each in book.epochs} - {record.epoch})
@@ -87,16 +88,15 @@ def show(
     rpc: HoldersOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Tell who asked for the key of a receipt, when, why, and under which evidence.
+    """Show who asked for the key of a receipt, when, why, and with which evidence.
 
-    What it tells comes from the copies that `bytewise key log verify` keeps.
-    A seat opened a receipt if as many holders of one version of the shares as open with them released to it, under one ticket or
-    under several of its own. Where shards released to several seats that many together, it says so: they would have to collude.
-    In a key epoch whose key enclaves rebuild, a share opens every receipt, whichever it was released for.
+    The command reads the copies that `bytewise key log verify` stores.
+    A voter could open a receipt if enough holders of one version of the shares (the threshold) released to it, under one or
+    several of its tickets. If only several voters together got enough partials, the command says so: they would have to collude.
+    In a key epoch whose key enclaves rebuild, a released share opens every receipt of the epoch. Without `--epoch`, the command
+    takes the key epoch whose copies have a record of the receipt, else the newest.
 
-    A receipt is of one key epoch: without `--epoch` that in whose copies it has a record, else the newest.
-
-    Exit codes: 0 shown, 3 whether it was opened cannot be told from these copies, 4 not opened and no record of this receipt,
+    Exit codes: 0 shown, 3 these copies leave open whether it was opened, 4 not opened and no record of this receipt,
     5 the node does not answer, 64 wrong input, or no copies: run `bytewise key log verify` first.
     """
     from bytewise.protocol.suites import is_rebuilt
@@ -127,8 +127,8 @@ _RECORDED = re.compile(rb'"receipt_id":"(0x[0-9a-f]{64})"')
 def _receipt_named(book: "Network", logs: Path, text: str) -> Digest:
     """The receipt that a user typed, in full or by its first digits, of which a copy has a record.
 
-    `ConfigurationError` for no id, for the beginning of several, and for the beginning of none: without a record nothing can be
-    said of a receipt whose id is not known in full.
+    `ConfigurationError` for a text that is no id, for the beginning of several ids, and for the beginning of none: without a
+    record, the full id is needed.
     """
     from kms.release_log.copies import find_copies
 
@@ -146,9 +146,9 @@ _IDENTIFIER_LENGTH = len(hex0x(ZERO_DIGEST))
 
 
 def _copies_with(book: "Network", logs: Path, receipt: Digest) -> tuple[int, list[int]]:
-    """The key epoch in whose copies a receipt is named, 0 if in none; and those of which there is no copy.
+    """The key epoch whose copies name a receipt, 0 if none does; and the key epochs without a copy.
 
-    Nothing is verified here: it only says where to look.
+    The function verifies nothing: it only finds the place of the record.
     """
     from kms.release_log.copies import find_copies
 
@@ -158,14 +158,14 @@ def _copies_with(book: "Network", logs: Path, receipt: Digest) -> tuple[int, lis
         copies = [each for each in find_copies(logs, epoch) if each.path.is_file()]
         if any(wanted in each.path.read_bytes() for each in copies):
             named = epoch
-        # Of a shard that released nothing there is only when its log was read.
+        # For a shard that released nothing, the folder has only the time when its log was read.
         if not copies and not any(logs.glob(f"releases-{epoch}-0x*.seen")):
             unread.append(epoch)
     return named, unread
 
 
 def _kept(book: "Network", history: "SharesHistory", epoch: int, logs: Path) -> "list[CopiedLog]":
-    """Copies of everybody who had shares, and of whoever else there is a copy; `ConfigurationError` where nothing was fetched."""
+    """The copies of all shards that had shares, and all other copies. `ConfigurationError` if nothing was fetched."""
     from kms.release_log.copies import ReleaseLogCopy, find_copies
     from kms.release_log.opening_report import CopiedLog
 
@@ -181,7 +181,7 @@ def _kept(book: "Network", history: "SharesHistory", epoch: int, logs: Path) -> 
 def _judged(
     book: "Network", known: "Known", looked: "Sequence[Looked]", rpc: list[str] | None, tell: "Callable[[Looked], None]"
 ) -> "tuple[Court, list[Looked]]":
-    """What the chain says of each log, with a bar of how many releases are read for: each takes up to a dozen reads."""
+    """Judges each log by the chain. A progress bar counts releases, each of which needs up to a dozen reads."""
     from bytewise_client.connection import read_ahead_of
     from cli.key.log_audit import court_of, judged
 
@@ -203,7 +203,7 @@ def _judged(
 
 
 def _tell_nobody(_: "Looked") -> None:
-    """Who reads JSON reads all of it at the end."""
+    """Prints no progress: JSON is printed at the end."""
 
 
 def _client(book: "Network", rpc: list[str] | None) -> "Chain | None":

@@ -1,4 +1,5 @@
-"""What `bytewise key log verify` does at each shard, and with the chain: what fails at one hides nothing of another."""
+"""The checks of `bytewise key log verify` at each shard and on the chain. A failure at one shard does not hide findings at
+another."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -26,30 +27,30 @@ _WORST_FIRST = (Exit.MISMATCH, Exit.USAGE, Exit.UNAVAILABLE, Exit.INCONCLUSIVE, 
 
 
 class Looked(NamedTuple):
-    """What was found at one shard."""
+    """Findings at one shard."""
 
     kept: CopiedLog
-    """What is kept of its log."""
+    """The stored copy of its log."""
     place: int
-    """Its place among those who hold the newest shares that it had."""
+    """Its index among the holders of the newest shares that it had."""
     versions: list[int]
-    """Of the shares that it has or had."""
+    """Versions of the shares that it has or had."""
     former: bool
-    """Whether others have the shares now."""
+    """Whether other shards have the shares now."""
     broken: list[str]
-    """What is wrong with it, provably, whatever the chain says of its releases."""
+    """Provable faults of the log that do not depend on the chain."""
     silent: str
-    """Why it showed nothing, or not all; empty if it did."""
+    """Why the shard did not show its whole log; empty if it did."""
     unusable: str
-    """What of our own, a copy or a setting, kept it from being looked at; empty if nothing did."""
+    """Error of this machine, in a copy or setting, that prevented the check; empty if there was none."""
     untold: list[int]
-    """Versions of which it showed nothing, and the copy has not all."""
+    """Versions whose releases are unknown: the shard did not show its log, and the copy is not complete for them."""
     judged: LogFindings
-    """What the chain says of its releases; nothing if it was not asked."""
+    """Findings about its releases by the chain; empty if the chain was not asked."""
 
     @property
     def exits(self) -> set[Exit]:
-        """All that it could end the verb with."""
+        """Every exit code that these findings can cause."""
         codes = {Exit.MISMATCH} if self.broken or self.judged.wrong else {Exit.OK}
         if self.unusable:
             codes.add(Exit.USAGE)
@@ -64,29 +65,29 @@ class Known(NamedTuple):
     """A key epoch as the chain has it, or the address book."""
 
     history: SharesHistory
-    """Who had its shares."""
+    """The holders of its shares."""
     reader: SnapshotReader | None = None
-    """Who reads the chain that said so; None: the book said so."""
+    """Reader of the chain that gave the holders; None if the address book gave them."""
     failure: BytewiseError | None = None
-    """Why the chain, though asked, said nothing."""
+    """Error of the chain if it was asked and failed."""
 
 
 class Court(NamedTuple):
-    """The chain as one run asks it."""
+    """The chain as judge of releases, for one run."""
 
     judge: Callable[[Sequence[SignedRelease]], LogFindings]
-    """Of the releases of one log."""
+    """Judges the releases of one log."""
     failure: str = ""
-    """Why it judges nothing; empty if it can, or if nobody asks."""
+    """Why nothing is judged; empty if the chain is available, or is not asked."""
     exit: Exit = Exit.OK
-    """What that alone ends the verb with."""
+    """Exit code for that reason."""
 
 
 def known_of(book: Network, record: EpochRecord, client: Chain | None) -> Known:
     """Finds which shards held the shares of the epoch: from the chain, or from the address book without a client.
 
     `ConfigurationError` if chain and address book belong to different networks or give the epoch different assurance labels.
-    Nothing is reported under a label that is in doubt.
+    With different labels, nothing is reported.
     """
     if client is None:
         return Known(shares_history(book, record))
@@ -104,8 +105,8 @@ def known_of(book: Network, record: EpochRecord, client: Chain | None) -> Known:
 def known_or_booked(book: Network, record: EpochRecord, client: Chain | None) -> Known:
     """As `known_of`, but from the address book, with the failure as reason, if the chain cannot be read.
 
-    A different assurance label and a node on another chain are still errors: the address book itself may be wrong, and then no
-    signature in a log would fit its shard.
+    A different assurance label and a node on another chain are still errors: the address book itself may be wrong, and then the
+    signatures in a log would not match its shards.
     """
     try:
         return known_of(book, record, client)
@@ -116,7 +117,7 @@ def known_or_booked(book: Network, record: EpochRecord, client: Chain | None) ->
 
 
 def look(book: Network, history: SharesHistory, holder: ShareHolder, copy: ReleaseLogCopy) -> Looked:
-    """Adds what is new of a shard's log to the copy and finds what is wrong with it; what fails is in the answer."""
+    """Adds the new records of a shard's log to the copy and checks the log. Errors are part of the result."""
     broken, silent, unusable = [], "", ""
     entries: tuple[SignedRelease, ...] = ()
     last_read_at = 0
@@ -133,16 +134,18 @@ def look(book: Network, history: SharesHistory, holder: ShareHolder, copy: Relea
         last_read_at = copy.last_read_at()
     except (ConfigurationError, OSError) as error:
         unusable = str(error)
-    # What is broken has these among its problems, or a worse one.
+    # A broken log already has these problems in its list, or a worse one.
     broken.extend([] if broken else ordering_problems(entries))
     broken.extend(releases_out_of_force(entries, history))
     return _looked(history, CopiedLog(holder.address, entries, last_read_at), broken, silent, unusable)
 
 
 def court_of(known: Known, ahead: Chain | None = None, tell: Callable[[int], object] = lambda _: None) -> Court:
-    """The newest block of the chain, read now; a court that judges nothing, and says why, if that fails.
+    """Reads the newest block of the chain, at which releases are judged. If that fails, the result judges nothing and has the
+    reason.
 
-    `ahead` is the same chain for reads that are fetched many at a time; `tell` is told how many entries of a log have theirs.
+    `ahead`: a client of the same chain for reads in batches. `tell`: called with the number of entries of a log whose reads are
+    complete.
     """
     if known.failure is not None:
         return _absent(known.failure)
@@ -165,7 +168,8 @@ def court_of(known: Known, ahead: Chain | None = None, tell: Callable[[int], obj
 
 
 def judged(looked: Sequence[Looked], court: Court, told: Callable[[Looked], object]) -> list[Looked]:
-    """The same with what the chain says of each, in this order; the longest log is judged last, and each is told when it is.
+    """Adds the chain's judgement to each log and returns them in the same order. The longest log is judged last; `told` is called
+    after each.
 
     Each release costs up to a dozen reads of the chain, and a shard can write as many as it likes.
     """
@@ -177,13 +181,13 @@ def judged(looked: Sequence[Looked], court: Court, told: Callable[[Looked], obje
 
 
 def worst(exits: Iterable[Exit]) -> Exit:
-    """The exit code of a run: a proof goes before everything, and what only this machine can mend before what may pass."""
+    """The exit code of a run: first a proof against a shard, then errors of this machine, then errors that may pass."""
     found = set(exits)
     return next((each for each in _WORST_FIRST if each in found), Exit.OK)
 
 
 class _LabelInDoubt(ConfigurationError):
-    """Book and chain call a key epoch two things."""
+    """Address book and chain have different labels for a key epoch."""
 
 
 def _extend(holder: ShareHolder, copy: ReleaseLogCopy, domain: Domain) -> None:

@@ -1,4 +1,4 @@
-"""What `bytewise key log` tells: plain data, and tables for people."""
+"""The output of `bytewise key log`: plain data, and tables for people."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ _NO_TICKET = "the shards kept no ticket"
 
 
 def print_found(record: EpochRecord, found: list[Looked], failure: str, output: OutputFormat) -> None:
-    """Prints what was found at each shard of a key epoch, and its label; `failure`: why the chain judges nothing."""
+    """Prints the findings at each shard of a key epoch, and its label. `failure`: why the chain judged nothing."""
     rows = [{**_row(each), "assurance": record.assurance} for each in found]
     emit(output, rows, lambda: _print_rows(record, rows))
     if failure:
@@ -29,7 +29,7 @@ def print_found(record: EpochRecord, found: list[Looked], failure: str, output: 
 
 
 def print_progress(looked: Looked) -> None:
-    """Tells people of one shard as soon as that is known: who waits for another one knows it already."""
+    """Prints the findings at one shard as soon as they are known, while the next shards are read."""
     console, row = Console(stderr=True), _row(looked)
     console.print(f"looked at shard {row['shard']}, {row['address']}: {row['records']} records", style="dim", soft_wrap=True)
     for line, style in _lines(row):
@@ -38,7 +38,7 @@ def print_progress(looked: Looked) -> None:
 
 def _print_rows(record: EpochRecord, rows: list[dict[str, Any]]) -> None:
     title = f"release logs of key epoch {record.epoch}, assurance {record.assurance}"
-    # In a terminal of 80 characters nothing may be cut off: what is newest is a date.
+    # In a terminal of 80 columns no text may be cut off: the column "newest" has a date.
     console, table = Console(), Table(title=title, title_justify="left", padding=0)
     headings = ("shard", "versions", "records", "released", "refused", "without ticket", "without grounds", "newest")
     for heading in headings:
@@ -75,20 +75,20 @@ def _lines(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 class Subject(NamedTuple):
-    """The key epoch of a story."""
+    """The key epoch of a report."""
 
     epoch: int
-    """Its number."""
+    """Number of the key epoch."""
     assurance: str
-    """Its label."""
+    """Assurance label."""
     history: SharesHistory
-    """Who had its shares."""
+    """The holders of its shares."""
     asked: bool
-    """Whether the chain told that, not the address book."""
+    """Whether the holders come from the chain, not from the address book."""
 
 
 def print_story(receipt: Digest, subject: Subject, story: OpeningReport, output: OutputFormat) -> None:
-    """Prints the records of one receipt, oldest first, and who opened it under which shares."""
+    """Prints the records of one receipt, oldest first, and the voters that could open it, for each version of the shares."""
     rebuilt, history = is_rebuilt(subject.epoch), subject.history
     about: dict[str, Any] = {
         "receipt": hex0x(receipt), "epoch": subject.epoch, "assurance": subject.assurance,
@@ -150,7 +150,7 @@ def _told_shares(history: SharesHistory, story: OpeningReport, shares: DealtShar
 
 
 def _enclave(signed: SignedRelease) -> dict[str, Any] | None:
-    """What the shard found of the enclave; None in records of before shards kept that."""
+    """The shard's findings about the enclave; None in records of older shards, which did not store them."""
     if signed.grounds is None:
         return None
     grounds = signed.grounds.grounds
@@ -183,8 +183,8 @@ def _why(signed: SignedRelease) -> str:
 
 
 def _openings(story: OpeningReport) -> Iterator[dict[str, Any]]:
-    # What shards give is sealed to the enclave that asked: tickets of one voter add up, those of several only if these collude.
-    # Of shares of two versions nothing adds up.
+    # Partials are sealed to the enclave that asked. Partials under several tickets of one voter count together; those of several
+    # voters only if the voters collude. Partials with shares of two versions never count together.
     known = [each for each in story.records if each.shares is not None]
     for ticket, voter, version in dict.fromkeys(map(_key, known)):
         same = [each for each in known if _key(each) == (ticket, voter, version)]
@@ -215,7 +215,7 @@ def _opening_line(each: dict[str, Any]) -> str:
 
 
 def _summary(about: dict[str, Any]) -> Iterator[str]:
-    # What is to be said of the receipt itself, whoever asked for it.
+    # Statements about the receipt itself, independent of a voter.
     if about["key_given_to"]:
         owners = ", ".join(about["key_given_to"])
         yield f"the epoch's key was given to {owners}: it opens every receipt of key epoch {about['epoch']}"

@@ -1,4 +1,4 @@
-"""`bytewise key list`: key epochs as the chain has them, and whether their shards are there and serve them."""
+"""`bytewise key list`: key epochs as the chain has them, and whether their shards answer and serve them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ _NOTHING = "nothing"
 _AWAITS = "serves no epoch yet: its operator puts the epoch's document at its epoch_file, and starts it again"
 
 Ask = Callable[["ShardRecord"], "ShardInfo"]
-"""What a shard says of itself; a `Fault` or `Unavailable` if it does not."""
+"""Asks a shard for its `info`; a `Fault` or `Unavailable` if it gives none."""
 
 
 def ask_over_https(timeout_s: float) -> Ask:
@@ -83,7 +83,7 @@ def _entry(shard: Mapping[str, Any]) -> tuple[str, Fields]:
 
 
 def _chains(reader: "SnapshotReader", epoch: int, block: int, final: int | None) -> "tuple[EpochOnChain, ...]":
-    """A key epoch at the newest block, and at the newest final one."""
+    """A key epoch at the newest block, and at the newest final block."""
     return tuple(reader.epoch_on_chain(epoch, number) for number in (block, final) if number is not None)
 
 
@@ -128,7 +128,7 @@ def _said(shard: "ShardRecord", epoch: int, policy: Digest, ask: Ask, chains: "S
     except Unavailable:
         return _NOTHING, False
     except Fault as error:
-        # A shard without an epoch has no such page.
+        # A shard without an epoch does not serve `info`.
         is_idle = isinstance(error, ShardRefused) and error.values[-1] == PAGE_NOT_FOUND
         return _AWAITS if is_idle else f"refuses: {error}", True
     for wrong, says in (
@@ -142,7 +142,8 @@ def _said(shard: "ShardRecord", epoch: int, policy: Digest, ask: Ask, chains: "S
 
 
 def _share_said(info: "ShardInfo", chains: "Sequence[EpochOnChain]") -> tuple[str, bool]:
-    """What follows of the shares that it has: it answers with those of the final block, from which the newest may differ."""
+    """Compares the shard's share with the chain. The shard follows the final block, whose shares may differ from those of the
+    newest block."""
     from bytewise.protocol.digests import keccak256
 
     if info.shares is None:
@@ -162,11 +163,11 @@ def _share_said(info: "ShardInfo", chains: "Sequence[EpochOnChain]") -> tuple[st
 def list_epochs(
     network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, output: OutputOption = OutputFormat.TABLE
 ) -> None:  # fmt: skip
-    """List key epochs as the chain has them, and what the shards of each say.
+    """List key epochs as the chain has them, with the state of their shards.
 
-    A shard must be there, serve its epoch, and have the policy of the chain. With `--output jsonl` each epoch is a line.
+    Each shard must answer, serve its epoch, and have the policy of the chain. With `--output jsonl` each epoch is one line.
 
-    Exit codes: 0 all as it should be, 2 a shard or the address book says otherwise than the chain, 5 a shard or the node does not
+    Exit codes: 0 all agree, 2 a shard or the address book contradicts the chain, 5 a shard or the node does not
     answer, 64 wrong input.
 
     Example: bytewise key list --network network.json
@@ -182,7 +183,7 @@ def show_epoch(
     rpc: RpcOption = RPC_URLS,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Show one key epoch as the chain has it, and what its shards say.
+    """Show one key epoch as the chain has it, with the state of its shards.
 
     Exit codes: as of `bytewise key list`; 4 the address book has no such epoch.
 

@@ -21,9 +21,10 @@ from verifier.observation import WATCHTOWER_GAS, required_wei
 from verifier.settings import NodeSettings
 
 HEAD_AGE_S = 120
-"""Ten blocks of main net."""
+"""Oldest allowed head of the chain, in seconds: ten blocks of main net."""
 CLOCK_S = 30
-"""How far our clock may be behind the newest block's time; what is ahead shows in the head's age."""
+"""Most seconds by which our clock may be behind the newest block's time. A clock that is ahead shows as a large age of the
+head."""
 AGREED_DEPTH = 64
 """Blocks below the lowest head at which nodes must have the same block: two epochs of main net."""
 CALLS, RTT_S = 9, 2.0
@@ -42,7 +43,7 @@ def chain_id(view: NodeView) -> Check:
 
 
 def contract_code(view: NodeView) -> Check:
-    """Whether the contracts' code and wiring are what the address book says."""
+    """Whether the contracts' code and wiring are those of the address book."""
     addresses = len(view.reader.network.code)
     return Check(
         "contract_code", True, f"{addresses} contracts as the book says", "every code hash of the address book",
@@ -51,7 +52,7 @@ def contract_code(view: NodeView) -> Check:
 
 
 def head_age(view: NodeView) -> Check:
-    """How old the oldest of the nodes' newest blocks is, by our clock."""
+    """Age of each node's newest block by our clock; the oldest one counts."""
     ages = [max(SystemClock().now() - node.head().timestamp, 0) for node in view.nodes]
     return Check(
         "head_age", max(ages) <= HEAD_AGE_S, f"{max(ages)} s", f"at most {HEAD_AGE_S} s",
@@ -137,7 +138,7 @@ def clock(view: NodeView) -> Check:
 
 
 def registration(view: NodeView) -> Check:
-    """Whether the account is registered as what the role needs, and is not suspended."""
+    """Whether the account is registered as the role requires, and is not suspended."""
     mine = _holdings(view)
     if view.role is NodeRole.OPERATOR:
         found = "suspended" if mine.is_suspended else "registered" if mine.is_operator else "not registered"
@@ -172,7 +173,7 @@ def balance(view: NodeView) -> Check:
 
 
 def worst_case_wei(view: NodeView) -> int:
-    """What the role may have to pay before anything comes back: as `/readyz` of a duty process, or an operator's appeals."""
+    """Most wei that the role may have to pay before any comes back: as in `/readyz` of a duty process, or an operator's appeals."""
     snapshot, fee = view.reader.snapshot(view.account, view.head), SenderPolicy().max_fee_wei
     if isinstance(view.settings, NodeSettings):
         return required_wei(snapshot, view.settings.role, _params(view), 0 if view.settings.observes else fee)
@@ -219,12 +220,12 @@ def _params(view: NodeView) -> ParamSet:
 
 
 GATES = (chain_id, contract_code)
-"""Checks without which no other check of the chain means anything."""
+"""The gates: if one fails, the other checks of the chain are not run."""
 EVERYBODY = (head_age, node_agreement, node_count, log_range, old_state, round_trip, clock)
 
 
 def checks_of(role: NodeRole) -> tuple[CheckOfNode, ...]:
-    """The checks behind the gates that apply to a role, in the order in which they are shown."""
+    """The checks after the gates that apply to a role, in the order of display."""
     staked = (registration, stake) if role in (*JUDGES, NodeRole.OPERATOR) else ()
     paying = (balance,) if role not in (NodeRole.MONITOR, NodeRole.SHARD) else ()
     judging = (key_shards, vote_time, protection) if role in JUDGES else ()

@@ -1,4 +1,4 @@
-"""What the owner of a new node decides (`bytewise init`)."""
+"""The choices of a new node's owner (`bytewise init`)."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -8,17 +8,17 @@ from cli.node.roles import NodeRole
 
 
 class ChosenPassword(NamedTuple):
-    """The keystore's password, and how the node gets it at a start."""
+    """The keystore's password, and how the node gets it at its start."""
 
     value: Secret
     file: Path | None
-    """Where it is; None: nowhere, it is asked for."""
+    """File with the password; None: the node asks for it."""
     is_new: bool
-    """Whether it is written into the new folder."""
+    """Whether the password is written into the new folder."""
 
 
 class NodeChoices(NamedTuple):
-    """What only the node's owner knows."""
+    """Choices of the node's owner."""
 
     role: NodeRole
     network_file: Path
@@ -26,7 +26,7 @@ class NodeChoices(NamedTuple):
     da: list[str]
     password: ChosenPassword
     key_file: Path | None
-    """Key of an account that exists; None: a new one."""
+    """Key of an existing account; None: a new account."""
     database_url_file: Path | None
     """File with the URL of a PostgreSQL database; None: SQLite in the folder."""
     artifact: Path | None
@@ -40,7 +40,7 @@ class NodeChoices(NamedTuple):
 
 
 class ShardChoices(NamedTuple):
-    """What only a key shard has."""
+    """Choices for a key shard only."""
 
     url: str
     channel: str

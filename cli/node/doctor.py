@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 NOT_ASKED = "not asked, because"
 CHECK_S = 60.0
-"""Longest time of one check, in seconds: a large model is hashed in it."""
+"""Longest time of one check, in seconds: enough to hash a large model."""
 
 
 def doctor(config: NodeConfigOption = Path(SETTINGS), output: OutputOption = OutputFormat.TABLE) -> None:
     """Check everything that this node needs: chain, contracts, account, stake, enclave, model, DA, database, disk.
 
-    Nothing is sent or changed, so it may run at any time, also beside the node. Each check has a value, what it must be, and what
-    to do if it is not.
+    The command sends and changes nothing, so it may run at any time, also beside the node. Each check shows the value found, the
+    value required, and how to correct a difference.
 
     Exit codes: 0 all checks pass, 7 a check fails, 64 the settings cannot be read.
 
@@ -49,11 +49,11 @@ def doctor(config: NodeConfigOption = Path(SETTINGS), output: OutputOption = Out
 
 
 def run_checks(view: "NodeView") -> "Iterator[Check]":
-    """All checks that apply to a node, as each ends. While a gate fails, what depends on it is not asked."""
+    """Yields the result of each check of a node as the check ends. If a gate fails, the checks that depend on it are not run."""
     from bytewise.service.readiness import Check
     from cli.node import chain_checks, host_checks
 
-    _ = view.settings, view.enclave  # wrong settings are reported whole, and end the command
+    _ = view.settings, view.enclave  # every wrong setting is reported, and the command ends
     yield from (checked(each, view) for each in host_checks.local_checks(view))
     gate = ""
     for function in (*chain_checks.GATES, *chain_checks.checks_of(view.role), *host_checks.chain_bound_checks(view)):
@@ -67,7 +67,7 @@ def run_checks(view: "NodeView") -> "Iterator[Check]":
 
 
 def checked(function: "Callable[['NodeView'], Check]", view: "NodeView") -> "Check":
-    """The result of a check; its error, or that it took too long, is a failed check."""
+    """Runs a check and returns its result. An error, or a check that takes too long, is a failed check."""
     from bytewise.service.readiness import Check
 
     name = function.__name__
@@ -79,7 +79,7 @@ def checked(function: "Callable[['NodeView'], Check]", view: "NodeView") -> "Che
         except BytewiseError as error:
             results.append(Check(name, False, str(error), "an answer", "Repair what the value names, then run this again."))
 
-    # In a thread that does not keep the process: no timeout of a library bounds all that a check does.
+    # A daemon thread, because no timeout of a library limits the whole check. The process can end while it still runs.
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(CHECK_S)

@@ -1,4 +1,4 @@
-"""What `bytewise init` writes: settings, keys and database of a node, all of it or nothing."""
+"""Writes the folder of `bytewise init`: settings, keys and database of a node, completely or not at all."""
 
 import json
 import secrets
@@ -37,7 +37,7 @@ _OMITTED = {
     NodeRole.VERIFIER: {"hint_listener", "watch", "demand", "inbox_folder", "votes"},
     NodeRole.MEMBER: {"hint_listener", "watch", "demand", "inbox_folder"},
 }
-"""Sections and settings of a duty process that a role has no use for."""
+"""Sections and settings of a duty process that a role does not use."""
 
 _HEAD = """\
 # Settings of a Bytewise {role}, made by `bytewise init`. Every setting is here; what begins with `#` has its default.
@@ -50,7 +50,7 @@ _HEAD = """\
 def make_node_folder(folder: Path, choices: NodeChoices) -> str:
     """Makes the folder; returns the node's account.
 
-    `ConfigurationError` for a choice that cannot be right, with its option; then nothing was made.
+    `ConfigurationError` for an invalid choice, with its option; then nothing was made.
     """
     network = read_network(choices.network_file)
     _verify_choices(choices)
@@ -69,7 +69,7 @@ def make_node_folder(folder: Path, choices: NodeChoices) -> str:
 
 
 def make_shard_folder(folder: Path, network_file: Path, rpc: list[str], shard: ShardChoices) -> str:
-    """The same for a key shard (`bytewise shard init` has more choices); returns the shard's account."""
+    """Makes the folder of a key shard and returns the shard's account. `bytewise shard init` has more choices."""
     for option, given in (("--url", shard.url), ("--channel", shard.channel), ("--coordinator", shard.coordinator)):
         if not given:
             raise ConfigurationError(option, "missing: a key shard needs it")
@@ -157,7 +157,7 @@ def _absolute(path: Path | None) -> Path | None:
 
 
 def _check_settings(file: Path, role: NodeRole) -> str:
-    """Reads the settings as the processes will; the database's URL."""
+    """Reads the settings as the processes will, and returns the database's URL."""
     if role is NodeRole.OPERATOR:
         return load_settings(OperatorSettings, file).db.location
     if role in JUDGES:

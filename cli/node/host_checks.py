@@ -1,4 +1,4 @@
-"""Checks of `bytewise doctor` that look at this machine and at services: database, key, DA, disk, ports, enclave, model."""
+"""Checks of `bytewise doctor` on this machine and its services: database, key, DA, disk, ports, enclave, model."""
 
 import secrets
 import shutil
@@ -32,7 +32,7 @@ CALL_S = 5.0
 
 
 def settings(view: NodeView) -> Check:
-    """Whether every settings file can be read; anything else would fail for the same reason."""
+    """Whether every settings file can be read. If not, all other checks would fail for the same reason."""
     _ = view.settings, view.enclave
     return Check("settings", True, view.config.name, "no unknown, missing or impossible setting", "Correct the named settings.")
 
@@ -55,7 +55,7 @@ def database(view: NodeView) -> Check:
 
 
 def lease(view: NodeView) -> Check:
-    """Whether sending is allowed: nobody else sent with this key."""
+    """Whether the account may send: no other process sent with this key."""
     lease = NonceLease(view.database, SystemClock(), view.network.chain_id, view.account)
     lease.verify_owner()
     reason = lease.stop_reason()
@@ -126,7 +126,7 @@ def measurement_approved(view: NodeView) -> Check:
 
 
 def own_measurement(view: NodeView) -> Digest | None:
-    """What this machine's enclave would be measured as; None where only the hardware can tell."""
+    """The measurement of this machine's enclave; None if only the hardware can compute it."""
     from bytewise.inference.artifact import artifact
 
     enclave = view.enclave
@@ -136,7 +136,7 @@ def own_measurement(view: NodeView) -> Digest | None:
 
 
 def model(view: NodeView) -> Check:
-    """Whether every byte of the model is there, and the network lists it as active."""
+    """Whether the model's files are complete and unaltered, and the network lists the model as active."""
     from bytewise.inference.artifact import artifact
 
     model_id = artifact.load(_artifact(view)).model_id
@@ -160,7 +160,7 @@ def arithmetic(view: NodeView) -> Check:
 
 
 def endorsements(view: NodeView) -> Check:
-    """Whether there is collateral for quotes of hardware."""
+    """Whether the collateral for hardware quotes is there."""
     enclave = view.enclave
     folder = None if enclave is None else enclave.endorsements
     files = [] if folder is None or not folder.is_dir() else [path for path in folder.iterdir() if path.is_file()]
@@ -172,7 +172,7 @@ def endorsements(view: NodeView) -> Check:
 
 
 def device(view: NodeView) -> Check:
-    """Whether the GPU that the settings name is there."""
+    """Whether this machine has the GPU that the settings name."""
     found = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
     return Check(
         "device", bool(found), ", ".join(found) or "no GPU", "an NVIDIA device", 'Install its driver, or set device = "cpu".'
@@ -180,7 +180,7 @@ def device(view: NodeView) -> Check:
 
 
 def ports(view: NodeView) -> Check:
-    """Whether the node's ports are free, or taken by a node that runs."""
+    """Whether the node's ports are free, or used by the running node itself."""
     taken = [f"{host}:{port}" for host, port in _listeners(view) if not _can_bind(host, port)]
     return Check(
         "ports", True, f"{', '.join(taken)} in use" if taken else "free", "free, or used by this node",
@@ -219,7 +219,7 @@ def _artifact(view: NodeView) -> Path:
 
 
 def local_checks(view: NodeView) -> tuple[CheckOfNode, ...]:
-    """The checks of this machine and of services beside the chain, in the order in which they are shown."""
+    """The checks of this machine and of its services without the chain, in the order of display."""
     role, enclave = view.role, view.enclave
     hardware = enclave is not None and enclave.evidence is not EvidenceType.SIMULATED
     return (

@@ -62,11 +62,11 @@ def init(
 ) -> None:  # fmt: skip
     """Make the folder of a new node: commented settings, an encrypted account key, a migrated database.
 
-    Nothing is sent. Afterwards it prints what to do next, in order. The account key is a Web3 keystore; its password is in
-    FOLDER/account.password unless --password-file or --prompt says otherwise. Keep the two apart in backups. A key shard has keys
-    of another kind, and more choices: `bytewise shard init --help`.
+    Nothing is sent. At the end the command prints the next steps in order. The account key is a Web3 keystore; its password is in
+    FOLDER/account.password unless --password-file or --prompt says otherwise. Keep keystore and password apart in backups. A key
+    shard has other keys and more choices: `bytewise shard init --help`.
 
-    Exit codes: 0 made, 64 wrong input (the folder exists, say); unless 0, nothing was made.
+    Exit codes: 0 made, 64 wrong input (for example, the folder exists). With any other code than 0, nothing was made.
 
     Example: bytewise init --role watchtower --network network.json --rpc https://node.example
     """

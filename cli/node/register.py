@@ -31,9 +31,9 @@ def register_verifier(
 ) -> None:  # fmt: skip
     """Deposit stake, announce this machine, and join a pool as a verifier.
 
-    What is done already is left out, so the same command continues an interrupted registration. Machine and enclave are computed
-    where evidence is simulated; on hardware, give both. Stop the node first: two senders of one account take each other's nonces.
-    Stake weighs from the next stake epoch on.
+    Steps that are done already are left out, so the same command continues an interrupted registration. With simulated evidence
+    the command computes machine and enclave; on hardware, give both. Stop the node first: two senders of one account use the same
+    nonces. Stake counts from the next stake epoch on.
 
     Exit codes: 0 registered (or printed), 5 a node does not answer, 6 this account's node runs, 64 wrong input or refused.
 
@@ -52,7 +52,7 @@ def register_operator(
 ) -> None:  # fmt: skip
     """Deposit stake and register as an operator.
 
-    What is done already is left out. Stop the node first: two senders of one account take each other's nonces.
+    Steps that are done already are left out. Stop the node first: two senders of one account use the same nonces.
 
     Exit codes: 0 registered (or printed), 5 a node does not answer, 6 this account's node runs, 64 wrong input or refused.
 

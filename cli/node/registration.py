@@ -1,4 +1,4 @@
-"""The transactions of a registration: what is still missing, what each costs, and sending them in order."""
+"""The transactions of a registration: finds the missing ones, estimates their cost, and sends them in order."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from cli.node.host_checks import own_measurement
 from cli.node.view import NodeView
 
 STEP_S = 120.0
-"""Longest wait for one transaction, and for the block after it: ten blocks of main net."""
+"""Longest wait for one transaction, and for the block after it, in seconds: ten blocks of main net."""
 POLL_S = 0.5
 
 
@@ -27,16 +27,16 @@ class Step(NamedTuple):
     """One transaction of a registration."""
 
     purpose: str
-    """What it does, for people."""
+    """Its effect, as text for people."""
     call: ContractCall
     needs_next_block: bool = False
-    """Whether the contract takes it only in a later block than the one before."""
+    """Whether the contract accepts it only in a later block than the step before."""
 
 
 def verifier_steps(
     view: NodeView, stake_wei: int, pool: str | None, platform_id: str | None, measurement: str | None
 ) -> list[Step]:
-    """What is missing until the account is a verifier with that stake. `ConfigurationError` for a choice that is missing."""
+    """The missing steps until the account is a verifier with that stake. `ConfigurationError` for a missing choice."""
     mine = view.reader.holdings(view.account, view.head)
     if mine.pool != ZERO_DIGEST:
         return _deposit(mine, stake_wei)
@@ -55,7 +55,7 @@ def verifier_steps(
 
 
 def operator_steps(view: NodeView, stake_wei: int, endpoint: str) -> list[Step]:
-    """What is missing until the account is an operator with that stake."""
+    """The missing steps until the account is an operator with that stake."""
     if not endpoint.startswith("https://"):
         raise ConfigurationError("--endpoint", f"{endpoint[:80]} is not https://…")
     mine = view.reader.holdings(view.account, view.head)
@@ -64,13 +64,13 @@ def operator_steps(view: NodeView, stake_wei: int, endpoint: str) -> list[Step]:
 
 
 def quotes(view: NodeView, steps: list[Step]) -> Iterator[dict[str, Any]]:
-    """Each step as it would be sent: target, value, calldata, and its gas where it can be tried before the others are done."""
+    """Each step as it would be sent: target, value, calldata, and its gas if the step can be tried before the others."""
     for step in steps:
         request = request_of(view.network, view.account, step.call)
         try:
             gas: int | None = view.chain.estimate(request)
         except (BytewiseError, ValueError):
-            gas = None  # it depends on a step before
+            gas = None  # the step depends on an earlier one
         yield {
             "purpose": step.purpose, "call": str(step.call), "target": request["to"], "value_wei": step.call.value_wei,
             "calldata": request["data"], "gas": gas,
@@ -84,7 +84,8 @@ def cost_wei(view: NodeView, steps: list[Step]) -> int:
 
 
 def send(view: NodeView, steps: list[Step], told: Callable[[Step, str], None]) -> None:
-    """Sends the steps in order, alone with the account. `LeaseTaken` if the node runs; a refusal is `ConfigurationError`."""
+    """Sends the steps in order while no other process may send for the account. `LeaseTaken` if the node runs;
+    `ConfigurationError` if a contract refuses a step."""
     lease = NonceLease(view.database, SystemClock(), view.network.chain_id, view.account)
     with hold_lease(lease, threading.Event(), wait=False):
         for step in steps:

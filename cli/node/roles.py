@@ -8,7 +8,7 @@ from bytewise.service.settings import read_document
 
 
 class NodeRole(enum.StrEnum):
-    """What a node is."""
+    """The role of a node."""
 
     OPERATOR = "operator"
     VERIFIER = "verifier"

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 LOOK_S = 60.0
-"""Longest first look at the node, in seconds."""
+"""Longest time of the checks before the start, in seconds."""
 NOT_YET = ("process", "enclave")
-"""What cannot be there before the start."""
+"""Checks that cannot pass before the node runs."""
 
 _PROGRAMS = {
     NodeRole.OPERATOR: ("operator", "serving"),
@@ -37,8 +37,8 @@ _PROGRAMS = {
 def run(config: NodeConfigOption = Path(SETTINGS)) -> None:
     """Run all processes of a node until SIGTERM or Ctrl-C.
 
-    A verifier or member whose settings have a section [enclave] has its enclave started too. A process that fails is started
-    again, with growing pauses. Wrong settings, and a refusal that keeps the account safe, end the node: read the last lines.
+    If the settings of a verifier or member have a section [enclave], the enclave is started too. A process that fails is started
+    again, with growing pauses. Wrong settings, or a refusal that protects the account, end the node: read the last lines.
     Each line is JSON; `component` says which process wrote it.
 
     Exit codes: 0 stopped, 6 refused, 64 wrong settings, 75 a process had to be killed.
@@ -71,9 +71,9 @@ def programs_of(config: Path) -> "list[Program]":
 
 
 def _tell_problems(config: Path) -> None:
-    """Logs what this node lacks, before anything else: without stake or enclave it would look healthy and do nothing.
+    """Logs the failed checks of this node before its start: without stake or enclave the node would look healthy and do nothing.
 
-    In a process of its own, so that the supervisor does not keep web3 in its memory for months.
+    The checks run in a separate process, so that the supervisor does not keep web3 in its memory for months.
     """
     from bytewise.service import telemetry
     from cli.node.supervisor import python_module
@@ -98,7 +98,7 @@ def _tell_problems(config: Path) -> None:
 
 
 def _password(config: Path) -> "PasswordPipe | None":
-    """The password of a keystore for which the settings name no file; asked for at a terminal."""
+    """The password of a keystore if the settings name no file for it. It is asked for at a terminal."""
     from cli.node.supervisor import PasswordPipe
 
     signer = read_document(config).get("signer", {})

@@ -1,4 +1,5 @@
-"""A settings file with every setting of a class: a given value, or its default as a comment, below what the setting means."""
+"""Writes a settings file with every setting of a class: first its meaning as a comment, then the given value, or its default as a
+comment."""
 
 import dataclasses
 import enum
@@ -16,9 +17,9 @@ WIDTH = 110
 
 
 def settings_text(cls: type, values: Mapping[str, Any], omit: frozenset[str] = frozenset()) -> str:
-    """TOML of the settings of `cls`. `values` has the given settings, and a mapping for each section that is there.
+    """TOML of the settings of `cls`. `values` has the given settings, and a mapping for each given section.
 
-    A section of which nothing is given is written as comments if every setting of it has a default. `omit` names sections and
+    A section without a given setting is written as comments if all its settings have defaults. `omit` names sections and
     top-level settings that are left out.
     """
     return "\n".join(_table(cls, values, "", omit)) + "\n"

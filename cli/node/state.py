@@ -1,4 +1,5 @@
-"""What `bytewise status` tells, as plain data: amounts in wei, digests as 0x-hex, times in seconds of the protocol clock."""
+"""The state that `bytewise status` shows, as plain data: amounts in wei, digests as 0x-hex, times in seconds of the protocol
+clock."""
 
 from collections import Counter
 from typing import Any
@@ -29,7 +30,7 @@ SENT = {
 
 
 def node_state(view: NodeView) -> dict[str, Any]:
-    """All of it. What cannot be read is a problem in the list, and its figures are zero or empty."""
+    """The whole state of a node. A part that cannot be read adds a problem to the list, and its figures are zero or empty."""
     _ = view.settings
     problems = [check for check in (checked(each, view) for each in _vital_checks(view)) if not check.ok]
     found: dict[str, Any] = {"role": view.role, "chain_id": view.network.chain_id, "account": view.account}
@@ -44,7 +45,7 @@ def node_state(view: NodeView) -> dict[str, Any]:
 
 
 def _vital_checks(view: NodeView) -> tuple[CheckOfNode, ...]:
-    """The checks of `doctor` that a running node may stop passing."""
+    """The checks of `doctor` that may begin to fail while a node runs."""
     role = view.role
     staked = (chain_checks.registration, chain_checks.stake) if role in (*JUDGES, NodeRole.OPERATOR) else ()
     own = () if role is NodeRole.SHARD else (host_checks.lease, host_checks.da)
@@ -54,7 +55,7 @@ def _vital_checks(view: NodeView) -> tuple[CheckOfNode, ...]:
 
 
 def _process(view: NodeView) -> Check:
-    """Whether a process holds the account's lease: it renews it all the time."""
+    """Whether a process holds the account's lease, which a running node renews all the time."""
     advice = "Start it: `bytewise run`."
     if view.role is NodeRole.SHARD:
         ports = host_checks.ports(view)

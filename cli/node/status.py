@@ -1,4 +1,4 @@
-"""`bytewise status`: one screen about a node: healthy or not and why, what it did, what is due, what it earned and lost."""
+"""`bytewise status`: one screen about a node: its health with reasons, past and next duties, earnings and losses."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,9 +14,9 @@ from cli.output import OutputFormat, OutputOption, emit, ether, plain
 
 
 def status(config: NodeConfigOption = Path(SETTINGS), output: OutputOption = OutputFormat.TABLE) -> None:
-    """Tell how a node is: healthy or not and why, what it did, what is due next, its seats, earnings and losses.
+    """Show the state of a node: its health with reasons, past and next duties, seats, earnings and losses.
 
-    It reads the node's settings and database and asks the chain; the node may be running or not.
+    The command reads the node's settings and database and asks the chain. The node may be running or not.
 
     Exit codes: 0 healthy, 7 not healthy (each reason is printed), 64 the settings cannot be read.
 

@@ -1,7 +1,7 @@
-"""Starts the processes of a node, starts again what fails, and stops all of them cleanly.
+"""Starts the processes of a node, restarts those that fail, and stops all of them cleanly.
 
 The exit code of a process decides (`bytewise.service.exit_codes`). Wrong settings and refusals end the node, because a restart
-would end alike. A defect or a hung tick is followed by another start, with pauses that double up to a minute.
+would end in the same way. After a defect or a hung tick the process is started again, with pauses that double up to a minute.
 """
 
 import os
@@ -22,9 +22,9 @@ STOP_S = 9.0
 POLL_S = 0.1
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 STEADY_S = 300.0
-"""A process that ran so long starts again after the first pause."""
+"""Seconds after which a process counts as stable: its next restart has the first pause again."""
 FINAL = frozenset({Exit.USAGE, Exit.REFUSED, Exit.INTERRUPTED})
-"""Exit codes after which another start would end alike."""
+"""Exit codes after which another start would end in the same way."""
 
 
 class PasswordPipe:
@@ -34,7 +34,8 @@ class PasswordPipe:
         self._password = password
 
     def open(self) -> tuple[int, dict[str, str]]:
-        """A descriptor for one process, which the caller closes after the start, and the variable that names it."""
+        """Opens a descriptor for one process, and returns it with the variable that names it. The caller closes it after the
+        start."""
         reader, writer = os.pipe()
         os.write(writer, self._password)
         os.close(writer)
@@ -48,7 +49,7 @@ class Program:
     name: str
     """Its name in the log."""
     command: tuple[str, ...]
-    """What is started."""
+    """Command of the process."""
     needs_account: bool
     """Whether it reads the account key."""
 
@@ -64,7 +65,7 @@ class _Process:
         self._started_at = self._due_at = monotonic_s()
 
     def look(self) -> int | None:
-        """Starts it if that is due; its exit code if it ended for good, else None."""
+        """Starts the process if that is due. Returns its exit code if it ended for good, else None."""
         now = monotonic_s()
         if self.running is None:
             if now >= self._due_at:
@@ -106,7 +107,7 @@ class NodeSupervisor:
         return Exit.HUNG if killed else Exit.OK
 
     def _begin(self, program: Program) -> "subprocess.Popen[bytes]":
-        # The settings' own variables reach the processes, and no other variable does.
+        # Only the variables of settings reach the processes, and no other variable.
         environment = child_environment(setting_variables())
         if self._password is None or not program.needs_account:
             return subprocess.Popen(program.command, stdin=subprocess.DEVNULL, env=environment, start_new_session=True)
@@ -119,7 +120,7 @@ class NodeSupervisor:
             os.close(reader)
 
     def _stop_all(self) -> bool:
-        """Asks all to stop; whether one had to be killed."""
+        """Asks all processes to stop. Returns whether one had to be killed."""
         alive = [each for each in self._processes if each.running is not None and each.running.poll() is None]
         for each in alive:
             assert each.running is not None
@@ -138,5 +139,5 @@ class NodeSupervisor:
 
 
 def python_module(module: str, *arguments: str) -> tuple[str, ...]:
-    """Command of one of our programs. `-P`: the module is the installed one, whatever the current folder holds."""
+    """Command of one of our programs. `-P`: Python imports the installed module, not one in the current folder."""
     return (sys.executable, "-P", "-m", module, *arguments)

@@ -1,4 +1,5 @@
-"""A node as `doctor`, `status` and `register` see it: its settings, opened one part at a time. Nothing is changed."""
+"""A node as `doctor`, `status` and `register` see it. Its parts are opened one at a time from the settings. Nothing is
+changed."""
 
 import functools
 from collections.abc import Callable
@@ -27,11 +28,11 @@ from serving.settings import OperatorSettings
 from verifier.settings import NodeSettings
 
 TIMEOUT_S = 10.0
-"""Of one call to a chain node."""
+"""Longest time of one call to a chain node, in seconds."""
 
 
 class NodeView:
-    """One node. Each property opens its part when it is first asked, and raises that part's errors."""
+    """One node. Each property opens its part at the first use, and raises the errors of that part."""
 
     def __init__(self, config: Path) -> None:
         self.config = config
@@ -39,7 +40,7 @@ class NodeView:
 
     @functools.cached_property
     def settings(self) -> OperatorSettings | NodeSettings | ShardSettings:
-        """The settings of its main process. `ConfigurationError` lists every problem."""
+        """The settings of the node's main process. `ConfigurationError` lists every problem."""
         if self.role is NodeRole.OPERATOR:
             return load_settings(OperatorSettings, self.config)
         if self.role is NodeRole.SHARD:
@@ -48,7 +49,7 @@ class NodeView:
 
     @functools.cached_property
     def enclave(self) -> EnclaveSettings | None:
-        """The settings of its enclave; None if another file has them, or the role has none."""
+        """The settings of the node's enclave; None if they are in another file, or the role has no enclave."""
         if self.role in JUDGES and "enclave" in read_document(self.config):
             return load_settings(EnclaveSettings, self.config, "enclave")
         return None
@@ -71,12 +72,12 @@ class NodeView:
 
     @functools.cached_property
     def chain(self) -> Chain:
-        """The chain as the node sees it, its quorum included."""
+        """The chain as the node sees it, with its quorum."""
         return open_chain(*self.endpoints, self.network.chain_id, TIMEOUT_S)
 
     @functools.cached_property
     def reader(self) -> SnapshotReader:
-        """Reads of the contracts. `ConfigurationError` unless their code is what the address book says."""
+        """Reads of the contracts. `ConfigurationError` unless their code is that of the address book."""
         return SnapshotReader(self.chain, verify_code(self.chain, self.network))
 
     @functools.cached_property
@@ -86,7 +87,7 @@ class NodeView:
 
     @property
     def da(self) -> DaSettings | None:
-        """Its DA proxies; a shard has none."""
+        """The node's DA proxies; a shard has none."""
         settings = self.settings
         return None if isinstance(settings, ShardSettings) else settings.da
 

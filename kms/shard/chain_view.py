@@ -65,8 +65,9 @@ class KeyChain(AuditDrawChain, Protocol):
         ...
 
     def release_view(self, voter: Address, epoch: int, dispute: Digest | None, receipt_id: Digest) -> ReleaseView:
-        """The facts about a ticket of this voter, key epoch, dispute and receipt, at the newest final block. The dispute's
-        receipt is zero if the dispute is not about this receipt.
+        """The facts about a ticket of this voter, key epoch, dispute and receipt, at the newest final block.
+
+        The dispute's receipt is zero if the dispute is not about this receipt.
         """
         ...
 

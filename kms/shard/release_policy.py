@@ -160,8 +160,9 @@ def verify_records(of_receipt: int, given: Callable[[], int]) -> None:
 
 
 def verify_not_ahead(facts: ChainFacts, now: int) -> ChainFacts:
-    """Returns the facts; `TryAgain` if their block is dated long after `now`, a unix second of the shard's own clock. A record
-    with such a date would stop the shard until that time (`verify_date`), and auditors would reject its log.
+    """Returns the facts; `TryAgain` if their block is dated long after `now`, a unix second of the shard's own clock.
+
+    A record with such a date would stop the shard until that time (`verify_date`), and auditors would reject its log.
     """
     if facts.timestamp > now + AHEAD_S:
         why = f"block {facts.number} is dated {facts.timestamp}, and this machine's clock is at {now}"
@@ -173,6 +174,7 @@ def verify_not_ahead(facts: ChainFacts, now: int) -> ChainFacts:
 
 def verify_date(newest: int, facts: ChainFacts) -> int:
     """Returns the block's time; `TryAgain` if it is so long before the `newest` recorded date that auditors would reject the log.
+
     The node then is behind the node that answered before.
     """
     if facts.timestamp + LAG_S < newest:

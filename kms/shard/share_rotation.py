@@ -1,5 +1,7 @@
 """Follows a key whose shares are dealt again while processes run: the share with which a shard answers, and the keys that verify
-partials. Both are those that the chain has in force, so that no process must restart for new shares.
+partials.
+
+Both are those that the chain has in force, so that no process must restart for new shares.
 """
 
 import contextlib
