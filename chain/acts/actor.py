@@ -1,7 +1,8 @@
-"""All transactions of one account, each named so that asking twice plans it once: about the account itself, disputes and demands.
+"""All transactions of one account: about the account itself, disputes and demands. Each has a name, so that a second request for
+the same transaction plans nothing new.
 
 The sender tries a transaction on the newest block before it signs it and before it raises a fee (`chain.sending.sender`).
-`state_check.classify` says what a refusal means. It is no error if somebody else was first (design section 2).
+`state_check.classify` says what a refusal means. It is no error if another account was first (design section 2).
 """
 
 from typing import Any
@@ -27,18 +28,19 @@ from chain.sending.sender import SenderPolicy, TransactionSender
 
 
 class EigenLayerTransactions(NetworkPlanner):
-    """Keeps weights fresh, and completes what EigenLayer did not take or pay at once. Anybody may.
+    """Renews stake records, and completes slashes and payments that EigenLayer did not make at once. Any account may send these.
 
     A network has these where `EigenLayerStake` takes the place of the vault.
     """
 
     def sync_stake(self, account: Address, block: int) -> None:
-        """Records the stake that an account has now. `block` is that of the record to renew: a record loses its weight with
+        """Records the stake that an account has now. `block`: block of the record to renew, since a record stops counting with
         age."""
         self._act("EigenLayerStake", "sync", bytes.fromhex(account[2:]) + block.to_bytes(8, "big"), (account,))
 
     def retry_slash(self, account: Address, ref: Digest, times: int) -> None:
-        """Retries a slash that EigenLayer refused for `ref`; once for each of the `times` that it has refused so far."""
+        """Retries a slash that EigenLayer refused for `ref`. `times`: how often it has refused so far; each retry is its own
+        transaction."""
         subject = bytes.fromhex(account[2:]) + ref + times.to_bytes(8, "big")
         self._act("EigenLayerStake", "retry", subject, (account, ref))
 
@@ -47,7 +49,7 @@ class EigenLayerTransactions(NetworkPlanner):
         self._act("EigenLayerStake", "collect", slash_id.to_bytes(32, "big"), (slash_id,))
 
     def sweep_stake(self) -> None:
-        """Moves money at the adapter that is owed to no pot into a pot from which nobody is paid."""
+        """Moves money of the adapter that no pot is owed into a pot that pays nobody."""
         self._again("EigenLayerStake", "sweep")
 
 
@@ -61,10 +63,10 @@ class AccountTransactions(NetworkPlanner):
         self._act("Registry", "registerOperator", endpoint.encode(), (endpoint,))
 
     def anchor(self, header: BatchHeader, fee_wei: int, deadline: int = 0) -> None:
-        """Posts a batch. Batch id, operator and anchoring time are set by the chain. The excess of the fee comes back.
+        """Posts a batch. The chain sets batch id, operator and anchoring time, and returns the excess of the fee.
 
-        Nothing is sent after chain time `deadline` in Unix seconds (as `anchor_by` is); 0 for none. Another batch from the same
-        number on is another transaction: see `withdraw_batch`.
+        Nothing is sent after chain time `deadline` in Unix seconds (like `anchor_by`); 0 for none. A different batch with the
+        same first number is a different transaction: see `withdraw_batch`.
         """
         fields = (
             header.first_seq, header.count, header.root, header.list_hash, header.environment, header.model_id,
@@ -74,11 +76,12 @@ class AccountTransactions(NetworkPlanner):
         self._plan("ReceiptAnchor", where, "post", subject, (fields,), value_wei=fee_wei, deadline=deadline)
 
     def withdraw_batch(self, header: BatchHeader) -> bool:
-        """Whether no transaction that posts this batch can be mined any more. One that was never signed is given up."""
+        """Whether no transaction that posts this batch can be mined any more. A transaction that was never signed is
+        cancelled."""
         return self.transactions.withdraw(self._at("ReceiptAnchor"), "post", _batch_subject(header), self._role)
 
     def release(self, batch_id: int) -> None:
-        """Frees the collateral of a batch that nothing locks."""
+        """Frees the collateral of a batch if nothing locks it."""
         self._act("ReceiptAnchor", "release", batch_id.to_bytes(8, "big"), (batch_id,))
 
     # --- stake ---
@@ -109,11 +112,11 @@ class AccountTransactions(NetworkPlanner):
         self._act("Registry", "join", pool, (pool, platform_id, measurement))
 
     def quit_pool(self) -> None:
-        """Leaves the pool: this account weighs nothing from the next stake epoch on."""
+        """Leaves the pool: this account's stake does not count from the next stake epoch on."""
         self._again("Registry", "quit")
 
     def refresh(self, account: Address, block: int) -> None:
-        """Has a verifier weighed again by its current stake; once for each `block` that gave the reason."""
+        """Lets the registry read a verifier's current stake again, once for each `block` that gave a reason for it."""
         self._act("Registry", "refresh", bytes.fromhex(account[2:]) + block.to_bytes(8, "big"), (account,))
 
     def propose(self, digest: Digest, pool: Digest, vectors: Digest, document: bytes) -> None:
@@ -127,7 +130,8 @@ class AccountTransactions(NetworkPlanner):
         return self._act("Registry", "certify", subject, (digest, vectors), deadline=certify_until)
 
     def register_bls(self, signer: BlsSigner) -> None:
-        """Registers this account's key for certificates, or replaces it, and has its place in the pool noted with it."""
+        """Registers this account's key for certificates, or replaces it. The contract stores the account's place in the pool with
+        the key."""
         proof = signer.prove_possession(self._network.keys_domain, self.transactions.outbox.lease.account)
         self._act("BlsKeys", "register", signer.public_key, (point_words(signer.public_key), point_words(proof)))
         self._act("BlsKeys", "notePlace", signer.public_key, (key_hash(signer.public_key),))
@@ -170,8 +174,8 @@ class AccountTransactions(NetworkPlanner):
 
 
 def _batch_subject(header: BatchHeader) -> bytes:
-    """Includes the whole header, because another batch with the same first number (one that skips a number, say) is another
-    transaction."""
+    """The subject contains the whole header, because a different batch with the same first number (for example, one that skips a
+    number) is a different transaction."""
     return header.first_seq.to_bytes(8, "big") + keccak256(encode(header))
 
 
@@ -216,18 +220,18 @@ class DemandTransactions(NetworkPlanner):
         self._act("Demands", "answerAnchor", self._id(signed.receipt), arguments, deadline=deadline)
 
     def expire(self, subject: Digest, times: int = 0) -> None:
-        """Ends a demand that nobody answered in time. `times` is how often it was ended before; each time is its own
+        """Ends a demand that was not answered in time. `times`: how often it was ended before; each time is its own
         transaction."""
         self._act("Demands", "expire", subject + _again(times), (subject,))
 
     def expire_list(self, batch_id: int) -> None:
-        """Ends a demand for a list that nobody answered in time."""
+        """Ends a demand for a list that was not answered in time."""
         where = ("Demands", self._at("Demands"), "listSubject")
         self.expire(Digest(self.transactions.client.call(*where, batch_id, block="latest")))
 
     def collect(self, ref: Digest, times: int = 0) -> None:
-        """Distributes stake that a report or an expiry slashed and that has arrived since; each of the `times` is its own
-        transaction."""
+        """Distributes slashed stake of a report or an expiry that has arrived since. `times`: how often before; each time is its
+        own transaction."""
         self._act("Demands", "collect", ref + _again(times), (ref,))
 
     def report_equivocation(
@@ -277,7 +281,7 @@ def _again(times: int) -> bytes:
 
 
 class ContractSender(DisputeTransactions, DemandTransactions, AccountTransactions, EigenLayerTransactions):
-    """All transactions of one account. `pump`, called each tick, moves them on without waiting."""
+    """All transactions of one account. The caller calls `pump` each tick; it takes the next step of each without waiting."""
 
 
 def contract_sender(

@@ -41,9 +41,9 @@ class TransactionPlanner:
         repeatable: bool = False,
         within_s: int = 0,
     ) -> OutboxItem:
-        """Plans a transaction, to be handed in within `within_s` seconds of wall time; 0 for no limit.
+        """Plans a transaction that must be sent within `within_s` seconds of wall time; 0 for no limit.
 
-        After that time it is dropped, unless a node has it or it was planned again.
+        After that time the transaction is dropped, unless a node has it or it was planned again.
         """
         by = self.transactions.outbox.lease.clock.now() + within_s if within_s else 0
         calldata = interface(contract).call(function, *arguments)
@@ -55,7 +55,7 @@ class TransactionPlanner:
             item for item in self.transactions.outbox.all() if (item.intent.contract, item.intent.function) == (at, function)
         ]
         if not any(item.state in OPEN for item in earlier):
-            # Not their number: housekeeping deletes old ones.
+            # The number of rows cannot be used: housekeeping deletes old ones.
             following = max((int.from_bytes(item.intent.subject) + 1 for item in earlier), default=0)
             self._plan(contract, at, function, following.to_bytes(8, "big"), ())
 
@@ -94,7 +94,8 @@ class NetworkPlanner(TransactionPlanner):
         return address_of(self._network, contract)
 
     def _wall(self, deadline: int) -> int:
-        """Unix seconds at which the protocol clock shows `deadline` if no pause comes. A pause makes us give up early."""
+        """Unix seconds at which the protocol clock shows `deadline` if there is no pause. After a pause, the transaction is
+        dropped too early."""
         client = self.transactions.client
         head = client.head()
         clock: int = client.call("Guardian", self._at("Guardian"), "clock", block=at_hash(head.hash))

@@ -30,10 +30,10 @@ class BlsCertificate(NamedTuple):
 
 
 def signing_mask(members: Sequence[Seat], keys: Mapping[Address, PublicKey], willing: Collection[Address]) -> int:
-    """Mask of the seats for which everybody signs (`commitments.certified_digest`).
+    """Mask of the seats that every signature covers (`commitments.certified_digest`).
 
-    It has the seats of the willing members whose commitments under the root were seen opened, that have a key and did not
-    commit on the chain.
+    `willing`: members that were seen to open their commitments under the root. Of these, the mask has the seats of those that
+    have a key and did not commit on the chain.
     """
     return sum(each.seat_mask for each in members if each.voter in willing and each.voter in keys and not each.committed)
 
@@ -69,7 +69,8 @@ ROUND_FUNCTIONS = frozenset({"commit", "commitFor", "postCommitRoot", "certify",
 """Functions of `Rounds`. Every other step of a round is a function of `Disputes`."""
 
 SEATS_PER_END = 64
-"""Seats that are paid in the transaction that ends their dispute. More would make it expensive to include."""
+"""Seats that are paid in the transaction that ends their dispute. With more, the transaction would be too large for most
+blocks."""
 
 COMMITS_PER_CALL = 200
 """Relayed commitments that fit in one transaction: 14.0 of 16.7 million gas (`commits_200_relayed` of `make bench-chain`)."""
@@ -110,7 +111,7 @@ class DisputeTransactions(NetworkPlanner):
         self._act("Disputes", "open", subject, arguments, value_wei=bond_wei, within_s=within_s)
 
     def draw(self, dispute: Digest, round_number: int, first: int, count: int) -> None:
-        """Draws some seats, from the first one that is not drawn, with the header of the seed block.
+        """Draws some seats, from the first undrawn one on, with the header of the seed block.
 
         `TryAgain` if the node does not have that block.
         """
@@ -157,7 +158,7 @@ class DisputeTransactions(NetworkPlanner):
     def certify(self, finding: Finding, commit_root: Digest, certificate: BlsCertificate, settles: bool = False) -> None:
         """Sends one signature of members whose seats make a quorum. With `settles` the same transaction also counts the round.
 
-        It sends the certificate alone after the contracts refused both together.
+        If the contracts refused both calls together, it sends the certificate alone.
         """
         until: int = self._view(finding.dispute)["round"]["revealEnd"]
         keys = [point_words(key) for key in certificate.keys]
@@ -214,7 +215,7 @@ class DisputeTransactions(NetworkPlanner):
     def finalize(self, dispute: Digest) -> None:
         """Ends a dispute whose airgap is over, and pays or charges its first seats in the same transaction.
 
-        It sends the end alone after the contracts refused both together, because slashed stake may not have arrived.
+        If the contracts refused both calls together, it sends the end alone, because slashed stake may not have arrived.
         """
         steps, room = [CourtCall("Disputes", "finalize", (dispute,))], SEATS_PER_END
         for number, each in enumerate(self._view(dispute)["rounds"], start=1):
@@ -225,11 +226,11 @@ class DisputeTransactions(NetworkPlanner):
             self._act("Disputes", "finalize", dispute, (dispute,))
 
     def pay_out(self, dispute: Digest) -> None:
-        """Pays everybody but the seats, once slashed stake has arrived."""
+        """Pays all parties except the seats, once slashed stake has arrived."""
         self._act("Settlement", "payOut", dispute, (dispute,))
 
     def settle_seats(self, dispute: Digest, round_number: int, first: int, count: int) -> None:
-        """Pays or charges some seats, from the first one that is not settled."""
+        """Pays or charges some seats, from the first unsettled one on."""
         subject = dispute + round_number.to_bytes(2, "big") + first.to_bytes(2, "big")
         self._act("Settlement", "settleSeats", subject, (dispute, round_number, count))
 
@@ -248,7 +249,7 @@ class DisputeTransactions(NetworkPlanner):
     def _together(self, dispute: Digest, steps: Sequence[CourtCall], deadline: int = 0) -> bool:
         """Plans several calls as one transaction. False if the contracts have refused exactly these calls together."""
         calls = [(self._at(each.contract), interface(each.contract).call(each.function, *each.arguments)) for each in steps]
-        # Other seats, or another certificate, are another transaction.
+        # With different seats or a different certificate, it is a different transaction.
         subject = dispute + digests.keccak256(interface("Keeper").call("run", calls))
         earlier = self.find(self._at("Keeper"), "run", subject)
         if earlier is not None and earlier.state is OutboxState.REVERTED:
@@ -275,5 +276,5 @@ def parts_of(commits: Sequence[SignedCommit], most: int) -> list[Sequence[Signed
 
 
 def step_subject(dispute: Digest, round_number: int) -> bytes:
-    """Beginning of the subject of a step, which `state_check.check_round` reads."""
+    """First bytes of the subject of a step (dispute and round), which `state_check.check_round` reads."""
     return dispute + round_number.to_bytes(2, "big")

@@ -44,7 +44,7 @@ def open_epoch(
     """Announces an epoch that a ceremony made, confirms its shares and activates it. Returns the address book with it.
 
     `found` is the epoch on the chain; steps that are done are skipped. `ConfigurationError` if the chain has another key;
-    `ChainReverted`, with the epoch not in force, if too few shards signed. Each step is tried before it is sent.
+    `ChainReverted`, and the epoch is not in force, if too few shards signed. Each step is tried before it is sent.
     """
     epoch, states = document.record.epoch, (EpochState.NONE, EpochState.PENDING)
     if found.state is not EpochState.NONE and found.commitments != b"".join(document.commitments):
@@ -66,8 +66,8 @@ def reshare_epoch(
     found: EpochOnChain,
     timeout_s: float = TIMEOUT_S,
 ) -> Network:
-    """States who holds the shares of a key after it was dealt again. Returns the address book with the new document and the
-    previous holders.
+    """Tells the chain the new holders of a key's shares after the key was dealt again. Returns the address book with the new
+    document and the previous holders.
 
     `found` is the epoch on the chain; if it has these shares, nothing is sent. An epoch that was only announced is activated
     with these shares.
@@ -79,7 +79,7 @@ def reshare_epoch(
     if found.commitments != b"".join(document.commitments):
         _do(client, network, curator, ContractCall("KeyEpochs", "reshare", (*dealt, *words)), timeout_s)
     if found.state is EpochState.PENDING:
-        # Only this activates it: the ceremony that announced the epoch made other shares.
+        # `open_epoch` cannot activate this epoch any more: the ceremony that announced it made other shares.
         _do(client, network, curator, ContractCall("KeyEpochs", "activate", (record.epoch,)), timeout_s)
     return _with(with_share_history(client, network, document), document)
 

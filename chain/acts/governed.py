@@ -1,6 +1,6 @@
 """Calls that only a vote can make, through the short or the long timelock. `chain.acts.proposals` makes the proposal.
 
-Of OpenZeppelin's functions it has those that a deployment can need.
+It has only those functions of OpenZeppelin's contracts that a deployment can need.
 """
 
 from collections.abc import Sequence

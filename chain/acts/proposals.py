@@ -26,8 +26,8 @@ from chain.deployment.calls import ContractCall, dry_run
 from chain.deployment.plan import code, names
 
 _ENDS_SLOT, _CALLS_SLOT = 5, 6
-"""Storage slots of the governor: the ends of its queue (number of the first call in the low half, next free one in the high
-half), and its calls by number."""
+"""Storage slots of the governor: the ends of its queue (the low half is the number of the first call, the high half the next free
+number), and its calls by number."""
 
 _EMPTY_QUEUE = 0x31
 """Solidity's panic code for taking from an empty array: the governor's queue has no such call."""
@@ -152,7 +152,8 @@ class Proposal(NamedTuple):
 
 
 def delegate(to: Address) -> ContractCall:
-    """Lets an account vote with the sender's tokens. Delegate to yourself too: tokens without a delegate weigh nothing."""
+    """Lets an account vote with the sender's tokens. A holder that votes itself must delegate to itself: tokens without a
+    delegate do not count."""
     return ContractCall("GovernanceToken", "delegate", (to,))
 
 
@@ -205,7 +206,8 @@ def contents_of(client: Chain, network: Network, acts: Sequence[ContractCall], d
 
 
 def timelock_for(client: Chain, network: Network, acts: Sequence[ContractCall]) -> Timelock:
-    """The timelock that may make all calls now; the short one if both may. Raises the refusal of the one that came further."""
+    """The timelock that may make all calls now; the short one if both may. If neither may, raises the refusal of the timelock
+    that got further."""
     refusals: list[Fault] = []
     timelocks: tuple[Timelock, ...] = ("ShortTimelock", "LongTimelock")
     for timelock in timelocks:
@@ -233,7 +235,7 @@ def proposals(client: Chain, network: Network, head: int) -> list[Proposal]:
 
 
 def state_of(client: Chain, network: Network, proposal: int, head: int) -> ProposalState:
-    """How far a proposal has come at a block."""
+    """State of a proposal at a block."""
     raw = _ask(client, network, "state", proposal, head=head)
     with reading_answer("state of a proposal"):
         return ProposalState(raw)
@@ -326,7 +328,7 @@ UNAUTHORIZED = frozenset(
         "GovernorOnlyExecutor", "TimelockUnauthorizedCaller",
     }
 )  # fmt: skip
-"""Errors which say that the caller is not allowed, whatever the call."""
+"""Errors that mean that the caller may make no such call, with any arguments."""
 
 
 def _unauthorized(error: Fault) -> bool:

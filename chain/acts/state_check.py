@@ -17,15 +17,15 @@ from chain.client.rpc import reading_answer
 from chain.sending.sender import StateAnswer
 
 _COURT_STEPS = frozenset({"draw", "rearm", "settle"})
-"""Steps of a round in `Disputes`. Steps in `Rounds` (`ROUND_FUNCTIONS`) are useless after their phase, and nobody else can make
-them for us."""
+"""Steps of a round in `Disputes`. Steps in `Rounds` (`ROUND_FUNCTIONS`) are useless after their phase, and no other account can
+make them for us."""
 
 _SUBJECT_BYTES = 34
 """Length of a dispute id (32) and a round number (2)."""
 
 
 def check_round(client: Chain, network: Network) -> Callable[[Intent], StateAnswer]:
-    """Returns a check that a transaction is still for the round for which it was planned; calldata does not say so."""
+    """Returns a check that a transaction is still for the round for which it was planned. Calldata does not contain the round."""
 
     def check(intent: Intent) -> StateAnswer:
         steps = {network.addresses.disputes: _COURT_STEPS, network.addresses.rounds: ROUND_FUNCTIONS}
@@ -43,7 +43,7 @@ def check_round(client: Chain, network: Network) -> Callable[[Intent], StateAnsw
 
 
 def _next_part(intent: Intent, view: Any) -> StateAnswer:
-    """Whether the seats of a planned draw are drawn already, by this seed or after another."""
+    """Whether the seats of a planned draw are drawn already, by this seed or by a later one."""
     if intent.function != "draw":
         return StateAnswer.GO
     first, seed = (int.from_bytes(part, "big") for part in (intent.subject[34:36], intent.subject[36:44]))
@@ -92,7 +92,7 @@ _REFUSAL_RULES = {
     "register": "DONE KeyTaken",
     "notePlace": "WAIT NoPlaceToNote",
 }
-"""Function → answer to which errors. Every other refusal is final. Contracts share names of functions, not of errors."""
+"""For each function, the answer to each error that is not final. Contracts may share names of functions, but not of errors."""
 
 _MEANINGS = {
     (function, error): StateAnswer[answer]
@@ -116,7 +116,8 @@ def classify(function: str, error: ChainReverted) -> StateAnswer:
 def _classify_together(reason: Reason) -> StateAnswer:
     """The answer to a refusal of several calls that are made together.
 
-    If the first call was refused, it would be refused alone too. If a later one was, the sender makes the first call alone.
+    If the first call was refused, it would also be refused alone. If a later call was refused, the sender sends the first call
+    alone.
     """
     function = _FUNCTIONS.get(bytes(reason.arguments["selector"]))
     if reason.arguments["index"] or function is None:

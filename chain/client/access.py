@@ -1,4 +1,4 @@
-"""Interface of a chain for readers and senders, whether one node answers (`rpc`) or several must agree (`quorum`).
+"""Interface of a chain for readers and senders: one node (`rpc`), or several that must agree (`quorum`).
 
 `ReadAheadClient` is a node whose reads are fetched many at a time.
 """
@@ -17,7 +17,7 @@ from chain.client.rpc import DEFAULT_TIMEOUT_S, Block, ChainClient, Inclusion, R
 SHORT_CHAIN_BLOCKS = 2_000
 """On a chain no longer than this, all blocks are searched: it is a test chain, whose owner may have set its time back."""
 
-# Batched reads of one node for a program that asks one question after the other.
+# Batched reads of one node for a program that makes one read after another.
 
 READS_PER_BATCH = 100
 """Reads in one round trip. Many nodes accept no more."""
@@ -49,7 +49,7 @@ class ReadAheadClient(ChainClient):
             for start in range(0, len(todo), READS_PER_BATCH):
                 answers += self.read_many(todo[start : start + READS_PER_BATCH])
         except Unavailable as error:
-            # Make no further round trip: it would wait as long as this one.
+            # No further round trip: it would wait as long as the failed one.
             answers += [error] * (len(todo) - len(answers))
         self._known |= zip([each.name for each in todo], answers, strict=True)
 
@@ -126,11 +126,11 @@ class Chain(Protocol):
         ...
 
     def knows(self, transaction: Digest) -> bool:
-        """Whether the transaction need not be handed in again."""
+        """Whether the nodes have the transaction, so that it need not be sent again."""
         ...
 
     def broadcast(self, raw: bytes) -> None:
-        """Hands in a signed transaction."""
+        """Sends a signed transaction to the nodes."""
         ...
 
 

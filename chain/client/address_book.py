@@ -1,4 +1,4 @@
-"""The address book file, and the check at every actor's start that the chain has what it says (`verify_code`).
+"""The address book file, and the check of the chain against it at the start of every actor (`verify_code`).
 
 The check compares the code at every contract, and asks each contract which others it refers to.
 """
@@ -62,7 +62,8 @@ _PROPOSER = keccak256(b"PROPOSER_ROLE")
 
 
 def verify_wiring(client: Chain, network: Network) -> Network:
-    """The book, if its contracts name each other as it says; otherwise `ConfigurationError` names two that do not fit."""
+    """Returns the book if its contracts refer to each other as the book says. Otherwise `ConfigurationError` names two that do
+    not."""
     book = network.addresses
     links = (*WIRING, *VOTED_WIRING)
     asked = [
@@ -79,13 +80,13 @@ def verify_wiring(client: Chain, network: Network) -> Network:
     known = set(asdict(book).values())
     for link in links:
         _verify_link(book, known, link, next(answers))
-    next(answers)  # A vote may have ended that the long timelock takes proposals of the short one.
+    next(answers)  # A vote may have removed the right of the short timelock to propose to the long one.
     if next(answers):
         raise _wrong("short_timelock takes proposals of long_timelock: the book has them the other way round")
-    next(answers)  # That the charter answers is enough.
+    next(answers)  # It is enough that the charter answers.
     for pool in network.pools:
         _verify_tree(client, network, pool, next(answers))
-    next(answers, None)  # That the stake source answers is enough.
+    next(answers, None)  # It is enough that the stake source answers.
     return network
 
 
@@ -117,7 +118,8 @@ def _verify_link(book: Addresses, known: Collection[Address], link: tuple[str, s
 
 
 def _proposers(book: Addresses) -> tuple[View, View]:
-    """Whether the long timelock accepts proposals of the short one, and the short one of the long one, which must never be so."""
+    """Whether the long timelock accepts proposals of the short one, and whether the short one accepts proposals of the long one
+    (it must not)."""
     pairs = ((book.long_timelock, book.short_timelock), (book.short_timelock, book.long_timelock))
     first, second = (View("TimelockController", at, "hasRole", (_PROPOSER, other)) for at, other in pairs)
     return first, second
@@ -199,7 +201,8 @@ def code_hashes(client: Chain, where: Sequence[Address]) -> tuple[CodeHash, ...]
 
 
 def verify_code(client: Chain, network: Network) -> Network:
-    """The book, if the chain has the named code at every contract and the contracts refer to each other as the book says.
+    """Returns the book if every contract has the code that the book names, and the contracts refer to each other as the book
+    says.
 
     Otherwise `ConfigurationError` names the contract (`chain.client.address_book`).
     """

@@ -29,8 +29,8 @@ def signature(function: Mapping[str, Any]) -> str:
 
 
 def read_arguments(function: Mapping[str, Any], texts: Sequence[str]) -> tuple[Any, ...]:
-    """The arguments of a function of an ABI. `ConfigurationError` names the first that has the wrong type, and says what is
-    right."""
+    """The arguments of a function of an ABI. `ConfigurationError` names the first argument of a wrong type, and the right
+    type."""
     inputs = function["inputs"]
     if len(texts) != len(inputs):
         raise ConfigurationError("ARGUMENTS", f"{signature(function)} takes {len(inputs)}, not {len(texts)}")
@@ -109,7 +109,7 @@ def _struct(components: Sequence[Mapping[str, Any]], given: Any, where: str) -> 
 
 
 def _whole(given: Any, where: str, kind: str, signed: bool, bits: int) -> int:
-    # JSON's true is an int to Python, and no number here.
+    # Python takes JSON's true for an int; it is no number here.
     if isinstance(given, bool) or not re.fullmatch(r"-?\d{1,78}", str(given), re.ASCII):
         raise _refused(where, kind, f"must be a whole number, not {_shown(given)}")
     number = int(given)

@@ -155,7 +155,8 @@ class Interface:
         return bytes(code)
 
     def result(self, function: str, data: bytes) -> Any:
-        """A single result as it is, several as a dict by name. `MalformedValue` if the bytes do not fit the ABI."""
+        """The decoded result: a single value as it is, several values as a dict by name. `MalformedValue` if the bytes do not fit
+        the ABI."""
         outputs = self.functions[function]["outputs"]
         values = _decode(f"{self.name}.{function}", outputs, data)
         return next(iter(values.values())) if len(outputs) == 1 else values

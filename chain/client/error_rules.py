@@ -23,7 +23,8 @@ from chain.client.artifacts import Reason
 
 
 def as_rule(error: ChainReverted) -> BytewiseError:
-    """The rule behind a refusal, or the refusal itself: most custom errors are clear by their own name and values."""
+    """The error of the catalogue for a refusal; the refusal itself if there is none, since most custom errors are clear by name
+    and values."""
     reason = error.values[2] if len(error.values) > 2 else None
     if not isinstance(reason, Reason) or reason.name not in _RULES:
         return error
@@ -72,7 +73,7 @@ def _out_of_bounds(key: str) -> str:
 
 
 def _moment(unix_s: int) -> str:
-    """A time of the chain as a date, because people wait for it for days."""
+    """A time of the chain as a date: people may have to wait days for it."""
     try:
         return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):

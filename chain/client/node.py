@@ -28,11 +28,11 @@ _BROKEN = (RequestException, ValueError, OSError, TooLarge)
 class NodeHTTPProvider(HTTPProvider):
     """One endpoint. Failures are `TryAgain`, with advice where a later try would not help.
 
-    Answers are returned as they came. The caller reads whether one refuses its call.
+    Answers are returned unchanged. The caller checks whether an answer is a refusal.
     """
 
     place = 0
-    """Its place among the endpoints of the settings."""
+    """Place of this endpoint in the settings."""
 
     def single(self, method: str, params: Sequence[Any]) -> Any:
         """The answer to one call."""
@@ -104,7 +104,7 @@ class NodeHTTPProvider(HTTPProvider):
 def verify_url(url: str) -> str:
     """The URL of a node, if it is valid; otherwise `ConfigurationError`, because no later try would help."""
     if any(each.isspace() or not each.isprintable() for each in url):
-        # Do not show it: what is nearly a URL may contain a key. `urlsplit` silently drops some of these characters.
+        # Do not show the text: an invalid URL may contain a key. `urlsplit` silently drops some of these characters.
         raise ConfigurationError(
             "rpc", "has a space, a line end or a control character in it: write http://HOST:PORT or https://…"
         )

@@ -1,4 +1,4 @@
-"""Several endpoints of one chain. An answer counts once `quorum` of them gave it, and more than half must (ADR-016).
+"""Several endpoints of one chain. An answer counts once `quorum` of them gave it; the quorum is more than half (ADR-016).
 
 One endpoint that lies, lags, follows another fork or is silent can delay a decision but not change it. Reads are pinned to a
 block hash that a quorum gives. If too few agree, the error is `NoAgreement`, and the next tick tries again. Endpoints are named
@@ -34,7 +34,7 @@ class EndpointBackoff:
     def __init__(self, place: int, endpoint: ChainClient, now: Callable[[], float]) -> None:
         self.place = place
         self.took_s = 0.0
-        """How long its last answer took, or the failure."""
+        """Seconds of the last answer or failure."""
         self._endpoint = endpoint
         self._now = now
         self._failures = 0
@@ -42,11 +42,12 @@ class EndpointBackoff:
 
     @property
     def rests(self) -> bool:
-        """Whether it failed lately and is not asked first."""
+        """Whether the endpoint failed recently, so that others are asked first."""
         return self._now() < self._until
 
     def ask(self, ask: Callable[[ChainClient], T]) -> T:
-        """The endpoint's answer. A refusal is an answer. Silence, nonsense or another chain is a failure and starts a backoff."""
+        """The endpoint's answer. A refusal is an answer. No answer, an invalid answer or another chain is a failure and starts a
+        backoff."""
         began = self._now()
         try:
             answer = ask(self._endpoint)
@@ -147,7 +148,8 @@ class QuorumClient:
         return self._agreed("nonce", lambda node: node.nonce(account, pinned))[0]
 
     def receipts(self, hashes: Sequence[Digest], seen: Block | None = None) -> list[Inclusion | None]:
-        """Receipts on which a quorum of the endpoints with block `seen` agrees. An endpoint that lags would second any denial."""
+        """Receipts on which a quorum of the endpoints with block `seen` agrees. An endpoint that lags would agree that a
+        transaction has no receipt."""
         return self._agreed("receipts", lambda node: node.receipts(hashes, seen))[0]
 
     def replay(self, request: Mapping[str, Any], block: str | dict[str, Any], changed: Mapping[str, Any] | None = None) -> None:
@@ -165,18 +167,18 @@ class QuorumClient:
 
         self._agreed("estimate", ask, lambda gas: None)
         heard: list[EndpointAnswer[int]] = self._each("estimate", lambda node: _hear(node, ask, lambda gas: gas))
-        # Not the largest: an absurd limit times the offered fee would be more money than an account has.
+        # The largest estimate is not used: an absurd limit times the offered fee would be more than the account has.
         gas = sorted(each.value for each in heard if each.value is not None)
         if not gas:
             raise NoAgreement("estimate", self._quorum, "it was taken, and then refused")
         return gas[len(gas) // 2]
 
     def knows(self, transaction: Digest) -> bool:
-        """Whether every endpoint that answers has the transaction. One that dropped it gets it again."""
+        """Whether every endpoint that answers has the transaction. If one dropped it, the caller sends it again."""
         return all(self._each("transaction", lambda node: node.knows(transaction), least=1))
 
     def broadcast(self, raw: bytes) -> None:
-        """Hands the bytes to every endpoint. `RpcRefused` with all reasons if none accepts them."""
+        """Sends the bytes to every endpoint. `RpcRefused` with all reasons if none accepts them."""
         refusals: list[str] = []
 
         def hand_in(node: ChainClient) -> None:
@@ -199,7 +201,8 @@ class QuorumClient:
         return at_hash(seen.hash)
 
     def _agreed(self, what: str, ask: Callable[[ChainClient], T], key: Callable[[T], Any] = lambda value: value) -> list[T]:
-        """Values of the first quorum whose keys are equal. Their common refusal is raised; otherwise `NoAgreement`."""
+        """The answer of the first quorum with equal keys; if it is a refusal, it is raised. `NoAgreement` if there is no
+        quorum."""
         said: dict[int, EndpointAnswer[T]] = {}
         silent: dict[int, BytewiseError] = {}
         for rest in self._order():
@@ -238,7 +241,7 @@ class QuorumClient:
     def _disagreement(
         self, what: str, said: Mapping[int, EndpointAnswer[Any]], silent: Mapping[int, BytewiseError]
     ) -> BytewiseError:
-        """`NoAgreement`, unless a quorum is on another chain. Then that is the error, as with one endpoint."""
+        """Returns `NoAgreement`; if a quorum is on another chain, the error for that, as with one endpoint."""
         elsewhere = [each for each in silent.values() if isinstance(each, OtherChain)]
         if len(elsewhere) >= self._quorum:
             return elsewhere[0]
@@ -247,7 +250,7 @@ class QuorumClient:
         )
 
     def _order(self) -> list[EndpointBackoff]:
-        """Endpoints that are not backing off first, faster ones before slower ones. A slow one is asked only where it is
+        """Endpoints that are not backing off first, faster ones before slower ones. A slow endpoint is asked only if it is
         needed."""
         return sorted(self._rests, key=lambda rest: (rest.rests, rest.took_s))
 

@@ -1,8 +1,8 @@
 """JSON-RPC to one node: a timeout on every call, the chain id checked once, failures mapped to errors of the catalogue.
 
 No answer, a broken one or a busy node is `TryAgain`. A node's refusal is `RpcRefused`. A revert is `ChainReverted` with its
-decoded custom error. A view whose answer is broken is asked once more; nothing else is, because the caller's tick is the retry.
-Encode arguments outside `reading_answer`, since a mistake in them is ours and not the node's.
+decoded custom error. A view with a broken answer is repeated once. Nothing else is repeated, because the caller tries again in
+its next tick. Encode arguments outside `reading_answer`, since a mistake in them is ours and not the node's.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -96,7 +96,7 @@ class ChainClient:
         self._checked = False
 
     def name_place(self, place: int) -> None:
-        """Says at which place of the settings this endpoint is; its metrics name it so."""
+        """Sets the place of this endpoint in the settings, which its metrics use as name."""
         self._node.place = place
 
     def rpc(self, method: str, *params: Any) -> Any:
@@ -179,7 +179,7 @@ class ChainClient:
         if seen is None:
             answers = self.rpc_many(calls)
         else:
-            # Ask in one round trip, because several nodes may be behind one URL.
+            # Both reads are in one round trip, because several nodes may be behind one URL.
             block, *answers = self.rpc_many([("eth_getBlockByNumber", (hex(seen.number), False)), *calls])
             if _block(block, hex(seen.number)).hash != seen.hash:
                 raise TryAgain("chain", f"the node is on another block {seen.number}")
@@ -201,7 +201,7 @@ class ChainClient:
         return bool(self.rpc("eth_getTransactionByHash", "0x" + transaction.hex()))
 
     def broadcast(self, raw: bytes) -> None:
-        """Hands in a signed transaction. `RpcRefused` if the node does not accept it."""
+        """Sends a signed transaction to the node. `RpcRefused` if the node does not accept it."""
         self.rpc("eth_sendRawTransaction", "0x" + raw.hex())
 
     def _block(self, name: str) -> Block:
@@ -283,7 +283,8 @@ def _block(raw: Any, name: str) -> Block:
 
 
 def _once_more(read: Callable[[], T]) -> T:
-    """Repeats a broken read once: a busy node, or one of several behind one address that lags, may answer well the next time."""
+    """Repeats a broken read once: a busy node, or a lagging one of several behind one address, may give a good answer at the
+    second try."""
     try:
         return read()
     except BrokenAnswer:

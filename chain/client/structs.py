@@ -1,4 +1,5 @@
-"""Records as structs of a contract, and back: the same fields in the same order, snake case here and camel case there."""
+"""Converts records to structs of a contract and back. Fields are the same, in the same order; records use snake case, structs
+camel case."""
 
 import dataclasses
 import enum

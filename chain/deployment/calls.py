@@ -22,7 +22,7 @@ DOCUMENT_GAS_PER_BYTE = 60
 
 
 class ContractCall(NamedTuple):
-    """A call of a contract, before anybody signs it."""
+    """An unsigned call of a contract."""
 
     contract: str
     """Name of the contract. `ShortTimelock` and `LongTimelock` have the same code."""
@@ -46,7 +46,7 @@ class ContractCall(NamedTuple):
 
 
 def request_of(network: Network, who: Address, act: ContractCall) -> dict[str, str]:
-    """The call by `who` as a JSON-RPC request."""
+    """The call of account `who` as a JSON-RPC request."""
     return {"from": who, "to": act.target(network), "data": "0x" + act.calldata.hex(), "value": hex(act.value_wei)}
 
 

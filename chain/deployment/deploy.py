@@ -48,7 +48,7 @@ from chain.sending.transactions import TX_GAS_CAP, TransactionCall, send_all
 
 
 def pause(seconds: int) -> ContractCall:
-    """Stops the protocol clock for at most `maxPause`, and again only when the longest dispute has passed since."""
+    """Stops the protocol clock for at most `maxPause`. The next pause is possible only after the time of the longest dispute."""
     return ContractCall("Guardian", "pause", (seconds,))
 
 
@@ -58,7 +58,7 @@ def unpause() -> ContractCall:
 
 
 def refund(court: Address, dispute: Digest) -> ContractCall:
-    """Refunds everybody in a dispute that is decided and not ended."""
+    """Refunds all parties of a dispute that is decided and not ended."""
     return ContractCall("Guardian", "refund", (court, dispute))
 
 
@@ -111,7 +111,7 @@ def drain_epoch(epoch: int) -> ContractCall:
 
 
 def reset_breaker(environment: Digest) -> ContractCall:
-    """Releases convictions in an environment that the breaker held."""
+    """Releases the convictions in an environment that the breaker holds back."""
     return ContractCall("Breaker", "resetBreaker", (environment,))
 
 
@@ -222,7 +222,8 @@ def planned_book(client: Chain, site: DeploymentPlan) -> Network:
 def send_steps(
     client: Chain, deployer: LocalSigner, site: DeploymentPlan, taken: int, timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> None:
-    """Sends all steps except the first `taken`, which the chain has, and waits for each. An error names the contract's reason."""
+    """Sends all steps except the first `taken`, which the chain has already, and waits for each. An error has the contract's
+    reason."""
     if deployer.address != site.deployer:
         raise ConfigurationError("deployer", f"is {deployer.address}, the site was surveyed for {site.deployer}")
     calls = [TransactionCall(deployer, each.to, each.data, 0, gas_limit(each)) for each in steps(site)[taken:]]
@@ -245,7 +246,7 @@ def verify_deployed(client: Chain, site: DeploymentPlan, book: Network) -> Netwo
 
 
 def verify_parameters(client: Chain, site: DeploymentPlan) -> DeploymentPlan:
-    """The plan, if `Params` accepts its parameters and its lengths fit each other; otherwise the rule that they break."""
+    """Returns the plan if `Params` accepts its parameters and its lengths fit each other; otherwise raises the broken rule."""
     verify_lengths(site.params, lengths_of(site.shape))
     first = next(step for step in steps(site) if step.contract == "Params")
     try:
@@ -256,7 +257,7 @@ def verify_parameters(client: Chain, site: DeploymentPlan) -> DeploymentPlan:
 
 
 def rehearse(client: Chain, site: DeploymentPlan, taken: int = 0) -> list[RehearsedStep]:
-    """What `send_steps` would send, with gas. Nothing is sent."""
+    """The steps that `send_steps` would send, with gas. Nothing is sent."""
     found = []
     for step in steps(site)[taken:]:
         estimate = None
@@ -275,7 +276,7 @@ def most_wei(client: Chain, site: DeploymentPlan, taken: int = 0) -> int:
 
 
 def gas_limit(step: DeploymentStep) -> int:
-    """Gas limit of a step: enough, and never more than one transaction may have."""
+    """Gas limit of a step: enough for the step, and at most the limit of one transaction."""
     per_byte = DOCUMENT_GAS_PER_BYTE if step.to else _CREATION_GAS_PER_BYTE
     return min(CALL_GAS + per_byte * len(step.data), TX_GAS_CAP)
 
@@ -301,7 +302,8 @@ def put_in_force(
 
 
 def _portions(calls: Sequence[TransactionCall]) -> Iterator[list[TransactionCall]]:
-    """Calls in portions that fit any block. A larger portion would wait until somebody else makes a block."""
+    """Calls in portions, each of which fits into any block. A larger portion might wait until other transactions cause a
+    block."""
     portion: list[TransactionCall] = []
     for call in calls:
         if portion and sum(each.gas for each in portion) + call.gas > TX_GAS_CAP:

@@ -1,7 +1,8 @@
-"""Check that contracts are those of this deployment: each is asked for the values that options decide.
+"""Checks that contracts belong to this deployment: reads from each the values that options decide.
 
-An account's next contract has the same address whatever it is, so a run with other options leaves its own contracts there.
-Contracts beside a deployment are checked too: EigenLayer's before anything is sent, a bond pool before it gets money.
+The address of an account's next contract does not depend on its code, so a run with other options leaves its contracts at the
+same addresses. Contracts beside a deployment are checked too: EigenLayer's before anything is sent, a bond pool before it gets
+money.
 """
 
 from collections.abc import Collection, Iterator
@@ -161,7 +162,7 @@ def verify_options(client: Chain, site: DeploymentPlan, created: Collection[str]
     """`ConfigurationError` names the difference if these contracts, which the chain has, are not those that this deployment
     creates.
 
-    Pools are not checked: their trees are alike, and the curator says which tree belongs to which pool.
+    Pools are not checked: all trees have the same code, and the curator decides which tree belongs to which pool.
     """
     for choice in _expected_answers(site):
         if choice.contract in created:

@@ -1,4 +1,5 @@
-"""Draft of a deployment, kept beside its address book until that is written, so that a second run continues the first.
+"""Draft of a deployment. It lies beside the future address book until the book is written, so that a second run continues the
+first.
 
 The transactions follow from the options and from the deployer's nonces. The draft is written once, before the first
 transaction; the chain shows how far it came.
@@ -20,7 +21,7 @@ from chain.deployment.deployment_check import verify_options
 from chain.deployment.plan import DeploymentPlan, DeploymentStep, steps
 
 _DATED = "RandaoSource"
-"""Its creation contains two recent block headers, so it differs each time."""
+"""Contract whose creation contains two recent block headers, so that it differs in each run."""
 
 
 @dataclass(frozen=True, slots=True)

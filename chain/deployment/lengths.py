@@ -1,6 +1,6 @@
 """Relations between lengths in blocks and lengths in seconds that no contract can check.
 
-A contract knows neither how long a block takes nor which tree a pool will have. The deployer and voters know both.
+A contract does not know the length of a block or the future tree of a pool. The deployer and voters know both.
 """
 
 from dataclasses import dataclass

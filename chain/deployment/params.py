@@ -75,7 +75,7 @@ def _value(part: str, name: str, known: Any, value: Any) -> Any:
         raise ConfigurationError("parameters", f"{part}.{name}: no such parameter")
     have = getattr(known, name)
     given = tuple(value) if isinstance(value, list) else value
-    # Seats are three numbers. A bool is an int to Python, and no number here.
+    # Seats are three numbers. Python takes a bool for an int; it is no number here.
     alike = type(given) is type(have) and (not isinstance(have, tuple) or tuple(map(type, given)) == (int, int, int))
     if not alike:
         raise ConfigurationError("parameters", f"{part}.{name}: {value!r} is no {type(have).__name__}")

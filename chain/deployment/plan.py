@@ -61,7 +61,7 @@ LEAST_LONG_DELAY_DAYS = 34
 """Whole days of `Charter.LONG_DELAY`: 30 days of unbonding, one pause of three days, and the full hour of the queue."""
 
 LONG_DELAY_DAYS = 64
-"""Longer than the longest withdrawal of stake while a guardian stops the clock whenever it may (ADR-051).
+"""Delay that outlasts the longest withdrawal of stake, even if a guardian stops the clock as often as it may (ADR-051).
 
 After each pause comes the longest dispute, which is at least as long. So the 30 days and an hour take at most twice as long,
 plus one more pause of three days.
@@ -70,7 +70,7 @@ plus one more pause of three days.
 
 @dataclass(frozen=True, slots=True)
 class GovernanceSettings:
-    """Who governs, and with which delays."""
+    """Accounts and delays of the governance."""
 
     guardian: Address
     """Account that may pause and refund at once."""
@@ -159,7 +159,7 @@ TREE = "StakeTree "
 
 @dataclass(frozen=True, slots=True)
 class DeploymentPlan:
-    """Everything from which constructor arguments are made."""
+    """All values for constructor arguments."""
 
     deployer: Address
     """Account of the deployer, without any power after the deployment."""

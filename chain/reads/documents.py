@@ -27,7 +27,7 @@ class RegistryDocuments:
         raise UnknownEnvironment("environment", digest.hex(), "no document of it")
 
     def model_manifests(self, model_id: Digest, to_block: int) -> tuple[bytes, ...]:
-        """Every manifest that was proposed for a model. The caller takes the one with the right digest."""
+        """Every manifest that was proposed for a model. The caller chooses the one with the right digest."""
         return self._proposed(model_id, to_block)
 
     def policy_document(self, digest: Digest, to_block: int) -> bytes:

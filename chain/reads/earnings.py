@@ -1,6 +1,6 @@
-"""What an account earned and lost in a network, by reason, from the events of the ledger.
+"""Earnings and losses of an account in a network, by reason, from the events of the ledger.
 
-A bond that comes back is no earning, and is shown beside what was put in.
+A returned bond is no earning; it is shown beside the bond that was paid.
 """
 
 import enum
@@ -42,13 +42,13 @@ class Earnings(NamedTuple):
     """Sums of one account in wei, by reason in lower case."""
 
     credited: dict[str, int]
-    """What the ledger credited; `withdrawn` or not."""
+    """Amounts that the ledger credited, withdrawn or not."""
     paid: dict[str, int]
-    """What it paid: bonds, fees, slashes and penalties."""
+    """Amounts that the account paid: bonds, fees, slashes and penalties."""
 
     @property
     def net_wei(self) -> int:
-        """All that was credited, less all that was paid."""
+        """All credits minus all payments."""
         return sum(self.credited.values()) - sum(self.paid.values())
 
 

@@ -31,11 +31,10 @@ def epoch_on_chain(raw: Mapping[str, Any]) -> EpochOnChain:
 
 
 def pinned_epoch(epoch: int, raw: Mapping[str, Any], listed: Callable[[int], EpochRecord]) -> EpochRecord:
-    """The listed record of an epoch, if it agrees with `raw`, the answer of `KeyEpochs.epochInfo`, in everything that the chain
-    pins.
+    """The listed record of an epoch, if it agrees in all pinned values with `raw`, the answer of `KeyEpochs.epochInfo`.
 
-    `UnknownKeyEpoch` if the chain does not have it, `TryAgain` if the book does not list it yet, `ConfigurationError` if both
-    have it and contradict each other.
+    `UnknownKeyEpoch` if the chain does not have it, `TryAgain` if the book does not list it yet, `ConfigurationError` if book and
+    chain contradict each other.
     """
     if raw["state"] == EpochState.NONE:
         raise UnknownKeyEpoch(epoch)

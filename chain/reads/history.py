@@ -1,6 +1,6 @@
 """Past events of the court and the ledger, for auditors that have only an RPC address and the address book.
 
-`ChainClaimHistory` says what the chain said while a round ran, for comparison with the host claims in its quotes
+`ChainClaimHistory` has the state of the chain during a round, for comparison with the host claims in its quotes
 (`bytewise.protocol.evidence.claims`).
 """
 
@@ -275,7 +275,7 @@ def _ending(log: Log) -> DisputeEndedEvent:
     return DisputeEndedEvent(dispute=v["id"], verdict=Verdict(v["verdict"]), block=log.block, **amounts)
 
 
-# What the chain said while a round ran, for comparison with the host claims in its quotes
+# The state of the chain during a round, for comparison with the host claims in its quotes
 # (`bytewise.protocol.evidence.claims`).
 
 
@@ -287,7 +287,7 @@ class Dated(NamedTuple):
 
 
 class ChainClaimHistory:
-    """Chain claims of one network from its deployment to a block. Everything is read once."""
+    """Chain claims of one network from its deployment to a block. Each value is read once."""
 
     def __init__(self, reader: SnapshotReader, block: int) -> None:
         self._reader, self._block = reader, block
@@ -302,8 +302,8 @@ class ChainClaimHistory:
             self._keys = _keys_of(logs)
 
     def of(self, case: Dispute, opened: int) -> ChainClaims:
-        """What the chain said for votes of the dispute's round that were opened in this block. No job of a round is older than
-        its draw."""
+        """The claims that the chain allows for votes of the dispute's round that were opened in this block. No job of a round is
+        older than its draw."""
         drawn = self._drawn.get((case.id, case.round), opened)
         keys = in_force(self._keys.get(case.key_epoch, ()), drawn, opened)
         policies = in_force(self._policies, drawn, opened)

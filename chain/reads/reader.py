@@ -1,4 +1,4 @@
-"""Typed reads of the network, each at a named block. Everything that serves one decision is one call of `Lens`."""
+"""Typed reads of the network, each at a named block. All reads for one decision are one call of `Lens`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -42,8 +42,8 @@ class KeyEpochReader(RestakingReader):
     def epoch(self, epoch: int, block: int) -> EpochRecord:
         """A key epoch: endpoints from the address book, everything else as the chain pins it at this block.
 
-        `UnknownKeyEpoch` if the chain does not have it, `TryAgain` if the book does not list it yet, `ConfigurationError` if
-        both have it and contradict each other.
+        `UnknownKeyEpoch` if the chain does not have the epoch, `TryAgain` if the book does not list it yet, `ConfigurationError`
+        if book and chain contradict each other.
         """
         return pinned_epoch(epoch, self._epoch(epoch, block), self.network.epoch)
 
@@ -64,7 +64,7 @@ class KeyEpochReader(RestakingReader):
         )
 
     def release_view(self, voter: Address, epoch: int, dispute: Digest | None, receipt_id: Digest) -> ReleaseView:
-        """Everything by which a shard decides a ticket, at the newest block of the configured finality.
+        """All facts by which a shard decides a ticket, at the newest block of the configured finality.
 
         It takes two round trips: the block, and all views at its hash. The dispute's receipt is zero if the dispute is about
         another receipt. Errors as of `epoch`, except that an unknown epoch is no error.
@@ -115,7 +115,7 @@ class SnapshotReader(KeyEpochReader):
     # --- one view for one decision ---
 
     def snapshot(self, who: Address, block: int, openings: Sequence[DisputeOpening] = ()) -> Snapshot:
-        """Everything that a decision of `who` needs, at one block: of these openings, the disputes that the block has."""
+        """All facts for a decision of account `who`, at one block. `openings`: disputes to include, if the block has them."""
         seen = self.client.block(block)
         at, first = at_hash(seen.hash), openings[:DISPUTES_PER_CALL]
         raw = self.client.call("Lens", self._at.lens, "snapshot", who, [each.id for each in first], block=at)
@@ -239,7 +239,7 @@ class SnapshotReader(KeyEpochReader):
         return int(self.client.call(*where, *arguments, block=at_number(block)))
 
     def verify_final(self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], block: int) -> SignedReceipt:
-        """The receipt, if the chain has accepted it for good at this block. `ChainReverted` names the reason if not."""
+        """Returns the receipt if it is final at this block; otherwise `ChainReverted` names the reason."""
         arguments = (struct_values(signed.receipt), signed.signature, batch_id, proof)
         where = ("ReceiptAnchor", self._at.receipt_anchor, "isFinal")
         self.client.call(*where, *arguments, block=at_number(block))
@@ -251,7 +251,7 @@ class SnapshotReader(KeyEpochReader):
         return tuple(records.audit_of(log) for log in logs)
 
     def audit_stage(self, receipt_id: Digest, batch_id: int, verifier: Address, block: int) -> AuditStage:
-        """How far a verifier's audit of a receipt of a batch has come; NOTHING if it was posted for another batch."""
+        """Stage of a verifier's audit of a receipt in a batch; NOTHING if it was posted for another batch."""
         raw = self.client.call("Audits", self._at.audits, "audit", receipt_id, verifier, block=at_number(block))
         with reading_answer("audit"):
             if raw["paid"]:
@@ -311,7 +311,8 @@ class SnapshotReader(KeyEpochReader):
         return Digest(self.item(environment, block).pool)
 
     def anchorable_for(self, who: Address, environment: Digest, model_id: Digest, epoch: int, block: int) -> int | None:
-        """Seconds of the protocol clock for which a batch with these is still accepted; negative once that is over.
+        """Seconds of the protocol clock for which a batch with this environment, model and key epoch is still accepted; negative
+        after that time.
 
         None if none of them is closing, or one was never open.
         """
@@ -357,7 +358,7 @@ class SnapshotReader(KeyEpochReader):
 
 
 def _answer(values: Mapping[str, Any]) -> Blob:
-    """Bytes of an answer. For a list, only the list, because its leaves are beside it."""
+    """Bytes of an answer. For the answer of a list, only the list; its leaves are a separate argument."""
     answer = values["answer"]
     if values["kind"] == DemandKind.LIST:
         answer = interface("Demands").arguments("answerList", answer)[1]

@@ -144,7 +144,7 @@ def header(batch_id: int, raw: Raw, locator: bytes) -> BatchHeader:
         environment=Digest(raw["environment"]),
         model_id=Digest(raw["modelId"]),
         key_epoch=U64(raw["keyEpoch"]),
-        # An operator can post any bytes. A locator that is no text leads nowhere and does no harm.
+        # An operator can post any bytes. A locator that is no text cannot be fetched, and does no harm.
         locator=locator.decode("utf-8", "replace"),
         anchored_at=U64(raw["anchoredAt"]),
         block=U64(raw["blockNumber"]),
@@ -239,7 +239,7 @@ class MoneyTotals:
 
     @property
     def sums(self) -> bool:
-        """Whether every wei is accounted for."""
+        """Whether the parts add up to the balances of the contracts."""
         held = self.total_pots + self.total_credits + self.treasury + self.total_burned
         return self.vault_balance == self._staked and self.ledger_balance == held
 
@@ -249,7 +249,7 @@ class MoneyTotals:
 
 
 class RestakedTotals(MoneyTotals):
-    """The same where EigenLayer holds the stake. `total_stake` is the recorded stake, and none of it is in this network's
+    """All money of a network whose stake EigenLayer holds. `total_stake` is the recorded stake, which is not in this network's
     contracts."""
 
     @property

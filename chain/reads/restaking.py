@@ -20,7 +20,7 @@ from chain.client.rpc import at_hash, at_number, reading_answer
 
 
 class Simulation(BlockReader):
-    """Simulates transactions of an account on one network, so that it learns of a refusal before it sets money aside."""
+    """Simulates transactions on one network, so that an account learns of a refusal before it reserves money."""
 
     def __init__(self, client: Chain, network: Network, tag: str = "latest") -> None:
         if network.chain_id != client.chain_id:
@@ -125,7 +125,7 @@ class RestakingReader(Simulation):
         """Blocks for which a record of stake counts; None where a native vault holds the stake."""
         if self._life == _NOT_ASKED:
             try:
-                # Code at an address never changes, so ask once.
+                # Code at an address never changes, so it is read once.
                 self._life = int(self.client.call(*self._source, "MAX_AGE", block=at_number(block)))
             except ChainReverted:
                 self._life = None
@@ -173,7 +173,7 @@ class RestakingReader(Simulation):
         return self._refused(who, "collect", (slash_id,), 0, block, CONTRACT)
 
     def retry_refused(self, account: Address, ref: Digest, block: int) -> str | None:
-        """Why a slash that EigenLayer refused would take nothing now either; None if it would take something."""
+        """Why a retry of a refused slash would still take nothing; None if it would take something."""
         try:
             taken = self.client.call(*self._source, "retry", account, ref, block=self._at_hash(block))
         except ChainReverted as error:

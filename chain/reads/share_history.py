@@ -25,7 +25,7 @@ class _ShareVersion(NamedTuple):
 def share_history(client: Chain, network: Network, epoch: int, block: int) -> tuple[DealtShares, ...]:
     """All versions of an epoch's shares up to a block, in order; none if the chain does not have the epoch.
 
-    A holder has an empty log address if the book has never had one.
+    The log address of a holder is empty if the address book never had one.
     """
     return tuple(each.shares for each in _share_history(client, network, epoch, block, network.holders(epoch)))
 
@@ -33,7 +33,7 @@ def share_history(client: Chain, network: Network, epoch: int, block: int) -> tu
 def with_share_history(client: Chain, network: Network, document: EpochDocument) -> Network:
     """The address book with all versions of the shares of an epoch. The last version is the document's.
 
-    Former holders stay in it, because their logs say what they released. `TryAgain` if the chain does not show the document's
+    Former holders stay in it, because their logs have their releases. `TryAgain` if the chain does not show the document's
     shares yet.
     """
     epoch = document.record.epoch

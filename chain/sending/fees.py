@@ -1,4 +1,4 @@
-"""Fees of a transaction in wei per gas, and how they rise: without a receipt, and as a deadline comes closer.
+"""Fees of a transaction in wei per gas. They rise while there is no receipt, and as a deadline comes closer.
 
 The tip of a transaction with a deadline is inversely proportional to the time left: 1 gwei ten minutes before it, 50 gwei in
 the last block. A seat that misses its commitment pays far more than that.
@@ -7,7 +7,7 @@ the last block. A seat that misses its commitment pays far more than that.
 from typing import NamedTuple
 
 TIP_WEI = 10**9
-"""Priority fee without hurry: 1 gwei, which public builders accept at quiet times."""
+"""Priority fee far from a deadline: 1 gwei, which public builders accept at quiet times."""
 
 HURRY_S = 600
 """Seconds before a deadline from which on the tip rises: some fifty blocks."""
@@ -24,7 +24,8 @@ class Fees(NamedTuple):
 
 
 def tip_at(left_s: int | None) -> int:
-    """Priority fee in wei with so many seconds left; None for no deadline. It never falls as time passes."""
+    """Priority fee in wei per gas, for the seconds left until the deadline; None for no deadline. The fee never falls as time
+    passes."""
     if left_s is None:
         return TIP_WEI
     return TIP_WEI * HURRY_S // min(max(left_s, BLOCK_S), HURRY_S)
@@ -52,7 +53,8 @@ def raised(old: Fees, base_fee_wei: int, left_s: int | None, ceiling_wei: int) -
 
 
 def outgrown(old: Fees, left_s: int | None) -> bool:
-    """Whether the deadline is so close that twice the old tip is due. This happens a few times in a transaction's life."""
+    """Whether the deadline is so close that the tip must be at least twice the old one. This is the case a few times for a
+    transaction."""
     return tip_at(left_s) >= 2 * old.tip
 
 

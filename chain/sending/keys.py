@@ -28,7 +28,7 @@ def load_signer(path: Path, password: Secret | None = None) -> LocalSigner:
             return LocalSigner(bytes(Account.decrypt(json.loads(content), password.reveal().decode())))
         return LocalSigner(bytes.fromhex(content.decode("ascii").removeprefix("0x")))
     except (ValueError, UnicodeDecodeError, KeyError, TypeError):
-        # Drop the cause, because its text may quote the key.
+        # The cause is dropped, because its text may contain the key.
         raise ConfigurationError(
             path.name, "contains no private key, or the password is wrong: name the right key file and password file"
         ) from None

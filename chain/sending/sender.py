@@ -8,8 +8,8 @@ BROADCAST: look for the receipt of any version; hand in dropped bytes again; rai
 faster as its deadline comes closer; after the deadline, use the nonce for an empty transaction.
 MINED: count confirmations; go back to BROADCAST if the block left the chain.
 
-`FinalityTracker` looks after ended rows, because a reorganisation may be deeper than the confirmations. If a nonce was used by
-none of our versions, somebody else sent with our key. Sending then stops until a person resumes it.
+`FinalityTracker` watches ended rows, because a reorganisation may be deeper than the confirmations. If none of our versions used
+a nonce, another process sent with our key. Sending then stops until a person resumes it.
 """
 
 import enum
@@ -40,7 +40,7 @@ def left(intent: Intent, head: Block) -> int | None:
 
 
 def is_stale(intent: Intent, attempts: Sequence[Attempt], now: int) -> bool:
-    """Whether nobody asked for the transaction lately and no node has any version of it; `now` in Unix seconds."""
+    """Whether the transaction was not requested recently and no node has a version of it. `now`: Unix seconds."""
     return 0 < intent.broadcast_by < now and all(is_empty(each.raw) or each.broadcast_at is None for each in attempts)
 
 
@@ -50,10 +50,10 @@ def times_moved(old: Intent, new: Intent, now: int) -> bool:
 
 
 def isolate_errors(function: str, step: Callable[[], None]) -> bool:
-    """Takes a step about one transaction, and says whether it came to an end. A failure is logged and counted, for the next
-    tick.
+    """Takes a step for one transaction, and returns whether the step succeeded. A failure is logged and counted; the next tick
+    tries again.
 
-    It keeps a failure of one transaction from delaying the others. `LeaseStopped` is raised on, because it concerns all.
+    A failure of one transaction thus does not delay the others. `LeaseStopped` is raised on, because it concerns all.
     """
     try:
         step()
@@ -71,7 +71,7 @@ FINAL_AFTER = 96
 
 
 class FinalityTracker:
-    """Looks after the ended rows of one outbox: their blocks become final, or leave the chain (design section 2)."""
+    """Watches the ended rows of one outbox until their blocks are final, or leave the chain (design section 2)."""
 
     def __init__(self, client: Chain, outbox: Outbox, final_after: int = FINAL_AFTER) -> None:
         self._client = client
@@ -111,7 +111,7 @@ class FinalityTracker:
         return number > head.number or self._client.block(number).hash != block_hash
 
     def _push_loose(self, used: int) -> None:
-        """Hands in bytes whose row was planned again under a later nonce, which waits for them."""
+        """Sends bytes whose row was planned again under a later nonce: that nonce waits for them."""
         for attempt in self._outbox.loose(used):
             try:
                 self._client.broadcast(attempt.raw)
@@ -120,7 +120,7 @@ class FinalityTracker:
 
 
 class StateAnswer(enum.Enum):
-    """What the contract's state says about a transaction before it is signed."""
+    """The answer of the contract's state for a transaction before it is signed."""
 
     GO = "send it"
     WAIT = "not yet"
@@ -135,7 +135,7 @@ class SenderPolicy(NamedTuple):
     confirmations: int = 2
     """Blocks, including its own, after which a transaction counts as confirmed."""
     final_after: int = FINAL_AFTER
-    """Blocks after which a confirmed transaction is no longer looked after."""
+    """Blocks after which a confirmed transaction is no longer watched."""
     bump_after_s: int = 15
     """Seconds of chain time without a receipt after which the fee is raised."""
     max_attempts: int = 6
@@ -199,8 +199,8 @@ class TransactionSender:
     def withdraw(self, contract: Address, function: str, subject: bytes, role: str) -> bool:
         """Whether no version of a transaction can be mined any more, so that another may take its place.
 
-        One without nonce is given up. One with a nonce is left alone until it ended without success and its nonce was used in a
-        final block.
+        A transaction without a nonce is cancelled. For one with a nonce, the result is False until it ended without success and
+        its nonce was used in a final block.
         """
         item = self.outbox.find(contract, function, subject, role)
         if item is None:
@@ -211,10 +211,10 @@ class TransactionSender:
         return item.state in _ENDS.values() and self._void(item)
 
     def pump(self) -> int:
-        """Takes one step for every open row and looks after the ended ones. Returns how many rows stay open.
+        """Takes one step for every open row, and checks the ended ones. Returns how many rows stay open.
 
         `LeaseTaken` while another process writes for this account, `LeaseStopped` until a person resumes sending, and
-        `Unavailable` while the node does not say what its newest block is. The next tick tries again.
+        `Unavailable` while the node does not give its newest block. The next tick tries again.
         """
         if not self._pending() and not self.outbox.leavable_rows():
             return 0
@@ -286,7 +286,7 @@ class TransactionSender:
         except ChainReverted as error:
             return self._classify(intent.function, error), 0, str(error)
         except RpcRefused as error:
-            # Too little money, for example: this transaction waits, and those behind it go on.
+            # For example, too little money: this transaction waits, and later ones go on.
             telemetry.log_error("sender.not_estimated", error, function=intent.function)
             return StateAnswer.WAIT, 0, str(error)
         # Half more: a settlement or a draw costs more in a later block than in the estimated one.
@@ -312,7 +312,7 @@ class TransactionSender:
         self._push(item, attempts, head)
 
     def _receipt(self, attempts: tuple[Attempt, ...], head: Block) -> tuple[Attempt, Inclusion] | None:
-        """The version that was mined and its receipt, if its block is in the chain."""
+        """The mined version and its receipt, if its block is in the chain."""
         found = self.client.receipts([each.tx_hash for each in attempts], head)
         for attempt, receipt in zip(attempts, found, strict=True):
             if receipt is not None and self.client.block(receipt.number).hash == receipt.block_hash:
@@ -339,7 +339,7 @@ class TransactionSender:
         self._end(item, OutboxState.REVERTED, why_reverted(self.client, call, number), block_number=number, block_hash=block_hash)
 
     def _suspect(self, item: OutboxItem, head: Block) -> None:
-        # One look may fall between two states of a node. A second look in a later block cannot.
+        # A single check may fall between two states of a node, so a second check in a later block is needed.
         first = self._suspects.setdefault(item.id, head.number)
         if head.number <= first:
             return
@@ -384,8 +384,8 @@ class TransactionSender:
         return self._maker(item.intent, max(gas, old_gas), fees)
 
     def _emptied(self, last: Attempt, head: Block) -> Callable[[int], SignedTransaction] | None:
-        """An empty transaction in place of one that came too late, because later ones wait for its nonce. None while that is
-        under way."""
+        """An empty transaction in place of one that is too late, because later ones wait for its nonce. None if it was sent
+        already."""
         if is_empty(last.raw) and not self._is_old(last):
             return None
         old, _ = fees_of(last.raw)
@@ -397,11 +397,11 @@ class TransactionSender:
         return self.outbox.lease.clock.now() - attempt.signed_at >= self._policy.bump_after_s
 
     def _hand_in(self, item: OutboxItem, attempt: Attempt) -> bool:
-        """Whether the node has the bytes now."""
+        """Sends bytes. Returns whether the node has them now."""
         try:
             self.client.broadcast(attempt.raw)
         except (RpcRefused, ChainReverted) as error:
-            # "already known", "nonce too low": the next look finds the receipt. Anything else is tried again in the next tick.
+            # "already known", "nonce too low": the next look finds the receipt. After any other answer the next tick tries again.
             telemetry.log_error("sender.not_accepted", error, id=item.id, function=item.intent.function)
             if not any(known in str(error).lower() for known in _HARMLESS):
                 return False
@@ -425,4 +425,4 @@ _ENDS = {
 }
 
 _HARMLESS = ("already known", "already imported", "nonce too low")
-"""What nodes answer to bytes that they have, or to a nonce that is in a block."""
+"""Answers of nodes to bytes that they have, or to a nonce that is used in a block."""

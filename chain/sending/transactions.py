@@ -29,7 +29,7 @@ TX_GAS_CAP = 2**24
 """Most gas of one transaction (EIP-7825)."""
 
 ATTEMPTS = 4
-"""How often `send_all` hands in what no block has: at first, and after each further part of its time."""
+"""How often `send_all` sends a transaction that is in no block: at the start, and after each further part of its time."""
 
 _POLL_S = 0.1
 
@@ -83,7 +83,7 @@ def send_all(client: Chain, calls: Sequence[TransactionCall], timeout_s: float) 
         signed = [sign(client, calls[place], nonces[place], fees) for place in waiting]
         for place, (_, tx_hash) in zip(waiting, signed, strict=True):
             versions[place].append(tx_hash)
-        # A node that kept the last version, or just put it into a block, may refuse another. The receipts tell.
+        # A node that still has the last version, or just mined it, may refuse another version. The receipts show the result.
         with contextlib.suppress(*((RpcRefused,) if attempt else ())):
             for raw, _ in signed:
                 client.broadcast(raw)
@@ -97,7 +97,8 @@ def send_all(client: Chain, calls: Sequence[TransactionCall], timeout_s: float) 
 
 
 def why_reverted(client: Chain, call: TransactionCall, block: int) -> str:
-    """The decoded error of a reverted call, repeated on the state after its block, which the call did not change. Best effort."""
+    """The decoded error of a reverted call. The call is repeated on the state after its block, which it did not change. Best
+    effort."""
     request = {"from": call.signer.address, "data": "0x" + call.data.hex(), "value": hex(call.value_wei), "gas": hex(call.gas)}
     if call.to is not None:
         request["to"] = call.to
@@ -123,7 +124,7 @@ def _succeeded(client: Chain, calls: Sequence[TransactionCall], receipts: list[I
 
 
 def _wait(client: Chain, versions: Sequence[Sequence[Digest]], timeout_s: float) -> list[Inclusion | None]:
-    """The receipt of one version of each transaction: all of them, or those found after so many seconds."""
+    """Waits for the receipt of one version of each transaction. Returns all, or those found when the time is over."""
     until = monotonic_s() + timeout_s
     pause = threading.Event()
     while True:

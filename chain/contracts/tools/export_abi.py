@@ -1,4 +1,4 @@
-"""Write ABIs (`chain/abi`, `tests/abi`) and storage layouts (`chain/abi/layout`) from what `forge build` left in `out/`.
+"""Write ABIs (`chain/abi`, `tests/abi`) and storage layouts (`chain/abi/layout`) from the output of `forge build` in `out/`.
 
 The Python client and its tests read these files, so they need neither Node nor Foundry. Usage:
 
@@ -23,20 +23,20 @@ CONTRACTS = (
     "StakeVault", "Registry", "StakeTree", "RandaoSource", "BlsKeys", "KeyEpochs", "FeeMarket", "ReceiptAnchor",
     "Demands", "Settlement", "Rounds", "Breaker", "Disputes", "Keeper", "Audits", "Lens", "EigenLayerStake",
 )  # fmt: skip
-"""Contracts of a deployment, whose order `chain.deployment.plan` knows; and the stake source that one may have in the vault's place."""
+"""Contracts of a deployment (`chain.deployment.plan` has their order), and the stake source that may replace the vault."""
 
 BESIDE = ("BondPool",)
-"""What anybody may deploy beside a network; no address book has it."""
+"""Contracts that anybody may deploy for a network. No address book lists them."""
 
 EIGENLAYER = ("IAllocationManager", "IDelegationManager", "IStrategy", "IWrappedEther")
-"""Contracts of EigenLayer that a deployment is checked against, as `IEigenLayer.sol` has them."""
+"""Interfaces of EigenLayer, from `IEigenLayer.sol`, against which a deployment is checked."""
 
 FAKES = ("FakeEigenLayer", "WrappedEther", "OpenRegistrar")
-"""What tests in Python deploy beside."""
+"""Contracts that Python tests deploy in addition."""
 
 
 def rendered() -> dict[str, str]:
-    """Path from the repository root to content of everything in both folders."""
+    """The content of every file in these folders, by path from the repository root."""
     ours = {f"{ABI}/{name}.json": _artifact(OUT, name, name) for name in CONTRACTS}
     ours |= {f"{ABI}/{name}.json": _artifact(OUT, name, name, _runtime(name)) for name in BESIDE}
     ours |= {f"{ABI}/{name}.json": _artifact(OUT, "IEigenLayer", name) for name in EIGENLAYER}
@@ -51,7 +51,7 @@ def _artifact(out: Path, file: str, name: str, more: Mapping[str, Any] | None = 
 
 
 def _runtime(name: str) -> dict[str, Any]:
-    """Code as it is deployed, and where in it each immutable value stands, in the order of their declarations."""
+    """The deployed code, and the offset of each immutable value in it, in the order of their declarations."""
     code = json.loads((OUT / f"{name}.sol" / f"{name}.json").read_text())["deployedBytecode"]
     places = [[each["start"] for each in found] for _, found in sorted(code["immutableReferences"].items(), key=_declared)]
     return {"runtime": code["object"], "immutables": places}
@@ -87,7 +87,7 @@ def _dump(content: object) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write or check; 0 if the committed files are what the sources compile to."""
+    """Writes or checks the files. Returns 0 if the committed files are equal to the compiled sources."""
     files = rendered()
     if arguments == ["--check"]:
         paths = [path for folder in (ABI, TEST_ABI) for path in (ROOT / folder).rglob("*.json")]

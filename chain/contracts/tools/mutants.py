@@ -1,8 +1,8 @@
 """Planted faults that the campaign must find: `python chain/contracts/tools/mutants.py [--only NAME] [--runs N] [--depth N]`.
 
-Each fault is one replaced place of one contract in a copy of `chain/contracts`. The campaign of the faulty copy must fail, and by
-the check that is there for such a fault: one that survives is a rule that nothing checks, and one that another check finds shows
-nothing of the check it was planted for. Prints a line for each fault and ends with 1 if one was not found by its check.
+Each fault replaces one place of one contract in a copy of `chain/contracts`. The campaign of the faulty copy must fail by the
+check that exists for this fault. A fault that survives shows a rule without a check. A fault that another check finds shows
+nothing about its own check. The program prints a line for each fault and ends with 1 if one was not found by its check.
 """
 
 import argparse
@@ -26,9 +26,9 @@ FORGE = "node_modules/@foundry-rs/forge-linux-amd64/bin/forge"
 
 @dataclass(frozen=True)
 class PlantedFault:
-    """One replaced place: `old` must occur exactly once in `file`. `rules` are the invariants and rows that it breaks, and
-    `expect` is how the reason of the check begins that must find it, as forge prints it, without its move if any may show it. What
-    shows it may come up seldom: then it has `longer` times as many runs as others."""
+    """One replaced place: `old` must occur exactly once in `file`. `rules` are the invariants and rows that the fault breaks.
+    `expect` is the beginning of the reason of the check that must find it, as forge prints it, without the move if any move may
+    show it. A fault that rarely shows gets `longer` times as many runs."""
 
     name: str
     rules: list[str]
@@ -40,14 +40,14 @@ class PlantedFault:
 
 
 def faults() -> list[PlantedFault]:
-    """All of `faults.toml`."""
+    """All faults of `faults.toml`."""
     return [PlantedFault(**entry) for entry in tomllib.loads((CONTRACTS / "tools" / "faults.toml").read_text())["fault"]]
 
 
 def copied(root: Path) -> None:
-    """A copy of sources and campaign; compiled files stay, so that only what changed since is compiled again.
+    """Makes a copy of sources and campaign. Compiled files are kept, so that only changed files are compiled again.
 
-    Not those of a program that was stopped while a fault was planted.
+    Compiled files of a run that was stopped while a fault was planted are not kept.
     """
     if unfinished(root).exists():
         for folder in Compiled.FOLDERS:
@@ -87,19 +87,19 @@ def campaign(root: Path, runs: int, depth: int) -> str:
 
 
 def faulty(text: str, fault: PlantedFault) -> str:
-    """The text of the fault's file with the fault in it, and only that."""
+    """The text of the fault's file with this one fault."""
     if text.count(fault.old) != 1:
         raise SystemExit(f"{fault.name}: {fault.file} has the line {text.count(fault.old)} times: {fault.old}")
     return text.replace(fault.old, fault.new)
 
 
 def seen_by(expect: str, reason: str) -> bool:
-    """Whether the campaign failed by the check that was to find the fault."""
+    """Whether the campaign failed by the check that must find the fault."""
     return reason.startswith(expect) or re.sub(r"^(Guard|When)\(\d+, ", r"\1(", reason).startswith(expect)
 
 
 def line(result: dict[str, Any]) -> str:
-    """What became of one fault, in words."""
+    """The result for one fault, in words."""
     if result["found"]:
         return f"found     {result['fault']}: {result['by']}"
     if not result["by"]:
@@ -108,7 +108,7 @@ def line(result: dict[str, Any]) -> str:
 
 
 def tried(planting: Planting, fault: PlantedFault, runs: int, depth: int) -> dict[str, Any]:
-    """Plants one fault, runs the campaign, takes the fault out again."""
+    """Plants one fault, runs the campaign, and removes the fault."""
     text = faulty((planting.root / fault.file).read_text(), fault)
     start = time.monotonic()
     with planting.planted(fault.file, text):
@@ -125,7 +125,7 @@ def tried(planting: Planting, fault: PlantedFault, runs: int, depth: int) -> dic
 
 
 def main() -> None:
-    """Tries every fault, prints a line for each, writes them all."""
+    """Tries every fault, prints a line for each, and writes all results."""
     parser = argparse.ArgumentParser(prog="mutants.py", description=__doc__.split("\n\n")[0])
     parser.add_argument("--only", action="append", help="name of a fault, several times if need be (default: all)")
     parser.add_argument("--runs", type=int, default=10, help="runs of a campaign (default %(default)s)")

@@ -14,7 +14,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "contracts.m
 
 
 def main() -> int:
-    """Exit status: 0, or 1 if the page is not what would be written."""
+    """Exit status: 0, or 1 if the page differs from the generated one."""
     page = PAGE.read_text()
     made = written(page)
     if "--check" not in sys.argv:
@@ -26,7 +26,8 @@ def main() -> int:
 
 
 def written(page: str) -> str:
-    """The page with each part between `<!-- NAME -->` and `<!-- /NAME -->` made again; `ValueError` where one has no marks."""
+    """The page, with each part between `<!-- NAME -->` and `<!-- /NAME -->` generated again. `ValueError` if a part has no
+    marks."""
     for name, make in PARTS.items():
         head, mark, rest = page.partition(f"<!-- {name} -->\n")
         _, end, tail = rest.partition(f"<!-- /{name} -->")
@@ -43,7 +44,7 @@ def table() -> str:
 
 
 def diagram() -> str:
-    """The ways between phases, as a Mermaid state diagram: events that share a way share its label."""
+    """The transitions between phases, as a Mermaid state diagram. Events of one transition share its label."""
     ways: dict[tuple[Phase, Phase], list[str]] = {}
     for row in TRANSITIONS:
         ways.setdefault((row.start, row.end), []).append(f"({row.event})" if row.who is EventActor.TIME else str(row.event))

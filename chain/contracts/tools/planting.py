@@ -1,11 +1,11 @@
-"""Code of contracts with a fault in it, put where the campaign takes its contracts from.
+"""Replaces compiled contracts of the campaign by contracts with a fault.
 
-The campaign deploys contracts by name from compiled files. Only those that the faulty file is part of are compiled again, with
-the settings of the campaign, by a compiler that stays: some seconds a fault, where forge needs a minute. Forge is told nothing of
-these; it compiles only what the campaign itself has in it.
+The campaign deploys contracts by name from compiled files. Only contracts that contain the faulty file are compiled again, with
+the campaign's settings, by a compiler process that stays alive: some seconds for a fault instead of a minute with forge. Forge
+does not know of these files; it compiles only the campaign itself.
 
-What forge compiled without a fault is kept, and put back after each. Each fault begins and ends with exactly these files, and the
-campaign runs on others: anything else stops the program, for then nobody knows which fault was tried.
+The files that forge compiled without a fault are kept, and put back after each fault. Each fault begins and ends with exactly
+these files, and the campaign must run on changed ones. Otherwise the program stops, because it is unknown which fault was tried.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ MADE = re.compile(r'\bmade\("(\w+)"')
 
 
 class Sources:
-    """The texts of a copy of `chain/contracts`, and which of them are part of which contract."""
+    """The source texts of a copy of `chain/contracts`, and the contracts that contain each of them."""
 
     def __init__(self, root: Path) -> None:
         """`root`: the copy."""
@@ -32,22 +32,22 @@ class Sources:
         self._text: dict[str, str] = {}
 
     def is_of_the_campaign(self, path: str) -> bool:
-        """Whether the campaign itself may have code of `path` in it; then forge must compile it."""
+        """Whether the campaign itself may contain code of `path`; then forge must compile it."""
         return path in self.closure("campaign/Everybody.sol", {}, without="campaign/Artifacts.sol")
 
     def deployed_with(self, path: str, text: str) -> dict[str, dict[str, str]]:
-        """All files of each contract of the campaign that `path` is part of, if `text` stands in it."""
+        """All files of each contract of the campaign that contains `path`, when `path` has this `text`."""
         made = MADE.findall((self.root / "campaign" / "Deployment.sol").read_text())
         closures = {name: self.closure(self.file_of(name), {path: text}) for name in made}
         return {name: files for name, files in closures.items() if path in files}
 
     def file_of(self, name: str) -> str:
-        """The source of a contract: each is in a file of its name."""
+        """The source of a contract, which is in a file of its name."""
         (path,) = (self.root / "src").rglob(f"{name}.sol")
         return path.relative_to(self.root).as_posix()
 
     def closure(self, path: str, changed: Mapping[str, str], without: str = "") -> dict[str, str]:
-        """A file and all that it imports but `without`, with their texts or those in `changed`."""
+        """A file and all that it imports except `without`, with their texts, or the texts in `changed`."""
         found: dict[str, str] = {}
         todo = [path]
         while todo:
@@ -65,14 +65,15 @@ class Sources:
 
     @staticmethod
     def _resolved(where: str, given: str) -> str:
-        """`given` as it is called from the root, where `where` imports it."""
+        """Path from the root of the file that `where` imports as `given`."""
         if given.startswith("."):
             return os.path.normpath(Path(where).parent / given)
         return f"node_modules/{given}"
 
 
 class Compiled:
-    """What forge made of a copy of `chain/contracts` without a fault: kept apart, so that it can be put back and compared."""
+    """The files that forge compiled from a copy of `chain/contracts` without a fault. A second copy allows to put them back and
+    to compare."""
 
     FOLDERS = ("out-campaign", "cache-campaign")
 
@@ -85,18 +86,18 @@ class Compiled:
         self._clean = self._digests(root)
 
     def put_back(self) -> None:
-        """The files as they were, and what forge knows of them: or it would take faults for clean files, and go on with those."""
+        """Puts back the files and forge's cache of them. Otherwise forge would take faulty files for clean ones."""
         for name in self.FOLDERS:
             shutil.rmtree(self.root / name)
             shutil.copytree(self._kept / name, self.root / name)
 
     def changed(self) -> set[str]:
-        """Compiled files that are not as they were, by their paths."""
+        """Paths of the compiled files that changed."""
         now = self._digests(self.root)
         return {name for name in self._clean.keys() | now.keys() if self._clean.get(name) != now.get(name)}
 
     def recoded(self) -> set[str]:
-        """Contracts that have another code than they had."""
+        """Contracts whose code changed."""
         return {Path(name).stem for name in self.changed() if self._code(self.root, name) != self._code(self._kept, name)}
 
     def _code(self, root: Path, name: str) -> str | None:
@@ -115,16 +116,16 @@ def code_in(file: Path) -> str | None:
 
 
 def unfinished(root: Path) -> Path:
-    """Is there while a fault is planted: who finds it knows nothing of the compiled files."""
+    """File that exists while a fault is planted. If it exists at the start, the compiled files cannot be trusted."""
     return root / "planted"
 
 
 class Planting:
-    """A copy of `chain/contracts` that forge has compiled without a fault, and the compiler for faults in it."""
+    """A copy of `chain/contracts` that forge has compiled without a fault, with a compiler for faults."""
 
     def __init__(self, root: Path) -> None:
         """`root`: the copy."""
-        # The compiler is started in the copy, where a relative path to it would name another place.
+        # The path is absolute because the compiler is started in the copy.
         self.root = root.absolute()
         self.sources = Sources(self.root)
         self._compiled = Compiled(self.root)
@@ -140,9 +141,9 @@ class Planting:
 
     @contextmanager
     def planted(self, path: str, text: str) -> Iterator[None]:
-        """While it is entered, the campaign runs with `text` in place of the file `path`, and afterwards without it.
+        """A context in which the campaign runs with `text` as the file `path`.
 
-        `SystemExit` where a campaign ran on other code than that, before or after it.
+        `SystemExit` if the code is not the expected one in the context, before or after it.
         """
         self._must_be_clean("before", path)
         mark = unfinished(self.root)
@@ -155,7 +156,7 @@ class Planting:
 
     @contextmanager
     def _recompiled(self, path: str, text: str) -> Iterator[None]:
-        """By forge: the campaign may have code of the file in it."""
+        """Lets forge compile, because the campaign may contain code of the file."""
         file = self.root / path
         original = file.read_text()
         file.write_text(text)
@@ -169,7 +170,7 @@ class Planting:
 
     @contextmanager
     def _replaced(self, path: str, text: str) -> Iterator[None]:
-        """Without forge: contracts that have the file in them."""
+        """Compiles the contracts that contain the file, without forge."""
         codes = self._codes(path, text)
         files = {name: self.root / "out-campaign" / f"{name}.sol" / f"{name}.json" for name in codes}
         before = {name: file.read_text() for name, file in files.items()}
@@ -193,7 +194,7 @@ class Planting:
             raise SystemExit(f"{when} the fault in {path} these are not as forge compiled them: {', '.join(sorted(changed))}")
 
     def _must_change(self, path: str, codes: Mapping[str, str], compiled: Mapping[str, str | None]) -> None:
-        """The fault is in the codes, and nothing else is."""
+        """Verifies that exactly the contracts with the fault have changed code."""
         if not codes.keys() <= self._clean_codes.keys():
             self._clean_codes |= self._codes(path, (self.root / path).read_text())
         others = [name for name in codes if self._clean_codes[name] != compiled[name]]
@@ -203,7 +204,7 @@ class Planting:
             raise SystemExit(f"{path}: the contracts have the same code with the fault as without it: {', '.join(codes)}")
 
     def _codes(self, path: str, text: str) -> dict[str, str]:
-        """Creation code of every deployed contract that `path` is part of, in hexadecimal."""
+        """Creation code of every deployed contract that contains `path`, in hexadecimal."""
         deployed = self.sources.deployed_with(path, text)
         wanted = {self.sources.file_of(name): {name: ["evm.bytecode.object"]} for name in deployed}
         texts = {file: {"content": content} for files in deployed.values() for file, content in files.items()}
@@ -215,12 +216,12 @@ class Planting:
         return {name: contract["evm"]["bytecode"]["object"] for name, contract in contracts.items()}
 
     def _settings(self) -> dict[str, Any]:
-        """Those that forge compiled the campaign with."""
+        """The settings with which forge compiled the campaign."""
         cache = json.loads((self.root / "cache-campaign" / "solidity-files-cache.json").read_text())
         return cache["profiles"]["default"]["solc"] | {"remappings": ["@openzeppelin/=node_modules/@openzeppelin/"]}
 
     def _asked(self, standard: Mapping[str, Any]) -> dict[str, Any]:
-        """Standard JSON of the compiler, there and back."""
+        """Sends standard JSON to the compiler and returns its answer."""
         stdin, stdout = self._compiler.stdin, self._compiler.stdout
         if stdin is None or stdout is None:
             raise SystemExit("the compiler has no pipes")

@@ -1,8 +1,9 @@
-"""Every revert of the contracts is a custom error that carries data and that a test names; most tests have fuzzed arguments.
+"""Checks that every revert of the contracts is a custom error with data that a test names, and that most tests have fuzzed
+arguments.
 
-python chain/contracts/tools/reverts.py    # prints the figures; exit 1 and one line for each thing that is not so
+python chain/contracts/tools/reverts.py    # prints the figures; exit 1 with one line for each finding
 
-Reads the text of the sources without comments: what is declared, raised and named can be said from names alone.
+It reads the text of the sources without comments: names are enough to see what is declared, raised and tested.
 """
 
 import itertools
@@ -25,7 +26,7 @@ BARE: Mapping[str, str] = {
     "IDemands.NoEquivocation": "two statements are compared whole; no field of theirs is at fault",
     "IEigenLayerStake.StakedElsewhere": "no call of the function is right",
 }
-"""Errors without parameters, and why no data would help."""
+"""Errors without parameters, with the reason why data would not help."""
 
 FUZZED_PERCENT = 80
 
@@ -56,7 +57,7 @@ class Source:
 
 
 def main() -> int:
-    """Exit status: 0, or 1 with one line for each finding."""
+    """Prints the figures. Exit status 0, or 1 with one line for each finding."""
     src, tests = read(ROOT / "src"), read(ROOT / "test")
     total, fuzzed = fuzzed_tests(tests)
     print(f"{len(declared(src))} errors; {fuzzed} of {total} tests have fuzzed arguments ({100 * fuzzed // max(total, 1)} %)")
@@ -75,7 +76,7 @@ def read(folder: Path) -> Source:
         text = COMMENT.sub(lambda match: '""' if match[0].startswith('"') else " ", path.read_text())
         heads = list(CONTRACT.finditer(text))
         for head, after in itertools.zip_longest(heads, heads[1:]):
-            # Small helpers of two test files may share a name.
+            # Helper contracts of two test files may share a name.
             bases[head[1]] = bases.get(head[1], ()) + tuple(_names(head[2] or ""))
             bodies[head[1]] = bodies.get(head[1], "") + text[head.end() : after.start() if after else len(text)]
     return Source(bases, bodies)
@@ -87,7 +88,7 @@ def declared(src: Source) -> dict[str, str]:
 
 
 def findings(src: Source, tests: Source, bare: Mapping[str, str] = BARE) -> list[str]:
-    """What is not so, one line each."""
+    """The findings, one line each."""
     errors = declared(src)
     raised = _meant(src, src, errors, RAISED)
     named = _meant(tests, Source({**src.bases, **tests.bases}, {**src.bodies, **tests.bodies}), errors, NAMED)
@@ -99,13 +100,14 @@ def findings(src: Source, tests: Source, bare: Mapping[str, str] = BARE) -> list
 
 
 def fuzzed_tests(tests: Source) -> tuple[int, int]:
-    """How many test functions there are, and how many of them have arguments; invariants are neither."""
+    """Number of test functions, and of those with arguments. Invariants do not count."""
     given = [arguments.strip() for body in tests.bodies.values() for arguments in TEST.findall(body)]
     return len(given), sum(bool(arguments) for arguments in given)
 
 
 def _meant(users: Source, scope: Source, errors: Mapping[str, str], pattern: re.Pattern[str]) -> set[str]:
-    """Errors that the pattern finds, each by its declaration: the nearest in the lineage of its qualifier or its user."""
+    """Errors that the pattern finds, each as its declaration: the nearest in the lineage of its qualifier or of the contract that
+    uses it."""
     found = set()
     for user, body in users.bodies.items():
         for qualifier, name in pattern.findall(body):
